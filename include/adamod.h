@@ -1,0 +1,338 @@
+/* adamod.h - AdaMod, and every optimizer its paper names, for any C or C++ program.
+ *
+ *   1. Simple use        create a rule by name, add parameters, step, free
+ *   2. Options           by name, with bounds that can be asked for
+ *   3. Groups, types     parameters with options of their own; bf16, f16, f64
+ *   4. Schedules         for the learning rate, beta3, or any other real option
+ *   5. Statistics        the learning rate of every single element, as histograms
+ *   6. State             saved and loaded as safetensors, continued bit for bit
+ *   7. Raw pointers      stateless updates for programs that own their buffers
+ *   8. Errors, version, memory
+ *
+ * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing.
+ * Results are the same bit for bit for any number of threads, any alignment and any instruction set.
+ * One handle may be used by one thread at a time; different handles are independent.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_H
+#define ADAMOD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(ADAMOD_STATIC) || !defined(__GNUC__)
+#define ADAMOD_API
+#else
+#define ADAMOD_API __attribute__((visibility("default")))
+#endif
+
+#define ADAMOD_VERSION_MAJOR 0
+#define ADAMOD_VERSION_MINOR 1
+#define ADAMOD_VERSION_PATCH 0
+#define ADAMOD_VERSION (ADAMOD_VERSION_MAJOR * 10000 + ADAMOD_VERSION_MINOR * 100 + ADAMOD_VERSION_PATCH)
+
+/* Zero is success, failures are negative. The values never change meaning. */
+typedef enum adamod_status {
+    ADAMOD_OK = 0,
+    ADAMOD_ERROR_ARGUMENT = -1,  /* a null pointer, overlapping arrays, a negative or overflowing size */
+    ADAMOD_ERROR_NAME = -2,      /* no such rule, option, choice, parameter or state */
+    ADAMOD_ERROR_RANGE = -3,     /* a value outside its bounds */
+    ADAMOD_ERROR_ORDER = -4,     /* not possible any more, or not yet */
+    ADAMOD_ERROR_MEMORY = -5,    /* the allocator returned null */
+    ADAMOD_ERROR_NONFINITE = -6, /* a gradient holds a NaN or an infinity, and the policy is "error" */
+    ADAMOD_ERROR_IO = -7,        /* the system could not read or write a file */
+    ADAMOD_ERROR_FORMAT = -8,    /* a file is malformed or truncated */
+    ADAMOD_ERROR_MISMATCH = -9,  /* a file is well-formed, but belongs to another rule or other parameters */
+    ADAMOD_ERROR_THREADS = -10   /* the system would not start a thread */
+} adamod_status;
+
+/* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
+ * expected ("adamod: lr is -1, expected 0 <= lr <= inf"). The line lives until the thread's next failing call. */
+ADAMOD_API const char *adamod_strerror(adamod_status status);
+ADAMOD_API const char *adamod_last_error(void);
+
+/* ---- 1. Simple use ------------------------------------------------------------------------------------------------
+ *
+ *     adamod_optimizer *opt;
+ *     if (adamod_create(&opt, "adamod")) return fail(adamod_last_error());
+ *     adamod_set(opt, "lr", 1e-3);
+ *     adamod_add(opt, "weight", weight, weight_grad, 2, (int64_t[]){128, 64});
+ *     adamod_add(opt, "bias", bias, bias_grad, 1, (int64_t[]){128});
+ *     for (int t = 0; t < 1000; t++) {
+ *         compute_gradients(...);                      // writes weight_grad and bias_grad
+ *         if (adamod_step(opt)) return fail(adamod_last_error());
+ *     }
+ *     adamod_free(opt);
+ *
+ * The arrays stay yours and must outlive the handle, or be replaced with adamod_set_param and adamod_set_grad. */
+typedef struct adamod_optimizer adamod_optimizer;
+
+ADAMOD_API adamod_status adamod_create(adamod_optimizer **out, const char *rule);
+ADAMOD_API void adamod_free(adamod_optimizer *opt); /* NULL is fine */
+
+/* Adds one parameter of float32. Names are used in messages and state files and must differ; NULL gives "param.N".
+ * A NULL grad is a frozen parameter: it is passed over, and its step count stands still. ndim 0 is a scalar. */
+ADAMOD_API adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
+                                    const int64_t *shape);
+
+/* One update of every parameter, from the gradients as they are now. */
+ADAMOD_API adamod_status adamod_step(adamod_optimizer *opt);
+
+ADAMOD_API int64_t adamod_steps(const adamod_optimizer *opt);   /* updates done */
+ADAMOD_API int64_t adamod_skipped(const adamod_optimizer *opt); /* updates skipped because a gradient was not finite */
+
+/* The global gradient norm of the last step, after grad_scale and before clipping; negative where no option needed it
+ * (clip_norm, nonfinite and statistics do). */
+ADAMOD_API double adamod_grad_norm(const adamod_optimizer *opt);
+
+/* The rules, by index: name ("adamod") and one line about it. NULL past the end. */
+ADAMOD_API const char *adamod_rule_name(int index);
+ADAMOD_API const char *adamod_rule_summary(int index);
+
+/* ---- 2. Options ---------------------------------------------------------------------------------------------------
+ *
+ * Every rule has its own options (lr, beta1, ...) and these, shared by all:
+ *
+ *   weight_decay  0         the decay, lambda
+ *   decay         decoupled how it acts: none; l2 (added to the gradient); decoupled (p -= lr * lambda * p, as the paper
+ *                           and AdamW); independent (p -= lambda * p, whatever the learning rate). sgd, adagrad,
+ *                           rmsprop and adadelta have l2 as their default.
+ *   maximize      0         1: ascend
+ *   clip_value    inf       gradients clamped to [-clip_value, clip_value]
+ *   low_precision master    bf16 and f16 parameters: keep an fp32 master, or (stochastic) round at random instead
+ *   state_type    auto      auto: f32 (f64 for f64 parameters); bf16: states in half the memory, rounded at random
+ *
+ * and for the optimizer as a whole, not for a group:
+ *
+ *   grad_scale    1         gradients are multiplied by this first (1 / loss scale)
+ *   clip_norm     inf       all gradients are scaled so that their global norm is at most this
+ *   nonfinite     pass      a NaN or infinity in a gradient: error (the step fails and changes nothing); skip (nothing
+ *                           changes, adamod_skipped counts it); pass (it is not looked for)
+ *   seed          0         of stochastic rounding
+ *   threads       0         0: one for each core this process may use
+ */
+typedef enum adamod_option_kind { ADAMOD_REAL = 0, ADAMOD_INTEGER = 1, ADAMOD_CHOICE = 2 } adamod_option_kind;
+
+typedef struct adamod_option {
+    const char *name;
+    const char *help;
+    adamod_option_kind kind;
+    double value;              /* the default; for a choice its index in choices */
+    double min, max;           /* bounds */
+    int min_open, max_open;    /* 1: the bound itself is not allowed */
+    const char *const *choices; /* NULL-terminated, for a choice */
+    int structural;            /* 1: it decides which states exist, so it is fixed once a parameter was added */
+    int optimizer_wide;        /* 1: it belongs to the optimizer, not to a group */
+} adamod_option;
+
+/* What an option of a rule is; by index (ADAMOD_ERROR_NAME past the end) or by name. */
+ADAMOD_API adamod_status adamod_option_at(const char *rule, int index, adamod_option *out);
+ADAMOD_API adamod_status adamod_option_find(const char *rule, const char *name, adamod_option *out);
+
+/* Sets an option for all groups, those still to come included. A choice takes its index here, its word below. */
+ADAMOD_API adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value);
+/* The same from text: a choice's word, or a number. */
+ADAMOD_API adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text);
+ADAMOD_API adamod_status adamod_get(const adamod_optimizer *opt, const char *option, double *out);
+
+/* ---- 3. Groups and types ------------------------------------------------------------------------------------------
+ *
+ * Group 0 always exists. A new group starts with the options of group 0. */
+typedef enum adamod_type { ADAMOD_F32 = 0, ADAMOD_F64 = 1, ADAMOD_BF16 = 2, ADAMOD_F16 = 3 } adamod_type;
+
+ADAMOD_API adamod_status adamod_add_group(adamod_optimizer *opt, int *group);
+ADAMOD_API adamod_status adamod_group_set(adamod_optimizer *opt, int group, const char *option, double value);
+ADAMOD_API adamod_status adamod_group_set_text(adamod_optimizer *opt, int group, const char *option, const char *text);
+ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group, const char *option, double *out);
+
+#define ADAMOD_MAX_DIMS 8
+
+/* A parameter of any type. Start from {0} and fill in what is needed. f64 parameters are computed in f64, all others in
+ * f32; the gradient may have any type. */
+typedef struct adamod_tensor {
+    const char *name;
+    void *param;
+    const void *grad;
+    adamod_type param_type, grad_type;
+    int ndim;
+    int64_t shape[ADAMOD_MAX_DIMS];
+} adamod_tensor;
+
+/* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
+ADAMOD_API adamod_status adamod_add_tensor(adamod_optimizer *opt, int group, const adamod_tensor *tensor, int64_t *id);
+ADAMOD_API int64_t adamod_tensors(const adamod_optimizer *opt);
+
+/* Point a parameter at another array of the same type and size; a NULL grad freezes it. */
+ADAMOD_API adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param);
+ADAMOD_API adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad);
+
+/* ---- 4. Schedules -------------------------------------------------------------------------------------------------
+ *
+ * A schedule turns the number of the update (1, 2, ...) and an option's value, the base, into the value used in that
+ * update. It is attached to an option of a group (or all, with group -1) and copied: free yours when you like.
+ *
+ *     adamod_schedule *s;
+ *     adamod_schedule_warmup_rsqrt(&s, 1e-7, 4000);   // Adam as the paper trains Transformers
+ *     adamod_set_schedule(opt, -1, "lr", s);
+ *     adamod_schedule_free(s);
+ */
+typedef struct adamod_schedule adamod_schedule;
+
+/* base */
+ADAMOD_API adamod_status adamod_schedule_constant(adamod_schedule **out);
+/* base * factor^k after k of the milestones (update numbers, ascending; the update with that number is the last before) */
+ADAMOD_API adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int64_t *milestones,
+                                                   double factor);
+/* start + (base - start) * t / steps, then base: the paper's warm-up */
+ADAMOD_API adamod_status adamod_schedule_warmup(adamod_schedule **out, double start, int64_t steps);
+/* the same, then base * sqrt(steps / t) */
+ADAMOD_API adamod_status adamod_schedule_warmup_rsqrt(adamod_schedule **out, double start, int64_t steps);
+/* base for the given steps, then base * sqrt(steps / t): what the paper uses with AdaMod */
+ADAMOD_API adamod_status adamod_schedule_constant_rsqrt(adamod_schedule **out, int64_t steps);
+/* from base to end along half a cosine over the given steps, then end */
+ADAMOD_API adamod_status adamod_schedule_cosine(adamod_schedule **out, double end, int64_t steps);
+/* from base to end along a line over the given steps, then end; for beta3, say 0.9 to 0.9999 */
+ADAMOD_API adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t steps);
+/* parts[i] for lengths[i] updates, each counting its own updates from 1; the last goes on for ever, its length is not
+ * read. The parts are copied. */
+ADAMOD_API adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
+                                               const int64_t *lengths);
+/* Any of them from text: "constant", "multistep(150,225;0.1)", "warmup(1e-7,4000)", "warmup_rsqrt(1e-7,4000)",
+ * "constant_rsqrt(4000)", "cosine(0,10000)", "linear(0.9999,1000)", "warmup(0,500)*500 > cosine(0,10000)" */
+ADAMOD_API adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text);
+ADAMOD_API double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t);
+ADAMOD_API void adamod_schedule_free(adamod_schedule *s);
+
+/* A NULL schedule removes the one in place. The option must be real, of a group and not structural. */
+ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, const char *option,
+                                             const adamod_schedule *s);
+
+/* ---- 5. Statistics ------------------------------------------------------------------------------------------------
+ *
+ * eta is the learning rate a rule would give an element (alpha / (sqrt(v) + eps) in Adam and AdaMod, the learning rate
+ * itself in sgd); the step is what it is given after the bound. Collected during adamod_step while switched on; costs
+ * nothing otherwise. Bin i of a histogram counts ADAMOD_HIST_LOW + i * width <= log10 < ADAMOD_HIST_LOW + (i + 1) *
+ * width, width = (HIGH - LOW) / BINS; values below and above fall into the first and last bin, zeros into the first. */
+#define ADAMOD_HIST_BINS 200
+#define ADAMOD_HIST_LOW (-12.0)
+#define ADAMOD_HIST_HIGH 8.0
+
+typedef struct adamod_statistics {
+    int64_t elements;                    /* counted: finite values; not NaN */
+    double bounded;                      /* share of elements whose step is below their eta */
+    double eta_min, eta_median, eta_max; /* before the bound; the median is exact to 5 % */
+    double step_min, step_median, step_max; /* after it */
+    double grad_norm, update_norm;          /* of what the rule saw, and of the change in the parameters */
+    int64_t eta[ADAMOD_HIST_BINS];
+    int64_t step[ADAMOD_HIST_BINS];
+} adamod_statistics;
+
+ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on);
+/* Of the last step, for one group or (-1) all. ADAMOD_ERROR_ORDER if it was not collected. */
+ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
+
+/* ---- 6. State -----------------------------------------------------------------------------------------------------
+ *
+ * A safetensors file with "NAME.exp_avg", "NAME.exp_avg_sq", "NAME.exp_avg_lr", "NAME.step", ... for each parameter.
+ * Saving writes a temporary file, syncs and renames it. Loading checks everything before it changes anything; after it
+ * the optimizer continues exactly as the one that saved. Parameters themselves are yours to save; masters are included.
+ */
+ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
+ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
+
+/* A state as it lies in memory ("exp_avg"; "master" for masters). Valid until the next load or free. */
+ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
+                                      adamod_type *type, int64_t *count);
+/* How many updates a parameter has had. */
+ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
+
+/* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------
+ *
+ * For programs that own all buffers: a rule with its options (adamod_hyper), arrays (adamod_span), one call.
+ *
+ *     adamod_hyper *h;
+ *     adamod_hyper_create(&h, "adamod");
+ *     adamod_hyper_set(h, "lr", 1e-3);
+ *     adamod_span x = {.param = p, .grad = g, .state = {m, v, s}, .count = n, .step = 1};
+ *     adamod_update(h, &x, 1, NULL);                    // the first update; m, v, s start at 0
+ *
+ * adamod_span.state[i] is what adamod_state_at describes; a rule's missing states stay NULL. */
+#define ADAMOD_MAX_STATES 4
+
+typedef struct adamod_hyper adamod_hyper;
+typedef struct adamod_pool adamod_pool;
+
+typedef struct adamod_span {
+    void *param;
+    const void *grad;
+    void *master; /* f32 copy of a bf16 or f16 param; NULL: stochastic rounding */
+    void *state[ADAMOD_MAX_STATES];
+    adamod_type param_type, grad_type, state_type; /* state_type: the type of computation, or ADAMOD_BF16 */
+    int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
+    int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
+    int64_t count;
+    int64_t step;    /* which update of this array this is: 1 for the first */
+    uint64_t stream; /* of random numbers, for stochastic rounding: another for each array */
+} adamod_span;
+
+typedef struct adamod_state_desc {
+    const char *name; /* "exp_avg"; NULL: no state at this index */
+    int64_t count;
+    int ndim;
+    int64_t shape[ADAMOD_MAX_DIMS];
+    double initial; /* fill with this before the first update */
+} adamod_state_desc;
+
+ADAMOD_API adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule);
+ADAMOD_API void adamod_hyper_free(adamod_hyper *h);
+ADAMOD_API adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value);
+ADAMOD_API adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text);
+ADAMOD_API adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out);
+
+/* What state index (0 <= index < ADAMOD_MAX_STATES) of an array of this shape must be. */
+ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
+                                         adamod_state_desc *out);
+
+/* One update of n arrays; pool NULL means on this thread. clip_norm and nonfinite are the optimizer's: use
+ * adamod_norm and grad_scale here. An array whose grad is NULL is passed over. */
+ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
+
+/* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. */
+ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
+
+/* Threads to share between handles and raw calls; 0 threads: one for each core. The pool must outlive its users. */
+ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
+ADAMOD_API void adamod_pool_free(adamod_pool *pool);
+ADAMOD_API int adamod_pool_threads(const adamod_pool *pool);
+ADAMOD_API adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool);
+
+/* ---- 8. Version, instruction sets, memory ------------------------------------------------------------------------- */
+ADAMOD_API int adamod_version(void); /* ADAMOD_VERSION of the library that is linked */
+ADAMOD_API const char *adamod_version_string(void);
+
+/* The instruction sets this processor can run, best first ("avx512", "avx2", "plain"); NULL past the end. The best is
+ * used unless the environment variable ADAMOD_ISA names another when a handle, hyper or pool is made. */
+ADAMOD_API const char *adamod_isa_name(int index);
+ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
+
+/* Where states, masters and the handle come from. alloc returns size bytes aligned to alignment (a power of two), or
+ * NULL; the library fills them. */
+typedef struct adamod_allocator {
+    void *(*alloc)(void *context, size_t size, size_t alignment);
+    void (*free)(void *context, void *pointer, size_t size);
+    void *context;
+} adamod_allocator;
+
+ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *rule, const adamod_allocator *allocator);
+/* Bytes of states and masters, and of all else the handle holds. */
+ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,203 @@
+/* Flags, messages, JSON: what the commands share. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+static void print_message(const char *command, const char *format, va_list arguments) {
+    fflush(stdout); /* so that the message comes after what was printed before */
+    fputs("adamod: ", stderr);
+    if (command) fprintf(stderr, "%s: ", command);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int cli_fail(const char *command, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(command, format, arguments);
+    va_end(arguments);
+    return CLI_FAILURE;
+}
+
+int cli_usage(const char *command, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_message(command, format, arguments);
+    va_end(arguments);
+    return CLI_USAGE;
+}
+
+const char *cli_library_message(void) {
+    static const char prefix[] = "adamod: ";
+    const char *message = adamod_last_error();
+    return strncmp(message, prefix, sizeof prefix - 1) == 0 ? message + sizeof prefix - 1 : message;
+}
+
+int cli_library(const char *command, adamod_status status) {
+    const bool usage = status == ADAMOD_ERROR_NAME || status == ADAMOD_ERROR_RANGE;
+    cli_fail(command, "%s", cli_library_message());
+    return usage ? CLI_USAGE : CLI_FAILURE;
+}
+
+/* ---- names ---- */
+
+/* Edit distance in which dashes and underscores are one character; words too long for a flag are far from all. */
+static int distance(const char *a, const char *b) {
+    enum { LONGEST = 40 };
+    int row[LONGEST + 1];
+    const int n = (int)strlen(b);
+    if (strlen(a) > LONGEST || n > LONGEST) return LONGEST;
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            const char x = a[i - 1] == '-' ? '_' : (char)tolower((unsigned char)a[i - 1]);
+            const char y = b[j - 1] == '-' ? '_' : (char)tolower((unsigned char)b[j - 1]);
+            const int change = diagonal + (x != y);
+            const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < insert ? change : insert;
+        }
+    }
+    return row[n];
+}
+
+/* Near is at most a third of the word, and at least one character, wrong. */
+static bool is_nearer(const char *word, const char *candidate, int *best) {
+    const int d = distance(word, candidate), limit = (int)strlen(word) / 3;
+    if (d >= *best || d > (limit > 1 ? limit : 1)) return false;
+    *best = d;
+    return true;
+}
+
+const char *cli_nearest(const char *word, const char *const *list) {
+    const char *nearest = NULL;
+    int best = 1000;
+    for (; *list; list++) {
+        if (is_nearer(word, *list, &best)) nearest = *list;
+    }
+    return nearest;
+}
+
+/* ---- flags ---- */
+
+static bool same_name(const char *flag, const char *name, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        if (!flag[i] || (flag[i] != name[i] && !(flag[i] == '_' && name[i] == '-'))) return false;
+    }
+    return !flag[length];
+}
+
+static int unknown_flag(const cli_parser *parser, const char *argument, size_t length) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, argument + 2);
+    const char *nearest = NULL;
+    int best = 1000;
+    for (const cli_flag *f = parser->flags; f->name; f++) {
+        if (is_nearer(name, f->name, &best)) nearest = f->name;
+    }
+    if (nearest) cli_usage(parser->command, "unknown flag '--%s'; did you mean '--%s'?", name, nearest);
+    else cli_usage(parser->command, "unknown flag '--%s'; 'adamod help %s' lists them", name, parser->command);
+    return CLI_BAD;
+}
+
+static int read_flag(cli_parser *parser, const char *argument) {
+    const char *name = argument + 2, *equals = strchr(name, '=');
+    const size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    int i = 0;
+    while (parser->flags[i].name && !same_name(parser->flags[i].name, name, length)) i++;
+    const cli_flag *flag = &parser->flags[i];
+    if (!flag->name) return unknown_flag(parser, argument, length);
+    parser->value = NULL;
+    if (!flag->value) {
+        if (!equals) return i;
+        cli_usage(parser->command, "flag '--%s' takes no value", flag->name);
+        return CLI_BAD;
+    }
+    if (!equals && parser->at >= parser->argc) {
+        cli_usage(parser->command, "flag '--%s' needs a value: --%s %s", flag->name, flag->name, flag->value);
+        return CLI_BAD;
+    }
+    parser->value = equals ? equals + 1 : parser->argv[parser->at++];
+    return i;
+}
+
+int cli_next(cli_parser *parser) {
+    if (parser->at >= parser->argc) return CLI_END;
+    const char *argument = parser->argv[parser->at++];
+    if (!parser->operands && strcmp(argument, "--") == 0) {
+        parser->operands = true;
+        return cli_next(parser);
+    }
+    if (!parser->operands && strcmp(argument, "-h") == 0) argument = "--help";
+    if (!parser->operands && strncmp(argument, "--", 2) == 0) return read_flag(parser, argument);
+    if (!parser->operands && argument[0] == '-' && argument[1]) {
+        cli_usage(parser->command, "unknown flag '%.40s'; flags begin with two dashes", argument);
+        return CLI_BAD;
+    }
+    parser->value = argument;
+    return CLI_OPERAND;
+}
+
+void cli_print_flags(FILE *out, const cli_flag *flags) {
+    int width = 0;
+    for (const cli_flag *f = flags; f->name; f++) {
+        const int w = (int)(strlen(f->name) + (f->value ? strlen(f->value) + 1 : 0));
+        if (w > width) width = w;
+    }
+    for (const cli_flag *f = flags; f->name; f++) {
+        char left[96];
+        snprintf(left, sizeof left, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
+        fprintf(out, "  --%-*s  %s\n", width, left, f->help);
+    }
+}
+
+/* ---- numbers ---- */
+
+bool cli_parse_int(const char *command, const char *flag, const char *text, int64_t min, int64_t max, int64_t *out) {
+    char *end;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    if (end != text && !*end && !errno && x >= min && x <= max) {
+        *out = x;
+        return true;
+    }
+    cli_usage(command, "--%s is '%.40s', expected a whole number from %lld to %lld", flag, text, (long long)min,
+              (long long)max);
+    return false;
+}
+
+const char *cli_number(double x, char buffer[32]) {
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buffer, 32, "%.*g", digits, x);
+        if (!(strtod(buffer, NULL) != x)) break;
+    }
+    return buffer;
+}
+
+/* ---- JSON ---- */
+
+void cli_json_string(FILE *out, const char *text) {
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\') fprintf(out, "\\%c", *c);
+        else if (*c < 0x20) fprintf(out, "\\u%04x", *c);
+        else fputc(*c, out);
+    }
+    fputc('"', out);
+}
+
+void cli_json_number(FILE *out, double x) {
+    char buffer[32];
+    if (isnan(x)) fputs("\"nan\"", out);
+    else if (isinf(x)) fputs(x > 0 ? "\"inf\"" : "\"-inf\"", out);
+    else fputs(cli_number(x, buffer), out);
+}

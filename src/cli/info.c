@@ -1,0 +1,129 @@
+/* adamod info: what was built, and what this machine has for it. */
+#include "cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { FLAG_JSON, FLAG_HELP };
+static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
+
+typedef struct machine {
+    char compiler[96];
+    char processor[128];
+    char huge_pages[64]; /* "madvise", "always", ... as the system has it set */
+    const char *isa;     /* in use */
+    int threads;
+    long page_bytes;
+    long cache_bytes; /* of the last level; 0: unknown */
+    double memory_bytes;
+} machine;
+
+static const char *compiler_name(char *buffer, size_t size) {
+#if defined(__clang__)
+    snprintf(buffer, size, "clang %d.%d.%d", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+    snprintf(buffer, size, "gcc %d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+    snprintf(buffer, size, "unknown");
+#endif
+#ifndef __OPTIMIZE__
+    strncat(buffer, ", not optimized", size - strlen(buffer) - 1);
+#endif
+    return buffer;
+}
+
+/* What follows the first ": " of the first line of a file that starts with key; with no key, the word in brackets. */
+static void read_system(const char *path, const char *key, char *buffer, size_t size) {
+    char line[512];
+    FILE *file = fopen(path, "r");
+    buffer[0] = '\0';
+    while (file && fgets(line, sizeof line, file)) {
+        if (key && strncmp(line, key, strlen(key)) != 0) continue;
+        const char *begin = strchr(line, key ? ':' : '[');
+        if (!begin) break;
+        begin += strspn(begin, ":[ \t");
+        snprintf(buffer, size, "%.*s", (int)strcspn(begin, "]\n"), begin);
+        break;
+    }
+    if (file) fclose(file);
+}
+
+static int look(machine *m) {
+    adamod_optimizer *opt;
+    adamod_pool *pool;
+    adamod_status status = adamod_create(&opt, "adamod");
+    if (status) return cli_library("info", status);
+    m->isa = adamod_isa(opt);
+    adamod_free(opt);
+    if ((status = adamod_pool_create(&pool, 0))) return cli_library("info", status);
+    m->threads = adamod_pool_threads(pool);
+    adamod_pool_free(pool);
+    compiler_name(m->compiler, sizeof m->compiler);
+    read_system("/proc/cpuinfo", "model name", m->processor, sizeof m->processor);
+    read_system("/sys/kernel/mm/transparent_hugepage/enabled", NULL, m->huge_pages, sizeof m->huge_pages);
+    m->page_bytes = sysconf(_SC_PAGESIZE);
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    m->memory_bytes = pages > 0 ? (double)pages * (double)m->page_bytes : 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    m->cache_bytes = cache > 0 ? cache : 0;
+#endif
+    return 0;
+}
+
+static void print_text(const machine *m) {
+    printf("version           %s\n", adamod_version_string());
+    printf("compiler          %s\n", m->compiler);
+    printf("processor         %s\n", m->processor[0] ? m->processor : "unknown");
+    printf("instruction sets  ");
+    for (int i = 0; adamod_isa_name(i); i++) {
+        const char *name = adamod_isa_name(i);
+        printf("%s%s%s", i ? ", " : "", name, strcmp(name, m->isa) == 0 ? " (in use)" : "");
+    }
+    printf("\nthreads           %d\n", m->threads);
+    if (m->memory_bytes > 0) printf("memory            %.1f GiB\n", m->memory_bytes / (1 << 30));
+    if (m->cache_bytes) printf("last-level cache  %.1f MiB\n", (double)m->cache_bytes / (1 << 20));
+    printf("page size         %ld bytes%s%s\n", m->page_bytes, m->huge_pages[0] ? ", huge pages: " : "", m->huge_pages);
+}
+
+static void print_json(const machine *m) {
+    printf("{\"version\": ");
+    cli_json_string(stdout, adamod_version_string());
+    printf(", \"compiler\": ");
+    cli_json_string(stdout, m->compiler);
+    printf(", \"processor\": ");
+    cli_json_string(stdout, m->processor);
+    printf(", \"instruction_sets\": [");
+    for (int i = 0; adamod_isa_name(i); i++) {
+        if (i) printf(", ");
+        cli_json_string(stdout, adamod_isa_name(i));
+    }
+    printf("], \"instruction_set\": ");
+    cli_json_string(stdout, m->isa);
+    printf(", \"threads\": %d, \"memory_bytes\": %.0f, \"cache_bytes\": %ld, \"page_bytes\": %ld, \"huge_pages\": ",
+           m->threads, m->memory_bytes, m->cache_bytes, m->page_bytes);
+    cli_json_string(stdout, m->huge_pages);
+    printf("}\n");
+}
+
+int cli_info(int argc, char **argv) {
+    cli_parser parser = {.command = "info", .flags = flags, .argc = argc, .argv = argv};
+    bool json = false;
+    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
+        if (flag == FLAG_JSON) {
+            json = true;
+        } else if (flag == FLAG_HELP) {
+            printf("usage: adamod info [--json]\n\nThe version, the build, and what this machine has for the library. The\n"
+                   "instruction set in use is the best, unless ADAMOD_ISA names another.\n\n");
+            return cli_print_flags(stdout, flags), 0;
+        } else {
+            return flag == CLI_OPERAND ? cli_usage("info", "unexpected argument '%.40s'", parser.value) : CLI_USAGE;
+        }
+    }
+    machine m = {0};
+    const int status = look(&m);
+    if (status) return status;
+    if (json) print_json(&m);
+    else print_text(&m);
+    return 0;
+}

@@ -1,0 +1,127 @@
+/* adamod: the command line. One row for each command; everything else is in the commands' own files.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const cli_command commands[] = {
+    {"info", "version, build, and what this machine has for the library", cli_info},
+    {"optim list", "the update rules, their options and their states", cli_optim_list},
+    {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace},
+    {"optim bench", "measure a rule against a loop that moves the same bytes, and against PyTorch", cli_optim_bench},
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out) {
+    fprintf(out, "usage: adamod COMMAND [ARGUMENT]...\n\n"
+                 "AdaMod, and every optimizer its paper names.\n\n");
+    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-12s  %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "  %-12s  %s\n", "help COMMAND", "what a command takes");
+    fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
+}
+
+/* How many words of the arguments are the command's name; 0 if they are not. */
+static int match(const cli_command *command, int argc, char **argv) {
+    const char *name = command->name;
+    for (int i = 0; i < argc; i++) {
+        const size_t length = strcspn(name, " ");
+        if (strlen(argv[i]) != length || strncmp(name, argv[i], length) != 0) return 0;
+        if (!name[length]) return i + 1;
+        name += length + 1;
+    }
+    return 0;
+}
+
+static bool is_family(const char *word) {
+    const size_t length = strlen(word);
+    for (int i = 0; i < COMMANDS; i++) {
+        if (length && strncmp(commands[i].name, word, length) == 0 && commands[i].name[length] == ' ') return true;
+    }
+    return false;
+}
+
+static void print_family(FILE *out, const char *family) {
+    const size_t length = strlen(family);
+    fprintf(out, "usage: adamod %s COMMAND [ARGUMENT]...\n\n", family);
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;
+        fprintf(out, "  %-12s  %s\n", commands[i].name, commands[i].summary);
+    }
+}
+
+static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0; }
+
+/* A family of commands without one of them, or with one that does not exist. */
+static int bad_member(const char *family, const char *member) {
+    const char *words[COMMANDS + 1], *nearest = NULL;
+    const size_t length = strlen(family);
+    char known[128] = "";
+    int n = 0;
+    for (int i = 0; i < COMMANDS; i++) {
+        if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;
+        words[n++] = commands[i].name + length + 1;
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", n > 1 ? ", " : "", words[n - 1]);
+    }
+    words[n] = NULL;
+    if (!member) return cli_usage(family, "needs a command: %s", known);
+    if ((nearest = cli_nearest(member, words))) {
+        return cli_usage(family, "unknown command '%.40s'; did you mean '%s'?", member, nearest);
+    }
+    return cli_usage(family, "unknown command '%.40s'; there are %s", member, known);
+}
+
+static int bad_command(int argc, char **argv) {
+    if (is_family(argv[0])) {
+        if (argc < 2 || !is_help(argv[1])) return bad_member(argv[0], argc > 1 ? argv[1] : NULL);
+        print_family(stdout, argv[0]);
+        return 0;
+    }
+    char first[COMMANDS][32];
+    const char *words[COMMANDS + 2];
+    for (int i = 0; i < COMMANDS; i++) {
+        snprintf(first[i], sizeof first[i], "%.*s", (int)strcspn(commands[i].name, " "), commands[i].name);
+        words[i] = first[i];
+    }
+    words[COMMANDS] = "help";
+    words[COMMANDS + 1] = NULL;
+    const char *nearest = cli_nearest(argv[0], words);
+    if (nearest) return cli_usage(NULL, "unknown command '%.40s'; did you mean '%s'?", argv[0], nearest);
+    return cli_usage(NULL, "unknown command '%.40s'; 'adamod --help' lists them", argv[0]);
+}
+
+static int help(int argc, char **argv) {
+    char *flag[] = {"--help"};
+    if (argc == 0) return print_help(stdout), 0;
+    for (int i = 0; i < COMMANDS; i++) {
+        const int words = match(&commands[i], argc, argv);
+        if (words && words < argc) return cli_usage("help", "unexpected argument '%.40s'", argv[words]);
+        if (words) return commands[i].run(1, flag);
+    }
+    if (argc == 1 && is_family(argv[0])) return print_family(stdout, argv[0]), 0;
+    return bad_command(argc, argv);
+}
+
+static int run(int argc, char **argv) {
+    if (argc == 0) return print_help(stderr), CLI_USAGE;
+    if (is_help(argv[0])) return print_help(stdout), 0;
+    if (strcmp(argv[0], "help") == 0) return help(argc - 1, argv + 1);
+    if (strcmp(argv[0], "--version") == 0) return printf("adamod %s\n", adamod_version_string()), 0;
+    for (int i = 0; i < COMMANDS; i++) {
+        const int words = match(&commands[i], argc, argv);
+        if (words) return commands[i].run(argc - words, argv + words);
+    }
+    if (argv[0][0] == '-') return cli_usage(NULL, "unknown flag '%.40s'; 'adamod --help' shows what there is", argv[0]);
+    return bad_command(argc, argv);
+}
+
+int main(int argc, char **argv) {
+    const int status = run(argc - 1, argv + 1);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        return cli_fail(NULL, "cannot write to standard output: %s", strerror(errno));
+    }
+    return status;
+}

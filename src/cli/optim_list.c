@@ -1,0 +1,211 @@
+/* adamod optim list: the rules, and what each can be told. */
+#include "cli.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COMMAND "optim list"
+
+enum { FLAG_JSON, FLAG_HELP };
+static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
+
+static void print_help(void) {
+    printf("usage: adamod optim list [RULE] [--json]\n\n"
+           "The update rules: their states, the bytes these take for each f32 parameter, and a line about them; or all\n"
+           "options of one rule, with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the\n"
+           "default options. In JSON an infinite number is the string \"inf\".\n\n");
+    cli_print_flags(stdout, flags);
+}
+
+/* ---- states ---- */
+
+enum { SIDE = 1024 };
+
+typedef struct rule_states {
+    adamod_state_desc state[ADAMOD_MAX_STATES];
+    int n;
+    double bytes; /* for each parameter */
+} rule_states;
+
+static adamod_status find_states(const char *rule, rule_states *out) {
+    const int64_t shape[2] = {SIDE, SIDE};
+    adamod_hyper *hyper;
+    adamod_status status = adamod_hyper_create(&hyper, rule);
+    if (status) return status;
+    *out = (rule_states){0};
+    for (int i = 0; i < ADAMOD_MAX_STATES && !status; i++) {
+        adamod_state_desc *desc = &out->state[out->n];
+        status = adamod_state_at(hyper, 2, shape, i, desc);
+        if (status || !desc->name) continue;
+        out->bytes += 4.0 * (double)desc->count / (SIDE * SIDE);
+        out->n++;
+    }
+    adamod_hyper_free(hyper);
+    return status;
+}
+
+static void join_states(const rule_states *states, char *buffer, size_t size) {
+    snprintf(buffer, size, "%s", states->n ? "" : "none");
+    for (int i = 0; i < states->n; i++) {
+        const size_t used = strlen(buffer);
+        snprintf(buffer + used, size - used, "%s%s", i ? ", " : "", states->state[i].name);
+    }
+}
+
+/* ---- options ---- */
+
+/* "0 <= x < 1", "x > 0", "0 or 1", or the choices. */
+static void describe_bounds(const adamod_option *o, char *buffer, size_t size) {
+    char low[32], high[32];
+    buffer[0] = '\0';
+    if (o->kind == ADAMOD_CHOICE) {
+        for (int i = 0; o->choices[i]; i++) {
+            const size_t used = strlen(buffer);
+            snprintf(buffer + used, size - used, "%s%s", i ? ", " : "", o->choices[i]);
+        }
+        return;
+    }
+    if (o->kind == ADAMOD_INTEGER && o->min == 0 && o->max == 1) {
+        snprintf(buffer, size, "0 or 1");
+        return;
+    }
+    snprintf(buffer, size, "%s %s x %s %s%s", cli_number(o->min, low), o->min_open ? "<" : "<=",
+             o->max_open ? "<" : "<=", cli_number(o->max, high), o->kind == ADAMOD_INTEGER ? ", whole" : "");
+}
+
+static void describe_default(const adamod_option *o, char *buffer, size_t size) {
+    char number[32];
+    snprintf(buffer, size, "%s", o->kind == ADAMOD_CHOICE ? o->choices[(int)o->value] : cli_number(o->value, number));
+}
+
+static const char *describe_scope(const adamod_option *o) {
+    if (o->optimizer_wide) return " (whole optimizer)";
+    return o->structural ? " (fixed once a parameter was added)" : "";
+}
+
+static int print_rule(const char *rule, const char *summary) {
+    rule_states states;
+    const adamod_status status = find_states(rule, &states);
+    if (status) return cli_library(COMMAND, status);
+    char text[256], value[32];
+    join_states(&states, text, sizeof text);
+    printf("%s: %s\nstates: %s\n\n", rule, summary, text);
+    int width = 0;
+    adamod_option o;
+    for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
+        describe_bounds(&o, text, sizeof text);
+        if ((int)strlen(text) > width) width = (int)strlen(text);
+    }
+    printf("%-15s  %-9s  %-*s  %s\n", "option", "default", width, "values", "");
+    for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
+        describe_default(&o, value, sizeof value);
+        describe_bounds(&o, text, sizeof text);
+        printf("%-15s  %-9s  %-*s  %s%s\n", o.name, value, width, text, o.help, describe_scope(&o));
+    }
+    return 0;
+}
+
+static int print_rules(void) {
+    printf("%-9s  %-37s  %6s  %s\n", "rule", "states", "bytes", "");
+    for (int i = 0; adamod_rule_name(i); i++) {
+        rule_states states;
+        const adamod_status status = find_states(adamod_rule_name(i), &states);
+        if (status) return cli_library(COMMAND, status);
+        char text[256];
+        join_states(&states, text, sizeof text);
+        printf("%-9s  %-37s  %6.4g  %s\n", adamod_rule_name(i), text, round(states.bytes * 100) / 100,
+               adamod_rule_summary(i));
+    }
+    printf("\nbytes: of the states, for each f32 parameter of a %d x %d matrix, with the default options.\n"
+           "'adamod optim list RULE' shows a rule's options.\n",
+           SIDE, SIDE);
+    return 0;
+}
+
+/* ---- JSON ---- */
+
+static void print_option_json(const adamod_option *o) {
+    static const char *const kinds[] = {"real", "integer", "choice"};
+    printf("{\"name\": ");
+    cli_json_string(stdout, o->name);
+    printf(", \"kind\": \"%s\", \"default\": ", kinds[o->kind]);
+    if (o->kind == ADAMOD_CHOICE) {
+        cli_json_string(stdout, o->choices[(int)o->value]);
+        printf(", \"choices\": [");
+        for (int i = 0; o->choices[i]; i++) {
+            if (i) printf(", ");
+            cli_json_string(stdout, o->choices[i]);
+        }
+        printf("]");
+    } else {
+        cli_json_number(stdout, o->value);
+        printf(", \"min\": ");
+        cli_json_number(stdout, o->min);
+        printf(", \"max\": ");
+        cli_json_number(stdout, o->max);
+        printf(", \"min_open\": %s, \"max_open\": %s", o->min_open ? "true" : "false", o->max_open ? "true" : "false");
+    }
+    printf(", \"structural\": %s, \"optimizer_wide\": %s, \"help\": ", o->structural ? "true" : "false",
+           o->optimizer_wide ? "true" : "false");
+    cli_json_string(stdout, o->help);
+    printf("}");
+}
+
+static int print_rule_json(const char *rule, const char *summary) {
+    rule_states states;
+    const adamod_status status = find_states(rule, &states);
+    if (status) return cli_library(COMMAND, status);
+    printf("{\"name\": ");
+    cli_json_string(stdout, rule);
+    printf(", \"summary\": ");
+    cli_json_string(stdout, summary);
+    printf(", \"states\": [");
+    for (int i = 0; i < states.n; i++) {
+        if (i) printf(", ");
+        cli_json_string(stdout, states.state[i].name);
+    }
+    printf("], \"bytes_per_parameter\": ");
+    cli_json_number(stdout, states.bytes);
+    printf(", \"options\": [");
+    adamod_option o;
+    for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
+        if (i) printf(", ");
+        print_option_json(&o);
+    }
+    printf("]}");
+    return 0;
+}
+
+static int print_rules_json(void) {
+    int status = 0;
+    printf("{\"rules\": [");
+    for (int i = 0; adamod_rule_name(i) && !status; i++) {
+        if (i) printf(",\n");
+        status = print_rule_json(adamod_rule_name(i), adamod_rule_summary(i));
+    }
+    printf("]}\n");
+    return status;
+}
+
+int cli_optim_list(int argc, char **argv) {
+    cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
+    const char *rule = NULL;
+    bool json = false;
+    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
+        if (flag == FLAG_JSON) json = true;
+        else if (flag == FLAG_HELP) return print_help(), 0;
+        else if (flag == CLI_BAD) return CLI_USAGE;
+        else if (rule) return cli_usage(COMMAND, "unexpected argument '%.40s'", parser.value);
+        else rule = parser.value;
+    }
+    if (!rule) return json ? print_rules_json() : print_rules();
+    adamod_option first;
+    const adamod_status status = adamod_option_at(rule, 0, &first);
+    if (status) return cli_library(COMMAND, status);
+    int i = 0;
+    while (strcmp(adamod_rule_name(i), rule) != 0) i++;
+    if (!json) return print_rule(rule, adamod_rule_summary(i));
+    const int result = print_rule_json(rule, adamod_rule_summary(i));
+    printf("\n");
+    return result;
+}

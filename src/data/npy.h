@@ -1,0 +1,67 @@
+/* npy.h - NumPy's .npy files of float32 and float64.
+ *
+ * The format: "\x93NUMPY", a version (1.0, 2.0 or 3.0), the length of a header in 2 or 4 bytes (little-endian), the
+ * header, the data. The header is a Python dict: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }.
+ *
+ * Read are float32 and float64 in either byte order ("<f4", ">f8", and without one, or with "=" or "|", that of this
+ * machine), up to 8 dimensions, elements in C order. A file must be as long as its header says: no more, no less.
+ *
+ * Functions return 0, or -1 and one line in msg (msg_size may be 0) that starts with the path:
+ * "x.npy: dtype '|O' holds Python objects, expected '<f4' or '<f8'".
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef NPY_H
+#define NPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NPY_MAX_DIMS 8
+
+typedef enum npy_type { NPY_F32, NPY_F64 } npy_type;
+
+/* 4 or 8 */
+size_t npy_type_size(npy_type type);
+
+typedef struct npy_array {
+    npy_type type;
+    int ndim; /* 0 is one number */
+    int64_t shape[NPY_MAX_DIMS];
+    size_t count; /* the product of the shape */
+    void *data;   /* from malloc, in this machine's byte order; never NULL after success */
+} npy_array;
+
+/* Reads a whole file. On failure *out is empty and needs no npy_free. */
+int npy_read(const char *path, npy_array *out, char *msg, size_t msg_size);
+
+/* The same for the n bytes of a file in memory; path is for messages only. */
+int npy_parse(const void *bytes, size_t n, const char *path, npy_array *out, char *msg, size_t msg_size);
+
+/* Frees the data; an empty array ({0}) and one that was freed already are fine. */
+void npy_free(npy_array *array);
+
+/* Writes an array of known shape piece by piece, into a temporary file beside it ("PATH.tmp.PID"):
+ *
+ *     npy_writer *w;
+ *     if (npy_writer_open(&w, "x.npy", NPY_F32, 2, (int64_t[]){1000, 3}, msg, sizeof msg)) ...
+ *     for (int i = 0; i < 1000; i++)
+ *         if (npy_writer_append(w, row, sizeof row, msg, sizeof msg)) { npy_writer_abort(w); ... }
+ *     if (npy_writer_close(w, msg, sizeof msg)) ...
+ *
+ * npy_writer_close syncs and renames it, provided that all bytes of the shape were appended; whether it succeeds or
+ * not, w is freed, and after a failure the temporary file is gone and what was at path before is still there. Only
+ * when the directory could not be synced after the rename, which is reported too, is the new file in place. An existing
+ * file keeps its permissions, a symbolic link is followed, and anything but a regular file is left alone.
+ *
+ * After npy_writer_append has failed, all that is left is npy_writer_abort, which removes the temporary file and frees
+ * w; NULL is fine. */
+typedef struct npy_writer npy_writer;
+
+int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim, const int64_t *shape, char *msg,
+                    size_t msg_size);
+int npy_writer_append(npy_writer *w, const void *data, size_t bytes, char *msg, size_t msg_size);
+int npy_writer_close(npy_writer *w, char *msg, size_t msg_size);
+void npy_writer_abort(npy_writer *w);
+
+#endif

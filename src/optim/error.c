@@ -1,0 +1,75 @@
+/* Messages, version, types and shapes: what every other file needs. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Not shared state: each thread has its own, as with errno. */
+static _Thread_local char adamod__message[512] = "no error";
+
+adamod_status adamod__fail(adamod_status status, const char *format, ...) {
+    va_list arguments;
+    const int prefix = snprintf(adamod__message, sizeof adamod__message, "adamod: ");
+    va_start(arguments, format);
+    vsnprintf(adamod__message + prefix, sizeof adamod__message - (size_t)prefix, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *adamod_last_error(void) { return adamod__message; }
+
+const char *adamod_strerror(adamod_status status) {
+    switch (status) {
+    case ADAMOD_OK: return "success";
+    case ADAMOD_ERROR_ARGUMENT: return "invalid argument";
+    case ADAMOD_ERROR_NAME: return "unknown name";
+    case ADAMOD_ERROR_RANGE: return "value out of bounds";
+    case ADAMOD_ERROR_ORDER: return "not possible at this point";
+    case ADAMOD_ERROR_MEMORY: return "out of memory";
+    case ADAMOD_ERROR_NONFINITE: return "gradient is not finite";
+    case ADAMOD_ERROR_IO: return "input or output failed";
+    case ADAMOD_ERROR_FORMAT: return "malformed file";
+    case ADAMOD_ERROR_MISMATCH: return "file does not fit";
+    case ADAMOD_ERROR_THREADS: return "cannot start a thread";
+    }
+    return "unknown status";
+}
+
+int adamod_version(void) { return ADAMOD_VERSION; }
+
+const char *adamod_version_string(void) {
+#define TEXT(x) #x
+#define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+    return DOTTED(ADAMOD_VERSION_MAJOR, ADAMOD_VERSION_MINOR, ADAMOD_VERSION_PATCH);
+#undef DOTTED
+#undef TEXT
+}
+
+size_t adamod__type_size(adamod_type type) {
+    switch (type) {
+    case ADAMOD_F32: return 4;
+    case ADAMOD_F64: return 8;
+    case ADAMOD_BF16:
+    case ADAMOD_F16: return 2;
+    }
+    return 0;
+}
+
+const char *adamod__type_name(adamod_type type) {
+    static const char *const names[] = {"f32", "f64", "bf16", "f16"};
+    return adamod__type_size(type) ? names[type] : "an unknown type";
+}
+
+int64_t adamod__element_count(int ndim, const int64_t *shape) {
+    int64_t count = 1;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] < 0 || __builtin_mul_overflow(count, shape[d], &count)) return -1;
+    }
+    return count <= INT64_MAX / 8 ? count : -1;
+}
+
+bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return a && b && a_bytes && b_bytes && x < y + b_bytes && y < x + a_bytes;
+}

@@ -1,0 +1,233 @@
+/* What the library's files share. Names with two underscores are internal and not exported. */
+#ifndef ADAMOD_INTERNAL_H
+#define ADAMOD_INTERNAL_H
+
+#include "adamod.h"
+#include "kernels/kernels.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- errors ---- */
+
+/* Writes the thread's last-error line and returns status, so that a failure is one statement. */
+adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- options ---- */
+
+/* Every option of every rule. An option means the same in all rules that have it; its default and bounds may differ. */
+typedef enum option_id {
+    OPT_LR,
+    OPT_BETA1,
+    OPT_BETA2,
+    OPT_BETA3,
+    OPT_EPS,
+    OPT_FLAVOUR,
+    OPT_BIAS_CORRECTION,
+    OPT_MOMENTUM,
+    OPT_DAMPENING,
+    OPT_NESTEROV,
+    OPT_LR_DECAY,
+    OPT_INITIAL,
+    OPT_ALPHA,
+    OPT_CENTERED,
+    OPT_RHO,
+    OPT_FINAL_LR,
+    OPT_GAMMA,
+    OPT_WINDOW,
+    OPT_SPATIAL,
+    OPT_EPS1,
+    OPT_EPS2,
+    OPT_CLIP_THRESHOLD,
+    OPT_DECAY_RATE,
+    OPT_RELATIVE_STEP,
+    OPT_SCALE_PARAMETER,
+    OPT_WARMUP_INIT,
+    /* shared by all rules */
+    OPT_WEIGHT_DECAY,
+    OPT_DECAY,
+    OPT_MAXIMIZE,
+    OPT_CLIP_VALUE,
+    OPT_LOW_PRECISION,
+    OPT_STATE_TYPE,
+    /* of the optimizer as a whole */
+    OPT_GRAD_SCALE,
+    OPT_CLIP_NORM,
+    OPT_NONFINITE,
+    OPT_SEED,
+    OPT_THREADS,
+    OPT_COUNT
+} option_id;
+
+enum { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED, DECAY_INDEPENDENT };
+enum { LOW_PRECISION_MASTER, LOW_PRECISION_STOCHASTIC };
+enum { STATE_AUTO, STATE_BF16 };
+enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
+
+typedef struct option_spec {
+    option_id id;
+    adamod_option info;
+} option_spec;
+
+/* ---- rules ---- */
+
+typedef enum state_shape {
+    SHAPE_NONE,   /* no such state */
+    SHAPE_SAME,   /* one number for each of the parameter's */
+    SHAPE_QUEUE,  /* OPT_WINDOW times as many: a ring of past gradients */
+    SHAPE_SCALAR, /* one number for the whole array */
+    SHAPE_ROWS,   /* one for each row of the last two dimensions */
+    SHAPE_COLS    /* one for each column */
+} state_shape;
+
+/* A state sits at the index the formulas know it by: 0 is m, 1 is v, 2 is s (see kernels.h). */
+typedef struct state_spec {
+    const char *name;
+    state_shape shape;
+    double initial;
+} state_spec;
+
+typedef struct step_info {
+    int64_t t;      /* which update of this array: 1, 2, ... */
+    double base_lr; /* the learning rate before its schedule */
+} step_info;
+
+typedef struct rule {
+    const char *name;
+    const char *summary;
+    const option_spec *options;
+    int n_options;
+    int default_decay;
+    /* Fills specs (all SHAPE_NONE before) for these options and this number of dimensions. */
+    void (*states)(const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+    /* Fills what the formula reads; c starts zeroed, with the common fields filled in afterwards. */
+    void (*coefs)(const double *options, const step_info *info, adamod__coef_f64 *c);
+} rule;
+
+extern const rule *const adamod__rules[RULE_COUNT];
+
+/* The rule of this name, or NULL with the last error set. */
+const rule *adamod__find_rule(const char *name);
+int adamod__rule_index(const rule *r);
+
+/* The option of this name, or NULL with the last error set. */
+const option_spec *adamod__find_option(const rule *r, const char *name);
+adamod_status adamod__check_value(const rule *r, const option_spec *o, double value);
+adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value);
+void adamod__default_options(const rule *r, double options[OPT_COUNT]);
+/* Option number index of a rule, its own first, or NULL. */
+const option_spec *adamod__option(const rule *r, int index);
+
+void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+/* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */
+adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
+                                 adamod_state_desc *out);
+
+struct adamod_hyper {
+    const rule *rule;
+    const kernel_set *kernels;
+    double options[OPT_COUNT];
+};
+
+/* ---- types and shapes ---- */
+
+size_t adamod__type_size(adamod_type type);
+const char *adamod__type_name(adamod_type type);
+/* The product of the dimensions; -1 if one is negative or the bytes would overflow. */
+int64_t adamod__element_count(int ndim, const int64_t *shape);
+bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+
+/* f64 parameters are computed in f64, all others in f32. */
+static inline adamod_type adamod__compute_type(adamod_type param) { return param == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32; }
+
+/* ---- threads ---- */
+
+/* Runs task(context, i) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL. */
+typedef void (*pool_task)(void *context, int64_t index);
+void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
+
+/* ---- statistics ---- */
+
+/* Counts of one group, or of one chunk before it is added to its group's. */
+enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
+typedef struct stats_counts {
+    int64_t elements, bounded;
+    double least[2], most[2]; /* [0] of eta, [1] of the step */
+    int64_t fine[2][FINE_BINS];
+    int64_t histogram[2][ADAMOD_HIST_BINS];
+    double grad_sumsq, update_sumsq;
+} stats_counts;
+
+typedef struct adamod__stats {
+    pthread_mutex_t lock;
+    float edge[ADAMOD_HIST_BINS + 1]; /* of the histogram's bins */
+    uint16_t bin[FINE_BINS];          /* of the histogram, in which a fine bin begins */
+    stats_counts *groups;
+    int n_groups;
+    bool filled; /* by the last step */
+} adamod__stats;
+
+void adamod__stats_init(adamod__stats *stats);
+void adamod__stats_clear(stats_counts *counts);
+/* Adds a block's learning rates. */
+void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
+                       const void *step, size_t n);
+/* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */
+void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts);
+/* Of one group or, with -1, all. */
+void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out);
+
+/* ---- updates ---- */
+
+/* One array, with the options its group has in this update. */
+typedef struct work_item {
+    const adamod_span *span;
+    const double *options;
+    double base_lr;
+    double grad_scale; /* in place of OPT_GRAD_SCALE: with the clipping of the global norm in it */
+    int group;
+} work_item;
+
+/* Memory that is kept from step to step, so that a step allocates nothing. Start from {0}. */
+typedef struct work_space {
+    int64_t *first_chunk; /* of each item, and one past the last */
+    int64_t *coef_of;     /* index into coefs, for each item */
+    adamod__coef_f64 *coefs;
+    double *partial; /* two numbers for each chunk, for sums whose order must not depend on threads */
+    size_t items, n_coefs, chunks; /* room for so many */
+    int64_t chunk;                 /* elements in a chunk */
+} work_space;
+
+typedef struct work {
+    const rule *rule;
+    const kernel_set *kernels;
+    const work_item *items;
+    size_t n;
+    adamod_pool *pool;    /* NULL: on this thread */
+    adamod__stats *stats; /* NULL: none wanted */
+} work;
+
+/* Makes room; the only part of an update that can fail. */
+adamod_status adamod__work_reserve(const work *w, work_space *space);
+void adamod__work_free(work_space *space);
+/* The update itself; adamod__work_reserve must have succeeded for the same work. */
+void adamod__work_run(const work *w, work_space *space);
+/* The global norm of the scaled gradients; not finite if any element is not. */
+double adamod__work_norm(const work *w, work_space *space);
+/* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
+adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
+
+/* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
+enum { BLOCK = 512 };
+
+/* ---- random numbers ---- */
+
+static inline uint64_t adamod__mix64(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+#endif

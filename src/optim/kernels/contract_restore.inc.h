@@ -1,0 +1,3 @@
+#if !defined(__clang__) && defined(__GNUC__)
+#pragma GCC pop_options
+#endif

@@ -1,0 +1,151 @@
+/* Between the type of computation and bf16 or f16. Part of kernels.inc.h. For f32 the includer of that defines
+ *   LOAD_F16(in), STORE_F16(out, x)   WIDTH elements by the processor's own conversion; not defined: in plain C */
+
+#define BITS NAME(bits)
+#define HALF NAME(half)
+#define ROWS(n) for (size_t i = 0; i < (n); i += WIDTH)
+
+#ifdef CONVERT_F32
+#if WIDTH == 1
+typedef uint32_t BITS;
+typedef uint16_t HALF;
+#define CONVERT(x, type) ((type)(x))
+#define CHOOSE(condition, x, y) ((condition) ? (x) : (y))
+#else
+typedef uint32_t BITS __attribute__((vector_size(WIDTH * 4)));
+typedef uint16_t HALF __attribute__((vector_size(WIDTH * 2)));
+#define CONVERT(x, type) __builtin_convertvector(x, type)
+#define CHOOSE(condition, x, y) (((BITS)(condition) & (x)) | (~(BITS)(condition) & (y)))
+#endif
+
+INLINE BITS NAME(load_bits)(const void *in) {
+    BITS x;
+    memcpy(&x, in, sizeof x);
+    return x;
+}
+
+INLINE HALF NAME(load_half)(const void *in) {
+    HALF x;
+    memcpy(&x, in, sizeof x);
+    return x;
+}
+
+INLINE void NAME(bf16_in)(float *out, const uint16_t *in) {
+    const BITS x = CONVERT(NAME(load_half)(in), BITS) << 16;
+    memcpy(out, &x, sizeof x);
+}
+
+/* A NaN stays a NaN though its payload loses the low bits; so does an infinity though random bits are added. */
+INLINE void NAME(bf16_out)(uint16_t *out, const float *in, BITS add) {
+    const BITS x = NAME(load_bits)(in), magnitude = x & 0x7fffffffu;
+    const BITS rounded = CHOOSE(magnitude >= 0x7f800000u, x, x + add) >> 16;
+    const HALF h = CONVERT(rounded | CHOOSE(magnitude > 0x7f800000u, (BITS){0} + 0x40u, (BITS){0}), HALF);
+    memcpy(out, &h, sizeof h);
+}
+
+/* 32 random bits for element i under a key (the finalizer of MurmurHash3, a bijection). */
+INLINE BITS NAME(random_bits)(BITS i, uint32_t key) {
+    BITS x = i * 0x9e3779b9u + key;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
+#ifndef LOAD_F16
+#define LOAD_F16(in) adamod__f16_to_f32(*(in))
+#define STORE_F16(out, x) (*(out) = adamod__f32_to_f16(x))
+#endif
+
+/* Calls body for whole vectors in place, then once more on padded copies of the rest. */
+#define EACH(in_type, in, out_type, out, n, body)                                                                      \
+    const size_t whole = (n) - (n) % WIDTH;                                                                            \
+    ROWS(whole) { body((out) + i, (in) + i, i); }                                                                      \
+    if (whole < (n)) {                                                                                                 \
+        in_type rest_in[WIDTH] = {0};                                                                                  \
+        out_type rest_out[WIDTH];                                                                                      \
+        memcpy(rest_in, (in) + whole, ((n) - whole) * sizeof(in_type));                                                \
+        body(rest_out, rest_in, whole);                                                                                \
+        memcpy((out) + whole, rest_out, ((n) - whole) * sizeof(out_type));                                             \
+    }
+
+static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {
+    float *o = out;
+#define BODY(to, from, i) NAME(bf16_in)(to, from)
+    EACH(uint16_t, in, float, o, n, BODY)
+#undef BODY
+}
+
+static void NAME(store_bf16)(uint16_t *out, const void *in, size_t n) {
+    const float *x = in;
+    /* to nearest, ties to even */
+#define BODY(to, from, i) NAME(bf16_out)(to, from, ((NAME(load_bits)(from) >> 16) & 1u) + 0x7fffu)
+    EACH(float, x, uint16_t, out, n, BODY)
+#undef BODY
+}
+
+static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key) {
+    const float *x = in;
+    uint32_t lane[WIDTH];
+    for (uint32_t j = 0; j < WIDTH; j++) lane[j] = j;
+    const BITS first = NAME(load_bits)(lane);
+#define BODY(to, from, i) NAME(bf16_out)(to, from, NAME(random_bits)(first + (uint32_t)(i), key) & 0xffffu)
+    EACH(float, x, uint16_t, out, n, BODY)
+#undef BODY
+}
+
+static void NAME(load_f16)(void *out, const uint16_t *in, size_t n) {
+    float *o = out;
+#define BODY(to, from, i) STORE(to, 0, LOAD_F16(from))
+    EACH(uint16_t, in, float, o, n, BODY)
+#undef BODY
+}
+
+static void NAME(store_f16)(uint16_t *out, const void *in, size_t n) {
+    const float *x = in;
+#define BODY(to, from, i) STORE_F16(to, LOAD(from, 0))
+    EACH(float, x, uint16_t, out, n, BODY)
+#undef BODY
+}
+
+static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key) {
+    for (size_t i = 0; i < n; i++) {
+        out[i] = adamod__f32_to_f16_random(NAME(at)(in, i), adamod__random_bits((uint32_t)i, key));
+    }
+}
+
+#undef CONVERT
+#undef CHOOSE
+#undef EACH
+#undef LOAD_F16
+#undef STORE_F16
+
+#else /* f64: through f32, which holds every bf16 and f16 */
+
+#define NAME_F32(name) NAME2(name, ISA, f32)
+#define IN_F64(from)                                                                                                   \
+    static void NAME(load_##from)(void *out, const uint16_t *in, size_t n) {                                           \
+        float x[BLOCK];                                                                                                \
+        NAME_F32(load_##from)(x, in, n);                                                                               \
+        for (size_t i = 0; i < n; i++) ((REAL *)out)[i] = (REAL)x[i];                                                  \
+    }
+#define OUT_F64(to, parameters, arguments)                                                                             \
+    static void NAME(store_##to) parameters {                                                                          \
+        float x[BLOCK];                                                                                                \
+        for (size_t i = 0; i < n; i++) x[i] = (float)NAME(at)(in, i);                                                  \
+        NAME_F32(store_##to) arguments;                                                                                \
+    }
+IN_F64(bf16)
+IN_F64(f16)
+OUT_F64(bf16, (uint16_t * out, const void *in, size_t n), (out, x, n))
+OUT_F64(f16, (uint16_t * out, const void *in, size_t n), (out, x, n))
+OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key), (out, x, n, key))
+OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key), (out, x, n, key))
+#undef IN_F64
+#undef OUT_F64
+#undef NAME_F32
+#endif
+
+#undef BITS
+#undef HALF
+#undef ROWS
+#undef CONVERT_F32

@@ -1,0 +1,64 @@
+/* IEEE half precision in plain C, with the bits the processors' own conversions give. */
+#ifndef ADAMOD_HALF_H
+#define ADAMOD_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float adamod__from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t adamod__to_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float adamod__f16_to_f32(uint16_t h) {
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+    if (magnitude > 0x7c00u) return adamod__from_bits(sign | 0x7fc00000u | magnitude << 13);
+    if (magnitude == 0x7c00u) return adamod__from_bits(sign | 0x7f800000u);
+    if (magnitude >= 0x0400u) return adamod__from_bits(sign | ((magnitude << 13) + (112u << 23)));
+    const float x = (float)magnitude * 0x1p-24f;
+    return sign ? -x : x;
+}
+
+/* To nearest, ties to even. */
+static inline uint16_t adamod__f32_to_f16(float x) {
+    const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
+    const uint32_t sign = bits >> 16 & 0x8000u;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x1ffu));
+    if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
+    if (magnitude >= 0x38800000u) {
+        return (uint16_t)(sign | ((magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13));
+    }
+    /* Subnormal: adding 1.5 * 2^-1 leaves the multiple of 2^-24, rounded, in the low bits. */
+    const uint32_t sum = adamod__to_bits(adamod__from_bits(magnitude) + 0.5f);
+    return (uint16_t)(sign | (sum - 0x3f000000u));
+}
+
+/* Up or down at random, in proportion to the distances. */
+static inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
+    const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
+    if (magnitude >= 0x477fe000u) return adamod__f32_to_f16(x); /* 65504 and more, infinity, NaN */
+    if (magnitude >= 0x38800000u) {
+        return adamod__f32_to_f16(adamod__from_bits((bits + (random & 0x1fffu)) & ~0x1fffu));
+    }
+    const float multiple = adamod__from_bits(magnitude) * 0x1p24f;
+    uint32_t whole = (uint32_t)multiple;
+    whole += (float)(random >> 8) * 0x1p-24f < multiple - (float)whole;
+    return (uint16_t)((bits >> 16 & 0x8000u) | whole);
+}
+
+/* The same numbers as the vectors' random_bits. */
+static inline uint32_t adamod__random_bits(uint32_t i, uint32_t key) {
+    uint32_t x = i * 0x9e3779b9u + key;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
+#endif

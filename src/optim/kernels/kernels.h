@@ -1,0 +1,105 @@
+/* The inner loops, written once (kernels.inc.h, rules/) and built for every instruction set.
+ *
+ * All of them use only additions, multiplications, divisions, square roots and comparisons that IEEE 754 rounds
+ * exactly, and never a fused multiply-add, so every instruction set gives the same bits. */
+#ifndef ADAMOD_KERNELS_H
+#define ADAMOD_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rules, in the order of adamod_rule_name. */
+typedef enum rule_id {
+#define RULE(name) RULE_##name,
+#include "../rules/list.inc.h"
+#undef RULE
+    RULE_COUNT
+} rule_id;
+
+/* The numbers a formula reads; a rule gives the names the meaning its formula shows. */
+#define ADAMOD_COEFS(X)                                                                                                \
+    X(gscale) /* gradients are multiplied by this: scale, clipping of the norm, sign of maximize */                    \
+    X(decay)  /* p -= decay * p before the update */                                                                   \
+    X(l2)     /* g += l2 * p */                                                                                        \
+    X(clip)   /* g is clamped to [-clip, clip] */                                                                      \
+    X(lr)                                                                                                              \
+    X(beta1)                                                                                                           \
+    X(beta1c) /* 1 - beta1, computed in double */                                                                      \
+    X(beta2)                                                                                                           \
+    X(beta2c)                                                                                                          \
+    X(beta3)                                                                                                           \
+    X(beta3c)                                                                                                          \
+    X(eps)                                                                                                             \
+    X(mscale) /* 1 / (1 - beta1^t), or 1 */                                                                            \
+    X(vscale) /* 1 / (1 - beta2^t), or 1 */                                                                            \
+    X(low)                                                                                                             \
+    X(high)
+
+#define ADAMOD_FIELD_F64(name) double name;
+#define ADAMOD_FIELD_F32(name) float name;
+typedef struct adamod__coef_f64 {
+    ADAMOD_COEFS(ADAMOD_FIELD_F64)
+    int variant; /* which of the rule's kernels */
+    int flag;    /* a yes or no of the rule's own */
+} adamod__coef_f64;
+typedef struct adamod__coef_f32 {
+    ADAMOD_COEFS(ADAMOD_FIELD_F32)
+    int flag;
+} adamod__coef_f32;
+
+/* At most BLOCK consecutive elements, in the type of computation. Pointers need no alignment. */
+typedef struct block {
+    void *p;
+    const void *g;
+    void *m, *v, *s;  /* states 0, 1, 2; those the kernel does not use are not read */
+    void *eta, *step; /* written by the statistics kernels only */
+    size_t n;
+} block;
+
+typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
+
+typedef struct update_pair {
+    update_fn plain;
+    update_fn stats; /* also writes block.eta and block.step */
+} update_pair;
+
+typedef struct real_kernels {
+    const update_pair *update[RULE_COUNT]; /* [rule][variant] */
+    /* out = clamp(gscale * g, clip) + l2 * p */
+    void (*gradient)(void *out, const void *g, const void *p, size_t n, const adamod__coef_f64 *c);
+    /* The sum of (scale * g)^2 and the largest |scale * g|, in double; NaN if there is one. */
+    double (*sumsq)(const void *g, size_t n, double scale);
+    double (*maxabs)(const void *g, size_t n, double scale);
+    /* Adafactor's: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
+    void (*factored)(void *out, const void *g, const void *column, size_t n, double row);
+    void (*add_squares)(double *sum, const void *g, size_t n);
+    void (*load_bf16)(void *out, const uint16_t *in, size_t n);
+    void (*load_f16)(void *out, const uint16_t *in, size_t n);
+    void (*store_bf16)(uint16_t *out, const void *in, size_t n);
+    void (*store_f16)(uint16_t *out, const void *in, size_t n);
+    /* Rounded up or down at random, in proportion to the distances; key names the random numbers. */
+    void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key);
+    void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key);
+} real_kernels;
+
+typedef struct kernel_set {
+    const char *name;
+    const real_kernels *f32, *f64;
+} kernel_set;
+
+extern const kernel_set adamod__kernels_plain;
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ADAMOD_X86 1
+extern const kernel_set adamod__kernels_avx2, adamod__kernels_avx512;
+#endif
+#if defined(__aarch64__) && defined(__GNUC__)
+#define ADAMOD_NEON 1
+extern const kernel_set adamod__kernels_neon;
+#endif
+
+/* The sets this processor can run, best first; NULL past the end. */
+const kernel_set *adamod__kernels_at(int index);
+/* The one to use: the best, or the one ADAMOD_ISA names; NULL with the last error set if that one cannot run here. */
+const kernel_set *adamod__kernels_choose(void);
+
+#endif

@@ -1,0 +1,239 @@
+/* The kernels for one instruction set and one type. The includer defines
+ *   ISA             the instruction set's name
+ *   REAL, TYPE      float and f32, or double and f64
+ *   WIDTH           elements in a vector; 1: V is REAL itself
+ *   SQRT, LESSER    square root; x < y ? x : y (so the second where either is NaN)
+ *   GREATER         x > y ? x : y
+ * and for f32 alone what convert.inc.h needs. V is a vector on which + - * / work, so formulas read as formulas. */
+
+#define NAME3(name, isa, type) adamod__##name##_##isa##_##type
+#define NAME2(name, isa, type) NAME3(name, isa, type)
+#define NAME(name) NAME2(name, ISA, TYPE)
+#define COEF2(type) adamod__coef_##type
+#define COEF1(type) COEF2(type)
+#define COEF COEF1(TYPE)
+
+#define V NAME(vector)
+#define UNALIGNED NAME(unaligned)
+#define ELEMENT NAME(element)
+#if WIDTH == 1
+typedef REAL V;
+typedef REAL UNALIGNED __attribute__((aligned(1), may_alias));
+#else
+typedef REAL V __attribute__((vector_size(WIDTH * sizeof(REAL))));
+typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned(1), may_alias));
+#endif
+#define SCALAR_SQRT(x) _Generic((REAL)0, float : sqrtf, double : sqrt)(x)
+#define LOAD(pointer, i) (*(const UNALIGNED *)((pointer) + (i)))
+#define STORE(pointer, i, value) (*(UNALIGNED *)((pointer) + (i)) = (value))
+#if WIDTH == 1
+#define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : 0)
+#else
+#define WHERE_POSITIVE(condition, x) ((V)(((condition) > (V){0}) & (__typeof__((condition) > (V){0}))(x)))
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+/* What a formula changes, for as many elements as V has. */
+typedef struct ELEMENT {
+    V p, g;      /* parameter, after decoupled decay; gradient */
+    V m, v, s;   /* states 0, 1, 2 */
+    V eta, step; /* the element's learning rate before and after a bound; read by statistics only */
+} ELEMENT;
+
+/* FORMULA(name) { ... return x; } is a rule's update of x, with its numbers in k. KERNEL makes the loops of it; the
+ * states it names are read and written. */
+#define FORMULA(name) INLINE ELEMENT NAME(name)(ELEMENT x, const COEF *k __attribute__((unused)))
+#define M 1
+#define VV 2
+#define S 4
+#define KERNEL(name, states)                                                                                           \
+    static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 0) }                       \
+    static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 1) }                 \
+    static void NAME(name##_plain)(const block *b, const adamod__coef_f64 *c) { NAME(run)(b, c, NAME(name##_loop)); }  \
+    static void NAME(name##_stats)(const block *b, const adamod__coef_f64 *c) {                                        \
+        NAME(run)(b, c, NAME(name##_stats_loop));                                                                      \
+    }
+#define VARIANTS(rule) static const update_pair NAME(rule##_variants)[] =
+#define VARIANT(name) {NAME(name##_plain), NAME(name##_stats)}
+
+/* Five streams and a long division in between are too much for the processor to look ahead by itself: without this the
+ * loop runs at 0.8 of the speed of memory, with it at memory's own. 1 KiB is the best of 0.5 to 4 KiB on Sapphire Rapids.
+ * Beyond the end of an array a prefetch does nothing. One element at a time is too slow to gain from it. */
+#define AHEAD(pointer, i, write)                                                                                       \
+    if (WIDTH > 1) __builtin_prefetch((const char *)((pointer) + (i)) + 1024, write)
+
+/* A copy of the numbers that no store can alias stays in registers. */
+#define LOOP(formula, states, stats)                                                                                   \
+    const COEF k = *c;                                                                                                 \
+    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *eta = b->eta, *step = b->step;                                   \
+    const REAL *g = b->g;                                                                                              \
+    const size_t n = b->n;                                                                                             \
+    (void)m, (void)v, (void)s, (void)eta, (void)step;                                                                  \
+    for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
+        ELEMENT x;                                                                                                     \
+        x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
+        AHEAD(p, i, 1);                                                                                                \
+        AHEAD(g, i, 0);                                                                                                \
+        if ((states)&M) AHEAD(m, i, 1);                                                                                \
+        if ((states)&VV) AHEAD(v, i, 1);                                                                               \
+        if ((states)&S) AHEAD(s, i, 1);                                                                                \
+        x.p = LOAD(p, i);                                                                                              \
+        x.g = LOAD(g, i) * k.gscale;                                                                                   \
+        if ((states)&M) x.m = LOAD(m, i);                                                                              \
+        if ((states)&VV) x.v = LOAD(v, i);                                                                             \
+        if ((states)&S) x.s = LOAD(s, i);                                                                              \
+        if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
+        x = formula(x, &k);                                                                                            \
+        STORE(p, i, x.p);                                                                                              \
+        if ((states)&M) STORE(m, i, x.m);                                                                              \
+        if ((states)&VV) STORE(v, i, x.v);                                                                             \
+        if ((states)&S) STORE(s, i, x.s);                                                                              \
+        if (stats) {                                                                                                   \
+            STORE(eta, i, x.eta);                                                                                      \
+            STORE(step, i, x.step);                                                                                    \
+        }                                                                                                              \
+    }
+
+#define COEF_COPY(name) .name = (REAL)c->name,
+static COEF NAME(narrow)(const adamod__coef_f64 *c) { return (COEF){ADAMOD_COEFS(COEF_COPY).flag = c->flag}; }
+
+/* Whole vectors in place; the rest through a padded copy, so that every element meets the same instructions. */
+static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *)) {
+    const COEF k = NAME(narrow)(c);
+    const size_t whole = b->n - b->n % WIDTH, rest = b->n - whole;
+    block part = *b;
+    part.n = whole;
+    if (whole) loop(&part, &k);
+    if (!rest) return;
+    REAL copy[7][WIDTH];
+    memset(copy, 0, sizeof copy);
+    void *source[7] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->eta, b->step};
+    for (int a = 0; a < 5; a++) {
+        if (source[a]) memcpy(copy[a], (REAL *)source[a] + whole, rest * sizeof(REAL));
+    }
+    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[5], copy[6], WIDTH};
+    loop(&part, &k);
+    for (int a = 0; a < 7; a++) {
+        if (a != 1 && source[a]) memcpy((REAL *)source[a] + whole, copy[a], rest * sizeof(REAL));
+    }
+}
+
+#define ADAMOD_FORMULAS
+#include "../rules/all.inc.h"
+#undef ADAMOD_FORMULAS
+
+INLINE REAL NAME(at)(const void *array, size_t i) {
+    REAL x;
+    memcpy(&x, (const char *)array + i * sizeof x, sizeof x);
+    return x;
+}
+
+static void NAME(gradient)(void *out, const void *g, const void *p, size_t n, const adamod__coef_f64 *c) {
+    const REAL scale = (REAL)c->gscale, clip = (REAL)c->clip, l2 = (REAL)c->l2;
+    REAL *o = out;
+    for (size_t i = 0; i < n; i++) {
+        REAL x = NAME(at)(g, i) * scale;
+        x = x > clip ? clip : x;
+        x = x < -clip ? -clip : x;
+        if (l2 != 0) x = x + l2 * NAME(at)(p, i);
+        o[i] = x;
+    }
+}
+
+/* 32 running sums whatever the instruction set, so that the order of additions is always the same. */
+static double NAME(sumsq)(const void *g, size_t n, double scale) {
+    typedef double doubles __attribute__((vector_size(64)));
+    typedef REAL reals __attribute__((vector_size(8 * sizeof(REAL))));
+    doubles sum[4] = {{0}};
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        for (int j = 0; j < 4; j++) {
+            reals x;
+            memcpy(&x, (const char *)g + (i + 8 * (size_t)j) * sizeof(REAL), sizeof x);
+            const doubles d = __builtin_convertvector(x, doubles) * scale;
+            sum[j] += d * d;
+        }
+    }
+    for (; i < n; i++) {
+        const double d = (double)NAME(at)(g, i) * scale;
+        sum[i / 8 % 4][i % 8] += d * d;
+    }
+    const doubles all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return ((all[0] + all[1]) + (all[2] + all[3])) + ((all[4] + all[5]) + (all[6] + all[7]));
+}
+
+static double NAME(maxabs)(const void *g, size_t n, double scale) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)NAME(at)(g, i) * scale);
+        if (d != d) return d;
+        most = d > most ? d : most;
+    }
+    return most;
+}
+
+static void NAME(factored)(void *out, const void *g, const void *column, size_t n, double row) {
+    const REAL r = (REAL)row;
+    REAL *o = out;
+    for (size_t i = 0; i < n; i++) o[i] = NAME(at)(g, i) * (r / SCALAR_SQRT(NAME(at)(column, i)));
+}
+
+static void NAME(add_squares)(double *sum, const void *g, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double x = (double)NAME(at)(g, i);
+        sum[i] += x * x;
+    }
+}
+
+#include "convert.inc.h"
+
+#define RULE(rule) [RULE_##rule] = NAME(rule##_variants),
+static const real_kernels NAME(table) = {
+    .update =
+        {
+#include "../rules/list.inc.h"
+        },
+    .gradient = NAME(gradient),
+    .sumsq = NAME(sumsq),
+    .maxabs = NAME(maxabs),
+    .factored = NAME(factored),
+    .add_squares = NAME(add_squares),
+    .load_bf16 = NAME(load_bf16),
+    .load_f16 = NAME(load_f16),
+    .store_bf16 = NAME(store_bf16),
+    .store_f16 = NAME(store_f16),
+    .store_bf16_random = NAME(store_bf16_random),
+    .store_f16_random = NAME(store_f16_random),
+};
+#undef RULE
+
+#undef NAME
+#undef NAME2
+#undef NAME3
+#undef COEF
+#undef COEF1
+#undef COEF2
+#undef COEF_COPY
+#undef V
+#undef UNALIGNED
+#undef ELEMENT
+#undef LOAD
+#undef SCALAR_SQRT
+#undef STORE
+#undef INLINE
+#undef WHERE_POSITIVE
+#undef FORMULA
+#undef KERNEL
+#undef M
+#undef VV
+#undef S
+#undef VARIANTS
+#undef VARIANT
+#undef LOOP
+#undef AHEAD
+#undef REAL
+#undef TYPE
+#undef WIDTH
+#undef SQRT
+#undef LESSER
+#undef GREATER

@@ -1,0 +1,31 @@
+/* Kernels in plain C, one element at a time. */
+#include "internal.h"
+#include "kernels/half.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/contract_off.inc.h"
+
+#define ISA plain
+#define REAL float
+#define TYPE f32
+#define CONVERT_F32
+#define WIDTH 1
+#define SQRT(x) sqrtf(x)
+#define LESSER(x, y) ((x) < (y) ? (x) : (y))
+#define GREATER(x, y) ((x) > (y) ? (x) : (y))
+#include "kernels/kernels.inc.h"
+
+#define REAL double
+#define TYPE f64
+#define WIDTH 1
+#define SQRT(x) sqrt(x)
+#define LESSER(x, y) ((x) < (y) ? (x) : (y))
+#define GREATER(x, y) ((x) > (y) ? (x) : (y))
+#include "kernels/kernels.inc.h"
+
+const kernel_set adamod__kernels_plain = {"plain", &adamod__table_plain_f32, &adamod__table_plain_f64};
+#undef ISA
+
+#include "kernels/contract_restore.inc.h"

@@ -1,0 +1,624 @@
+/* The optimizer's handle: options of groups, parameters and their states, the step. */
+#define _GNU_SOURCE
+#include "optimizer.h"
+#include "schedule.h"
+#include "update.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+/* ---- memory ---- */
+
+/* Large arrays ask for large pages, which save the processor look-ups while it streams through them. */
+static void *adamod__default_alloc(void *context, size_t size, size_t alignment) {
+    (void)context;
+    const size_t huge = (size_t)1 << 21;
+    void *p = NULL;
+    if (posix_memalign(&p, size >= 2 * huge ? huge : alignment, size)) return NULL;
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (size >= 2 * huge) (void)madvise(p, size, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
+static void adamod__default_free(void *context, void *pointer, size_t size) {
+    (void)context, (void)size;
+    free(pointer);
+}
+
+void *adamod__alloc(const adamod_optimizer *opt, size_t bytes) {
+    return opt->allocator.alloc(opt->allocator.context, bytes, 64);
+}
+
+void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes) {
+    if (pointer) opt->allocator.free(opt->allocator.context, pointer, bytes);
+}
+
+/* ---- create and free ---- */
+
+adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, const adamod_allocator *allocator) {
+    if (!out || (allocator && (!allocator->alloc || !allocator->free))) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: out or a function of the allocator is NULL");
+    }
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const kernel_set *kernels = adamod__kernels_choose();
+    if (!kernels) return ADAMOD_ERROR_NAME;
+    const adamod_allocator standard = {adamod__default_alloc, adamod__default_free, NULL};
+    const adamod_allocator a = allocator ? *allocator : standard;
+    adamod_optimizer *opt = a.alloc(a.context, sizeof *opt, 64);
+    group *groups = calloc(1, sizeof *groups);
+    if (!opt || !groups) {
+        if (opt) a.free(a.context, opt, sizeof *opt);
+        free(groups);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for an optimizer");
+    }
+    *opt = (adamod_optimizer){.rule = r, .kernels = kernels, .allocator = a, .groups = groups, .n_groups = 1, .norm = -1};
+    adamod__default_options(r, groups[0].options);
+    adamod__stats_init(&opt->stats);
+    *out = opt;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_create(adamod_optimizer **out, const char *rule_name) {
+    return adamod_create_with(out, rule_name, NULL);
+}
+
+static void adamod__free_states(adamod_optimizer *opt, tensor *t) {
+    state_ref s;
+    for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
+        if (!*s.data) continue;
+        opt->state_bytes -= s.bytes;
+        adamod__free(opt, *s.data, s.bytes);
+        *s.data = NULL;
+    }
+}
+
+static void adamod__drop_pool(adamod_optimizer *opt) {
+    if (opt->own_pool) adamod_pool_free(opt->pool);
+    opt->pool = NULL;
+    opt->own_pool = false;
+}
+
+void adamod_free(adamod_optimizer *opt) {
+    if (!opt) return;
+    adamod__drop_pool(opt);
+    for (int64_t i = 0; i < opt->n; i++) {
+        adamod__free_states(opt, &opt->tensors[i]);
+        free(opt->tensors[i].name);
+    }
+    for (int g = 0; g < opt->n_groups; g++) {
+        for (int o = 0; o < OPT_COUNT; o++) adamod_schedule_free(opt->groups[g].schedule[o]);
+    }
+    free(opt->groups);
+    free(opt->tensors);
+    free(opt->items);
+    free(opt->stats.groups);
+    pthread_mutex_destroy(&opt->stats.lock);
+    adamod__work_free(&opt->space);
+    const adamod_allocator a = opt->allocator;
+    a.free(a.context, opt, sizeof *opt);
+}
+
+/* ---- options ---- */
+
+static adamod_status adamod__null_handle(void) { return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL"); }
+
+static adamod_status adamod__check_group(const adamod_optimizer *opt, int g) {
+    if (g >= 0 && g < opt->n_groups) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "group is %d, expected 0 <= group < %d", g, opt->n_groups);
+}
+
+/* Whether a value would give a parameter that is there already other states. */
+static bool adamod__changes_states(const adamod_optimizer *opt, int g, const option_spec *o, double value) {
+    double options[OPT_COUNT];
+    memcpy(options, opt->groups[g].options, sizeof options);
+    options[o->id] = value;
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (opt->tensors[i].group != g) continue;
+        if (o->id == OPT_STATE_TYPE || o->id == OPT_LOW_PRECISION || o->id == OPT_WINDOW) return true;
+        state_spec now[ADAMOD_MAX_STATES], then[ADAMOD_MAX_STATES];
+        adamod__states(opt->rule, opt->groups[g].options, opt->tensors[i].span.ndim, now);
+        adamod__states(opt->rule, options, opt->tensors[i].span.ndim, then);
+        for (int s = 0; s < ADAMOD_MAX_STATES; s++) {
+            if (now[s].shape != then[s].shape || now[s].initial != then[s].initial) return true;
+        }
+    }
+    return false;
+}
+
+/* Sets one group's option, or with first 0 and last n_groups - 1 all. */
+static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int last, const option_spec *o, double value) {
+    for (int g = first; g <= last; g++) {
+        if (!o->info.structural || opt->groups[g].options[o->id] == value) continue;
+        if (!adamod__changes_states(opt, g, o, value)) continue;
+        return adamod__fail(ADAMOD_ERROR_ORDER, "%s: %s decides which states exist, and group %d has parameters already",
+                            opt->rule->name, o->info.name, g);
+    }
+    for (int g = first; g <= last; g++) opt->groups[g].options[o->id] = value;
+    if (o->id == OPT_THREADS) adamod__drop_pool(opt);
+    return ADAMOD_OK;
+}
+
+/* g < 0: all groups. text NULL: value is given. */
+static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char *name, double value, const char *text) {
+    if (!opt) return adamod__null_handle();
+    const option_spec *o = adamod__find_option(opt->rule, name);
+    if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    adamod_status status = g < 0 ? ADAMOD_OK : adamod__check_group(opt, g);
+    if (status) return status;
+    if (g >= 0 && o->info.optimizer_wide) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is of the optimizer as a whole: use adamod_set, not a group's",
+                            o->info.name);
+    }
+    status = text ? adamod__parse_value(opt->rule, o, text, &value) : adamod__check_value(opt->rule, o, value);
+    return status ? status : adamod__set_range(opt, g < 0 ? 0 : g, g < 0 ? opt->n_groups - 1 : g, o, value);
+}
+
+adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value) {
+    return adamod__set_option(opt, -1, option, value, NULL);
+}
+
+adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text) {
+    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the option's value is NULL");
+    return adamod__set_option(opt, -1, option, 0, text);
+}
+
+adamod_status adamod_group_set(adamod_optimizer *opt, int g, const char *option, double value) {
+    if (opt && g < 0) return adamod__check_group(opt, g);
+    return adamod__set_option(opt, g, option, value, NULL);
+}
+
+adamod_status adamod_group_set_text(adamod_optimizer *opt, int g, const char *option, const char *text) {
+    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the option's value is NULL");
+    if (opt && g < 0) return adamod__check_group(opt, g);
+    return adamod__set_option(opt, g, option, 0, text);
+}
+
+adamod_status adamod_group_get(const adamod_optimizer *opt, int g, const char *option, double *out) {
+    if (!opt) return adamod__null_handle();
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const adamod_status status = adamod__check_group(opt, g);
+    if (status) return status;
+    const option_spec *o = adamod__find_option(opt->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    *out = opt->groups[g].options[o->id];
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_get(const adamod_optimizer *opt, const char *option, double *out) {
+    return adamod_group_get(opt, 0, option, out);
+}
+
+static bool adamod__copy_schedules(group *to, const group *from) {
+    for (int o = 0; o < OPT_COUNT; o++) {
+        to->schedule[o] = NULL;
+        if (from->schedule[o] && !(to->schedule[o] = adamod__schedule_copy(from->schedule[o]))) {
+            while (o-- > 0) adamod_schedule_free(to->schedule[o]);
+            return false;
+        }
+    }
+    return true;
+}
+
+adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
+    if (!opt) return adamod__null_handle();
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const size_t n = (size_t)opt->n_groups;
+    group *grown = realloc(opt->groups, (n + 1) * sizeof *grown);
+    if (grown) opt->groups = grown;
+    stats_counts *counts = opt->collect ? realloc(opt->stats.groups, (n + 1) * sizeof *counts) : NULL;
+    if (counts) opt->stats.groups = counts;
+    if (!grown || (opt->collect && !counts) || !adamod__copy_schedules(&grown[n], &grown[0])) {
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for group %zu", n);
+    }
+    memcpy(grown[n].options, grown[0].options, sizeof grown[n].options);
+    if (opt->collect) {
+        adamod__stats_clear(&opt->stats.groups[n]);
+        opt->stats.n_groups = opt->n_groups + 1;
+    }
+    *out = opt->n_groups++;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *option, const adamod_schedule *s) {
+    if (!opt) return adamod__null_handle();
+    const option_spec *o = adamod__find_option(opt->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
+    if (status) return status;
+    if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                            "%s: %s cannot have a schedule: only real options of a group that do not decide states can",
+                            opt->rule->name, o->info.name);
+    }
+    const int first = g == -1 ? 0 : g, last = g == -1 ? opt->n_groups - 1 : g;
+    adamod_schedule **copies = calloc((size_t)(last - first) + 1, sizeof *copies);
+    bool complete = copies != NULL;
+    for (int i = first; complete && s && i <= last; i++) complete = (copies[i - first] = adamod__schedule_copy(s)) != NULL;
+    for (int i = first; copies && i <= last; i++) {
+        adamod_schedule **to = &opt->groups[i].schedule[o->id];
+        adamod_schedule_free(complete ? *to : copies[i - first]);
+        if (complete) *to = copies[i - first];
+    }
+    free(copies);
+    return complete ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %s", o->info.name);
+}
+
+/* ---- parameters ---- */
+
+adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
+    const bool half = opt->groups[t->group].options[OPT_STATE_TYPE] == STATE_BF16;
+    return half ? ADAMOD_BF16 : adamod__compute_type(t->span.param_type);
+}
+
+static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
+    const bool low = t->span.param_type == ADAMOD_BF16 || t->span.param_type == ADAMOD_F16;
+    return low && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
+}
+
+bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
+    const double *o = opt->groups[t->group].options;
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(opt->rule, o, t->span.ndim, specs);
+    tensor *mutable = (tensor *)(uintptr_t)t;
+    *out = (state_ref){0};
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        if (specs[i].shape == SHAPE_NONE || index-- > 0) continue;
+        out->data = &mutable->span.state[i];
+        out->type = adamod__state_type(opt, t);
+        /* cannot fail: it did not when the parameter was added */
+        (void)adamod__state_size(&specs[i], o, t->span.ndim, t->span.shape, &out->desc);
+        break;
+    }
+    if (!out->data) {
+        if (index > 0 || !adamod__has_master(opt, t)) return false;
+        out->data = &mutable->span.master;
+        out->type = ADAMOD_F32;
+        out->desc = (adamod_state_desc){.name = "master", .count = t->span.count, .ndim = t->span.ndim};
+        memcpy(out->desc.shape, t->span.shape, sizeof out->desc.shape);
+    }
+    out->name = out->desc.name;
+    out->bytes = (size_t)out->desc.count * adamod__type_size(out->type);
+    return true;
+}
+
+static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, const state_ref *s) {
+    memset(*s->data, 0, s->bytes);
+    const bool master = s->data == &t->span.master;
+    if (s->desc.initial == 0 && !master) return;
+    double constant[BLOCK], buffer[BLOCK];
+    const adamod_type compute = adamod__compute_type(t->span.param_type);
+    for (int i = 0; i < BLOCK; i++) {
+        if (compute == ADAMOD_F64) constant[i] = s->desc.initial;
+        else memcpy((char *)constant + (size_t)i * sizeof(float), &(float){(float)s->desc.initial}, sizeof(float));
+    }
+    for (int64_t at = 0; at < s->desc.count; at += BLOCK) {
+        const size_t n = s->desc.count - at < BLOCK ? (size_t)(s->desc.count - at) : BLOCK;
+        const size_t size = adamod__type_size(s->type);
+        const void *from = constant;
+        if (master) {
+            from = adamod__read_block(opt->kernels, ADAMOD_F32, t->span.param, t->span.param_type, at, n, buffer);
+        }
+        if (s->type == compute) memcpy((char *)*s->data + (size_t)at * size, from, n * size);
+        else adamod__write_block(opt->kernels, compute, *s->data, s->type, at, n, from, false, 0);
+    }
+}
+
+static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
+    state_ref s;
+    for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
+        if (s.bytes == 0) continue;
+        *s.data = adamod__alloc(opt, s.bytes);
+        if (!*s.data) {
+            adamod__free_states(opt, t);
+            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for %s, %zu bytes", t->name, s.name, s.bytes);
+        }
+        opt->state_bytes += s.bytes;
+        adamod__fill_state(opt, t, &s);
+    }
+    return ADAMOD_OK;
+}
+
+static size_t adamod__bytes(const adamod_span *x, adamod_type type) { return (size_t)x->count * adamod__type_size(type); }
+
+/* Nothing the optimizer writes may be written or read as anything else. */
+static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name, int64_t self) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        const adamod_span *y = &opt->tensors[i].span;
+        const size_t x_bytes = adamod__bytes(x, x->param_type), y_bytes = adamod__bytes(y, y->param_type);
+        const char *what = NULL;
+        if (i == self) continue;
+        if (adamod__overlap(x->param, x_bytes, y->param, y_bytes)) what = "its parameters overlap those";
+        else if (adamod__overlap(x->param, x_bytes, y->grad, adamod__bytes(y, y->grad_type))) what = "its parameters overlap the gradient";
+        else if (adamod__overlap(x->grad, adamod__bytes(x, x->grad_type), y->param, y_bytes)) what = "its gradient overlaps the parameters";
+        if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
+    }
+    return ADAMOD_OK;
+}
+
+/* Fills in t from what the user gave, all but the states. */
+static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name, tensor *t) {
+    if (in->ndim < 0 || in->ndim > ADAMOD_MAX_DIMS) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, in->ndim, ADAMOD_MAX_DIMS);
+    }
+    const int64_t count = adamod__element_count(in->ndim, in->shape);
+    if (count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a dimension is negative or the size overflows", name);
+    t->group = g;
+    t->span = (adamod_span){.param = in->param, .grad = in->grad, .param_type = in->param_type, .grad_type = in->grad_type,
+                            .ndim = in->ndim, .count = count, .step = 1, .stream = (uint64_t)opt->n};
+    memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
+    adamod_status status = adamod__check_arrays(&t->span, name);
+    if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
+    t->span.state_type = adamod__state_type(opt, t);
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(opt->rule, opt->groups[g].options, in->ndim, specs);
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        adamod_state_desc desc;
+        if ((status = adamod__state_size(&specs[i], opt->groups[g].options, in->ndim, in->shape, &desc))) return status;
+    }
+    t->span.step = 0;
+    return ADAMOD_OK;
+}
+
+static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
+    if (opt->n < opt->capacity) return ADAMOD_OK;
+    const size_t capacity = opt->capacity ? 2 * (size_t)opt->capacity : 16;
+    tensor *tensors = realloc(opt->tensors, capacity * sizeof *tensors);
+    if (tensors) opt->tensors = tensors;
+    work_item *items = realloc(opt->items, capacity * sizeof *items);
+    if (items) opt->items = items;
+    if (!tensors || !items) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
+    opt->capacity = (int64_t)capacity;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tensor *in, int64_t *id) {
+    if (!opt) return adamod__null_handle();
+    if (!in) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the tensor is NULL");
+    adamod_status status = adamod__check_group(opt, g);
+    if (status || (status = adamod__more_tensors(opt))) return status;
+    char standard[40];
+    snprintf(standard, sizeof standard, "param.%lld", (long long)opt->n);
+    const char *name = in->name ? in->name : standard;
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (strcmp(opt->tensors[i].name, name) == 0) {
+            return adamod__fail(ADAMOD_ERROR_NAME, "%s: there is a parameter of this name already", name);
+        }
+    }
+    tensor t = {0};
+    if ((status = adamod__describe(opt, g, in, name, &t))) return status;
+    if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the name", name);
+    if ((status = adamod__make_states(opt, &t))) {
+        free(t.name);
+        return status;
+    }
+    opt->tensors[opt->n] = t;
+    if (id) *id = opt->n;
+    opt->n++;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
+                         const int64_t *shape) {
+    adamod_tensor t = {.name = name, .param = param, .grad = grad, .ndim = ndim};
+    if (ndim > 0 && !shape) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: shape is NULL", name ? name : "parameter");
+    for (int d = 0; d < ndim && d < ADAMOD_MAX_DIMS; d++) t.shape[d] = shape[d];
+    return adamod_add_tensor(opt, 0, &t, NULL);
+}
+
+int64_t adamod_tensors(const adamod_optimizer *opt) { return opt ? opt->n : 0; }
+
+static adamod_status adamod__check_id(const adamod_optimizer *opt, int64_t id) {
+    if (!opt) return adamod__null_handle();
+    if (id >= 0 && id < opt->n) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "parameter number is %lld, expected 0 <= number < %lld", (long long)id,
+                        (long long)opt->n);
+}
+
+static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *param, const void *grad) {
+    tensor *t = &opt->tensors[id];
+    adamod_span x = t->span;
+    x.param = param;
+    x.grad = grad;
+    adamod_status status = adamod__check_arrays(&x, t->name);
+    if (status || (status = adamod__check_apart(opt, &x, t->name, id))) return status;
+    t->span = x;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param) {
+    const adamod_status status = adamod__check_id(opt, id);
+    return status ? status : adamod__repoint(opt, id, param, opt->tensors[id].span.grad);
+}
+
+adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad) {
+    const adamod_status status = adamod__check_id(opt, id);
+    return status ? status : adamod__repoint(opt, id, opt->tensors[id].span.param, grad);
+}
+
+adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *name, void **data, adamod_type *type,
+                           int64_t *count) {
+    const adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the state's name or data is NULL");
+    state_ref s;
+    char known[128] = "";
+    for (int i = 0; adamod__state_ref(opt, &opt->tensors[id], i, &s); i++) {
+        if (strcmp(s.name, name) == 0) {
+            *data = *s.data;
+            if (type) *type = s.type;
+            if (count) *count = s.desc.count;
+            return ADAMOD_OK;
+        }
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", s.name);
+    }
+    return adamod__fail(ADAMOD_ERROR_NAME, "%s: no state '%.40s', there %s %s", opt->tensors[id].name, name,
+                        *known ? "are" : "is", *known ? known : "none");
+}
+
+adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps) {
+    const adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (!steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    *steps = opt->tensors[id].span.step;
+    return ADAMOD_OK;
+}
+
+/* ---- the step ---- */
+
+/* The options of each group in update t: as set, or as their schedules say. */
+static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) {
+    for (int g = 0; g < opt->n_groups; g++) {
+        group *x = &opt->groups[g];
+        memcpy(x->effective, x->options, sizeof x->effective);
+        const option_spec *o;
+        for (int i = 0; (o = adamod__option(opt->rule, i)); i++) {
+            if (!x->schedule[o->id]) continue;
+            x->effective[o->id] = adamod_schedule_value(x->schedule[o->id], x->options[o->id], t);
+            const adamod_status status = adamod__check_value(opt->rule, o, x->effective[o->id]);
+            if (status) return status;
+        }
+    }
+    return ADAMOD_OK;
+}
+
+/* Threads are made when there is work for them. */
+static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
+    enum { WORTH_A_THREAD = 32768 };
+    int64_t total = 0;
+    for (int64_t i = 0; i < opt->n; i++) total += opt->tensors[i].span.count;
+    const int threads = (int)opt->groups[0].options[OPT_THREADS];
+    if (opt->pool || threads == 1 || total < WORTH_A_THREAD) return ADAMOD_OK;
+    const adamod_status status = adamod_pool_create(&opt->pool, threads);
+    opt->own_pool = status == ADAMOD_OK;
+    return status;
+}
+
+static adamod_status adamod__nonfinite(const adamod_optimizer *opt, work *w, work_space *space) {
+    const work all = *w;
+    for (size_t i = 0; i < all.n; i++) {
+        w->items = &all.items[i];
+        w->n = 1;
+        const bool finite = isfinite(adamod__work_norm(w, space));
+        *w = all;
+        if (finite) continue;
+        const tensor *t = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld", t->name,
+                            (long long)opt->steps + 1);
+    }
+    return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
+                        (long long)opt->steps + 1);
+}
+
+/* The factor that brings the global norm down to clip_norm; *skip if the step must not be taken. */
+static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor, bool *skip) {
+    const double *o = opt->groups[0].options;
+    *factor = 1;
+    opt->norm = -1;
+    if (!isfinite(o[OPT_CLIP_NORM]) && o[OPT_NONFINITE] == NONFINITE_PASS && !opt->collect) return ADAMOD_OK;
+    const double norm = adamod__work_norm(w, &opt->space);
+    if (!isfinite(norm) && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, w, &opt->space);
+    opt->norm = norm;
+    *skip = !isfinite(norm) && o[OPT_NONFINITE] == NONFINITE_SKIP;
+    if (norm > o[OPT_CLIP_NORM]) *factor = o[OPT_CLIP_NORM] / norm;
+    return ADAMOD_OK;
+}
+
+static void adamod__fill_items(adamod_optimizer *opt) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        const group *g = &opt->groups[opt->tensors[i].group];
+        opt->items[i] = (work_item){&opt->tensors[i].span, g->effective, g->options[OPT_LR],
+                                    g->options[OPT_GRAD_SCALE], opt->tensors[i].group};
+    }
+}
+
+static void adamod__count_step(adamod_optimizer *opt, int by) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (opt->tensors[i].span.grad) opt->tensors[i].span.step += by;
+    }
+}
+
+adamod_status adamod_step(adamod_optimizer *opt) {
+    if (!opt) return adamod__null_handle();
+    if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
+    adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
+    if (status || (status = adamod__ensure_pool(opt))) return status;
+    adamod__fill_items(opt);
+    work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, opt->pool, opt->collect ? &opt->stats : NULL};
+    adamod__count_step(opt, 1);
+    status = adamod__work_reserve(&w, &opt->space);
+    double factor = 1;
+    bool skip = false;
+    if (status == ADAMOD_OK) status = adamod__clip(opt, &w, &factor, &skip);
+    if (status || skip) {
+        adamod__count_step(opt, -1);
+        opt->skipped += skip;
+        return status;
+    }
+    for (int64_t i = 0; i < opt->n; i++) opt->items[i].grad_scale *= factor;
+    for (int g = 0; opt->collect && g < opt->stats.n_groups; g++) adamod__stats_clear(&opt->stats.groups[g]);
+    adamod__work_run(&w, &opt->space);
+    opt->stats.filled = opt->collect;
+    opt->steps++;
+    return ADAMOD_OK;
+}
+
+int64_t adamod_steps(const adamod_optimizer *opt) { return opt ? opt->steps : 0; }
+int64_t adamod_skipped(const adamod_optimizer *opt) { return opt ? opt->skipped : 0; }
+double adamod_grad_norm(const adamod_optimizer *opt) { return opt ? opt->norm : -1; }
+const char *adamod_isa(const adamod_optimizer *opt) { return opt ? opt->kernels->name : NULL; }
+
+adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool) {
+    if (!opt) return adamod__null_handle();
+    adamod__drop_pool(opt);
+    opt->pool = pool;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_collect(adamod_optimizer *opt, int on) {
+    if (!opt) return adamod__null_handle();
+    if (on && !opt->stats.groups) {
+        opt->stats.groups = malloc((size_t)opt->n_groups * sizeof *opt->stats.groups);
+        if (!opt->stats.groups) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+        opt->stats.n_groups = opt->n_groups;
+    }
+    if (!on) {
+        free(opt->stats.groups);
+        opt->stats.groups = NULL;
+        opt->stats.filled = false;
+    }
+    opt->collect = on != 0;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
+    if (!opt) return adamod__null_handle();
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
+    if (status) return status;
+    if (!opt->stats.filled) {
+        return adamod__fail(ADAMOD_ERROR_ORDER, "no statistics: switch them on with adamod_collect, then step");
+    }
+    adamod__stats_result(&opt->stats, g, out);
+    return ADAMOD_OK;
+}
+
+void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other) {
+    if (states) *states = opt ? opt->state_bytes : 0;
+    if (!other) return;
+    *other = 0;
+    if (!opt) return;
+    const work_space *s = &opt->space;
+    *other = sizeof *opt + (size_t)opt->n_groups * sizeof *opt->groups +
+             (size_t)opt->capacity * (sizeof *opt->tensors + sizeof *opt->items) +
+             s->items * (sizeof *s->first_chunk + sizeof *s->coef_of) + s->n_coefs * sizeof *s->coefs +
+             s->chunks * 2 * sizeof *s->partial + (size_t)opt->stats.n_groups * sizeof *opt->stats.groups;
+    for (int64_t i = 0; i < opt->n; i++) *other += strlen(opt->tensors[i].name) + 1;
+}

@@ -1,0 +1,248 @@
+/* Options by name, and the hyper-parameters of the raw interface. */
+#include "internal.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const adamod__decays[] = {"none", "l2", "decoupled", "independent", NULL};
+static const char *const adamod__low_precisions[] = {"master", "stochastic", NULL};
+static const char *const adamod__state_types[] = {"auto", "bf16", NULL};
+static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
+
+/* The last 0 or 1 says whether it belongs to the optimizer as a whole. */
+static const option_spec adamod__common[] = {
+    {OPT_WEIGHT_DECAY, {"weight_decay", "lambda", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
+    {OPT_DECAY,
+     {"decay", "none; l2: into the gradient; decoupled: times lr; independent: of lr", ADAMOD_CHOICE, DECAY_DECOUPLED, 0, 3, 0,
+      0, adamod__decays, 0, 0}},
+    {OPT_MAXIMIZE, {"maximize", "1: ascend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
+    {OPT_CLIP_VALUE,
+     {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 0}},
+    {OPT_LOW_PRECISION,
+     {"low_precision", "bf16 and f16 parameters: with fp32 master, or stochastic rounding", ADAMOD_CHOICE,
+      LOW_PRECISION_MASTER, 0, 1, 0, 0, adamod__low_precisions, 1, 0}},
+    {OPT_STATE_TYPE,
+     {"state_type", "auto: the type of computation; bf16: rounded at random", ADAMOD_CHOICE, STATE_AUTO, 0, 1, 0, 0,
+      adamod__state_types, 1, 0}},
+    {OPT_GRAD_SCALE,
+     {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
+    {OPT_CLIP_NORM, {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
+    {OPT_NONFINITE,
+     {"nonfinite", "NaN or infinity in a gradient", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0, adamod__nonfinites, 0, 1}},
+    {OPT_SEED, {"seed", "of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
+    {OPT_THREADS, {"threads", "0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
+};
+enum { COMMON_COUNT = sizeof adamod__common / sizeof *adamod__common };
+
+const option_spec *adamod__option(const rule *r, int index) {
+    if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;
+    return index < r->n_options ? &r->options[index] : &adamod__common[index - r->n_options];
+}
+
+/* Edit distance, for names of at most 31 characters; used to suggest the name that was meant. */
+static int adamod__distance(const char *a, const char *b) {
+    int row[32];
+    const int n = (int)strlen(b);
+    if (strlen(a) > 31 || n > 31) return 99;
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            const int change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = change < insert ? change : insert;
+        }
+    }
+    return row[n];
+}
+
+/* Keeps in best the candidate nearest to name, if it is near at all. */
+static void adamod__nearer(const char *name, const char *candidate, const char **best, int *distance) {
+    const int d = adamod__distance(name, candidate);
+    if (d < *distance && d <= 3) {
+        *distance = d;
+        *best = candidate;
+    }
+}
+
+const rule *adamod__find_rule(const char *name) {
+    if (!name) {
+        adamod__fail(ADAMOD_ERROR_ARGUMENT, "the rule's name is NULL");
+        return NULL;
+    }
+    const char *best = NULL;
+    int distance = 99;
+    for (int i = 0; i < RULE_COUNT; i++) {
+        if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
+        adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
+    }
+    char known[256] = "";
+    for (int i = 0; i < RULE_COUNT; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", adamod__rules[i]->name);
+    }
+    if (best) {
+        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; did you mean '%s'?", name, best);
+    } else {
+        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; there are %s", name, known);
+    }
+    return NULL;
+}
+
+const option_spec *adamod__find_option(const rule *r, const char *name) {
+    if (!name) {
+        adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the option's name is NULL", r->name);
+        return NULL;
+    }
+    const char *best = NULL;
+    int distance = 99;
+    const option_spec *o;
+    for (int i = 0; (o = adamod__option(r, i)); i++) {
+        if (strcmp(o->info.name, name) == 0) return o;
+        adamod__nearer(name, o->info.name, &best, &distance);
+    }
+    char known[256] = "";
+    for (int i = 0; i < r->n_options; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", r->options[i].info.name);
+    }
+    if (best) {
+        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; did you mean '%s'?", r->name, name, best);
+    } else {
+        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; its own are %s", r->name, name, known);
+    }
+    return NULL;
+}
+
+static bool adamod__within(const adamod_option *o, double value) {
+    const bool above = o->min_open ? value > o->min : value >= o->min;
+    const bool below = o->max_open ? value < o->max : value <= o->max;
+    return above && below && (o->kind == ADAMOD_REAL || value == floor(value));
+}
+
+adamod_status adamod__check_value(const rule *r, const option_spec *o, double value) {
+    const adamod_option *i = &o->info;
+    if (adamod__within(i, value)) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %g, expected %s%g %s %s %s %g", r->name, i->name, value,
+                        i->kind == ADAMOD_REAL ? "" : "a whole number, ", i->min, i->min_open ? "<" : "<=", i->name,
+                        i->max_open ? "<" : "<=", i->max);
+}
+
+adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
+    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the value of %s is NULL", r->name, o->info.name);
+    for (int i = 0; o->info.choices && o->info.choices[i]; i++) {
+        if (strcmp(o->info.choices[i], text) != 0) continue;
+        *value = i;
+        return ADAMOD_OK;
+    }
+    char *end;
+    const double x = strtod(text, &end);
+    if (o->info.kind == ADAMOD_CHOICE) {
+        char known[128] = "";
+        for (int i = 0; o->info.choices[i]; i++) {
+            const size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
+        }
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s", r->name, o->info.name, text, known);
+    }
+    if (end == text || *end) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is '%.40s', expected a number", r->name, o->info.name, text);
+    }
+    *value = x;
+    return adamod__check_value(r, o, x);
+}
+
+void adamod__default_options(const rule *r, double options[OPT_COUNT]) {
+    const option_spec *o;
+    memset(options, 0, OPT_COUNT * sizeof *options);
+    for (int i = 0; (o = adamod__option(r, i)); i++) options[o->id] = o->info.value;
+    options[OPT_DECAY] = r->default_decay;
+}
+
+static adamod_status adamod__option_out(const rule *r, const option_spec *o, adamod_option *out) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    *out = o->info;
+    if (o->id == OPT_DECAY) out->value = r->default_decay;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_option_at(const char *rule_name, int index, adamod_option *out) {
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const option_spec *o = adamod__option(r, index);
+    if (!o) return adamod__fail(ADAMOD_ERROR_NAME, "%s has no option number %d", r->name, index);
+    return adamod__option_out(r, o, out);
+}
+
+adamod_status adamod_option_find(const char *rule_name, const char *name, adamod_option *out) {
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const option_spec *o = adamod__find_option(r, name);
+    if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    return adamod__option_out(r, o, out);
+}
+
+/* ---- hyper-parameters ---- */
+
+adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const kernel_set *kernels = adamod__kernels_choose();
+    if (!kernels) return ADAMOD_ERROR_NAME;
+    adamod_hyper *h = malloc(sizeof *h);
+    if (!h) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the options of %s", r->name);
+    h->rule = r;
+    h->kernels = kernels;
+    adamod__default_options(r, h->options);
+    *out = h;
+    return ADAMOD_OK;
+}
+
+void adamod_hyper_free(adamod_hyper *h) { free(h); }
+
+adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const adamod_status status = adamod__check_value(h->rule, o, value);
+    if (status == ADAMOD_OK) h->options[o->id] = value;
+    return status;
+}
+
+adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    double value = 0;
+    const adamod_status status = adamod__parse_value(h->rule, o, text, &value);
+    if (status == ADAMOD_OK) h->options[o->id] = value;
+    return status;
+}
+
+adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out) {
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    *out = h->options[o->id];
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index, adamod_state_desc *out) {
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
+    if (ndim < 0 || ndim > ADAMOD_MAX_DIMS || (ndim > 0 && !shape) || adamod__element_count(ndim, shape) < 0) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "invalid shape of %d dimensions, expected 0 to %d, none negative", ndim,
+                            ADAMOD_MAX_DIMS);
+    }
+    if (index < 0 || index >= ADAMOD_MAX_STATES) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
+    }
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(h->rule, h->options, ndim, specs);
+    return adamod__state_size(&specs[index], h->options, ndim, shape, out);
+}

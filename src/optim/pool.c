@@ -1,0 +1,190 @@
+/* Threads that wait for work. A run hands each thread a contiguous range of tasks, the same one every time, so that a
+ * thread meets the memory it met before; who is done early takes tasks from the others' ranges. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SPINS = 4000 };
+
+typedef struct pool_range {
+    _Alignas(64) atomic_llong next; /* on a cache line of its own */
+    int64_t end;
+} pool_range;
+
+struct adamod_pool {
+    int threads; /* this one included */
+    pthread_t *workers;
+    pool_range *ranges;
+    pool_task task;
+    void *context;
+    atomic_uint generation; /* of runs: a change is the signal to start */
+    atomic_int busy;        /* workers not yet done */
+    atomic_bool stop;
+    pthread_mutex_t lock; /* with wake, for workers that gave up spinning */
+    pthread_cond_t wake;
+    pthread_mutex_t in_use; /* one run at a time, though handles may share the pool */
+};
+
+typedef struct worker_start {
+    adamod_pool *pool;
+    int index;
+} worker_start;
+
+static void adamod__pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void adamod__pool_work(adamod_pool *pool, int self) {
+    for (int i = 0; i < pool->threads; i++) {
+        pool_range *range = &pool->ranges[(self + i) % pool->threads];
+        for (;;) {
+            const int64_t task = atomic_fetch_add_explicit(&range->next, 1, memory_order_relaxed);
+            if (task >= range->end) break;
+            pool->task(pool->context, task);
+        }
+    }
+}
+
+/* Waits for the next run: a short while in a loop, as runs often follow each other, then asleep. */
+static unsigned adamod__pool_wait(adamod_pool *pool, unsigned seen) {
+    for (int i = 0; i < SPINS; i++) {
+        const unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
+        if (now != seen) return now;
+        adamod__pause();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load_explicit(&pool->generation, memory_order_acquire) == seen) {
+        pthread_cond_wait(&pool->wake, &pool->lock);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return atomic_load_explicit(&pool->generation, memory_order_acquire);
+}
+
+static void *adamod__pool_main(void *argument) {
+    worker_start start = *(worker_start *)argument;
+    free(argument);
+    unsigned seen = 0;
+    for (;;) {
+        seen = adamod__pool_wait(start.pool, seen);
+        if (atomic_load(&start.pool->stop)) return NULL;
+        adamod__pool_work(start.pool, start.index);
+        atomic_fetch_sub_explicit(&start.pool->busy, 1, memory_order_release);
+    }
+}
+
+static void adamod__pool_signal(adamod_pool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add_explicit(&pool->generation, 1, memory_order_release);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context) {
+    if (!pool || pool->threads == 1 || n <= 1) {
+        for (int64_t i = 0; i < n; i++) task(context, i);
+        return;
+    }
+    pthread_mutex_lock(&pool->in_use);
+    pool->task = task;
+    pool->context = context;
+    for (int i = 0; i < pool->threads; i++) {
+        const int64_t share = n / pool->threads, extra = n % pool->threads;
+        const int64_t begin = share * i + (i < extra ? i : extra);
+        atomic_store_explicit(&pool->ranges[i].next, begin, memory_order_relaxed);
+        pool->ranges[i].end = begin + share + (i < extra);
+    }
+    atomic_store_explicit(&pool->busy, pool->threads - 1, memory_order_relaxed);
+    adamod__pool_signal(pool);
+    adamod__pool_work(pool, 0);
+    for (int i = 0; atomic_load_explicit(&pool->busy, memory_order_acquire) > 0; i++) {
+        if (i < SPINS) {
+            adamod__pause();
+        } else {
+            sched_yield();
+        }
+    }
+    pthread_mutex_unlock(&pool->in_use);
+}
+
+/* The cores this process may use, which a container or taskset may have made fewer than the machine's. */
+static int adamod__cores(void) {
+#ifdef __linux__
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+static adamod_status adamod__pool_start(adamod_pool *pool, int threads) {
+    for (int i = 1; i < threads; i++) {
+        worker_start *start = malloc(sizeof *start);
+        if (!start) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for thread %d of %d", i + 1, threads);
+        *start = (worker_start){pool, i};
+        const int error = pthread_create(&pool->workers[i - 1], NULL, adamod__pool_main, start);
+        if (error) {
+            free(start);
+            return adamod__fail(ADAMOD_ERROR_THREADS, "cannot start thread %d of %d: %s", i + 1, threads, strerror(error));
+        }
+        pool->threads = i + 1;
+    }
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_pool_create(adamod_pool **out, int threads) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (threads < 0 || threads > 1024) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "threads is %d, expected 0 <= threads <= 1024", threads);
+    }
+    if (threads == 0) threads = adamod__cores();
+    adamod_pool *pool = calloc(1, sizeof *pool);
+    if (pool) {
+        pool->workers = calloc((size_t)threads, sizeof *pool->workers);
+        pool->ranges = aligned_alloc(64, (size_t)threads * sizeof *pool->ranges);
+    }
+    if (!pool || !pool->workers || !pool->ranges) {
+        if (pool) {
+            free(pool->workers);
+            free(pool->ranges);
+        }
+        free(pool);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a pool of %d threads", threads);
+    }
+    memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
+    pool->threads = 1;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_mutex_init(&pool->in_use, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    const adamod_status status = adamod__pool_start(pool, threads);
+    if (status) {
+        adamod_pool_free(pool);
+        return status;
+    }
+    *out = pool;
+    return ADAMOD_OK;
+}
+
+void adamod_pool_free(adamod_pool *pool) {
+    if (!pool) return;
+    atomic_store(&pool->stop, true);
+    adamod__pool_signal(pool);
+    for (int i = 1; i < pool->threads; i++) pthread_join(pool->workers[i - 1], NULL);
+    pthread_mutex_destroy(&pool->lock);
+    pthread_mutex_destroy(&pool->in_use);
+    pthread_cond_destroy(&pool->wake);
+    free(pool->workers);
+    free(pool->ranges);
+    free(pool);
+}
+
+int adamod_pool_threads(const adamod_pool *pool) { return pool ? pool->threads : 1; }

@@ -1,0 +1,136 @@
+/* The rules' descriptions: options, states, and the numbers their formulas read. The formulas stand beside them in
+ * rules/, and are compiled in kernels/. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS };
+enum { SPATIAL_MAX, SPATIAL_NONE };
+static const char *const adamod__flavours[] = {"paper", "published", "keras", NULL};
+static const char *const adamod__spatials[] = {"max", "none", NULL};
+
+/* id, name, default, least, most, 1 if the most itself is not allowed, help */
+#define OPTION_REAL(id, name, value, min, max, open, help) {OPT_##id, {name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 0, 0}}
+#define OPTION_STRUCTURAL_REAL(id, name, value, min, max, open, help)                                                  \
+    {OPT_##id, {name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 1, 0}}
+#define OPTION_INTEGER(id, name, value, min, max, structural, help)                                                    \
+    {OPT_##id, {name, help, ADAMOD_INTEGER, value, min, max, 0, 0, NULL, structural, 0}}
+#define OPTION_SWITCH(id, name, value, structural, help) OPTION_INTEGER(id, name, value, 0, 1, structural, help)
+#define OPTION_CHOICE(id, name, value, choices, structural, help)                                                      \
+    {OPT_##id, {name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0}}
+/* Those that several rules have. */
+#define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 0, "learning rate")
+#define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
+#define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
+#define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
+#define OPTION_EPS(value) OPTION_REAL(EPS, "eps", value, 0, INFINITY, 1, "added to the divisor")
+#define OPTION_MOMENTUM OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
+
+/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
+static void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t;
+    c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t)) / (1 - pow(o[OPT_BETA1], t));
+    c->mscale = c->vscale = 1;
+    c->eps = o[OPT_EPS];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2 = o[OPT_BETA2];
+    c->beta2c = 1 - o[OPT_BETA2];
+}
+
+/* The same in the flavour that is set; rules without the option have paper. */
+static void adamod__moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t;
+    adamod__published_moments(o, info, c);
+    if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) return;
+    c->mscale = 1 / (1 - pow(o[OPT_BETA1], t));
+    if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
+        c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t));
+    } else {
+        c->lr = o[OPT_LR];
+        c->vscale = 1 / (1 - pow(o[OPT_BETA2], t));
+    }
+}
+
+/* 1 + 2^-gamma + ... + t^-gamma: the first terms one by one, the rest by the Euler-Maclaurin formula, whose error here
+ * is under 1e-14 of the sum. */
+static double adamod__power_sum(int64_t t, double gamma) {
+    enum { DIRECT = 64 };
+    double sum = 0;
+    for (int64_t k = 1; k <= t && k <= DIRECT; k++) sum += pow((double)k, -gamma);
+    if (t <= DIRECT) return sum;
+    const double a = DIRECT, b = (double)t;
+    /* (b^(1-gamma) - a^(1-gamma)) / (1-gamma), also where gamma is near 1 */
+    const double power = 1 - gamma, span = log(b / a);
+    const double integral = power == 0 ? span : pow(a, power) * expm1(power * span) / power;
+    const double ends = (pow(b, -gamma) - pow(a, -gamma)) / 2; /* the term a is in sum already */
+    const double first = gamma / 12 * (pow(a, -gamma - 1) - pow(b, -gamma - 1));
+    const double third = gamma * (gamma + 1) * (gamma + 2) / 720 * (pow(a, -gamma - 3) - pow(b, -gamma - 3));
+    return sum + integral + ends + first - third;
+}
+
+#define RULE_DEFINITION(rule_name, text, decay)                                                                        \
+    static const rule adamod__rule_##rule_name = {#rule_name,                                                          \
+                                                  text,                                                                \
+                                                  adamod__##rule_name##_options,                                       \
+                                                  sizeof adamod__##rule_name##_options / sizeof(option_spec),          \
+                                                  decay,                                                               \
+                                                  adamod__##rule_name##_states,                                        \
+                                                  adamod__##rule_name##_coefs}
+
+#include "rules/all.inc.h"
+
+const rule *const adamod__rules[RULE_COUNT] = {
+#define RULE(name) &adamod__rule_##name,
+#include "rules/list.inc.h"
+#undef RULE
+};
+
+const char *adamod_rule_name(int index) {
+    return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL;
+}
+
+const char *adamod_rule_summary(int index) {
+    return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
+}
+
+int adamod__rule_index(const rule *r) {
+    int i = 0;
+    while (adamod__rules[i] != r) i++;
+    return i;
+}
+
+void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]) {
+    memset(specs, 0, ADAMOD_MAX_STATES * sizeof *specs);
+    r->states(options, ndim, specs);
+}
+
+adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
+                                 adamod_state_desc *out) {
+    *out = (adamod_state_desc){.name = spec->name, .initial = spec->initial, .ndim = ndim};
+    if (ndim > 0) memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
+    switch (spec->shape) {
+    case SHAPE_NONE: *out = (adamod_state_desc){0}; return ADAMOD_OK;
+    case SHAPE_SAME: break;
+    case SHAPE_SCALAR: out->ndim = 0; break;
+    case SHAPE_ROWS: out->ndim--; break;
+    case SHAPE_COLS:
+        out->ndim--;
+        out->shape[ndim - 2] = shape[ndim - 1];
+        break;
+    case SHAPE_QUEUE:
+        if (ndim == ADAMOD_MAX_DIMS) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
+                                ADAMOD_MAX_DIMS - 1, ndim);
+        }
+        if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
+        out->shape[0] = (int64_t)options[OPT_WINDOW];
+        out->ndim++;
+        break;
+    }
+    for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;
+    out->count = adamod__element_count(out->ndim, out->shape);
+    if (out->count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "state %s: size overflows", spec->name);
+    return ADAMOD_OK;
+}

@@ -1,0 +1,66 @@
+/* AdaBound and AMSBound: Luo, Xiong, Liu, Sun, arXiv 1902.09843, as in the authors' package.
+ *
+ *   eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)        (AMSBound: the largest v so far)
+ *   f = final_lr lr / base_lr                                           (final_lr follows the schedule of lr)
+ *   p = p - min(max(eta, f (1 - 1 / (gamma t + 1))), f (1 + 1 / (gamma t))) m */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adabound) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.step = LESSER((V){0} + k->high, GREATER((V){0} + k->low, x.eta));
+    x.p = x.p - x.step * x.m;
+    return x;
+}
+KERNEL(adabound, M | VV)
+VARIANTS(adabound){VARIANT(adabound)};
+
+FORMULA(amsbound) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.s = GREATER(x.v, x.s);
+    x.eta = k->lr / (SQRT(x.s) + k->eps);
+    x.step = LESSER((V){0} + k->high, GREATER((V){0} + k->low, x.eta));
+    x.p = x.p - x.step * x.m;
+    return x;
+}
+KERNEL(amsbound, M | VV | S)
+VARIANTS(amsbound){VARIANT(amsbound)};
+
+#else
+
+static void adamod__adabound_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+}
+
+static void adamod__amsbound_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__amsgrad_states(o, ndim, specs);
+}
+
+static void adamod__adabound_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t, gamma = o[OPT_GAMMA];
+    const double final = info->base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / info->base_lr : o[OPT_FINAL_LR];
+    adamod__published_moments(o, info, c);
+    c->low = final * (1 - 1 / (gamma * t + 1));
+    c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;
+}
+
+static void adamod__amsbound_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    adamod__adabound_coefs(o, info, c);
+}
+
+static const option_spec adamod__adabound_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_REAL(FINAL_LR, "final_lr", 0.1, 0, INFINITY, 1, "the learning rate of sgd that the bounds close in on"),
+    OPTION_REAL(GAMMA, "gamma", 1e-3, 0, 1, 1, "how fast the bounds close"),
+    OPTION_EPS(1e-8),
+};
+#define adamod__amsbound_options adamod__adabound_options
+
+RULE_DEFINITION(adabound, "Adam clipped to bounds that close in on sgd", DECAY_DECOUPLED);
+RULE_DEFINITION(amsbound, "AdaBound with the largest v so far", DECAY_DECOUPLED);
+
+#endif

@@ -1,0 +1,43 @@
+/* AdaDelta: Zeiler, arXiv 1212.5701. As PyTorch has it, with a learning rate (the paper's is 1).
+ *
+ *   v = rho v + (1 - rho) g^2        d = sqrt(s + eps) / sqrt(v + eps) g        s = rho s + (1 - rho) d^2
+ *   p = p - lr d */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adadelta) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    const V rate = SQRT(x.s + k->eps) / SQRT(x.v + k->eps);
+    const V delta = rate * x.g;
+    x.s = k->beta2 * x.s + k->beta2c * delta * delta;
+    x.step = x.eta = k->lr * rate;
+    x.p = x.p - k->lr * delta;
+    return x;
+}
+KERNEL(adadelta, VV | S)
+VARIANTS(adadelta){VARIANT(adadelta)};
+
+#else
+
+static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[]) {
+    (void)o, (void)ndim;
+    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
+    specs[2] = (state_spec){"acc_delta", SHAPE_SAME, 0};
+}
+
+static void adamod__adadelta_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    (void)info;
+    c->lr = o[OPT_LR];
+    c->eps = o[OPT_EPS];
+    c->beta2 = o[OPT_RHO];
+    c->beta2c = 1 - o[OPT_RHO];
+}
+
+static const option_spec adamod__adadelta_options[] = {
+    OPTION_LR(1.0),
+    OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
+    OPTION_EPS(1e-6),
+};
+
+RULE_DEFINITION(adadelta, "steps as large as past steps were, without a unit", DECAY_L2);
+
+#endif

@@ -1,0 +1,57 @@
+/* Adafactor: Shazeer and Stern, arXiv 1804.04235, as in fairseq. It is not element-wise (see ../adafactor.c): here are
+ * its description and the last pass, p = p - u, or with momentum m = beta1 m + (1 - beta1) u, p = p - m, where the
+ * gradient of the pass is u already. */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adafactor) {
+    x.p = x.p - x.g;
+    return x;
+}
+KERNEL(adafactor, 0)
+
+FORMULA(adafactor_momentum) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.p = x.p - x.m;
+    return x;
+}
+KERNEL(adafactor_momentum, M)
+VARIANTS(adafactor){VARIANT(adafactor), VARIANT(adafactor_momentum)};
+
+#else
+
+static void adamod__adafactor_states(const double *o, int ndim, state_spec specs[]) {
+    if (o[OPT_BETA1] != 0) specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    if (ndim >= 2) {
+        specs[1] = (state_spec){"exp_avg_sq_row", SHAPE_ROWS, 0};
+        specs[2] = (state_spec){"exp_avg_sq_col", SHAPE_COLS, 0};
+    } else {
+        specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
+    }
+}
+
+static void adamod__adafactor_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t, most = o[OPT_WARMUP_INIT] != 0 ? 1e-6 * t : 1e-2;
+    c->lr = o[OPT_RELATIVE_STEP] != 0 ? fmin(most, 1 / sqrt(t)) : o[OPT_LR];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2c = pow(t, -o[OPT_DECAY_RATE]);
+    c->beta2 = 1 - c->beta2c;
+    c->eps = o[OPT_EPS1];
+    c->variant = o[OPT_BETA1] != 0;
+}
+
+static const option_spec adamod__adafactor_options[] = {
+    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 0, "learning rate; not read while relative_step is on"),
+    OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
+    OPTION_REAL(EPS1, "eps1", 1e-30, 0, INFINITY, 1, "added to squared gradients"),
+    OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1, "least root mean square of a parameter for its scale"),
+    OPTION_REAL(CLIP_THRESHOLD, "clip_threshold", 1, 0, INFINITY, 0, "d: largest root mean square of an update"),
+    OPTION_REAL(DECAY_RATE, "decay_rate", 0.8, 0, INFINITY, 1, "c: beta2_t is 1 - t^-c"),
+    OPTION_SWITCH(RELATIVE_STEP, "relative_step", 1, 0, "1: the learning rate is min(0.01, 1 / sqrt(t))"),
+    OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0, "1: times the root mean square of the parameter"),
+    OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"),
+};
+
+RULE_DEFINITION(adafactor, "Adam's v as the product of a row and a column, for matrices", DECAY_DECOUPLED);
+
+#endif

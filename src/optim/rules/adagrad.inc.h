@@ -1,0 +1,36 @@
+/* AdaGrad: Duchi, Hazan, Singer, JMLR 12 (2011).
+ *
+ *   v = v + g^2        p = p - lr / (1 + (t - 1) lr_decay) / (sqrt(v) + eps) g */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adagrad) {
+    x.v = x.v + x.g * x.g;
+    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.p = x.p - x.step * x.g;
+    return x;
+}
+KERNEL(adagrad, VV)
+VARIANTS(adagrad){VARIANT(adagrad)};
+
+#else
+
+static void adamod__adagrad_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[1] = (state_spec){"sum", SHAPE_SAME, o[OPT_INITIAL]};
+}
+
+static void adamod__adagrad_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
+    c->eps = o[OPT_EPS];
+}
+
+static const option_spec adamod__adagrad_options[] = {
+    OPTION_LR(1e-2),
+    OPTION_REAL(LR_DECAY, "lr_decay", 0, 0, INFINITY, 1, "lr is divided by 1 + (t - 1) lr_decay"),
+    OPTION_STRUCTURAL_REAL(INITIAL, "initial", 0, 0, INFINITY, 1, "what the sum of squares starts from"),
+    OPTION_EPS(1e-10),
+};
+
+RULE_DEFINITION(adagrad, "divides by the root of the sum of all squared gradients", DECAY_L2);
+
+#endif

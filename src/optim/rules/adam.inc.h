@@ -1,0 +1,78 @@
+/* Adam: Kingma and Ba, arXiv 1412.6980. AMSGrad: Reddi, Kale, Kumar, arXiv 1904.09237.
+ *
+ *   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2        (AMSGrad: u = max(u, v) in place of v below)
+ *   paper      p = p - lr / (sqrt(v / (1 - beta2^t)) + eps) m / (1 - beta1^t)             (Algorithm 1; PyTorch)
+ *   published  p = p - lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps) m           (its section 2; TensorFlow)
+ *
+ * Operation for operation AdaMod's with the bound left out, so AdaMod with beta3 = 0 gives the same bits. */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adam) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.step = x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(adam, M | VV)
+VARIANTS(adam){VARIANT(adam)};
+
+FORMULA(amsgrad) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    x.s = GREATER(x.v, x.s);
+    x.step = k->lr / (SQRT(x.s * k->vscale) + k->eps);
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(amsgrad, M | VV | S)
+VARIANTS(amsgrad){VARIANT(amsgrad)};
+
+#else
+
+static void adamod__adam_states(const double *o, int ndim, state_spec specs[]) {
+    (void)o, (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
+}
+
+static void adamod__adam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    adamod__moments(o, info, c);
+}
+
+static const option_spec adamod__adam_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_EPS(1e-8),
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+};
+
+RULE_DEFINITION(adam, "adaptive moments; with decoupled decay it is AdamW", DECAY_DECOUPLED);
+
+static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+    specs[2] = (state_spec){"max_exp_avg_sq", SHAPE_SAME, 0};
+}
+
+static void adamod__amsgrad_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    adamod__moments(o, info, c);
+    if (o[OPT_BIAS_CORRECTION] == 0) {
+        c->lr = o[OPT_LR];
+        c->mscale = c->vscale = 1;
+    }
+}
+
+static const option_spec adamod__amsgrad_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_EPS(1e-8),
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
+};
+
+RULE_DEFINITION(amsgrad, "Adam with the largest v so far", DECAY_DECOUPLED);
+
+#endif

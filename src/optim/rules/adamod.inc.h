@@ -1,0 +1,50 @@
+/* AdaMod: Ding, Ren, Luo, Sun, "An Adaptive and Momental Bound Method for Stochastic Learning", arXiv 1910.12249.
+ *
+ *   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+ *   paper (Algorithm 2)    eta = lr / (sqrt(v / (1 - beta2^t)) + eps)                          step on m / (1 - beta1^t)
+ *   published (the package) eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)       step on m
+ *   keras (its ports)      eta = lr sqrt(1 - beta2^t) / (sqrt(v) + eps)                        step on m / (1 - beta1^t)
+ *   s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m
+ *
+ * The flavours are one formula: lr, vscale and mscale carry the corrections. */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adamod) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    x.s = k->beta3 * x.s + k->beta3c * x.eta;
+    x.step = LESSER(x.s, x.eta);
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(adamod, M | VV | S)
+VARIANTS(adamod){VARIANT(adamod)};
+
+#else
+
+static void adamod__adamod_states(const double *o, int ndim, state_spec specs[]) {
+    (void)o, (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
+    specs[2] = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
+}
+
+static void adamod__adamod_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    adamod__moments(o, info, c);
+    c->beta3 = o[OPT_BETA3];
+    c->beta3c = 1 - o[OPT_BETA3];
+}
+
+static const option_spec adamod__adamod_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the average of learning rates; 0 is Adam"),
+    OPTION_EPS(1e-8),
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+};
+
+RULE_DEFINITION(adamod, "Adam bounded by a running average of each element's learning rate", DECAY_DECOUPLED);
+
+#endif

@@ -1,0 +1,67 @@
+/* AdaShift: Zhou et al., arXiv 1810.00143, as in the authors' later code. n is the window.
+ *
+ *   m = sum over i < n of beta1^i g_{t-i}, divided by the sum of beta1^i; kept by recursion
+ *   v = beta2 v + (1 - beta2) phi(g_{t-n}^2)        phi: the largest in the array (spatial = max), or itself (none)
+ *   p = p - lr / (sqrt(v / (1 - beta2^{t-n})) + eps) m        for t > n, and where v > 0; before that p stays
+ *
+ * s is the slot of the queue that holds g_{t-n} and takes g_t. */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(adashift) {
+    x.m = k->beta1 * x.m + (k->beta1c * x.g - k->low * x.s);
+    x.v = k->beta2 * x.v + k->beta2c * x.s * x.s;
+    x.s = x.g;
+    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    x.step = WHERE_POSITIVE(x.v, x.eta);
+    if (k->flag) x.p = x.p - x.step * x.m;
+    return x;
+}
+KERNEL(adashift, M | VV | S)
+
+/* spatial = max: v is one number for the array, and lr already divided by it */
+FORMULA(adashift_max) {
+    x.m = k->beta1 * x.m + (k->beta1c * x.g - k->low * x.s);
+    x.s = x.g;
+    x.step = x.eta = (V){0} + k->lr;
+    if (k->flag) x.p = x.p - x.step * x.m;
+    return x;
+}
+KERNEL(adashift_max, M | S)
+VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max)};
+
+#else
+
+static void adamod__adashift_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_avg_sq", o[OPT_SPATIAL] == SPATIAL_MAX ? SHAPE_SCALAR : SHAPE_SAME, 0};
+    specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
+}
+
+static void adamod__adashift_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double n = o[OPT_WINDOW], beta1 = o[OPT_BETA1], t = (double)info->t;
+    const double weights = beta1 < 1 ? (1 - pow(beta1, n)) / (1 - beta1) : n;
+    c->lr = o[OPT_LR];
+    c->eps = o[OPT_EPS];
+    c->beta1 = beta1;
+    c->beta1c = 1 / weights;
+    c->low = pow(beta1, n) / weights;
+    c->beta2 = o[OPT_BETA2];
+    c->beta2c = 1 - o[OPT_BETA2];
+    c->flag = t > n;
+    c->vscale = c->flag ? 1 / (1 - pow(o[OPT_BETA2], t - n)) : 1;
+    c->variant = o[OPT_SPATIAL] == SPATIAL_MAX;
+}
+
+static const option_spec adamod__adashift_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_EPS(1e-10),
+    OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: how many updates the gradient in v is late"),
+    OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1, "v takes the array's largest, or each element's"),
+};
+
+RULE_DEFINITION(adashift, "Adam with a gradient in v that is n updates old", DECAY_DECOUPLED);
+
+#endif

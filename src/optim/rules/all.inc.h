@@ -1,0 +1,12 @@
+/* Every rule's file: included for the formulas (kernels.inc.h) and for the descriptions (rules.c). */
+#include "adamod.inc.h"
+#include "adam.inc.h"
+#include "sgd.inc.h"
+#include "adagrad.inc.h"
+#include "rmsprop.inc.h"
+#include "adadelta.inc.h"
+#include "adabound.inc.h"
+#include "adashift.inc.h"
+#include "nosadam.inc.h"
+#include "adafactor.inc.h"
+#include "radam.inc.h"

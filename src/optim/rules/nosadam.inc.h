@@ -1,0 +1,45 @@
+/* NosAdam: Huang, Wang, Dong, arXiv 1805.07557, with the authors' bias correction of m.
+ *
+ *   B_t = sum over k <= t of k^-gamma        beta2_t = B_{t-1} / B_t
+ *   m = beta1 m + (1 - beta1) g              v = beta2_t v + (1 - beta2_t) g^2
+ *   p = p - lr / (sqrt(v) + eps) m / (1 - beta1^t) */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(nosadam) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(nosadam, M | VV)
+VARIANTS(nosadam){VARIANT(nosadam)};
+
+#else
+
+static void adamod__nosadam_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+}
+
+static void adamod__nosadam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double weight = pow((double)info->t, -o[OPT_GAMMA]);
+    c->lr = o[OPT_LR];
+    c->eps = o[OPT_EPS];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2c = weight / adamod__power_sum(info->t, o[OPT_GAMMA]);
+    c->beta2 = 1 - c->beta2c;
+    c->mscale = o[OPT_BIAS_CORRECTION] != 0 ? 1 / (1 - pow(o[OPT_BETA1], (double)info->t)) : 1;
+}
+
+static const option_spec adamod__nosadam_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_REAL(GAMMA, "gamma", 0.1, 0, 10, 0, "update k weighs k^-gamma in v: more of the past than Adam"),
+    OPTION_EPS(1e-8),
+    OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: m is not corrected, as the paper writes it"),
+};
+
+RULE_DEFINITION(nosadam, "Adam that weighs past gradients more than new ones in v", DECAY_DECOUPLED);
+
+#endif

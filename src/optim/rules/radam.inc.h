@@ -1,0 +1,46 @@
+/* RAdam: Liu et al., arXiv 1908.03265, as PyTorch has it (rectified from rho_t > 5).
+ *
+ *   rho = 2 / (1 - beta2) - 1        rho_t = rho - 2 t beta2^t / (1 - beta2^t)
+ *   rho_t > 5:  r = sqrt((rho_t - 4) (rho_t - 2) rho / ((rho - 4) (rho - 2) rho_t))
+ *               p = p - lr r sqrt(1 - beta2^t) / (sqrt(v) + eps) m / (1 - beta1^t)
+ *   otherwise   p = p - lr m / (1 - beta1^t) */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(radam) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->flag ? k->lr / (SQRT(x.v) + k->eps) : (V){0} + k->lr;
+    x.step = x.eta;
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(radam, M | VV)
+VARIANTS(radam){VARIANT(radam)};
+
+#else
+
+static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+}
+
+static void adamod__radam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
+    const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / correction;
+    adamod__moments(o, info, c);
+    c->flag = rho_t > 5;
+    if (c->flag) {
+        c->lr = o[OPT_LR] * sqrt(correction) *
+                sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
+    }
+}
+
+static const option_spec adamod__radam_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_EPS(1e-8),
+};
+
+RULE_DEFINITION(radam, "Adam whose early learning rates are rectified by their variance", DECAY_DECOUPLED);
+
+#endif

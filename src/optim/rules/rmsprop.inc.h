@@ -1,0 +1,77 @@
+/* RMSProp: Tieleman and Hinton, Coursera lecture 6.5 (2012); centred: Graves, arXiv 1308.0850. As PyTorch has it.
+ *
+ *   v = alpha v + (1 - alpha) g^2        centred: a = alpha a + (1 - alpha) g, and v - a^2 in place of v below
+ *   p = p - lr / (sqrt(v) + eps) g       momentum: b = momentum b + g / (sqrt(v) + eps), p = p - lr b */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(rmsprop) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.p = x.p - x.step * x.g;
+    return x;
+}
+KERNEL(rmsprop, VV)
+
+FORMULA(rmsprop_momentum) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    const V root = SQRT(x.v) + k->eps;
+    x.step = x.eta = k->lr / root;
+    x.m = k->beta1 * x.m + x.g / root;
+    x.p = x.p - k->lr * x.m;
+    return x;
+}
+KERNEL(rmsprop_momentum, M | VV)
+
+/* v - a^2 is a variance; rounding may take it below zero. */
+FORMULA(rmsprop_centered) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.s = k->beta2 * x.s + k->beta2c * x.g;
+    x.step = x.eta = k->lr / (SQRT(GREATER(x.v - x.s * x.s, (V){0})) + k->eps);
+    x.p = x.p - x.step * x.g;
+    return x;
+}
+KERNEL(rmsprop_centered, VV | S)
+
+FORMULA(rmsprop_centered_momentum) {
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.s = k->beta2 * x.s + k->beta2c * x.g;
+    const V root = SQRT(GREATER(x.v - x.s * x.s, (V){0})) + k->eps;
+    x.step = x.eta = k->lr / root;
+    x.m = k->beta1 * x.m + x.g / root;
+    x.p = x.p - k->lr * x.m;
+    return x;
+}
+KERNEL(rmsprop_centered_momentum, M | VV | S)
+VARIANTS(rmsprop){VARIANT(rmsprop), VARIANT(rmsprop_momentum), VARIANT(rmsprop_centered),
+                  VARIANT(rmsprop_centered_momentum)};
+
+#else
+
+static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
+    if (o[OPT_CENTERED] != 0) specs[2] = (state_spec){"grad_avg", SHAPE_SAME, 0};
+}
+
+static void adamod__rmsprop_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    (void)info;
+    c->lr = o[OPT_LR];
+    c->eps = o[OPT_EPS];
+    c->beta1 = o[OPT_MOMENTUM];
+    c->beta2 = o[OPT_ALPHA];
+    c->beta2c = 1 - o[OPT_ALPHA];
+    c->variant = (o[OPT_MOMENTUM] != 0) + 2 * (o[OPT_CENTERED] != 0);
+}
+
+static const option_spec adamod__rmsprop_options[] = {
+    OPTION_LR(1e-2),
+    OPTION_DECAY_RATE_OF(ALPHA, "alpha", 0.99, "decay of the average of squared gradients"),
+    OPTION_EPS(1e-8),
+    OPTION_MOMENTUM,
+    OPTION_SWITCH(CENTERED, "centered", 0, 1, "1: divide by the standard deviation, not the root mean square"),
+};
+
+RULE_DEFINITION(rmsprop, "divides by a running root mean square of the gradients", DECAY_L2);
+
+#endif

@@ -1,0 +1,49 @@
+/* Stochastic gradient descent, with momentum as PyTorch has it: the first gradient enters undampened.
+ *
+ *   b = momentum b + (1 - dampening) g        (b = g in the first update)
+ *   p = p - lr b                              nesterov: p = p - lr (g + momentum b) */
+#ifdef ADAMOD_FORMULAS
+
+FORMULA(sgd) {
+    x.step = x.eta = (V){0} + k->lr;
+    x.p = x.p - k->lr * x.g;
+    return x;
+}
+KERNEL(sgd, 0)
+
+FORMULA(sgd_momentum) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.step = x.eta = (V){0} + k->lr;
+    x.p = x.p - k->lr * (k->flag ? x.g + k->beta2 * x.m : x.m);
+    return x;
+}
+KERNEL(sgd_momentum, M)
+VARIANTS(sgd){VARIANT(sgd), VARIANT(sgd_momentum)};
+
+#else
+
+static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
+}
+
+static void adamod__sgd_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const int first = info->t == 1;
+    c->lr = o[OPT_LR];
+    c->beta1 = first ? 0 : o[OPT_MOMENTUM];
+    c->beta1c = first ? 1 : 1 - o[OPT_DAMPENING];
+    c->beta2 = o[OPT_MOMENTUM];
+    c->flag = o[OPT_NESTEROV] != 0;
+    c->variant = o[OPT_MOMENTUM] != 0;
+}
+
+static const option_spec adamod__sgd_options[] = {
+    OPTION_LR(1e-2),
+    OPTION_MOMENTUM,
+    OPTION_REAL(DAMPENING, "dampening", 0, 0, 1, 0, "the gradient enters the buffer times 1 - dampening"),
+    OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum"),
+};
+
+RULE_DEFINITION(sgd, "stochastic gradient descent, with momentum, dampening, Nesterov", DECAY_L2);
+
+#endif

@@ -1,0 +1,311 @@
+/* Schedules: small trees, built by functions or from text, that turn an update's number into a value. */
+#include "schedule.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum schedule_kind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_MULTISTEP,
+    SCHEDULE_WARMUP,
+    SCHEDULE_WARMUP_RSQRT,
+    SCHEDULE_CONSTANT_RSQRT,
+    SCHEDULE_COSINE,
+    SCHEDULE_LINEAR,
+    SCHEDULE_CHAIN
+} schedule_kind;
+
+/* number is start, end or factor; whole is steps, or how many follow in list: milestones, or lengths of parts. */
+struct adamod_schedule {
+    schedule_kind kind;
+    double number;
+    int64_t whole;
+    int64_t *list;
+    adamod_schedule **parts;
+};
+
+static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind kind, double number, int64_t whole) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out is NULL");
+    if (!isfinite(number)) return adamod__fail(ADAMOD_ERROR_RANGE, "schedule: %g is not finite", number);
+    adamod_schedule *s = calloc(1, sizeof *s);
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule");
+    *s = (adamod_schedule){.kind = kind, .number = number, .whole = whole};
+    *out = s;
+    return ADAMOD_OK;
+}
+
+static adamod_status adamod__schedule_steps(adamod_schedule **out, schedule_kind kind, double number, int64_t steps) {
+    if (steps >= 1) return adamod__schedule_new(out, kind, number, steps);
+    return adamod__fail(ADAMOD_ERROR_RANGE, "schedule: steps is %lld, expected steps >= 1", (long long)steps);
+}
+
+adamod_status adamod_schedule_constant(adamod_schedule **out) {
+    return adamod__schedule_new(out, SCHEDULE_CONSTANT, 0, 0);
+}
+
+adamod_status adamod_schedule_warmup(adamod_schedule **out, double start, int64_t steps) {
+    return adamod__schedule_steps(out, SCHEDULE_WARMUP, start, steps);
+}
+
+adamod_status adamod_schedule_warmup_rsqrt(adamod_schedule **out, double start, int64_t steps) {
+    return adamod__schedule_steps(out, SCHEDULE_WARMUP_RSQRT, start, steps);
+}
+
+adamod_status adamod_schedule_constant_rsqrt(adamod_schedule **out, int64_t steps) {
+    return adamod__schedule_steps(out, SCHEDULE_CONSTANT_RSQRT, 0, steps);
+}
+
+adamod_status adamod_schedule_cosine(adamod_schedule **out, double end, int64_t steps) {
+    return adamod__schedule_steps(out, SCHEDULE_COSINE, end, steps);
+}
+
+adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t steps) {
+    return adamod__schedule_steps(out, SCHEDULE_LINEAR, end, steps);
+}
+
+static adamod_status adamod__schedule_list(adamod_schedule *s, const int64_t *list, int64_t n) {
+    s->list = calloc((size_t)n + 1, sizeof *s->list);
+    if (!s->list) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %lld entries", (long long)n);
+    if (n > 0) memcpy(s->list, list, (size_t)n * sizeof *list);
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int64_t *milestones, double factor) {
+    if (n < 0 || (n > 0 && !milestones)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: %d milestones at %p", n, (const void *)milestones);
+    }
+    for (int i = 0; i < n; i++) {
+        if (milestones[i] >= (i ? milestones[i - 1] + 1 : 1)) continue;
+        return adamod__fail(ADAMOD_ERROR_RANGE, "multistep: milestone %d is %lld, expected ascending numbers from 1",
+                            i + 1, (long long)milestones[i]);
+    }
+    adamod_schedule *s = NULL;
+    adamod_status status = adamod__schedule_new(out ? &s : NULL, SCHEDULE_MULTISTEP, factor, n);
+    if (status) return status;
+    if ((status = adamod__schedule_list(s, milestones, n))) {
+        adamod_schedule_free(s);
+        return status;
+    }
+    *out = s;
+    return ADAMOD_OK;
+}
+
+adamod_schedule *adamod__schedule_copy(const adamod_schedule *from) {
+    adamod_schedule *s = NULL;
+    if (adamod__schedule_new(&s, from->kind, from->number, from->whole)) return NULL;
+    if (from->list && adamod__schedule_list(s, from->list, from->whole)) goto failed;
+    if (from->parts) {
+        s->parts = calloc((size_t)from->whole, sizeof *s->parts);
+        if (!s->parts) goto failed;
+        for (int64_t i = 0; i < from->whole; i++) {
+            if (!(s->parts[i] = adamod__schedule_copy(from->parts[i]))) goto failed;
+        }
+    }
+    return s;
+failed:
+    adamod_schedule_free(s);
+    adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule");
+    return NULL;
+}
+
+adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
+                                    const int64_t *lengths) {
+    if (!out || n < 1 || !parts || (n > 1 && !lengths)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL, or there are no parts (%d)", n);
+    }
+    for (int i = 0; i < n; i++) {
+        if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);
+        if (i < n - 1 && lengths[i] < 1) {
+            return adamod__fail(ADAMOD_ERROR_RANGE, "chain: length %d is %lld, expected 1 or more", i + 1,
+                                (long long)lengths[i]);
+        }
+    }
+    /* Copied as a chain of borrowed parts would be. */
+    adamod_schedule view = {.kind = SCHEDULE_CHAIN, .whole = n};
+    adamod_schedule *s = NULL;
+    view.parts = calloc((size_t)n, sizeof *view.parts);
+    if (view.parts && adamod__schedule_list(&view, lengths, n - 1) == ADAMOD_OK) {
+        for (int i = 0; i < n; i++) memcpy(&view.parts[i], &parts[i], sizeof parts[i]);
+        s = adamod__schedule_copy(&view);
+    }
+    free(view.parts);
+    free(view.list);
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a chain of %d schedules", n);
+    *out = s;
+    return ADAMOD_OK;
+}
+
+void adamod_schedule_free(adamod_schedule *s) {
+    if (!s) return;
+    for (int64_t i = 0; s->parts && i < s->whole; i++) adamod_schedule_free(s->parts[i]);
+    free(s->parts);
+    free(s->list);
+    free(s);
+}
+
+static double adamod__chain_value(const adamod_schedule *s, double base, int64_t t) {
+    int64_t i = 0;
+    for (; i < s->whole - 1 && t > s->list[i]; i++) t -= s->list[i];
+    return adamod_schedule_value(s->parts[i], base, t);
+}
+
+double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t) {
+    if (!s) return base;
+    const double now = (double)t, steps = (double)s->whole, progress = t < s->whole ? now / steps : 1;
+    const double pi = 3.14159265358979323846;
+    double value = base;
+    switch (s->kind) {
+    case SCHEDULE_CONSTANT: break;
+    case SCHEDULE_MULTISTEP:
+        for (int64_t i = 0; i < s->whole && t > s->list[i]; i++) value *= s->number;
+        break;
+    case SCHEDULE_WARMUP: value = t < s->whole ? s->number + (base - s->number) * progress : base; break;
+    case SCHEDULE_WARMUP_RSQRT:
+        value = t < s->whole ? s->number + (base - s->number) * progress : base * sqrt(steps / now);
+        break;
+    case SCHEDULE_CONSTANT_RSQRT: value = t < s->whole ? base : base * sqrt(steps / now); break;
+    case SCHEDULE_COSINE:
+        value = t < s->whole ? s->number + (base - s->number) * (1 + cos(pi * progress)) / 2 : s->number;
+        break;
+    case SCHEDULE_LINEAR: value = t < s->whole ? base + (s->number - base) * progress : s->number; break;
+    case SCHEDULE_CHAIN: value = adamod__chain_value(s, base, t); break;
+    }
+    return value;
+}
+
+/* ---- from text ---- */
+
+enum { MAX_ARGUMENTS = 64, MAX_PARTS = 64 };
+
+typedef struct parser {
+    const char *text, *at;
+} parser;
+
+static adamod_status adamod__syntax(const parser *p, const char *expected) {
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule '%.80s': expected %s at character %d", p->text, expected,
+                        (int)(p->at - p->text) + 1);
+}
+
+static bool adamod__accept(parser *p, char c) {
+    while (isspace((unsigned char)*p->at)) p->at++;
+    if (*p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+static adamod_status adamod__number_at(parser *p, double *x) {
+    char *end;
+    *x = strtod(p->at, &end);
+    if (end == p->at || !isfinite(*x)) return adamod__syntax(p, "a number");
+    p->at = end;
+    return ADAMOD_OK;
+}
+
+static adamod_status adamod__whole_at(parser *p, int64_t *x) {
+    double number;
+    const adamod_status status = adamod__number_at(p, &number);
+    if (status) return status;
+    if (number != floor(number) || fabs(number) > 9e15) return adamod__syntax(p, "a whole number before this");
+    *x = (int64_t)number;
+    return ADAMOD_OK;
+}
+
+/* 150,225;0.1 */
+static adamod_status adamod__parse_multistep(parser *p, adamod_schedule **out) {
+    int64_t milestones[MAX_ARGUMENTS];
+    int n = 0;
+    double factor;
+    do {
+        if (n == MAX_ARGUMENTS) return adamod__syntax(p, "at most 64 milestones");
+        const adamod_status status = adamod__whole_at(p, &milestones[n++]);
+        if (status) return status;
+    } while (adamod__accept(p, ','));
+    if (!adamod__accept(p, ';')) return adamod__syntax(p, "',' or ';' and the factor");
+    const adamod_status status = adamod__number_at(p, &factor);
+    return status ? status : adamod_schedule_multistep(out, n, milestones, factor);
+}
+
+/* Names, what they make, and whether a number comes before the steps. */
+static const struct {
+    const char *name;
+    schedule_kind kind;
+    bool number;
+} adamod__schedules[] = {
+    {"constant", SCHEDULE_CONSTANT, false},
+    {"multistep", SCHEDULE_MULTISTEP, false},
+    {"warmup", SCHEDULE_WARMUP, true},
+    {"warmup_rsqrt", SCHEDULE_WARMUP_RSQRT, true},
+    {"constant_rsqrt", SCHEDULE_CONSTANT_RSQRT, false},
+    {"cosine", SCHEDULE_COSINE, true},
+    {"linear", SCHEDULE_LINEAR, true},
+};
+
+static adamod_status adamod__parse_one(parser *p, adamod_schedule **out) {
+    while (isspace((unsigned char)*p->at)) p->at++;
+    const size_t length = strspn(p->at, "abcdefghijklmnopqrstuvwxyz_");
+    size_t i = 0;
+    const size_t known = sizeof adamod__schedules / sizeof *adamod__schedules;
+    while (i < known && !(strlen(adamod__schedules[i].name) == length &&
+                          strncmp(p->at, adamod__schedules[i].name, length) == 0)) {
+        i++;
+    }
+    if (i == known) {
+        return adamod__syntax(p, "constant, multistep, warmup, warmup_rsqrt, constant_rsqrt, cosine or linear");
+    }
+    p->at += length;
+    const schedule_kind kind = adamod__schedules[i].kind;
+    if (kind == SCHEDULE_CONSTANT) return adamod_schedule_constant(out);
+    if (!adamod__accept(p, '(')) return adamod__syntax(p, "'('");
+    adamod_status status = ADAMOD_OK;
+    double number = 0;
+    int64_t steps = 0;
+    if (kind == SCHEDULE_MULTISTEP) {
+        status = adamod__parse_multistep(p, out);
+    } else {
+        if (adamod__schedules[i].number) {
+            if ((status = adamod__number_at(p, &number))) return status;
+            if (!adamod__accept(p, ',')) return adamod__syntax(p, "',' and the steps");
+        }
+        if ((status = adamod__whole_at(p, &steps))) return status;
+        status = adamod__schedule_steps(out, kind, number, steps);
+    }
+    if (status) return status;
+    if (adamod__accept(p, ')')) return ADAMOD_OK;
+    adamod_schedule_free(*out);
+    return adamod__syntax(p, "')'");
+}
+
+/* one ("*" length ">" one)* */
+static adamod_status adamod__parse_parts(parser *p, adamod_schedule **parts, int64_t *lengths, int *n) {
+    for (;;) {
+        adamod_status status = adamod__parse_one(p, &parts[*n]);
+        if (status) return status;
+        ++*n;
+        if (adamod__accept(p, '\0')) return ADAMOD_OK;
+        if (!adamod__accept(p, '*')) return adamod__syntax(p, "the end, or '*' and a length");
+        if ((status = adamod__whole_at(p, &lengths[*n - 1]))) return status;
+        if (!adamod__accept(p, '>')) return adamod__syntax(p, "'>' and the next schedule");
+        if (*n == MAX_PARTS) return adamod__syntax(p, "at most 64 parts");
+    }
+}
+
+adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text) {
+    if (!out || !text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out or the text is NULL");
+    parser p = {text, text};
+    adamod_schedule *parts[MAX_PARTS] = {NULL}, *result = NULL;
+    int64_t lengths[MAX_PARTS];
+    int n = 0;
+    adamod_status status = adamod__parse_parts(&p, parts, lengths, &n);
+    if (status == ADAMOD_OK && n == 1) {
+        result = parts[0];
+        n = 0;
+    } else if (status == ADAMOD_OK) {
+        status = adamod_schedule_chain(&result, n, (const adamod_schedule *const *)parts, lengths);
+    }
+    for (int i = 0; i < n; i++) adamod_schedule_free(parts[i]);
+    if (status == ADAMOD_OK) *out = result;
+    return status;
+}

@@ -1,0 +1,119 @@
+/* Histograms of the learning rates of single elements: the paper's Figure 1 as numbers. */
+#include "internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The first 12 bits after the sign of an f32: 16 bins for each power of two, in order. */
+static unsigned adamod__fine_bin(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 19 & (FINE_BINS - 1);
+}
+
+static float adamod__fine_edge(unsigned bin) {
+    const uint32_t bits = (uint32_t)bin << 19;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+void adamod__stats_init(adamod__stats *stats) {
+    *stats = (adamod__stats){0};
+    pthread_mutex_init(&stats->lock, NULL);
+    const double width = (ADAMOD_HIST_HIGH - ADAMOD_HIST_LOW) / ADAMOD_HIST_BINS;
+    for (int i = 0; i <= ADAMOD_HIST_BINS; i++) stats->edge[i] = (float)pow(10, ADAMOD_HIST_LOW + i * width);
+    /* A bin of the histogram is wider than a fine one, so at most one edge lies within a fine bin. */
+    int bin = 0;
+    for (unsigned fine = 0; fine < FINE_BINS; fine++) {
+        while (bin < ADAMOD_HIST_BINS - 1 && adamod__fine_edge(fine) >= stats->edge[bin + 1]) bin++;
+        stats->bin[fine] = (uint16_t)bin;
+    }
+}
+
+void adamod__stats_clear(stats_counts *counts) {
+    memset(counts, 0, sizeof *counts);
+    for (int i = 0; i < 2; i++) {
+        counts->least[i] = INFINITY;
+        counts->most[i] = -INFINITY;
+    }
+}
+
+static void adamod__stats_count(const adamod__stats *stats, stats_counts *counts, int which, double value) {
+    const float x = value > 3e38 ? 3e38f : (float)value;
+    const unsigned fine = adamod__fine_bin(x);
+    int bin = stats->bin[fine];
+    if (bin < ADAMOD_HIST_BINS - 1 && x >= stats->edge[bin + 1]) bin++;
+    counts->fine[which][fine]++;
+    counts->histogram[which][bin]++;
+    if (value < counts->least[which]) counts->least[which] = value;
+    if (value > counts->most[which]) counts->most[which] = value;
+}
+
+static double adamod__element(adamod_type type, const void *array, size_t i) {
+    return type == ADAMOD_F64 ? ((const double *)array)[i] : (double)((const float *)array)[i];
+}
+
+void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
+                       const void *step, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const double before = adamod__element(type, eta, i), after = adamod__element(type, step, i);
+        if (!isfinite(before) || !isfinite(after)) continue;
+        counts->elements++;
+        counts->bounded += after < before;
+        adamod__stats_count(stats, counts, 0, before);
+        adamod__stats_count(stats, counts, 1, after);
+    }
+}
+
+void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts) {
+    pthread_mutex_lock(&stats->lock);
+    stats_counts *sum = &stats->groups[group];
+    sum->elements += counts->elements;
+    sum->bounded += counts->bounded;
+    for (int which = 0; which < 2; which++) {
+        if (counts->least[which] < sum->least[which]) sum->least[which] = counts->least[which];
+        if (counts->most[which] > sum->most[which]) sum->most[which] = counts->most[which];
+        for (int i = 0; i < FINE_BINS; i++) sum->fine[which][i] += counts->fine[which][i];
+        for (int i = 0; i < ADAMOD_HIST_BINS; i++) sum->histogram[which][i] += counts->histogram[which][i];
+    }
+    pthread_mutex_unlock(&stats->lock);
+}
+
+/* The middle of the fine bin in which the median lies, or the least or most if that is nearer. */
+static double adamod__median(const stats_counts *c, int which) {
+    int64_t below = 0;
+    for (unsigned i = 0; i < FINE_BINS; i++) {
+        below += c->fine[which][i];
+        if (2 * below < c->elements) continue;
+        const double low = (double)adamod__fine_edge(i);
+        const double high = i + 1 < FINE_BINS ? (double)adamod__fine_edge(i + 1) : low;
+        return fmin(fmax((low + high) / 2, c->least[which]), c->most[which]);
+    }
+    return 0;
+}
+
+void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out) {
+    stats_counts sum;
+    const int first = group < 0 ? 0 : group, last = group < 0 ? stats->n_groups - 1 : group;
+    adamod__stats_clear(&sum);
+    adamod__stats all = {.lock = PTHREAD_MUTEX_INITIALIZER, .groups = &sum};
+    for (int g = first; g <= last; g++) {
+        adamod__stats_merge(&all, 0, &stats->groups[g]);
+        sum.grad_sumsq += stats->groups[g].grad_sumsq;
+        sum.update_sumsq += stats->groups[g].update_sumsq;
+    }
+    *out = (adamod_statistics){.elements = sum.elements};
+    out->grad_norm = sqrt(sum.grad_sumsq);
+    out->update_norm = sqrt(sum.update_sumsq);
+    memcpy(out->eta, sum.histogram[0], sizeof out->eta);
+    memcpy(out->step, sum.histogram[1], sizeof out->step);
+    if (sum.elements == 0) return;
+    out->bounded = (double)sum.bounded / (double)sum.elements;
+    out->eta_min = sum.least[0];
+    out->eta_max = sum.most[0];
+    out->step_min = sum.least[1];
+    out->step_max = sum.most[1];
+    out->eta_median = adamod__median(&sum, 0);
+    out->step_median = adamod__median(&sum, 1);
+}

@@ -1,0 +1,406 @@
+/* One update of many arrays: cut into chunks for threads and blocks for kernels, converted where types ask for it. */
+#include "update.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- blocks ---- */
+
+static const real_kernels *adamod__reals(const kernel_set *kernels, adamod_type compute) {
+    return compute == ADAMOD_F64 ? kernels->f64 : kernels->f32;
+}
+
+const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, const void *array, adamod_type type,
+                               int64_t first, size_t n, void *buffer) {
+    const void *from = (const char *)array + (size_t)first * adamod__type_size(type);
+    if (type == compute) return from;
+    const real_kernels *k = adamod__reals(kernels, compute);
+    switch (type) {
+    case ADAMOD_BF16: k->load_bf16(buffer, from, n); break;
+    case ADAMOD_F16: k->load_f16(buffer, from, n); break;
+    case ADAMOD_F32:
+        for (size_t i = 0; i < n; i++) {
+            float x;
+            memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
+            ((double *)buffer)[i] = (double)x;
+        }
+        break;
+    case ADAMOD_F64:
+        for (size_t i = 0; i < n; i++) {
+            double x;
+            memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
+            ((float *)buffer)[i] = (float)x;
+        }
+        break;
+    }
+    return buffer;
+}
+
+void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
+                         size_t n, const void *buffer, bool random, uint64_t key) {
+    const real_kernels *k = adamod__reals(kernels, compute);
+    uint16_t *to = (uint16_t *)array + first;
+    const uint32_t block_key = (uint32_t)(adamod__mix64(key + (uint64_t)first) >> 32);
+    if (type == ADAMOD_BF16) {
+        if (random) k->store_bf16_random(to, buffer, n, block_key);
+        else k->store_bf16(to, buffer, n);
+    } else {
+        if (random) k->store_f16_random(to, buffer, n, block_key);
+        else k->store_f16(to, buffer, n);
+    }
+}
+
+/* Names the random numbers of one array's update; slot 0 is the parameter, 1 + i state i. */
+static uint64_t adamod__random_key(const work_item *item, int slot) {
+    uint64_t key = adamod__mix64((uint64_t)item->options[OPT_SEED]);
+    key = adamod__mix64(key ^ item->span->stream);
+    key = adamod__mix64(key ^ (uint64_t)item->span->step);
+    return adamod__mix64(key ^ (uint64_t)slot);
+}
+
+/* Where element 0 of state i is for this update: a queue turns by one array each time. */
+static void *adamod__state_base(const work_item *item, adamod_type type, int i, bool queue) {
+    char *base = item->span->state[i];
+    if (!base || !queue) return base;
+    const int64_t turn = (item->span->step - 1) % (int64_t)item->options[OPT_WINDOW];
+    return base + (size_t)(turn * item->span->count) * adamod__type_size(type);
+}
+
+block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef) {
+    const adamod_span *x = item->span;
+    block_source b = {.item = item, .coef = coef, .compute = adamod__compute_type(x->param_type)};
+    b.kernels = adamod__reals(w->kernels, b.compute);
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(w->rule, item->options, x->ndim, specs);
+    b.p = x->master ? x->master : x->param;
+    b.p_type = x->master ? ADAMOD_F32 : x->param_type;
+    b.state_type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : b.compute;
+    for (int i = 0; i < 3; i++) {
+        if (specs[i].shape != SHAPE_SAME && specs[i].shape != SHAPE_QUEUE) continue;
+        b.state[i] = adamod__state_base(item, b.state_type, i, specs[i].shape == SHAPE_QUEUE);
+    }
+    b.transform = coef->l2 != 0 || coef->clip < INFINITY;
+    b.update = b.kernels->update[adamod__rule_index(w->rule)][coef->variant];
+    for (int i = 0; i < 4; i++) b.key[i] = adamod__random_key(item, i);
+    return b;
+}
+
+static double adamod__distance_squared(adamod_type type, const void *a, const void *b, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d;
+        if (type == ADAMOD_F64) {
+            double x, y;
+            memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
+            memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
+            d = x - y;
+        } else {
+            float x, y;
+            memcpy(&x, (const char *)a + i * sizeof x, sizeof x);
+            memcpy(&y, (const char *)b + i * sizeof y, sizeof y);
+            d = (double)x - (double)y;
+        }
+        sum += d * d;
+    }
+    return sum;
+}
+
+const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer) {
+    const adamod_span *x = b->item->span;
+    const void *g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
+    const void *p = b->coef->l2 == 0 ? NULL : adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
+    b->kernels->gradient(buffer->g, g, p, n, b->coef);
+    return buffer->g;
+}
+
+static void adamod__update_with_counts(const work *w, const block_source *b, const block *data,
+                                       const adamod__coef_f64 *coef, const void *eta, stats_counts *counts) {
+    double before[BLOCK];
+    memcpy(before, data->p, data->n * adamod__type_size(b->compute));
+    counts->grad_sumsq += b->kernels->sumsq(data->g, data->n, 1);
+    b->update.stats(data, coef);
+    counts->update_sumsq += adamod__distance_squared(b->compute, data->p, before, data->n);
+    adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, data->n);
+}
+
+void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
+                          const void *u, const void *eta, stats_counts *counts) {
+    const adamod_span *x = b->item->span;
+    adamod__coef_f64 coef = *b->coef;
+    block data = {.n = n, .eta = buffer->eta, .step = buffer->step, .g = u};
+    if (u || b->transform || counts) {
+        if (!u) data.g = adamod__gradient(w, b, first, n, buffer);
+        coef.gscale = 1;
+    } else {
+        data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
+    }
+    /* What read_block returns is ours to write: the array itself or the buffer. */
+    data.p = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
+    void **state[3] = {&data.m, &data.v, &data.s};
+    for (int i = 0; i < 3; i++) {
+        if (!b->state[i]) continue;
+        *state[i] = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
+                                                          buffer->state[i]);
+    }
+    if (counts) adamod__update_with_counts(w, b, &data, &coef, eta, counts);
+    else b->update.plain(&data, &coef);
+    for (int i = 0; i < 3; i++) {
+        if (!*state[i] || b->state_type == b->compute) continue;
+        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i], true, b->key[1 + i]);
+    }
+    if (x->param_type != b->compute) {
+        adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p, !x->master, b->key[0]);
+    }
+}
+
+/* ---- chunks ---- */
+
+size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk) {
+    size_t low = 0, high = n; /* first_chunk[low] <= chunk < first_chunk[high] */
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (space->first_chunk[middle] <= chunk) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Room for one item more or less is not worth a call of the allocator at every step. */
+static void *adamod__grow(void *old, size_t *capacity, size_t needed, size_t size) {
+    if (needed <= *capacity) return old;
+    void *grown = realloc(old, needed * size);
+    if (grown) *capacity = needed;
+    return grown;
+}
+
+static bool adamod__same_coefs(const work_item *a, const work_item *b) {
+    return a->options == b->options && a->span->step == b->span->step && a->base_lr == b->base_lr &&
+           a->grad_scale == b->grad_scale;
+}
+
+/* Rules that look at a whole array have numbers of their own for each. */
+static bool adamod__own_coefs(const work *w) {
+    return w->rule == adamod__rules[RULE_adashift] || w->rule == adamod__rules[RULE_adafactor];
+}
+
+/* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
+ * from the arrays alone, not from the threads, since sums are taken chunk by chunk. */
+static int64_t adamod__chunk_size(const work *w) {
+    enum { LEAST = 16384, CHUNKS = 512 };
+    int64_t total = 0;
+    for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
+    int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;
+    return (chunk + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+adamod_status adamod__work_reserve(const work *w, work_space *space) {
+    size_t coefs = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        coefs += i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
+    }
+    space->chunk = adamod__chunk_size(w);
+    int64_t chunks = 0;
+    for (size_t i = 0; i < w->n; i++) chunks += (w->items[i].span->count + space->chunk - 1) / space->chunk;
+    size_t items = space->items, more = space->items;
+    void *p;
+    if (!(p = adamod__grow(space->first_chunk, &items, w->n + 1, sizeof *space->first_chunk))) goto failed;
+    space->first_chunk = p;
+    if (!(p = adamod__grow(space->coef_of, &more, w->n + 1, sizeof *space->coef_of))) goto failed;
+    space->coef_of = p;
+    space->items = items;
+    if (!(p = adamod__grow(space->coefs, &space->n_coefs, coefs + 1, sizeof *space->coefs))) goto failed;
+    space->coefs = p;
+    if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial))) goto failed;
+    space->partial = p;
+    return ADAMOD_OK;
+failed:
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to update %zu arrays", w->n);
+}
+
+void adamod__work_free(work_space *space) {
+    free(space->first_chunk);
+    free(space->coef_of);
+    free(space->coefs);
+    free(space->partial);
+    *space = (work_space){0};
+}
+
+/* Where each item's chunks begin; items without a gradient have none. */
+static int64_t adamod__lay_chunks(const work *w, work_space *space) {
+    int64_t chunks = 0;
+    for (size_t i = 0; i < w->n; i++) {
+        const adamod_span *x = w->items[i].span;
+        space->first_chunk[i] = chunks;
+        if (x->grad) chunks += (x->count + space->chunk - 1) / space->chunk;
+    }
+    space->first_chunk[w->n] = chunks;
+    return chunks;
+}
+
+static void adamod__fill_coef(const work *w, const work_item *item, adamod__coef_f64 *c) {
+    const double *o = item->options;
+    const step_info info = {item->span->step, item->base_lr};
+    *c = (adamod__coef_f64){0};
+    w->rule->coefs(o, &info, c);
+    c->gscale = o[OPT_MAXIMIZE] != 0 ? -item->grad_scale : item->grad_scale;
+    c->clip = o[OPT_CLIP_VALUE];
+    c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;
+    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
+               : o[OPT_DECAY] == DECAY_INDEPENDENT ? o[OPT_WEIGHT_DECAY]
+                                                   : 0;
+}
+
+static void adamod__lay_coefs(const work *w, work_space *space) {
+    int64_t last = -1;
+    for (size_t i = 0; i < w->n; i++) {
+        if (i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1])) {
+            adamod__fill_coef(w, &w->items[i], &space->coefs[++last]);
+        }
+        space->coef_of[i] = last;
+    }
+}
+
+/* The elements of a chunk, within its item. */
+static void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last) {
+    *item = adamod__find_item(c->space, c->w->n, chunk);
+    *first = (chunk - c->space->first_chunk[*item]) * c->space->chunk;
+    *last = *first + c->space->chunk;
+    const int64_t count = c->w->items[*item].span->count;
+    if (*last > count) *last = count;
+}
+
+static void adamod__update_chunk(void *context, int64_t chunk) {
+    const work_context *c = context;
+    size_t i;
+    int64_t first, last;
+    adamod__chunk_range(c, chunk, &i, &first, &last);
+    const work_item *item = &c->w->items[i];
+    const block_source source = adamod__source(c->w, item, &c->space->coefs[c->space->coef_of[i]]);
+    block_buffers buffer;
+    stats_counts counts;
+    if (c->w->stats) adamod__stats_clear(&counts);
+    for (int64_t at = first; at < last; at += BLOCK) {
+        const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+        adamod__update_block(c->w, &source, at, n, &buffer, NULL, NULL, c->w->stats ? &counts : NULL);
+    }
+    if (!c->w->stats) return;
+    c->space->partial[2 * chunk] = counts.grad_sumsq;
+    c->space->partial[2 * chunk + 1] = counts.update_sumsq;
+    adamod__stats_merge(c->w->stats, item->group, &counts);
+}
+
+void adamod__add_partial(const work *w, const work_space *space) {
+    for (size_t i = 0; w->stats && i < w->n; i++) {
+        stats_counts *group = &w->stats->groups[w->items[i].group];
+        for (int64_t chunk = space->first_chunk[i]; chunk < space->first_chunk[i + 1]; chunk++) {
+            group->grad_sumsq += space->partial[2 * chunk];
+            group->update_sumsq += space->partial[2 * chunk + 1];
+        }
+    }
+}
+
+/* ---- sums over gradients ---- */
+
+typedef double (*reduce_fn)(const real_kernels *k, const void *g, size_t n, double scale);
+static double adamod__reduce_sumsq(const real_kernels *k, const void *g, size_t n, double s) { return k->sumsq(g, n, s); }
+static double adamod__reduce_maxabs(const real_kernels *k, const void *g, size_t n, double s) { return k->maxabs(g, n, s); }
+
+typedef struct reduce_context {
+    work_context base;
+    double scale; /* besides each item's own */
+    bool largest;
+} reduce_context;
+
+static double adamod__combine(double sum, double x, bool largest) {
+    if (!largest) return sum + x;
+    return sum != sum || sum > x ? sum : x;
+}
+
+static void adamod__reduce_chunk(void *context, int64_t chunk) {
+    const reduce_context *c = context;
+    size_t i;
+    int64_t first, last;
+    adamod__chunk_range(&c->base, chunk, &i, &first, &last);
+    const work_item *item = &c->base.w->items[i];
+    const adamod_span *x = item->span;
+    const adamod_type compute = x->grad_type == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
+    const real_kernels *k = adamod__reals(c->base.w->kernels, compute);
+    const reduce_fn reduce = c->largest ? adamod__reduce_maxabs : adamod__reduce_sumsq;
+    _Alignas(64) double buffer[BLOCK];
+    double sum = 0;
+    for (int64_t at = first; at < last; at += BLOCK) {
+        const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+        const void *g = adamod__read_block(c->base.w->kernels, compute, x->grad, x->grad_type, at, n, buffer);
+        sum = adamod__combine(sum, reduce(k, g, n, item->grad_scale * c->scale), c->largest);
+    }
+    c->base.space->partial[chunk] = sum;
+}
+
+static double adamod__reduce(const work *w, work_space *space, double scale, bool largest) {
+    reduce_context context = {{w, space}, scale, largest};
+    const int64_t chunks = adamod__lay_chunks(w, space);
+    adamod__pool_run(w->pool, chunks, adamod__reduce_chunk, &context);
+    double sum = 0;
+    for (int64_t i = 0; i < chunks; i++) sum = adamod__combine(sum, space->partial[i], largest);
+    return sum;
+}
+
+double adamod__work_norm(const work *w, work_space *space) {
+    const double sum = adamod__reduce(w, space, 1, false);
+    if (isfinite(sum) && (sum == 0 || sum > 1e-280)) return sqrt(sum);
+    /* Squares of doubles may overflow or vanish where the numbers themselves do not. */
+    const double most = adamod__reduce(w, space, 1, true);
+    if (!isfinite(most) || most == 0) return most;
+    return most * sqrt(adamod__reduce(w, space, 1 / most, false));
+}
+
+/* ---- AdaShift's largest gradient ---- */
+
+/* v takes the largest square among the gradients that leave the queue; lr then is divided by its root here, once. */
+static void adamod__adashift_spatial(const work *w, work_space *space, size_t i) {
+    const work_item *item = &w->items[i];
+    const adamod_span *x = item->span;
+    adamod__coef_f64 *c = &space->coefs[space->coef_of[i]];
+    const adamod_type compute = adamod__compute_type(x->param_type);
+    const adamod_type type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : compute;
+    const real_kernels *k = adamod__reals(w->kernels, compute);
+    const void *queue = adamod__state_base(item, type, 2, true);
+    _Alignas(64) double buffer[BLOCK];
+    double most = 0;
+    for (int64_t at = 0; at < x->count; at += BLOCK) {
+        const size_t n = x->count - at < BLOCK ? (size_t)(x->count - at) : BLOCK;
+        most = adamod__combine(most, k->maxabs(adamod__read_block(w->kernels, compute, queue, type, at, n, buffer), n, 1), true);
+    }
+    const void *old = adamod__read_block(w->kernels, compute, x->state[1], type, 0, 1, buffer);
+    const double before = compute == ADAMOD_F64 ? *(const double *)old : (double)*(const float *)old;
+    const double v = c->beta2 * before + c->beta2c * most * most;
+    if (compute == ADAMOD_F64) memcpy(buffer, &v, sizeof v);
+    else memcpy(buffer, &(float){(float)v}, sizeof(float));
+    if (type != compute) {
+        adamod__write_block(w->kernels, compute, x->state[1], type, 0, 1, buffer, true, adamod__random_key(item, 2));
+    } else {
+        memcpy(x->state[1], buffer, adamod__type_size(type));
+    }
+    c->lr = v > 0 ? c->lr / (sqrt(v * c->vscale) + c->eps) : v;
+}
+
+static void adamod__spatial_task(void *context, int64_t i) {
+    const work_context *c = context;
+    if (c->w->items[i].span->grad && c->space->coefs[c->space->coef_of[i]].variant == 1 && c->w->items[i].span->count > 0) {
+        adamod__adashift_spatial(c->w, c->space, (size_t)i);
+    }
+}
+
+void adamod__work_run(const work *w, work_space *space) {
+    work_context context = {w, space};
+    adamod__lay_coefs(w, space);
+    const int64_t chunks = adamod__lay_chunks(w, space);
+    if (w->rule == adamod__rules[RULE_adafactor]) {
+        adamod__adafactor_run(w, space);
+        return;
+    }
+    if (w->rule == adamod__rules[RULE_adashift]) adamod__pool_run(w->pool, (int64_t)w->n, adamod__spatial_task, &context);
+    adamod__pool_run(w->pool, chunks, adamod__update_chunk, &context);
+    adamod__add_partial(w, space);
+}

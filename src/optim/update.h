@@ -1,0 +1,56 @@
+/* The pieces of an update that the drivers share: update.c for element-wise rules, adafactor.c for that one. */
+#ifndef ADAMOD_UPDATE_H
+#define ADAMOD_UPDATE_H
+
+#include "internal.h"
+
+/* What one thread needs while it updates a block, in the larger of the two types. */
+typedef struct block_buffers {
+    _Alignas(64) double g[BLOCK], p[BLOCK], state[3][BLOCK], eta[BLOCK], step[BLOCK];
+} block_buffers;
+
+/* An item's arrays as the block loop sees them. */
+typedef struct block_source {
+    const work_item *item;
+    const adamod__coef_f64 *coef;
+    const real_kernels *kernels; /* of the type of computation */
+    adamod_type compute;
+    void *p; /* the master if there is one */
+    adamod_type p_type, state_type;
+    void *state[3]; /* where element 0 is in this update; NULL: none, or not one number for each element */
+    bool transform; /* the gradient takes more than a factor */
+    update_pair update;
+    uint64_t key[4]; /* of random numbers: the parameter's, the states' */
+} block_source;
+
+block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef);
+
+/* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
+const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);
+
+/* Updates n <= BLOCK elements. u, if given, is the update itself in place of the gradient, and eta its learning rates. */
+void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
+                          const void *u, const void *eta, stats_counts *counts);
+
+/* n <= BLOCK elements from element first on, in the type of computation: where they lie if they have that type, else
+ * converted into buffer. */
+const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, const void *array, adamod_type type,
+                               int64_t first, size_t n, void *buffer);
+/* The way back; bf16 and f16 are rounded at random if random, else to nearest. */
+void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
+                         size_t n, const void *buffer, bool random, uint64_t key);
+
+typedef struct work_context {
+    const work *w;
+    work_space *space;
+} work_context;
+
+/* The item a chunk belongs to. */
+size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
+/* Adds the chunks' sums of squares to their groups' statistics, in order. */
+void adamod__add_partial(const work *w, const work_space *space);
+
+/* Adafactor's update of all items. */
+void adamod__adafactor_run(const work *w, work_space *space);
+
+#endif

@@ -1,0 +1,515 @@
+/* reference.c - the rules, as their papers and programs print them. See reference.h.
+ *
+ * Symbols: t the number of this step (1 for the first), p the parameter, g its gradient after the common options,
+ * m the first moment, v the second, bc1 = 1 - beta1^t, bc2 = 1 - beta2^t.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_STATES 4
+
+typedef void (*rule_function)(ref_state *s, double *p, const double *g, const ref_options *o);
+
+struct ref_state {
+    rule_function rule;
+    int64_t t;                 /* the step under way, or the last one */
+    int64_t count;             /* elements */
+    int64_t batch, rows, cols; /* the last two dimensions, and the product of those before; rows 0: not factored */
+    int64_t window;
+    int spatial_max;
+    double b_sum, b_gamma; /* nosadam: the sum of k^-gamma for k = 1 .. b_terms */
+    int64_t b_terms;
+    double *g; /* the gradient after the common options */
+    double *u; /* scratch */
+    int states;
+    const char *name[MAX_STATES];
+    double *data[MAX_STATES];
+    int64_t size[MAX_STATES];
+};
+
+static double *find(const ref_state *s, const char *name) {
+    for (int i = 0; i < s->states; i++)
+        if (!strcmp(s->name[i], name)) return s->data[i];
+    return NULL;
+}
+
+/* The root of the mean square. */
+static double rms(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum / (double)n);
+}
+
+/* m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2 */
+static void moments(ref_state *s, int64_t i, double g, double beta1, double beta2) {
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    m[i] = beta1 * m[i] + (1 - beta1) * g;
+    v[i] = beta2 * v[i] + (1 - beta2) * g * g;
+}
+
+/* AdaMod: Ding, Ren, Luo, Sun, arXiv 1910.12249, Algorithm 2; the authors' package lancopku/AdaMod.
+ *
+ *   paper      eta = lr / (sqrt(v / bc2) + eps)              p -= min(eta, s) m / bc1
+ *   published  eta = lr sqrt(bc2) / bc1 / (sqrt(v) + eps)    p -= min(eta, s) m
+ *   keras      eta = lr sqrt(bc2) / (sqrt(v) + eps)          p -= min(eta, s) m / bc1
+ *   with  s <- beta3 s + (1 - beta3) eta  before the bound */
+static void step_adamod(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *smooth = find(s, "exp_avg_lr");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        double eta, direction;
+        if (o->flavour == REF_PUBLISHED) {
+            eta = o->lr * sqrt(bc2) / bc1 / (sqrt(v[i]) + o->eps);
+            direction = m[i];
+        } else if (o->flavour == REF_KERAS) {
+            eta = o->lr * sqrt(bc2) / (sqrt(v[i]) + o->eps);
+            direction = m[i] / bc1;
+        } else {
+            eta = o->lr / (sqrt(v[i] / bc2) + o->eps);
+            direction = m[i] / bc1;
+        }
+        smooth[i] = o->beta3 * smooth[i] + (1 - o->beta3) * eta;
+        double bounded = eta < smooth[i] ? eta : smooth[i];
+        p[i] -= bounded * direction;
+    }
+}
+
+/* Adam: Kingma, Ba, arXiv 1412.6980. paper: Algorithm 1, and PyTorch; published: the more efficient form at the end of
+ * its section 2, and TensorFlow, which adds eps to the root of the uncorrected v. keras is published with 1 / bc1 moved
+ * to m, as for adamod: the same numbers.
+ *
+ *   paper      p -= lr (m / bc1) / (sqrt(v / bc2) + eps)
+ *   published  p -= lr sqrt(bc2) / bc1 m / (sqrt(v) + eps) */
+static double adam_step(double m, double v, double bc1, double bc2, const ref_options *o) {
+    if (o->flavour == REF_PUBLISHED) return o->lr * sqrt(bc2) / bc1 * m / (sqrt(v) + o->eps);
+    if (o->flavour == REF_KERAS) return o->lr * sqrt(bc2) * (m / bc1) / (sqrt(v) + o->eps);
+    return o->lr * (m / bc1) / (sqrt(v / bc2) + o->eps);
+}
+
+static void step_adam(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        p[i] -= adam_step(m[i], v[i], bc1, bc2, o);
+    }
+}
+
+/* AMSGrad: Reddi, Kale, Kumar, ICLR 2018, arXiv 1904.09237, Algorithm 2 (no bias correction); PyTorch with it.
+ *
+ *   vmax <- max(vmax, v)
+ *   bias_correction 1   Adam's step in its flavour, with vmax in place of v
+ *   bias_correction 0   p -= lr m / (sqrt(vmax) + eps) */
+static void step_amsgrad(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *vmax = find(s, "max_exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        vmax[i] = fmax(vmax[i], v[i]);
+        p[i] -= o->bias_correction ? adam_step(m[i], vmax[i], bc1, bc2, o) : o->lr * m[i] / (sqrt(vmax[i]) + o->eps);
+    }
+}
+
+/* SGD with momentum as torch.optim.SGD: b <- g at the first step, then b <- momentum b + (1 - dampening) g;
+ * p -= lr b, or with nesterov p -= lr (g + momentum b). */
+static void step_sgd(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *b = find(s, "momentum_buffer");
+    for (int64_t i = 0; i < s->count; i++) {
+        double d = g[i];
+        if (b) {
+            b[i] = s->t == 1 ? g[i] : o->momentum * b[i] + (1 - o->dampening) * g[i];
+            d = o->nesterov ? g[i] + o->momentum * b[i] : b[i];
+        }
+        p[i] -= o->lr * d;
+    }
+}
+
+/* AdaGrad: Duchi, Hazan, Singer, JMLR 12, 2011; lr_decay and initial as torch.optim.Adagrad.
+ *
+ *   sum <- sum + g^2,  p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps),  sum = initial at the start */
+static void step_adagrad(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *sum = find(s, "sum");
+    double lr = o->lr / (1 + (double)(s->t - 1) * o->lr_decay);
+    for (int64_t i = 0; i < s->count; i++) {
+        sum[i] += g[i] * g[i];
+        p[i] -= lr * g[i] / (sqrt(sum[i]) + o->eps);
+    }
+}
+
+/* RMSProp: Tieleman, Hinton, Coursera lecture 6.5, 2012; centered: Graves, arXiv 1308.0850; as torch.optim.RMSprop.
+ *
+ *   v <- alpha v + (1 - alpha) g^2;  centered: a <- alpha a + (1 - alpha) g and v - a^2 in place of v below
+ *   d = g / (sqrt(v) + eps);  momentum: b <- momentum b + d, p -= lr b;  without: p -= lr d
+ * v - a^2 is a variance and not negative but for rounding; such a result counts as 0. */
+static void step_rmsprop(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *v = find(s, "square_avg"), *b = find(s, "momentum_buffer"), *a = find(s, "grad_avg");
+    for (int64_t i = 0; i < s->count; i++) {
+        v[i] = o->alpha * v[i] + (1 - o->alpha) * g[i] * g[i];
+        double variance = v[i];
+        if (a) {
+            a[i] = o->alpha * a[i] + (1 - o->alpha) * g[i];
+            variance = v[i] - a[i] * a[i];
+            if (variance < 0) variance = 0;
+        }
+        double d = g[i] / (sqrt(variance) + o->eps);
+        if (b) {
+            b[i] = o->momentum * b[i] + d;
+            d = b[i];
+        }
+        p[i] -= o->lr * d;
+    }
+}
+
+/* AdaDelta: Zeiler, arXiv 1212.5701, Algorithm 1, with the lr of torch.optim.Adadelta (1 in the paper).
+ *
+ *   v <- rho v + (1 - rho) g^2;  d = sqrt(a + eps) / sqrt(v + eps) g;  a <- rho a + (1 - rho) d^2;  p -= lr d */
+static void step_adadelta(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *v = find(s, "square_avg"), *a = find(s, "acc_delta");
+    for (int64_t i = 0; i < s->count; i++) {
+        v[i] = o->rho * v[i] + (1 - o->rho) * g[i] * g[i];
+        double d = sqrt(a[i] + o->eps) / sqrt(v[i] + o->eps) * g[i];
+        a[i] = o->rho * a[i] + (1 - o->rho) * d * d;
+        p[i] -= o->lr * d;
+    }
+}
+
+/* AdaBound, AMSBound: Luo, Xiong, Liu, Sun, arXiv 1902.09843; bias correction, eps and the scaling of final_lr as the
+ * authors' program Luolc/AdaBound has them. AMSBound has vmax <- max(vmax, v) in place of v in eta.
+ *
+ *   f = final_lr lr / base_lr,  low = f (1 - 1 / (gamma t + 1)),  high = f (1 + 1 / (gamma t))
+ *   eta = lr sqrt(bc2) / bc1 / (sqrt(v) + eps),  p -= clip(eta, low, high) m */
+static void step_adabound(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *vmax = find(s, "max_exp_avg_sq");
+    double f = o->base_lr > 0 ? o->final_lr * o->lr / o->base_lr : o->final_lr;
+    double low = f * (1 - 1 / (o->gamma * (double)s->t + 1));
+    double high = o->gamma > 0 ? f * (1 + 1 / (o->gamma * (double)s->t)) : INFINITY;
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        double second = v[i];
+        if (vmax) {
+            vmax[i] = fmax(vmax[i], v[i]);
+            second = vmax[i];
+        }
+        double eta = o->lr * sqrt(bc2) / bc1 / (sqrt(second) + o->eps);
+        if (eta < low) eta = low;
+        if (eta > high) eta = high;
+        p[i] -= eta * m[i];
+    }
+}
+
+/* AdaShift: Zhou, Zhang, Lu, Wang, Zhang, Yu, arXiv 1810.00143; bias correction, eps and the first steps as in the
+ * authors' programs. n is the window, phi the maximum over the tensor (spatial_max) or nothing.
+ *
+ *   m = sum over i = 0 .. n-1 of beta1^i g_{t-i} / sum over i = 0 .. n-1 of beta1^i,  with g_k = 0 for k < 1
+ *   v <- beta2 v + (1 - beta2) phi(g_{t-n}^2)                                         for t > n
+ *   p -= lr m / (sqrt(v / (1 - beta2^(t-n))) + eps)                                   for t > n and v > 0
+ *
+ * Nothing moves before g_{t-n} exists, nor while an element's v is 0: there is no step size for it yet. */
+static void step_adashift(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *queue = find(s, "grad_queue");
+    int64_t n = s->window, shift = s->t - n;
+    double *slot = queue + (s->t - 1) % n * s->count; /* holds g_{t-n}, and from now on g_t */
+    if (shift > 0) {
+        if (s->spatial_max) {
+            double largest = 0;
+            for (int64_t i = 0; i < s->count; i++) largest = fmax(largest, slot[i] * slot[i]);
+            v[0] = o->beta2 * v[0] + (1 - o->beta2) * largest;
+        } else {
+            for (int64_t i = 0; i < s->count; i++) v[i] = o->beta2 * v[i] + (1 - o->beta2) * slot[i] * slot[i];
+        }
+    }
+    memcpy(slot, g, (size_t)s->count * sizeof *g);
+
+    double weights = 0;
+    for (int64_t j = 0; j < n; j++) weights += pow(o->beta1, (double)j);
+    for (int64_t i = 0; i < s->count; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < n && j < s->t; j++)
+            sum += pow(o->beta1, (double)j) * queue[(s->t - 1 - j) % n * s->count + i];
+        m[i] = sum / weights;
+        if (shift > 0) {
+            double second = s->spatial_max ? v[0] : v[i];
+            if (second > 0) p[i] -= o->lr * m[i] / (sqrt(second / (1 - pow(o->beta2, (double)shift))) + o->eps);
+        }
+    }
+}
+
+/* NosAdam: Huang, Wang, Dong, arXiv 1805.07557, Algorithm 1 with b_k = k^-gamma (NosAdam-HH); bias_correction 1 divides
+ * m by bc1 as the authors' program NostalgicAdam-NosAdam does, 0 does not, as the paper.
+ *
+ *   B_t = sum over k = 1 .. t of k^-gamma,  beta2_t = B_{t-1} / B_t
+ *   m <- beta1 m + (1 - beta1) g,  v <- beta2_t v + (1 - beta2_t) g^2,  p -= lr (m / bc1) / (sqrt(v) + eps) */
+static void step_nosadam(ref_state *s, double *p, const double *g, const ref_options *o) {
+    if (s->b_gamma != o->gamma) {
+        s->b_gamma = o->gamma;
+        s->b_sum = 0;
+        s->b_terms = 0;
+    }
+    double before = 0;
+    while (s->b_terms < s->t) {
+        before = s->b_sum;
+        s->b_terms++;
+        s->b_sum += pow((double)s->b_terms, -o->gamma);
+    }
+    double beta2 = before / s->b_sum;
+    double bc1 = o->bias_correction ? 1 - pow(o->beta1, (double)s->t) : 1;
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, beta2);
+        p[i] -= o->lr * (m[i] / bc1) / (sqrt(v[i]) + o->eps);
+    }
+}
+
+/* Adafactor: Shazeer, Stern, arXiv 1804.04235, Algorithms 4 to 6, with means in place of sums as tensor2tensor has
+ * them; lr, momentum, decay and warmup_init as in fairseq and Hugging Face Transformers.
+ *
+ *   rho = relative_step ? min(warmup_init ? 1e-6 t : 1e-2, 1 / sqrt(t)) : lr
+ *   alpha = scale_parameter ? max(eps2, RMS(p)) rho : rho                                 p before any decay
+ *   beta2_t = 1 - t^-decay_rate
+ *   matrices  R <- beta2_t R + (1 - beta2_t) mean over columns of (g^2 + eps1)             one number for each row
+ *             C <- beta2_t C + (1 - beta2_t) mean over rows of (g^2 + eps1)                one number for each column
+ *             v = R C / mean(R)
+ *   others    v <- beta2_t v + (1 - beta2_t) (g^2 + eps1)
+ *   u = g / sqrt(v),  u <- u / max(1, RMS(u) / clip_threshold)                             RMS over the whole tensor
+ *   u <- alpha u;  beta1 > 0: m <- beta1 m + (1 - beta1) u, u = m
+ *   decoupled decay: p -= alpha weight_decay p;  p -= u */
+static void step_adafactor(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, *u = s->u;
+    double *row = find(s, "exp_avg_sq_row"), *col = find(s, "exp_avg_sq_col");
+    double *v = find(s, "exp_avg_sq"), *m = find(s, "exp_avg");
+
+    double rho = o->relative_step ? fmin(o->warmup_init ? 1e-6 * t : 1e-2, 1 / sqrt(t)) : o->lr;
+    double alpha = o->scale_parameter ? fmax(o->eps2, rms(p, s->count)) * rho : rho;
+    double beta2 = 1 - pow(t, -o->decay_rate);
+
+    for (int64_t k = 0; row && k < s->batch; k++) {
+        const double *gk = g + k * s->rows * s->cols;
+        double *r = row + k * s->rows, *c = col + k * s->cols, mean_r = 0;
+        for (int64_t i = 0; i < s->rows; i++) {
+            double sum = 0;
+            for (int64_t j = 0; j < s->cols; j++) sum += gk[i * s->cols + j] * gk[i * s->cols + j] + o->eps1;
+            r[i] = beta2 * r[i] + (1 - beta2) * sum / (double)s->cols;
+            mean_r += r[i] / (double)s->rows;
+        }
+        for (int64_t j = 0; j < s->cols; j++) {
+            double sum = 0;
+            for (int64_t i = 0; i < s->rows; i++) sum += gk[i * s->cols + j] * gk[i * s->cols + j] + o->eps1;
+            c[j] = beta2 * c[j] + (1 - beta2) * sum / (double)s->rows;
+        }
+        for (int64_t i = 0; i < s->rows; i++)
+            for (int64_t j = 0; j < s->cols; j++)
+                u[(k * s->rows + i) * s->cols + j] = gk[i * s->cols + j] / sqrt(r[i] * c[j] / mean_r);
+    }
+    for (int64_t i = 0; v && i < s->count; i++) {
+        v[i] = beta2 * v[i] + (1 - beta2) * (g[i] * g[i] + o->eps1);
+        u[i] = g[i] / sqrt(v[i]);
+    }
+
+    double clip = fmax(1, rms(u, s->count) / o->clip_threshold);
+    for (int64_t i = 0; i < s->count; i++) {
+        double step = alpha * (u[i] / clip);
+        if (m) {
+            m[i] = o->beta1 * m[i] + (1 - o->beta1) * step;
+            step = m[i];
+        }
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= alpha * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+        p[i] -= step;
+    }
+}
+
+/* RAdam: Liu, Jiang, He, Chen, Liu, Gao, Han, arXiv 1908.03265, Algorithm 2; the threshold 5 and the place of eps as in
+ * torch.optim.RAdam (4 and none in the paper).
+ *
+ *   rho_inf = 2 / (1 - beta2) - 1,  rho = rho_inf - 2 t beta2^t / bc2
+ *   rho > 5:  r = sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))
+ *             p -= lr (m / bc1) r sqrt(bc2) / (sqrt(v) + eps)
+ *   else      p -= lr m / bc1 */
+static void step_radam(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t);
+    double rho_inf = 2 / (1 - o->beta2) - 1;
+    double rho = rho_inf - 2 * t * pow(o->beta2, t) / bc2;
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        if (rho > 5) {
+            double r = sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho));
+            p[i] -= o->lr * (m[i] / bc1) * r * sqrt(bc2) / (sqrt(v[i]) + o->eps);
+        } else {
+            p[i] -= o->lr * m[i] / bc1;
+        }
+    }
+}
+
+static const struct {
+    const char *name;
+    rule_function function;
+} rules[] = {
+    {"adamod", step_adamod},     {"adam", step_adam},         {"amsgrad", step_amsgrad},
+    {"sgd", step_sgd},           {"adagrad", step_adagrad},   {"rmsprop", step_rmsprop},
+    {"adadelta", step_adadelta}, {"adabound", step_adabound}, {"amsbound", step_adabound},
+    {"adashift", step_adashift}, {"nosadam", step_nosadam},   {"adafactor", step_adafactor},
+    {"radam", step_radam},
+};
+
+const char *ref_rule_name(int index) {
+    return index >= 0 && index < (int)(sizeof rules / sizeof *rules) ? rules[index].name : NULL;
+}
+
+void ref_defaults(const char *rule, ref_options *o) {
+    memset(o, 0, sizeof *o);
+    o->lr = 1e-3;
+    o->clip_value = INFINITY;
+    o->grad_scale = 1;
+    o->decay = REF_DECAY_DECOUPLED;
+    if (!strcmp(rule, "sgd")) {
+        o->lr = 1e-2;
+        o->decay = REF_DECAY_L2;
+    } else if (!strcmp(rule, "adagrad")) {
+        o->lr = 1e-2;
+        o->eps = 1e-10;
+        o->decay = REF_DECAY_L2;
+    } else if (!strcmp(rule, "rmsprop")) {
+        o->lr = 1e-2;
+        o->alpha = 0.99;
+        o->eps = 1e-8;
+        o->decay = REF_DECAY_L2;
+    } else if (!strcmp(rule, "adadelta")) {
+        o->lr = 1;
+        o->rho = 0.9;
+        o->eps = 1e-6;
+        o->decay = REF_DECAY_L2;
+    } else if (!strcmp(rule, "adafactor")) {
+        o->eps1 = 1e-30;
+        o->eps2 = 1e-3;
+        o->clip_threshold = 1;
+        o->decay_rate = 0.8;
+        o->relative_step = 1;
+        o->scale_parameter = 1;
+    } else { /* the family of Adam */
+        o->beta1 = 0.9;
+        o->beta2 = 0.999;
+        o->eps = 1e-8;
+        if (!strcmp(rule, "adamod")) {
+            o->beta3 = 0.999;
+        } else if (!strcmp(rule, "amsgrad")) {
+            o->bias_correction = 1;
+        } else if (!strcmp(rule, "adabound") || !strcmp(rule, "amsbound")) {
+            o->final_lr = 0.1;
+            o->base_lr = o->lr;
+            o->gamma = 1e-3;
+        } else if (!strcmp(rule, "adashift")) {
+            o->eps = 1e-10;
+            o->window = 10;
+            o->spatial_max = 1;
+        } else if (!strcmp(rule, "nosadam")) {
+            o->beta2 = 0;
+            o->gamma = 0.1;
+            o->bias_correction = 1;
+        }
+    }
+}
+
+static double *zeros(int64_t n) { return calloc(n > 0 ? (size_t)n : 1, sizeof(double)); }
+
+static int add_state(ref_state *s, const char *name, int64_t size) {
+    s->name[s->states] = name;
+    s->size[s->states] = size;
+    s->data[s->states] = zeros(size);
+    return s->data[s->states++] != NULL;
+}
+
+static int add_states(ref_state *s, const char *rule, const ref_options *o) {
+    int64_t n = s->count;
+    if (!strcmp(rule, "sgd")) return o->momentum == 0 || add_state(s, "momentum_buffer", n);
+    if (!strcmp(rule, "adagrad")) {
+        if (!add_state(s, "sum", n)) return 0;
+        for (int64_t i = 0; i < n; i++) s->data[0][i] = o->initial;
+        return 1;
+    }
+    if (!strcmp(rule, "rmsprop"))
+        return add_state(s, "square_avg", n) && (o->momentum == 0 || add_state(s, "momentum_buffer", n)) &&
+               (!o->centered || add_state(s, "grad_avg", n));
+    if (!strcmp(rule, "adadelta")) return add_state(s, "square_avg", n) && add_state(s, "acc_delta", n);
+    if (!strcmp(rule, "adafactor"))
+        return (s->rows ? add_state(s, "exp_avg_sq_row", s->batch * s->rows) &&
+                              add_state(s, "exp_avg_sq_col", s->batch * s->cols)
+                        : add_state(s, "exp_avg_sq", n)) &&
+               (o->beta1 == 0 || add_state(s, "exp_avg", n));
+    if (!strcmp(rule, "adashift"))
+        return s->window > 0 && add_state(s, "exp_avg", n) && add_state(s, "exp_avg_sq", s->spatial_max ? 1 : n) &&
+               add_state(s, "grad_queue", s->window * n);
+    if (!add_state(s, "exp_avg", n) || !add_state(s, "exp_avg_sq", n)) return 0;
+    if (!strcmp(rule, "adamod")) return add_state(s, "exp_avg_lr", n);
+    if (!strcmp(rule, "amsgrad") || !strcmp(rule, "amsbound")) return add_state(s, "max_exp_avg_sq", n);
+    return 1;
+}
+
+ref_state *ref_create(const char *rule, const ref_options *o, int ndim, const int64_t *shape) {
+    ref_state *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!strcmp(rule, rules[i].name)) s->rule = rules[i].function;
+    s->count = 1;
+    for (int i = 0; i < ndim; i++) s->count *= shape[i];
+    if (ndim >= 2 && s->count > 0) {
+        s->rows = shape[ndim - 2];
+        s->cols = shape[ndim - 1];
+        s->batch = s->count / (s->rows * s->cols);
+    }
+    s->window = o->window;
+    s->spatial_max = o->spatial_max;
+    s->b_gamma = NAN;
+    s->g = zeros(s->count);
+    s->u = zeros(s->count);
+    if (!s->rule || !s->g || !s->u || !add_states(s, rule, o)) {
+        ref_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void ref_free(ref_state *s) {
+    if (!s) return;
+    for (int i = 0; i < s->states; i++) free(s->data[i]);
+    free(s->g);
+    free(s->u);
+    free(s);
+}
+
+void ref_step(ref_state *s, double *param, const double *grad, const ref_options *o) {
+    s->t++;
+    for (int64_t i = 0; i < s->count; i++) {
+        double g = grad[i] * o->grad_scale;
+        if (o->maximize) g = -g;
+        if (g > o->clip_value) g = o->clip_value;
+        if (g < -o->clip_value) g = -o->clip_value;
+        if (o->decay == REF_DECAY_L2) g += o->weight_decay * param[i];
+        s->g[i] = g;
+        if (s->rule != step_adafactor) { /* which needs the parameters as they are first */
+            if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
+            else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];
+        }
+    }
+    if (s->count > 0) s->rule(s, param, s->g, o);
+}
+
+const double *ref_get(const ref_state *s, const char *state_name, int64_t *count) {
+    for (int i = 0; i < s->states; i++) {
+        if (!strcmp(s->name[i], state_name)) {
+            if (count) *count = s->size[i];
+            return s->data[i];
+        }
+    }
+    if (count) *count = 0;
+    return NULL;
+}
+
+int64_t ref_steps(const ref_state *s) { return s->t; }

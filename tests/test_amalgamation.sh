@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# The single-file library compiles without a warning, with gcc and clang, and gives the bits that the library gives:
+# every rule's parameters after 100 steps, also where the compiler may use fused multiply-adds.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+build_dir=${BUILD_DIR:-$source_dir/build}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "FAIL $*"
+    exit 1
+}
+
+cat >"$work/program.c" <<'END'
+/* Prints a hash of what 100 steps make of some parameters, for every rule. */
+#include "adamod.h"
+#include <stdio.h>
+
+static float param[2][37 * 29], grad[2][37 * 29];
+
+static float noise(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(int32_t)(*state >> 32) * 0x1p-31f;
+}
+
+static int check(adamod_status status) {
+    if (status) fprintf(stderr, "%s\n", adamod_last_error());
+    return status != ADAMOD_OK;
+}
+
+static int run(const char *rule) {
+    enum { N = 37 * 29, STEPS = 100 };
+    const int64_t shape[2] = {37, 29};
+    adamod_optimizer *opt;
+    uint64_t state = 1, hash = 0xcbf29ce484222325u;
+    if (check(adamod_create(&opt, rule)) || check(adamod_set(opt, "weight_decay", 0.01)) ||
+        check(adamod_set(opt, "threads", 2)) || check(adamod_add(opt, "matrix", param[0], grad[0], 2, shape)) ||
+        check(adamod_add(opt, "vector", param[1], grad[1], 1, (const int64_t[]){N}))) {
+        return 1;
+    }
+    for (int i = 0; i < 2 * N; i++) param[i / N][i % N] = noise(&state);
+    for (int t = 0; t < STEPS; t++) {
+        for (int i = 0; i < 2 * N; i++) grad[i / N][i % N] = noise(&state) + 0.1f * param[i / N][i % N];
+        if (check(adamod_step(opt))) return 1;
+    }
+    adamod_free(opt);
+    for (size_t i = 0; i < sizeof param; i++) hash = (hash ^ ((const unsigned char *)param)[i]) * 0x100000001b3u;
+    printf("%s %016llx\n", rule, (unsigned long long)hash);
+    return 0;
+}
+
+int main(void) {
+    for (int i = 0; adamod_rule_name(i); i++) {
+        if (run(adamod_rule_name(i))) return 1;
+    }
+    return 0;
+}
+END
+
+"$source_dir/scripts/amalgamate" "$work/single" >/dev/null || fail "scripts/amalgamate"
+[ "$(cd "$work/single" && echo *)" = "adamod.c adamod.h" ] || fail "scripts/amalgamate left more than two files"
+! grep -n '#line\|#include "[^"]*/' "$work/single/adamod.c" || fail "adamod.c is not one file"
+
+link() { # link OUTPUT INCLUDEDIR LIBRARY
+    cc -O2 -ffp-contract=off -Wall -Wextra -Werror -I"$2" -o "$1" "$work/program.c" "$3" -lm -pthread
+}
+link "$work/library" "$source_dir/include" "$build_dir/libadamod.a"
+"$work/library" >"$work/expected" || fail "the program with the library"
+grep -q '^adamod ' "$work/expected" || fail "the program says nothing about adamod"
+
+compile() { # compile NAME COMPILER FLAG...
+    local name=$1 compiler=$2
+    shift 2
+    "$compiler" "$@" -Wall -Wextra -Werror -c -o "$work/$name.o" "$work/single/adamod.c" >"$work/$name.log" 2>&1 &&
+        link "$work/$name" "$work/single" "$work/$name.o"
+}
+names=() pids=()
+start() {
+    if command -v "$2" >/dev/null; then
+        compile "$@" &
+        names+=("$1")
+        pids+=($!)
+    fi
+}
+finish() {
+    local i
+    for i in "${!names[@]}"; do
+        wait "${pids[i]}" || { cat "$work/${names[i]}.log" && fail "${names[i]}: does not compile"; }
+        "$work/${names[i]}" >"$work/found" || fail "${names[i]}: the program with the single file"
+        diff "$work/expected" "$work/found" || fail "${names[i]}: < the library, > the single file"
+        echo "ok ${names[i]}"
+    done
+    names=() pids=()
+}
+start gcc gcc -O3
+start clang clang -O3
+finish
+# Here the compiler has fused multiply-adds, and must not use them.
+start gcc-native gcc -O3 -march=native
+start clang-native clang -O3 -march=native
+finish

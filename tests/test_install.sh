@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# An installed adamod, moved to another place, serves programs outside: through pkg-config, shared and static, through
+# find_package, and from C++. It exports its public functions and nothing else.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+build_dir=${BUILD_DIR:-$source_dir/build}
+header=$source_dir/include/adamod.h
+cc=${CC:-cc} cxx=${CXX:-c++}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "FAIL $*"
+    exit 1
+}
+ok() { echo "ok $*"; }
+expect_same() { # expect_same WHAT EXPECTED FOUND
+    diff "$2" "$3" >&2 || fail "$1: < expected, > found"
+    ok "$1"
+}
+
+# ---- install, then move ----
+
+cmake --install "$build_dir" --prefix "$work/first" >"$work/log" 2>&1 || { cat "$work/log" && fail "cmake --install"; }
+prefix=$work/prefix
+mv "$work/first" "$prefix"
+lib=$(dirname "$(find "$prefix" -name libadamod.a)")
+version=$(awk '/^#define ADAMOD_VERSION_(MAJOR|MINOR|PATCH) / { v = v dot $3; dot = "." } END { print v }' "$header")
+
+# ---- what was installed ----
+
+for file in "$prefix/include/adamod.h" "$prefix/bin/adamod" "$lib/pkgconfig/adamod.pc" "$lib/cmake/adamod/adamodConfig.cmake" \
+    "$lib/cmake/adamod/adamodConfigVersion.cmake" "$lib/libadamod.so.$version"; do
+    [ -f "$file" ] || fail "not installed: ${file#"$prefix/"}"
+done
+cmp -s "$header" "$prefix/include/adamod.h" || fail "the installed header differs"
+for section in 1 3; do
+    for page in "$source_dir"/docs/*."$section"; do
+        [ ! -e "$page" ] || [ -e "$prefix/share/man/man$section/$(basename "$page")" ] || fail "not installed: $page"
+    done
+done
+[ "$(readlink "$lib/libadamod.so")" = libadamod.so.0 ] || fail "libadamod.so is no link to libadamod.so.0"
+[ "$(readlink "$lib/libadamod.so.0")" = "libadamod.so.$version" ] || fail "libadamod.so.0 is no link to .so.$version"
+readelf -d "$lib/libadamod.so" >"$work/dynamic"
+grep -q 'SONAME.*\[libadamod\.so\.0\]' "$work/dynamic" || fail "the soname is not libadamod.so.0"
+! grep -E 'RPATH|RUNPATH' "$work/dynamic" || fail "the library has a run path"
+! sed -n '/NEEDED/p' "$work/dynamic" | grep -vE '\[(libc|libm|libpthread|ld-linux[-a-z0-9_]*)\.so\.[0-9]+\]' ||
+    fail "the library needs more than libc, libm and threads"
+! grep -rIl -e "$build_dir" -e "$work" "$prefix" || fail "an installed file knows where it was built"
+[[ $("$prefix/bin/adamod" --version) == *"$version"* ]] || fail "adamod --version does not say $version"
+ok "installed tree"
+
+# ---- symbols ----
+
+sed -n 's/^ADAMOD_API .*[ *]\(adamod_[a-z0-9_]*\)(.*$/\1/p' "$header" | sort >"$work/declared"
+[ -s "$work/declared" ] || fail "no ADAMOD_API functions found in the header"
+nm -D --defined-only "$lib/libadamod.so" | awk '{ print $NF }' | sort >"$work/exported"
+expect_same "libadamod.so exports what the header declares" "$work/declared" "$work/exported"
+nm -g --defined-only "$lib/libadamod.a" | awk 'NF == 3 { print $3 }' | grep -v '^adamod_' >"$work/foreign" || true
+expect_same "libadamod.a defines only adamod_ names" /dev/null "$work/foreign"
+
+# ---- programs outside ----
+
+cat >"$work/program.c" <<'END'
+#include <adamod.h>
+#include <stdio.h>
+
+int main(void) {
+    float p[3] = {1, 2, 3};
+    const float g[3] = {1, -1, 0.5f};
+    const int64_t shape[1] = {3};
+    adamod_optimizer *opt;
+    int i;
+    if (adamod_version() != ADAMOD_VERSION) return fprintf(stderr, "version %d\n", adamod_version()), 1;
+    if (adamod_create(&opt, "adamod") || adamod_set(opt, "lr", 0.01) || adamod_add(opt, "p", p, g, 1, shape)) {
+        return fprintf(stderr, "%s\n", adamod_last_error()), 1;
+    }
+    for (i = 0; i < 10; i++) {
+        if (adamod_step(opt)) return fprintf(stderr, "%s\n", adamod_last_error()), 1;
+    }
+    adamod_free(opt);
+    printf("%s %d %d\n", adamod_version_string(), p[0] < 1, p[1] > 2);
+    return 0;
+}
+END
+cp "$work/program.c" "$work/program.cpp"
+echo "$version 1 1" >"$work/expected"
+warnings=(-Wall -Wextra -pedantic -Werror)
+
+export PKG_CONFIG_PATH=$lib/pkgconfig
+[ "$(pkg-config --modversion adamod)" = "$version" ] || fail "pkg-config --modversion"
+flags() { pkg-config --cflags --libs "$@" adamod; }
+
+# shellcheck disable=SC2046
+"$cc" -std=c99 "${warnings[@]}" -o "$work/shared" "$work/program.c" $(flags)
+[[ $(readelf -d "$work/shared") == *'[libadamod.so.0]'* ]] || fail "the shared program does not need libadamod.so.0"
+LD_LIBRARY_PATH=$lib "$work/shared" >"$work/found"
+expect_same "pkg-config, shared" "$work/expected" "$work/found"
+
+# shellcheck disable=SC2046
+"$cc" -std=c99 "${warnings[@]}" -static -o "$work/static" "$work/program.c" $(flags --static)
+"$work/static" >"$work/found"
+expect_same "pkg-config, static" "$work/expected" "$work/found"
+
+# shellcheck disable=SC2046
+"$cxx" -std=c++11 "${warnings[@]}" -o "$work/cpp" "$work/program.cpp" $(flags)
+LD_LIBRARY_PATH=$lib "$work/cpp" >"$work/found"
+expect_same "pkg-config, C++" "$work/expected" "$work/found"
+
+mkdir "$work/project"
+cat >"$work/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(outside C)
+find_package(adamod ${version%.*} REQUIRED)
+add_executable(with_shared ../program.c)
+target_link_libraries(with_shared PRIVATE adamod::adamod)
+add_executable(with_static ../program.c)
+target_link_libraries(with_static PRIVATE adamod::static)
+END
+{
+    cmake -S "$work/project" -B "$work/project/build" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release &&
+        cmake --build "$work/project/build"
+} >"$work/log" 2>&1 || { cat "$work/log" && fail "find_package"; }
+"$work/project/build/with_shared" >"$work/found"
+expect_same "find_package, adamod::adamod" "$work/expected" "$work/found"
+[[ $(readelf -d "$work/project/build/with_static") != *libadamod* ]] || fail "adamod::static is not static"
+"$work/project/build/with_static" >"$work/found"
+expect_same "find_package, adamod::static" "$work/expected" "$work/found"
