@@ -122,12 +122,12 @@ typedef struct adamod_option {
     const char *name;
     const char *help;
     adamod_option_kind kind;
-    double value;              /* the default; for a choice its index in choices */
-    double min, max;           /* bounds */
-    int min_open, max_open;    /* 1: the bound itself is not allowed */
+    double value;               /* the default; for a choice its index in choices */
+    double min, max;            /* bounds */
+    int min_open, max_open;     /* 1: the bound itself is not allowed */
     const char *const *choices; /* NULL-terminated, for a choice */
-    int structural;            /* 1: it decides which states exist, so it is fixed once a parameter was added */
-    int optimizer_wide;        /* 1: it belongs to the optimizer, not to a group */
+    int structural;             /* 1: it decides which states exist, so it is fixed once a parameter was added */
+    int optimizer_wide;         /* 1: it belongs to the optimizer, not to a group */
 } adamod_option;
 
 /* What an option of a rule is; by index (ADAMOD_ERROR_NAME past the end) or by name. */
@@ -211,6 +211,8 @@ ADAMOD_API void adamod_schedule_free(adamod_schedule *s);
 /* A NULL schedule removes the one in place. The option must be real, of a group and not structural. */
 ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, const char *option,
                                              const adamod_schedule *s);
+/* The value an option will have in the next update: as set, or as its schedule says. */
+ADAMOD_API adamod_status adamod_scheduled(const adamod_optimizer *opt, int group, const char *option, double *out);
 
 /* ---- 5. Statistics ------------------------------------------------------------------------------------------------
  *
@@ -223,9 +225,9 @@ ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, c
 #define ADAMOD_HIST_HIGH 8.0
 
 typedef struct adamod_statistics {
-    int64_t elements;                    /* counted: finite values; not NaN */
-    double bounded;                      /* share of elements whose step is below their eta */
-    double eta_min, eta_median, eta_max; /* before the bound; the median is exact to 5 % */
+    int64_t elements;                       /* counted: finite values; not NaN */
+    double bounded;                         /* share of elements whose step is below their eta */
+    double eta_min, eta_median, eta_max;    /* before the bound; the median is exact to 5 % */
     double step_min, step_median, step_max; /* after it */
     double grad_norm, update_norm;          /* of what the rule saw, and of the change in the parameters */
     int64_t eta[ADAMOD_HIST_BINS];
@@ -328,7 +330,8 @@ typedef struct adamod_allocator {
     void *context;
 } adamod_allocator;
 
-ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *rule, const adamod_allocator *allocator);
+ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *rule,
+                                            const adamod_allocator *allocator);
 /* Bytes of states and masters, and of all else the handle holds. */
 ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other);
 

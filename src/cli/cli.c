@@ -48,7 +48,10 @@ int cli_library(const char *command, adamod_status status) {
 
 /* ---- names ---- */
 
-/* Edit distance in which dashes and underscores are one character; words too long for a flag are far from all. */
+/* Dashes and underscores are one character. */
+static char plain_dash(char c) { return c == '-' ? '_' : c; }
+
+/* Edit distance; words too long for a flag are far from all. */
 static int distance(const char *a, const char *b) {
     enum { LONGEST = 40 };
     int row[LONGEST + 1];
@@ -59,8 +62,8 @@ static int distance(const char *a, const char *b) {
         int diagonal = row[0];
         row[0] = i;
         for (int j = 1; j <= n; j++) {
-            const char x = a[i - 1] == '-' ? '_' : (char)tolower((unsigned char)a[i - 1]);
-            const char y = b[j - 1] == '-' ? '_' : (char)tolower((unsigned char)b[j - 1]);
+            const int x = tolower((unsigned char)plain_dash(a[i - 1]));
+            const int y = tolower((unsigned char)plain_dash(b[j - 1]));
             const int change = diagonal + (x != y);
             const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
@@ -70,10 +73,10 @@ static int distance(const char *a, const char *b) {
     return row[n];
 }
 
-/* Near is at most a third of the word, and at least one character, wrong. */
+/* Near is at most a third of the word wrong; two characters may be, as when they changed places, but not of a short word. */
 static bool is_nearer(const char *word, const char *candidate, int *best) {
-    const int d = distance(word, candidate), limit = (int)strlen(word) / 3;
-    if (d >= *best || d > (limit > 1 ? limit : 1)) return false;
+    const int d = distance(word, candidate), length = (int)strlen(word);
+    if (d >= *best || d > (length < 4 ? 1 : length < 6 ? 2 : length / 3)) return false;
     *best = d;
     return true;
 }
@@ -91,7 +94,7 @@ const char *cli_nearest(const char *word, const char *const *list) {
 
 static bool same_name(const char *flag, const char *name, size_t length) {
     for (size_t i = 0; i < length; i++) {
-        if (!flag[i] || (flag[i] != name[i] && !(flag[i] == '_' && name[i] == '-'))) return false;
+        if (!flag[i] || plain_dash(flag[i]) != plain_dash(name[i])) return false;
     }
     return !flag[length];
 }

@@ -80,8 +80,8 @@ void cli_json_number(FILE *out, double x);
 /* ---- commands ---- */
 
 typedef struct cli_command {
-    const char *name;    /* "optim trace" */
-    const char *summary; /* for the list of commands */
+    const char *name;                  /* "optim trace" */
+    const char *summary;               /* for the list of commands */
     int (*run)(int argc, char **argv); /* what follows the name */
 } cli_command;
 

@@ -10,10 +10,11 @@ enum { FLAG_JSON, FLAG_HELP };
 static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
 
 static void print_help(void) {
-    printf("usage: adamod optim list [RULE] [--json]\n\n"
-           "The update rules: their states, the bytes these take for each f32 parameter, and a line about them; or all\n"
-           "options of one rule, with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the\n"
-           "default options. In JSON an infinite number is the string \"inf\".\n\n");
+    printf(
+        "usage: adamod optim list [RULE] [--json]\n\n"
+        "The update rules: their states, the bytes these take for each f32 parameter, and a line about them; or all\n"
+        "options of one rule, with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the\n"
+        "default options. In JSON an infinite number is the string \"inf\".\n\n");
     cli_print_flags(stdout, flags);
 }
 
@@ -69,8 +70,9 @@ static void describe_bounds(const adamod_option *o, char *buffer, size_t size) {
         snprintf(buffer, size, "0 or 1");
         return;
     }
-    snprintf(buffer, size, "%s %s x %s %s%s", cli_number(o->min, low), o->min_open ? "<" : "<=",
-             o->max_open ? "<" : "<=", cli_number(o->max, high), o->kind == ADAMOD_INTEGER ? ", whole" : "");
+    snprintf(buffer, size, "%s %s x %s %s%s", cli_number(o->min, low),
+             o->min_open ? "<" : "<=", o->max_open ? "<" : "<=", cli_number(o->max, high),
+             o->kind == ADAMOD_INTEGER ? ", whole" : "");
 }
 
 static void describe_default(const adamod_option *o, char *buffer, size_t size) {

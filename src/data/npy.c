@@ -141,7 +141,7 @@ static int equals(slice s, const char *text) {
 }
 
 static int parse_descr(parser *ps) {
-    slice descr;
+    slice descr = {0};
     skip_space(ps);
     if (ps->pos < ps->len && memchr("[({", ps->text[ps->pos], 3))
         return fail(ps->to, "a structured dtype (header byte %zu), expected '<f4' or '<f8'", ps->pos);
@@ -207,7 +207,7 @@ static int parse_dict(parser *ps) {
     int seen[3] = {0};
     if (!take(ps, '{')) return unexpected(ps, "'{' of a dict");
     while (!take(ps, '}')) {
-        slice key;
+        slice key = {0};
         int i = 0;
         TRY(parse_string(ps, "a key in quotes", &key));
         while (i < 3 && !equals(key, items[i].key)) i++;
@@ -274,8 +274,7 @@ static int parse_header(const report *to, const char *text, size_t length, size_
 }
 
 static int allocate(const report *to, npy_array *array) {
-    size_t bytes = array->count * npy_type_size(array->type);
-    array->data = malloc(bytes ? bytes : 1);
+    array->data = calloc(array->count ? array->count : 1, npy_type_size(array->type));
     return array->data ? 0 : fail_memory(to);
 }
 

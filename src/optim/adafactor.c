@@ -56,8 +56,8 @@ static double adamod__number(adamod_type type, const void *at) {
 static double adamod__get(const pass *p, int state, int64_t i) {
     double buffer[1];
     const block_source *b = &p->source;
-    return adamod__number(b->compute,
-                          adamod__read_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer));
+    return adamod__number(
+        b->compute, adamod__read_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer));
 }
 
 static void adamod__put(const pass *p, int state, int64_t i, double value) {
@@ -81,12 +81,13 @@ static double adamod__average(const pass *p, double old, double mean) {
 /* Calls body(position in block, length, row of all rows, column) for the parts of a block that lie in one row. */
 #define EACH_ROW(p, at, n, j, length, row, column)                                                                     \
     for (int64_t j = 0, row, column, length;                                                                           \
-         j < (int64_t)(n) && (row = ((at) + j) / (p)->f.cols, column = ((at) + j) % (p)->f.cols,                       \
-                             length = (p)->f.cols - column < (int64_t)(n)-j ? (p)->f.cols - column : (int64_t)(n)-j, 1); \
+         j < (int64_t)(n) &&                                                                                           \
+         (row = ((at) + j) / (p)->f.cols, column = ((at) + j) % (p)->f.cols,                                           \
+         length = (p)->f.cols - column < (int64_t)(n)-j ? (p)->f.cols - column : (int64_t)(n)-j, 1);                   \
          j += length)
 
-static const void *adamod__at(const pass *p, const void *block, int64_t j) {
-    return (const char *)block + (size_t)j * adamod__type_size(p->source.compute);
+static const void *adamod__at(const pass *p, const void *array, int64_t j) {
+    return (const char *)array + (size_t)j * adamod__type_size(p->source.compute);
 }
 
 /* v of an array that is not factored. */
@@ -115,8 +116,8 @@ static void adamod__pass_rows(void *context, int64_t chunk) {
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
         const void *g = adamod__gradient(p.w, &p.source, at, n, &buffer);
-        params += k->sumsq(adamod__read_block(p.w->kernels, p.source.compute, p.source.p, p.source.p_type, at, n, buffer.p),
-                           n, 1);
+        params += k->sumsq(
+            adamod__read_block(p.w->kernels, p.source.compute, p.source.p, p.source.p_type, at, n, buffer.p), n, 1);
         if (!p.f.factored) {
             adamod__unfactored_v(&p, at, n, g, &buffer);
             continue;
@@ -168,11 +169,12 @@ static double adamod__mean_row(const pass *p, int64_t matrix) {
 }
 
 /* u times scale for one block, into out; with g NULL the learning rates alone. */
-static void adamod__updates(const pass *p, int64_t at, size_t n, const void *g, double scale, void *out, int64_t *matrix,
-                            double *mean, block_buffers *buffer) {
+static void adamod__updates(const pass *p, int64_t at, size_t n, const void *g, double scale, void *out,
+                            int64_t *matrix, double *mean, block_buffers *buffer) {
     const block_source *b = &p->source;
     if (!p->f.factored) {
-        const void *v = adamod__read_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n, buffer->state[1]);
+        const void *v =
+            adamod__read_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n, buffer->state[1]);
         b->kernels->factored(out, g, v, n, scale);
         return;
     }
@@ -240,7 +242,8 @@ static void adamod__pass_update(void *context, int64_t chunk) {
 
 static double adamod__item_sum(const work_space *space, size_t item, int which) {
     double sum = 0;
-    for (int64_t i = space->first_chunk[item]; i < space->first_chunk[item + 1]; i++) sum += space->partial[2 * i + which];
+    for (int64_t i = space->first_chunk[item]; i < space->first_chunk[item + 1]; i++)
+        sum += space->partial[2 * i + which];
     return sum;
 }
 

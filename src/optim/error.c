@@ -21,17 +21,17 @@ const char *adamod_last_error(void) { return adamod__message; }
 
 const char *adamod_strerror(adamod_status status) {
     switch (status) {
-    case ADAMOD_OK: return "success";
-    case ADAMOD_ERROR_ARGUMENT: return "invalid argument";
-    case ADAMOD_ERROR_NAME: return "unknown name";
-    case ADAMOD_ERROR_RANGE: return "value out of bounds";
-    case ADAMOD_ERROR_ORDER: return "not possible at this point";
-    case ADAMOD_ERROR_MEMORY: return "out of memory";
-    case ADAMOD_ERROR_NONFINITE: return "gradient is not finite";
-    case ADAMOD_ERROR_IO: return "input or output failed";
-    case ADAMOD_ERROR_FORMAT: return "malformed file";
-    case ADAMOD_ERROR_MISMATCH: return "file does not fit";
-    case ADAMOD_ERROR_THREADS: return "cannot start a thread";
+        case ADAMOD_OK: return "success";
+        case ADAMOD_ERROR_ARGUMENT: return "invalid argument";
+        case ADAMOD_ERROR_NAME: return "unknown name";
+        case ADAMOD_ERROR_RANGE: return "value out of bounds";
+        case ADAMOD_ERROR_ORDER: return "not possible at this point";
+        case ADAMOD_ERROR_MEMORY: return "out of memory";
+        case ADAMOD_ERROR_NONFINITE: return "gradient is not finite";
+        case ADAMOD_ERROR_IO: return "input or output failed";
+        case ADAMOD_ERROR_FORMAT: return "malformed file";
+        case ADAMOD_ERROR_MISMATCH: return "file does not fit";
+        case ADAMOD_ERROR_THREADS: return "cannot start a thread";
     }
     return "unknown status";
 }
@@ -48,10 +48,10 @@ const char *adamod_version_string(void) {
 
 size_t adamod__type_size(adamod_type type) {
     switch (type) {
-    case ADAMOD_F32: return 4;
-    case ADAMOD_F64: return 8;
-    case ADAMOD_BF16:
-    case ADAMOD_F16: return 2;
+        case ADAMOD_F32: return 4;
+        case ADAMOD_F64: return 8;
+        case ADAMOD_BF16:
+        case ADAMOD_F16: return 2;
     }
     return 0;
 }

@@ -139,7 +139,9 @@ int64_t adamod__element_count(int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 /* f64 parameters are computed in f64, all others in f32. */
-static inline adamod_type adamod__compute_type(adamod_type param) { return param == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32; }
+static inline adamod_type adamod__compute_type(adamod_type param) {
+    return param == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
+}
 
 /* ---- threads ---- */
 
@@ -194,7 +196,7 @@ typedef struct work_space {
     int64_t *first_chunk; /* of each item, and one past the last */
     int64_t *coef_of;     /* index into coefs, for each item */
     adamod__coef_f64 *coefs;
-    double *partial; /* two numbers for each chunk, for sums whose order must not depend on threads */
+    double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
     size_t items, n_coefs, chunks; /* room for so many */
     int64_t chunk;                 /* elements in a chunk */
 } work_space;

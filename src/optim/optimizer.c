@@ -58,7 +58,8 @@ adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, 
         free(groups);
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for an optimizer");
     }
-    *opt = (adamod_optimizer){.rule = r, .kernels = kernels, .allocator = a, .groups = groups, .n_groups = 1, .norm = -1};
+    *opt =
+        (adamod_optimizer){.rule = r, .kernels = kernels, .allocator = a, .groups = groups, .n_groups = 1, .norm = -1};
     adamod__default_options(r, groups[0].options);
     adamod__stats_init(&opt->stats);
     *out = opt;
@@ -137,8 +138,9 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
     for (int g = first; g <= last; g++) {
         if (!o->info.structural || opt->groups[g].options[o->id] == value) continue;
         if (!adamod__changes_states(opt, g, o, value)) continue;
-        return adamod__fail(ADAMOD_ERROR_ORDER, "%s: %s decides which states exist, and group %d has parameters already",
-                            opt->rule->name, o->info.name, g);
+        return adamod__fail(ADAMOD_ERROR_ORDER,
+                            "%s: %s decides which states exist, and group %d has parameters already", opt->rule->name,
+                            o->info.name, g);
     }
     for (int g = first; g <= last; g++) opt->groups[g].options[o->id] = value;
     if (o->id == OPT_THREADS) adamod__drop_pool(opt);
@@ -146,7 +148,8 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
 }
 
 /* g < 0: all groups. text NULL: value is given. */
-static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char *name, double value, const char *text) {
+static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char *name, double value,
+                                        const char *text) {
     if (!opt) return adamod__null_handle();
     const option_spec *o = adamod__find_option(opt->rule, name);
     if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
@@ -240,7 +243,8 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     const int first = g == -1 ? 0 : g, last = g == -1 ? opt->n_groups - 1 : g;
     adamod_schedule **copies = calloc((size_t)(last - first) + 1, sizeof *copies);
     bool complete = copies != NULL;
-    for (int i = first; complete && s && i <= last; i++) complete = (copies[i - first] = adamod__schedule_copy(s)) != NULL;
+    for (int i = first; complete && s && i <= last; i++)
+        complete = (copies[i - first] = adamod__schedule_copy(s)) != NULL;
     for (int i = first; copies && i <= last; i++) {
         adamod_schedule **to = &opt->groups[i].schedule[o->id];
         adamod_schedule_free(complete ? *to : copies[i - first]);
@@ -248,6 +252,16 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     }
     free(copies);
     return complete ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %s", o->info.name);
+}
+
+adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
+    double base = 0;
+    const adamod_status status =
+        out ? adamod_group_get(opt, g, option, &base) : adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (status) return status;
+    const option_spec *o = adamod__find_option(opt->rule, option);
+    *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, opt->steps + 1);
+    return ADAMOD_OK;
 }
 
 /* ---- parameters ---- */
@@ -325,33 +339,47 @@ static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
     return ADAMOD_OK;
 }
 
-static size_t adamod__bytes(const adamod_span *x, adamod_type type) { return (size_t)x->count * adamod__type_size(type); }
+static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
+    return (size_t)x->count * adamod__type_size(type);
+}
 
 /* Nothing the optimizer writes may be written or read as anything else. */
-static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name, int64_t self) {
+static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name,
+                                         int64_t self) {
     for (int64_t i = 0; i < opt->n; i++) {
         const adamod_span *y = &opt->tensors[i].span;
         const size_t x_bytes = adamod__bytes(x, x->param_type), y_bytes = adamod__bytes(y, y->param_type);
         const char *what = NULL;
         if (i == self) continue;
         if (adamod__overlap(x->param, x_bytes, y->param, y_bytes)) what = "its parameters overlap those";
-        else if (adamod__overlap(x->param, x_bytes, y->grad, adamod__bytes(y, y->grad_type))) what = "its parameters overlap the gradient";
-        else if (adamod__overlap(x->grad, adamod__bytes(x, x->grad_type), y->param, y_bytes)) what = "its gradient overlaps the parameters";
+        else if (adamod__overlap(x->param, x_bytes, y->grad, adamod__bytes(y, y->grad_type)))
+            what = "its parameters overlap the gradient";
+        else if (adamod__overlap(x->grad, adamod__bytes(x, x->grad_type), y->param, y_bytes))
+            what = "its gradient overlaps the parameters";
         if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
     }
     return ADAMOD_OK;
 }
 
 /* Fills in t from what the user gave, all but the states. */
-static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name, tensor *t) {
+static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name,
+                                      tensor *t) {
     if (in->ndim < 0 || in->ndim > ADAMOD_MAX_DIMS) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, in->ndim, ADAMOD_MAX_DIMS);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, in->ndim,
+                            ADAMOD_MAX_DIMS);
     }
     const int64_t count = adamod__element_count(in->ndim, in->shape);
-    if (count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a dimension is negative or the size overflows", name);
+    if (count < 0)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a dimension is negative or the size overflows", name);
     t->group = g;
-    t->span = (adamod_span){.param = in->param, .grad = in->grad, .param_type = in->param_type, .grad_type = in->grad_type,
-                            .ndim = in->ndim, .count = count, .step = 1, .stream = (uint64_t)opt->n};
+    t->span = (adamod_span){.param = in->param,
+                            .grad = in->grad,
+                            .param_type = in->param_type,
+                            .grad_type = in->grad_type,
+                            .ndim = in->ndim,
+                            .count = count,
+                            .step = 1,
+                            .stream = (uint64_t)opt->n};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
     adamod_status status = adamod__check_arrays(&t->span, name);
     if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
@@ -510,8 +538,8 @@ static adamod_status adamod__nonfinite(const adamod_optimizer *opt, work *w, wor
         *w = all;
         if (finite) continue;
         const tensor *t = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
-        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld", t->name,
-                            (long long)opt->steps + 1);
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld",
+                            t->name, (long long)opt->steps + 1);
     }
     return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
                         (long long)opt->steps + 1);
@@ -534,8 +562,8 @@ static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor
 static void adamod__fill_items(adamod_optimizer *opt) {
     for (int64_t i = 0; i < opt->n; i++) {
         const group *g = &opt->groups[opt->tensors[i].group];
-        opt->items[i] = (work_item){&opt->tensors[i].span, g->effective, g->options[OPT_LR],
-                                    g->options[OPT_GRAD_SCALE], opt->tensors[i].group};
+        opt->items[i] = (work_item){&opt->tensors[i].span, g->effective, g->options[OPT_LR], g->options[OPT_GRAD_SCALE],
+                                    opt->tensors[i].group};
     }
 }
 

@@ -3,6 +3,7 @@
 #define ADAMOD_OPTIMIZER_H
 
 #include "internal.h"
+#include "safetensors.h"
 
 typedef struct group {
     double options[OPT_COUNT];
@@ -48,6 +49,20 @@ typedef struct state_ref {
     size_t bytes;
 } state_ref;
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out);
+
+/* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
+ * a checkpoint keeps parameters beside it. The data stay the optimizer's. */
+#define ADAMOD__STATE_PAIRS 4
+typedef struct adamod__state_list {
+    adamod__st_tensor *tensors;
+    size_t n;
+    adamod__st_pair metadata[ADAMOD__STATE_PAIRS];
+} adamod__state_list;
+adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
+void adamod__state_list_free(adamod__state_list *list);
+/* The way back, changing nothing unless all of it fits. path is for messages. */
+adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
+                                    const char *prefix);
 
 void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
 void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);

@@ -16,22 +16,24 @@ static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
 static const option_spec adamod__common[] = {
     {OPT_WEIGHT_DECAY, {"weight_decay", "lambda", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
     {OPT_DECAY,
-     {"decay", "none; l2: into the gradient; decoupled: times lr; independent: of lr", ADAMOD_CHOICE, DECAY_DECOUPLED, 0, 3, 0,
-      0, adamod__decays, 0, 0}},
+     {"decay", "none; l2: into the gradient; decoupled: times lr; independent: of lr", ADAMOD_CHOICE, DECAY_DECOUPLED,
+      0, 3, 0, 0, adamod__decays, 0, 0}},
     {OPT_MAXIMIZE, {"maximize", "1: ascend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
     {OPT_CLIP_VALUE,
-     {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 0}},
+     {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0,
+      0}},
     {OPT_LOW_PRECISION,
      {"low_precision", "bf16 and f16 parameters: with fp32 master, or stochastic rounding", ADAMOD_CHOICE,
       LOW_PRECISION_MASTER, 0, 1, 0, 0, adamod__low_precisions, 1, 0}},
     {OPT_STATE_TYPE,
      {"state_type", "auto: the type of computation; bf16: rounded at random", ADAMOD_CHOICE, STATE_AUTO, 0, 1, 0, 0,
       adamod__state_types, 1, 0}},
-    {OPT_GRAD_SCALE,
-     {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
-    {OPT_CLIP_NORM, {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
+    {OPT_GRAD_SCALE, {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
+    {OPT_CLIP_NORM,
+     {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
     {OPT_NONFINITE,
-     {"nonfinite", "NaN or infinity in a gradient", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0, adamod__nonfinites, 0, 1}},
+     {"nonfinite", "NaN or infinity in a gradient", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0, adamod__nonfinites, 0,
+      1}},
     {OPT_SEED, {"seed", "of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
     {OPT_THREADS, {"threads", "0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
 };
@@ -148,7 +150,8 @@ adamod_status adamod__parse_value(const rule *r, const option_spec *o, const cha
             const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
         }
-        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s", r->name, o->info.name, text, known);
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s", r->name, o->info.name, text,
+                            known);
     }
     if (end == text || *end) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is '%.40s', expected a number", r->name, o->info.name, text);
@@ -233,14 +236,16 @@ adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double
     return ADAMOD_OK;
 }
 
-adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index, adamod_state_desc *out) {
+adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
+                              adamod_state_desc *out) {
     if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
     if (ndim < 0 || ndim > ADAMOD_MAX_DIMS || (ndim > 0 && !shape) || adamod__element_count(ndim, shape) < 0) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "invalid shape of %d dimensions, expected 0 to %d, none negative", ndim,
-                            ADAMOD_MAX_DIMS);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "invalid shape of %d dimensions, expected 0 to %d, none negative",
+                            ndim, ADAMOD_MAX_DIMS);
     }
     if (index < 0 || index >= ADAMOD_MAX_STATES) {
-        return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
+        return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index,
+                            ADAMOD_MAX_STATES);
     }
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(h->rule, h->options, ndim, specs);

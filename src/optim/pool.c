@@ -134,7 +134,8 @@ static adamod_status adamod__pool_start(adamod_pool *pool, int threads) {
         const int error = pthread_create(&pool->workers[i - 1], NULL, adamod__pool_main, start);
         if (error) {
             free(start);
-            return adamod__fail(ADAMOD_ERROR_THREADS, "cannot start thread %d of %d: %s", i + 1, threads, strerror(error));
+            return adamod__fail(ADAMOD_ERROR_THREADS, "cannot start thread %d of %d: %s", i + 1, threads,
+                                strerror(error));
         }
         pool->threads = i + 1;
     }

@@ -9,8 +9,8 @@ static bool adamod__misaligned(const void *p, adamod_type type) { return (uintpt
 
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
     if (!adamod__type_size(x->param_type) || !adamod__type_size(x->grad_type)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param_type is %d and grad_type %d, expected an adamod_type", name,
-                            (int)x->param_type, (int)x->grad_type);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param_type is %d and grad_type %d, expected an adamod_type",
+                            name, (int)x->param_type, (int)x->grad_type);
     }
     if (x->count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld", name, (long long)x->count);
     if (x->count > 0 && !x->param) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param is NULL", name);
@@ -34,7 +34,8 @@ typedef struct array_ref {
 
 static adamod_status adamod__check_shape(const adamod_span *x, const char *name) {
     if (x->ndim < 0 || x->ndim > ADAMOD_MAX_DIMS) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, x->ndim, ADAMOD_MAX_DIMS);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, x->ndim,
+                            ADAMOD_MAX_DIMS);
     }
     const int64_t count = x->ndim ? adamod__element_count(x->ndim, x->shape) : x->count;
     if (count == x->count && adamod__element_count(1, &x->count) >= 0) return ADAMOD_OK;
@@ -52,9 +53,11 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16", name,
                             adamod__type_name(x->state_type), adamod__type_name(compute));
     }
-    if (x->step < 1) return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
+    if (x->step < 1)
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
     if (x->master && adamod__type_size(x->param_type) != 2) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s parameters take no master", name, adamod__type_name(x->param_type));
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s parameters take no master", name,
+                            adamod__type_name(x->param_type));
     }
     const size_t n = (size_t)x->count;
     array_ref arrays[3 + ADAMOD_MAX_STATES] = {{"param", x->param, n * adamod__type_size(x->param_type)},
@@ -88,7 +91,8 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
 static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const double *options) {
     work_item *items = malloc((n + 1) * sizeof *items);
     for (size_t i = 0; items && i < n; i++) {
-        items[i] = (work_item){&spans[i], options, options ? options[OPT_LR] : 0, options ? options[OPT_GRAD_SCALE] : 1, 0};
+        items[i] =
+            (work_item){&spans[i], options, options ? options[OPT_LR] : 0, options ? options[OPT_GRAD_SCALE] : 1, 0};
     }
     if (!items) adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
     return items;
@@ -117,8 +121,8 @@ adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool,
     if (!norm || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: the spans or out are NULL");
     for (size_t i = 0; i < n; i++) {
         if (adamod__type_size(spans[i].grad_type) && spans[i].count >= 0) continue;
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: count is %lld, grad_type %s", i, (long long)spans[i].count,
-                            adamod__type_name(spans[i].grad_type));
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: count is %lld, grad_type %s", i,
+                            (long long)spans[i].count, adamod__type_name(spans[i].grad_type));
     }
     const kernel_set *kernels = adamod__kernels_choose();
     if (!kernels) return ADAMOD_ERROR_NAME;

@@ -11,21 +11,33 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", NU
 static const char *const adamod__spatials[] = {"max", "none", NULL};
 
 /* id, name, default, least, most, 1 if the most itself is not allowed, help */
-#define OPTION_REAL(id, name, value, min, max, open, help) {OPT_##id, {name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 0, 0}}
+#define OPTION_REAL(id, name, value, min, max, open, help)                                                             \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 0, 0 }                                    \
+    }
 #define OPTION_STRUCTURAL_REAL(id, name, value, min, max, open, help)                                                  \
-    {OPT_##id, {name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 1, 0}}
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 1, 0 }                                    \
+    }
 #define OPTION_INTEGER(id, name, value, min, max, structural, help)                                                    \
-    {OPT_##id, {name, help, ADAMOD_INTEGER, value, min, max, 0, 0, NULL, structural, 0}}
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_INTEGER, value, min, max, 0, 0, NULL, structural, 0 }                           \
+    }
 #define OPTION_SWITCH(id, name, value, structural, help) OPTION_INTEGER(id, name, value, 0, 1, structural, help)
 #define OPTION_CHOICE(id, name, value, choices, structural, help)                                                      \
-    {OPT_##id, {name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0}}
+    {                                                                                                                  \
+        OPT_##id, {                                                                                                    \
+            name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0   \
+        }                                                                                                              \
+    }
 /* Those that several rules have. */
 #define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 0, "learning rate")
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
 #define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
 #define OPTION_EPS(value) OPTION_REAL(EPS, "eps", value, 0, INFINITY, 1, "added to the divisor")
-#define OPTION_MOMENTUM OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
+#define OPTION_MOMENTUM                                                                                                \
+    OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
 
 /* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
 static void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
@@ -87,9 +99,7 @@ const rule *const adamod__rules[RULE_COUNT] = {
 #undef RULE
 };
 
-const char *adamod_rule_name(int index) {
-    return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL;
-}
+const char *adamod_rule_name(int index) { return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL; }
 
 const char *adamod_rule_summary(int index) {
     return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
@@ -111,23 +121,23 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
     *out = (adamod_state_desc){.name = spec->name, .initial = spec->initial, .ndim = ndim};
     if (ndim > 0) memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
     switch (spec->shape) {
-    case SHAPE_NONE: *out = (adamod_state_desc){0}; return ADAMOD_OK;
-    case SHAPE_SAME: break;
-    case SHAPE_SCALAR: out->ndim = 0; break;
-    case SHAPE_ROWS: out->ndim--; break;
-    case SHAPE_COLS:
-        out->ndim--;
-        out->shape[ndim - 2] = shape[ndim - 1];
-        break;
-    case SHAPE_QUEUE:
-        if (ndim == ADAMOD_MAX_DIMS) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
-                                ADAMOD_MAX_DIMS - 1, ndim);
-        }
-        if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
-        out->shape[0] = (int64_t)options[OPT_WINDOW];
-        out->ndim++;
-        break;
+        case SHAPE_NONE: *out = (adamod_state_desc){0}; return ADAMOD_OK;
+        case SHAPE_SAME: break;
+        case SHAPE_SCALAR: out->ndim = 0; break;
+        case SHAPE_ROWS: out->ndim--; break;
+        case SHAPE_COLS:
+            out->ndim--;
+            out->shape[ndim - 2] = shape[ndim - 1];
+            break;
+        case SHAPE_QUEUE:
+            if (ndim == ADAMOD_MAX_DIMS) {
+                return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
+                                    ADAMOD_MAX_DIMS - 1, ndim);
+            }
+            if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
+            out->shape[0] = (int64_t)options[OPT_WINDOW];
+            out->ndim++;
+            break;
     }
     for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;
     out->count = adamod__element_count(out->ndim, out->shape);

@@ -124,7 +124,7 @@ static st_quoted st_quote(const char *s) {
     st_quoted out;
     size_t n = 0, room = sizeof out.text - 4;
     unsigned char before = 0;
-    for (; s[n] && n < room; n++) {
+    for (; n < room && s[n]; n++) {
         unsigned char c = (unsigned char)s[n];
         int control = c < 0x20 || c == 0x7f || (before == 0xc2 && c < 0xa0); /* the last: U+0080 to U+009F */
         out.text[n] = control ? '?' : s[n];
@@ -254,7 +254,7 @@ static adamod_status st_parse_hex4(st_parser *ps, uint32_t *out) {
 
 /* After "\u": one character, for which a surrogate takes a second escape. */
 static adamod_status st_parse_unicode(st_parser *ps, uint32_t *out) {
-    uint32_t low;
+    uint32_t low = 0;
     ST_TRY(st_parse_hex4(ps, out));
     if (*out == 0) return st_malformed(ps, "the character U+0000 is not allowed");
     if (*out < 0xd800 || *out > 0xdfff) return ADAMOD_OK;
@@ -329,7 +329,7 @@ static adamod_status st_parse_integer(st_parser *ps, uint64_t max, uint64_t *out
 /* ---- Header: its members ----------------------------------------------------------------------------------------- */
 
 static adamod_status st_parse_dtype(st_parser *ps, adamod__st_entry *entry) {
-    const char *name;
+    const char *name = "";
     ST_TRY(st_parse_string(ps, "a string for dtype", &name));
     for (int i = 0; i < ADAMOD__ST_DTYPES; i++) {
         if (strcmp(name, st_dtypes[i].name)) continue;
@@ -342,8 +342,8 @@ static adamod_status st_parse_dtype(st_parser *ps, adamod__st_entry *entry) {
 static adamod_status st_parse_shape(st_parser *ps, adamod__st_entry *entry) {
     ST_TRY(st_expect(ps, '['));
     for (int n = 0;; n++) {
-        int more;
-        uint64_t dim;
+        int more = 0;
+        uint64_t dim = 0;
         ST_TRY(st_next_item(ps, ']', (size_t)n, &more));
         entry->ndim = n;
         if (!more) return ADAMOD_OK;
@@ -369,8 +369,8 @@ static adamod_status st_parse_fields(st_parser *ps, adamod__st_entry *entry) {
     int seen[3] = {0};
     ST_TRY(st_expect(ps, '{'));
     for (size_t n = 0;; n++) {
-        int more, i = 0;
-        const char *key;
+        int more = 0, i = 0;
+        const char *key = "";
         ST_TRY(st_next_item(ps, '}', n, &more));
         if (!more) break;
         ST_TRY(st_parse_string(ps, "a field's name", &key));
@@ -432,7 +432,7 @@ static adamod_status st_parse_metadata(st_parser *ps) {
     if (ps->metadata_seen++) return st_malformed(ps, "__metadata__ is given twice");
     ST_TRY(st_expect(ps, '{'));
     for (;;) {
-        int more;
+        int more = 0;
         ST_TRY(st_next_item(ps, '}', file->n_metadata, &more));
         if (!more) return ADAMOD_OK;
         void *pairs = st_grow(file->metadata, file->n_metadata, &ps->max_metadata, sizeof *file->metadata);
@@ -450,8 +450,8 @@ static adamod_status st_parse_header(st_parser *ps, uint64_t data_size) {
     if (!st_at(ps, '{')) return st_unexpected(ps, "'{'");
     ps->pos++;
     for (size_t n = 0;; n++) {
-        int more;
-        const char *name;
+        int more = 0;
+        const char *name = "";
         ST_TRY(st_next_item(ps, '}', n, &more));
         if (!more) break;
         ST_TRY(st_parse_string(ps, "a tensor's name", &name));

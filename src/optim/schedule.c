@@ -114,7 +114,8 @@ failed:
 adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                     const int64_t *lengths) {
     if (!out || n < 1 || !parts || (n > 1 && !lengths)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL, or there are no parts (%d)", n);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL, or there are no parts (%d)",
+                            n);
     }
     for (int i = 0; i < n; i++) {
         if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);
@@ -158,20 +159,20 @@ double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t) {
     const double pi = 3.14159265358979323846;
     double value = base;
     switch (s->kind) {
-    case SCHEDULE_CONSTANT: break;
-    case SCHEDULE_MULTISTEP:
-        for (int64_t i = 0; i < s->whole && t > s->list[i]; i++) value *= s->number;
-        break;
-    case SCHEDULE_WARMUP: value = t < s->whole ? s->number + (base - s->number) * progress : base; break;
-    case SCHEDULE_WARMUP_RSQRT:
-        value = t < s->whole ? s->number + (base - s->number) * progress : base * sqrt(steps / now);
-        break;
-    case SCHEDULE_CONSTANT_RSQRT: value = t < s->whole ? base : base * sqrt(steps / now); break;
-    case SCHEDULE_COSINE:
-        value = t < s->whole ? s->number + (base - s->number) * (1 + cos(pi * progress)) / 2 : s->number;
-        break;
-    case SCHEDULE_LINEAR: value = t < s->whole ? base + (s->number - base) * progress : s->number; break;
-    case SCHEDULE_CHAIN: value = adamod__chain_value(s, base, t); break;
+        case SCHEDULE_CONSTANT: break;
+        case SCHEDULE_MULTISTEP:
+            for (int64_t i = 0; i < s->whole && t > s->list[i]; i++) value *= s->number;
+            break;
+        case SCHEDULE_WARMUP: value = t < s->whole ? s->number + (base - s->number) * progress : base; break;
+        case SCHEDULE_WARMUP_RSQRT:
+            value = t < s->whole ? s->number + (base - s->number) * progress : base * sqrt(steps / now);
+            break;
+        case SCHEDULE_CONSTANT_RSQRT: value = t < s->whole ? base : base * sqrt(steps / now); break;
+        case SCHEDULE_COSINE:
+            value = t < s->whole ? s->number + (base - s->number) * (1 + cos(pi * progress)) / 2 : s->number;
+            break;
+        case SCHEDULE_LINEAR: value = t < s->whole ? base + (s->number - base) * progress : s->number; break;
+        case SCHEDULE_CHAIN: value = adamod__chain_value(s, base, t); break;
     }
     return value;
 }
@@ -248,8 +249,8 @@ static adamod_status adamod__parse_one(parser *p, adamod_schedule **out) {
     const size_t length = strspn(p->at, "abcdefghijklmnopqrstuvwxyz_");
     size_t i = 0;
     const size_t known = sizeof adamod__schedules / sizeof *adamod__schedules;
-    while (i < known && !(strlen(adamod__schedules[i].name) == length &&
-                          strncmp(p->at, adamod__schedules[i].name, length) == 0)) {
+    while (i < known &&
+           !(strlen(adamod__schedules[i].name) == length && strncmp(p->at, adamod__schedules[i].name, length) == 0)) {
         i++;
     }
     if (i == known) {

@@ -1,6 +1,5 @@
-/* Saving and loading an optimizer's states as safetensors. */
+/* Saving and loading an optimizer's states as safetensors, alone in a file or as the part of one that a prefix marks. */
 #include "optimizer.h"
-#include "safetensors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,11 +8,11 @@
 
 static const char adamod__format[] = "adamod optimizer state 1";
 
-/* "NAME.STATE" in memory of its own, or NULL. */
-static char *adamod__entry_name(const char *name, const char *state) {
-    const size_t size = strlen(name) + strlen(state) + 2;
+/* "PREFIXNAME.STATE" in memory of its own, or NULL; without the ".STATE" if state is NULL. */
+static char *adamod__entry_name(const char *prefix, const char *name, const char *state) {
+    const size_t size = strlen(prefix) + strlen(name) + (state ? strlen(state) : 0) + 2;
     char *text = malloc(size);
-    if (text) snprintf(text, size, "%s.%s", name, state);
+    if (text) snprintf(text, size, "%s%s%s%s", prefix, name, state ? "." : "", state ? state : "");
     return text;
 }
 
@@ -38,7 +37,7 @@ static state_ref adamod__entry(const adamod_optimizer *opt, const tensor *t, int
     return (state_ref){.name = "step", .bytes = sizeof t->span.step};
 }
 
-static bool adamod__list_entries(const adamod_optimizer *opt, adamod__st_tensor *out) {
+static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix, adamod__st_tensor *out) {
     size_t at = 0;
     for (int64_t i = 0; i < opt->n; i++) {
         const tensor *t = &opt->tensors[i];
@@ -49,30 +48,57 @@ static bool adamod__list_entries(const adamod_optimizer *opt, adamod__st_tensor 
             *x = (adamod__st_tensor){.dtype = s.data ? (adamod__st_dtype)s.type : ADAMOD__ST_I64, .ndim = s.desc.ndim};
             memcpy(x->shape, s.desc.shape, sizeof x->shape);
             x->data = s.data ? *s.data : &t->span.step;
-            if (!(x->name = adamod__entry_name(t->name, s.name))) return false;
+            if (!(x->name = adamod__entry_name(prefix, t->name, s.name))) return false;
         }
     }
     return true;
 }
 
+static bool adamod__list_metadata(const adamod_optimizer *opt, const char *prefix, adamod__st_pair *out) {
+    char steps[24], skipped[24];
+    snprintf(steps, sizeof steps, "%lld", (long long)opt->steps);
+    snprintf(skipped, sizeof skipped, "%lld", (long long)opt->skipped);
+    const adamod__st_pair pairs[ADAMOD__STATE_PAIRS] = {
+        {"format", adamod__format}, {"rule", opt->rule->name}, {"steps", steps}, {"skipped", skipped}};
+    for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) {
+        out[i].key = adamod__entry_name(prefix, pairs[i].key, NULL);
+        out[i].value = strdup(pairs[i].value);
+        if (!out[i].key || !out[i].value) return false;
+    }
+    return true;
+}
+
+adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out) {
+    *out = (adamod__state_list){.n = adamod__entries(opt)};
+    out->tensors = calloc(out->n + 1, sizeof *out->tensors);
+    if (out->tensors && adamod__list_entries(opt, prefix, out->tensors) &&
+        adamod__list_metadata(opt, prefix, out->metadata)) {
+        return ADAMOD_OK;
+    }
+    const size_t n = out->n;
+    adamod__state_list_free(out);
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to list %zu tensors", n);
+}
+
+void adamod__state_list_free(adamod__state_list *list) {
+    for (size_t i = 0; list->tensors && i < list->n; i++) free((char *)(uintptr_t)list->tensors[i].name);
+    free(list->tensors);
+    for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) {
+        free((char *)(uintptr_t)list->metadata[i].key);
+        free((char *)(uintptr_t)list->metadata[i].value);
+    }
+    *list = (adamod__state_list){0};
+}
+
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: the optimizer or the path is NULL");
-    const size_t n = adamod__entries(opt);
-    adamod__st_tensor *entries = calloc(n + 1, sizeof *entries);
-    adamod_status status;
-    if (entries && adamod__list_entries(opt, entries)) {
-        char steps[24], skipped[24], message[400];
-        snprintf(steps, sizeof steps, "%lld", (long long)opt->steps);
-        snprintf(skipped, sizeof skipped, "%lld", (long long)opt->skipped);
-        const adamod__st_pair metadata[] = {
-            {"format", adamod__format}, {"rule", opt->rule->name}, {"steps", steps}, {"skipped", skipped}};
-        status = adamod__st_write(path, metadata, sizeof metadata / sizeof *metadata, entries, n, message, sizeof message);
-        if (status) adamod__fail(status, "%s", message);
-    } else {
-        status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory to list %zu tensors", path, n);
-    }
-    for (size_t i = 0; entries && i < n; i++) free((char *)(uintptr_t)entries[i].name);
-    free(entries);
+    adamod__state_list list;
+    char message[400];
+    adamod_status status = adamod__state_list_make(opt, "", &list);
+    if (status) return status;
+    status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n, message, sizeof message);
+    if (status) adamod__fail(status, "%s", message);
+    adamod__state_list_free(&list);
     return status;
 }
 
@@ -81,10 +107,27 @@ adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
 /* What will replace an optimizer's states once all of it has been read: an array for each entry, in the order of
  * adamod__entry. Steps are read where they belong at the end. */
 typedef struct incoming {
+    const adamod__st_file *file;
+    const char *path, *prefix;
     void **data;
     size_t n;
     int64_t steps, skipped;
 } incoming;
+
+/* NULL if there is none. */
+static const char *adamod__incoming_metadata(const incoming *in, const char *key) {
+    char *name = adamod__entry_name(in->prefix, key, NULL);
+    const char *value = name ? adamod__st_metadata(in->file, name) : NULL;
+    free(name);
+    return value;
+}
+
+static size_t adamod__incoming_entries(const incoming *in) {
+    const size_t length = strlen(in->prefix);
+    size_t n = 0;
+    for (size_t i = 0; i < in->file->n_entries; i++) n += strncmp(in->file->entries[i].name, in->prefix, length) == 0;
+    return n;
+}
 
 static bool adamod__parse_count(const char *text, int64_t *out) {
     char *end;
@@ -95,23 +138,23 @@ static bool adamod__parse_count(const char *text, int64_t *out) {
     return errno == 0 && *end == '\0';
 }
 
-static adamod_status adamod__check_metadata(const adamod_optimizer *opt, const adamod__st_file *f, const char *path,
-                                            incoming *in) {
-    const char *format = adamod__st_metadata(f, "format"), *rule_name = adamod__st_metadata(f, "rule");
+static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incoming *in) {
+    const char *format = adamod__incoming_metadata(in, "format"), *rule_name = adamod__incoming_metadata(in, "rule");
+    const size_t found = adamod__incoming_entries(in);
     if (!format || strcmp(format, adamod__format) != 0) {
-        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: format is '%.40s', expected '%s'", path, format ? format : "",
-                            adamod__format);
+        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: format is '%.40s', expected '%s'", in->path,
+                            format ? format : "", adamod__format);
     }
     if (!rule_name || strcmp(rule_name, opt->rule->name) != 0) {
-        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: state of rule '%.40s', expected '%s'", path,
+        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: state of rule '%.40s', expected '%s'", in->path,
                             rule_name ? rule_name : "", opt->rule->name);
     }
-    if (!adamod__parse_count(adamod__st_metadata(f, "steps"), &in->steps) ||
-        !adamod__parse_count(adamod__st_metadata(f, "skipped"), &in->skipped)) {
-        return adamod__fail(ADAMOD_ERROR_FORMAT, "%s: its metadata lacks the numbers steps and skipped", path);
+    if (!adamod__parse_count(adamod__incoming_metadata(in, "steps"), &in->steps) ||
+        !adamod__parse_count(adamod__incoming_metadata(in, "skipped"), &in->skipped)) {
+        return adamod__fail(ADAMOD_ERROR_FORMAT, "%s: its metadata lacks the numbers steps and skipped", in->path);
     }
-    if (f->n_entries != in->n) {
-        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: %zu tensors, expected %zu for %lld parameters", path, f->n_entries,
+    if (found != in->n) {
+        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: %zu tensors, expected %zu for %lld parameters", in->path, found,
                             in->n, (long long)opt->n);
     }
     return ADAMOD_OK;
@@ -119,52 +162,55 @@ static adamod_status adamod__check_metadata(const adamod_optimizer *opt, const a
 
 static void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size) {
     size_t used = (size_t)snprintf(out, size, "[");
-    for (int d = 0; d < ndim; d++) used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    for (int d = 0; d < ndim; d++)
+        used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
     snprintf(out + used, size - used, "]");
 }
 
-static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_ref *s, const char *path, const char *name) {
+static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_ref *s, const char *path,
+                                         const char *name) {
     const adamod__st_dtype dtype = s->data ? (adamod__st_dtype)s->type : ADAMOD__ST_I64;
     if (!e) return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: no tensor '%s'", path, name);
     if (e->dtype != dtype) {
-        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: '%s' is %s, expected %s", path, name, adamod__st_dtype_name(e->dtype),
-                            adamod__st_dtype_name(dtype));
+        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: '%s' is %s, expected %s", path, name,
+                            adamod__st_dtype_name(e->dtype), adamod__st_dtype_name(dtype));
     }
-    if (e->ndim == s->desc.ndim && memcmp(e->shape, s->desc.shape, (size_t)e->ndim * sizeof *e->shape) == 0) return ADAMOD_OK;
+    if (e->ndim == s->desc.ndim && memcmp(e->shape, s->desc.shape, (size_t)e->ndim * sizeof *e->shape) == 0)
+        return ADAMOD_OK;
     char has[176], wants[176];
     adamod__shape_text(e->ndim, e->shape, has, sizeof has);
     adamod__shape_text(s->desc.ndim, s->desc.shape, wants, sizeof wants);
     return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: '%s' has shape %s, expected %s", path, name, has, wants);
 }
 
-static adamod_status adamod__read_entry(const adamod_optimizer *opt, const adamod__st_file *f, const char *path,
-                                        const tensor *t, const state_ref *s, void **out) {
+static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incoming *in, const tensor *t,
+                                        const state_ref *s, void **out) {
     char message[400];
-    char *name = adamod__entry_name(t->name, s->name);
-    if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for a name", path);
-    const adamod__st_entry *e = adamod__st_find(f, name);
-    adamod_status status = adamod__check_entry(e, s, path, name);
+    char *name = adamod__entry_name(in->prefix, t->name, s->name);
+    if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for a name", in->path);
+    const adamod__st_entry *e = adamod__st_find(in->file, name);
+    adamod_status status = adamod__check_entry(e, s, in->path, name);
     if (status == ADAMOD_OK && s->bytes > 0) {
         *out = adamod__alloc(opt, s->bytes);
-        status = *out ? adamod__st_read(f, e, *out, message, sizeof message)
-                      : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for '%s'", path, name);
+        status = *out ? adamod__st_read(in->file, e, *out, message, sizeof message)
+                      : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for '%s'", in->path, name);
         if (status && *out) adamod__fail(status, "%s", message);
         if (!status && !s->data && *(int64_t *)*out < 0) {
-            status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is negative", path, name);
+            status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is negative", in->path, name);
         }
     }
     free(name);
     return status;
 }
 
-static adamod_status adamod__read_all(const adamod_optimizer *opt, const adamod__st_file *f, const char *path, incoming *in) {
+static adamod_status adamod__read_all(const adamod_optimizer *opt, incoming *in) {
     size_t at = 0;
     for (int64_t i = 0; i < opt->n; i++) {
         const tensor *t = &opt->tensors[i];
         const int n = adamod__entries_of(opt, t);
         for (int e = 0; e < n; e++, at++) {
             const state_ref s = adamod__entry(opt, t, e);
-            const adamod_status status = adamod__read_entry(opt, f, path, t, &s, &in->data[at]);
+            const adamod_status status = adamod__read_entry(opt, in, t, &s, &in->data[at]);
             if (status) return status;
         }
     }
@@ -192,22 +238,28 @@ static void adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete)
     free(in->data);
 }
 
+adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
+                                    const char *prefix) {
+    incoming in = {.file = file, .path = path, .prefix = prefix, .n = adamod__entries(opt)};
+    in.data = calloc(in.n + 1, sizeof *in.data);
+    adamod_status status = in.data ? adamod__check_metadata(opt, &in)
+                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory to load %zu tensors", path, in.n);
+    if (status == ADAMOD_OK) status = adamod__read_all(opt, &in);
+    adamod__exchange(opt, &in, status == ADAMOD_OK);
+    if (status == ADAMOD_OK) {
+        opt->steps = in.steps;
+        opt->skipped = in.skipped;
+    }
+    return status;
+}
+
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: the optimizer or the path is NULL");
     adamod__st_file file;
     char message[400];
     adamod_status status = adamod__st_open(path, &file, message, sizeof message);
     if (status) return adamod__fail(status, "%s", message);
-    incoming in = {.n = adamod__entries(opt)};
-    in.data = calloc(in.n + 1, sizeof *in.data);
-    status = in.data ? adamod__check_metadata(opt, &file, path, &in)
-                     : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory to load %zu tensors", path, in.n);
-    if (status == ADAMOD_OK) status = adamod__read_all(opt, &file, path, &in);
-    adamod__exchange(opt, &in, status == ADAMOD_OK);
-    if (status == ADAMOD_OK) {
-        opt->steps = in.steps;
-        opt->skipped = in.skipped;
-    }
+    status = adamod__state_restore(opt, &file, path, "");
     adamod__st_close(&file);
     return status;
 }

@@ -17,22 +17,22 @@ const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, c
     if (type == compute) return from;
     const real_kernels *k = adamod__reals(kernels, compute);
     switch (type) {
-    case ADAMOD_BF16: k->load_bf16(buffer, from, n); break;
-    case ADAMOD_F16: k->load_f16(buffer, from, n); break;
-    case ADAMOD_F32:
-        for (size_t i = 0; i < n; i++) {
-            float x;
-            memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
-            ((double *)buffer)[i] = (double)x;
-        }
-        break;
-    case ADAMOD_F64:
-        for (size_t i = 0; i < n; i++) {
-            double x;
-            memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
-            ((float *)buffer)[i] = (float)x;
-        }
-        break;
+        case ADAMOD_BF16: k->load_bf16(buffer, from, n); break;
+        case ADAMOD_F16: k->load_f16(buffer, from, n); break;
+        case ADAMOD_F32:
+            for (size_t i = 0; i < n; i++) {
+                float x;
+                memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
+                ((double *)buffer)[i] = (double)x;
+            }
+            break;
+        case ADAMOD_F64:
+            for (size_t i = 0; i < n; i++) {
+                double x;
+                memcpy(&x, (const char *)from + i * sizeof x, sizeof x);
+                ((float *)buffer)[i] = (float)x;
+            }
+            break;
     }
     return buffer;
 }
@@ -109,7 +109,8 @@ static double adamod__distance_squared(adamod_type type, const void *a, const vo
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer) {
     const adamod_span *x = b->item->span;
     const void *g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
-    const void *p = b->coef->l2 == 0 ? NULL : adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
+    const void *p =
+        b->coef->l2 == 0 ? NULL : adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
     b->kernels->gradient(buffer->g, g, p, n, b->coef);
     return buffer->g;
 }
@@ -147,7 +148,8 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     else b->update.plain(&data, &coef);
     for (int i = 0; i < 3; i++) {
         if (!*state[i] || b->state_type == b->compute) continue;
-        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i], true, b->key[1 + i]);
+        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i], true,
+                            b->key[1 + i]);
     }
     if (x->param_type != b->compute) {
         adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p, !x->master, b->key[0]);
@@ -211,7 +213,8 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     space->items = items;
     if (!(p = adamod__grow(space->coefs, &space->n_coefs, coefs + 1, sizeof *space->coefs))) goto failed;
     space->coefs = p;
-    if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial))) goto failed;
+    if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial)))
+        goto failed;
     space->partial = p;
     return ADAMOD_OK;
 failed:
@@ -246,7 +249,7 @@ static void adamod__fill_coef(const work *w, const work_item *item, adamod__coef
     c->gscale = o[OPT_MAXIMIZE] != 0 ? -item->grad_scale : item->grad_scale;
     c->clip = o[OPT_CLIP_VALUE];
     c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;
-    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
+    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED     ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
                : o[OPT_DECAY] == DECAY_INDEPENDENT ? o[OPT_WEIGHT_DECAY]
                                                    : 0;
 }
@@ -303,8 +306,12 @@ void adamod__add_partial(const work *w, const work_space *space) {
 /* ---- sums over gradients ---- */
 
 typedef double (*reduce_fn)(const real_kernels *k, const void *g, size_t n, double scale);
-static double adamod__reduce_sumsq(const real_kernels *k, const void *g, size_t n, double s) { return k->sumsq(g, n, s); }
-static double adamod__reduce_maxabs(const real_kernels *k, const void *g, size_t n, double s) { return k->maxabs(g, n, s); }
+static double adamod__reduce_sumsq(const real_kernels *k, const void *g, size_t n, double s) {
+    return k->sumsq(g, n, s);
+}
+static double adamod__reduce_maxabs(const real_kernels *k, const void *g, size_t n, double s) {
+    return k->maxabs(g, n, s);
+}
 
 typedef struct reduce_context {
     work_context base;
@@ -352,7 +359,8 @@ double adamod__work_norm(const work *w, work_space *space) {
     /* Squares of doubles may overflow or vanish where the numbers themselves do not. */
     const double most = adamod__reduce(w, space, 1, true);
     if (!isfinite(most) || most == 0) return most;
-    return most * sqrt(adamod__reduce(w, space, 1 / most, false));
+    const double scale = 1 / fmax(most, 1e-300); /* finite also where most is subnormal */
+    return sqrt(adamod__reduce(w, space, scale, false)) / scale;
 }
 
 /* ---- AdaShift's largest gradient ---- */
@@ -370,7 +378,8 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i)
     double most = 0;
     for (int64_t at = 0; at < x->count; at += BLOCK) {
         const size_t n = x->count - at < BLOCK ? (size_t)(x->count - at) : BLOCK;
-        most = adamod__combine(most, k->maxabs(adamod__read_block(w->kernels, compute, queue, type, at, n, buffer), n, 1), true);
+        most = adamod__combine(
+            most, k->maxabs(adamod__read_block(w->kernels, compute, queue, type, at, n, buffer), n, 1), true);
     }
     const void *old = adamod__read_block(w->kernels, compute, x->state[1], type, 0, 1, buffer);
     const double before = compute == ADAMOD_F64 ? *(const double *)old : (double)*(const float *)old;
@@ -387,7 +396,8 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i)
 
 static void adamod__spatial_task(void *context, int64_t i) {
     const work_context *c = context;
-    if (c->w->items[i].span->grad && c->space->coefs[c->space->coef_of[i]].variant == 1 && c->w->items[i].span->count > 0) {
+    if (c->w->items[i].span->grad && c->space->coefs[c->space->coef_of[i]].variant == 1 &&
+        c->w->items[i].span->count > 0) {
         adamod__adashift_spatial(c->w, c->space, (size_t)i);
     }
 }
@@ -400,7 +410,8 @@ void adamod__work_run(const work *w, work_space *space) {
         adamod__adafactor_run(w, space);
         return;
     }
-    if (w->rule == adamod__rules[RULE_adashift]) adamod__pool_run(w->pool, (int64_t)w->n, adamod__spatial_task, &context);
+    if (w->rule == adamod__rules[RULE_adashift])
+        adamod__pool_run(w->pool, (int64_t)w->n, adamod__spatial_task, &context);
     adamod__pool_run(w->pool, chunks, adamod__update_chunk, &context);
     adamod__add_partial(w, space);
 }

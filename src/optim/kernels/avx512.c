@@ -24,8 +24,7 @@
 #define LESSER(x, y) ((V)_mm512_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm512_max_ps(x, y))
 #define LOAD_F16(in) ((V)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in))))
-#define STORE_F16(out, x) \
-    _mm256_storeu_si256((__m256i *)(void *)(out), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT))
+#define STORE_F16(out, x) _mm256_storeu_si256((__m256i *)(void *)(out), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT))
 #include "kernels/kernels.inc.h"
 
 #define REAL double

@@ -63,9 +63,9 @@ INLINE BITS NAME(random_bits)(BITS i, uint32_t key) {
     if (whole < (n)) {                                                                                                 \
         in_type rest_in[WIDTH] = {0};                                                                                  \
         out_type rest_out[WIDTH];                                                                                      \
-        memcpy(rest_in, (in) + whole, ((n) - whole) * sizeof(in_type));                                                \
+        memcpy(rest_in, (in) + whole, ((n)-whole) * sizeof(in_type));                                                  \
         body(rest_out, rest_in, whole);                                                                                \
-        memcpy((out) + whole, rest_out, ((n) - whole) * sizeof(out_type));                                             \
+        memcpy((out) + whole, rest_out, ((n)-whole) * sizeof(out_type));                                               \
     }
 
 static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {

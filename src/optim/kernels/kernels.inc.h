@@ -54,7 +54,8 @@ typedef struct ELEMENT {
         NAME(run)(b, c, NAME(name##_stats_loop));                                                                      \
     }
 #define VARIANTS(rule) static const update_pair NAME(rule##_variants)[] =
-#define VARIANT(name) {NAME(name##_plain), NAME(name##_stats)}
+#define VARIANT(name)                                                                                                  \
+    { NAME(name##_plain), NAME(name##_stats) }
 
 /* Five streams and a long division in between are too much for the processor to look ahead by itself: without this the
  * loop runs at 0.8 of the speed of memory, with it at memory's own. 1 KiB is the best of 0.5 to 4 KiB on Sapphire Rapids.

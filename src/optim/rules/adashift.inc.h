@@ -59,7 +59,8 @@ static const option_spec adamod__adashift_options[] = {
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-10),
     OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: how many updates the gradient in v is late"),
-    OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1, "v takes the array's largest, or each element's"),
+    OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
+                  "v takes the array's largest, or each element's"),
 };
 
 RULE_DEFINITION(adashift, "Adam with a gradient in v that is n updates old", DECAY_DECOUPLED);

@@ -19,9 +19,7 @@ VARIANTS(radam){VARIANT(radam)};
 
 #else
 
-static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-}
+static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
 
 static void adamod__radam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
@@ -29,8 +27,7 @@ static void adamod__radam_coefs(const double *o, const step_info *info, adamod__
     adamod__moments(o, info, c);
     c->flag = rho_t > 5;
     if (c->flag) {
-        c->lr = o[OPT_LR] * sqrt(correction) *
-                sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
+        c->lr = o[OPT_LR] * sqrt(correction) * sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
     }
 }
 

@@ -1,0 +1,179 @@
+/* Runs the contestants of `adamod optim bench` in turns, one burst each, so that what else the machine does meets all of
+ * them alike; the medians are the result.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "optim_bench.h"
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define COMMAND "optim bench"
+
+enum { MOST_ROUNDS = 25 };
+
+/* ---- the library ---- */
+
+typedef struct bench_ours {
+    adamod_pool *pool;
+    adamod_optimizer **optimizers; /* one for each set */
+    void **arrays;                 /* two for each tensor */
+    int sets, n_arrays;
+} bench_ours;
+
+static void free_ours(bench_ours *ours) {
+    for (int i = 0; i < ours->sets; i++) adamod_free(ours->optimizers[i]);
+    for (int i = 0; i < ours->n_arrays; i++) free(ours->arrays[i]);
+    adamod_pool_free(ours->pool);
+    free(ours->optimizers);
+    free(ours->arrays);
+    *ours = (bench_ours){0};
+}
+
+static adamod_status set_types(adamod_optimizer *opt, bench_type type) {
+    if (type != BENCH_BF16) return ADAMOD_OK;
+    const adamod_status status = adamod_set_text(opt, "low_precision", "stochastic");
+    return status ? status : adamod_set_text(opt, "state_type", "bf16");
+}
+
+static adamod_status add_tensor(bench_ours *ours, adamod_optimizer *opt, bench_type type, const bench_shape *shape) {
+    adamod_tensor x = {.param_type = type == BENCH_F32 ? ADAMOD_F32 : ADAMOD_BF16, .ndim = shape->ndim};
+    size_t bytes = type == BENCH_F32 ? 4 : 2;
+    for (int d = 0; d < shape->ndim; d++) bytes *= (size_t)(x.shape[d] = shape->dim[d]);
+    x.grad_type = x.param_type;
+    void *array[2];
+    for (int i = 0; i < 2; i++) {
+        if (!(array[i] = bench_alloc(bytes))) return ADAMOD_ERROR_MEMORY;
+        ours->arrays[ours->n_arrays++] = array[i];
+        bench_fill(array[i], bytes, type, (uint64_t)ours->n_arrays);
+    }
+    x.param = array[0];
+    x.grad = array[1];
+    return adamod_add_tensor(opt, 0, &x, NULL);
+}
+
+static adamod_status make_set(bench_ours *ours, const bench_case *c, const char *rule) {
+    adamod_optimizer *opt;
+    adamod_status status = adamod_create(&opt, rule);
+    if (status) return status;
+    ours->optimizers[ours->sets++] = opt;
+    status = adamod_set_pool(opt, ours->pool);
+    if (!status) status = set_types(opt, c->type);
+    for (int i = 0; i < c->n_shapes && !status; i++) status = add_tensor(ours, opt, c->type, &c->shapes[i]);
+    return status;
+}
+
+static int make_ours(bench_ours *ours, const bench_case *c, const char *rule, int threads) {
+    adamod_status status = adamod_pool_create(&ours->pool, threads);
+    if (status) return cli_library(COMMAND, status);
+    ours->optimizers = calloc((size_t)c->sets, sizeof(void *));
+    ours->arrays = calloc((size_t)c->sets * (size_t)c->n_shapes, 2 * sizeof(void *));
+    if (!ours->optimizers || !ours->arrays) return cli_fail(COMMAND, "out of memory");
+    for (int i = 0; i < c->sets && !status; i++) status = make_set(ours, c, rule);
+    if (status == ADAMOD_ERROR_MEMORY) return cli_fail(COMMAND, "out of memory");
+    return status ? cli_library(COMMAND, status) : 0;
+}
+
+static double burst_of_ours(bench_ours *ours) {
+    const double start = bench_now();
+    for (int i = 0; i < ours->sets; i++) {
+        if (adamod_step(ours->optimizers[i])) return -1;
+    }
+    return bench_now() - start;
+}
+
+/* ---- the race ---- */
+
+typedef struct field {
+    bench_ours ours[BENCH_ROWS];
+    bench_loop *loop;
+    double samples[BENCH_CONTESTANTS][MOST_ROUNDS];
+} field;
+
+static bool takes_part(const bench_race *race, int who) {
+    if (who < BENCH_ROWS) return who < race->n_rows;
+    if (who == BENCH_LOOP) return true;
+    return race->torch && (who == BENCH_ADAMW || race->adamod);
+}
+
+static int prepare(const bench_race *race, field *f) {
+    for (int i = 0; i < race->n_rows; i++) {
+        const int status = make_ours(&f->ours[i], &race->rows[i], race->rule, race->threads);
+        if (status) return status;
+    }
+    f->loop = bench_loop_create(&race->rows[0], race->states, race->threads);
+    if (!f->loop) return cli_fail(COMMAND, "no memory or no threads for the loop");
+    if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->adamod)) {
+        return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
+    }
+    return 0;
+}
+
+/* One burst, after a pause in which the threads of the one before have gone to sleep. */
+static int burst(const bench_race *race, field *f, int who, double *seconds) {
+    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    if (who < BENCH_ROWS) *seconds = burst_of_ours(&f->ours[who]);
+    else if (who == BENCH_LOOP) *seconds = bench_loop_burst(f->loop);
+    else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_ADAMOD);
+    if (*seconds >= 0) return 0;
+    if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", cli_library_message());
+    return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, compare_doubles);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* Each round begins with another contestant. The first round, which touches all memory, is not counted. */
+static int run_rounds(bench_race *race, field *f) {
+    double start = bench_now();
+    race->rounds = -1;
+    while (race->rounds < race->least_rounds || (race->rounds < MOST_ROUNDS && bench_now() - start < race->budget)) {
+        for (int i = 0; i < BENCH_CONTESTANTS; i++) {
+            const int who = (i + race->rounds + 1) % BENCH_CONTESTANTS;
+            double seconds = 0;
+            if (!takes_part(race, who)) continue;
+            const int status = burst(race, f, who, &seconds);
+            if (status) return status;
+            if (race->rounds >= 0) f->samples[who][race->rounds] = seconds / race->rows[0].sets;
+        }
+        if (++race->rounds == 0) start = bench_now();
+    }
+    for (int who = 0; who < BENCH_CONTESTANTS; who++) {
+        race->seconds[who] = takes_part(race, who) ? median(f->samples[who], race->rounds) : -1;
+    }
+    return 0;
+}
+
+int bench_run(bench_race *race) {
+    field *f = calloc(1, sizeof *f);
+    if (!f) return cli_fail(COMMAND, "out of memory");
+    int status = prepare(race, f);
+    if (!status) status = run_rounds(race, f);
+    for (int i = 0; i < BENCH_ROWS; i++) free_ours(&f->ours[i]);
+    bench_loop_free(f->loop);
+    free(f);
+    if (!status && race->torch && !bench_torch_drop(race->torch)) {
+        return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
+    }
+    return status;
+}
+
+double bench_memory(const bench_race *race) {
+    const bench_case *c = &race->rows[0];
+    const double elements = (double)c->elements * c->sets;
+    const double ours = c->type == BENCH_MASTER ? 4 + 4.0 * (1 + race->states)
+                                                : (c->type == BENCH_F32 ? 4.0 : 2.0) * (2 + race->states);
+    double bytes = elements * ours * (race->n_rows + 1);
+    if (race->torch) bytes += elements * (race->adamod ? 16 + 20 : 16) + (double)c->elements * 12 + 3e8;
+    return bytes;
+}

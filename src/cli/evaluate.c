@@ -1,0 +1,172 @@
+/* adamod evaluate, adamod translate: what a trained model does with text. */
+#include "checkpoint.h"
+#include "session.h"
+#include "training.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_SET, FLAG_SPLIT, FLAG_JSON, FLAG_HELP };
+#define MODEL_FLAGS                                                                                                    \
+    {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
+        {"beam", "N", "hypotheses kept (the recipe's)"},                                                               \
+        {"length-penalty", "X", "exponent of the length (the recipe's)"}, {                                            \
+        "set", "KEY=VALUE", "override a key of the recipe; may be given again"                                         \
+    }
+static const cli_flag evaluate_flags[] = {MODEL_FLAGS,
+                                          {"split", "valid|test", "what to evaluate on (test, if there is one)"},
+                                          {"json", NULL, "print one JSON object"},
+                                          CLI_HELP_FLAG,
+                                          {0}};
+static const cli_flag translate_flags[] = {
+    MODEL_FLAGS, {"split", "-", "not used"}, {"json", NULL, "not used"}, CLI_HELP_FLAG, {0}};
+
+typedef struct arguments {
+    const char *command, *run, *checkpoint, *split;
+    bool json;
+    char sets[32][256];
+    int n_sets;
+} arguments;
+
+static void print_help(const arguments *a, const cli_flag *flags) {
+    if (strcmp(a->command, "evaluate") == 0) {
+        printf("usage: adamod evaluate RUN [--split valid|test] [--beam N] ...\n\n"
+               "Loss, exact matches and BLEU of a run's model on held-out text.\n\n");
+    } else {
+        printf("usage: adamod translate RUN [--beam N] ... < text\n\n"
+               "Translates standard input line by line with a run's model.\n\n");
+    }
+    cli_print_flags(stdout, flags);
+}
+
+static int add_set(arguments *a, const char *key, const char *value) {
+    if (a->n_sets == 32) return cli_usage(a->command, "more than 32 keys set");
+    if (key) snprintf(a->sets[a->n_sets++], sizeof a->sets[0], "%s=%.200s", key, value);
+    else snprintf(a->sets[a->n_sets++], sizeof a->sets[0], "%.255s", value);
+    return -1;
+}
+
+static int parse(int argc, char **argv, arguments *a, const cli_flag *flags) {
+    cli_parser p = {.command = a->command, .flags = flags, .argc = argc, .argv = argv};
+    int status = -1;
+    for (int flag; status < 0 && (flag = cli_next(&p)) != CLI_END;) {
+        switch (flag) {
+            case CLI_BAD: return CLI_USAGE;
+            case CLI_OPERAND:
+                if (a->run) return cli_usage(a->command, "unexpected argument '%.80s'", p.value);
+                a->run = p.value;
+                break;
+            case FLAG_CHECKPOINT: a->checkpoint = p.value; break;
+            case FLAG_BEAM: status = add_set(a, "decode.beam", p.value); break;
+            case FLAG_LENGTH_PENALTY: status = add_set(a, "decode.length_penalty", p.value); break;
+            case FLAG_SET: status = add_set(a, NULL, p.value); break;
+            case FLAG_SPLIT: a->split = p.value; break;
+            case FLAG_JSON: a->json = true; break;
+            case FLAG_HELP: print_help(a, flags); return 0;
+            default: break;
+        }
+    }
+    if (status >= 0) return status;
+    return a->run ? -1 : cli_usage(a->command, "needs a run directory");
+}
+
+/* The run's model in memory. */
+static int open_model(const arguments *a, session *s) {
+    static recipe r;
+    char checkpoint[1200], message[1024];
+    const int status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint);
+    if (status) return status;
+    for (int i = 0; i < a->n_sets; i++) {
+        if (recipe_set(&r, a->sets[i], message, sizeof message)) return cli_usage(a->command, "%s", message);
+    }
+    if (recipe_check(&r, message, sizeof message)) return cli_usage(a->command, "%s", message);
+    if (session_open(s, &r, SESSION_SCORE | SESSION_DECODE, message, sizeof message))
+        return cli_fail(a->command, "%s", message);
+    if (checkpoint_load(checkpoint, s->params, NULL, NULL, message, sizeof message)) {
+        session_close(s);
+        return cli_fail(a->command, "%s", message);
+    }
+    return 0;
+}
+
+int cli_evaluate(int argc, char **argv) {
+    static arguments a = {.command = "evaluate"};
+    session s;
+    char message[1024];
+    int status = parse(argc, argv, &a, evaluate_flags);
+    if (status >= 0) return status;
+    if (a.split && strcmp(a.split, "valid") != 0 && strcmp(a.split, "test") != 0) {
+        return cli_usage("evaluate", "--split is '%.40s', expected valid or test", a.split);
+    }
+    if ((status = open_model(&a, &s))) return status;
+    const bool test = a.split ? strcmp(a.split, "test") == 0 : s.text[SPLIT_TEST].n > 0;
+    const int split = test ? SPLIT_TEST : SPLIT_VALID;
+    session_score score;
+    session_quality quality;
+    if (s.text[split].n == 0) {
+        status = cli_fail("evaluate", "%s: the recipe has no %s set", a.run, test ? "test" : "validation");
+    } else if (session_score_split(&s, split, &score, message, sizeof message) ||
+               session_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
+        status = cli_fail("evaluate", "%s", message);
+    } else if (a.json) {
+        printf("{\"split\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,\"perplexity\":%.9g,\"accuracy\":%.9g,"
+               "\"exact\":%.9g,\"bleu\":%.9g,\"seconds\":%.3f}\n",
+               test ? "test" : "valid", (long long)quality.sentences, score.loss, score.nll, exp(score.nll),
+               score.accuracy, quality.exact, quality.bleu, quality.seconds);
+    } else {
+        printf("%s set, %lld sentences: loss %.4f, perplexity %.3f, next token right %.1f %%\n"
+               "decoded with beam %d in %.1f s: exact %.1f %%, BLEU %.2f\n",
+               test ? "test" : "validation", (long long)quality.sentences, score.loss, exp(score.nll),
+               100 * score.accuracy, s.recipe.decode.beam, quality.seconds, 100 * quality.exact, quality.bleu);
+    }
+    session_close(&s);
+    return status;
+}
+
+/* Up to 64 lines, without their newlines; how many. */
+static int read_lines(char **lines) {
+    size_t room = 0;
+    int n = 0;
+    while (n < 64) {
+        lines[n] = NULL;
+        room = 0;
+        const ssize_t length = getline(&lines[n], &room, stdin);
+        if (length < 0) {
+            free(lines[n]);
+            break;
+        }
+        lines[n][strcspn(lines[n], "\r\n")] = '\0';
+        n++;
+    }
+    return n;
+}
+
+static int translate_all(session *s) {
+    for (int64_t done = 0;;) {
+        char *lines[64], *out[64] = {NULL}, message[1024];
+        const int n = read_lines(lines);
+        const int failed = n > 0 && session_translate(s, n, (const char *const *)lines, out, message, sizeof message);
+        for (int i = 0; i < n; i++) {
+            if (!failed) printf("%s\n", out[i] ? out[i] : "");
+            free(out[i]);
+            free(lines[i]);
+        }
+        fflush(stdout);
+        if (failed) return cli_fail("translate", "after line %lld: %s", (long long)done, message);
+        done += n;
+        if (n < 64) return 0;
+    }
+}
+
+int cli_translate(int argc, char **argv) {
+    static arguments a = {.command = "translate"};
+    session s;
+    int status = parse(argc, argv, &a, translate_flags);
+    if (status >= 0) return status;
+    if ((status = open_model(&a, &s))) return status;
+    status = translate_all(&s);
+    session_close(&s);
+    return status;
+}

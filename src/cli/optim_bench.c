@@ -1,0 +1,440 @@
+/* adamod optim bench: is a step as fast as memory allows, and how does it compare with PyTorch?
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "optim_bench.h"
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COMMAND "optim bench"
+
+enum { RULE, SIZES, CASES, THREADS, ISA, PYTHON, NO_TORCH, QUICK, JSON, HELP };
+static const cli_flag flags[] = {
+    {"rule", "NAME", "the rule (adamod)"},
+    {"sizes", "N,N,...", "elements of the flat f32 arrays (64K,1M,16M,64M); K and M are 2^10 and 2^20"},
+    {"cases", "NAME,...", "which to run (flat,resnet34,bf16,master)"},
+    {"threads", "N", "threads of every contestant (0: one for each core)"},
+    {"isa", "NAME", "the instruction set, one of those 'adamod info' shows (default: the best)"},
+    {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
+    {"no-torch", NULL, "leave PyTorch out"},
+    {"quick", NULL, "fewer rounds, and no array larger than 16M: some 20 seconds"},
+    {"json", NULL, "print JSON, one object a line"},
+    CLI_HELP_FLAG,
+    {0},
+};
+
+static void print_help(void) {
+    printf(
+        "usage: adamod optim bench [--FLAG [VALUE]]...\n\n"
+        "Measures adamod_step against a loop that only moves the same bytes and, where a Python can import torch,\n"
+        "against its AdamW (fused, or foreach where it has no fused one) and the published AdaMod in torch operations.\n"
+        "All take turns within one run, with the same threads, on arrays that caches do not hold; times are medians.\n\n"
+        "  flat      one f32 array of each size\n"
+        "  resnet34  the 110 tensors of a ResNet-34 for CIFAR-10, and one array of as many elements\n"
+        "  bf16      16M bf16 parameters rounded at random, states in bf16\n"
+        "  master    16M bf16 parameters with f32 masters and states\n\n"
+        "'of loop' is the share of the loop's speed. 'x AdamW' is how many times faster than AdamW a needed byte is\n"
+        "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is.\n\n");
+    cli_print_flags(stdout, flags);
+}
+
+/* ---- the request ---- */
+
+enum { MOST_SIZES = 16, CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8 };
+
+typedef struct request {
+    const char *rule, *isa, *python;
+    int64_t sizes[MOST_SIZES], threads;
+    int n_sizes, cases;
+    bool no_torch, quick, json;
+} request;
+
+static int parse_sizes(request *ask, const char *text) {
+    ask->n_sizes = 0;
+    for (const char *at = text; ask->n_sizes < MOST_SIZES;) {
+        char *end;
+        const long long n = strtoll(at, &end, 10);
+        const int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+        if (end == at || n < 1 || n > (INT64_C(1) << 40 >> shift)) break;
+        end += shift > 0;
+        ask->sizes[ask->n_sizes++] = n << shift;
+        if (!*end) return 0;
+        if (*end != ',') break;
+        at = end + 1;
+    }
+    return cli_usage(COMMAND, "--sizes is '%.60s', expected up to %d sizes as 64K,1M,16M", text, MOST_SIZES);
+}
+
+static int parse_cases(request *ask, const char *text) {
+    static const char *const names[] = {"flat", "resnet34", "bf16", "master", NULL};
+    ask->cases = 0;
+    for (const char *at = text;; at++) {
+        char word[32];
+        int i = 0;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+        while (names[i] && strcmp(names[i], word) != 0) i++;
+        if (!names[i]) break;
+        ask->cases |= 1 << i;
+        at += strcspn(at, ",");
+        if (!*at) return 0;
+    }
+    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master", text);
+}
+
+static int read_flag(request *ask, int flag, const char *value) {
+    switch (flag) {
+        case CLI_BAD: return CLI_USAGE;
+        case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.40s'", value);
+        case RULE: ask->rule = value; return 0;
+        case SIZES: return parse_sizes(ask, value);
+        case CASES: return parse_cases(ask, value);
+        case THREADS: return cli_parse_int(COMMAND, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
+        case ISA: ask->isa = value; return 0;
+        case PYTHON: ask->python = value; return 0;
+        case NO_TORCH: ask->no_torch = true; return 0;
+        case QUICK: ask->quick = true; return 0;
+        default: ask->json = true; return 0;
+    }
+}
+
+/* ---- shapes ---- */
+
+enum { RESNET_TENSORS = 110, RESNET_ELEMENTS = 21282122 };
+
+static int add_convolution(bench_shape *shapes, int n, int out, int in, int side) {
+    shapes[n++] = (bench_shape){4, {out, in, side, side}};
+    shapes[n++] = (bench_shape){1, {out}}; /* batch norm: weight, bias */
+    shapes[n++] = (bench_shape){1, {out}};
+    return n;
+}
+
+/* ResNet-34 with the stem for CIFAR-10: 3x3 convolutions, 3, 4, 6 and 3 basic blocks. */
+static void make_resnet34(bench_shape shapes[RESNET_TENSORS]) {
+    static const int blocks[] = {3, 4, 6, 3};
+    int n = add_convolution(shapes, 0, 64, 3, 3), in = 64;
+    for (int stage = 0; stage < 4; stage++) {
+        const int out = 64 << stage;
+        for (int i = 0; i < blocks[stage]; i++) {
+            n = add_convolution(shapes, n, out, in, 3);
+            n = add_convolution(shapes, n, out, out, 3);
+            if (in != out) n = add_convolution(shapes, n, out, in, 1);
+            in = out;
+        }
+    }
+    shapes[n++] = (bench_shape){2, {10, 512}};
+    shapes[n++] = (bench_shape){1, {10}};
+}
+
+/* How many of a rule's states have one number, or more, for each parameter: those that a step must move. */
+static int count_states(const char *rule, int *states) {
+    const int64_t shape[2] = {1024, 1024};
+    adamod_hyper *hyper;
+    adamod_status status = adamod_hyper_create(&hyper, rule);
+    if (status) return cli_library(COMMAND, status);
+    *states = 0;
+    for (int i = 0; i < ADAMOD_MAX_STATES && !status; i++) {
+        adamod_state_desc desc;
+        status = adamod_state_at(hyper, 2, shape, i, &desc);
+        *states += !status && desc.name && desc.count >= shape[0] * shape[1];
+    }
+    adamod_hyper_free(hyper);
+    return status ? cli_library(COMMAND, status) : 0;
+}
+
+/* ---- the run ---- */
+
+/* The worst of what was found, and where. */
+typedef struct verdict {
+    const char *goal;
+    double bound;
+    bool at_most; /* the bound is an upper one */
+    bool any;
+    double found;
+    char where[64];
+} verdict;
+
+enum { GOAL_LOOP, GOAL_ADAMW, GOAL_ADAMOD, GOAL_LIST, GOALS };
+
+typedef struct bench {
+    request ask;
+    int states, threads;
+    bench_torch *torch;
+    const char *isa;
+    verdict goals[GOALS];
+    bool adamod; /* the rule is AdaMod, which torch then runs, too */
+    char label[64];
+} bench;
+
+static void judge(verdict *v, double found, const char *where) {
+    if (v->any && (v->at_most ? found <= v->found : found >= v->found)) return;
+    v->any = true;
+    v->found = found;
+    snprintf(v->where, sizeof v->where, "%s", where);
+}
+
+static const char *const type_names[] = {"f32", "bf16", "bf16, f32 master"};
+
+static void print_cell(double x, const char *format, int width) {
+    char text[32];
+    snprintf(text, sizeof text, format, x);
+    printf(" %*s", width, x > 0 ? text : "-");
+}
+
+static void print_json_pair(const char *name, double x) {
+    printf(", \"%s\": ", name);
+    if (x > 0) printf("%.6g", x);
+    else printf("null");
+}
+
+typedef struct row {
+    double ms, gb_per_s, of_loop, times_adamw, times_adamod;
+} row;
+
+static row make_row(const bench *b, const bench_race *race, int index) {
+    const bench_case *c = &race->rows[index];
+    const double *s = race->seconds;
+    const double bytes = (double)bench_bytes(c->type, b->states) * (double)c->elements;
+    const double adamw_bytes = 28 * (double)c->elements;
+    row r = {.ms = 1e3 * s[index], .gb_per_s = 1e-9 * bytes / s[index], .of_loop = s[BENCH_LOOP] / s[index]};
+    if (s[BENCH_ADAMW] > 0) r.times_adamw = s[BENCH_ADAMW] / adamw_bytes / (s[index] / bytes);
+    if (s[BENCH_ADAMOD] > 0) r.times_adamod = s[BENCH_ADAMOD] / s[index];
+    return r;
+}
+
+static void print_row(const bench *b, const bench_race *race, int index) {
+    const bench_case *c = &race->rows[index];
+    const row r = make_row(b, race, index);
+    if (b->ask.json) {
+        printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, \"sets\": %d",
+               c->name, type_names[c->type], c->n_shapes, (long long)c->elements, race->rounds, c->sets);
+        print_json_pair("ms", r.ms);
+        print_json_pair("gb_per_s", r.gb_per_s);
+        print_json_pair("loop_ms", 1e3 * race->seconds[BENCH_LOOP]);
+        print_json_pair("of_loop", r.of_loop);
+        print_json_pair("adamw_ms", 1e3 * race->seconds[BENCH_ADAMW]);
+        print_json_pair("times_adamw", r.times_adamw);
+        print_json_pair("adamod_ms", 1e3 * race->seconds[BENCH_ADAMOD]);
+        print_json_pair("times_adamod", r.times_adamod);
+        printf("}\n");
+    } else {
+        printf("%-21s %-16s %9lld", c->name, type_names[c->type], (long long)c->elements);
+        print_cell(r.ms, "%.3f", 9);
+        print_cell(r.gb_per_s, "%.1f", 7);
+        print_cell(r.of_loop, "%.2f", 8);
+        print_cell(r.times_adamw, "%.2f", 9);
+        print_cell(r.times_adamod, "%.2f", 9);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void judge_row(bench *b, const bench_race *race, int index) {
+    const bench_case *c = &race->rows[index];
+    const row r = make_row(b, race, index);
+    char where[64];
+    snprintf(where, sizeof where, "%s, %lld", c->name, (long long)c->elements);
+    if (c->type != BENCH_F32) return;
+    if (c->elements >= 1 << 20) judge(&b->goals[GOAL_LOOP], r.of_loop, where);
+    if (r.times_adamw > 0) judge(&b->goals[GOAL_ADAMW], r.times_adamw, where);
+    if (r.times_adamod > 0) judge(&b->goals[GOAL_ADAMOD], r.times_adamod, where);
+}
+
+static double available_memory(void) {
+    char line[256];
+    double kilobytes = 0;
+    FILE *file = fopen("/proc/meminfo", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "MemAvailable: %lf", &kilobytes) == 1) break;
+    }
+    if (file) fclose(file);
+    return kilobytes > 0 ? 1024 * kilobytes : 1e18;
+}
+
+/* So many sets that one step of all of them goes through more than the last cache holds. */
+static int count_sets(const bench *b, bench_type type, int64_t elements) {
+    double enough = 256e6;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    const double cache = 1.5 * (double)sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache > enough) enough = cache < 1e9 ? cache : 1e9;
+#endif
+    const double set = (type == BENCH_F32 ? 4.0 : 2.0) * (2 + b->states) * (double)elements;
+    return set >= enough ? 1 : (int)(enough / set) + 1;
+}
+
+static int run_race(bench *b, bench_race *race) {
+    race->rule = b->ask.rule;
+    race->states = b->states;
+    race->threads = b->threads;
+    race->adamod = b->adamod;
+    race->torch = race->rows[0].type == BENCH_F32 ? b->torch : NULL;
+    race->budget = b->ask.quick ? 1.5 : 5;
+    race->least_rounds = b->ask.quick ? 3 : 5;
+    for (int i = 0; i < race->n_rows; i++) {
+        race->rows[i].sets = count_sets(b, race->rows[i].type, race->rows[i].elements);
+    }
+    const double needed = bench_memory(race), available = available_memory();
+    if (needed > 0.9 * available) {
+        fprintf(stderr, "adamod: " COMMAND ": %s, %lld is left out: it takes %.1f GB of memory, %.1f are available\n",
+                race->rows[0].name, (long long)race->rows[0].elements, 1e-9 * needed, 1e-9 * available);
+        return 0;
+    }
+    const int status = bench_run(race);
+    for (int i = 0; i < race->n_rows && !status; i++) {
+        print_row(b, race, i);
+        judge_row(b, race, i);
+    }
+    return status;
+}
+
+static int run_flat(bench *b, const char *name, bench_type type, int64_t elements) {
+    const bench_shape shape = {1, {elements}};
+    bench_race race = {.n_rows = 1};
+    race.rows[0] = (bench_case){.name = name, .type = type, .shapes = &shape, .n_shapes = 1, .elements = elements};
+    return run_race(b, &race);
+}
+
+static int run_resnet34(bench *b) {
+    bench_shape shapes[RESNET_TENSORS];
+    const bench_shape flat = {1, {RESNET_ELEMENTS}};
+    make_resnet34(shapes);
+    bench_race race = {.n_rows = 2};
+    race.rows[0] = (bench_case){"ResNet-34, 110 arrays", BENCH_F32, shapes, RESNET_TENSORS, RESNET_ELEMENTS, 0};
+    race.rows[1] = (bench_case){"ResNet-34, one array", BENCH_F32, &flat, 1, RESNET_ELEMENTS, 0};
+    const int status = run_race(b, &race);
+    if (!status && race.rounds > 0) judge(&b->goals[GOAL_LIST], race.seconds[0] / race.seconds[1], "ResNet-34");
+    return status;
+}
+
+static int run_cases(bench *b) {
+    int status = 0;
+    for (int i = 0; i < b->ask.n_sizes && !status && b->ask.cases & CASE_FLAT; i++) {
+        if (b->ask.quick && b->ask.sizes[i] > 16 << 20) continue;
+        status = run_flat(b, "flat", BENCH_F32, b->ask.sizes[i]);
+    }
+    if (!status && b->ask.cases & CASE_RESNET) status = run_resnet34(b);
+    if (!status && b->ask.cases & CASE_BF16) status = run_flat(b, "flat", BENCH_BF16, 16 << 20);
+    if (!status && b->ask.cases & CASE_MASTER) status = run_flat(b, "flat", BENCH_MASTER, 16 << 20);
+    return status;
+}
+
+/* ---- what is printed before and after ---- */
+
+static void print_setup_json(const bench *b, const char *why) {
+    printf("{\"version\": ");
+    cli_json_string(stdout, adamod_version_string());
+    printf(", \"rule\": ");
+    cli_json_string(stdout, b->ask.rule);
+    printf(", \"isa\": ");
+    cli_json_string(stdout, b->isa);
+    printf(", \"threads\": %d, \"bytes_per_element\": %d, \"torch\": ", b->threads, bench_bytes(BENCH_F32, b->states));
+    if (b->torch) cli_json_string(stdout, bench_torch_version(b->torch));
+    else printf("null");
+    printf(", \"adamw\": %s", !b->torch ? "null" : bench_torch_fused(b->torch) ? "\"fused\"" : "\"foreach\"");
+    if (!b->torch) printf(", \"no_torch\": ");
+    if (!b->torch) cli_json_string(stdout, why);
+    printf("}\n");
+}
+
+static void print_setup(const bench *b, const char *why) {
+    if (b->ask.json) {
+        print_setup_json(b, why);
+        return;
+    }
+    printf("adamod %s: rule %s, %d bytes an element in f32, %s, %d thread%s\n", adamod_version_string(), b->ask.rule,
+           bench_bytes(BENCH_F32, b->states), b->isa, b->threads, b->threads > 1 ? "s" : "");
+    if (!b->torch) printf("torch is not measured: %s\n", why);
+    else if (bench_torch_fused(b->torch))
+        printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
+    else {
+        printf("torch %s (%s): fused AdamW is not available in it, foreach AdamW is measured\n",
+               bench_torch_version(b->torch), bench_torch_python(b->torch));
+    }
+    printf("\n%-21s %-16s %9s %9s %7s %8s %9s %9s\n", "shape", "type", "elements", "ms/step", "GB/s", "of loop",
+           "x AdamW", "x AdaMod");
+    fflush(stdout);
+}
+
+static void print_verdict(const bench *b, const verdict *v) {
+    if (!v->any) return;
+    const bool met = v->at_most ? v->found <= v->bound : v->found >= v->bound;
+    if (b->ask.json) {
+        printf("{\"goal\": ");
+        cli_json_string(stdout, v->goal);
+        printf(", \"%s\": %g, \"found\": %.4g, \"where\": ", v->at_most ? "at_most" : "at_least", v->bound, v->found);
+        cli_json_string(stdout, v->where);
+        printf(", \"met\": %s}\n", met ? "true" : "false");
+    } else {
+        printf("%-6s  %s: %s %g, found %.2f (%s)\n", met ? "met" : "MISSED", v->goal,
+               v->at_most ? "at most" : "at least", v->bound, v->found, v->where);
+    }
+}
+
+/* Work beside it distorts the times, and not in the same way for all. */
+static void warn_if_busy(void) {
+    double load;
+    if (getloadavg(&load, 1) == 1 && load > 0.5) {
+        fprintf(stderr, "adamod: " COMMAND ": the load average is %.1f; on an idle machine the times are better ones\n",
+                load);
+    }
+}
+
+static int start(bench *b, char *why, size_t size) {
+    const char *pythons[] = {"python3", "/usr/bin/python3", NULL, NULL};
+    if (b->ask.python)
+        memcpy(pythons, (const char *[]){b->ask.python, "python3", "/usr/bin/python3"}, 3 * sizeof *pythons);
+    if (b->ask.isa) setenv("ADAMOD_ISA", b->ask.isa, 1);
+    adamod_optimizer *opt;
+    adamod_status status = adamod_create(&opt, b->ask.rule);
+    if (status) return cli_library(COMMAND, status);
+    b->isa = adamod_isa(opt);
+    adamod_free(opt);
+    adamod_pool *pool;
+    if ((status = adamod_pool_create(&pool, (int)b->ask.threads))) return cli_library(COMMAND, status);
+    b->threads = adamod_pool_threads(pool);
+    adamod_pool_free(pool);
+    warn_if_busy();
+    snprintf(why, size, "--no-torch");
+    signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
+    if (!b->ask.no_torch) b->torch = bench_torch_start(pythons, b->threads, why, size);
+    return count_states(b->ask.rule, &b->states);
+}
+
+static int run(bench *b) {
+    char why[512];
+    int status = start(b, why, sizeof why);
+    if (status) return status;
+    b->adamod = strcmp(b->ask.rule, "adamod") == 0;
+    const bool fused = b->torch && bench_torch_fused(b->torch);
+    b->goals[GOAL_LOOP] = (verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
+    b->goals[GOAL_ADAMW] = (verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
+                                                   : "speed per byte over torch's foreach AdamW",
+                                     .bound = 1};
+    b->goals[GOAL_ADAMOD] = (verdict){.goal = "speed over the published AdaMod in torch", .bound = 5};
+    b->goals[GOAL_LIST] =
+        (verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
+    print_setup(b, why);
+    status = run_cases(b);
+    if (status) return status;
+    if (!b->ask.json) printf("\n");
+    for (int i = 0; i < GOALS; i++) print_verdict(b, &b->goals[i]);
+    return 0;
+}
+
+int cli_optim_bench(int argc, char **argv) {
+    bench b = {.ask = {.rule = "adamod", .cases = CASE_FLAT | CASE_RESNET | CASE_BF16 | CASE_MASTER}};
+    cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
+    parse_sizes(&b.ask, "64K,1M,16M,64M");
+    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
+        if (flag == HELP) return print_help(), 0;
+        const int status = read_flag(&b.ask, flag, parser.value);
+        if (status) return status;
+    }
+    const int status = run(&b);
+    bench_torch_stop(b.torch);
+    return status;
+}

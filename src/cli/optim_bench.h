@@ -1,0 +1,94 @@
+/* The contestants of `adamod optim bench`. Each works on as many sets of arrays as it takes to outgrow the caches, and
+ * a burst is one step of every set, so that no step finds its arrays in a cache that another contestant did not have.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef CLI_OPTIM_BENCH_H
+#define CLI_OPTIM_BENCH_H
+
+#include "adamod.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum bench_type {
+    BENCH_F32,
+    BENCH_BF16,  /* everything bf16: parameters rounded at random, states, gradients */
+    BENCH_MASTER /* bf16 parameters and gradients, f32 masters and states */
+} bench_type;
+
+typedef struct bench_shape {
+    int ndim;
+    int64_t dim[4];
+} bench_shape;
+
+/* What one row of the table measures. */
+typedef struct bench_case {
+    const char *name;
+    bench_type type;
+    const bench_shape *shapes;
+    int n_shapes;
+    int64_t elements; /* of all shapes together */
+    int sets;
+} bench_case;
+
+/* Memory as the library gets it for its states: huge pages for what is large. NULL if there is none. */
+void *bench_alloc(size_t bytes);
+double bench_now(void); /* in seconds */
+/* Random bits that are finite, ordinary numbers as f32 and as bf16. */
+void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed);
+
+/* ---- the loop that only moves the bytes (bench_loop.c) ---- */
+
+typedef struct bench_loop bench_loop;
+
+/* For a rule with so many states of the parameters' size (0 to 3). NULL if memory or threads are missing. */
+bench_loop *bench_loop_create(const bench_case *c, int states, int threads);
+double bench_loop_burst(bench_loop *loop);
+void bench_loop_free(bench_loop *loop);
+/* Bytes a step must read and write for each element. */
+int bench_bytes(bench_type type, int states);
+
+/* ---- PyTorch (bench_peers.c) ---- */
+
+typedef struct bench_torch bench_torch;
+typedef enum bench_peer { PEER_ADAMW, PEER_ADAMOD } bench_peer;
+
+/* Starts the first of these programs (ending with NULL) that can import torch; NULL, with why in message, if none can. */
+bench_torch *bench_torch_start(const char *const *pythons, int threads, char *message, size_t size);
+const char *bench_torch_python(const bench_torch *torch);
+const char *bench_torch_version(const bench_torch *torch);
+/* Whether this torch has a fused AdamW for processors; if not, its foreach one is measured. */
+bool bench_torch_fused(const bench_torch *torch);
+/* false or negative after a failure, which is in bench_torch_error. */
+bool bench_torch_prepare(bench_torch *torch, const bench_case *c, bool adamod);
+double bench_torch_burst(bench_torch *torch, bench_peer peer);
+bool bench_torch_drop(bench_torch *torch);
+const char *bench_torch_error(const bench_torch *torch);
+void bench_torch_stop(bench_torch *torch);
+
+/* ---- all of them, in turns (bench_race.c) ---- */
+
+/* A race is run by contestants with the same number of elements. The rows are ours, over one list of shapes each. */
+enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_ADAMW, BENCH_ADAMOD, BENCH_CONTESTANTS };
+
+typedef struct bench_race {
+    const char *rule;
+    int states, threads;
+    bench_case rows[BENCH_ROWS];
+    int n_rows;
+    bench_torch *torch; /* NULL: it does not take part; it runs the shapes of the first row */
+    bool adamod;        /* torch runs AdaMod, too */
+    double budget;      /* seconds; after these, and least rounds, it is over */
+    int least_rounds;
+    int rounds;
+    double seconds[BENCH_CONTESTANTS]; /* of one step, the median over all rounds; negative: did not take part */
+} bench_race;
+
+/* 0, or the command's exit status with the message printed. */
+int bench_run(bench_race *race);
+/* Bytes of memory that it takes. */
+double bench_memory(const bench_race *race);
+
+#endif

@@ -1,0 +1,70 @@
+/* adamod train: one recipe into one run directory. */
+#include "training.h"
+
+#include <string.h>
+
+enum { FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_KEYS, FLAG_HELP };
+static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
+                                 {"out", "DIR", "the run directory (runs/NAME)"},
+                                 {"device", "cpu|auto", "where to compute (auto)"},
+                                 {"resume", NULL, "continue the run in the directory from its last checkpoint"},
+                                 {"keys", NULL, "list every key of a recipe, and exit"},
+                                 CLI_HELP_FLAG,
+                                 {0}};
+
+static void print_help(void) {
+    printf("usage: adamod train RECIPE [--set KEY=VALUE]... [--out DIR] [--resume]\n\n"
+           "Trains what a recipe describes, into a run directory: metrics, learning-rate histograms,\n"
+           "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n\n");
+    cli_print_flags(stdout, flags);
+}
+
+typedef struct arguments {
+    const char *recipe, *out;
+    bool resume;
+} arguments;
+
+/* Exit status, or -1 to go on. Overrides are applied by a second pass, after the recipe is loaded. */
+static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides) {
+    cli_parser p = {.command = "train", .flags = flags, .argc = argc, .argv = argv};
+    char message[1024];
+    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
+        switch (flag) {
+            case CLI_BAD: return CLI_USAGE;
+            case CLI_OPERAND:
+                if (a->recipe && !overrides) return cli_usage("train", "unexpected argument '%.80s'", p.value);
+                a->recipe = p.value;
+                break;
+            case FLAG_SET:
+                if (overrides && recipe_set(r, p.value, message, sizeof message))
+                    return cli_usage("train", "%s", message);
+                break;
+            case FLAG_OUT: a->out = p.value; break;
+            case FLAG_DEVICE:
+                if (strcmp(p.value, "cpu") != 0 && strcmp(p.value, "auto") != 0) {
+                    return cli_usage("train", "--device is '%.40s', expected cpu or auto", p.value);
+                }
+                break;
+            case FLAG_RESUME: a->resume = true; break;
+            case FLAG_KEYS: recipe_describe(stdout); return 0;
+            case FLAG_HELP: print_help(); return 0;
+            default: break;
+        }
+    }
+    return a->recipe ? -1 : cli_usage("train", "needs a recipe, say recipes/demo.yaml");
+}
+
+int cli_train(int argc, char **argv) {
+    arguments a = {0};
+    static recipe r;
+    char message[1024], directory[160];
+    recipe_defaults(&r);
+    int status = parse(argc, argv, &a, &r, false);
+    if (status >= 0) return status;
+    if (recipe_load(&r, a.recipe, message, sizeof message)) return cli_usage("train", "%s", message);
+    if ((status = parse(argc, argv, &a, &r, true)) >= 0) return status;
+    if (recipe_check(&r, message, sizeof message)) return cli_usage("train", "%s", message);
+    snprintf(directory, sizeof directory, "runs/%s", r.name);
+    train_result result;
+    return training_run("train", &r, a.out ? a.out : directory, a.resume, NULL, &result);
+}

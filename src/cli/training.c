@@ -1,0 +1,72 @@
+#include "training.h"
+
+#include "checkpoint.h"
+#include "run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t stop_wanted;
+
+static void on_signal(int number) {
+    if (stop_wanted) _exit(128 + number);
+    stop_wanted = number;
+}
+
+const volatile sig_atomic_t *training_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return &stop_wanted;
+}
+
+static void report_result(const char *label, const train_result *t, const char *directory) {
+    const char *name = label ? label : directory;
+    if (t->status == TRAIN_FINISHED) {
+        printf("%s: %lld updates in %.0f s, training loss %.4f, validation loss %.4f, exact %.1f %%, BLEU %.2f\n", name,
+               (long long)t->step, t->seconds, t->train_loss, t->valid_loss, 100 * t->exact, t->bleu);
+    } else if (t->status == TRAIN_DIVERGED) {
+        printf("%s: the loss is not finite in update %lld; stopped (train.nonfinite=skip would pass over it)\n", name,
+               (long long)t->step + 1);
+    } else {
+        printf("%s: interrupted after update %lld; continue with --resume --out %s\n", name, (long long)t->step,
+               directory);
+    }
+    fflush(stdout);
+}
+
+int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
+                 train_result *out) {
+    char message[1024];
+    const train_options o = {.directory = directory,
+                             .resume = resume,
+                             .progress = isatty(STDERR_FILENO) != 0,
+                             .label = label,
+                             .stop = training_signals()};
+    if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
+    report_result(label, out, directory);
+    return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : out->status == TRAIN_DIVERGED ? CLI_FAILURE : 0;
+}
+
+int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,
+                      size_t size) {
+    static const char *const order[] = {"averaged", "best", "last"};
+    char message[1024], path[1200];
+    recipe_defaults(r);
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    if (access(path, R_OK))
+        return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", directory, strerror(errno));
+    if (recipe_load(r, path, message, sizeof message) || recipe_check(r, message, sizeof message)) {
+        return cli_fail(command, "%s", message);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (which && strcmp(which, order[i]) != 0) continue;
+        snprintf(checkpoint, size, "%s/checkpoints/%s.safetensors", directory, order[i]);
+        if (access(checkpoint, R_OK) == 0) return 0;
+    }
+    return cli_fail(command, "%s: no checkpoint '%s', expected averaged, best or last", directory, which ? which : "");
+}

@@ -1,0 +1,19 @@
+/* What the commands around training share. */
+#ifndef CLI_TRAINING_H
+#define CLI_TRAINING_H
+
+#include "cli.h"
+#include "train.h"
+
+/* Ctrl-C and a termination signal ask for a stop at the next update; a second Ctrl-C ends the process at once. */
+const volatile sig_atomic_t *training_signals(void);
+
+/* One run, with what the user is told before and after; the exit status. */
+int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
+                 train_result *out);
+
+/* A run's recipe and which of its checkpoints to read: best, last or averaged, or by itself (averaged, else best). */
+int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,
+                      size_t size);
+
+#endif

@@ -1,0 +1,203 @@
+/* The Transformer's three graphs, layer by layer. */
+#include "transformer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- parameters ---- */
+
+static nn_value matrix(nn_graph *g, const char *name, int64_t out, int64_t in, nn_init init) {
+    return nn_parameter(g, name, 2, (int64_t[]){out, in}, init);
+}
+
+static nn_value vector(nn_graph *g, const char *name, int64_t n, nn_init_kind kind) {
+    return nn_parameter(g, name, 1, &n, (nn_init){kind, 0});
+}
+
+/* x W^T + b under a name. */
+static nn_value dense(nn_graph *g, const char *name, nn_value x, int64_t out, int64_t in, nn_init init,
+                      nn_activation a) {
+    nn_scope_push(g, "%s", name);
+    const nn_value y = nn_linear(g, x, matrix(g, "weight", out, in, init), vector(g, "bias", out, NN_ZEROS), a);
+    nn_scope_pop(g);
+    return y;
+}
+
+static nn_value embedding_table(nn_graph *g, const char *name, int64_t words, int64_t d) {
+    return matrix(g, name, words, d, (nn_init){NN_NORMAL, 1 / sqrt((double)d)});
+}
+
+static nn_value source_table(nn_graph *g, const transformer_config *c) {
+    return embedding_table(g, c->share_all ? "embedding.weight" : "encoder.embedding.weight", c->src_vocab, c->d);
+}
+
+static nn_value target_table(nn_graph *g, const transformer_config *c) {
+    return embedding_table(g, c->share_all ? "embedding.weight" : "decoder.embedding.weight", c->tgt_vocab, c->d);
+}
+
+static nn_value output_table(nn_graph *g, const transformer_config *c) {
+    if (c->share_all || c->tie_output) return target_table(g, c);
+    return embedding_table(g, "decoder.output.weight", c->tgt_vocab, c->d);
+}
+
+/* ---- blocks ---- */
+
+static nn_value norm(nn_graph *g, const transformer_config *c, const char *name, nn_value x, nn_value branch) {
+    nn_scope_push(g, "%s", name);
+    const nn_value y = nn_add_norm(g, x, branch, c->dropout, vector(g, "weight", c->d, NN_ONES),
+                                   vector(g, "bias", c->d, NN_ZEROS), 1e-5);
+    nn_scope_pop(g);
+    return y;
+}
+
+/* A block around its residual: norm(x + f(x)), or x + f(norm(x)). begin gives f its argument, end closes. */
+static nn_value begin(nn_graph *g, const transformer_config *c, const char *name, nn_value x) {
+    return c->pre_norm ? norm(g, c, name, x, -1) : x;
+}
+
+static nn_value end(nn_graph *g, const transformer_config *c, const char *name, nn_value x, nn_value branch) {
+    return c->pre_norm ? nn_add(g, x, branch, c->dropout) : norm(g, c, name, x, branch);
+}
+
+/* Queries, keys and values are drawn as one 3d x d matrix, also where they are kept apart. */
+static nn_init packed_init(const transformer_config *c) { return (nn_init){NN_UNIFORM, sqrt(6.0 / (4.0 * c->d))}; }
+static nn_init xavier(void) { return (nn_init){NN_XAVIER, 0}; }
+
+/* Where keys and values of earlier tokens are, in a decoder step; -1: all tokens are there at once. */
+typedef struct cache_io {
+    nn_value cache, index, q_ranges, k_ranges;
+} cache_io;
+
+static nn_value self_attention(nn_graph *g, const transformer_config *c, nn_value x, nn_value ranges, bool causal,
+                               const cache_io *io) {
+    nn_value y = begin(g, c, "self_norm", x);
+    y = dense(g, "self_qkv", y, 3 * c->d, c->d, packed_init(c), NN_LINEAR);
+    if (io) {
+        const nn_value cache = nn_cache_write(g, io->cache, y, io->index);
+        y = nn_attention(g, y, cache, io->q_ranges, io->k_ranges, c->heads, false, 0);
+    } else {
+        y = nn_attention(g, y, -1, ranges, ranges, c->heads, causal, c->attention_dropout);
+    }
+    y = dense(g, "self_out", y, c->d, c->d, xavier(), NN_LINEAR);
+    return end(g, c, "self_norm", x, y);
+}
+
+static nn_value cross_keys(nn_graph *g, const transformer_config *c, nn_value memory) {
+    return dense(g, "cross_kv", memory, 2 * c->d, c->d, packed_init(c), NN_LINEAR);
+}
+
+static nn_value cross_attention(nn_graph *g, const transformer_config *c, nn_value x, nn_value kv, nn_value q_ranges,
+                                nn_value k_ranges) {
+    nn_value y = begin(g, c, "cross_norm", x);
+    y = dense(g, "cross_q", y, c->d, c->d, packed_init(c), NN_LINEAR);
+    y = nn_attention(g, y, kv, q_ranges, k_ranges, c->heads, false, c->attention_dropout);
+    y = dense(g, "cross_out", y, c->d, c->d, xavier(), NN_LINEAR);
+    return end(g, c, "cross_norm", x, y);
+}
+
+static nn_value feed_forward(nn_graph *g, const transformer_config *c, nn_value x) {
+    nn_value y = begin(g, c, "ffn_norm", x);
+    y = dense(g, "ffn_in", y, c->ffn, c->d, xavier(), NN_RELU);
+    y = dense(g, "ffn_out", y, c->d, c->ffn, xavier(), NN_LINEAR);
+    return end(g, c, "ffn_norm", x, y);
+}
+
+static nn_value embed(nn_graph *g, const transformer_config *c, nn_value ids, nn_value positions, nn_value table) {
+    const nn_value x = nn_embedding(g, ids, positions, table, sqrt((double)c->d));
+    return c->dropout > 0 ? nn_dropout(g, x, c->dropout) : x;
+}
+
+/* ---- encoder and decoder ---- */
+
+static nn_value encoder(nn_graph *g, const transformer_config *c, const transformer_symbols *s, nn_value ranges) {
+    const nn_value ids = nn_input(g, "src_ids", NN_I32, s->src, 0);
+    const nn_value positions = nn_input(g, "src_positions", NN_I32, s->src, 0);
+    nn_value x = embed(g, c, ids, positions, source_table(g, c));
+    for (int i = 0; i < c->encoder_layers; i++) {
+        nn_scope_push(g, "encoder.%d", i);
+        x = self_attention(g, c, x, ranges, false, NULL);
+        x = feed_forward(g, c, x);
+        nn_scope_pop(g);
+    }
+    return c->pre_norm ? norm(g, c, "encoder.norm", x, -1) : x;
+}
+
+static nn_value logits(nn_graph *g, const transformer_config *c, nn_value x) {
+    if (c->pre_norm) x = norm(g, c, "decoder.norm", x, -1);
+    return nn_linear(g, x, output_table(g, c), -1, NN_LINEAR);
+}
+
+static void symbols_of(nn_graph *g, const transformer_sizes *sizes, transformer_symbols *s) {
+    s->src = nn_symbol(g, "src", sizes->src);
+    s->tgt = nn_symbol(g, "tgt", sizes->tgt);
+    s->sentences = nn_symbol(g, "sentences", sizes->sentences);
+}
+
+nn_value transformer_training(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                              transformer_symbols *s) {
+    symbols_of(g, sizes, s);
+    const nn_value src_ranges = nn_input(g, "src_ranges", NN_I32, s->sentences, 2);
+    const nn_value tgt_ranges = nn_input(g, "tgt_ranges", NN_I32, s->sentences, 2);
+    const nn_value ids = nn_input(g, "tgt_in", NN_I32, s->tgt, 0);
+    const nn_value positions = nn_input(g, "tgt_positions", NN_I32, s->tgt, 0);
+    const nn_value targets = nn_input(g, "tgt_out", NN_I32, s->tgt, 0);
+    const nn_value memory = encoder(g, c, s, src_ranges);
+    nn_value x = embed(g, c, ids, positions, target_table(g, c));
+    for (int i = 0; i < c->decoder_layers; i++) {
+        nn_scope_push(g, "decoder.%d", i);
+        x = self_attention(g, c, x, tgt_ranges, true, NULL);
+        x = cross_attention(g, c, x, cross_keys(g, c, memory), tgt_ranges, src_ranges);
+        x = feed_forward(g, c, x);
+        nn_scope_pop(g);
+    }
+    const nn_value loss = nn_cross_entropy(g, logits(g, c, x), targets, c->smoothing);
+    nn_output(g, "loss", loss);
+    return loss;
+}
+
+void transformer_encoder(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                         transformer_symbols *s) {
+    symbols_of(g, sizes, s);
+    const nn_value memory = encoder(g, c, s, nn_input(g, "src_ranges", NN_I32, s->sentences, 2));
+    for (int i = 0; i < c->decoder_layers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cross.%d", i);
+        nn_scope_push(g, "decoder.%d", i);
+        nn_output(g, name, cross_keys(g, c, memory));
+        nn_scope_pop(g);
+    }
+}
+
+void transformer_step(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                      transformer_symbols *s) {
+    symbols_of(g, sizes, s);
+    const nn_value ids = nn_input(g, "ids", NN_I32, s->sentences, 0);
+    const nn_value positions = nn_input(g, "positions", NN_I32, s->sentences, 0);
+    const nn_value index = nn_input(g, "cache_index", NN_I32, s->sentences, 0);
+    const nn_value step_ranges = nn_input(g, "step_ranges", NN_I32, s->sentences, 2);
+    const nn_value cache_ranges = nn_input(g, "cache_ranges", NN_I32, s->sentences, 2);
+    const nn_value cross_ranges = nn_input(g, "cross_ranges", NN_I32, s->sentences, 2);
+    nn_value x = embed(g, c, ids, positions, target_table(g, c));
+    for (int i = 0; i < c->decoder_layers; i++) {
+        char cache[32], cross[32];
+        snprintf(cache, sizeof cache, "cache.%d", i);
+        snprintf(cross, sizeof cross, "cross.%d", i);
+        const cache_io io = {nn_input(g, cache, NN_F32, s->tgt, 2 * c->d), index, step_ranges, cache_ranges};
+        nn_scope_push(g, "decoder.%d", i);
+        x = self_attention(g, c, x, step_ranges, true, &io);
+        x = cross_attention(g, c, x, nn_input(g, cross, NN_F32, s->src, 2 * c->d), step_ranges, cross_ranges);
+        x = feed_forward(g, c, x);
+        nn_scope_pop(g);
+    }
+    nn_output(g, "log_probs", nn_log_softmax(g, logits(g, c, x)));
+}
+
+int64_t transformer_count(const transformer_config *c) {
+    const int64_t d = c->d, f = c->ffn, norms = 2 * d;
+    const int64_t attention = 4 * (d * d + d), ffn = d * f + f + f * d + d;
+    const int64_t encoder_layer = attention + ffn + 2 * norms, decoder_layer = 2 * attention + ffn + 3 * norms;
+    int64_t tables = c->share_all ? c->tgt_vocab : (int64_t)c->src_vocab + c->tgt_vocab;
+    if (!c->share_all && !c->tie_output) tables += c->tgt_vocab;
+    return c->encoder_layers * encoder_layer + c->decoder_layers * decoder_layer + tables * d +
+           (c->pre_norm ? 2 * norms : 0);
+}

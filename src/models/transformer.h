@@ -1,0 +1,49 @@
+/* The encoder-decoder Transformer of Vaswani et al. (arXiv 1706.03762) over packed sequences, as the paper trains it:
+ * post-LN unless pre_norm, ReLU, sinusoidal positions.
+ *
+ * One set of parameters serves three graphs: training (and scoring), the encoder, and one step of the decoder. */
+#ifndef ADAMOD_TRANSFORMER_H
+#define ADAMOD_TRANSFORMER_H
+
+#include "nn.h"
+
+typedef struct transformer_config {
+    int encoder_layers, decoder_layers;
+    int d, ffn, heads;
+    bool pre_norm;
+    bool share_all;  /* one table for source, target and output (WMT); else three */
+    bool tie_output; /* the output's matrix is the target's table */
+    double dropout, attention_dropout, smoothing;
+    int src_vocab, tgt_vocab;
+} transformer_config;
+
+/* Most rows of a batch. */
+typedef struct transformer_sizes {
+    int64_t src, tgt, sentences;
+} transformer_sizes;
+
+typedef struct transformer_symbols {
+    int src, tgt, sentences;
+} transformer_symbols;
+
+/* Inputs src_ids, src_positions [src], src_ranges [sentences, 2], and tgt_in, tgt_positions, tgt_out [tgt], tgt_ranges.
+ * Returns the loss (see nn_cross_entropy), also the output "loss". */
+nn_value transformer_training(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                              transformer_symbols *symbols);
+
+/* Inputs src_ids, src_positions, src_ranges. Outputs "cross.L": the keys and values [src, 2 d] that decoder layer L
+ * reads in every step. */
+void transformer_encoder(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                         transformer_symbols *symbols);
+
+/* One token for each of up to `sentences` hypotheses. Inputs ids, positions [sentences]; "cross.L" [src, 2 d] from the
+ * encoder with cross_ranges [sentences, 2]; "cache.L" [tgt, 2 d] with cache_index [sentences], the row that takes this
+ * token's keys and values, and cache_ranges, which include it. step_ranges are row i alone for each hypothesis i.
+ * Output "log_probs" [sentences, tgt_vocab]. */
+void transformer_step(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
+                      transformer_symbols *symbols);
+
+/* What the formulas of the architecture say its parameters number; asserted against the graph by the tests. */
+int64_t transformer_count(const transformer_config *c);
+
+#endif

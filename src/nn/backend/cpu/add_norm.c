@@ -1,0 +1,151 @@
+/* Layer normalisation of z = x + dropout(branch), and its gradient: each row is read once, and stays in the first cache
+ * for the passes it takes. Formulas are in ops/add_norm.c. saved holds a row's mean and 1 / sqrt(variance + eps). */
+#include "cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+/* Sums over a row run in this many lanes on every processor. */
+enum { LANES = 16 };
+
+/* LANES numbers, anywhere in memory. */
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+
+/* The mean of (z - center)^power, power 1 or 2. */
+static inline __attribute__((always_inline)) double mean_power(int64_t n, const float *z, float center, int power) {
+    lanes sums = {0};
+    const int64_t whole = n / LANES * LANES;
+    for (int64_t j = 0; j < whole; j += LANES) {
+        lanes d = *(const lanes *)(z + j) - center;
+        if (power == 2) d *= d;
+        sums += d;
+    }
+    double sum = 0;
+    for (int64_t j = 0; j < LANES; j++) sum += sums[j];
+    for (int64_t j = whole; j < n; j++) sum += power == 2 ? (z[j] - center) * (z[j] - center) : z[j] - center;
+    return sum / (double)n;
+}
+
+/* From z in y. */
+NN_CLONES
+static void norm_row(int64_t n, const float *gamma, const float *beta, double eps, float *restrict y,
+                     float *restrict saved) {
+    const float mean = (float)mean_power(n, y, 0, 1);
+    const float scale = (float)(1 / sqrt(mean_power(n, y, mean, 2) + eps));
+    for (int64_t j = 0; j < n; j++) y[j] = (y[j] - mean) * scale * gamma[j] + beta[j];
+    saved[0] = mean;
+    saved[1] = scale;
+}
+
+/* Of a task: sums over its rows of dy h and of dy, and rows of factors, h and dz. */
+typedef struct norm_scratch {
+    float *dgamma, *dbeta, *factor, *h, *dz;
+} norm_scratch;
+
+/* From z in h: dz, and the row's part of the sums. */
+NN_CLONES
+static void norm_row_grad(int64_t n, const float *gamma, const float *saved, const float *dy, const norm_scratch *s) {
+    const int64_t whole = n / LANES * LANES;
+    const float mean = saved[0], scale = saved[1];
+    float *restrict dgamma = s->dgamma, *restrict dbeta = s->dbeta, *restrict h = s->h, *restrict dz = s->dz;
+    for (int64_t j = 0; j < n; j++) {
+        h[j] = (h[j] - mean) * scale;
+        dgamma[j] += dy[j] * h[j];
+        dbeta[j] += dy[j];
+        dz[j] = gamma[j] * dy[j];
+    }
+    lanes sums_g = {0}, sums_gh = {0};
+    for (int64_t j = 0; j < whole; j += LANES) {
+        const lanes g = *(const lanes *)(dz + j);
+        sums_g += g;
+        sums_gh += g * *(const lanes *)(h + j);
+    }
+    double sum_g = 0, sum_gh = 0;
+    for (int64_t j = 0; j < LANES; j++) sum_g += sums_g[j], sum_gh += sums_gh[j];
+    for (int64_t j = whole; j < n; j++) sum_g += dz[j], sum_gh += dz[j] * h[j];
+    const float mean_g = (float)(sum_g / (double)n), mean_gh = (float)(sum_gh / (double)n);
+    for (int64_t j = 0; j < n; j++) dz[j] = (dz[j] - mean_g - h[j] * mean_gh) * scale;
+}
+
+/* ---- tasks of some rows ---- */
+
+typedef struct norm_work {
+    const nn_call *c;
+    nn_drop drop;
+    int64_t n, rows; /* columns; rows of a task */
+} norm_work;
+
+static norm_work norm_work_of(const nn_call *c) {
+    const int64_t n = c->output.cols;
+    return (norm_work){c, nn_cpu_drop(c), n, n < NN_CHUNK ? NN_CHUNK / n : 1};
+}
+
+static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output.rows, w->rows); }
+
+static norm_scratch norm_scratch_of(const norm_work *w, int64_t task) {
+    float *p = w->c->workspace + task * 5 * w->n;
+    return (norm_scratch){p, p + w->n, p + 2 * w->n, p + 3 * w->n, p + 4 * w->n};
+}
+
+static size_t add_norm_workspace(const nn_call *c) {
+    const norm_work w = norm_work_of(c);
+    return (size_t)(norm_tasks(&w) * 5 * w.n);
+}
+
+/* z of a row; its factors are returned, or NULL if all are 1. */
+static const float *row_sum(const norm_work *w, int64_t row, float *factor, float *z) {
+    const float *x = (const float *)w->c->input[0].data + row * w->n, *branch = w->c->input[1].data;
+    if (!branch || !w->drop.drops) factor = NULL;
+    if (factor) nn_cpu_mask(w->drop.key, (uint64_t)(row * w->n), w->n, w->drop.threshold, w->drop.scale, factor);
+    if (branch) nn_cpu_multiply_add(w->n, x, factor, branch + row * w->n, z);
+    else nn_cpu_multiply_add(w->n, NULL, NULL, x, z);
+    return factor;
+}
+
+static void forward_task(void *context, int64_t i) {
+    const norm_work *w = context;
+    const nn_call *c = w->c;
+    const norm_scratch s = norm_scratch_of(w, i);
+    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
+        float *y = (float *)c->output.data + row * w->n;
+        row_sum(w, row, s.factor, y);
+        norm_row(w->n, c->input[2].data, c->input[3].data, c->attributes->eps, y, c->saved + 2 * row);
+    }
+}
+
+/* x and branch may be one value, so one gradient: a row's dx is complete before its branch's begins. */
+static void backward_task(void *context, int64_t i) {
+    const norm_work *w = context;
+    const nn_call *c = w->c;
+    const norm_scratch s = norm_scratch_of(w, i);
+    memset(s.dgamma, 0, (size_t)w->n * sizeof *s.dgamma);
+    memset(s.dbeta, 0, (size_t)w->n * sizeof *s.dbeta);
+    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
+        const float *factor = row_sum(w, row, s.factor, s.h);
+        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad + row * w->n, &s);
+        for (int k = 0; k < 2; k++) {
+            float *g = c->input_grad[k] ? c->input_grad[k] + row * w->n : NULL;
+            if (g) nn_cpu_multiply_add(w->n, c->accumulate[k] ? g : NULL, k == 1 ? factor : NULL, s.dz, g);
+        }
+    }
+}
+
+static void add_norm_forward(const nn_call *c) {
+    norm_work w = norm_work_of(c);
+    nn_parallel(c->pool, norm_tasks(&w), forward_task, &w);
+}
+
+static void add_norm_backward(const nn_call *c) {
+    norm_work w = norm_work_of(c);
+    nn_parallel(c->pool, norm_tasks(&w), backward_task, &w);
+    const norm_scratch first = norm_scratch_of(&w, 0);
+    const float *parts[2] = {first.dgamma, first.dbeta};
+    for (int k = 2; k < 4; k++) {
+        float *g = c->input_grad[k];
+        if (g) nn_cpu_sum_rows(c->pool, parts[k - 2], 5 * w.n, norm_tasks(&w), w.n, g, c->accumulate[k]);
+    }
+}
+
+const nn_kernels nn_cpu_add_norm = {add_norm_forward, add_norm_backward, add_norm_workspace};

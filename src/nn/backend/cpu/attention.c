@@ -1,0 +1,349 @@
+/* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay in
+ * the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again. Threads
+ * take items one after the other; items share nothing, so who takes which does not matter to the result. */
+#include "cpu.h"
+#include "ops/attention.h"
+#include "vector.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+/* The largest tile; and in causal attention, queries or keys that are computed to the width that the widest of them
+ * needs. Both divide into NN_LANES or the reverse. */
+enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
+
+/* Memory of one thread. Rows are padded: those of k_t, v_t, s and ds have the tile's keys, the others a head's columns. */
+typedef struct buffers {
+    float *q, *y, *dy, *dq;             /* queries (times the scale of scores) and what belongs to them */
+    float *k, *v, *dk, *dv, *k_t, *v_t; /* keys, values, their gradients, their transposes */
+    float *s, *ds, *factor;             /* scores, then weights; their gradients; dropout's factors */
+    float *most, *sum;                  /* of each query's scores, and of their exponentials */
+} buffers;
+
+typedef struct job job;
+typedef struct item item;
+struct job {
+    nn_attention_view view;
+    const nn_call *call;
+    const nn_vector *x;
+    int64_t width; /* of a head, padded */
+    float *memory;
+    void (*kernel)(const item *w);
+    atomic_llong next;
+};
+
+/* A sequence's head: queries in rows q_row .. q_row + nq - 1, keys in rows k_row .. k_row + nk - 1. */
+struct item {
+    const job *j;
+    const buffers *b;
+    int64_t head, q_row, nq, k_row, nk;
+};
+
+/* Queries q0 .. q0 + m - 1 and keys k0 .. k0 + n - 1 of an item; width is n, padded. */
+typedef struct tile {
+    int64_t q0, m, k0, n, width;
+} tile;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- memory ---- */
+
+/* Floats that one thread needs; if memory is not NULL, where each buffer is. */
+static size_t divide(const job *j, float *memory, buffers *b) {
+    const int64_t q = least(QUERIES, nn_padded(j->view.q_rows)), k = least(KEYS, nn_padded(j->view.k_rows));
+    const struct {
+        float **buffer;
+        int64_t floats;
+    } parts[] = {
+        {&b->q, q * j->width},   {&b->y, q * j->width},   {&b->dy, q * j->width}, {&b->dq, q * j->width},
+        {&b->k, k * j->width},   {&b->v, k * j->width},   {&b->dk, k * j->width}, {&b->dv, k * j->width},
+        {&b->k_t, k * j->width}, {&b->v_t, k * j->width}, {&b->s, q * k},         {&b->ds, q * k},
+        {&b->factor, q * k},     {&b->most, q},           {&b->sum, q},
+    };
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (memory) *parts[i].buffer = memory + used;
+        used += (size_t)parts[i].floats;
+    }
+    return used;
+}
+
+static job attention_job(const nn_call *c) {
+    job j = {.view = nn_attention_of(c), .call = c, .x = nn_vector_choose()};
+    j.width = nn_padded(j.view.size);
+    return j;
+}
+
+/* A byte for each row, then buffers for each thread. */
+static size_t marks_floats(const job *j) {
+    const int64_t most = j->view.q_rows > j->view.k_rows ? j->view.q_rows : j->view.k_rows;
+    return (size_t)nn_padded(most / 4 + 1);
+}
+
+static size_t attention_workspace(const nn_call *c) {
+    const job j = attention_job(c);
+    buffers b;
+    return marks_floats(&j) + (size_t)adamod_pool_threads(c->pool) * divide(&j, NULL, &b);
+}
+
+/* Zeros in the rows that are in no range. */
+static void clear_outside(const job *j, const int32_t *ranges, int64_t rows, float *x, int64_t stride, int64_t cols) {
+    char *inside = (char *)j->call->workspace;
+    memset(inside, 0, (size_t)rows);
+    for (int64_t i = 0; i < j->view.sequences; i++) {
+        memset(inside + ranges[2 * i], 1, (size_t)(ranges[2 * i + 1] - ranges[2 * i]));
+    }
+    for (const char *at = inside; (at = memchr(at, 0, (size_t)(inside + rows - at))); at++) {
+        memset(x + (at - inside) * stride, 0, (size_t)cols * sizeof(float));
+    }
+}
+
+/* ---- items ---- */
+
+static void work(void *context, int64_t thread) {
+    job *j = context;
+    const nn_attention_view *v = &j->view;
+    buffers b;
+    const size_t floats = divide(j, NULL, &b);
+    divide(j, j->memory + (size_t)thread * floats, &b);
+    for (;;) {
+        const int64_t n = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+        if (n >= v->sequences * v->heads) return;
+        const int32_t *q = v->q_ranges + 2 * (n / v->heads), *k = v->k_ranges + 2 * (n / v->heads);
+        const item w = {j, &b, n % v->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+        j->kernel(&w);
+    }
+}
+
+static void run(job *j, void (*kernel)(const item *w)) {
+    j->memory = j->call->workspace + marks_floats(j);
+    j->kernel = kernel;
+    atomic_init(&j->next, 0);
+    nn_parallel(j->call->pool, adamod_pool_threads(j->call->pool), work, j);
+}
+
+/* Keys of the tile that its query i sees. */
+static int64_t seen(const item *w, const tile *t, int64_t i) {
+    const int64_t n = nn_attention_seen(w->j->view.causal, w->nq, w->nk, t->q0 + i) - t->k0;
+    return n < 0 ? 0 : least(n, t->n);
+}
+
+/* The first query of the tile that sees its key l. */
+static int64_t first_to_see(const item *w, const tile *t, int64_t l) {
+    const int64_t i = w->j->view.causal ? t->k0 + l - (w->nk - w->nq) - t->q0 : 0;
+    return i < 0 ? 0 : least(i, t->m);
+}
+
+/* Rows of a tile that are computed at once. */
+static int64_t slab(const item *w, int64_t rows) { return w->j->view.causal ? SLAB : rows; }
+
+/* Keys that any query of the slab at i sees. */
+static int64_t seen_by_slab(const item *w, const tile *t, int64_t i) {
+    const int64_t step = slab(w, t->m);
+    return seen(w, t, least(i / step * step + step, t->m) - 1);
+}
+
+static const float *q_at(const item *w, const tile *t, const float *x, int64_t stride) {
+    return x + (w->q_row + t->q0) * stride + w->head * w->j->view.size;
+}
+
+static const float *k_at(const item *w, const tile *t, const float *x) {
+    return x + (w->k_row + t->k0) * w->j->view.k_stride + w->head * w->j->view.size;
+}
+
+/* to = q k^T for the keys that each slab sees, where q is [m, size] and k_t is [size, n]. */
+static void scores(const item *w, const tile *t, float *q, float *k_t, float *to) {
+    const int64_t width = w->j->width, step = slab(w, t->m);
+    for (int64_t i = 0; i < t->m; i += step) {
+        w->j->x->product(least(step, t->m - i), nn_padded(seen_by_slab(w, t, i)), w->j->view.size,
+                         (nn_tile){q + i * width, width, 1}, (nn_tile){k_t, t->width, 1},
+                         (nn_tile){to + i * t->width, t->width, 1}, false);
+    }
+}
+
+/* to = s k, or to += s k, where s is [m, n] and k is [n, size]. */
+static void mix(const item *w, const tile *t, float *s, float *k, float *to, bool add) {
+    const int64_t width = w->j->width, step = slab(w, t->m);
+    for (int64_t i = 0; i < t->m; i += step) {
+        w->j->x->product(least(step, t->m - i), width, seen_by_slab(w, t, i), (nn_tile){s + i * t->width, t->width, 1},
+                         (nn_tile){k, width, 1}, (nn_tile){to + i * width, width, 1}, add);
+    }
+}
+
+/* to += s^T q, where s is [m, n] and q is [m, size]. */
+static void mix_back(const item *w, const tile *t, float *s, float *q, float *to) {
+    const int64_t width = w->j->width, step = slab(w, t->n);
+    for (int64_t l = 0; l < t->n; l += step) {
+        const int64_t i = first_to_see(w, t, l);
+        w->j->x->product(least(step, t->n - l), width, t->m - i, (nn_tile){s + i * t->width + l, 1, t->width},
+                         (nn_tile){q + i * width, width, 1}, (nn_tile){to + l * width, width, 1}, true);
+    }
+}
+
+/* Dropout's factors on the tile's weights, NULL: none. Where the tile has all keys, its rows follow each other among the
+ * random numbers as they do in the tile. */
+static const float *draw(const item *w, const tile *t) {
+    const nn_attention_view *v = &w->j->view;
+    if (!v->threshold) return NULL;
+    const int64_t rows = w->nk == t->n ? t->m : 1;
+    for (int64_t i = 0; i < t->m; i += rows) {
+        const uint64_t first = nn_attention_index(w->q_row, v->heads, w->head, w->nk, t->q0 + i, t->k0);
+        nn_cpu_mask(w->j->call->key, first, rows * t->width, v->threshold, v->keep, w->b->factor + i * t->width);
+    }
+    return w->b->factor;
+}
+
+/* ---- forward ---- */
+
+/* From scores to exp(score - most); when a tile of later keys has a larger score, what earlier ones made is scaled. */
+static void weigh(const item *w, const tile *t, const float *factor, int64_t i) {
+    const nn_vector *x = w->j->x;
+    const buffers *b = w->b;
+    const int64_t n = seen(w, t, i), end = nn_padded(seen_by_slab(w, t, i));
+    float *s = b->s + i * t->width, most = x->most(n, s);
+    if (t->k0 == 0) {
+        b->sum[i] = 0;
+    } else if (most > b->most[i]) {
+        const float down = (float)exp((double)b->most[i] - most);
+        x->scale(w->j->width, b->y + i * w->j->width, down, b->y + i * w->j->width, false);
+        b->sum[i] *= down;
+    } else {
+        most = b->most[i];
+    }
+    b->most[i] = most;
+    b->sum[i] += x->weights(n, end, most, s);
+    if (factor) x->drop(end, factor + i * t->width, s);
+}
+
+static void finish(const item *w, const tile *t) {
+    const nn_attention_view *v = &w->j->view;
+    const int64_t d = v->heads * v->size;
+    for (int64_t i = 0; i < t->m; i++) {
+        const int64_t row = w->q_row + t->q0 + i;
+        const float sum = w->b->sum[i], scale = sum != 0 ? 1 / sum : 0;
+        float *saved = w->j->call->saved + 2 * (row * v->heads + w->head);
+        w->j->x->scale(v->size, w->b->y + i * w->j->width, scale,
+                       (float *)w->j->call->output.data + row * d + w->head * v->size, false);
+        saved[0] = sum != 0 ? w->b->most[i] : 0;
+        saved[1] = scale;
+    }
+}
+
+static void forward_queries(const item *w, tile t) {
+    const job *j = w->j;
+    const nn_attention_view *v = &j->view;
+    const buffers *b = w->b;
+    j->x->copy(t.m, v->size, q_at(w, &t, v->q, v->q_stride), v->q_stride, (float)v->scale, b->q, j->width);
+    memset(b->sum, 0, (size_t)t.m * sizeof(float));
+    for (; t.k0 < w->nk; t.k0 += KEYS) {
+        t.n = least(KEYS, w->nk - t.k0);
+        t.width = nn_padded(t.n);
+        if (t.k0 > 0 && seen(w, &t, t.m - 1) == 0) break;
+        if (w->nk > KEYS || t.q0 == 0) { /* else the last queries left them there */
+            j->x->transpose(t.n, v->size, k_at(w, &t, v->k), v->k_stride, b->k_t, t.width);
+            j->x->copy(t.n, v->size, k_at(w, &t, v->v), v->k_stride, 1, b->v, j->width);
+        }
+        scores(w, &t, b->q, b->k_t, b->s);
+        const float *factor = draw(w, &t);
+        for (int64_t i = 0; i < t.m; i++) weigh(w, &t, factor, i);
+        mix(w, &t, b->s, b->v, b->y, t.k0 > 0);
+    }
+    if (w->nk == 0) memset(b->y, 0, (size_t)(t.m * j->width) * sizeof(float));
+    finish(w, &t);
+}
+
+static void forward_item(const item *w) {
+    for (int64_t q0 = 0; q0 < w->nq; q0 += QUERIES) {
+        forward_queries(w, (tile){.q0 = q0, .m = least(QUERIES, w->nq - q0)});
+    }
+}
+
+static void attention_forward(const nn_call *c) {
+    job j = attention_job(c);
+    clear_outside(&j, j.view.q_ranges, j.view.q_rows, c->output.data, c->output.cols, c->output.cols);
+    run(&j, forward_item);
+}
+
+/* ---- backward: see ops/attention.c for the formulas ---- */
+
+/* Weights and the gradients of scores, in s and ds. */
+static void backward_weights(const item *w, const tile *t) {
+    const nn_attention_view *v = &w->j->view;
+    const nn_vector *x = w->j->x;
+    const int64_t d = v->heads * v->size;
+    const float *y = q_at(w, t, w->j->call->output.data, d);
+    scores(w, t, w->b->q, w->b->k_t, w->b->s);
+    scores(w, t, w->b->dy, w->b->v_t, w->b->ds);
+    const float *factor = draw(w, t);
+    for (int64_t i = 0; i < t->m; i++) {
+        const float *saved = w->j->call->saved + 2 * ((w->q_row + t->q0 + i) * v->heads + w->head);
+        const int64_t end = nn_padded(seen_by_slab(w, t, i));
+        float *s = w->b->s + i * t->width;
+        const float dy_y = x->dot(v->size, w->b->dy + i * w->j->width, y + i * d);
+        x->weights(seen(w, t, i), end, saved[0], s);
+        x->weights_gradient(end, saved[1], dy_y, factor ? factor + i * t->width : NULL, s, w->b->ds + i * t->width);
+    }
+}
+
+/* What the queries of a tile get from its keys, and the reverse. */
+static void backward_tile(const item *w, const tile *t) {
+    const nn_attention_view *v = &w->j->view;
+    const buffers *b = w->b;
+    const nn_vector *x = w->j->x;
+    const int64_t width = w->j->width, d = v->heads * v->size;
+    x->copy(t->m, v->size, q_at(w, t, v->q, v->q_stride), v->q_stride, (float)v->scale, b->q, width);
+    x->copy(t->m, v->size, q_at(w, t, w->j->call->output_grad, d), d, 1, b->dy, width);
+    backward_weights(w, t);
+    if (v->dk) {
+        mix_back(w, t, b->s, b->dy, b->dv);
+        mix_back(w, t, b->ds, b->q, b->dk);
+    }
+    if (!v->dq) return;
+    mix(w, t, b->ds, b->k, b->dq, false);
+    float *dq = (float *)q_at(w, t, v->dq, v->q_stride);
+    for (int64_t i = 0; i < t->m; i++) {
+        x->scale(v->size, b->dq + i * width, (float)v->scale, dq + i * v->q_stride, v->add_q || t->k0 > 0);
+    }
+}
+
+static void backward_keys(const item *w, tile t) {
+    const nn_attention_view *v = &w->j->view;
+    const buffers *b = w->b;
+    const nn_vector *x = w->j->x;
+    const int64_t width = w->j->width;
+    x->copy(t.n, v->size, k_at(w, &t, v->k), v->k_stride, 1, b->k, width);
+    x->transpose(t.n, v->size, k_at(w, &t, v->k), v->k_stride, b->k_t, t.width);
+    x->transpose(t.n, v->size, k_at(w, &t, v->v), v->k_stride, b->v_t, t.width);
+    memset(b->dk, 0, (size_t)(t.n * width) * sizeof(float));
+    memset(b->dv, 0, (size_t)(t.n * width) * sizeof(float));
+    for (; t.q0 < w->nq; t.q0 += QUERIES) {
+        t.m = least(QUERIES, w->nq - t.q0);
+        if (t.k0 == 0 || seen(w, &t, t.m - 1) > 0) backward_tile(w, &t);
+    }
+    if (!v->dk) return;
+    float *dk = (float *)k_at(w, &t, v->dk), *dv = (float *)k_at(w, &t, v->dv);
+    for (int64_t l = 0; l < t.n; l++) {
+        x->scale(v->size, b->dk + l * width, 1, dk + l * v->k_stride, v->add_k);
+        x->scale(v->size, b->dv + l * width, 1, dv + l * v->k_stride, v->add_k);
+    }
+}
+
+static void backward_item(const item *w) {
+    /* Once even without keys: queries that see none have gradient 0. */
+    for (int64_t k0 = 0; k0 == 0 || k0 < w->nk; k0 += KEYS) {
+        const int64_t n = least(KEYS, w->nk - k0);
+        backward_keys(w, (tile){.k0 = k0, .n = n, .width = nn_padded(n)});
+    }
+}
+
+static void attention_backward(const nn_call *c) {
+    job j = attention_job(c);
+    const nn_attention_view *v = &j.view;
+    const int64_t d = c->output.cols;
+    if (!v->dq && !v->dk) return;
+    if (v->dq && !v->add_q) clear_outside(&j, v->q_ranges, v->q_rows, v->dq, v->q_stride, d);
+    if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * d);
+    run(&j, backward_item);
+}
+
+const nn_kernels nn_cpu_attention = {attention_forward, attention_backward, attention_workspace};

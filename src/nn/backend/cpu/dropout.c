@@ -1,0 +1,29 @@
+/* y = dropout(x). */
+#include "cpu.h"
+
+typedef struct dropout_work {
+    nn_drop drop;
+    int64_t n;
+    const float *x;
+    float *y;
+    bool add;
+} dropout_work;
+
+static void dropout_task(void *context, int64_t i) {
+    const dropout_work *w = context;
+    const int64_t first = i * NN_CHUNK, n = w->n - first < NN_CHUNK ? w->n - first : NN_CHUNK;
+    nn_cpu_add_dropped(&w->drop, first, n, w->add ? w->y : NULL, w->x, w->y);
+}
+
+static void dropout_run(const nn_call *c, const float *x, float *y, bool add) {
+    dropout_work w = {nn_cpu_drop(c), c->output.rows * c->output.cols, x, y, add};
+    nn_parallel(c->pool, nn_parts(w.n, NN_CHUNK), dropout_task, &w);
+}
+
+static void dropout_forward(const nn_call *c) { dropout_run(c, c->input[0].data, c->output.data, false); }
+
+static void dropout_backward(const nn_call *c) {
+    if (c->input_grad[0]) dropout_run(c, c->output_grad, c->input_grad[0], c->accumulate[0]);
+}
+
+const nn_kernels nn_cpu_dropout = {dropout_forward, dropout_backward, NULL};

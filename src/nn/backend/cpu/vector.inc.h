@@ -1,0 +1,268 @@
+/* The loops of vector.h for one instruction set. The includer defines
+ *   ISA                 the instruction set's name
+ *   WIDTH               floats in a vector V: 4, 8 or 16
+ *   ROWS                rows of a product's block, 4 or 8: ROWS * 2 sums must fit the registers
+ *   FMA(a, b, c)        a b + c
+ *   GREATER(a, b)       a > b ? a : b, so the second where either is NaN
+ *   UNLESS_LESS(a, b, y)  y, but 0 where a < b
+ *   PART(p, n, fill)    the n floats at p, then those of the vector fill; n may be more than WIDTH or less than 0
+ *   STORE_PART(p, n, x) the reverse: the first n floats of x
+ *   FOLD(x, op)         the F4 that op makes of NN_LANES lanes, x[NN_LANES / WIDTH]: lane l with lane l + 8, then + 4 */
+
+#define NAME2(name, isa) nn_##name##_##isa
+#define NAME1(name, isa) NAME2(name, isa)
+#define NAME(name) NAME1(name, ISA)
+#define TEXT1(x) #x
+#define TEXT(x) TEXT1(x)
+#define V NAME(v)
+#define UNALIGNED NAME(unaligned)
+#define I NAME(i)
+#define INLINE static inline __attribute__((always_inline))
+#define LOAD(p) ((V) * (const UNALIGNED *)(p))
+#define STORE(p, value) (*(UNALIGNED *)(p) = (value))
+#define SPLAT(x) ((x) - (V){0}) /* not +: that would have to turn -0 into 0 */
+#define VECTORS (NN_LANES / WIDTH)
+#define EACH(v) for (int v = 0; v < VECTORS; v++)
+
+typedef float V __attribute__((vector_size(WIDTH * 4)));
+typedef float UNALIGNED __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
+typedef int32_t I __attribute__((vector_size(WIDTH * 4)));
+
+/* ---- numbers ---- */
+
+/* exp(x) for x <= 88, off by less than 1.5e-7 of it; 0 below -87, where it would soon be subnormal. With n the nearest
+ * whole number to x / log 2 and r = x - n log 2, it is 2^n e^r; n log 2 is subtracted in two parts, the first exact, and
+ * the polynomial is that of Cephes' expf. A sum with 1.5 * 2^23 leaves n in the lowest bits. */
+INLINE V NAME(exp)(V x) {
+    const V low = SPLAT(-87.0f), magic = SPLAT(12582912.0f);
+    const V y = GREATER(low, x), t = y * 1.44269504f + magic, n = t - magic;
+    const V r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
+    V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const V power = (V)(((I)t << 23) + 0x3f800000);
+    return UNLESS_LESS(x, low, p * power);
+}
+
+INLINE float NAME(total)(const V *x) {
+    const F4 f = FOLD(x, ADD);
+    return (f[0] + f[2]) + (f[1] + f[3]);
+}
+
+INLINE float NAME(highest)(const V *x) {
+    const F4 f = FOLD(x, MAX);
+    const float a = f[0] > f[2] ? f[0] : f[2], b = f[1] > f[3] ? f[1] : f[3];
+    return a > b ? a : b;
+}
+
+/* ---- tiles ---- */
+
+/* rows x (2 or 1 vectors) of a product; rows and vectors are constants where this is inlined, so that sums are in
+ * registers. */
+INLINE void NAME(block)(int rows, int vectors, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
+    V sum[ROWS][2];
+    UNROLL for (int i = 0; i < rows; i++) { UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = SPLAT(0.0f); }
+    for (int64_t p = 0; p < k; p++) {
+        V right[2];
+        UNROLL for (int v = 0; v < vectors; v++) right[v] = LOAD(b.x + p * b.row + v * WIDTH);
+        UNROLL for (int i = 0; i < rows; i++) {
+            const V left = SPLAT(a.x[i * a.row + p * a.column]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = FMA(left, right[v], sum[i][v]);
+        }
+    }
+    UNROLL for (int i = 0; i < rows; i++) {
+        UNROLL for (int v = 0; v < vectors; v++) {
+            float *const to = c.x + i * c.row + v * WIDTH;
+            STORE(to, add ? LOAD(to) + sum[i][v] : sum[i][v]);
+        }
+    }
+}
+
+INLINE void NAME(columns)(int vectors, int64_t m, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
+#define BLOCKS(rows)                                                                                                   \
+    for (; m >= (rows); m -= (rows), a.x += (rows)*a.row, c.x += (rows)*c.row) {                                       \
+        NAME(block)((rows), vectors, k, a, b, c, add);                                                                 \
+    }
+#if ROWS == 8
+    BLOCKS(8)
+#endif
+    BLOCKS(4)
+    BLOCKS(2)
+    BLOCKS(1)
+#undef BLOCKS
+}
+
+static void NAME(product)(int64_t m, int64_t n, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
+    for (; n >= 2 * WIDTH; n -= 2 * WIDTH, b.x += 2 * WIDTH, c.x += 2 * WIDTH) NAME(columns)(2, m, k, a, b, c, add);
+#if WIDTH == 16
+    if (n) NAME(columns)(1, m, k, a, b, c, add);
+#endif
+}
+
+static void NAME(copy)(int64_t m, int64_t n, const float *from, int64_t row, float scale, float *to, int64_t width) {
+    for (int64_t i = 0; i < m; i++, from += row, to += width) {
+        int64_t j = 0;
+        for (; j + WIDTH <= n; j += WIDTH) STORE(to + j, LOAD(from + j) * scale);
+        for (; j < width; j += WIDTH) STORE(to + j, PART(from + j, n - j, SPLAT(0.0f)) * scale);
+    }
+}
+
+static void NAME(transpose)(int64_t m, int64_t n, const float *from, int64_t row, float *to, int64_t width) {
+    int64_t i = 0;
+    for (; i + 4 <= m; i += 4, from += 4 * row) {
+        int64_t j = 0;
+        for (; j + 4 <= n; j += 4) {
+            F4 x[4];
+            for (int e = 0; e < 4; e++) x[e] = *(const UNALIGNED4 *)(from + e * row + j);
+            TRANSPOSE4(x);
+            for (int e = 0; e < 4; e++) *(UNALIGNED4 *)(to + (j + e) * width + i) = x[e];
+        }
+        for (; j < n; j++) {
+            for (int e = 0; e < 4; e++) to[j * width + i + e] = from[e * row + j];
+        }
+    }
+    for (int64_t j = 0; j < n; j++) {
+        for (int64_t e = i; e < width; e++) to[j * width + e] = e < m ? from[(e - i) * row + j] : 0;
+    }
+}
+
+/* ---- rows ---- */
+
+static void NAME(scale)(int64_t n, const float *x, float scale, float *y, bool add) {
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) STORE(y + i, add ? LOAD(y + i) + LOAD(x + i) * scale : LOAD(x + i) * scale);
+    for (; i < n; i++) y[i] = add ? y[i] + x[i] * scale : x[i] * scale;
+}
+
+static float NAME(dot)(int64_t n, const float *x, const float *y) {
+    V sum[VECTORS];
+    EACH(v) sum[v] = SPLAT(0.0f);
+    for (; n > 0; n -= NN_LANES, x += NN_LANES, y += NN_LANES) {
+        EACH(v) {
+            const V a = PART(x + v * WIDTH, n - v * WIDTH, SPLAT(0.0f)),
+                    b = PART(y + v * WIDTH, n - v * WIDTH, SPLAT(0.0f));
+            sum[v] = FMA(a, b, sum[v]);
+        }
+    }
+    return NAME(total)(sum);
+}
+
+static float NAME(most)(int64_t n, const float *x) {
+    const V none = SPLAT(-INFINITY);
+    V top[4] = {none, none, none, none};
+    for (; n >= 4 * WIDTH; n -= 4 * WIDTH, x += 4 * WIDTH) {
+        UNROLL for (int v = 0; v < 4; v++) top[v] = GREATER(LOAD(x + v * WIDTH), top[v]);
+    }
+    for (; n > 0; n -= WIDTH, x += WIDTH) top[0] = GREATER(PART(x, n, none), top[0]);
+    top[0] = GREATER(top[0], top[1]);
+    top[2] = GREATER(top[2], top[3]);
+    top[0] = GREATER(top[0], top[2]);
+    EACH(v) top[v] = top[0];
+    return NAME(highest)(top);
+}
+
+/* Sums are in f32 for a stretch, in double over stretches. */
+static double NAME(sum_exp)(int64_t n, const float *x, float most, double *sum_x) {
+    enum { STRETCH = 32 * NN_LANES };
+    double sum = 0;
+    *sum_x = 0;
+    for (; n > 0; n -= STRETCH, x += STRETCH) {
+        V exps[VECTORS], plain[VECTORS];
+        EACH(v) exps[v] = plain[v] = SPLAT(0.0f);
+        const int64_t stretch = n < STRETCH ? n : STRETCH;
+        int64_t i = 0;
+        for (; i + NN_LANES <= stretch; i += NN_LANES) {
+            EACH(v) {
+                const V a = LOAD(x + i + v * WIDTH);
+                exps[v] += NAME(exp)(a - most);
+                plain[v] += a;
+            }
+        }
+        for (int v = 0; i < stretch; v++, i += WIDTH) {
+            exps[v] += NAME(exp)(PART(x + i, stretch - i, SPLAT(-INFINITY)) - most);
+            plain[v] += PART(x + i, stretch - i, SPLAT(0.0f));
+        }
+        sum += NAME(total)(exps);
+        *sum_x += NAME(total)(plain);
+    }
+    return sum;
+}
+
+static void NAME(softmax)(int64_t n, const float *x, float lse, float scale, float shift, float *y, bool add) {
+    for (; n >= WIDTH; n -= WIDTH, x += WIDTH, y += WIDTH) {
+        const V d = NAME(exp)(LOAD(x) - lse) * scale - shift;
+        STORE(y, add ? LOAD(y) + d : d);
+    }
+    if (n) {
+        const V d = NAME(exp)(PART(x, n, SPLAT(0.0f)) - lse) * scale - shift;
+        STORE_PART(y, n, add ? PART(y, n, SPLAT(0.0f)) + d : d);
+    }
+}
+
+/* ---- rows of a tile ---- */
+
+static float NAME(weights)(int64_t n, int64_t end, float most, float *s) {
+    V sum[VECTORS];
+    EACH(v) sum[v] = SPLAT(0.0f);
+    int64_t i = 0;
+    for (; i < n; i += NN_LANES) {
+        EACH(v) {
+            float *const at = s + i + v * WIDTH;
+            const V e = NAME(exp)(PART(at, n - i - v * WIDTH, SPLAT(-INFINITY)) - most);
+            STORE(at, e);
+            sum[v] += e;
+        }
+    }
+    for (; i < end; i += WIDTH) STORE(s + i, SPLAT(0.0f));
+    return NAME(total)(sum);
+}
+
+static void NAME(drop)(int64_t n, const float *factor, float *s) {
+    for (int64_t i = 0; i < n; i += WIDTH) STORE(s + i, LOAD(s + i) * LOAD(factor + i));
+}
+
+static void NAME(weights_gradient)(int64_t n, float scale, float shift, const float *factor, float *s, float *ds) {
+    for (int64_t i = 0; i < n; i += WIDTH) {
+        const V p = LOAD(s + i) * scale, d = LOAD(ds + i);
+        if (factor) {
+            const V f = LOAD(factor + i);
+            STORE(ds + i, p * (f * d - shift));
+            STORE(s + i, p * f);
+        } else {
+            STORE(ds + i, p * (d - shift));
+            STORE(s + i, p);
+        }
+    }
+}
+
+static const nn_vector NAME(table) = {
+    TEXT(ISA),  NAME(product), NAME(copy),    NAME(transpose), NAME(scale), NAME(dot),
+    NAME(most), NAME(sum_exp), NAME(softmax), NAME(weights),   NAME(drop),  NAME(weights_gradient),
+};
+
+#undef NAME2
+#undef NAME1
+#undef NAME
+#undef TEXT1
+#undef TEXT
+#undef V
+#undef UNALIGNED
+#undef I
+#undef INLINE
+#undef LOAD
+#undef STORE
+#undef SPLAT
+#undef VECTORS
+#undef EACH
+#undef ISA
+#undef WIDTH
+#undef ROWS
+#undef FMA
+#undef GREATER
+#undef UNLESS_LESS
+#undef PART
+#undef STORE_PART
+#undef FOLD

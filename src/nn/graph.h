@@ -1,0 +1,44 @@
+/* The graph's inside, for the plan and the ops. */
+#ifndef ADAMOD_NN_GRAPH_H
+#define ADAMOD_NN_GRAPH_H
+
+#include "op.h"
+
+typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_NODE } nn_source;
+
+typedef struct nn_value_info {
+    nn_source source;
+    nn_type type;
+    nn_shape shape;
+    int index;  /* of the node, or of the parameter */
+    char *name; /* of an input or output; NULL: none */
+    bool output;
+    bool has_grad; /* a parameter, or computed from one */
+} nn_value_info;
+
+struct nn_graph {
+    nn_params *params;
+    nn_value_info *values;
+    int n_values, values_capacity;
+    nn_node *nodes;
+    int n_nodes, nodes_capacity;
+    struct {
+        char *name;
+        int64_t capacity;
+    } symbols[NN_MAX_SYMBOLS]; /* symbol s is number s - 1 */
+    int n_symbols;
+    char scope[256];         /* "encoder.0.self_qkv." */
+    size_t scope_length[16]; /* before each push */
+    int scope_depth;
+    char error[256]; /* the first mistake; empty: none */
+};
+
+/* Adds a node with these inputs (n of them); its output's value, or -1 after a mistake. */
+nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, const nn_attributes *attributes);
+/* Keeps the first mistake. Returns -1. */
+nn_value nn_mistake(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* "[src, 512]" */
+void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size);
+
+#endif

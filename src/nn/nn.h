@@ -1,0 +1,172 @@
+/* nn.h - a static graph of coarse ops, its derived backward pass, and plans that replay both without allocating.
+ *
+ *   nn_params   named parameters and their gradients, one block each
+ *   nn_graph    what is computed: values and the ops between them, built by the functions below
+ *   nn_plan     how: order, memory by lifetime, kernels of a backend; run as often as wanted
+ *
+ * A value is a matrix [rows, cols] (or [rows, channels, height, width]) of f32, or of i32 for indices. The number of
+ * rows may be a symbol (tokens, sentences, images of a batch): memory is planned for its capacity, and each run says how
+ * many there are. Sequences of a batch stand end to end in the rows, without padding.
+ *
+ * Building never fails half way: the first mistake (a shape that does not fit) is kept as a message, later calls do
+ * nothing, and nn_plan_create returns it. */
+#ifndef ADAMOD_NN_H
+#define ADAMOD_NN_H
+
+#include "adamod.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NN_MAX_DIMS 4
+#define NN_MAX_INPUTS 8
+#define NN_MAX_SYMBOLS 8
+
+typedef enum nn_type { NN_F32, NN_I32 } nn_type;
+
+/* dim[0] is the capacity if rows is a symbol (> 0). */
+typedef struct nn_shape {
+    int rows; /* symbol, or 0: dim[0] is fixed */
+    int ndim;
+    int64_t dim[NN_MAX_DIMS];
+} nn_shape;
+
+/* ---- parameters ---- */
+
+typedef enum nn_init_kind {
+    NN_ZEROS,
+    NN_ONES,
+    NN_NORMAL,  /* mean 0, standard deviation scale */
+    NN_UNIFORM, /* within +- scale */
+    NN_XAVIER   /* uniform within +- sqrt(6 / (rows + columns)) of the matrix */
+} nn_init_kind;
+
+typedef struct nn_init {
+    nn_init_kind kind;
+    double scale;
+} nn_init;
+
+typedef struct nn_param {
+    char *name;
+    int ndim;
+    int64_t shape[NN_MAX_DIMS];
+    int64_t count;
+    int64_t offset; /* of its first number, in data and grad alike */
+    nn_init init;
+} nn_param;
+
+typedef struct nn_params {
+    nn_param *list;
+    int n;
+    int64_t count;      /* numbers in all, padding between parameters included */
+    float *data, *grad; /* NULL until nn_params_allocate */
+} nn_params;
+
+nn_params *nn_params_create(void);
+void nn_params_free(nn_params *p);
+/* After the first graph was built: memory for all parameters and gradients, filled as their init says, from seed and
+ * name alone. Graphs built later may only use parameters that exist. */
+adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
+nn_param *nn_params_find(const nn_params *p, const char *name);
+/* Numbers in parameters, without padding. */
+int64_t nn_params_total(const nn_params *p);
+
+/* ---- graphs ---- */
+
+typedef struct nn_graph nn_graph;
+typedef int nn_value; /* negative: none, after an error */
+
+typedef enum nn_activation { NN_LINEAR, NN_RELU, NN_GELU } nn_activation;
+
+nn_graph *nn_graph_create(nn_params *params);
+void nn_graph_free(nn_graph *g);
+/* A number of rows known only when run, at most capacity; returned as a symbol for shapes. */
+int nn_symbol(nn_graph *g, const char *name, int64_t capacity);
+int64_t nn_capacity(const nn_graph *g, int symbol);
+
+/* What a run is given; cols 0 makes a vector [rows]. */
+nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
+nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
+
+/* Names of parameters made below a scope are "scope.name". */
+void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void nn_scope_pop(nn_graph *g);
+
+/* y = activation(x W^T + b); W is [out, in], b is [out] or -1 for none. */
+nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation);
+
+/* y[i] = scale * table[ids[i]] + position(positions[i]), sinusoids laid out [sin | cos]; positions -1: none added. */
+nn_value nn_embedding(nn_graph *g, nn_value ids, nn_value positions, nn_value table, double scale);
+
+/* Zero with probability p, else divided by 1 - p; the identity outside training. */
+nn_value nn_dropout(nn_graph *g, nn_value x, double p);
+
+/* y = x + dropout(branch): what a pre-norm block ends in. */
+nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout);
+
+/* y = gamma (z - mean) / sqrt(variance + eps) + beta over columns, of z = x + dropout(branch); branch -1: z = x. */
+nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, nn_value gamma, nn_value beta,
+                     double eps);
+
+/* softmax(q k^T / sqrt(d / heads)) v within sequences, with dropout on the weights. Sequence i has queries in rows
+ * [q_ranges[i][0], q_ranges[i][1]) and keys in rows [k_ranges[i][0], k_ranges[i][1]); ranges are i32 [sequences, 2].
+ * Self-attention: kv is -1 and q is [rows, 3 d] = [q | k | v]. Otherwise q is [rows, d] and kv is [rows', 2 d] = [k | v];
+ * q may be [q | k | v] there too, of which only q is read, for decoding.
+ * causal: query j of a sequence of nq sees the first nk - nq + j + 1 of its nk keys. */
+nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
+                      bool causal, double dropout);
+
+/* Sums over rows: [0] the label-smoothed loss (1 - s) nll + s / V sum of -log p, [1] the nll, [2] rows whose largest
+ * logit is the target, [3] rows counted. Rows whose target is negative count for nothing. Output is f32 [1, 4]; its
+ * gradient with respect to [0] is what nn_plan_backward is given. */
+nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing);
+
+/* log softmax of each row; forward only, for decoding. */
+nn_value nn_log_softmax(nn_graph *g, nn_value x);
+
+/* Copies row i of x (its last columns, where it is wider) to row index[i] of cache, an input that keeps its memory from run to run; the result is the cache
+ * after it. Forward only, for decoding. */
+nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index);
+
+/* Keeps a value's memory after a run, so that it can be read. */
+void nn_output(nn_graph *g, const char *name, nn_value v);
+
+nn_shape nn_shape_of(const nn_graph *g, nn_value v);
+/* Floating-point operations of the matrix products in a forward pass at full capacity, attention not counted. */
+double nn_graph_flops(const nn_graph *g);
+
+/* ---- plans ---- */
+
+typedef struct nn_plan nn_plan;
+
+typedef struct nn_plan_options {
+    const char *backend; /* "ref" or "cpu"; NULL or "auto": the fastest */
+    nn_value loss;       /* what to differentiate; -1: forward only */
+    adamod_pool *pool;   /* NULL: one thread */
+    bool training;       /* dropout drops */
+} nn_plan_options;
+
+typedef struct nn_memory {
+    size_t values;        /* bytes of the block that holds all values and gradients, shared by lifetime */
+    size_t without_reuse; /* what they would take each on its own */
+    size_t params;        /* parameters and their gradients */
+} nn_memory;
+
+adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options);
+void nn_plan_free(nn_plan *plan);
+
+/* Where to write an input or read an output, of full capacity; NULL: no such name. */
+void *nn_plan_data(nn_plan *plan, const char *name);
+adamod_status nn_plan_set_rows(nn_plan *plan, int symbol, int64_t rows);
+int64_t nn_plan_rows(const nn_plan *plan, int symbol);
+
+/* Random numbers of a run follow from these and the op alone. */
+void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step);
+void nn_plan_forward(nn_plan *plan);
+/* After forward: adds scale times the gradient of the loss's element 0 to the parameters' gradients if accumulate, else
+ * replaces them. */
+void nn_plan_backward(nn_plan *plan, float scale, bool accumulate);
+nn_memory nn_plan_memory(const nn_plan *plan);
+
+#endif

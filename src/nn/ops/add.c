@@ -1,0 +1,41 @@
+/* y = x + dropout(branch).
+ *
+ * Inputs: x, branch, of one shape. Attribute: dropout. */
+#include "dropout.h"
+
+#include <string.h>
+
+static const char *add_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    const nn_shape *x = &in[0], *branch = &in[1];
+    if (x->ndim < 1) return "x is missing";
+    if (x->rows != branch->rows || x->ndim != branch->ndim ||
+        memcmp(x->dim, branch->dim, (size_t)x->ndim * sizeof *x->dim) != 0) {
+        return "x and branch must have one shape";
+    }
+    *out = *x;
+    return nn_dropout_wrong(node, message, size);
+}
+
+static void add_forward(const nn_call *c) {
+    const float *x = c->input[0].data, *branch = c->input[1].data;
+    float *y = c->output.data;
+    for (int64_t i = 0; i < c->output.rows * c->output.cols; i++) {
+        y[i] = (float)(x[i] + nn_dropped(c, branch, i));
+    }
+}
+
+/* x and branch may be one value, so one gradient: x's is complete before branch's begins. */
+static void add_backward(const nn_call *c) {
+    float *dx = c->input_grad[0], *db = c->input_grad[1];
+    const int64_t n = c->output.rows * c->output.cols;
+    for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0.0) + c->output_grad[i]);
+    for (int64_t i = 0; db && i < n; i++) {
+        db[i] = (float)((c->accumulate[1] ? db[i] : 0.0) + nn_dropped(c, c->output_grad, i));
+    }
+}
+
+const nn_op nn_op_add = {
+    .name = "add",
+    .shape = add_shape,
+    .ref = {add_forward, add_backward, NULL},
+};

@@ -1,0 +1,33 @@
+/* y_i = x_i / (1 - p) if element i is kept, else 0; y = x outside training. Which are kept follows from the call's key
+ * (random.h), so backward draws them again.
+ *
+ * Input: x. Attribute: dropout, the p. */
+#include "dropout.h"
+
+static const char *dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    if (in[0].ndim < 1) return "x is missing";
+    *out = in[0];
+    return nn_dropout_wrong(node, message, size);
+}
+
+static void dropout_forward(const nn_call *c) {
+    const float *x = c->input[0].data;
+    float *y = c->output.data;
+    for (int64_t i = 0; i < c->output.rows * c->output.cols; i++) {
+        y[i] = (float)nn_dropped(c, x, i);
+    }
+}
+
+static void dropout_backward(const nn_call *c) {
+    float *dx = c->input_grad[0];
+    for (int64_t i = 0; dx && i < c->output.rows * c->output.cols; i++) {
+        const double before = c->accumulate[0] ? dx[i] : 0;
+        dx[i] = (float)(before + nn_dropped(c, c->output_grad, i));
+    }
+}
+
+const nn_op nn_op_dropout = {
+    .name = "dropout",
+    .shape = dropout_shape,
+    .ref = {dropout_forward, dropout_backward, NULL},
+};

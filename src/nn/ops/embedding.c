@@ -1,0 +1,71 @@
+/* y_i = scale table[ids_i] + position(positions_i), where column j of the first half of the d columns is
+ * sin(position f_j), of the second half cos(position f_j), f_j = 10000^(-j / (d / 2 - 1)), as fairseq lays them out; the
+ * last of an odd number of columns is 0.
+ *
+ * Inputs: ids, positions or none, table. Attribute: scale. The caller sees to it that ids are rows of the table. */
+#include "op.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *embedding_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    const nn_shape *ids = &in[0], *positions = &in[1], *table = &in[2];
+    if (ids->ndim != 1) return "ids must be a vector";
+    if (table->ndim != 2) return "the table must be a matrix";
+    if (node->input[1] >= 0 &&
+        (positions->ndim != 1 || positions->rows != ids->rows || positions->dim[0] != ids->dim[0])) {
+        snprintf(message, size, "there are %lld positions for %lld ids, or of another symbol",
+                 (long long)positions->dim[0], (long long)ids->dim[0]);
+        return message;
+    }
+    *out = (nn_shape){.rows = ids->rows, .ndim = 2, .dim = {ids->dim[0], table->dim[1]}};
+    node->backward_needs = 1;
+    return NULL;
+}
+
+static double sinusoid(int32_t position, int64_t column, int64_t d) {
+    const int64_t half = d / 2, j = column < half ? column : column - half;
+    if (column >= 2 * half) return 0;
+    const double angle = position * exp(half > 1 ? -(double)j * log(10000.0) / (double)(half - 1) : 0);
+    return column < half ? sin(angle) : cos(angle);
+}
+
+static void embedding_forward(const nn_call *c) {
+    const int32_t *ids = c->input[0].data, *positions = c->input[1].data;
+    const float *table = c->input[2].data;
+    const int64_t d = c->output.cols;
+    float *y = c->output.data;
+    for (int64_t i = 0; i < c->output.rows; i++) {
+        assert(ids[i] >= 0 && ids[i] < c->input[2].rows);
+        for (int64_t e = 0; e < d; e++) {
+            const double p = positions ? sinusoid(positions[i], e, d) : 0;
+            y[i * d + e] = (float)(c->attributes->scale * table[ids[i] * d + e] + p);
+        }
+    }
+}
+
+/* Each row of the table sums the tokens that are it, in their order. */
+static void embedding_backward(const nn_call *c) {
+    const int32_t *ids = c->input[0].data;
+    const int64_t d = c->output.cols, n = c->input[2].rows;
+    double *sums = (double *)(void *)c->workspace;
+    if (!c->input_grad[2]) return;
+    for (int64_t id = 0; id < n; id++) {
+        float *g = c->input_grad[2] + id * d;
+        for (int64_t e = 0; e < d; e++) sums[e] = c->accumulate[2] ? g[e] : 0;
+        for (int64_t i = 0; i < c->output.rows; i++) {
+            if (ids[i] != id) continue;
+            for (int64_t e = 0; e < d; e++) sums[e] += c->attributes->scale * c->output_grad[i * d + e];
+        }
+        for (int64_t e = 0; e < d; e++) g[e] = (float)sums[e];
+    }
+}
+
+static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output.cols; }
+
+const nn_op nn_op_embedding = {
+    .name = "embedding",
+    .shape = embedding_shape,
+    .ref = {embedding_forward, embedding_backward, embedding_workspace},
+};

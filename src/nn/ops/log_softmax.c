@@ -1,0 +1,29 @@
+/* y_v = x_v - log sum_w exp(x_w) in each row; forward only. */
+#include "op.h"
+
+#include <math.h>
+
+static const char *log_softmax_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    (void)node, (void)message, (void)size;
+    if (in[0].ndim != 2 || in[0].dim[1] < 1) return "x must be a matrix";
+    *out = in[0];
+    return NULL;
+}
+
+static void log_softmax_forward(const nn_call *c) {
+    const int64_t n = c->output.cols;
+    for (int64_t i = 0; i < c->output.rows; i++) {
+        const float *x = (const float *)c->input[0].data + i * n;
+        float *y = (float *)c->output.data + i * n;
+        double most = x[0], sum = 0;
+        for (int64_t v = 1; v < n; v++) most = x[v] > most ? x[v] : most;
+        for (int64_t v = 0; v < n; v++) sum += exp(x[v] - most);
+        for (int64_t v = 0; v < n; v++) y[v] = (float)(x[v] - most - log(sum));
+    }
+}
+
+const nn_op nn_op_log_softmax = {
+    .name = "log_softmax",
+    .shape = log_softmax_shape,
+    .ref = {log_softmax_forward, NULL, NULL},
+};

@@ -1,0 +1,524 @@
+/* checkpoint.c - see checkpoint.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "checkpoint.h"
+
+#include "json.h"
+#include "optim/optimizer.h"
+#include "optim/safetensors.h"
+#include "text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char format[] = "adamod checkpoint 1";
+static const char optimizer_part[] = "optimizer/";
+
+/* Where to complain. */
+typedef struct line {
+    const char *path;
+    char *message;
+    size_t size;
+} line;
+
+static int fail_memory(const line *to) { return text_fail(to->message, to->size, "%s: out of memory", to->path); }
+
+/* The library's words, without the "adamod: " that they begin with. */
+static int fail_library(const line *to) {
+    static const char prefix[] = "adamod: ";
+    const char *words = adamod_last_error();
+    if (strncmp(words, prefix, strlen(prefix)) == 0) words += strlen(prefix);
+    return text_fail(to->message, to->size, "%s", words);
+}
+
+static bool is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
+
+uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* ---- Metadata ---------------------------------------------------------------------------------------------------- */
+
+/* The numbers of a checkpoint_meta, by the names they have in a file. */
+typedef struct number {
+    const char *name;
+    enum { INTEGER, REAL, HASH } kind;
+    size_t offset;
+} number;
+
+static const number numbers[] = {
+    {"step", INTEGER, offsetof(checkpoint_meta, step)},
+    {"epoch", INTEGER, offsetof(checkpoint_meta, epoch)},
+    {"batch", INTEGER, offsetof(checkpoint_meta, batch)},
+    {"samples", INTEGER, offsetof(checkpoint_meta, samples)},
+    {"tokens", INTEGER, offsetof(checkpoint_meta, tokens)},
+    {"seconds", REAL, offsetof(checkpoint_meta, seconds)},
+    {"best", REAL, offsetof(checkpoint_meta, best)},
+    {"best_step", INTEGER, offsetof(checkpoint_meta, best_step)},
+    {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint)},
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 4 };
+
+static const char *number_text(const checkpoint_meta *meta, const number *x, char out[32]) {
+    const void *field = (const char *)meta + x->offset;
+    double real;
+    uint64_t bits;
+    memcpy(&real, field, sizeof real);
+    memcpy(&bits, field, sizeof bits);
+    if (x->kind == REAL)
+        return isfinite(real) ? json_shortest(real, out) : isnan(real) ? "nan" : real > 0 ? "inf" : "-inf";
+    if (x->kind == HASH) snprintf(out, 32, "%016" PRIx64, bits);
+    else snprintf(out, 32, "%" PRId64, (int64_t)bits);
+    return out;
+}
+
+static bool parse_number(const char *text, const number *x, checkpoint_meta *meta) {
+    void *field = (char *)meta + x->offset;
+    char *end = NULL;
+    if (!text || !*text) return false;
+    errno = 0;
+    if (x->kind == REAL) {
+        const double real = strtod(text, &end);
+        memcpy(field, &real, sizeof real);
+        return !*end; /* a number that is too small or too large for errno's taste was written here */
+    }
+    const uint64_t bits = x->kind == HASH ? strtoull(text, &end, 16) : (uint64_t)strtoll(text, &end, 10);
+    memcpy(field, &bits, sizeof bits);
+    return !*end && !errno && (x->kind == HASH || (int64_t)bits >= 0);
+}
+
+/* The recipe as YAML, to be freed; NULL without memory. */
+static char *recipe_text(const recipe *r) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return NULL;
+    const int status = recipe_write(r, file);
+    if (fclose(file) == 0 && status == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* What a checkpoint is written from; its texts are freed with it. */
+typedef struct outgoing {
+    adamod__st_tensor *tensors;
+    size_t n;
+    adamod__st_pair pairs[PAIRS + ADAMOD__STATE_PAIRS];
+    size_t n_pairs;
+    char number[NUMBERS][32];
+    char *recipe;
+    adamod__state_list states;
+} outgoing;
+
+static void free_outgoing(outgoing *out) {
+    free(out->tensors);
+    free(out->recipe);
+    adamod__state_list_free(&out->states);
+}
+
+static void add_pair(outgoing *out, const char *key, const char *value) {
+    out->pairs[out->n_pairs++] = (adamod__st_pair){key, value};
+}
+
+static int list_metadata(outgoing *out, const checkpoint_meta *meta, const line *to) {
+    add_pair(out, "format", format);
+    add_pair(out, "version", adamod_version_string());
+    for (int i = 0; i < NUMBERS; i++) add_pair(out, numbers[i].name, number_text(meta, &numbers[i], out->number[i]));
+    if (*meta->mark) add_pair(out, "mark", meta->mark);
+    if (!meta->recipe) return 0;
+    if (!(out->recipe = recipe_text(meta->recipe))) return fail_memory(to);
+    add_pair(out, "recipe", out->recipe);
+    return 0;
+}
+
+/* ---- Saving ------------------------------------------------------------------------------------------------------ */
+
+static int list_params(outgoing *out, const nn_params *params, const line *to) {
+    if (!params->data) return text_fail(to->message, to->size, "%s: the parameters have no memory yet", to->path);
+    for (int i = 0; i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        if (is_optimizers(p->name)) {
+            return text_fail(to->message, to->size, "%s: a parameter is called '%s', which is kept for the optimizer",
+                             to->path, p->name);
+        }
+        adamod__st_tensor *t = &out->tensors[out->n++];
+        *t = (adamod__st_tensor){.name = p->name, .dtype = ADAMOD__ST_F32, .ndim = p->ndim};
+        memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
+        t->data = params->data + p->offset;
+    }
+    return 0;
+}
+
+static int list_all(outgoing *out, const nn_params *params, const adamod_optimizer *optimizer,
+                    const checkpoint_meta *meta, const line *to) {
+    if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return fail_library(to);
+    out->tensors = calloc((size_t)params->n + out->states.n + 1, sizeof *out->tensors);
+    if (!out->tensors) return fail_memory(to);
+    if (list_params(out, params, to) || list_metadata(out, meta, to)) return -1;
+    if (!optimizer) return 0;
+    memcpy(out->tensors + out->n, out->states.tensors, out->states.n * sizeof *out->tensors);
+    out->n += out->states.n;
+    for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) out->pairs[out->n_pairs++] = out->states.metadata[i];
+    return 0;
+}
+
+int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
+                    const checkpoint_meta *meta, char *message, size_t size) {
+    const line to = {path, message, size};
+    outgoing out = {0};
+    int status = list_all(&out, params, optimizer, meta, &to);
+    if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
+    free_outgoing(&out);
+    return status;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+static void shape_text(int ndim, const int64_t *shape, char out[128]) {
+    size_t used = (size_t)snprintf(out, 128, "[");
+    for (int d = 0; d < ndim && used < 128; d++) {
+        used += (size_t)snprintf(out + used, 128 - used, "%s%" PRId64, d ? ", " : "", shape[d]);
+    }
+    if (used < 128) snprintf(out + used, 128 - used, "]");
+}
+
+static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const line *to) {
+    const char *found = adamod__st_metadata(file, "format"), *mark = adamod__st_metadata(file, "mark");
+    if (!found || strcmp(found, format) != 0) {
+        return text_fail(to->message, to->size, "%s: not a checkpoint: its format is '%.40s', expected '%s'", to->path,
+                         found ? found : "", format);
+    }
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *text = adamod__st_metadata(file, numbers[i].name);
+        if (parse_number(text, &numbers[i], meta)) continue;
+        return text_fail(to->message, to->size, "%s: its metadata say %s is '%.40s', expected a number", to->path,
+                         numbers[i].name, text ? text : "");
+    }
+    if ((size_t)snprintf(meta->mark, sizeof meta->mark, "%s", mark ? mark : "") < sizeof meta->mark) return 0;
+    return text_fail(to->message, to->size, "%s: its mark is longer than %zu bytes", to->path, sizeof meta->mark - 1);
+}
+
+static int read_recipe(const adamod__st_file *file, recipe *r, const line *to) {
+    const char *text = adamod__st_metadata(file, "recipe");
+    char name[1024];
+    snprintf(name, sizeof name, "%.1000s: recipe", to->path);
+    recipe_defaults(r);
+    if (!text) return text_fail(to->message, to->size, "%s: it holds no recipe", to->path);
+    return recipe_parse(r, text, strlen(text), name, to->message, to->size);
+}
+
+/* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
+static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
+                          const line *to) {
+    char difference[512];
+    recipe was;
+    if (wanted->fingerprint && found->fingerprint && wanted->fingerprint != found->fingerprint) {
+        return text_fail(to->message, to->size,
+                         "%s: made with another vocabulary: its fingerprint is %016" PRIx64 ", expected %016" PRIx64,
+                         to->path, found->fingerprint, wanted->fingerprint);
+    }
+    if (!wanted->recipe) return 0;
+    if (read_recipe(file, &was, to)) return -1;
+    if (recipe_compare(&was, wanted->recipe, difference, sizeof difference) == 0) return 0;
+    return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
+}
+
+static int check_param(const adamod__st_entry *e, const nn_param *p, const line *to) {
+    char has[128], wants[128];
+    if (!e)
+        return text_fail(to->message, to->size, "%s: of another model: it has no parameter '%s'", to->path, p->name);
+    if (e->dtype != ADAMOD__ST_F32) {
+        return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, p->name,
+                         adamod__st_dtype_name(e->dtype));
+    }
+    if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
+    shape_text(e->ndim, e->shape, has);
+    shape_text(p->ndim, p->shape, wants);
+    return text_fail(to->message, to->size, "%s: of another model: '%s' has shape %s, expected %s", to->path, p->name,
+                     has, wants);
+}
+
+/* Every parameter is there, and nothing else but the optimizer's. */
+static int check_params(const adamod__st_file *file, const nn_params *params, const line *to) {
+    size_t others = 0;
+    for (int i = 0; i < params->n; i++) {
+        if (check_param(adamod__st_find(file, params->list[i].name), &params->list[i], to)) return -1;
+    }
+    for (size_t i = 0; i < file->n_entries; i++) others += !is_optimizers(file->entries[i].name);
+    if (others == (size_t)params->n) return 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const char *name = file->entries[i].name;
+        int j = 0;
+        while (j < params->n && strcmp(params->list[j].name, name) != 0) j++;
+        if (j < params->n || is_optimizers(name)) continue;
+        return text_fail(to->message, to->size, "%s: of another model: this one has no parameter '%.80s'", to->path,
+                         name);
+    }
+    return 0;
+}
+
+/* The numbers of all parameters, laid out as params->data is; to be freed. */
+static float *read_params(const adamod__st_file *file, const nn_params *params, const line *to) {
+    float *data = malloc(((size_t)params->count + 1) * sizeof *data);
+    if (!data) (void)fail_memory(to);
+    for (int i = 0; data && i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        if (!adamod__st_read(file, adamod__st_find(file, p->name), data + p->offset, to->message, to->size)) continue;
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
+static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
+                const line *to) {
+    checkpoint_meta found = {0};
+    if (read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
+    if (check_params(file, params, to)) return -1;
+    if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
+        return text_fail(to->message, to->size, "%s: it has parameters alone, no optimizer's state to go on with",
+                         to->path);
+    }
+    float *data = read_params(file, params, to);
+    if (!data) return -1;
+    int status = 0;
+    if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
+    for (int i = 0; !status && i < params->n; i++) { /* nothing can fail any more */
+        const nn_param *p = &params->list[i];
+        memcpy(params->data + p->offset, data + p->offset, (size_t)p->count * sizeof *data);
+    }
+    free(data);
+    if (status || !meta) return status;
+    found.recipe = meta->recipe;
+    *meta = found;
+    return 0;
+}
+
+int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
+                    char *message, size_t size) {
+    const line to = {path, message, size};
+    adamod__st_file file;
+    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
+    if (adamod__st_open(path, &file, message, size)) return -1;
+    const int status = load(&file, params, optimizer, meta, &to);
+    adamod__st_close(&file);
+    return status;
+}
+
+int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size) {
+    const line to = {path, message, size};
+    checkpoint_meta found = {0};
+    recipe read;
+    adamod__st_file file;
+    if (adamod__st_open(path, &file, message, size)) return -1;
+    int status = read_metadata(&file, &found, &to);
+    if (!status && r) status = read_recipe(&file, &read, &to);
+    adamod__st_close(&file);
+    if (status) return status;
+    if (r) *r = read;
+    *meta = found;
+    return 0;
+}
+
+/* ---- Averaging --------------------------------------------------------------------------------------------------- */
+
+/* Of several checkpoints; the last is what the others must look like. */
+typedef struct averaging {
+    const char *const *paths;
+    adamod__st_file *files;
+    size_t n;
+    adamod__st_tensor *tensors;
+    size_t n_tensors;
+    adamod__st_pair *pairs;
+    size_t n_pairs;
+    char count[24];
+} averaging;
+
+static int open_all(averaging *a, const char *const *paths, size_t n, const line *to) {
+    checkpoint_meta unused;
+    if (!n) return text_fail(to->message, to->size, "%s: no checkpoints to average", to->path);
+    a->paths = paths;
+    a->files = calloc(n, sizeof *a->files);
+    if (!a->files) return fail_memory(to);
+    for (; a->n < n; a->n++) {
+        const line at = {paths[a->n], to->message, to->size};
+        if (adamod__st_open(at.path, &a->files[a->n], to->message, to->size)) return -1;
+        if (read_metadata(&a->files[a->n], &unused, &at)) return a->n++, -1; /* this one is open already */
+    }
+    return 0;
+}
+
+/* Not those of the optimizer, which the mean does not have. */
+static size_t count_params(const adamod__st_file *file) {
+    size_t n = 0;
+    for (size_t i = 0; i < file->n_entries; i++) n += !is_optimizers(file->entries[i].name);
+    return n;
+}
+
+static int check_same(const averaging *a, const line *to) {
+    const adamod__st_file *last = &a->files[a->n - 1];
+    for (size_t f = 0; f < a->n; f++) {
+        size_t same = 0;
+        for (size_t i = 0; i < last->n_entries; i++) {
+            const adamod__st_entry *x = &last->entries[i], *y = adamod__st_find(&a->files[f], x->name);
+            if (is_optimizers(x->name)) continue;
+            same += y && y->dtype == ADAMOD__ST_F32 && x->dtype == y->dtype && x->ndim == y->ndim &&
+                    memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
+        }
+        if (same == count_params(last) && same == count_params(&a->files[f])) continue;
+        return text_fail(to->message, to->size, "%s: not of the same model as %s", a->paths[f], a->paths[a->n - 1]);
+    }
+    return 0;
+}
+
+/* One parameter of all files; sum and part have room for it. */
+static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out,
+                       const line *to) {
+    const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
+    memset(sum, 0, n * sizeof *sum);
+    for (size_t f = 0; f < a->n; f++) {
+        const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
+        if (adamod__st_read(&a->files[f], x, part, to->message, to->size)) return -1;
+        for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
+    }
+    for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)a->n);
+    return 0;
+}
+
+static int average_all(averaging *a, const line *to) {
+    const adamod__st_file *last = &a->files[a->n - 1];
+    uint64_t largest = 0;
+    for (size_t i = 0; i < last->n_entries; i++) {
+        const uint64_t bytes = last->entries[i].end - last->entries[i].begin;
+        if (!is_optimizers(last->entries[i].name) && bytes > largest) largest = bytes;
+    }
+    double *sum = malloc(2 * largest + 1);
+    float *part = malloc(largest + 1);
+    a->tensors = calloc(last->n_entries + 1, sizeof *a->tensors);
+    int status = sum && part && a->tensors ? 0 : fail_memory(to);
+    for (size_t i = 0; !status && i < last->n_entries; i++) {
+        const adamod__st_entry *e = &last->entries[i];
+        if (is_optimizers(e->name)) continue;
+        float *mean = malloc((size_t)(e->end - e->begin) + 1);
+        adamod__st_tensor *t = &a->tensors[a->n_tensors++];
+        *t = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = mean};
+        memcpy(t->shape, e->shape, sizeof t->shape);
+        status = mean ? average_one(a, e, sum, part, mean, to) : fail_memory(to);
+    }
+    free(sum);
+    free(part);
+    return status;
+}
+
+static int copy_metadata(averaging *a, const line *to) {
+    const adamod__st_file *last = &a->files[a->n - 1];
+    a->pairs = calloc(last->n_metadata + 1, sizeof *a->pairs);
+    if (!a->pairs) return fail_memory(to);
+    for (size_t i = 0; i < last->n_metadata; i++) {
+        const adamod__st_pair *pair = &last->metadata[i];
+        if (!is_optimizers(pair->key) && strcmp(pair->key, "averaged") != 0) a->pairs[a->n_pairs++] = *pair;
+    }
+    snprintf(a->count, sizeof a->count, "%zu", a->n);
+    a->pairs[a->n_pairs++] = (adamod__st_pair){"averaged", a->count};
+    return 0;
+}
+
+int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size) {
+    const line to = {out_path, message, size};
+    averaging a = {0};
+    int status = open_all(&a, paths, n, &to);
+    if (!status) status = check_same(&a, &to) || copy_metadata(&a, &to) || average_all(&a, &to) ? -1 : 0;
+    if (!status && adamod__st_write(out_path, a.pairs, a.n_pairs, a.tensors, a.n_tensors, message, size)) status = -1;
+    for (size_t i = 0; i < a.n_tensors; i++) free((void *)(uintptr_t)a.tensors[i].data);
+    for (size_t i = 0; i < a.n; i++) adamod__st_close(&a.files[i]);
+    free(a.tensors);
+    free(a.pairs);
+    free(a.files);
+    return status;
+}
+
+/* ---- The directory ----------------------------------------------------------------------------------------------- */
+
+bool checkpoint_path(const char *directory, int64_t step, char *out, size_t size) {
+    return (size_t)snprintf(out, size, "%s/step-%" PRId64 ".safetensors", directory, step) < size;
+}
+
+/* The N of step-N.safetensors, or -1. */
+static int64_t step_of(const char *name) {
+    int64_t step;
+    char again[64];
+    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0) return -1;
+    snprintf(again, sizeof again, "step-%" PRId64 ".safetensors", step);
+    return strcmp(name, again) == 0 ? step : -1;
+}
+
+static int descending(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size) {
+    const line to = {directory, message, size};
+    size_t found = 0, room = 0;
+    int64_t *list = NULL;
+    DIR *d = opendir(directory);
+    if (!d) return text_fail(message, size, "%s: %s", directory, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));) {
+        const int64_t step = step_of(e->d_name);
+        if (step < 0) continue;
+        if (found == room) {
+            int64_t *grown = realloc(list, (2 * room + 16) * sizeof *list);
+            if (!grown) {
+                free(list);
+                closedir(d);
+                return fail_memory(&to);
+            }
+            list = grown;
+            room = 2 * room + 16;
+        }
+        list[found++] = step;
+    }
+    closedir(d);
+    if (found) qsort(list, found, sizeof *list, descending);
+    *steps = list;
+    *n = found;
+    return 0;
+}
+
+static int remove_file(const char *directory, const char *name, const line *to) {
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) < sizeof path && unlink(path) == 0) return 0;
+    return text_fail(to->message, to->size, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
+}
+
+int checkpoint_prune(const char *directory, size_t keep, char *message, size_t size) {
+    const line to = {directory, message, size};
+    int64_t *steps = NULL;
+    size_t n = 0;
+    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    int status = 0;
+    for (size_t i = keep; !status && i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "step-%" PRId64 ".safetensors", steps[i]);
+        status = remove_file(directory, name, &to);
+    }
+    free(steps);
+    DIR *d = status ? NULL : opendir(directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!status && strstr(e->d_name, ".safetensors.tmp.")) status = remove_file(directory, e->d_name, &to);
+    }
+    if (d) closedir(d);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* Beam search with the Transformer, many sentences at once, keys and values of earlier tokens kept. */
+#ifndef ADAMOD_DECODE_H
+#define ADAMOD_DECODE_H
+
+#include "transformer.h"
+
+typedef struct decode_options {
+    int beam;
+    int max_length;        /* tokens of an output, its end included */
+    double length_penalty; /* scores are sums of log p divided by length^penalty */
+    int sentences;         /* decoded at once, at most */
+    int64_t src_tokens;    /* of those, in all */
+    int32_t start, end;    /* tokens */
+    const char *backend;
+    adamod_pool *pool;
+} decode_options;
+
+typedef struct decode_result {
+    int32_t *tokens; /* without start and end; in the decoder's memory until its next run */
+    int length;
+    double score;
+    bool complete; /* ended by itself, not by max_length */
+} decode_result;
+
+typedef struct decoder decoder;
+
+/* The parameters are read at each run, so one decoder serves a model while it trains. */
+adamod_status decoder_create(decoder **out, nn_params *params, const transformer_config *config,
+                             const decode_options *o);
+void decoder_free(decoder *d);
+
+/* n sentences, sentence i is the tokens [ranges[i][0], ranges[i][1]) of src. ADAMOD_ERROR_RANGE if they are more than
+ * the decoder was made for. The result is the same for any number of threads, and for any batching up to rounding. */
+adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2], decode_result *results);
+
+#endif

@@ -1,0 +1,650 @@
+/* run.c - see run.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _FILE_OFFSET_BITS 64
+
+#include "run.h"
+
+#include "json.h"
+#include "text.h"
+#include "tfevents.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What grows while a run goes on. */
+enum { METRICS, HISTOGRAMS, SAMPLES, EVENTS, FILES };
+enum { NAME = 96, DESCRIPTIONS = 16 };
+
+typedef struct appended {
+    char name[NAME];
+    int fd;
+    int64_t size;
+} appended;
+
+struct run {
+    char *directory;
+    appended file[FILES];
+    recipe recipe;
+    bool resume;
+    char machine[24]; /* the file's name; "" until it is written */
+    double started;
+    char description[DESCRIPTIONS][2][128];
+    int n_descriptions;
+};
+
+/* Where to complain. */
+typedef struct line {
+    char *message;
+    size_t size;
+} line;
+
+const char *run_directory(const run *r) { return r->directory; }
+
+static int fail_at(const run *r, const char *name, const line *to, const char *what, int error) {
+    return text_fail(to->message, to->size, "%s/%s: %s: %s", r->directory, name, what, strerror(error));
+}
+
+/* DIRECTORY/NAME in memory of its own; without memory there is a message. */
+static char *path_of(const run *r, const char *name, const line *to) {
+    const size_t size = strlen(r->directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path) snprintf(path, size, "%s/%s", r->directory, name);
+    else (void)fail_at(r, name, to, "no memory", ENOMEM);
+    return path;
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- Files that grow --------------------------------------------------------------------------------------------- */
+
+/* One write, so that a crash leaves whole lines. Where the system takes only a part (a full disk), that part is cut off
+ * again. */
+static int append(run *r, int index, const void *data, size_t n, const line *to) {
+    appended *f = &r->file[index];
+    for (size_t done = 0; done < n;) {
+        const ssize_t got = write(f->fd, (const char *)data + done, n - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            const int error = got ? errno : EIO;
+            (void)!ftruncate(f->fd, (off_t)f->size);
+            return fail_at(r, f->name, to, "cannot write", error);
+        }
+        done += (size_t)got;
+    }
+    f->size += (int64_t)n;
+    return 0;
+}
+
+/* A line for one of the files and (n > 0) a record for TensorBoard; both or none. */
+static int append_both(run *r, int index, json *j, tfevents *e, const line *to) {
+    json_end_line(j);
+    const int64_t before = r->file[index].size;
+    int status = 0;
+    if (j->failed || e->failed) status = fail_at(r, r->file[index].name, to, "cannot write", ENOMEM);
+    if (!status) status = append(r, index, j->text, j->n, to);
+    if (!status && e->n && (status = append(r, EVENTS, e->data, e->n, to))) {
+        if (ftruncate(r->file[index].fd, (off_t)before) == 0) r->file[index].size = before;
+    }
+    json_free(j);
+    tfevents_free(e);
+    return status;
+}
+
+static int open_file(run *r, int index, const line *to) {
+    appended *f = &r->file[index];
+    char *path = path_of(r, f->name, to);
+    struct stat st;
+    if (!path) return -1;
+    f->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    free(path);
+    if (f->fd < 0) return fail_at(r, f->name, to, "cannot open", errno);
+    if (fstat(f->fd, &st)) return fail_at(r, f->name, to, "cannot tell its size", errno);
+    if (!S_ISREG(st.st_mode)) return text_fail(to->message, to->size, "%s/%s is not a file", r->directory, f->name);
+    f->size = (int64_t)st.st_size;
+    return 0;
+}
+
+static int cut(run *r, int index, int64_t size, const line *to) {
+    appended *f = &r->file[index];
+    if (size == f->size) return 0;
+    if (ftruncate(f->fd, (off_t)size)) return fail_at(r, f->name, to, "cannot cut", errno);
+    f->size = size;
+    return 0;
+}
+
+/* The end of a file's last whole line. */
+static int64_t whole_lines(const appended *f) {
+    char block[4096];
+    for (int64_t end = f->size; end > 0;) {
+        const int64_t begin = end > (int64_t)sizeof block ? end - (int64_t)sizeof block : 0;
+        const ssize_t got = pread(f->fd, block, (size_t)(end - begin), (off_t)begin);
+        if (got != (ssize_t)(end - begin)) return -1;
+        const char *last = memrchr(block, '\n', (size_t)got);
+        if (last) return begin + (last - block) + 1;
+        end = begin;
+    }
+    return 0;
+}
+
+static int cut_torn(run *r, int index, const line *to) {
+    const int64_t whole = index == EVENTS ? tfevents_whole(r->file[index].fd, NULL) : whole_lines(&r->file[index]);
+    if (whole < 0) return fail_at(r, r->file[index].name, to, "cannot read", errno);
+    return cut(r, index, whole, to);
+}
+
+/* ---- Files that are written at once ------------------------------------------------------------------------------ */
+
+static int write_whole(const run *r, const char *name, const char *text, size_t n, const line *to) {
+    char *path = path_of(r, name, to);
+    const int status = path ? text_write(path, (text_slice){text, n}, to->message, to->size) : -1;
+    free(path);
+    return status;
+}
+
+static int write_json(const run *r, const char *name, json *j, const line *to) {
+    json_end_line(j);
+    const int status =
+        j->failed ? fail_at(r, name, to, "cannot write", ENOMEM) : write_whole(r, name, j->text, j->n, to);
+    json_free(j);
+    return status;
+}
+
+static int write_recipe(const run *r, const line *to) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    int status = file ? recipe_write(&r->recipe, file) : -1;
+    if (file && fclose(file)) status = -1;
+    if (status) (void)fail_at(r, "recipe.yaml", to, "cannot write", ENOMEM);
+    else status = write_whole(r, "recipe.yaml", text, n, to);
+    free(text);
+    return status;
+}
+
+/* What follows the first ": " of the first line of a file that begins with key. */
+static void read_system(const char *path, const char *key, char *out, size_t size) {
+    char text[512];
+    FILE *file = fopen(path, "re");
+    *out = '\0';
+    while (file && !*out && fgets(text, sizeof text, file)) {
+        const char *colon = strchr(text, ':');
+        if (strncmp(text, key, strlen(key)) != 0 || !colon) continue;
+        colon += strspn(colon, ": \t");
+        snprintf(out, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+    }
+    if (file) fclose(file);
+}
+
+static void add_pair(json *j, const char *key, const char *value) {
+    json_key(j, key);
+    json_string(j, value);
+}
+
+static void add_machine(const run *r, json *j) {
+    char processor[128], host[128] = "", began[40] = "";
+    adamod_optimizer *opt = NULL;
+    const time_t seconds = (time_t)r->started;
+    struct tm utc;
+    read_system("/proc/cpuinfo", "model name", processor, sizeof processor);
+    (void)gethostname(host, sizeof host - 1);
+    if (gmtime_r(&seconds, &utc)) strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    json_open(j, '{');
+    add_pair(j, "version", adamod_version_string());
+#ifdef __clang__
+    add_pair(j, "compiler", "clang " __clang_version__);
+#else
+    add_pair(j, "compiler", "gcc " __VERSION__);
+#endif
+    add_pair(j, "started", began);
+    add_pair(j, "host", host);
+    add_pair(j, "processor", processor);
+    json_key(j, "cores");
+    json_integer(j, sysconf(_SC_NPROCESSORS_ONLN));
+    if (adamod_create(&opt, "adamod") == ADAMOD_OK) add_pair(j, "instruction_set", adamod_isa(opt));
+    adamod_free(opt);
+    add_pair(j, "backend", r->recipe.train.backend);
+    for (int i = 0; i < r->n_descriptions; i++) add_pair(j, r->description[i][0], r->description[i][1]);
+    json_close(j, '}');
+}
+
+static int write_machine(run *r, const line *to) {
+    json j = {0};
+    for (int i = 2; r->resume && !*r->machine; i++) { /* each session leaves its own */
+        char name[sizeof r->machine];
+        snprintf(name, sizeof name, "machine.%d.json", i);
+        char *path = path_of(r, name, to);
+        if (!path) return -1;
+        if (access(path, F_OK) != 0) snprintf(r->machine, sizeof r->machine, "%s", name);
+        free(path);
+    }
+    if (!*r->machine) snprintf(r->machine, sizeof r->machine, "machine.json");
+    add_machine(r, &j);
+    return write_json(r, r->machine, &j, to);
+}
+
+int run_describe(run *r, const char *key, const char *value, char *message, size_t size) {
+    const line to = {message, size};
+    if (r->n_descriptions == DESCRIPTIONS) return fail_at(r, "machine.json", &to, key, E2BIG);
+    char(*pair)[128] = r->description[r->n_descriptions++];
+    snprintf(pair[0], sizeof pair[0], "%s", key);
+    snprintf(pair[1], sizeof pair[1], "%s", value);
+    /* A resumed run says what it runs on once it really goes on. */
+    return *r->machine || !r->resume ? write_machine(r, &to) : 0;
+}
+
+/* ---- The directory ----------------------------------------------------------------------------------------------- */
+
+/* 1: there is nothing in it; 0: there is; -1: it cannot be read. */
+static int is_empty(const char *directory) {
+    DIR *d = opendir(directory);
+    if (!d) return -1;
+    int empty = 1;
+    for (struct dirent *e; empty && (e = readdir(d));) {
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    }
+    closedir(d);
+    return empty;
+}
+
+/* The directory with those above it. 0, or an errno; *made tells whether it was not there. */
+static int make_directory(const char *path, bool *made) {
+    char *copy = strdup(path);
+    if (!copy) return ENOMEM;
+    int error = 0;
+    for (char *slash = copy; !error && (slash = strchr(slash + 1, '/'));) {
+        *slash = '\0';
+        if (mkdir(copy, 0777) && errno != EEXIST) error = errno;
+        *slash = '/';
+    }
+    *made = !error && mkdir(copy, 0777) == 0;
+    if (!error && !*made) error = errno;
+    free(copy);
+    return error == EEXIST ? 0 : error;
+}
+
+static int prepare_new(const char *directory, bool *made, const line *to) {
+    const int error = make_directory(directory, made);
+    if (error) {
+        return text_fail(to->message, to->size, "%s: cannot make the directory: %s", directory, strerror(error));
+    }
+    const int empty = is_empty(directory);
+    if (empty > 0) return 0;
+    if (empty < 0) return text_fail(to->message, to->size, "%s: %s", directory, strerror(errno));
+    return text_fail(to->message, to->size,
+                     "%s exists and is not empty: choose another --out, or --resume to continue it", directory);
+}
+
+/* The recipe of a run that exists must allow this one to continue it. */
+static int check_recipe(const run *r, const line *to) {
+    char difference[512];
+    recipe was;
+    char *path = path_of(r, "recipe.yaml", to);
+    if (!path) return -1;
+    recipe_defaults(&was);
+    if (access(path, F_OK) != 0) {
+        const int error = errno;
+        free(path);
+        return text_fail(to->message, to->size, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
+    }
+    int status = recipe_load(&was, path, to->message, to->size);
+    free(path);
+    if (!status && recipe_compare(&was, &r->recipe, difference, sizeof difference)) {
+        status =
+            text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
+    }
+    return status;
+}
+
+/* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */
+static void name_events(run *r) {
+    char host[48] = "", *name = r->file[EVENTS].name;
+    *name = '\0';
+    DIR *d = opendir(r->directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, "events.out.tfevents.", 20) != 0 || strlen(e->d_name) >= NAME) continue;
+        if (strcmp(e->d_name, name) > 0) snprintf(name, NAME, "%s", e->d_name);
+    }
+    if (d) closedir(d);
+    if (*name) return;
+    (void)gethostname(host, sizeof host - 1);
+    for (char *c = host; *c; c++) {
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", *c)) *c = '-';
+    }
+    snprintf(name, NAME, "events.out.tfevents.%010lld.%s", (long long)r->started, *host ? host : "host");
+}
+
+static int begin_events(run *r, const line *to) {
+    tfevents e = {0};
+    if (r->file[EVENTS].size) return 0;
+    tfevents_version(&e, r->started);
+    const int status =
+        e.failed ? fail_at(r, r->file[EVENTS].name, to, "cannot write", ENOMEM) : append(r, EVENTS, e.data, e.n, to);
+    tfevents_free(&e);
+    return status;
+}
+
+static int open_files(run *r, const line *to) {
+    static const char *const names[FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl"};
+    char *checkpoints = path_of(r, "checkpoints", to);
+    if (!checkpoints) return -1;
+    const int made = mkdir(checkpoints, 0777), error = errno;
+    free(checkpoints);
+    if (made && error != EEXIST) return fail_at(r, "checkpoints", to, "cannot make the directory", error);
+    for (int i = 0; i < EVENTS; i++) snprintf(r->file[i].name, NAME, "%s", names[i]);
+    name_events(r);
+    for (int i = 0; i < FILES; i++) {
+        if (open_file(r, i, to)) return -1;
+        /* Two processes in one directory would ruin each other's files. Where locks do not exist, so be it. */
+        if (i == METRICS && flock(r->file[i].fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+            return text_fail(to->message, to->size, "%s is in use by another process", r->directory);
+        }
+        if (r->resume && cut_torn(r, i, to)) return -1;
+    }
+    return begin_events(r, to);
+}
+
+/* Takes back what a failed run_open has made in a directory that was empty. */
+static void remove_new(const run *r, bool made) {
+    static const char *const others[] = {"recipe.yaml", "machine.json"};
+    char unused[8];
+    const line to = {unused, sizeof unused};
+    for (int i = 0; i < FILES + 2; i++) {
+        const char *name = i < FILES ? r->file[i].name : others[i - FILES];
+        char *path = *name ? path_of(r, name, &to) : NULL;
+        if (path) (void)unlink(path);
+        free(path);
+    }
+    char *checkpoints = path_of(r, "checkpoints", &to);
+    if (checkpoints) (void)rmdir(checkpoints);
+    free(checkpoints);
+    if (made) (void)rmdir(r->directory);
+}
+
+int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, char *message, size_t size) {
+    const line to = {message, size};
+    bool made = false;
+    if (!*directory) return text_fail(message, size, "the run's directory has an empty name");
+    if (!resume && prepare_new(directory, &made, &to)) return -1;
+    run *r = calloc(1, sizeof *r);
+    if (r) r->directory = strdup(directory);
+    if (!r || !r->directory) {
+        free(r);
+        return text_fail(message, size, "%s: out of memory", directory);
+    }
+    for (int i = 0; i < FILES; i++) r->file[i].fd = -1;
+    r->recipe = *recipe_now;
+    r->resume = resume;
+    r->started = now();
+    int status = resume ? check_recipe(r, &to) : 0;
+    if (!status) status = open_files(r, &to);
+    if (!status && !resume) status = write_recipe(r, &to) || write_machine(r, &to) ? -1 : 0;
+    if (!status) {
+        *out = r;
+        return 0;
+    }
+    if (!resume) remove_new(r, made);
+    run_close(r);
+    return -1;
+}
+
+void run_close(run *r) {
+    if (!r) return;
+    for (int i = 0; i < FILES; i++) {
+        if (r->file[i].fd >= 0) close(r->file[i].fd);
+    }
+    free(r->directory);
+    free(r);
+}
+
+/* ---- Metrics, histograms, samples -------------------------------------------------------------------------------- */
+
+typedef struct field {
+    const char *name;
+    size_t offset;
+    bool scalar; /* for TensorBoard too */
+} field;
+
+static const field fields[] = {
+    {"time", offsetof(run_metrics, time), false},
+    {"loss", offsetof(run_metrics, loss), true},
+    {"nll", offsetof(run_metrics, nll), true},
+    {"lr", offsetof(run_metrics, lr), true},
+    {"tokens", offsetof(run_metrics, tokens), false},
+    {"tokens_per_second", offsetof(run_metrics, tokens_per_second), true},
+    {"grad_norm", offsetof(run_metrics, grad_norm), true},
+    {"exact", offsetof(run_metrics, exact), true},
+    {"bleu", offsetof(run_metrics, bleu), true},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static double *value_of(const run_metrics *m, const field *f) { return (double *)((uintptr_t)m + f->offset); }
+
+run_metrics run_no_metrics(const char *kind, int64_t step) {
+    run_metrics m = {.kind = kind, .step = step};
+    for (int i = 0; i < FIELDS; i++) *value_of(&m, &fields[i]) = NAN;
+    return m;
+}
+
+static void add_field(const run_metrics *m, const char *name, double value, bool scalar, json *j, tfevents *e) {
+    char tag[64];
+    if (isnan(value)) return;
+    json_key(j, name);
+    json_number(j, value);
+    if (!e || !scalar || !isfinite(value)) return;
+    snprintf(tag, sizeof tag, "%s/%s", m->kind, name);
+    tfevents_scalar(e, tag, value);
+}
+
+/* The object's fields, and (e may be NULL) the same for TensorBoard. */
+static void add_metrics(const run_metrics *m, json *j, tfevents *e) {
+    json_key(j, "kind");
+    json_string(j, m->kind);
+    json_key(j, "step");
+    json_integer(j, m->step);
+    for (int i = 0; i < FIELDS; i++) {
+        add_field(m, fields[i].name, *value_of(m, &fields[i]), fields[i].scalar, j, e);
+        /* of the data as they are: in training, dropout and smoothing would make it a number of little meaning */
+        if (strcmp(fields[i].name, "nll") == 0 && strcmp(m->kind, "train") != 0)
+            add_field(m, "ppl", exp(m->nll), true, j, e);
+    }
+}
+
+int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size) {
+    const line to = {message, size};
+    json j = {0};
+    tfevents e = {0};
+    json_open(&j, '{');
+    tfevents_begin(&e, now(), m->step);
+    add_metrics(m, &j, &e);
+    tfevents_end(&e);
+    json_close(&j, '}');
+    return append_both(r, METRICS, &j, &e, &to);
+}
+
+static void add_counts(json *j, const char *name, const int64_t *counts) {
+    char first_name[32];
+    int first = 0, end = ADAMOD_HIST_BINS;
+    while (first < end && !counts[first]) first++;
+    while (first < end && !counts[end - 1]) end--;
+    snprintf(first_name, sizeof first_name, "%s_first", name);
+    json_key(j, first_name);
+    json_integer(j, first == end ? 0 : first);
+    json_key(j, name);
+    json_open(j, '[');
+    for (int i = first; i < end; i++) json_integer(j, counts[i]);
+    json_close(j, ']');
+}
+
+static double log10_within(double x) {
+    const double y = x > 0 ? log10(x) : ADAMOD_HIST_LOW;
+    return y < ADAMOD_HIST_LOW ? ADAMOD_HIST_LOW : y > ADAMOD_HIST_HIGH ? ADAMOD_HIST_HIGH : y;
+}
+
+static void add_histogram(tfevents *e, const char *tag, double least, double most, const int64_t *counts) {
+    const double width = (ADAMOD_HIST_HIGH - ADAMOD_HIST_LOW) / ADAMOD_HIST_BINS;
+    const tfevents_histogram h = {ADAMOD_HIST_LOW,    width,  log10_within(least),
+                                  log10_within(most), counts, ADAMOD_HIST_BINS};
+    tfevents_add_histogram(e, tag, &h);
+}
+
+int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *message, size_t size) {
+    const line to = {message, size};
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"bounded", s->bounded},   {"eta_min", s->eta_min},   {"eta_median", s->eta_median},
+                   {"eta_max", s->eta_max},   {"step_min", s->step_min}, {"step_median", s->step_median},
+                   {"step_max", s->step_max}, {"low", ADAMOD_HIST_LOW},  {"high", ADAMOD_HIST_HIGH},
+                   {"bins", ADAMOD_HIST_BINS}};
+    json j = {0};
+    tfevents e = {0};
+    json_open(&j, '{');
+    json_key(&j, "step");
+    json_integer(&j, step);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        json_key(&j, numbers[i].name);
+        json_number(&j, numbers[i].value);
+    }
+    add_counts(&j, "eta", s->eta);
+    add_counts(&j, "effective", s->step);
+    json_close(&j, '}');
+    if (s->elements > 0) {
+        tfevents_begin(&e, now(), step);
+        add_histogram(&e, "learning_rate/before_bound", s->eta_min, s->eta_max, s->eta);
+        add_histogram(&e, "learning_rate/after_bound", s->step_min, s->step_max, s->step);
+        tfevents_end(&e);
+    }
+    return append_both(r, HISTOGRAMS, &j, &e, &to);
+}
+
+int run_add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output, char *message,
+                   size_t size) {
+    const line to = {message, size};
+    json j = {0};
+    tfevents none = {0};
+    json_open(&j, '{');
+    json_key(&j, "step");
+    json_integer(&j, step);
+    add_pair(&j, "source", source);
+    add_pair(&j, "reference", reference);
+    add_pair(&j, "output", output);
+    json_close(&j, '}');
+    return append_both(r, SAMPLES, &j, &none, &to);
+}
+
+/* ---- Marks ------------------------------------------------------------------------------------------------------- */
+
+int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size) {
+    const line to = {message, size};
+    size_t used = 0;
+    for (int i = 0; i < FILES; i++) {
+        const appended *f = &r->file[i];
+        if (fsync(f->fd)) return fail_at(r, f->name, &to, "cannot sync", errno);
+        used += (size_t)snprintf(mark + used, mark_size - used, "%s%s %" PRId64, i ? " " : "", f->name, f->size);
+        if (used >= mark_size) return fail_at(r, f->name, &to, "no room for the mark", ENAMETOOLONG);
+    }
+    return 0;
+}
+
+/* "metrics.jsonl 120 histograms.jsonl 0 ..." into sizes; -1 where a file is not named. */
+static int parse_mark(const run *r, const char *mark, int64_t sizes[FILES], const line *to) {
+    char name[NAME];
+    int used = 0;
+    for (int i = 0; i < FILES; i++) sizes[i] = -1;
+    for (const char *at = mark; *at; at += used) {
+        int64_t value = -1;
+        int i = 0;
+        if (sscanf(at, "%95s %" SCNd64 "%n", name, &value, &used) != 2 || value < 0 || (at[used] && at[used] != ' ')) {
+            return text_fail(to->message, to->size, "%s: the mark '%.80s' is damaged", r->directory, mark);
+        }
+        while (i < FILES && strcmp(r->file[i].name, name) != 0) i++;
+        if (i < FILES) sizes[i] = value;
+    }
+    return 0;
+}
+
+/* A file that is shorter than it was, or has no line's end where one was, is not the one that was marked. */
+static int check_mark(const run *r, int index, int64_t size, const line *to) {
+    const appended *f = &r->file[index];
+    char last = '\n';
+    if (size < 0) return text_fail(to->message, to->size, "%s: the mark does not name %s", r->directory, f->name);
+    if (index != EVENTS && size > 0 && size <= f->size && pread(f->fd, &last, 1, (off_t)(size - 1)) != 1) {
+        return fail_at(r, f->name, to, "cannot read", errno);
+    }
+    if (size <= f->size && last == '\n') return 0;
+    return text_fail(to->message, to->size,
+                     "%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64, r->directory,
+                     f->name, size, f->size);
+}
+
+/* TensorBoard's file can be deleted at no loss: a new one then begins here. */
+static int mark_sizes(const run *r, const char *mark, int64_t sizes[FILES], const line *to) {
+    int64_t first;
+    if (tfevents_whole(r->file[EVENTS].fd, &first) < 0)
+        return fail_at(r, r->file[EVENTS].name, to, "cannot read", errno);
+    for (int i = 0; i < FILES; i++) sizes[i] = 0;
+    if (mark && parse_mark(r, mark, sizes, to)) return -1;
+    if (sizes[EVENTS] < first) sizes[EVENTS] = first;
+    for (int i = 0; i < FILES; i++) {
+        if (check_mark(r, i, sizes[i], to)) return -1;
+    }
+    return 0;
+}
+
+int run_rewind(run *r, const char *mark, char *message, size_t size) {
+    const line to = {message, size};
+    int64_t sizes[FILES];
+    if (mark_sizes(r, mark, sizes, &to)) return -1;
+    for (int i = 0; i < FILES; i++) {
+        if (cut(r, i, sizes[i], &to)) return -1;
+    }
+    char *result = path_of(r, "result.json", &to);
+    if (!result) return -1;
+    const int removed = unlink(result), error = errno;
+    free(result);
+    if (removed && error != ENOENT) return fail_at(r, "result.json", &to, "cannot remove", error);
+    if (write_recipe(r, &to)) return -1;
+    return *r->machine ? 0 : write_machine(r, &to);
+}
+
+int run_finish(run *r, const char *status, int64_t step, double seconds, const run_metrics *valid,
+               const run_metrics *test, char *message, size_t size) {
+    const line to = {message, size};
+    char ignored[RUN_MARK];
+    json j = {0};
+    if (run_mark(r, ignored, sizeof ignored, message, size)) return -1; /* a result must not outlive its data */
+    json_open(&j, '{');
+    add_pair(&j, "status", status);
+    json_key(&j, "step");
+    json_integer(&j, step);
+    json_key(&j, "seconds");
+    json_number(&j, seconds);
+    for (int i = 0; i < 2; i++) {
+        const run_metrics *m = i ? test : valid;
+        if (!m) continue;
+        json_key(&j, i ? "test" : "valid");
+        json_open(&j, '{');
+        add_metrics(m, &j, NULL);
+        json_close(&j, '}');
+    }
+    json_close(&j, '}');
+    return write_json(r, "result.json", &j, &to);
+}

@@ -1,0 +1,73 @@
+/* run.h - a run directory: the interface between training and everything that looks at it.
+ *
+ *   recipe.yaml          the resolved recipe
+ *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds
+ *                        (the matrix library); a run that was resumed has machine.2.json, machine.3.json, ... as well
+ *   metrics.jsonl        one JSON object a line, each in one write:
+ *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
+ *                           "tokens_per_second":9000,"grad_norm":1.2}
+ *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}
+ *                          {"kind":"test","step":900,...,"exact":..,"bleu":..}
+ *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,"step_median":..,
+ *                         "step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],"effective_first":..,
+ *                         "effective":[...]}  (runs of zeros at both ends left out: "eta_first" and "effective_first"
+ *                         give the index of the first count)
+ *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}
+ *   events.out.tfevents.*  the same scalars ("train/loss") and histograms of log10 ("learning_rate/before_bound" and
+ *                        "after_bound") for TensorBoard
+ *   checkpoints/last.safetensors, best.safetensors, averaged.safetensors, step-N.safetensors
+ *                        see checkpoint.h
+ *   result.json          written at the end: final metrics, seconds, status ("finished", "diverged", "interrupted")
+ *
+ * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:
+ * resuming cuts them back to the sizes it recorded. A number that is not finite is null in JSON.
+ *
+ * Functions return 0, or -1 with one line in message; a line or record that could not be written in full is not there.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_RUN_H
+#define ADAMOD_RUN_H
+
+#include "adamod.h"
+#include "recipe.h"
+
+typedef struct run run;
+
+/* Makes the directory (which must not exist, or be empty) with those above it, and writes recipe and machine. Or, with
+ * resume, opens it: the recipe must be one that can continue it (recipe_compare), and no other process may have it open;
+ * a torn last line is cut off. run_rewind must follow then. */
+int run_open(run **out, const char *directory, const recipe *r, bool resume, char *message, size_t size);
+void run_close(run *r); /* NULL is fine */
+const char *run_directory(const run *r);
+
+/* One more field of machine.json. */
+int run_describe(run *r, const char *key, const char *value, char *message, size_t size);
+
+typedef struct run_metrics {
+    const char *kind; /* train, valid, test */
+    int64_t step;
+    double time, loss, nll, lr, tokens, tokens_per_second, grad_norm, exact, bleu; /* NAN: left out */
+} run_metrics;
+
+/* With nothing measured yet: all NAN. */
+run_metrics run_no_metrics(const char *kind, int64_t step);
+
+int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size);
+int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *message, size_t size);
+int run_add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output, char *message,
+                   size_t size);
+
+/* Pushes everything to disk and tells how long each file is, as text for a checkpoint's metadata. RUN_MARK bytes are
+ * always enough for it. */
+#define RUN_MARK 512
+int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size);
+/* The way back: cuts the files to a mark, or with NULL to their beginnings (a run that died before its first checkpoint);
+ * writes the recipe of now, and removes result.json. Checks all files before it cuts one. */
+int run_rewind(run *r, const char *mark, char *message, size_t size);
+
+/* valid and test may be NULL. */
+int run_finish(run *r, const char *status, int64_t step, double seconds, const run_metrics *valid,
+               const run_metrics *test, char *message, size_t size);
+
+#endif

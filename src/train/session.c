@@ -1,0 +1,336 @@
+#include "session.h"
+
+#include "bleu.h"
+#include "internal.h"
+#include "random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int fail_status(adamod_status status, char *message, size_t size) {
+    if (!status) return 0;
+    const char *text = adamod_last_error();
+    return text_fail(message, size, "%s", strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text);
+}
+
+/* ---- data ---- */
+
+static int read_bitext(session *s, int split, const char *source, const char *target, char *message, size_t size) {
+    const recipe *r = &s->recipe;
+    const corpus_options o = {.unit = s->unit,
+                              .empty = r->data.skip_empty ? CORPUS_SKIP : CORPUS_REFUSE,
+                              .max_tokens = r->data.max_length,
+                              .too_long = split == SPLIT_TRAIN ? CORPUS_SKIP : CORPUS_TRUNCATE,
+                              .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
+    return corpus_bitext(&s->text[split], source, target, &o, message, size);
+}
+
+static int load_text(session *s, char *message, size_t size) {
+    const recipe *r = &s->recipe;
+    s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
+    if (strcmp(r->data.task, "numbers") == 0) {
+        s->unit = TEXT_CHARACTERS;
+        return corpus_numbers(r->data.seed, r->data.train, r->data.valid, r->data.test, &s->text[SPLIT_TRAIN],
+                              &s->text[SPLIT_VALID], &s->text[SPLIT_TEST], message, size);
+    }
+    if (read_bitext(s, SPLIT_TRAIN, r->data.source, r->data.target, message, size)) return -1;
+    if (read_bitext(s, SPLIT_VALID, r->data.valid_source, r->data.valid_target, message, size)) return -1;
+    if (!*r->data.test_source) return 0;
+    return read_bitext(s, SPLIT_TEST, r->data.test_source, r->data.test_target, message, size);
+}
+
+static int make_vocabularies(session *s, char *message, size_t size) {
+    const vocab_options o = {.min_count = s->recipe.data.min_count, .max_size = s->recipe.data.max_vocab};
+    const corpus_text *train = &s->text[SPLIT_TRAIN];
+    if (s->recipe.data.joint) {
+        if (corpus_vocab(train, CORPUS_SOURCE | CORPUS_TARGET, &o, &s->src_vocab, message, size)) return -1;
+        s->tgt_vocab = s->src_vocab;
+    } else if (corpus_vocab(train, CORPUS_SOURCE, &o, &s->src_vocab, message, size) ||
+               corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab, message, size)) {
+        return -1;
+    }
+    for (int i = 0; i < SPLITS; i++) {
+        if (s->text[i].n == 0) continue;
+        if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab, message, size)) return -1;
+    }
+    return 0;
+}
+
+/* ---- model ---- */
+
+static void configure(session *s) {
+    const recipe *r = &s->recipe;
+    s->config = (transformer_config){.encoder_layers = r->model.layers,
+                                     .decoder_layers = r->model.layers,
+                                     .d = r->model.d,
+                                     .ffn = r->model.ffn,
+                                     .heads = r->model.heads,
+                                     .pre_norm = r->model.pre_norm,
+                                     .share_all = r->model.share_all,
+                                     .tie_output = r->model.tie_output,
+                                     .dropout = r->model.dropout,
+                                     .attention_dropout = r->model.attention_dropout,
+                                     .smoothing = r->model.smoothing,
+                                     .src_vocab = vocab_size(s->src_vocab),
+                                     .tgt_vocab = vocab_size(s->tgt_vocab)};
+}
+
+static transformer_sizes sizes_of(batch_shape shape) { return (transformer_sizes){shape.n_src, shape.n_tgt, shape.n}; }
+
+static batch_policy policy_of(const recipe *r, bool shuffle) {
+    return (batch_policy){.sentences = r->data.sentences, .tokens = r->data.max_tokens, .shuffle = shuffle};
+}
+
+/* The first graph built defines the parameters; it is the training graph even where only others are run. */
+static int make_model(session *s, batch_shape shape, char *message, size_t size) {
+    const transformer_sizes sizes = sizes_of(shape);
+    s->params = nn_params_create();
+    s->graph = s->params ? nn_graph_create(s->params) : NULL;
+    if (!s->graph) return text_fail(message, size, "no memory for the model");
+    const nn_value loss = transformer_training(s->graph, &s->config, &sizes, &s->symbols);
+    adamod_status status = nn_params_allocate(s->params, s->recipe.train.seed);
+    if (status) return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(s->params));
+    const nn_plan_options o = {.backend = s->recipe.train.backend, .loss = loss, .pool = s->pool, .training = true};
+    return fail_status(nn_plan_create(&s->plan, s->graph, &o), message, size);
+}
+
+static int make_optimizer(session *s, char *message, size_t size) {
+    if (recipe_optimizer(&s->recipe, &s->optimizer, message, size)) return -1;
+    adamod_status status = adamod_set_pool(s->optimizer, s->pool);
+    for (int i = 0; !status && i < s->params->n; i++) {
+        const nn_param *p = &s->params->list[i];
+        status = adamod_add(s->optimizer, p->name, s->params->data + p->offset, s->params->grad + p->offset, p->ndim,
+                            p->shape);
+    }
+    return fail_status(status, message, size);
+}
+
+/* ---- open and close ---- */
+
+/* Batches of a held-out split, in an order of their own; none of the scoring depends on how they are cut. */
+static int held_out_batches(const session *s, int split, batcher **out, char *message, size_t size) {
+    const batch_policy policy = policy_of(&s->recipe, false);
+    return batcher_create(out, &s->pairs[split], &policy, 0, message, size);
+}
+
+static void widen(batch_shape *most, batch_shape shape) {
+    if (shape.n > most->n) most->n = shape.n;
+    if (shape.n_src > most->n_src) most->n_src = shape.n_src;
+    if (shape.n_tgt > most->n_tgt) most->n_tgt = shape.n_tgt;
+}
+
+static int open_scoring(session *s, char *message, size_t size) {
+    for (int split = SPLIT_VALID; split < SPLITS; split++) {
+        batcher *b;
+        if (s->pairs[split].n == 0) continue;
+        if (held_out_batches(s, split, &b, message, size)) return -1;
+        widen(&s->score_shape, batcher_capacity(b));
+        batcher_free(b);
+    }
+    if (s->score_shape.n == 0) return 0;
+    const transformer_sizes sizes = sizes_of(s->score_shape);
+    transformer_config config = s->config;
+    s->score_graph = nn_graph_create(s->params);
+    if (!s->score_graph) return text_fail(message, size, "no memory for a graph");
+    transformer_training(s->score_graph, &config, &sizes, &s->score_symbols);
+    const nn_plan_options o = {.backend = s->recipe.train.backend, .loss = -1, .pool = s->pool};
+    return fail_status(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
+}
+
+enum { DECODE_SENTENCES = 64 };
+
+static int open_decoder(session *s, char *message, size_t size) {
+    const recipe *r = &s->recipe;
+    int64_t longest = 1;
+    for (int split = SPLIT_VALID; split < SPLITS; split++) {
+        for (int64_t i = 0; i < s->pairs[split].n; i++) {
+            const int64_t n = corpus_length(&s->pairs[split].src, i) + 1;
+            if (n > longest) longest = n;
+        }
+    }
+    if (longest < r->data.max_length + 1) longest = r->data.max_length + 1;
+    const decode_options o = {.beam = r->decode.beam,
+                              .max_length = r->decode.max_length,
+                              .length_penalty = r->decode.length_penalty,
+                              .sentences = DECODE_SENTENCES,
+                              .src_tokens = longest * DECODE_SENTENCES,
+                              .start = VOCAB_START,
+                              .end = VOCAB_END,
+                              .backend = r->train.backend,
+                              .pool = s->pool};
+    return fail_status(decoder_create(&s->decoder, s->params, &s->config, &o), message, size);
+}
+
+int session_open(session *s, const recipe *r, int uses, char *message, size_t size) {
+    *s = (session){.recipe = *r};
+    int failed = fail_status(adamod_pool_create(&s->pool, r->train.threads), message, size);
+    if (!failed) failed = load_text(s, message, size) || make_vocabularies(s, message, size);
+    if (!failed) {
+        const batch_policy policy = policy_of(r, true);
+        configure(s);
+        failed = batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, r->train.seed, message, size) ||
+                 make_model(s, batcher_capacity(s->batches), message, size);
+    }
+    if (!failed && (uses & SESSION_TRAIN)) failed = make_optimizer(s, message, size);
+    if (!failed && (uses & SESSION_SCORE)) failed = open_scoring(s, message, size);
+    if (!failed && (uses & SESSION_DECODE)) failed = open_decoder(s, message, size);
+    if (failed) session_close(s);
+    return failed ? -1 : 0;
+}
+
+void session_close(session *s) {
+    decoder_free(s->decoder);
+    nn_plan_free(s->score_plan);
+    nn_graph_free(s->score_graph);
+    adamod_free(s->optimizer);
+    nn_plan_free(s->plan);
+    nn_graph_free(s->graph);
+    nn_params_free(s->params);
+    batcher_free(s->batches);
+    for (int i = 0; i < SPLITS; i++) {
+        corpus_free(&s->pairs[i]);
+        corpus_text_free(&s->text[i]);
+    }
+    if (s->tgt_vocab != s->src_vocab) vocab_free(s->tgt_vocab);
+    vocab_free(s->src_vocab);
+    adamod_pool_free(s->pool);
+    *s = (session){0};
+}
+
+int session_save_vocab(const session *s, const char *directory, char *message, size_t size) {
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_save(s->src_vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    return vocab_save(s->tgt_vocab, path, message, size);
+}
+
+/* ---- running ---- */
+
+void session_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
+    const size_t src = (size_t)b->n_src * sizeof *b->src_ids, tgt = (size_t)b->n_tgt * sizeof *b->tgt_in;
+    nn_plan_set_rows(plan, symbols->src, b->n_src);
+    nn_plan_set_rows(plan, symbols->tgt, b->n_tgt);
+    nn_plan_set_rows(plan, symbols->sentences, b->n);
+    memcpy(nn_plan_data(plan, "src_ids"), b->src_ids, src);
+    memcpy(nn_plan_data(plan, "src_positions"), b->src_positions, src);
+    memcpy(nn_plan_data(plan, "src_ranges"), b->src_ranges, (size_t)b->n * sizeof *b->src_ranges);
+    memcpy(nn_plan_data(plan, "tgt_in"), b->tgt_in, tgt);
+    memcpy(nn_plan_data(plan, "tgt_out"), b->tgt_out, tgt);
+    memcpy(nn_plan_data(plan, "tgt_positions"), b->tgt_positions, tgt);
+    memcpy(nn_plan_data(plan, "tgt_ranges"), b->tgt_ranges, (size_t)b->n * sizeof *b->tgt_ranges);
+}
+
+int session_score_split(session *s, int split, session_score *out, char *message, size_t size) {
+    batcher *b;
+    *out = (session_score){0};
+    if (s->pairs[split].n == 0 || !s->score_plan) return 0;
+    if (held_out_batches(s, split, &b, message, size)) return -1;
+    double sums[4] = {0};
+    for (int64_t i = 0; i < batcher_steps(b); i++) {
+        const batch *x = batcher_next(b);
+        session_feed(s->score_plan, &s->score_symbols, x);
+        nn_plan_forward(s->score_plan);
+        const float *loss = nn_plan_data(s->score_plan, "loss");
+        for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
+    }
+    batcher_free(b);
+    *out = (session_score){sums[0] / sums[3], sums[1] / sums[3], sums[3], sums[2] / sums[3]};
+    return 0;
+}
+
+/* A text's ids with the end mark, appended to ids at *n. */
+static int append_source(const session *s, text_slice text, int32_t **ids, int64_t *n, int32_t range[2], char *message,
+                         size_t size) {
+    int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
+    const int64_t most = s->recipe.data.max_length > 0 ? s->recipe.data.max_length : length;
+    if (length > most) length = most;
+    int32_t *grown = realloc(*ids, (size_t)(*n + length + 1) * sizeof *grown);
+    if (!grown) return text_fail(message, size, "no memory for a sentence of %lld tokens", (long long)length);
+    *ids = grown;
+    vocab_encode(s->src_vocab, s->unit, text, grown + *n, length);
+    grown[*n + length] = VOCAB_END;
+    range[0] = (int32_t)*n;
+    range[1] = (int32_t)(*n += length + 1);
+    return 0;
+}
+
+static int decode_texts(session *s, int n, const text_slice *lines, decode_result *results, char *message,
+                        size_t size) {
+    int32_t *ids = NULL, ranges[DECODE_SENTENCES][2];
+    int64_t total = 0;
+    int failed = 0;
+    for (int i = 0; !failed && i < n; i++) failed = append_source(s, lines[i], &ids, &total, ranges[i], message, size);
+    if (!failed)
+        failed = fail_status(decoder_run(s->decoder, n, ids, (const int32_t(*)[2])ranges, results), message, size);
+    free(ids);
+    return failed ? -1 : 0;
+}
+
+static char *output_text(const session *s, const decode_result *r) {
+    const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
+    char *text = malloc(n);
+    if (text) vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, text, n);
+    return text;
+}
+
+int session_translate(session *s, int n, const char *const *lines, char **out, char *message, size_t size) {
+    text_slice slices[DECODE_SENTENCES];
+    decode_result results[DECODE_SENTENCES];
+    if (n > DECODE_SENTENCES)
+        return text_fail(message, size, "%d lines at once, expected at most %d", n, DECODE_SENTENCES);
+    for (int i = 0; i < n; i++) {
+        slices[i] = text_of(lines[i]);
+        if (text_check(slices[i], "input", i + 1, message, size)) return -1;
+    }
+    if (decode_texts(s, n, slices, results, message, size)) return -1;
+    for (int i = 0; i < n; i++) out[i] = output_text(s, &results[i]);
+    return 0;
+}
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The texts of a decoded pair, for the caller and for BLEU, which counts words. */
+static int compare_pair(const session *s, int split, int64_t i, const decode_result *r, bleu *score, session_each each,
+                        void *context, char *message, size_t size) {
+    const text_slice source = corpus_sentence(&s->text[split].src, i),
+                     reference = corpus_sentence(&s->text[split].tgt, i);
+    char *output = output_text(s, r);
+    if (!output || bleu_add(score, text_of(output), reference)) {
+        free(output);
+        return text_fail(message, size, "no memory to compare translations");
+    }
+    if (each) {
+        char *a = strndup(source.bytes, source.n), *b = strndup(reference.bytes, reference.n);
+        if (a && b) each(context, a, b, output);
+        free(a);
+        free(b);
+    }
+    free(output);
+    return 0;
+}
+
+int session_decode_split(session *s, int split, int64_t n, session_each each, void *context, session_quality *out,
+                         char *message, size_t size) {
+    const double start = seconds_now();
+    bleu score = {0};
+    if (n == 0 || n > s->text[split].n) n = s->text[split].n;
+    for (int64_t at = 0; at < n; at += DECODE_SENTENCES) {
+        text_slice lines[DECODE_SENTENCES];
+        decode_result results[DECODE_SENTENCES];
+        const int count = n - at < DECODE_SENTENCES ? (int)(n - at) : DECODE_SENTENCES;
+        for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&s->text[split].src, at + i);
+        if (decode_texts(s, count, lines, results, message, size)) return -1;
+        for (int i = 0; i < count; i++) {
+            if (compare_pair(s, split, at + i, &results[i], &score, each, context, message, size)) return -1;
+        }
+    }
+    *out = (session_quality){bleu_score(&score, BLEU_PLAIN), bleu_exact(&score), n, seconds_now() - start};
+    return 0;
+}

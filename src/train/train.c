@@ -1,0 +1,367 @@
+#include "train.h"
+
+#include "checkpoint.h"
+#include "run.h"
+#include "session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A loop under way. */
+typedef struct trainer {
+    const train_options *o;
+    session s;
+    run *run;
+    checkpoint_meta at; /* where it stands */
+    double last_loss;   /* per token, of the last update */
+    double started;     /* clock at the start of this process's training, less the seconds before */
+    double shown;       /* clock when the progress line was last drawn */
+    int64_t first_step; /* of this process */
+    int64_t first_tokens;
+    double first_seconds;
+    session_score valid;
+} trainer;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double seconds(const trainer *t) { return now() - t->started; }
+
+/* ---- progress ---- */
+
+static void print_duration(char *out, size_t size, double s) {
+    const long long n = s < 0 || s > 1e9 ? 0 : (long long)(s + 0.5);
+    if (n >= 3600) snprintf(out, size, "%lldh%02lldm", n / 3600, n / 60 % 60);
+    else if (n >= 60) snprintf(out, size, "%lldm%02llds", n / 60, n % 60);
+    else snprintf(out, size, "%llds", n);
+}
+
+static void show_progress(trainer *t, bool force) {
+    const double clock = now();
+    if (!t->o->progress || (!force && clock - t->shown < 0.1)) return;
+    t->shown = clock;
+    const recipe *r = &t->s.recipe;
+    const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
+    const double left = steps > 0 ? spent / steps * (double)(r->train.steps - t->at.step) : 0;
+    const double rate = spent > 0 ? (double)(t->at.tokens - t->first_tokens) / spent : 0;
+    char rest[32];
+    print_duration(rest, sizeof rest, left);
+    fprintf(stderr, "\r\033[K%s%sstep %lld/%lld  loss %.4f  %.0f tokens/s  %s left", t->o->label ? t->o->label : "",
+            t->o->label ? "  " : "", (long long)t->at.step, (long long)r->train.steps, t->last_loss, rate, rest);
+    fflush(stderr);
+}
+
+static void end_progress(const trainer *t) {
+    if (t->o->progress) fprintf(stderr, "\r\033[K");
+}
+
+/* ---- one update ---- */
+
+/* Forward and backward of the batches of one update; their sums of loss, as nn_cross_entropy gives them. */
+static void run_batches(trainer *t, double sums[4]) {
+    session *s = &t->s;
+    const recipe *r = &s->recipe;
+    memset(sums, 0, 4 * sizeof *sums);
+    for (int i = 0; i < r->train.accumulate; i++) {
+        const batch *b = batcher_next(s->batches);
+        session_feed(s->plan, &s->symbols, b);
+        nn_plan_set_random(s->plan, r->train.seed, (uint64_t)(t->at.step * r->train.accumulate + i + 1));
+        nn_plan_forward(s->plan);
+        const float *loss = nn_plan_data(s->plan, "loss");
+        for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
+        nn_plan_backward(s->plan, 1, i > 0);
+        t->at.tokens += b->n_src + b->n_tgt;
+        t->at.samples += b->n;
+        t->at.epoch = b->last ? b->epoch + 1 : b->epoch;
+        t->at.batch = b->last ? 0 : b->index + 1;
+    }
+}
+
+static bool wants_histogram(const recipe *r, int64_t step) {
+    return step <= r->train.histogram_dense || (r->train.histogram_every > 0 && step % r->train.histogram_every == 0);
+}
+
+/* Every update at first, then every tenth: curves keep their beginning, files stay small. */
+static bool wants_metrics(const recipe *r, int64_t step) {
+    return step <= 2000 || step % 10 == 0 || step == r->train.steps;
+}
+
+static int library_failed(const trainer *t, char *message, size_t size) {
+    const char *text = adamod_last_error();
+    snprintf(message, size, "update %lld: %s", (long long)t->at.step + 1,
+             strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text);
+    return -1;
+}
+
+static int record(trainer *t, const double sums[4], double lr, double step_seconds, double tokens, char *message,
+                  size_t size) {
+    const recipe *r = &t->s.recipe;
+    if (wants_metrics(r, t->at.step)) {
+        const double norm = adamod_grad_norm(t->s.optimizer);
+        const run_metrics m = {.kind = "train",
+                               .step = t->at.step,
+                               .time = seconds(t),
+                               .loss = sums[0] / sums[3],
+                               .nll = sums[1] / sums[3],
+                               .lr = lr,
+                               .tokens = (double)t->at.tokens,
+                               .tokens_per_second = tokens / step_seconds,
+                               .grad_norm = norm < 0 ? NAN : norm,
+                               .exact = NAN,
+                               .bleu = NAN};
+        if (run_add_metrics(t->run, &m, message, size)) return -1;
+    }
+    if (wants_histogram(r, t->at.step)) {
+        adamod_statistics *s = malloc(sizeof *s);
+        const bool have = s && adamod_get_statistics(t->s.optimizer, -1, s) == ADAMOD_OK;
+        const int failed = have ? run_add_histogram(t->run, t->at.step, s, message, size) : 0;
+        free(s);
+        return failed;
+    }
+    return 0;
+}
+
+/* *diverged: the loss is not finite and the recipe says to stop. */
+static int update(trainer *t, bool *diverged, char *message, size_t size) {
+    session *s = &t->s;
+    const double begin = now(), tokens = (double)t->at.tokens;
+    double sums[4], lr = 0;
+    run_batches(t, sums);
+    const bool finite = isfinite(sums[0]);
+    if (!finite && strcmp(s->recipe.train.nonfinite, "stop") == 0) {
+        *diverged = true;
+        return 0;
+    }
+    adamod_scheduled(s->optimizer, 0, "lr", &lr);
+    if (finite) {
+        if (adamod_collect(s->optimizer, wants_histogram(&s->recipe, t->at.step + 1)))
+            return library_failed(t, message, size);
+        if (adamod_set(s->optimizer, "grad_scale", 1 / sums[3])) return library_failed(t, message, size);
+        if (adamod_step(s->optimizer)) return library_failed(t, message, size);
+    }
+    t->at.step++;
+    t->last_loss = sums[0] / sums[3];
+    return finite ? record(t, sums, lr, now() - begin, (double)t->at.tokens - tokens, message, size) : 0;
+}
+
+/* ---- evaluation and checkpoints ---- */
+
+static int save(trainer *t, const char *name, char *message, size_t size) {
+    char path[1200];
+    t->at.seconds = seconds(t);
+    if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(t->run), name);
+    return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
+}
+
+static int evaluate(trainer *t, char *message, size_t size) {
+    const double clock = now();
+    if (session_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    t->started += now() - clock; /* training's clock stands still */
+    const run_metrics m = {.kind = "valid",
+                           .step = t->at.step,
+                           .time = seconds(t),
+                           .loss = t->valid.loss,
+                           .nll = t->valid.nll,
+                           .lr = NAN,
+                           .tokens = t->valid.tokens,
+                           .tokens_per_second = NAN,
+                           .grad_norm = NAN,
+                           .exact = NAN,
+                           .bleu = NAN};
+    if (run_add_metrics(t->run, &m, message, size)) return -1;
+    if (t->at.best_step > 0 && !(t->valid.loss < t->at.best)) return 0;
+    t->at.best = t->valid.loss;
+    t->at.best_step = t->at.step;
+    return save(t, "best", message, size);
+}
+
+static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+/* The checkpoints that the average at the end is taken over. */
+static int keep_for_average(trainer *t, char *message, size_t size) {
+    char name[64], directory[1200];
+    if (t->s.recipe.train.average < 1) return 0;
+    snprintf(name, sizeof name, "step-%lld", (long long)t->at.step);
+    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(t->run));
+    if (save(t, name, message, size)) return -1;
+    return checkpoint_prune(directory, (size_t)t->s.recipe.train.average, message, size);
+}
+
+static int after_update(trainer *t, char *message, size_t size) {
+    const recipe *r = &t->s.recipe;
+    const bool last = t->at.step == r->train.steps;
+    if (due(t->at.step, r->train.evaluate_every) || last) {
+        if (evaluate(t, message, size)) return -1;
+    }
+    if (due(t->at.step, r->train.checkpoint_every) || last) {
+        if (keep_for_average(t, message, size) || save(t, "last", message, size)) return -1;
+    }
+    return 0;
+}
+
+/* ---- the end ---- */
+
+typedef struct sample_context {
+    trainer *t;
+    int kept, failed;
+    char *message;
+    size_t size;
+} sample_context;
+
+static void keep_sample(void *context, const char *source, const char *reference, const char *output) {
+    sample_context *c = context;
+    if (c->failed || c->kept++ >= c->t->s.recipe.decode.samples) return;
+    c->failed = run_add_sample(c->t->run, c->t->at.step, source, reference, output, c->message, c->size);
+}
+
+/* Puts the mean of the last checkpoints into the parameters that are tested. */
+static int average(trainer *t, char *message, size_t size) {
+    enum { MOST = 100 };
+    char directory[1200], out[1300], paths[MOST][1300];
+    const char *list[MOST];
+    int64_t *steps = NULL;
+    size_t n = 0;
+    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(t->run));
+    snprintf(out, sizeof out, "%s/averaged.safetensors", directory);
+    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    if (n > (size_t)t->s.recipe.train.average) n = (size_t)t->s.recipe.train.average;
+    if (n > MOST) n = MOST;
+    for (size_t i = 0; i < n; i++) {
+        checkpoint_path(directory, steps[i], paths[n - 1 - i], sizeof paths[i]);
+        list[n - 1 - i] = paths[n - 1 - i];
+    }
+    free(steps);
+    if (n == 0) return 0;
+    if (checkpoint_average(list, n, out, message, size)) return -1;
+    return checkpoint_load(out, t->s.params, NULL, NULL, message, size);
+}
+
+static int finish(trainer *t, train_result *out, char *message, size_t size) {
+    const int split = t->s.text[SPLIT_TEST].n > 0 ? SPLIT_TEST : SPLIT_VALID;
+    const double trained = seconds(t);
+    sample_context samples = {.t = t, .message = message, .size = size};
+    session_quality quality = {0};
+    session_score score = {0};
+    if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
+    if (session_score_split(&t->s, split, &score, message, size)) return -1;
+    if (session_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
+        return -1;
+    const run_metrics valid = {.kind = "valid",
+                               .step = t->at.step,
+                               .time = trained,
+                               .loss = t->valid.loss,
+                               .nll = t->valid.nll,
+                               .lr = NAN,
+                               .tokens = NAN,
+                               .tokens_per_second = NAN,
+                               .grad_norm = NAN,
+                               .exact = NAN,
+                               .bleu = NAN};
+    const run_metrics test = {.kind = "test",
+                              .step = t->at.step,
+                              .time = trained,
+                              .loss = score.loss,
+                              .nll = score.nll,
+                              .lr = NAN,
+                              .tokens = score.tokens,
+                              .tokens_per_second = NAN,
+                              .grad_norm = NAN,
+                              .exact = quality.exact,
+                              .bleu = quality.bleu};
+    if (run_add_metrics(t->run, &test, message, size)) return -1;
+    *out = (train_result){TRAIN_FINISHED, t->at.step,   trained,       t->last_loss,
+                          t->valid.loss,  t->valid.nll, quality.exact, quality.bleu};
+    return run_finish(t->run, "finished", t->at.step, trained, &valid, &test, message, size);
+}
+
+static int stop_early(trainer *t, train_status status, train_result *out, char *message, size_t size) {
+    const bool diverged = status == TRAIN_DIVERGED;
+    if (!diverged && save(t, "last", message, size)) return -1;
+    *out = (train_result){.status = status,
+                          .step = t->at.step,
+                          .seconds = seconds(t),
+                          .train_loss = t->last_loss,
+                          .valid_loss = NAN,
+                          .valid_nll = NAN,
+                          .exact = NAN,
+                          .bleu = NAN};
+    return run_finish(t->run, diverged ? "diverged" : "interrupted", t->at.step, out->seconds, NULL, NULL, message,
+                      size);
+}
+
+/* ---- the whole ---- */
+
+/* Vocabularies give rows of embeddings their meaning. */
+static uint64_t fingerprint(const session *s) {
+    uint64_t hash = CHECKPOINT_HASH;
+    const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
+    for (int v = 0; v < 2; v++) {
+        for (int32_t i = 0; i < vocab_size(both[v]); i++) {
+            const text_slice token = vocab_token(both[v], i);
+            hash = checkpoint_hash(hash, token.bytes, token.n);
+            hash = checkpoint_hash(hash, "\n", 1);
+        }
+    }
+    return hash;
+}
+
+static int start(trainer *t, char *message, size_t size) {
+    char path[1200];
+    t->at.recipe = &t->s.recipe;
+    t->at.fingerprint = fingerprint(&t->s);
+    t->at.best = NAN;
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(t->run));
+    if (t->o->resume && access(path, F_OK) == 0) {
+        if (checkpoint_load(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;
+        if (run_rewind(t->run, t->at.mark, message, size)) return -1;
+        if (batcher_seek(t->s.batches, t->at.epoch, t->at.batch, message, size)) return -1;
+    } else if (t->o->resume && run_rewind(t->run, NULL, message, size)) {
+        return -1; /* killed before its first checkpoint: from the beginning */
+    }
+    if (session_save_vocab(&t->s, run_directory(t->run), message, size)) return -1;
+    t->started = now() - t->at.seconds;
+    t->first_step = t->at.step;
+    t->first_tokens = t->at.tokens;
+    t->first_seconds = t->at.seconds;
+    return 0;
+}
+
+static int loop(trainer *t, train_result *out, char *message, size_t size) {
+    const recipe *r = &t->s.recipe;
+    bool diverged = false;
+    while (t->at.step < r->train.steps) {
+        if (t->o->stop && *t->o->stop) return stop_early(t, TRAIN_INTERRUPTED, out, message, size);
+        if (update(t, &diverged, message, size)) return -1;
+        if (diverged) return stop_early(t, TRAIN_DIVERGED, out, message, size);
+        if (after_update(t, message, size)) return -1;
+        show_progress(t, false);
+    }
+    if (t->valid.tokens == 0 && session_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    return finish(t, out, message, size);
+}
+
+int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
+    trainer *t = calloc(1, sizeof *t);
+    if (!t) {
+        snprintf(message, size, "no memory for the trainer");
+        return -1;
+    }
+    t->o = o;
+    t->last_loss = NAN;
+    int failed = session_open(&t->s, r, SESSION_TRAIN | SESSION_SCORE | SESSION_DECODE, message, size);
+    if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
+    if (!failed) failed = start(t, message, size) || loop(t, out, message, size);
+    end_progress(t);
+    if (t->run) run_close(t->run);
+    session_close(&t->s);
+    free(t);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,30 @@
+/* The training loop: from a recipe to a run directory, interrupted and resumed as often as need be. */
+#ifndef ADAMOD_TRAIN_H
+#define ADAMOD_TRAIN_H
+
+#include "recipe.h"
+
+#include <signal.h>
+
+typedef struct train_options {
+    const char *directory;
+    bool resume;
+    bool progress;                     /* a live line on standard error */
+    const char *label;                 /* before that line; NULL: none */
+    const volatile sig_atomic_t *stop; /* becomes non-zero when the user wants to stop */
+} train_options;
+
+typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } train_status;
+
+typedef struct train_result {
+    train_status status;
+    int64_t step;
+    double seconds; /* of training, without evaluation */
+    double train_loss, valid_loss, valid_nll;
+    double exact, bleu; /* of the test set, or of the validation set where there is none */
+} train_result;
+
+/* 0, or -1 with one line in message. An interrupted or diverged run is a result, not a failure. */
+int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size);
+
+#endif

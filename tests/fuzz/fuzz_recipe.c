@@ -1,0 +1,67 @@
+/* libFuzzer target: src/train/recipe.c, on the bytes of a recipe.
+ *
+ *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc/data tests/fuzz/fuzz_recipe.c \
+ *         src/train/recipe.c src/train/json.c src/data/text.c src/optim/{,kernels/}*.c -lyaml -lm -pthread
+ *
+ * A recipe that is accepted must be written to one that is read back the same; what is refused gets one line.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "../../src/train/recipe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition) {
+    if (!condition) abort();
+}
+
+static void check_line(const char *message) { require(*message && !strpbrk(message, "\n\r\033")); }
+
+/* To be freed. */
+static char *written(const recipe *r, size_t *n) {
+    char *text = NULL;
+    FILE *file = open_memstream(&text, n);
+    require(file && recipe_write(r, file) == 0 && fclose(file) == 0);
+    return text;
+}
+
+static void check_round_trip(const recipe *r) {
+    char message[512] = "";
+    recipe again;
+    size_t n, m;
+    char *first = written(r, &n);
+    recipe_defaults(&again);
+    require(recipe_parse(&again, first, n, "f", message, sizeof message) == 0);
+    char *second = written(&again, &m);
+    require(n == m && memcmp(first, second, n) == 0);
+    free(first);
+    free(second);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char message[512] = "";
+    recipe r, before;
+    recipe_defaults(&r);
+    before = r;
+    if (recipe_parse(&r, (const char *)data, size, "f", message, sizeof message)) {
+        check_line(message);
+        require(strncmp(message, "f:", 2) == 0 && memcmp(&r, &before, sizeof r) == 0);
+        return 0;
+    }
+    check_round_trip(&r);
+    if (recipe_check(&r, message, sizeof message)) check_line(message);
+    /* The same bytes as the value of --set. */
+    char text[128] = "name=";
+    const size_t n = size < 100 ? size : 100;
+    memcpy(text + 5, data, n);
+    text[5 + n] = '\0';
+    if (recipe_set(&r, text, message, sizeof message)) check_line(message);
+    else check_round_trip(&r);
+    return 0;
+}

@@ -1,0 +1,443 @@
+/* Op tests: see opcheck.h.
+ *
+ * How far may a result be off? u = 2^-24 is the rounding of f32.
+ *
+ * Gradients of ref. With y the outputs at x and d(h) = y(x + h) - y(x - h), the derivative is
+ *     near = (8 d(h) - d(2h)) / 12h,   its error h^4 / 30 times the fifth derivative, which
+ *     far  = (8 d(2h) - d(4h)) / 24h   has sixteen times: the error of near is about (near - far) / 15.
+ * ref computes in double but stores f32, so each stored y is off by up to u |y|; these errors are independent, so they add
+ * up as the root of the sum of squares. x is a multiple of 2^-16, so that x + h is exact. The gradient itself may come
+ * from f32 that forward saved: 16 u of the largest. Where the sum of all that is no small number (a kink of relu within
+ * the step) nothing is concluded; that must be rare.
+ *
+ * Kernels against ref. A sum of n terms of random sign and size t is about sqrt(n) t; its rounding error in f32 is,
+ * errors being independent, about sqrt(n) u times the sum of sizes, n t: that is n u of the sum. So a result may be off
+ * by (8 + n) u times its size, where sums that happen to cancel count as the typical size of the array. Data are of size
+ * one: 0.1 keeps an array that ought to be 0 from asking for exact zeros. */
+#include "opcheck.h"
+#include "random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double U = 0x1p-24, STEP = 0x1p-8;
+
+enum { GUARD = 64, MAX_THREADS = 4, EXTRA_ROWS = 5 };
+
+/* ---- memory that notices ---- */
+
+typedef struct block {
+    void *data;
+    size_t bytes;
+} block;
+
+static block opcheck_alloc(size_t bytes) {
+    block b = {.bytes = bytes};
+    if (posix_memalign(&b.data, 64, bytes + GUARD)) abort();
+    memset(b.data, 0xff, bytes);
+    memset((char *)b.data + bytes, 0xa5, GUARD);
+    return b;
+}
+
+static void opcheck_poison(block b) {
+    if (b.data) memset(b.data, 0xff, b.bytes);
+}
+
+static bool opcheck_intact(block b) {
+    for (int i = 0; b.data && i < GUARD; i++) {
+        if (((unsigned char *)b.data)[b.bytes + (size_t)i] != 0xa5) return false;
+    }
+    return true;
+}
+
+/* ---- an op with all its memory ---- */
+
+typedef struct rig {
+    const opcheck *o;
+    nn_node node;
+    nn_call call; /* as forward is given it */
+    int64_t count[NN_MAX_INPUTS], n_out, out_capacity;
+    block input[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], unneeded[NN_MAX_INPUTS];
+    block out, out_grad, out_unneeded, saved, workspace;
+} rig;
+
+static int64_t opcheck_count(const nn_shape *s) {
+    int64_t n = s->ndim ? 1 : 0;
+    for (int d = 0; d < s->ndim; d++) n *= s->dim[d];
+    return n;
+}
+
+static bool opcheck_wants_grad(const opcheck *o, int i) {
+    return o->input[i].shape.ndim && o->input[i].type == NN_F32 && !o->input[i].no_grad;
+}
+
+static void opcheck_capacities(const opcheck *o, nn_shape *shapes) {
+    for (int i = 0; i < o->n_inputs; i++) {
+        shapes[i] = o->input[i].shape;
+        if (shapes[i].ndim && shapes[i].rows) shapes[i].dim[0] += EXTRA_ROWS;
+    }
+}
+
+static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *output, char *message, size_t size) {
+    nn_shape shapes[NN_MAX_INPUTS] = {{0}};
+    opcheck_capacities(o, shapes);
+    *node = (nn_node){.n_inputs = o->n_inputs, .attributes = o->attributes};
+    for (int i = 0; i < o->n_inputs; i++) node->input[i] = shapes[i].ndim ? i : -1;
+    *output = (nn_shape){0};
+    return o->op->shape(node, shapes, output, message, size);
+}
+
+const char *opcheck_shape(const opcheck *o, char *message, size_t size) {
+    nn_node node;
+    nn_shape output;
+    return opcheck_derive(o, &node, &output, message, size);
+}
+
+static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows) {
+    nn_array a = {.data = data, .rows = rows, .cols = 1};
+    for (int d = 1; d < s->ndim; d++) a.cols *= s->dim[d];
+    return a;
+}
+
+/* Random numbers, or those given; step > 0 makes them multiples of it. */
+static void opcheck_fill(rig *r, int i, double step) {
+    const opcheck_input *in = &r->o->input[i];
+    float *x = r->input[i].data;
+    if (in->step > 0) step = in->step;
+    if (in->data) memcpy(x, in->data, r->input[i].bytes);
+    for (int64_t k = 0; in->type == NN_F32 && k < r->count[i]; k++) {
+        const double scale = in->scale != 0 ? in->scale : 1;
+        if (!in->data) x[k] = (float)(in->mean + scale * nn_normal(nn_key(r->o->seed, 1, (uint64_t)i), (uint64_t)k));
+        if (step > 0) x[k] = (float)(rint(x[k] / step) * step);
+    }
+}
+
+static void opcheck_fill_weights(rig *r) {
+    float *w = r->out_grad.data;
+    for (int64_t k = 0; k < r->n_out; k++) {
+        const bool has = !r->o->weighted || k < r->o->weighted;
+        w[k] = has ? (float)nn_normal(nn_key(r->o->seed, 2, 0), (uint64_t)k) : 0;
+    }
+}
+
+static void opcheck_rig_inputs(rig *r, double step) {
+    const opcheck *o = r->o;
+    for (int i = 0; i < o->n_inputs; i++) {
+        const nn_shape *s = &o->input[i].shape;
+        if (!s->ndim) continue;
+        r->count[i] = opcheck_count(s);
+        r->input[i] = opcheck_alloc((size_t)r->count[i] * 4);
+        r->unneeded[i] = opcheck_alloc((size_t)r->count[i] * 4);
+        if (opcheck_wants_grad(o, i)) r->grad[i] = opcheck_alloc((size_t)r->count[i] * 4);
+        opcheck_fill(r, i, step);
+        r->call.input[i] = opcheck_array(r->input[i].data, s, s->dim[0]);
+    }
+}
+
+/* Everything but the workspace, which is the kernel's. */
+static bool opcheck_rig_make(rig *r, const opcheck *o, double step) {
+    char message[160] = "";
+    nn_shape out;
+    *r = (rig){.o = o};
+    const char *wrong = opcheck_derive(o, &r->node, &out, message, sizeof message);
+    if (wrong) {
+        printf("opcheck: %s: %s\n", o->op->name, wrong);
+        return false;
+    }
+    r->call = (nn_call){.attributes = &r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
+    opcheck_rig_inputs(r, step);
+    r->out_capacity = out.dim[0];
+    for (int i = 0; out.rows && i < o->n_inputs; i++) {
+        if (o->input[i].shape.ndim && o->input[i].shape.rows == out.rows) out.dim[0] = o->input[i].shape.dim[0];
+    }
+    r->n_out = opcheck_count(&out);
+    r->out = opcheck_alloc((size_t)r->n_out * 4);
+    r->out_grad = opcheck_alloc((size_t)r->n_out * 4);
+    r->out_unneeded = opcheck_alloc((size_t)r->n_out * 4);
+    if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);
+    opcheck_fill_weights(r);
+    r->call.saved = r->saved.data;
+    r->call.output = opcheck_array(o->in_place ? r->input[0].data : r->out.data, &out, out.dim[0]);
+    return true;
+}
+
+static void opcheck_rig_free(rig *r) {
+    for (int i = 0; i < NN_MAX_INPUTS; i++) {
+        free(r->input[i].data);
+        free(r->grad[i].data);
+        free(r->unneeded[i].data);
+    }
+    free(r->out.data);
+    free(r->out_grad.data);
+    free(r->out_unneeded.data);
+    free(r->saved.data);
+    free(r->workspace.data);
+}
+
+static bool opcheck_rig_intact(const rig *r) {
+    bool ok = true;
+    for (int i = 0; i < NN_MAX_INPUTS; i++) {
+        ok = ok && opcheck_intact(r->input[i]) && opcheck_intact(r->grad[i]) && opcheck_intact(r->unneeded[i]);
+    }
+    ok = ok && opcheck_intact(r->out) && opcheck_intact(r->out_grad) && opcheck_intact(r->out_unneeded);
+    ok = ok && opcheck_intact(r->saved) && opcheck_intact(r->workspace);
+    if (!ok) printf("opcheck: %s wrote behind the end of an array\n", r->o->op->name);
+    return ok;
+}
+
+/* ---- calls ---- */
+
+/* The call of a backward pass for the inputs in the set wanted, adding to the gradients of those in the set added. */
+static nn_call opcheck_backward_call(const rig *r, unsigned wanted, unsigned added) {
+    nn_call c = r->call;
+    for (int i = 0; i < r->o->n_inputs; i++) {
+        if (c.input[i].data && !(r->node.backward_needs & 1u << i)) c.input[i].data = r->unneeded[i].data;
+        if (wanted & 1u << i) c.input_grad[i] = r->grad[i].data;
+        c.accumulate[i] = added & 1u << i;
+    }
+    if (!(r->node.backward_needs & NN_NEEDS_OUTPUT)) c.output.data = r->out_unneeded.data;
+    c.output_grad = r->out_grad.data;
+    return c;
+}
+
+/* Makes the workspace as a plan does: for the capacity, forward and backward. */
+static void opcheck_workspace(rig *r, const nn_kernels *k) {
+    size_t most = 0;
+    for (int backward = 0; k->workspace && backward < 2; backward++) {
+        nn_call c = backward ? opcheck_backward_call(r, ~0u, 0) : r->call;
+        for (int i = 0; i < r->o->n_inputs; i++) {
+            if (c.input[i].data && r->o->input[i].shape.rows) c.input[i].rows += EXTRA_ROWS;
+        }
+        c.output.rows = r->out_capacity;
+        const size_t n = k->workspace(&c);
+        if (n > most) most = n;
+    }
+    free(r->workspace.data);
+    r->workspace = opcheck_alloc(most * sizeof(float));
+    r->call.workspace = r->workspace.data;
+}
+
+static void opcheck_forward(rig *r, const nn_kernels *k, adamod_pool *pool) {
+    opcheck_poison(r->out);
+    opcheck_poison(r->saved);
+    opcheck_poison(r->workspace);
+    if (r->o->in_place) opcheck_fill(r, 0, 0);
+    r->call.pool = pool;
+    k->forward(&r->call);
+    if (r->o->in_place) memcpy(r->out.data, r->input[0].data, r->out.bytes);
+}
+
+/* What gradients hold before a pass that adds to them. */
+static float opcheck_before(const rig *r, int i, int64_t k) {
+    return (float)nn_normal(nn_key(r->o->seed, 4, (uint64_t)i), (uint64_t)k);
+}
+
+static void opcheck_backward(rig *r, const nn_kernels *kernels, unsigned wanted, unsigned added) {
+    for (int i = 0; i < r->o->n_inputs; i++) {
+        opcheck_poison(r->grad[i]);
+        for (int64_t k = 0; (wanted & added & 1u << i) && k < r->count[i]; k++) {
+            ((float *)r->grad[i].data)[k] = opcheck_before(r, i, k);
+        }
+    }
+    opcheck_poison(r->workspace);
+    const nn_call c = opcheck_backward_call(r, wanted, added);
+    kernels->backward(&c);
+}
+
+static unsigned opcheck_all_grads(const opcheck *o) {
+    unsigned set = 0;
+    for (int i = 0; i < o->n_inputs; i++) set |= opcheck_wants_grad(o, i) ? 1u << i : 0;
+    return set;
+}
+
+/* ---- central differences ---- */
+
+/* Outputs at x + STEP times 1, -1, 2, -2, 4, -4. */
+typedef struct differences {
+    float *y[6];
+} differences;
+
+static void opcheck_evaluate(rig *r, int i, int64_t k, differences *d) {
+    static const double at[6] = {1, -1, 2, -2, 4, -4};
+    float *x = (float *)r->input[i].data + k;
+    const float center = *x;
+    for (int e = 0; e < 6; e++) {
+        *x = (float)(center + at[e] * STEP);
+        opcheck_forward(r, &r->o->op->ref, NULL);
+        memcpy(d->y[e], r->out.data, r->out.bytes);
+    }
+    *x = center;
+}
+
+/* The derivative of the loss, and how far it may be off. */
+static double opcheck_numeric(const rig *r, const differences *d, double *tolerance) {
+    const float *weight = r->out_grad.data;
+    double near = 0, far = 0, noise = 0;
+    for (int64_t k = 0; k < r->n_out; k++) {
+        if (weight[k] == 0) continue;
+        double y[6], largest = 0;
+        for (int e = 0; e < 6; e++) {
+            y[e] = d->y[e][k];
+            largest = fmax(largest, fabs(y[e]));
+        }
+        const double d1 = y[0] - y[1], d2 = y[2] - y[3], d4 = y[4] - y[5];
+        if (d1 == 0 && d2 == 0 && d4 == 0) continue;
+        near += weight[k] * (8 * d1 - d2) / (12 * STEP);
+        far += weight[k] * (8 * d2 - d4) / (24 * STEP);
+        noise += pow(weight[k] * U * largest * 18 / (12 * STEP), 2);
+    }
+    *tolerance = 4 * sqrt(noise) + 2 * fabs(near - far) / 15;
+    return near;
+}
+
+static double opcheck_largest(const float *x, int64_t n) {
+    double most = 0;
+    for (int64_t k = 0; k < n; k++) most = fmax(most, fabs(x[k]));
+    return most;
+}
+
+static bool opcheck_gradient_of(rig *r, int i, const float *grad, differences *d) {
+    const double largest = opcheck_largest(grad, r->count[i]);
+    int64_t open = 0;
+    for (int64_t k = 0; k < r->count[i]; k++) {
+        double tolerance;
+        opcheck_evaluate(r, i, k, d);
+        const double numeric = opcheck_numeric(r, d, &tolerance);
+        tolerance += 16 * U * largest;
+        if (tolerance > 2e-3 * (1 + largest)) {
+            open++;
+        } else if (!(fabs(numeric - grad[k]) <= tolerance)) {
+            printf("opcheck: %s: gradient of input %d at %lld is %.9g, by differences %.9g +- %.2g\n", r->o->op->name,
+                   i, (long long)k, grad[k], numeric, tolerance);
+            return false;
+        }
+    }
+    if (4 * open > r->count[i]) {
+        printf("opcheck: %s: input %d: differences are no help at %lld of %lld\n", r->o->op->name, i, (long long)open,
+               (long long)r->count[i]);
+    }
+    return 4 * open <= r->count[i];
+}
+
+bool opcheck_gradients(const opcheck *o) {
+    rig r;
+    if (!opcheck_kernels(o, &o->op->ref) || !opcheck_rig_make(&r, o, 0x1p-16)) return false;
+    differences d;
+    for (int e = 0; e < 6; e++) d.y[e] = opcheck_alloc(r.out.bytes).data;
+    opcheck_workspace(&r, &o->op->ref);
+    opcheck_forward(&r, &o->op->ref, NULL);
+    opcheck_backward(&r, &o->op->ref, opcheck_all_grads(o), 0);
+    bool ok = true;
+    for (int i = 0; i < o->n_inputs; i++) {
+        if (opcheck_wants_grad(o, i)) ok = opcheck_gradient_of(&r, i, r.grad[i].data, &d) && ok;
+    }
+    for (int e = 0; e < 6; e++) free(d.y[e]);
+    ok = opcheck_rig_intact(&r) && ok;
+    opcheck_rig_free(&r);
+    return ok;
+}
+
+/* ---- kernels against ref ---- */
+
+static double opcheck_typical(const float *x, int64_t n) {
+    double sum = 0;
+    for (int64_t k = 0; k < n; k++) sum += (double)x[k] * x[k];
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+/* got, less before (NULL: 0), against want. */
+static bool opcheck_compare(const rig *r, const char *what, const float *got, const float *want, const float *before,
+                            int64_t n) {
+    const double typical = opcheck_typical(want, n) + 0.1;
+    const double factor = (8 + r->o->longest_sum) * (r->o->slack > 0 ? r->o->slack : 1) * U;
+    for (int64_t k = 0; k < n; k++) {
+        const double b = before ? before[k] : 0, expected = b + want[k];
+        if (isinf(expected) && got[k] == (float)expected) continue;
+        const double tolerance = factor * (fabs(want[k]) + typical) + 2 * U * (fabs(b) + fabs(expected));
+        if (!(fabs(got[k] - expected) <= tolerance)) {
+            printf("opcheck: %s: %s at %lld of %lld is %.9g, ref says %.9g +- %.2g\n", r->o->op->name, what,
+                   (long long)k, (long long)n, got[k], expected, tolerance);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool opcheck_compare_grads(rig *r, const rig *ref, unsigned wanted, unsigned added) {
+    bool ok = true;
+    for (int i = 0; ok && i < r->o->n_inputs; i++) {
+        if (!(wanted & 1u << i)) continue;
+        char what[80];
+        snprintf(what, sizeof what, "gradient of input %d (wanted %x, added to %x)", i, wanted, added);
+        float *before = (added & 1u << i) ? opcheck_alloc(r->grad[i].bytes).data : NULL;
+        for (int64_t k = 0; before && k < r->count[i]; k++) before[k] = opcheck_before(r, i, k);
+        ok = opcheck_compare(r, what, r->grad[i].data, ref->grad[i].data, before, r->count[i]);
+        free(before);
+    }
+    return ok;
+}
+
+/* Every set of gradients wanted, added to none, all or every other of them. */
+static bool opcheck_all_backward(rig *r, const rig *ref, const nn_kernels *kernels) {
+    static const unsigned patterns[3] = {0, ~0u, 0xaaaaaaaau};
+    const unsigned all = opcheck_all_grads(r->o);
+    bool ok = true;
+    for (unsigned wanted = all; ok && wanted; wanted = (wanted - 1) & all) {
+        for (int p = 0; ok && p < 3; p++) {
+            opcheck_backward(r, kernels, wanted, wanted & patterns[p]);
+            ok = opcheck_compare_grads(r, ref, wanted, wanted & patterns[p]);
+        }
+    }
+    return ok;
+}
+
+static bool opcheck_same(const rig *r, const char *what, int threads, block a, block b) {
+    if (!a.data || memcmp(a.data, b.data, a.bytes) == 0) return true;
+    printf("opcheck: %s: %s with %d threads is not what one computes\n", r->o->op->name, what, threads);
+    return false;
+}
+
+/* one holds what one thread computed. */
+static bool opcheck_threads(rig *r, rig *one, const nn_kernels *kernels, int threads) {
+    const unsigned all = opcheck_all_grads(r->o);
+    adamod_pool *pool = NULL;
+    if (adamod_pool_create(&pool, threads)) return false;
+    r->call.pool = pool;
+    opcheck_workspace(r, kernels); /* which may depend on the number of threads */
+    opcheck_forward(r, kernels, pool);
+    bool ok = opcheck_same(r, "the output", threads, r->out, one->out);
+    for (unsigned added = 0; kernels->backward && added < 2; added++) {
+        opcheck_backward(r, kernels, all, added ? all : 0);
+        opcheck_backward(one, kernels, all, added ? all : 0);
+        for (int i = 0; i < r->o->n_inputs; i++) {
+            ok = opcheck_same(r, "a gradient", threads, r->grad[i], one->grad[i]) && ok;
+        }
+    }
+    adamod_pool_free(pool);
+    return ok;
+}
+
+bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels) {
+    rig ref, one, r;
+    if (!opcheck_rig_make(&ref, o, 0)) return false;
+    opcheck_rig_make(&one, o, 0);
+    opcheck_rig_make(&r, o, 0);
+    opcheck_workspace(&ref, &o->op->ref);
+    opcheck_workspace(&one, kernels);
+    opcheck_workspace(&r, kernels);
+    opcheck_forward(&ref, &o->op->ref, NULL);
+    opcheck_forward(&one, kernels, NULL);
+    bool ok = opcheck_compare(&one, "the output", one.out.data, ref.out.data, NULL, one.n_out);
+    if (ok && kernels->backward) {
+        opcheck_backward(&ref, &o->op->ref, opcheck_all_grads(o), 0);
+        ok = opcheck_all_backward(&one, &ref, kernels);
+    }
+    for (int threads = 1; ok && threads <= MAX_THREADS; threads++) ok = opcheck_threads(&r, &one, kernels, threads);
+    ok = opcheck_rig_intact(&ref) && opcheck_rig_intact(&one) && opcheck_rig_intact(&r) && ok;
+    opcheck_rig_free(&ref);
+    opcheck_rig_free(&one);
+    opcheck_rig_free(&r);
+    return ok;
+}

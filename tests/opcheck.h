@@ -1,0 +1,72 @@
+/* opcheck.h - tests any op through its kernels alone: no graph, no loss.
+ *
+ *     opcheck o = {.op = &nn_op_linear, .n_inputs = 3,
+ *                  .input = {OPCHECK_ROWS(1, 7, 5), OPCHECK_MATRIX(4, 5), OPCHECK_VECTOR(4)}};
+ *     CHECK(opcheck_gradients(&o));
+ *     CHECK(opcheck_kernels(&o, &nn_cpu_linear));
+ *
+ * The loss is the sum of the output times random weights, which are the output's gradient. Kernels are called as a plan
+ * calls them: memory is of the size the op's shape rule says, holds NaN where nothing was written, and data that
+ * node->backward_needs leaves out is NaN (-1 if i32) in backward. A write behind an array's end is a failure.
+ *
+ * A function that returns false has printed why. */
+#ifndef OPCHECK_H
+#define OPCHECK_H
+
+#include "op.h"
+
+typedef struct opcheck_input {
+    nn_shape shape; /* dim[0]: the rows of this run; ndim 0: the input is not there. If shape.rows is a symbol, the
+                       capacity is made larger than the rows */
+    nn_type type;
+    const void *data;   /* NULL: normal random numbers, f32 only */
+    double mean, scale; /* of the random numbers; scale 0 means 1 */
+    double step;        /* they are multiples of it; 0: any */
+    bool no_grad;       /* its gradient is never asked for; of i32 it never is */
+} opcheck_input;
+
+#define OPCHECK_ROWS(symbol, rows_, cols_)                                                                             \
+    {                                                                                                                  \
+        .shape = {.rows = (symbol), .ndim = 2, .dim = {(rows_), (cols_)} }                                             \
+    }
+#define OPCHECK_MATRIX(rows_, cols_)                                                                                   \
+    {                                                                                                                  \
+        .shape = {.ndim = 2, .dim = {(rows_), (cols_)} }                                                               \
+    }
+#define OPCHECK_VECTOR(n)                                                                                              \
+    {                                                                                                                  \
+        .shape = {.ndim = 1, .dim = {(n)} }                                                                            \
+    }
+/* Whole numbers [rows, cols], or [rows] if cols is 0. */
+#define OPCHECK_INDEX(symbol, rows_, cols_, data_)                                                                     \
+    { .shape = {.rows = (symbol), .ndim = (cols_) ? 2 : 1, .dim = {(rows_), (cols_)}}, .type = NN_I32, .data = (data_) }
+#define OPCHECK_NONE                                                                                                   \
+    {                                                                                                                  \
+        .shape = {.ndim = 0 }                                                                                          \
+    }
+
+typedef struct opcheck {
+    const nn_op *op;
+    nn_attributes attributes;
+    int n_inputs;
+    opcheck_input input[NN_MAX_INPUTS];
+    bool training;
+    uint64_t seed;    /* of data, weights and dropout */
+    int64_t weighted; /* only this many first elements of the output have weights; 0: all */
+    bool in_place;    /* the output is input 0's memory */
+    /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from it), and
+     * a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
+    double longest_sum, slack;
+} opcheck;
+
+/* The gradients of op->ref against central differences. */
+bool opcheck_gradients(const opcheck *o);
+
+/* Kernels of a backend against op->ref: output, and gradients for every subset of those wanted, with and without
+ * accumulate; then, bit for bit, against themselves with 1, 2, 3 and 4 threads. */
+bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels);
+
+/* NULL, or what the shape rule says is wrong with the inputs; message has room for size. */
+const char *opcheck_shape(const opcheck *o, char *message, size_t size);
+
+#endif

@@ -1,0 +1,480 @@
+#!/usr/bin/env python3
+"""The program: what every command prints and writes, and that every mistake gets one clear line and the right status.
+
+ADAMOD is the program. Needs nothing but Python.
+
+SPDX-License-Identifier: MIT
+"""
+import array
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+RULES = "adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam".split()
+
+
+# ---- helpers ----
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failed(" ".join(str(x) for x in what))
+
+
+def run(*arguments, env=None, cwd=None):
+    """Exit status, standard output, standard error."""
+    result = subprocess.run([PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd,
+                            env={**os.environ, **(env or {})}, timeout=250)
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
+
+
+def succeed(*arguments, **keywords):
+    status, out, err = run(*arguments, **keywords)
+    check(status == 0 and not err, arguments, "gave", status, err)
+    return out
+
+
+def refuse(status, message, *arguments, **keywords):
+    """One line on standard error that begins with "adamod: " and has the message in it, and nothing on standard output."""
+    found, out, err = run(*arguments, **keywords)
+    check(found == status, arguments, "gave", found, "not", status, err)
+    check(not out, arguments, "printed", out)
+    check(err.count("\n") == 1 and err.startswith("adamod: "), arguments, "said", err)
+    check(message in err, arguments, "said", err, "without", repr(message))
+
+
+def write_npy(path, shape, values, kind="f"):
+    """kind: f is float32, d is float64."""
+    header = "{'descr': '<%s', 'fortran_order': False, 'shape': %r, }" % ({"f": "f4", "d": "f8"}[kind], tuple(shape))
+    header += " " * (63 - (len(header) + 10) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\1\0" + len(header).to_bytes(2, "little") + header.encode())
+        data = array.array(kind, values)
+        if sys.byteorder == "big":
+            data.byteswap()
+        file.write(data.tobytes())
+
+
+def read_npy(path):
+    """(shape, kind, values)"""
+    with open(path, "rb") as file:
+        content = file.read()
+    check(content[:8] == b"\x93NUMPY\1\0", path, "is no .npy file")
+    end = 10 + int.from_bytes(content[8:10], "little")
+    header = ast.literal_eval(content[10:end].decode())
+    kind = {"<f4": "f", "<f8": "d"}[header["descr"]]
+    values = array.array(kind, content[end:])
+    if sys.byteorder == "big":
+        values.byteswap()
+    return header["shape"], kind, values
+
+
+def numbers(n, seed=1):
+    """Between -1 and 1, and every seventh is zero."""
+    x, out = seed * 2654435761 % 2**32, []
+    for i in range(n):
+        x = (1664525 * x + 1013904223) % 2**32
+        out.append(0.0 if i % 7 == 3 else x / 2**31 - 1)
+    return out
+
+
+class Folder:
+    """A temporary folder with p.npy, 12 parameters, and g.npy, gradients for 20 steps."""
+
+    def __init__(self, steps=20, n=12, kind="f"):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.path = self.temporary.name
+        write_npy(self / "p.npy", [n], numbers(n), kind)
+        write_npy(self / "g.npy", [steps, n], numbers(steps * n, 2), kind)
+
+    def __truediv__(self, name):
+        return os.path.join(self.path, name)
+
+    def arguments(self, *more, **files):
+        files = {"params": "p.npy", "grads": "g.npy", "out": "t.npy", **files}
+        return ["optim", "trace", *[x for k, v in files.items() for x in ("--" + k, self / v)], *more]
+
+    def trace(self, *more, **files):
+        succeed(*self.arguments(*more, **files))
+        return read_npy(self / files.get("out", "t.npy"))
+
+    def refuse(self, status, message, *more, **files):
+        """Fails, and leaves nothing behind."""
+        before = sorted(os.listdir(self.path))
+        refuse(status, message, *self.arguments(*more, **files))
+        check(sorted(os.listdir(self.path)) == before, "left", set(os.listdir(self.path)) - set(before))
+
+
+# ---- the program as a whole ----
+
+def test_help_and_version():
+    check(re.fullmatch(r"adamod \d+\.\d+\.\d+\n", succeed("--version")), "the version")
+    text = succeed("--help")
+    check(text == succeed("help") == succeed("-h"), "help differs")
+    for command in ("info", "optim list", "optim trace", "optim bench"):
+        check(command in text, command, "is not in the help")
+        page = succeed(*command.split(), "--help")
+        check(page == succeed("help", *command.split()), command, "has two helps")
+        check(page.startswith("usage: adamod " + command), page)
+        check(all(len(line) <= 120 for line in page.splitlines()), command, "has help that is too wide")
+    check("optim trace" in succeed("optim", "--help") and "optim trace" in succeed("help", "optim"), "help optim")
+    check("--beta3" in succeed("optim", "trace", "--help") and "--momentum" in succeed(
+        "optim", "trace", "--rule", "sgd", "--help"), "the help of a rule")
+
+
+def test_wrong_commands():
+    status, out, err = run()
+    check(status == 2 and not out and "usage" in err, "no command")
+    refuse(2, "unknown command 'inof'; did you mean 'info'?", "inof")
+    refuse(2, "unknown command 'zzzzzz'", "zzzzzz")
+    refuse(2, "unknown command 'trac'; did you mean 'trace'?", "optim", "trac")
+    refuse(2, "there are list, trace, bench", "optim", "zzzzzz")
+    refuse(2, "needs a command", "optim")
+    refuse(2, "unknown flag '--vresion'", "--vresion")
+    refuse(2, "unexpected argument 'now'", "info", "now")
+    refuse(2, "unknown flag '--jsno'; did you mean '--json'?", "info", "--jsno")
+    refuse(2, "takes no value", "info", "--json=1")
+    refuse(2, "unknown command", "help", "zzzzzz")
+    refuse(2, "unexpected argument", "help", "info", "now")
+    refuse(2, "two dashes", "info", "-j")
+
+
+def test_full_disk_is_a_failure():
+    if not os.path.exists("/dev/full"):
+        return
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([PROGRAM, "optim", "list"], stdout=full, stderr=subprocess.PIPE)
+    check(result.returncode == 1 and b"cannot write" in result.stderr, result)
+
+
+# ---- info, optim list ----
+
+def test_info():
+    found = json.loads(succeed("info", "--json"))
+    check(found["instruction_set"] == found["instruction_sets"][0], found)
+    check(found["instruction_sets"][-1] == "plain" and found["threads"] >= 1 and found["page_bytes"] > 0, found)
+    text = succeed("info")
+    for word in (found["version"], found["compiler"], found["instruction_set"] + " (in use)", "threads", "page size"):
+        check(word in text, word, "is not in", text)
+    check(json.loads(succeed("info", "--json", env={"ADAMOD_ISA": "plain"}))["instruction_set"] == "plain", "ADAMOD_ISA")
+    refuse(2, "ADAMOD_ISA is 'mmx'", "info", env={"ADAMOD_ISA": "mmx"})
+
+
+def test_list():
+    text = succeed("optim", "list")
+    rules = json.loads(succeed("optim", "list", "--json"))["rules"]
+    check([rule["name"] for rule in rules] == RULES, "the rules")
+    for rule in rules:
+        check(rule["name"] in text and rule["summary"] in text, rule["name"], "is not in the table")
+        check(json.loads(succeed("optim", "list", rule["name"], "--json")) == rule, rule["name"], "differs")
+        table = succeed("optim", "list", rule["name"])
+        for option in rule["options"]:
+            check(re.search(r"^%s +\S+ +\S.*" % option["name"], table, re.M), option["name"], "is not in", table)
+            check(option["help"] in table, option["help"])
+            if option["kind"] == "choice":
+                check(option["default"] in option["choices"], option)
+            else:
+                check(float(option["min"]) <= float(option["default"]) <= float(option["max"]), option)
+    adamod = rules[0]
+    check(adamod["states"] == ["exp_avg", "exp_avg_sq", "exp_avg_lr"] and adamod["bytes_per_parameter"] == 12, adamod)
+    clip = next(option for option in adamod["options"] if option["name"] == "clip_value")
+    check(clip["default"] == "inf" and clip["max"] == "inf", clip)
+    refuse(2, "did you mean 'adamod'?", "optim", "list", "adamond")
+    refuse(2, "unexpected argument", "optim", "list", "adamod", "adam")
+
+
+# ---- optim trace ----
+
+def test_trace_is_the_formula():
+    folder = Folder(kind="d")
+    shape, kind, values = folder.trace("--rule", "sgd", "--lr", "0.25")
+    check(shape == (20, 12) and kind == "d", shape, kind)
+    p, g = list(read_npy(folder / "p.npy")[2]), read_npy(folder / "g.npy")[2]
+    for step in range(20):
+        p = [x - 0.25 * y for x, y in zip(p, g[12 * step:])]
+        check(list(values[12 * step:12 * step + 12]) == p, "step", step)
+
+
+def test_trace_flags():
+    folder = Folder()
+    plain = folder.trace()
+    check(plain[:2] == ((20, 12), "f"), plain[:2])
+    check(folder.trace("--rule", "adamod", "--lr", "1e-3", "--flavour", "paper") == plain, "the defaults")
+    check(folder.trace("--rule=adamod", "--lr=1e-3") == plain, "flags with =")
+    check(folder.trace("--weight_decay", "0.1") == folder.trace("--weight-decay", "0.1") != plain, "dashes")
+    check(folder.trace("--flavour", "published") != plain, "the flavour")
+    check(folder.trace("--threads", "1") == folder.trace("--threads", "3") == plain, "threads")
+    check(folder.trace("--schedule", "lr=constant") == plain, "a constant schedule")
+    both = folder.trace("--schedule", "lr=warmup(1e-7,10)", "--schedule", "beta3=linear(0.9,10)")
+    check(both != folder.trace("--schedule", "lr=warmup(1e-7,10)") != plain, "schedules")
+    halved = folder.trace("--schedule", "lr=multistep(1;0.5)")[2]
+    check(halved[:12] == plain[2][:12] and halved[12:] != plain[2][12:], "multistep")
+
+
+def test_trace_every_rule_writes_its_states():
+    counts = {"exp_avg_sq_row": 3, "exp_avg_sq_col": 4, "grad_queue": 120, ("adashift", "exp_avg_sq"): 1}
+    for rule in json.loads(succeed("optim", "list", "--json"))["rules"]:
+        folder = Folder()
+        shape, kind, _ = folder.trace("--rule", rule["name"], "--states", "--shape", "3,4")
+        check(shape == (20, 12) and kind == "f", rule["name"], shape)
+        files = {"p.npy", "g.npy", "t.npy"} | {f"t.{name}.npy" for name in rule["states"]}
+        check(set(os.listdir(folder.path)) == files, rule["name"], os.listdir(folder.path))
+        for name in rule["states"]:
+            found = read_npy(folder / f"t.{name}.npy")[0]
+            expected = counts.get((rule["name"], name), counts.get(name, 12))
+            check(found == (20, expected), rule["name"], name, found)
+
+
+def test_trace_optional_states():
+    folder = Folder()
+    folder.trace("--rule", "sgd", "--momentum", "0.9", "--states", out="a.b")
+    check(os.path.exists(folder / "a.b") and os.path.exists(folder / "a.b.momentum_buffer.npy"), os.listdir(folder.path))
+    folder.trace("--type", "bf16", "--states")
+    master, param = read_npy(folder / "t.master.npy"), read_npy(folder / "t.npy")
+    check(master[:2] == param[:2] == ((20, 12), "f") and master != param, master[:2])
+    folder = Folder()
+    folder.trace("--type", "bf16", "--low_precision", "stochastic", "--state_type", "bf16", "--states")
+    check(not os.path.exists(folder / "t.master.npy"), "a master")
+
+
+def bits(value):
+    return array.array("I", array.array("f", [value]).tobytes())[0]
+
+
+def test_trace_types():
+    folder, lr = Folder(), ["--lr", "0.1"]
+    f32 = folder.trace(*lr)
+    check(folder.trace("--type", "f32", *lr) == f32, "f32")
+    shape, kind, f64 = folder.trace("--type", "f64", *lr)
+    check(kind == "d" and max(abs(a - b) for a, b in zip(f64, f32[2])) < 1e-6, "f64")
+    shape, kind, bf16 = folder.trace("--type", "bf16", *lr)
+    check(kind == "f" and max(abs(a - b) for a, b in zip(bf16, f32[2])) < 2**-8, "bf16")
+    check(all(bits(x) % 2**16 == 0 for x in bf16), "bf16 has 16 bits")
+    shape, kind, f16 = folder.trace("--type", "f16", *lr)
+    check(kind == "f" and max(abs(a - b) for a, b in zip(f16, f32[2])) < 2**-11, "f16")
+    check(all(bits(x) % 2**13 == 0 for x in f16), "f16 has 11 bits")
+    random = folder.trace("--type", "bf16", "--low_precision", "stochastic", *lr)
+    check(random == folder.trace("--type", "bf16", "--low_precision", "stochastic", *lr), "random twice")
+    check(random != folder.trace("--type", "bf16", "--low_precision", "stochastic", "--seed", "1", *lr), "the seed")
+
+
+def test_trace_rounds_parameters_to_nearest_even():
+    """With lr 0 the output is what the parameters became."""
+    cases = {"bf16": [(1 + 2**-8, 1.0), (1 + 3 * 2**-8, 1 + 2**-6), (1 + 2**-8 + 2**-20, 1 + 2**-7), (3.392e38, 3.3895e38),
+                      (3.4e38, float("inf")), (1e-40, 2**-133), (-0.0, -0.0), (1e39, float("inf"))],
+             "f16": [(1 + 2**-11, 1.0), (1 + 3 * 2**-11, 1 + 2**-9), (65519.0, 65504.0), (65520.0, float("inf")),
+                     (2**-25, 0.0), (2**-25 * 1.001, 2**-24), (3 * 2**-25, 2**-23), (-2**-14, -2**-14)]}
+    for name, pairs in cases.items():
+        folder = Folder()
+        write_npy(folder / "p.npy", [len(pairs)], [x for x, _ in pairs], "d")
+        write_npy(folder / "g.npy", [1, len(pairs)], [0] * len(pairs), "d")
+        _, _, found = folder.trace("--rule", "sgd", "--lr", "0", "--type", name, "--low_precision", "stochastic")
+        for (before, expected), after in zip(pairs, found):
+            check(after == expected or abs(after - expected) < 1e-3 * abs(expected), name, before, "became", after)
+
+
+def test_trace_shapes():
+    folder = Folder()
+    flat = folder.trace("--rule", "adafactor")
+    matrix = folder.trace("--rule", "adafactor", "--shape", "3,4")
+    check(flat != matrix and matrix[0] == (20, 12), "--shape")
+    write_npy(folder / "p2.npy", [3, 4], numbers(12))
+    write_npy(folder / "g2.npy", [20, 3, 4], numbers(240, 2))
+    check(folder.trace("--rule", "adafactor", params="p2.npy", grads="g2.npy") == matrix, "shapes in the files")
+    check(folder.trace("--rule", "adafactor", params="p2.npy") == matrix, "flat gradients")
+    check(folder.trace("--rule", "adafactor", "--shape", "12", params="p2.npy", grads="g2.npy") == flat, "--shape 12")
+    write_npy(folder / "p1.npy", [], [1.5])
+    write_npy(folder / "g1.npy", [5], numbers(5))
+    check(folder.trace(params="p1.npy", grads="g1.npy")[0] == (5, 1), "a scalar")
+    write_npy(folder / "g0.npy", [0, 12], [])
+    check(folder.trace(grads="g0.npy")[0] == (0, 12), "no steps")
+
+
+def test_trace_continues_bit_for_bit():
+    cases = [(rule, []) for rule in RULES]
+    cases += [("adamod", ["--type", "bf16", "--low_precision", "stochastic", "--state_type", "bf16", "--seed", "7"]),
+              ("adamod", ["--type", "f16"]), ("sgd", ["--momentum", "0.9"]), ("rmsprop", ["--centered", "1"]),
+              ("adamod", ["--schedule", "lr=warmup(1e-7,80)", "--flavour", "published"]), ("adamod", ["--type", "f64"])]
+    for rule, more in cases:
+        folder, more = Folder(steps=100), ["--rule", rule, "--shape", "3,4", *more]
+        gradients = read_npy(folder / "g.npy")[2]
+        write_npy(folder / "g1.npy", [50, 12], gradients[:600])
+        write_npy(folder / "g2.npy", [50, 12], gradients[600:])
+        _, kind, whole = folder.trace(*more, "--save", folder / "whole")
+        _, _, first = folder.trace(*more, "--save", folder / "half", grads="g1.npy", out="t1.npy")
+        check(first == whole[:600], rule, more, "the first 50 steps differ")
+        # A master is in the state; what the file of parameters then says is what it was rounded to.
+        write_npy(folder / "p.npy", [12], first[-12:], kind)
+        write_npy(folder / "g2.npy", [50, 12], gradients[600:], kind)
+        _, _, second = folder.trace(*more, "--load", folder / "half", "--save", folder / "end", grads="g2.npy", out="t2.npy")
+        check(second == whole[600:], rule, more, "the last 50 steps differ")
+        with open(folder / "whole", "rb") as a, open(folder / "end", "rb") as b:
+            check(a.read() == b.read(), rule, more, "the saved states differ")
+
+
+def test_trace_usage_errors():
+    folder = Folder()
+    refuse(2, "--params is missing", "optim", "trace")
+    refuse(2, "--grads is missing", "optim", "trace", "--params", "p")
+    refuse(2, "--out is missing", "optim", "trace", "--params", "p", "--grads", "g")
+    folder.refuse(2, "no rule 'adamd'; did you mean 'adamod'?", "--rule", "adamd")
+    folder.refuse(2, "unknown flag '--betta3'; did you mean '--beta3'?", "--betta3", "0.9")
+    folder.refuse(2, "unknown flag '--momentum'", "--rule", "adamod", "--momentum", "0.9")
+    folder.refuse(2, "lr is -1", "--lr", "-1")
+    folder.refuse(2, "beta1 is 1, expected 0 <= beta1 < 1", "--beta1", "1")
+    folder.refuse(2, "lr is 'fast', expected a number", "--lr", "fast")
+    folder.refuse(2, "flavour is 'papper'", "--flavour", "papper")
+    folder.refuse(2, "needs a value", "--lr")
+    folder.refuse(2, "takes no value", "--states=yes")
+    folder.refuse(2, "unexpected argument 'now'", "now")
+    folder.refuse(2, "unexpected argument '--lr'", "--", "--lr")
+    folder.refuse(2, "expected f32, f64, bf16 or f16", "--type", "f8")
+    folder.refuse(2, "--shape is '3,x'", "--shape", "3,x")
+    folder.refuse(2, "--shape is '3,'", "--shape", "3,")
+    folder.refuse(2, "--shape is [3, 5], expected a shape of 12 elements", "--shape", "3,5")
+    folder.refuse(2, "expected OPTION=SCHEDULE", "--schedule", "warmup(1e-7,4000)")
+    folder.refuse(2, "--schedule: ", "--schedule", "lr=warm(1)")
+    folder.refuse(2, "--schedule: ", "--schedule", "beta9=constant")
+    folder.refuse(2, "cannot have a schedule", "--schedule", "threads=constant")
+    folder.refuse(2, "name the same file", "--save", folder / "t.npy")
+    folder.refuse(2, "--load is empty", "--load", "")
+
+
+def test_trace_file_errors():
+    folder = Folder()
+    folder.refuse(1, "x.npy: ", params="x.npy")
+    folder.refuse(1, "x.npy: ", grads="x.npy")
+    write_npy(folder / "g5.npy", [10, 5], numbers(50))
+    folder.refuse(1, "g5.npy: shape is [10, 5], expected [steps, 12] as " + folder / "p.npy" + " has 12 elements",
+                  grads="g5.npy")
+    write_npy(folder / "g1.npy", [12], numbers(12))
+    folder.refuse(1, "g1.npy: shape is [12], expected [steps, 12]", grads="g1.npy")
+    write_npy(folder / "p3.npy", [3, 4], numbers(12))
+    folder.refuse(1, "expected [steps, 12] or [steps, 3, 4]", params="p3.npy", grads="g5.npy")
+    write_npy(folder / "gd.npy", [20, 12], numbers(240), "d")
+    folder.refuse(1, "gd.npy: dtype is float64, expected float32 as in " + folder / "p.npy", grads="gd.npy")
+    with open(folder / "g.npy", "rb") as file:
+        content = file.read()
+    for name, wrong in {"ints": content.replace(b"<f4", b"<i4"), "short": content[:-1], "text": b"hello"}.items():
+        with open(folder / name, "wb") as file:
+            file.write(wrong)
+        folder.refuse(1, name + ": ", grads=name)
+    folder.refuse(1, "", grads=".")
+
+
+def test_trace_output_errors():
+    folder = Folder()
+    folder.refuse(1, "t.npy", out="missing/t.npy")
+    os.mkdir(folder / "taken.npy")
+    folder.refuse(1, "taken.npy", out="taken.npy")
+    os.mkdir(folder / "t.exp_avg_sq.npy")
+    folder.refuse(1, "t.exp_avg_sq.npy", "--states")
+    folder.refuse(1, "", "--save", folder / "missing/s")
+    folder.refuse(1, "missing", "--load", folder / "missing")
+    folder.refuse(1, "p.npy", "--load", folder / "p.npy")
+    folder.trace("--save", folder / "s")
+    os.remove(folder / "t.npy")
+    folder.refuse(1, "", "--rule", "adam", "--load", folder / "s")
+    folder.refuse(1, "", "--type", "f64", "--load", folder / "s")
+    if os.getuid() != 0:
+        os.chmod(folder.path, 0o555)
+        folder.refuse(1, "t.npy")
+        os.chmod(folder.path, 0o755)
+
+
+def test_trace_nonfinite_gradients():
+    folder = Folder()
+    g = numbers(240, 2)
+    g[5 * 12 + 3] = float("nan")
+    write_npy(folder / "g.npy", [20, 12], g)
+    folder.refuse(1, "g.npy: step 6: ", "--nonfinite", "error")
+    _, _, skipped = folder.trace("--nonfinite", "skip")
+    check(skipped[5 * 12:6 * 12] == skipped[4 * 12:5 * 12] and all(x == x for x in skipped), "skip")
+    _, _, passed = folder.trace()
+    check(passed[-9] != passed[-9] and passed[-1] == passed[-1], "pass")
+
+
+def test_trace_replaces_a_file_only_when_done():
+    folder = Folder()
+    with open(folder / "t.npy", "w") as file:
+        file.write("old")
+    g = numbers(240, 2)
+    g[-1] = float("inf")
+    write_npy(folder / "bad.npy", [20, 12], g)
+    folder.refuse(1, "step 20", "--nonfinite", "error", grads="bad.npy")
+    with open(folder / "t.npy") as file:
+        check(file.read() == "old", "the old file is gone")
+    folder.trace()
+
+
+# ---- optim bench ----
+
+BENCH = ["optim", "bench", "--quick", "--sizes", "16K,32K", "--cases", "flat"]
+
+
+def bench(*arguments):
+    status, out, _ = run(*arguments)
+    check(status == 0, arguments, "gave", status)
+    return out
+
+
+def test_bench():
+    text = bench(*BENCH, "--no-torch", "--threads", "1")
+    check(re.search(r"^flat +f32 +16384 +[\d.]+ +[\d.]+ +[\d.]+ +- +-$", text, re.M) and "1 thread\n" in text, text)
+    lines = [json.loads(line) for line in bench(*BENCH, "--no-torch", "--json", "--isa", "plain").splitlines()]
+    check(lines[0]["isa"] == "plain" and lines[0]["bytes_per_element"] == 36 and lines[0]["torch"] is None, lines[0])
+    check([x["elements"] for x in lines[1:]] == [16384, 32768], lines)
+    check(all(x["ms"] > 0 and x["loop_ms"] > 0 and x["adamw_ms"] is None for x in lines[1:]), lines)
+    lines = [json.loads(line) for line in bench(*BENCH, "--no-torch", "--json", "--rule", "sgd").splitlines()]
+    check(lines[0]["bytes_per_element"] == 12, lines[0])
+
+
+def test_bench_without_a_python():
+    """Another is looked for; where there is none, the bench says so and goes on."""
+    lines = [json.loads(line) for line in bench(*BENCH, "--threads", "1", "--json", "--python", "/nonexistent")
+             .splitlines()]
+    check("no_torch" in lines[0] or lines[0]["torch"], lines[0])
+    check(all((row["adamw_ms"] is None) == (lines[0]["torch"] is None) for row in lines[1:3]), lines)
+
+
+def test_bench_errors():
+    refuse(2, "--sizes is '1X'", "optim", "bench", "--sizes", "1X")
+    refuse(2, "--sizes is '0'", "optim", "bench", "--sizes", "0")
+    refuse(2, "--cases is 'flat,round'", "optim", "bench", "--cases", "flat,round")
+    refuse(2, "--threads is 'x'", "optim", "bench", "--threads", "x")
+    refuse(2, "no rule 'adm'", "optim", "bench", "--rule", "adm")
+    refuse(2, "ADAMOD_ISA is 'mmx'", "optim", "bench", "--isa", "mmx")
+    refuse(2, "did you mean '--quick'?", "optim", "bench", "--quik")
+    refuse(2, "unexpected argument", "optim", "bench", "now")
+
+
+def main():
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    passed = failed = 0
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or chosen not in name:
+            continue
+        try:
+            start = time.monotonic()
+            test()
+            print(f"ok {name[5:]} ({time.monotonic() - start:.1f} s)")
+            passed += 1
+        except Failed as failure:
+            print("FAIL", name[5:], "-", failure)
+            failed += 1
+        sys.stdout.flush()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,530 @@
+/* Recipes: what a file and --set may say, what is said about what they may not, and that a recipe survives being
+ * written.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "check.h"
+#include "train/recipe.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char message[1024];
+
+static int parse(recipe *r, const char *text) {
+    *message = '\0';
+    recipe_defaults(r);
+    return recipe_parse(r, text, strlen(text), "demo.yaml", message, sizeof message);
+}
+
+static int set(recipe *r, const char *assignment) { return recipe_set(r, assignment, message, sizeof message); }
+static int check(const recipe *r) { return recipe_check(r, message, sizeof message); }
+
+/* The message that a text gets, by parsing or else by the check. */
+static const char *complaint(const char *text) {
+    recipe r;
+    if (parse(&r, text) == 0 && check(&r) == 0) return "(none)";
+    return message;
+}
+
+static const char *set_complaint(const char *assignment) {
+    recipe r;
+    recipe_defaults(&r);
+    if (set(&r, assignment) == 0 && check(&r) == 0) return "(none)";
+    return message;
+}
+
+/* The repository's recipes are found from where ctest or a person starts the test. */
+static const char *recipe_file(const char *name) {
+    static char path[PATH_MAX];
+    const char *root = getenv("SOURCE_DIR");
+    snprintf(path, sizeof path, "%s/recipes/%s", root ? root : ".", name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+static char *written(const recipe *r) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    CHECK(file && recipe_write(r, file) == 0);
+    if (file) fclose(file);
+    return text;
+}
+
+/* Equal in everything but where it came from. */
+static int same(recipe a, recipe b) {
+    memset(a.file, 0, sizeof a.file), memset(b.file, 0, sizeof b.file);
+    memset(a.line, 0, sizeof a.line), memset(b.line, 0, sizeof b.line);
+    for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) a.optimizer.option[i].line = b.optimizer.option[i].line = 0;
+    for (int i = 0; i < RECIPE_MAX_SCHEDULES; i++) a.optimizer.schedule[i].line = b.optimizer.schedule[i].line = 0;
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static void check_round_trip(const recipe *r) {
+    recipe again;
+    char *first = written(r);
+    recipe_defaults(&again);
+    CHECK_INT(recipe_parse(&again, first, strlen(first), "again", message, sizeof message), 0);
+    CHECK(same(*r, again));
+    char *second = written(&again);
+    CHECK_STR(first, second);
+    free(first);
+    free(second);
+}
+
+/* ---- what is accepted ---- */
+
+TEST(defaults_are_the_demos_model_and_pass_the_check) {
+    recipe r;
+    recipe_defaults(&r);
+    CHECK_STR(r.name, "numbers");
+    CHECK_STR(r.data.task, "numbers");
+    CHECK_INT(r.model.layers, 6);
+    CHECK_INT(r.model.d, 128);
+    CHECK_CLOSE(r.model.smoothing, 0.1, 0);
+    CHECK(!r.model.pre_norm && r.data.skip_empty);
+    CHECK_STR(r.optimizer.rule, "adamod");
+    CHECK_INT(r.train.seed, 1);
+    CHECK_INT(check(&r), 0);
+}
+
+TEST(a_file_sets_what_it_gives_and_nothing_else) {
+    recipe r;
+    CHECK_INT(parse(&r, "name: small\n"
+                        "model: {layers: 2, d: 64, pre_norm: true, dropout: 2.5e-1}\n"
+                        "optimizer:\n"
+                        "  rule: adam\n"
+                        "  lr: 1e-3\n"
+                        "  schedule: {lr: 'warmup_rsqrt(1e-7,4000)'}\n"
+                        "train:\n"
+                        "  steps: 1e3 # a thousand\n"
+                        "  seed: 9007199254740991\n"
+                        "decode:\n"),
+              0);
+    CHECK_STR(r.name, "small");
+    CHECK_INT(r.model.layers, 2);
+    CHECK(r.model.pre_norm);
+    CHECK_CLOSE(r.model.dropout, 0.25, 0);
+    CHECK_INT(r.model.ffn, 256);
+    CHECK_INT(r.train.steps, 1000);
+    CHECK(r.train.seed == UINT64_C(9007199254740991));
+    CHECK_STR(r.optimizer.rule, "adam");
+    CHECK_INT(r.optimizer.n_options, 1);
+    CHECK_STR(r.optimizer.option[0].key, "lr");
+    CHECK_STR(r.optimizer.option[0].value, "1e-3");
+    CHECK_INT(r.optimizer.option[0].line, 5);
+    CHECK_INT(r.optimizer.n_schedules, 1);
+    CHECK_STR(r.optimizer.schedule[0].key, "lr");
+    CHECK_STR(r.optimizer.schedule[0].value, "warmup_rsqrt(1e-7,4000)");
+    CHECK_INT(check(&r), 0);
+}
+
+TEST(set_overrides_the_file) {
+    recipe r;
+    CHECK_INT(parse(&r, "train: {steps: 5}\noptimizer: {lr: 1}\n"), 0);
+    CHECK_INT(set(&r, "train.steps=7"), 0);
+    CHECK_INT(set(&r, "train.steps=8"), 0);
+    CHECK_INT(set(&r, "optimizer.lr=0.5"), 0);
+    CHECK_INT(set(&r, "optimizer.schedule.lr=warmup(0,500)*500 > cosine(0,10000)"), 0);
+    CHECK_INT(set(&r, "model.pre_norm=true"), 0);
+    CHECK_INT(r.train.steps, 8);
+    CHECK(r.model.pre_norm);
+    CHECK_INT(r.optimizer.n_options, 1);
+    CHECK_STR(r.optimizer.option[0].value, "0.5");
+    CHECK_STR(r.optimizer.schedule[0].value, "warmup(0,500)*500 > cosine(0,10000)");
+    CHECK_INT(check(&r), 0);
+}
+
+TEST(an_option_can_be_taken_away) {
+    recipe r;
+    CHECK_INT(parse(&r, "optimizer: {lr: 1, beta3: 0.99, eps: 1, schedule: {lr: constant}}\n"), 0);
+    CHECK_INT(set(&r, "optimizer.rule=adam"), 0);
+    CHECK(check(&r));
+    CHECK_STR(message, "demo.yaml:1: optimizer.beta3: adam has no such option; --set optimizer.beta3= takes it away");
+    CHECK_INT(set(&r, "optimizer.beta3="), 0);
+    CHECK_INT(set(&r, "optimizer.schedule.lr="), 0);
+    CHECK_INT(check(&r), 0);
+    CHECK_INT(r.optimizer.n_options, 2);
+    CHECK_STR(r.optimizer.option[1].key, "eps");
+    CHECK_INT(r.optimizer.n_schedules, 0);
+    CHECK(set(&r, "optimizer.beta3="));
+    CHECK_STR(message, "--set: optimizer.beta3 is not given, so it cannot be taken away");
+}
+
+TEST(a_recipe_becomes_an_optimizer) {
+    recipe r;
+    adamod_optimizer *opt = NULL;
+    double x = 0;
+    CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.5, momentum: 0.9, nesterov: true, decay: none}\n"), 0);
+    if (!CHECK_INT(recipe_optimizer(&r, &opt, message, sizeof message), 0)) return;
+    CHECK_INT(adamod_get(opt, "lr", &x), ADAMOD_OK);
+    CHECK_CLOSE(x, 0.5, 0);
+    CHECK_INT(adamod_get(opt, "nesterov", &x), ADAMOD_OK);
+    CHECK_CLOSE(x, 1, 0);
+    adamod_free(opt);
+}
+
+TEST(paths_are_made_absolute) {
+    char here[PATH_MAX], expected[PATH_MAX + 64];
+    recipe r;
+    if (!CHECK(getcwd(here, sizeof here) != NULL)) return;
+    recipe_defaults(&r);
+    const char *text = "data: {task: bitext, source: de.txt, target: ../en.txt, valid_source: /a/b}\n";
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "some/where/r.yaml", message, sizeof message), 0);
+    snprintf(expected, sizeof expected, "%s/some/where/de.txt", here);
+    CHECK_STR(r.data.source, expected);
+    snprintf(expected, sizeof expected, "%s/some/where/../en.txt", here);
+    CHECK_STR(r.data.target, expected);
+    CHECK_STR(r.data.valid_source, "/a/b");
+    CHECK_STR(r.data.test_source, "");
+    recipe_defaults(&r);
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "/x/r.yaml", message, sizeof message), 0);
+    CHECK_STR(r.data.source, "/x/de.txt");
+    CHECK_INT(set(&r, "data.source=train.de"), 0);
+    snprintf(expected, sizeof expected, "%s/train.de", here);
+    CHECK_STR(r.data.source, expected);
+    CHECK_INT(set(&r, "data.source="), 0);
+    CHECK_STR(r.data.source, "");
+}
+
+TEST(the_repositorys_recipes_are_good) {
+    recipe r;
+    const char *demo = recipe_file("demo.yaml");
+    if (!demo) SKIP("the recipes are not here; SOURCE_DIR says where");
+    recipe_defaults(&r);
+    if (!CHECK_INT(recipe_load(&r, demo, message, sizeof message), 0)) printf("%s\n", message);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    CHECK_INT(r.train.steps, 900);
+    CHECK_INT(r.data.sentences, 48);
+    check_round_trip(&r);
+    recipe_defaults(&r);
+    if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml"), message, sizeof message), 0))
+        printf("%s\n", message);
+    CHECK(check(&r));
+    CHECK_HAS(message, "iwslt14-small.yaml: data.source is not given; data.task bitext needs it");
+    const char *const files[] = {"data.source=a", "data.target=b", "data.valid_source=c", "data.valid_target=d"};
+    for (int i = 0; i < 4; i++) CHECK_INT(set(&r, files[i]), 0);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    check_round_trip(&r);
+    CHECK_INT(set(&r, "optimizer.rule=adam") || set(&r, "optimizer.beta3="), 0);
+    CHECK_INT(set(&r, "optimizer.schedule.lr=warmup_rsqrt(1e-7,4000)"), 0);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+}
+
+/* ---- what is written ---- */
+
+TEST(a_written_recipe_reads_back_the_same) {
+    recipe r;
+    recipe_defaults(&r);
+    check_round_trip(&r);
+    const char *const all[] = {"name=\"quoted\" \\ back: #not a comment",
+                               "data.task=bitext",
+                               "data.source=/tmp/\xc3\xbc\xe2\x82\xac x",
+                               "data.target=/a/\xc2\x85\xe2\x80\xa8\xef\xbb\xbf\xf0\x9f\x98\x80",
+                               "data.joint=true",
+                               "data.max_ratio=1.1",
+                               "model.dropout=0.30000000000000004",
+                               "model.smoothing=1e-300",
+                               "optimizer.lr=3e-3",
+                               "optimizer.flavour=keras",
+                               "optimizer.maximize=true",
+                               "optimizer.clip_norm=inf",
+                               "optimizer.schedule.lr=warmup(1e-7,4000)*4000 > constant",
+                               "optimizer.schedule.beta3=linear(0.9999,1000)",
+                               "train.steps=1000000000000000",
+                               "train.seed=9007199254740991",
+                               "decode.length_penalty=0.6"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (!CHECK_INT(set(&r, all[i]), 0)) printf("%s\n", message);
+        check_round_trip(&r);
+    }
+    char *text = written(&r);
+    CHECK_HAS(text, "  dropout: 0.30000000000000004\n");
+    CHECK_HAS(text, "  attention_dropout: 0\n");
+    CHECK_HAS(text, "  joint: true\n");
+    CHECK_HAS(text, "  lr: 3e-3\n");
+    free(text);
+}
+
+TEST(words_that_yaml_takes_for_others_are_quoted) {
+    recipe r;
+    recipe_defaults(&r);
+    CHECK_INT(set(&r, "name=no"), 0);
+    char *text = written(&r);
+    CHECK_HAS(text, "name: \"no\"\n");
+    free(text);
+    check_round_trip(&r);
+}
+
+TEST(a_full_disk_is_noticed) {
+    recipe r;
+    FILE *full = fopen("/dev/full", "w");
+    if (!full) SKIP("no /dev/full");
+    recipe_defaults(&r);
+    CHECK_INT(recipe_write(&r, full), -1);
+    fclose(full);
+}
+
+TEST(every_key_is_described_in_a_line) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    if (!CHECK(file != NULL)) return;
+    recipe_describe(file);
+    fclose(file);
+    CHECK_HAS(text, "data.tokens");
+    CHECK_HAS(text, "words or characters");
+    CHECK_HAS(text, "a whole number from 1 to 1000 ");
+    CHECK_HAS(text, "optimizer.schedule.OPTION");
+    free(text);
+}
+
+/* ---- what is refused ---- */
+
+TEST(unknown_keys_get_the_nearest) {
+    CHECK_STR(complaint("model:\n  d: 4\n  layer: 3\n"),
+              "demo.yaml:3: model.layer: no such key; did you mean model.layers?");
+    CHECK_STR(complaint("steps: 3\n"), "demo.yaml:1: steps: no such key; did you mean train.steps?");
+    CHECK_STR(complaint("model: {steps: 3}\n"), "demo.yaml:1: model.steps: no such key; did you mean train.steps?");
+    CHECK_STR(complaint("modell: {d: 3}\n"), "demo.yaml:1: modell: no such key; did you mean model?");
+    CHECK_STR(complaint("xyzzy: 3\n"),
+              "demo.yaml:1: xyzzy: no such key; a recipe has name, data, model, optimizer, train, decode");
+    CHECK_STR(set_complaint("train.stpes=3"), "--set: train.stpes: no such key; did you mean train.steps?");
+    CHECK_STR(set_complaint("optimiser.lr=3"), "--set: optimiser.lr: no such key; did you mean optimizer.lr?");
+    CHECK_STR(set_complaint("decode.qqqqqq=3"),
+              "--set: decode.qqqqqq: no such key; decode has beam, max_length, length_penalty, samples");
+}
+
+TEST(wrong_values_get_what_was_expected) {
+    CHECK_STR(complaint("train:\n  steps: many\n"),
+              "demo.yaml:2: train.steps is 'many', expected a whole number from 1 to 1000000000000000");
+    CHECK_STR(complaint("model: {layers: 0}"),
+              "demo.yaml:1: model.layers is '0', expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: {layers: 1.5}"),
+              "demo.yaml:1: model.layers is '1.5', expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: {layers: }"),
+              "demo.yaml:1: model.layers is empty, expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: {layers: ~}"),
+              "demo.yaml:1: model.layers is empty, expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: {dropout: 1}"),
+              "demo.yaml:1: model.dropout is '1', expected a number from 0 to less than 1");
+    CHECK_STR(complaint("model: {dropout: nan}"),
+              "demo.yaml:1: model.dropout is 'nan', expected a number from 0 to less than 1");
+    CHECK_STR(complaint("model: {pre_norm: yes}"), "demo.yaml:1: model.pre_norm is 'yes', expected true or false");
+    CHECK_STR(complaint("data: {tokens: bytes}"), "demo.yaml:1: data.tokens is 'bytes', expected words or characters");
+    CHECK_STR(complaint("train: {backend: gpu}"), "demo.yaml:1: train.backend is 'gpu', expected auto, ref or cpu");
+    CHECK_STR(set_complaint("train.seed=-1"),
+              "--set: train.seed is '-1', expected a whole number from 0 to 9007199254740991");
+    const char *const numbers[] = {"0x10", " 5", "5 ",  "5a",    "1e",  "1e+",  "e5",
+                                   ".",    "-",  "inf", "1e999", "--5", "1_000"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "train.steps=%s", numbers[i]);
+        CHECK_HAS(set_complaint(text), "expected a whole number from 1 to");
+    }
+    CHECK_HAS(set_complaint("train.steps"), "--set: 'train.steps' is not KEY=VALUE");
+    CHECK_HAS(set_complaint("=3"), "is not KEY=VALUE");
+    CHECK_HAS(set_complaint("optimizer=adam"), "optimizer is a section");
+}
+
+TEST(keys_are_given_once) {
+    CHECK_STR(complaint("model:\n  d: 4\n  d: 4\n"), "demo.yaml:3: model.d is given twice, first in line 2");
+    CHECK_STR(complaint("model:\n  d: 4\ntrain:\nmodel:\n  heads: 4\n"),
+              "demo.yaml:4: model is given twice, first in line 1");
+    CHECK_STR(complaint("optimizer:\n  lr: 4\n  lr: 4\n"), "demo.yaml:3: optimizer.lr is given twice, first in line 2");
+}
+
+TEST(lists_and_sections_stand_where_they_belong) {
+    CHECK_STR(complaint("model: {layers: [1, 2]}"),
+              "demo.yaml:1: model.layers is a list, expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: {layers: {a: 2}}"),
+              "demo.yaml:1: model.layers is a section, expected a whole number from 1 to 1000");
+    CHECK_STR(complaint("model: [1]"), "demo.yaml:1: model is a list, expected a section: keys with values");
+    CHECK_STR(complaint("model: 3"), "demo.yaml:1: model is a section: its keys are set one by one");
+    CHECK_STR(complaint("optimizer: {lr: [3]}"), "demo.yaml:1: optimizer.lr is a list, expected a value");
+    CHECK_STR(complaint("model.layers: 3"),
+              "demo.yaml:1: model.layers: sections are not written with dots in a file: put layers below model:");
+    CHECK_STR(complaint("- name\n"), "demo.yaml:1: expected keys with values ('name: ...')");
+    CHECK_STR(complaint("hello\n"), "demo.yaml:1: expected keys with values ('name: ...')");
+    CHECK_STR(complaint("? [a]\n: 3\n"), "demo.yaml:1: a key is a list, expected a word");
+    CHECK_HAS(complaint(""), "it is empty");
+    CHECK_HAS(complaint("# nothing but a comment\n"), "it is empty");
+    CHECK_HAS(complaint("name: a\n---\nname: b\n"), "demo.yaml:2: a second document begins");
+}
+
+TEST(yaml_that_recipes_do_not_need_is_refused) {
+    const char *const texts[] = {"name: &a b\n", "name: *a\n",         "name: !!str b\n",
+                                 "name: !x b\n", "model: &m {d: 4}\n", "&k name: b\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        CHECK_HAS(complaint(texts[i]), "demo.yaml:1: anchors (&), aliases (*) and tags (!) have no place in a recipe");
+    }
+}
+
+TEST(malformed_yaml_gets_line_and_column) {
+    CHECK_HAS(complaint("model: {layers: 3\n"), "demo.yaml:2:1: not YAML: ");
+    CHECK_HAS(complaint("model:\n\tlayers: 3\n"), "demo.yaml:2:1: not YAML: ");
+    CHECK_HAS(complaint("name: a\nmodel:\n  d: \"4\n"), "demo.yaml:4:1: not YAML: ");
+    CHECK_HAS(complaint("name: a\x01\n"), "demo.yaml:1:8: not YAML: control characters are not allowed");
+    CHECK_HAS(complaint("name: a\nmodel: \xff\n"), "demo.yaml:2:8: not YAML: ");
+}
+
+TEST(texts_are_one_line_of_utf8) {
+    CHECK_STR(complaint("name: \"a\\nb\"\n"), "demo.yaml:1: name holds a control character or a line's end");
+    CHECK_STR(complaint("name: \"a\\0b\"\n"), "demo.yaml:1: name holds a zero byte");
+    CHECK_STR(complaint("\"na\\0me\": b\n"), "demo.yaml:1: a key is empty or holds a zero byte");
+    CHECK_STR(set_complaint("name=a\xff"), "--set: name is not UTF-8");
+    CHECK_STR(set_complaint("optimizer.lr=1\x1b[31m"), "--set: optimizer.lr holds a control character or a line's end");
+    CHECK_STR(set_complaint("name=0123456789012345678901234567890123456789012345678901234567890123"),
+              "--set: name is longer than 63 bytes");
+    CHECK_STR(set_complaint("name=a/b"), "--set: name is 'a/b', expected one without '/' that does not begin with '.'");
+    CHECK(!strpbrk(complaint("\"x\\ny\\ez\": b\n"), "\n\r\033"));
+    char lengthy[700] = "data.source=/";
+    memset(lengthy + strlen(lengthy), 'x', 600);
+    CHECK_STR(set_complaint(lengthy), "--set: data.source is longer than 511 bytes");
+}
+
+TEST(the_library_checks_the_optimizer) {
+    CHECK_STR(complaint("optimizer:\n  rule: adammod\n"),
+              "demo.yaml:2: optimizer.rule: no rule 'adammod'; did you mean 'adamod'?");
+    CHECK_STR(complaint("optimizer:\n  lr: -1\n"), "demo.yaml:2: optimizer.lr: lr is -1, expected 0 <= lr <= inf");
+    CHECK_STR(complaint("optimizer:\n  lr: fast\n"), "demo.yaml:2: optimizer.lr: lr is 'fast', expected a number");
+    CHECK_STR(complaint("optimizer:\n  bta3: 1\n"),
+              "demo.yaml:2: optimizer.bta3: adamod has no option 'bta3'; did you mean 'beta3'?");
+    CHECK_HAS(complaint("optimizer:\n  flavour: vanilla\n"),
+              "demo.yaml:2: optimizer.flavour: flavour is 'vanilla', expected one of paper, published, keras");
+    CHECK_HAS(complaint("optimizer:\n  schedule:\n    lr: up(3)\n"),
+              "demo.yaml:3: optimizer.schedule.lr: schedule 'up(3)': ");
+    CHECK_HAS(complaint("optimizer:\n  schedule:\n    flavour: constant\n"),
+              "demo.yaml:3: optimizer.schedule.flavour: ");
+    CHECK_HAS(complaint("optimizer:\n  schedule:\n    nope: constant\n"), "demo.yaml:3: optimizer.schedule.nope: ");
+    CHECK_STR(set_complaint("optimizer.beta3=1"), "--set: optimizer.beta3: beta3 is 1, expected 0 <= beta3 < 1");
+    CHECK_STR(set_complaint("optimizer.lr=nan"), "--set: optimizer.lr: lr is nan, expected 0 <= lr <= inf");
+    CHECK_STR(complaint("optimizer:\n  lr:\n"), "demo.yaml:2: optimizer.lr is empty");
+}
+
+TEST(keys_must_fit_together) {
+    CHECK_STR(set_complaint("model.heads=3"), "--set: model.heads is 3, which does not divide model.d 128");
+    CHECK_HAS(complaint("model: {d: 3, heads: 1}"), "demo.yaml:1: model.d is 3, expected an even number");
+    CHECK_HAS(set_complaint("model.share_all=true"), "data.joint must be true");
+    CHECK_HAS(set_complaint("data.source=/x"), "--set: data.source is given, but data.task numbers reads no files");
+    CHECK_HAS(set_complaint("data.task=bitext"), "data.source is not given; data.task bitext needs it");
+    CHECK_HAS(complaint("data: {task: bitext, source: a, target: b, valid_source: c, valid_target: d, test_target: e}"),
+              "demo.yaml: data.test_source is not given");
+    CHECK_HAS(set_complaint("data.max_ratio=0.5"), "data.max_ratio is 0.5, expected 0 or at least 1");
+    CHECK_HAS(set_complaint("data.max_tokens=175"), "data.max_tokens is 175: a sentence of data.max_length 175");
+    CHECK_HAS(complaint("train: {average: 3, checkpoint_every: 0}"), "train.average is 3");
+}
+
+TEST(too_many_options_are_refused) {
+    recipe r;
+    recipe_defaults(&r);
+    for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "optimizer.o%d=1", i);
+        CHECK_INT(set(&r, text), 0);
+    }
+    CHECK(set(&r, "optimizer.lr=1"));
+    CHECK_STR(message, "--set: optimizer.lr is one too many: at most 40 are possible");
+    CHECK_INT(set(&r, "optimizer.o3=2"), 0);
+}
+
+TEST(a_failed_call_changes_nothing) {
+    recipe r, before;
+    CHECK_INT(parse(&r, "name: x\noptimizer: {lr: 3}\n"), 0);
+    before = r;
+    const char *text = "name: y\nmodel: {d: 256}\noptimizer: {beta1: 0.5}\ntrain: {steps: no}\n";
+    CHECK(recipe_parse(&r, text, strlen(text), "other.yaml", message, sizeof message));
+    CHECK(set(&r, "model.d=x") && set(&r, "optimizer.lr=\x01") && set(&r, "nothing=1"));
+    CHECK(memcmp(&r, &before, sizeof r) == 0);
+}
+
+TEST(a_second_file_forgets_the_lines_of_the_first) {
+    recipe r;
+    CHECK_INT(parse(&r, "model: {heads: 3}\noptimizer: {lr: 3}\n"), 0);
+    CHECK_INT(recipe_parse(&r, "optimizer: {lr: 4}\n", 19, "b.yaml", message, sizeof message), 0);
+    CHECK(check(&r));
+    CHECK_STR(message, "b.yaml: model.heads is 3, which does not divide model.d 128");
+    CHECK_STR(r.optimizer.option[0].value, "4");
+}
+
+/* ---- files ---- */
+
+static char directory[] = "/tmp/test_recipe.XXXXXX";
+
+static const char *file_complaint(const char *name, const char *bytes, size_t n) {
+    static char path[128];
+    recipe r;
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = bytes ? fopen(path, "wb") : NULL;
+    if (file) {
+        fwrite(bytes, 1, n, file);
+        fclose(file);
+    }
+    recipe_defaults(&r);
+    *message = '\0';
+    const int status = recipe_load(&r, path, message, sizeof message);
+    unlink(path);
+    if (status == 0) return "(none)";
+    const char *colon = strchr(message, ':');
+    CHECK(!strncmp(message, path, strlen(path)));
+    return colon ? colon + 2 : message;
+}
+
+TEST(files_that_are_no_recipes_are_refused) {
+    if (!CHECK(mkdtemp(directory) != NULL)) return;
+    CHECK_STR(file_complaint("good.yaml", "name: x\n", 8), "(none)");
+    CHECK_STR(file_complaint("missing.yaml", NULL, 0), "No such file or directory");
+    CHECK_STR(file_complaint("zero.yaml", "name: \0x", 8), "it holds a zero byte, expected text in UTF-8");
+    CHECK_STR(file_complaint(".", NULL, 0), "it is a directory, expected a YAML file");
+    char *large = malloc((1 << 20) + 1);
+    if (CHECK(large != NULL)) {
+        memset(large, '#', (1 << 20) + 1);
+        CHECK_STR(file_complaint("large.yaml", large, (1 << 20) + 1),
+                  "it is larger than 1048576 bytes, expected a recipe");
+        memcpy(large, "name: x\n", 8);
+        CHECK_STR(file_complaint("most.yaml", large, 1 << 20), "(none)");
+    }
+    free(large);
+    rmdir(directory);
+}
+
+/* ---- comparing ---- */
+
+static const char *difference(const char *then, const char *now) {
+    recipe a, b;
+    if (parse(&a, then) || check(&a) || parse(&b, now) || check(&b)) return message;
+    return recipe_compare(&a, &b, message, sizeof message) ? message : "(none)";
+}
+
+TEST(what_may_differ_when_a_run_is_resumed) {
+    CHECK_STR(
+        difference("name: a\n", "name: b\ntrain: {steps: 5000, threads: 3, evaluate_every: 7}\ndecode: {beam: 2}\n"),
+        "(none)");
+    CHECK_STR(difference("model: {d: 128}", "model: {d: 256}"), "model.d is 256, and was 128");
+    CHECK_STR(difference("train: {seed: 1}", "train: {seed: 2}"), "train.seed is 2, and was 1");
+    CHECK_STR(difference("optimizer: {rule: adam}", "optimizer: {rule: adamod}"),
+              "optimizer.rule is adamod, and was adam");
+    CHECK_STR(difference("optimizer: {lr: 3e-3, beta3: 0.999}", "optimizer: {lr: 0.003, threads: 2}"), "(none)");
+    CHECK_STR(difference("optimizer: {lr: 3e-3}", "optimizer: {lr: 3e-4}"), "optimizer.lr is 0.0003, and was 0.003");
+    CHECK_STR(difference("optimizer: {}", "optimizer: {flavour: keras}"), "optimizer.flavour is keras, and was paper");
+    CHECK_STR(difference("optimizer: {}", "optimizer: {schedule: {lr: constant}}"), "(none)");
+    CHECK_STR(difference("optimizer: {}", "optimizer: {schedule: {lr: 'warmup(0,9)'}}"),
+              "optimizer.schedule.lr is warmup(0,9), and was constant");
+}
+
+RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_sets_what_it_gives_and_nothing_else),
+          ENTRY(set_overrides_the_file), ENTRY(an_option_can_be_taken_away), ENTRY(a_recipe_becomes_an_optimizer),
+          ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
+          ENTRY(a_written_recipe_reads_back_the_same), ENTRY(words_that_yaml_takes_for_others_are_quoted),
+          ENTRY(a_full_disk_is_noticed), ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
+          ENTRY(wrong_values_get_what_was_expected), ENTRY(keys_are_given_once),
+          ENTRY(lists_and_sections_stand_where_they_belong), ENTRY(yaml_that_recipes_do_not_need_is_refused),
+          ENTRY(malformed_yaml_gets_line_and_column), ENTRY(texts_are_one_line_of_utf8),
+          ENTRY(the_library_checks_the_optimizer), ENTRY(keys_must_fit_together), ENTRY(too_many_options_are_refused),
+          ENTRY(a_failed_call_changes_nothing), ENTRY(a_second_file_forgets_the_lines_of_the_first),
+          ENTRY(files_that_are_no_recipes_are_refused), ENTRY(what_may_differ_when_a_run_is_resumed))

@@ -1,0 +1,706 @@
+/* Tests of the statistics: against a count of every element's learning rate in double, from the states after the step;
+ * that collecting changes no bit of an update; and when there are none.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "adamod.h"
+#include "check.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+/* ---- A model of several groups and types -------------------------------------------------------------------------- */
+
+enum { TENSORS = 5, GROUPS = 4 };
+static const struct {
+    int group;
+    adamod_type type;
+    int ndim;
+    int64_t shape[2];
+} layout[TENSORS] = {
+    {0, ADAMOD_F32, 1, {40001}},     /* more than one chunk */
+    {1, ADAMOD_F32, 2, {23, 37}},    /* a matrix, for adafactor */
+    {2, ADAMOD_F64, 1, {17000}},     /* f64, and more than one chunk */
+    {1, ADAMOD_BF16, 2, {600, 30}},  /* with masters */
+    {0, ADAMOD_F32, 1, {1}},
+};
+/* Group 3 has no parameters. */
+
+typedef struct model {
+    adamod_optimizer *opt;
+    void *p[TENSORS], *g[TENSORS];
+    double *before[TENSORS]; /* the parameters, or their masters, before the last step */
+    int64_t count[TENSORS];
+} model;
+
+static double noise(uint64_t i) {
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (double)((x ^ (x >> 31)) >> 11) / 4503599627370496.0 - 1;
+}
+
+static size_t type_size(adamod_type type) { return type == ADAMOD_F64 ? 8 : type == ADAMOD_F32 ? 4 : 2; }
+
+static double get(adamod_type type, const void *array, int64_t i) {
+    if (type == ADAMOD_F64) return ((const double *)array)[i];
+    if (type == ADAMOD_F32) return (double)((const float *)array)[i];
+    const uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+static void set(adamod_type type, void *array, int64_t i, double x) {
+    if (type == ADAMOD_F64) {
+        ((double *)array)[i] = x;
+    } else if (type == ADAMOD_F32) {
+        ((float *)array)[i] = (float)x;
+    } else {
+        const float f = (float)x;
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        ((uint16_t *)array)[i] = (uint16_t)(bits >> 16);
+    }
+}
+
+/* Gradients over many orders of magnitude, a few of them zero. */
+static double gradient(int tensor, int64_t i, int number) {
+    const uint64_t id = (uint64_t)tensor << 32 | (uint64_t)i;
+    if (i % 1000 == 7) return 0;
+    return noise(id * 64 + (uint64_t)number) * ldexp(1, (int)(10 * noise(id) - 7));
+}
+
+static void fill_gradients(model *m, int number) {
+    for (int k = 0; k < TENSORS; k++) {
+        for (int64_t i = 0; i < m->count[k]; i++) set(layout[k].type, m->g[k], i, gradient(k, i, number));
+    }
+}
+
+static void make(model *m, const char *rule) {
+    memset(m, 0, sizeof *m);
+    if (!CHECK_INT(adamod_create(&m->opt, rule), ADAMOD_OK)) abort();
+    for (int g = 1; g < GROUPS; g++) {
+        int id = -1;
+        CHECK_INT(adamod_add_group(m->opt, &id), ADAMOD_OK);
+        CHECK_INT(id, g);
+    }
+}
+
+static void add_tensors(model *m) {
+    for (int k = 0; k < TENSORS; k++) {
+        m->count[k] = layout[k].shape[0] * (layout[k].ndim > 1 ? layout[k].shape[1] : 1);
+        const size_t n = (size_t)m->count[k];
+        m->p[k] = calloc(n, type_size(layout[k].type));
+        m->g[k] = calloc(n, type_size(layout[k].type));
+        m->before[k] = calloc(n, sizeof(double));
+        if (!m->p[k] || !m->g[k] || !m->before[k]) abort();
+        for (int64_t i = 0; i < m->count[k]; i++) {
+            set(layout[k].type, m->p[k], i, noise((uint64_t)(1000000 * (k + 1) + i)));
+        }
+        adamod_tensor t = {.param = m->p[k], .grad = m->g[k], .param_type = layout[k].type, .grad_type = layout[k].type,
+                           .ndim = layout[k].ndim};
+        memcpy(t.shape, layout[k].shape, sizeof layout[k].shape);
+        CHECK_INT(adamod_add_tensor(m->opt, layout[k].group, &t, NULL), ADAMOD_OK);
+    }
+}
+
+static void unmake(model *m) {
+    adamod_free(m->opt);
+    for (int k = 0; k < TENSORS; k++) {
+        free(m->p[k]);
+        free(m->g[k]);
+        free(m->before[k]);
+    }
+}
+
+typedef struct state {
+    const void *data;
+    adamod_type type;
+} state;
+
+/* What an update acts on: the master if there is one. */
+static state parameters_of(const model *m, int k) {
+    void *master = NULL;
+    if (adamod_state(m->opt, k, "master", &master, NULL, NULL)) return (state){m->p[k], layout[k].type};
+    return (state){master, ADAMOD_F32};
+}
+
+static void step(model *m, int number) {
+    fill_gradients(m, number);
+    for (int k = 0; k < TENSORS; k++) {
+        const state p = parameters_of(m, k);
+        for (int64_t i = 0; i < m->count[k]; i++) m->before[k][i] = get(p.type, p.data, i);
+    }
+    CHECK_INT(adamod_step(m->opt), ADAMOD_OK);
+}
+
+/* ---- The same in double ------------------------------------------------------------------------------------------- */
+
+/* Every element's eta and step, of one group or (-1) all. */
+typedef struct rates {
+    double *eta, *step;
+    int64_t n;
+    double grad_sumsq, update_sumsq;
+} rates;
+
+static double option(const model *m, int group, const char *name) {
+    double value = NAN;
+    CHECK_INT(adamod_group_get(m->opt, group, name, &value), ADAMOD_OK);
+    return value;
+}
+
+static state state_of(const model *m, int k, const char *name) {
+    void *data = NULL;
+    state s = {0};
+    if (!CHECK_INT(adamod_state(m->opt, k, name, &data, &s.type, NULL), ADAMOD_OK)) abort();
+    s.data = data;
+    return s;
+}
+
+static double in(const state *s, int64_t i) { return get(s->type, s->data, i); }
+
+/* The gradient as the rule sees it; options are looked up once, names being slow. */
+typedef struct view {
+    const model *m;
+    int k;
+    double scale, clip, l2;
+} view;
+
+static view view_of(const model *m, int k) {
+    const int group = layout[k].group;
+    const double sign = option(m, group, "maximize") != 0 ? -1 : 1;
+    return (view){m, k, sign * option(m, group, "grad_scale"), option(m, group, "clip_value"),
+                  option(m, group, "decay") == 1 ? option(m, group, "weight_decay") : 0};
+}
+
+static double seen(const view *v, int64_t i) {
+    const double g = get(layout[v->k].type, v->m->g[v->k], i) * v->scale;
+    return fmin(fmax(g, -v->clip), v->clip) + v->l2 * v->m->before[v->k][i];
+}
+
+static void rates_of_adam(const char *rule, const model *m, int k, double *eta, double *after) {
+    const int group = layout[k].group;
+    const double t = (double)adamod_steps(m->opt), lr = option(m, group, "lr"), eps = option(m, group, "eps");
+    const double bc1 = 1 - pow(option(m, group, "beta1"), t), bc2 = 1 - pow(option(m, group, "beta2"), t);
+    const state v = state_of(m, k, "exp_avg_sq");
+    const bool bound = !strcmp(rule, "adabound");
+    state s = {0};
+    if (!strcmp(rule, "adamod")) s = state_of(m, k, "exp_avg_lr");
+    if (!strcmp(rule, "amsgrad")) s = state_of(m, k, "max_exp_avg_sq");
+    const double gamma = bound ? option(m, group, "gamma") : 0, last = bound ? option(m, group, "final_lr") : 0;
+    for (int64_t i = 0; i < m->count[k]; i++) {
+        eta[i] = bound ? lr * sqrt(bc2) / bc1 / (sqrt(in(&v, i)) + eps) : lr / (sqrt(in(&v, i) / bc2) + eps);
+        after[i] = eta[i];
+        if (!strcmp(rule, "adamod")) after[i] = fmin(eta[i], in(&s, i));
+        if (!strcmp(rule, "amsgrad")) after[i] = lr / (sqrt(in(&s, i) / bc2) + eps);
+        if (bound) after[i] = fmin(fmax(eta[i], last * (1 - 1 / (gamma * t + 1))), last * (1 + 1 / (gamma * t)));
+    }
+}
+
+static void rates_of_adashift(const model *m, int k, double *eta, double *after) {
+    const int group = layout[k].group;
+    const double late = (double)adamod_steps(m->opt) - option(m, group, "window");
+    const double scale = late > 0 ? 1 - pow(option(m, group, "beta2"), late) : 1;
+    const bool shared = option(m, group, "spatial") == 0;
+    const double lr = option(m, group, "lr"), eps = option(m, group, "eps");
+    const state v = state_of(m, k, "exp_avg_sq");
+    for (int64_t i = 0; i < m->count[k]; i++) {
+        const double x = in(&v, shared ? 0 : i);
+        eta[i] = lr / (sqrt(x / scale) + eps);
+        after[i] = x > 0 ? eta[i] : 0;
+        if (shared) eta[i] = after[i];
+    }
+}
+
+/* 1 / sqrt(v) for each element, then times the step size and the clipping of the update. */
+static void rates_of_adafactor(const model *m, int k, double *eta, double *after) {
+    const int group = layout[k].group;
+    const int64_t n = m->count[k], cols = layout[k].shape[1], rows = layout[k].shape[0];
+    const view gradients = view_of(m, k);
+    double u = 0, p = 0, mean = 0;
+    if (layout[k].ndim == 2) {
+        const state r = state_of(m, k, "exp_avg_sq_row"), c = state_of(m, k, "exp_avg_sq_col");
+        for (int64_t i = 0; i < rows; i++) mean += in(&r, i) / (double)rows;
+        for (int64_t i = 0; i < n; i++) eta[i] = 1 / sqrt(in(&r, i / cols) * in(&c, i % cols) / mean);
+    } else {
+        const state v = state_of(m, k, "exp_avg_sq");
+        for (int64_t i = 0; i < n; i++) eta[i] = 1 / sqrt(in(&v, i));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double g = seen(&gradients, i) * eta[i];
+        u += g * g / (double)n;
+        p += m->before[k][i] * m->before[k][i] / (double)n;
+    }
+    const double rho = fmin(1e-2, 1 / sqrt((double)adamod_steps(m->opt)));
+    const double alpha = rho * fmax(option(m, group, "eps2"), sqrt(p));
+    const double factor = alpha / fmax(1, sqrt(u) / option(m, group, "clip_threshold"));
+    for (int64_t i = 0; i < n; i++) after[i] = eta[i] = eta[i] * factor;
+}
+
+static rates rates_of(const char *rule, const model *m, int group) {
+    rates r = {0};
+    int64_t total = 1;
+    for (int k = 0; k < TENSORS; k++) total += m->count[k];
+    r.eta = calloc((size_t)total, sizeof(double));
+    r.step = calloc((size_t)total, sizeof(double));
+    if (!r.eta || !r.step) abort();
+    for (int k = 0; k < TENSORS; k++) {
+        if (group >= 0 && layout[k].group != group) continue;
+        double *eta = r.eta + r.n, *after = r.step + r.n;
+        const view gradients = view_of(m, k);
+        if (!strcmp(rule, "sgd")) {
+            const double lr = option(m, layout[k].group, "lr");
+            for (int64_t i = 0; i < m->count[k]; i++) eta[i] = after[i] = lr;
+        } else if (!strcmp(rule, "adashift")) {
+            rates_of_adashift(m, k, eta, after);
+        } else if (!strcmp(rule, "adafactor")) {
+            rates_of_adafactor(m, k, eta, after);
+        } else {
+            rates_of_adam(rule, m, k, eta, after);
+        }
+        const state now = parameters_of(m, k);
+        for (int64_t i = 0; i < m->count[k]; i++) {
+            const double g = seen(&gradients, i), d = get(now.type, now.data, i) - m->before[k][i];
+            r.grad_sumsq += g * g;
+            r.update_sumsq += d * d;
+        }
+        r.n += m->count[k];
+    }
+    return r;
+}
+
+static int ascending(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* A value that lies on the edge of two bins may be in either. */
+static int bin_of(double x) {
+    if (x <= 0) return 0;
+    const double width = (ADAMOD_HIST_HIGH - ADAMOD_HIST_LOW) / ADAMOD_HIST_BINS;
+    const double at = floor((log10(x) - ADAMOD_HIST_LOW) / width);
+    return at < 0 ? 0 : at >= ADAMOD_HIST_BINS ? ADAMOD_HIST_BINS - 1 : (int)at;
+}
+
+static void check_histogram(const double *values, int64_t n, const int64_t *histogram) {
+    int64_t least[ADAMOD_HIST_BINS] = {0}, most[ADAMOD_HIST_BINS] = {0}, sum = 0, unsure = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int low = bin_of(values[i] * (1 - 2e-6)), high = bin_of(values[i] * (1 + 2e-6));
+        if (low == high) least[low]++;
+        for (int b = low; b <= high; b++) most[b]++;
+        unsure += low != high;
+    }
+    for (int b = 0; b < ADAMOD_HIST_BINS; b++) {
+        if (!CHECK(histogram[b] >= least[b] && histogram[b] <= most[b])) printf("  bin %d\n", b);
+        sum += histogram[b];
+    }
+    CHECK_INT(sum, n);
+    CHECK(unsure <= n / 1000 + 1); /* or this checks nothing */
+}
+
+#define RELATIVE(a, b, tolerance) CHECK_CLOSE(a, b, (tolerance) * fabs(b))
+
+/* Sorts values. The median is the lower of the two in the middle. */
+static void check_summary(double *values, int64_t n, double least, double median, double most, const int64_t *histogram) {
+    check_histogram(values, n, histogram);
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    RELATIVE(least, values[0], 3e-6);
+    RELATIVE(most, values[n - 1], 3e-6);
+    RELATIVE(median, values[(n - 1) / 2], 0.0325);
+}
+
+static void check_statistics(const char *rule, const model *m, int group) {
+    adamod_statistics s;
+    rates r = rates_of(rule, m, group);
+    memset(&s, 0xff, sizeof s);
+    CHECK_INT(adamod_get_statistics(m->opt, group, &s), ADAMOD_OK);
+    CHECK_INT(s.elements, r.n);
+    RELATIVE(s.grad_norm, sqrt(r.grad_sumsq), 1e-6);
+    RELATIVE(s.update_norm, sqrt(r.update_sumsq), 1e-12);
+    if (r.n == 0) {
+        adamod_statistics none = {0};
+        CHECK(memcmp(&s, &none, sizeof s) == 0);
+    } else {
+        int64_t surely = 0, perhaps = 0;
+        for (int64_t i = 0; i < r.n; i++) {
+            surely += r.step[i] < r.eta[i] * (1 - 2e-6);
+            perhaps += r.step[i] < r.eta[i] * (1 + 2e-6);
+        }
+        const bool never = !strcmp(rule, "adam") || !strcmp(rule, "sgd") || !strcmp(rule, "adafactor");
+        if (never) CHECK(s.bounded == 0);
+        CHECK(s.bounded * (double)r.n > (double)surely - 0.5);
+        CHECK(s.bounded * (double)r.n < (double)perhaps + 0.5);
+        check_summary(r.eta, r.n, s.eta_min, s.eta_median, s.eta_max, s.eta);
+        check_summary(r.step, r.n, s.step_min, s.step_median, s.step_max, s.step);
+    }
+    free(r.eta);
+    free(r.step);
+}
+
+/* ---- Tests -------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *rule, *option;
+    double value;
+} rules[] = {
+    {"adamod", NULL, 0},           {"adamod", "beta3", 0.9},   {"adam", NULL, 0},          {"amsgrad", "beta2", 0.5},
+    {"adabound", "gamma", 0.1},    {"sgd", NULL, 0},           {"sgd", "momentum", 0.9},   {"adashift", "window", 2},
+    {"adafactor", NULL, 0},        {"adafactor", "beta1", 0.9},
+};
+
+TEST(against_a_count_in_double) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        model m;
+        make(&m, rules[i].rule);
+        if (rules[i].option) CHECK_INT(adamod_set(m.opt, rules[i].option, rules[i].value), ADAMOD_OK);
+        for (int g = 0; g < GROUPS; g++) CHECK_INT(adamod_group_set(m.opt, g, "lr", 1.5e-3 * (g + 1)), ADAMOD_OK);
+        CHECK_INT(adamod_set(m.opt, "threads", 2), ADAMOD_OK);
+        CHECK_INT(adamod_collect(m.opt, 1), ADAMOD_OK);
+        add_tensors(&m);
+        for (int t = 1; t <= 4; t++) {
+            step(&m, t);
+            if (t == 2 || t == 3) continue; /* the first, and one when all is under way */
+            for (int g = -1; g < GROUPS; g++) check_statistics(rules[i].rule, &m, g);
+        }
+        unmake(&m);
+    }
+}
+
+TEST(adashift_of_each_element) {
+    model m;
+    make(&m, "adashift");
+    CHECK_INT(adamod_set_text(m.opt, "spatial", "none"), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "window", 1), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "lr", 1.5e-3), ADAMOD_OK); /* lr / eps lies on no edge */
+    CHECK_INT(adamod_collect(m.opt, 1), ADAMOD_OK);
+    add_tensors(&m);
+    for (int t = 1; t <= 3; t++) {
+        step(&m, t);
+        check_statistics("adashift", &m, -1);
+        adamod_statistics s;
+        CHECK_INT(adamod_get_statistics(m.opt, -1, &s), ADAMOD_OK);
+        if (t == 1) CHECK(s.bounded == 1 && s.step_max == 0); /* nothing moves yet */
+        else CHECK(s.bounded > 0 && s.bounded < 0.01 && s.step_max > 0); /* the zeros of the first gradient */
+    }
+    unmake(&m);
+}
+
+/* The gradient of the norm is the one the rule sees. */
+TEST(norms_of_what_the_rule_sees) {
+    model m;
+    make(&m, "adam");
+    CHECK_INT(adamod_set(m.opt, "grad_scale", 0.125), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "clip_value", 0.013), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "lr", 1.5e-3), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "maximize", 1), ADAMOD_OK);
+    CHECK_INT(adamod_group_set_text(m.opt, 1, "decay", "l2"), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "weight_decay", 0.25), ADAMOD_OK);
+    CHECK_INT(adamod_collect(m.opt, 1), ADAMOD_OK);
+    add_tensors(&m);
+    for (int t = 1; t <= 2; t++) {
+        step(&m, t);
+        for (int g = -1; g < GROUPS; g++) check_statistics("adam", &m, g);
+    }
+    /* The norm before clipping is adamod_grad_norm's. */
+    double sum = 0;
+    for (int k = 0; k < TENSORS; k++) {
+        for (int64_t i = 0; i < m.count[k]; i++) sum += pow(get(layout[k].type, m.g[k], i) * 0.125, 2);
+    }
+    RELATIVE(adamod_grad_norm(m.opt), sqrt(sum), 1e-12);
+    /* With a bound on the global norm alone, it is what clipping leaves. */
+    CHECK_INT(adamod_set(m.opt, "clip_value", INFINITY), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "weight_decay", 0), ADAMOD_OK);
+    CHECK_INT(adamod_set(m.opt, "clip_norm", 0.75), ADAMOD_OK);
+    step(&m, 3);
+    adamod_statistics s;
+    CHECK_INT(adamod_get_statistics(m.opt, -1, &s), ADAMOD_OK);
+    CHECK(adamod_grad_norm(m.opt) > 1);
+    RELATIVE(s.grad_norm, 0.75, 1e-6);
+    unmake(&m);
+}
+
+/* Every rule, in every combination of types and options that takes another way through the code: not a bit of
+ * parameters and states differs with and without statistics, and none of the statistics with the number of threads. */
+static void configure(model *m, int kind, int threads) {
+    CHECK_INT(adamod_set(m->opt, "threads", threads), ADAMOD_OK);
+    if (kind == 1) {
+        CHECK_INT(adamod_set_text(m->opt, "low_precision", "stochastic"), ADAMOD_OK);
+        CHECK_INT(adamod_set_text(m->opt, "state_type", "bf16"), ADAMOD_OK);
+        CHECK_INT(adamod_set(m->opt, "grad_scale", 0.3), ADAMOD_OK);
+    }
+    if (kind == 2) {
+        CHECK_INT(adamod_set(m->opt, "grad_scale", 0.7), ADAMOD_OK);
+        CHECK_INT(adamod_set(m->opt, "clip_norm", 3), ADAMOD_OK);
+        CHECK_INT(adamod_set(m->opt, "clip_value", 0.1), ADAMOD_OK);
+        CHECK_INT(adamod_set(m->opt, "maximize", 1), ADAMOD_OK);
+        CHECK_INT(adamod_set_text(m->opt, "decay", "l2"), ADAMOD_OK);
+        CHECK_INT(adamod_set(m->opt, "weight_decay", 0.1), ADAMOD_OK);
+    }
+    add_tensors(m);
+}
+
+static void compare_models(const model *a, const model *b) {
+    static const char *const names[] = {"exp_avg",        "exp_avg_sq",     "exp_avg_lr", "max_exp_avg_sq",
+                                        "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue", "momentum_buffer",
+                                        "sum",            "square_avg",     "grad_avg",   "acc_delta",
+                                        "master"};
+    for (int k = 0; k < TENSORS; k++) {
+        CHECK(memcmp(a->p[k], b->p[k], (size_t)a->count[k] * type_size(layout[k].type)) == 0);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            void *x = NULL, *y = NULL;
+            adamod_type type = ADAMOD_F32;
+            int64_t n = 0;
+            if (adamod_state(a->opt, k, names[i], &x, &type, &n)) continue;
+            CHECK_INT(adamod_state(b->opt, k, names[i], &y, NULL, NULL), ADAMOD_OK);
+            CHECK(memcmp(x, y, (size_t)n * type_size(type)) == 0);
+        }
+    }
+}
+
+TEST(collecting_changes_no_bit) {
+    for (int r = 0; adamod_rule_name(r); r++) {
+        for (int kind = 0; kind < 3; kind++) {
+            model quiet, collected[2];
+            static adamod_statistics s[2][GROUPS + 1];
+            make(&quiet, adamod_rule_name(r));
+            configure(&quiet, kind, 1);
+            for (int i = 0; i < 2; i++) {
+                make(&collected[i], adamod_rule_name(r));
+                configure(&collected[i], kind, i ? 3 : 1);
+                CHECK_INT(adamod_collect(collected[i].opt, 1), ADAMOD_OK);
+            }
+            for (int t = 1; t <= 2; t++) {
+                fill_gradients(&quiet, t);
+                CHECK_INT(adamod_step(quiet.opt), ADAMOD_OK);
+                for (int i = 0; i < 2; i++) {
+                    fill_gradients(&collected[i], t);
+                    CHECK_INT(adamod_step(collected[i].opt), ADAMOD_OK);
+                    for (int g = -1; g < GROUPS; g++) {
+                        CHECK_INT(adamod_get_statistics(collected[i].opt, g, &s[i][g + 1]), ADAMOD_OK);
+                    }
+                }
+                CHECK(memcmp(s[0], s[1], sizeof s[0]) == 0);
+                CHECK(s[0][0].elements > 0);
+            }
+            int failures = check_failures;
+            for (int i = 0; i < 2; i++) compare_models(&quiet, &collected[i]);
+            if (check_failures > failures) printf("  %s, kind %d\n", adamod_rule_name(r), kind);
+            unmake(&quiet);
+            for (int i = 0; i < 2; i++) unmake(&collected[i]);
+        }
+    }
+}
+
+/* ---- Small cases --------------------------------------------------------------------------------------------------- */
+
+typedef struct small {
+    adamod_optimizer *opt;
+    double p[8], g[8];
+} small;
+
+static void make_small(small *x, const char *rule, double lr) {
+    memset(x, 0, sizeof *x);
+    if (!CHECK_INT(adamod_create(&x->opt, rule), ADAMOD_OK)) abort();
+    CHECK_INT(adamod_set(x->opt, "lr", lr), ADAMOD_OK);
+    for (int i = 0; i < 8; i++) x->g[i] = i + 1;
+    const adamod_tensor t = {.param = x->p, .grad = x->g, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64, .ndim = 1,
+                             .shape = {8}};
+    CHECK_INT(adamod_add_tensor(x->opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_collect(x->opt, 1), ADAMOD_OK);
+}
+
+static adamod_statistics small_statistics(const small *x) {
+    adamod_statistics s;
+    memset(&s, 0xff, sizeof s);
+    CHECK_INT(adamod_get_statistics(x->opt, 0, &s), ADAMOD_OK);
+    return s;
+}
+
+/* Where a learning rate falls: with sgd it is the element's own. */
+TEST(edges_of_bins) {
+    static const struct {
+        double lr;
+        int bin;
+    } cases[] = {
+        {0, 0},       {5e-324, 0},   {1e-300, 0}, {1e-40, 0},   {1e-13, 0},     {1e-12, 0},    {1.2e-12, 0},  {1.3e-12, 1},
+        {1e-11, 10},  {1e-10, 20},   {1e-9, 30},  {1e-8, 40},   {1e-7, 50},     {1e-6, 60},    {1e-5, 70},    {1e-4, 80},
+        {1e-3, 90},   {1.25e-3, 90}, {1.26e-3, 91}, {1e-2, 100}, {1e-1, 110},   {0.99, 119},   {1, 120},      {1.01, 120},
+        {10, 130},    {1e2, 140},    {1e4, 160},  {1e7, 190},   {7.9e7, 198},   {8e7, 199},    {9.99e7, 199}, {1e8, 199},
+        {1e9, 199},   {1e38, 199},   {1e39, 199}, {1e300, 199},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        small x;
+        make_small(&x, "sgd", cases[i].lr);
+        CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+        const adamod_statistics s = small_statistics(&x);
+        CHECK_INT(s.elements, 8);
+        if (!CHECK_INT(s.eta[cases[i].bin], 8) || !CHECK_INT(s.step[cases[i].bin], 8)) printf("  lr %g\n", cases[i].lr);
+        CHECK(s.eta_min == cases[i].lr && s.eta_max == cases[i].lr && s.eta_median == cases[i].lr);
+        CHECK(s.step_min == cases[i].lr && s.step_max == cases[i].lr && s.step_median == cases[i].lr);
+        CHECK(s.bounded == 0);
+        adamod_free(x.opt);
+    }
+}
+
+TEST(medians) {
+    /* Of 8 elements the lower of the two in the middle; of learning rates lr / |g| under Adam's first step. */
+    small x;
+    make_small(&x, "adam", 1);
+    CHECK_INT(adamod_set(x.opt, "eps", 0), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    const adamod_statistics s = small_statistics(&x);
+    CHECK_CLOSE(s.eta_min, 1.0 / 8, 1e-12);
+    CHECK_CLOSE(s.eta_max, 1, 1e-12);
+    CHECK_CLOSE(s.eta_median, 1.0 / 5, 0.2 * 0.0325); /* 1/8 1/7 1/6 1/5 | 1/4 1/3 1/2 1 */
+    adamod_free(x.opt);
+}
+
+TEST(zeros_and_values_that_are_not_finite) {
+    small x;
+    adamod_statistics s;
+    /* A zero gradient with eps 0: eta is infinite, and the element is not counted. */
+    make_small(&x, "adam", 0.5);
+    CHECK_INT(adamod_set(x.opt, "eps", 0), ADAMOD_OK);
+    x.g[3] = x.g[5] = 0;
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    s = small_statistics(&x);
+    CHECK_INT(s.elements, 6);
+    CHECK_CLOSE(s.eta_max, 0.5, 1e-12);
+    CHECK_CLOSE(s.grad_norm, sqrt(1 + 4 + 9 + 25 + 49 + 64), 1e-12);
+    adamod_free(x.opt);
+    /* NaN and infinity pass: they are not counted, and the norms say so. */
+    const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        make_small(&x, "adamod", 0.5);
+        x.g[2] = bad[i];
+        CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+        s = small_statistics(&x);
+        int64_t sum = 0;
+        for (int b = 0; b < ADAMOD_HIST_BINS; b++) sum += s.eta[b];
+        CHECK_INT(sum, s.elements);
+        CHECK(s.elements >= 7); /* a learning rate of zero, lr / inf, is finite */
+        CHECK(isfinite(s.eta_max) && isfinite(s.eta_median) && isfinite(s.step_max));
+        CHECK(!isfinite(s.grad_norm) && !isfinite(s.update_norm));
+        adamod_free(x.opt);
+    }
+    /* A learning rate of zero. */
+    make_small(&x, "adamod", 0);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    s = small_statistics(&x);
+    CHECK_INT(s.eta[0], 8);
+    CHECK_INT(s.step[0], 8);
+    CHECK(s.eta_min == 0 && s.eta_median == 0 && s.eta_max == 0 && s.update_norm == 0 && s.bounded == 0);
+    adamod_free(x.opt);
+    /* Elements that never had a gradient under AdaMod: lr / eps, and bounded. */
+    make_small(&x, "adamod", 1e-3);
+    memset(x.g, 0, sizeof x.g);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    s = small_statistics(&x);
+    CHECK_CLOSE(s.eta_min, 1e5, 1e-6);
+    CHECK_CLOSE(s.step_max, 1e2, 1e-6);
+    CHECK(s.bounded == 1 && s.grad_norm == 0 && s.update_norm == 0);
+    CHECK_INT(s.eta[170], 8);
+    adamod_free(x.opt);
+}
+
+TEST(frozen_and_empty) {
+    small x;
+    float p[3] = {1, 2, 3};
+    const float g[3] = {1, 1, 1};
+    make_small(&x, "adamod", 1e-3);
+    CHECK_INT(adamod_add(x.opt, "frozen", p, NULL, 1, (const int64_t[]){3}), ADAMOD_OK);
+    CHECK_INT(adamod_add(x.opt, "empty", NULL, NULL, 1, (const int64_t[]){0}), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(small_statistics(&x).elements, 8);
+    CHECK_INT(adamod_set_grad(x.opt, 1, g), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(small_statistics(&x).elements, 11);
+    for (int i = 0; i < 2; i++) CHECK_INT(adamod_set_grad(x.opt, i, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    const adamod_statistics s = small_statistics(&x);
+    CHECK_INT(s.elements, 0);
+    CHECK(s.grad_norm == 0 && s.update_norm == 0 && s.eta_max == 0 && s.bounded == 0);
+    adamod_free(x.opt);
+}
+
+/* ---- When there are none ------------------------------------------------------------------------------------------ */
+
+TEST(statistics_that_were_not_collected) {
+    small x;
+    adamod_statistics s, untouched;
+    memset(&s, 0x5a, sizeof s);
+    untouched = s;
+    make_small(&x, "adamod", 1e-3);
+    CHECK_INT(adamod_collect(x.opt, 0), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, -1, &s), ADAMOD_ERROR_ORDER);
+    CHECK_HAS(adamod_last_error(), "adamod_collect");
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_collect(x.opt, 1), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_ERROR_ORDER); /* not yet */
+    CHECK(memcmp(&s, &untouched, sizeof s) == 0);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_OK);
+    CHECK_INT(adamod_collect(x.opt, 1), ADAMOD_OK); /* once more is no change */
+    CHECK_INT(adamod_get_statistics(x.opt, -1, &s), ADAMOD_OK);
+    CHECK_INT(s.elements, 8);
+    CHECK_INT(adamod_get_statistics(x.opt, 1, &s), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_get_statistics(x.opt, -2, &s), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_collect(x.opt, 0), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(adamod_collect(x.opt, -5), ADAMOD_OK); /* anything but 0 is on */
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, 0, &s), ADAMOD_OK);
+    adamod_free(x.opt);
+}
+
+TEST(groups_that_come_later) {
+    small x;
+    adamod_statistics s;
+    float p = 0;
+    const float g = 1;
+    int group = -1;
+    make_small(&x, "sgd", 0.5);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    CHECK_INT(adamod_add_group(x.opt, &group), ADAMOD_OK);
+    CHECK_INT(adamod_get_statistics(x.opt, group, &s), ADAMOD_OK);
+    CHECK_INT(s.elements, 0);
+    CHECK_INT(adamod_get_statistics(x.opt, -1, &s), ADAMOD_OK);
+    CHECK_INT(s.elements, 8);
+    const adamod_tensor t = {.param = &p, .grad = &g};
+    CHECK_INT(adamod_add_tensor(x.opt, group, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_collect(x.opt, 0), ADAMOD_OK);
+    CHECK_INT(adamod_add_group(x.opt, &group), ADAMOD_OK); /* while it is off */
+    CHECK_INT(adamod_collect(x.opt, 1), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    const int64_t expected[] = {9, 8, 1, 0};
+    for (int i = -1; i < 3; i++) {
+        CHECK_INT(adamod_get_statistics(x.opt, i, &s), ADAMOD_OK);
+        CHECK_INT(s.elements, expected[i + 1]);
+    }
+    adamod_free(x.opt);
+}
+
+/* A step that fails leaves the statistics of the one before. */
+TEST(steps_that_fail) {
+    small x;
+    make_small(&x, "adamod", 1e-3);
+    CHECK_INT(adamod_set_text(x.opt, "nonfinite", "error"), ADAMOD_OK);
+    CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+    const adamod_statistics s = small_statistics(&x);
+    x.g[0] = NAN;
+    CHECK_INT(adamod_step(x.opt), ADAMOD_ERROR_NONFINITE);
+    const adamod_statistics again = small_statistics(&x);
+    CHECK(memcmp(&s, &again, sizeof s) == 0);
+    adamod_free(x.opt);
+}
+
+RUN_TESTS(ENTRY(against_a_count_in_double), ENTRY(adashift_of_each_element), ENTRY(norms_of_what_the_rule_sees),
+          ENTRY(collecting_changes_no_bit), ENTRY(edges_of_bins), ENTRY(medians),
+          ENTRY(zeros_and_values_that_are_not_finite), ENTRY(frozen_and_empty),
+          ENTRY(statistics_that_were_not_collected), ENTRY(groups_that_come_later), ENTRY(steps_that_fail))
