@@ -225,10 +225,9 @@ static void put(snapshot *s, const void *data, size_t n) {
     s->n += n;
 }
 
-static const char *const state_names[] = {"exp_avg",        "exp_avg_sq",     "exp_avg_lr", "max_exp_avg_sq",
-                                          "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue", "momentum_buffer",
-                                          "sum",            "square_avg",     "grad_avg",   "acc_delta",
-                                          "master",         NULL};
+static const char *const state_names[] = {
+    "exp_avg",         "exp_avg_sq", "exp_avg_lr", "max_exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue",
+    "momentum_buffer", "sum",        "square_avg", "grad_avg",       "acc_delta",      "master",         NULL};
 static size_t type_size(adamod_type type) { return type == ADAMOD_F64 ? 8 : type == ADAMOD_F32 ? 4 : 2; }
 
 static void put_states(snapshot *s, const adamod_optimizer *opt, int64_t id) {
@@ -641,7 +640,8 @@ static void try_value(adamod_optimizer *opt, adamod_hyper *h, const adamod_optio
     for (int way = 0; way < 6; way++) {
         if ((way == 2 || way == 3) && o->optimizer_wide) continue;
         /* what the raw interface has no use for has a test of its own */
-        if (way >= 4 && o->optimizer_wide && strcmp(o->name, "grad_scale") != 0 && strcmp(o->name, "seed") != 0) continue;
+        if (way >= 4 && o->optimizer_wide && strcmp(o->name, "grad_scale") != 0 && strcmp(o->name, "seed") != 0)
+            continue;
         if (o->kind == ADAMOD_CHOICE && way % 2) continue;
         adamod_status status = ADAMOD_OK;
         snprintf(text, sizeof text, "%.17g", value);
@@ -735,9 +735,9 @@ TEST(shared_options) {
         const char *name;
         double value;
         int structural, wide;
-    } shared[] = {{"weight_decay", 0, 0, 0}, {"maximize", 0, 0, 0},         {"clip_value", INFINITY, 0, 0},
-                  {"low_precision", 0, 1, 0}, {"state_type", 0, 1, 0},      {"grad_scale", 1, 0, 1},
-                  {"clip_norm", INFINITY, 0, 1}, {"nonfinite", 0, 0, 1},    {"seed", 0, 0, 1},
+    } shared[] = {{"weight_decay", 0, 0, 0},     {"maximize", 0, 0, 0},   {"clip_value", INFINITY, 0, 0},
+                  {"low_precision", 0, 1, 0},    {"state_type", 0, 1, 0}, {"grad_scale", 1, 0, 1},
+                  {"clip_norm", INFINITY, 0, 1}, {"nonfinite", 0, 0, 1},  {"seed", 0, 0, 1},
                   {"threads", 0, 0, 1}};
     for (int r = 0; adamod_rule_name(r); r++) {
         const char *rule = adamod_rule_name(r);
@@ -762,11 +762,11 @@ static const struct {
     const char *rule, *option;
     double first, other, same;
 } structural[] = {
-    {"adamod", "state_type", 0, 1, 0},  {"adamod", "low_precision", 0, 1, 0}, {"sgd", "momentum", 0.9, 0, 0.5},
-    {"sgd", "momentum", 0, 0.9, 0},     {"rmsprop", "momentum", 0, 0.5, 0},   {"rmsprop", "momentum", 0.5, 0, 0.25},
-    {"rmsprop", "centered", 0, 1, 0},   {"rmsprop", "centered", 1, 0, 1},     {"adagrad", "initial", 0, 0.5, 0},
-    {"adagrad", "initial", 0.5, 0, 0.5}, {"adashift", "window", 3, 4, 3},     {"adashift", "spatial", 0, 1, 0},
-    {"adashift", "spatial", 1, 0, 1},   {"adafactor", "beta1", 0, 0.5, 0},    {"adafactor", "beta1", 0.5, 0, 0.25},
+    {"adamod", "state_type", 0, 1, 0},   {"adamod", "low_precision", 0, 1, 0}, {"sgd", "momentum", 0.9, 0, 0.5},
+    {"sgd", "momentum", 0, 0.9, 0},      {"rmsprop", "momentum", 0, 0.5, 0},   {"rmsprop", "momentum", 0.5, 0, 0.25},
+    {"rmsprop", "centered", 0, 1, 0},    {"rmsprop", "centered", 1, 0, 1},     {"adagrad", "initial", 0, 0.5, 0},
+    {"adagrad", "initial", 0.5, 0, 0.5}, {"adashift", "window", 3, 4, 3},      {"adashift", "spatial", 0, 1, 0},
+    {"adashift", "spatial", 1, 0, 1},    {"adafactor", "beta1", 0, 0.5, 0},    {"adafactor", "beta1", 0.5, 0, 0.25},
 };
 
 TEST(structural_options) {
@@ -788,7 +788,8 @@ TEST(structural_options) {
         CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
         REFUSED(&w, adamod_set(w.opt, option, structural[i].other), ADAMOD_ERROR_ORDER, option);
         CHECK_HAS(message, "group 0 has parameters already");
-        REFUSED(&w, adamod_group_set(w.opt, 0, option, structural[i].other), ADAMOD_ERROR_ORDER, "decides which states");
+        REFUSED(&w, adamod_group_set(w.opt, 0, option, structural[i].other), ADAMOD_ERROR_ORDER,
+                "decides which states");
         CHECK_INT(adamod_set(w.opt, option, structural[i].same), ADAMOD_OK);
         CHECK_INT(adamod_get(w.opt, option, &value), ADAMOD_OK);
         CHECK(value == structural[i].same);
@@ -949,8 +950,13 @@ TEST(misaligned) {
     REFUSED(&w, adamod_set_param(w.opt, SCALAR, bytes + 4), ADAMOD_ERROR_ARGUMENT, "scalar: param is not aligned");
     REFUSED(&w, adamod_set_grad(w.opt, MATRIX, bytes + 2), ADAMOD_ERROR_ARGUMENT, "matrix: grad is not aligned");
     /* A vector's alignment is not needed, only an element's. */
-    adamod_tensor t = {.name = "t", .param = bytes + 2, .param_type = ADAMOD_BF16, .ndim = 1, .shape = {17},
-                       .grad = bytes + 100, .grad_type = ADAMOD_F32};
+    adamod_tensor t = {.name = "t",
+                       .param = bytes + 2,
+                       .param_type = ADAMOD_BF16,
+                       .ndim = 1,
+                       .shape = {17},
+                       .grad = bytes + 100,
+                       .grad_type = ADAMOD_F32};
     CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
     CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
     adamod_free(w.opt);
@@ -1307,8 +1313,8 @@ TEST(allocator_accounts) {
 
 /* What is done in a life of an optimizer. Every call may meet a failing allocation; it then has changed nothing, is
  * made once more, and all ends as if nothing had been. */
-static long armed;         /* which allocation fails; counted down over all calls */
-static int memory_errors;  /* calls that failed */
+static long armed;          /* which allocation fails; counted down over all calls */
+static int memory_errors;   /* calls that failed */
 static char directory[512]; /* for a file */
 
 static void leave_directory(void) {
@@ -1462,12 +1468,12 @@ TEST(memory_of_states) {
         double value;
         int numbers; /* of the states together */
     } rules[] = {
-        {"adamod", NULL, 0, 3000},     {"adam", NULL, 0, 2000},         {"amsgrad", NULL, 0, 3000},
-        {"sgd", NULL, 0, 0},           {"sgd", "momentum", 0.9, 1000},  {"adagrad", NULL, 0, 1000},
-        {"rmsprop", NULL, 0, 1000},    {"rmsprop", "centered", 1, 2000}, {"rmsprop", "momentum", 0.9, 2000},
-        {"adadelta", NULL, 0, 2000},   {"adabound", NULL, 0, 2000},     {"amsbound", NULL, 0, 3000},
-        {"adashift", NULL, 0, 11001},  {"adashift", "spatial", 1, 12000}, {"adashift", "window", 1, 2001},
-        {"nosadam", NULL, 0, 2000},    {"adafactor", NULL, 0, 70},      {"adafactor", "beta1", 0.9, 1070},
+        {"adamod", NULL, 0, 3000},    {"adam", NULL, 0, 2000},           {"amsgrad", NULL, 0, 3000},
+        {"sgd", NULL, 0, 0},          {"sgd", "momentum", 0.9, 1000},    {"adagrad", NULL, 0, 1000},
+        {"rmsprop", NULL, 0, 1000},   {"rmsprop", "centered", 1, 2000},  {"rmsprop", "momentum", 0.9, 2000},
+        {"adadelta", NULL, 0, 2000},  {"adabound", NULL, 0, 2000},       {"amsbound", NULL, 0, 3000},
+        {"adashift", NULL, 0, 11001}, {"adashift", "spatial", 1, 12000}, {"adashift", "window", 1, 2001},
+        {"nosadam", NULL, 0, 2000},   {"adafactor", NULL, 0, 70},        {"adafactor", "beta1", 0.9, 1070},
         {"radam", NULL, 0, 2000},
     };
     static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64, ADAMOD_BF16, ADAMOD_F16};
@@ -1706,7 +1712,8 @@ TEST(a_pool_shared_by_two_threads) {
     CHECK_INT(adamod_pool_threads(pool), 3);
     for (int i = 0; i < 2; i++) {
         const char *rule = i ? "adam" : "adamod";
-        if (!run_make(&expected[i], rule, (uint64_t)i * 1000) || !run_make(&shared[i], rule, (uint64_t)i * 1000)) return;
+        if (!run_make(&expected[i], rule, (uint64_t)i * 1000) || !run_make(&shared[i], rule, (uint64_t)i * 1000))
+            return;
         CHECK_INT(adamod_set(expected[i].opt, "threads", 1), ADAMOD_OK);
         CHECK_INT(adamod_set_pool(shared[i].opt, pool), ADAMOD_OK);
         run_main(&expected[i]);
@@ -1806,8 +1813,13 @@ typedef struct owned {
 
 static void own(const adamod_hyper *h, owned *x, const adamod_tensor *t, adamod_type state_type) {
     memset(x, 0, sizeof *x);
-    x->span = (adamod_span){.param = t->param, .grad = t->grad, .param_type = t->param_type, .grad_type = t->grad_type,
-                            .state_type = state_type, .ndim = t->ndim, .count = 1};
+    x->span = (adamod_span){.param = t->param,
+                            .grad = t->grad,
+                            .param_type = t->param_type,
+                            .grad_type = t->grad_type,
+                            .state_type = state_type,
+                            .ndim = t->ndim,
+                            .count = 1};
     memcpy(x->span.shape, t->shape, sizeof t->shape);
     for (int d = 0; d < t->ndim; d++) x->span.count *= t->shape[d];
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
@@ -1871,8 +1883,13 @@ typedef struct raw_arrays {
 } raw_arrays;
 
 static adamod_span raw_span(raw_arrays *a) {
-    return (adamod_span){.param = a->p, .grad = a->g, .master = a->master, .state = {a->m, a->v, a->s},
-                         .param_type = ADAMOD_BF16, .count = 64, .step = 1};
+    return (adamod_span){.param = a->p,
+                         .grad = a->g,
+                         .master = a->master,
+                         .state = {a->m, a->v, a->s},
+                         .param_type = ADAMOD_BF16,
+                         .count = 64,
+                         .step = 1};
 }
 
 /* adamod_update fails, says this, and leaves all arrays as they were. */
@@ -2024,8 +2041,13 @@ TEST(raw_states_of_another_type) {
     double p[8] = {0};
     if (!CHECK_INT(adamod_hyper_create(&h, "adamod"), ADAMOD_OK)) return;
     raw_fill(&a);
-    adamod_span x = {.param = p, .grad = a.g, .state = {a.spare, a.spare + 100, a.spare + 200}, .count = 8, .step = 1,
-                     .param_type = ADAMOD_F64, .state_type = ADAMOD_F32};
+    adamod_span x = {.param = p,
+                     .grad = a.g,
+                     .state = {a.spare, a.spare + 100, a.spare + 200},
+                     .count = 8,
+                     .step = 1,
+                     .param_type = ADAMOD_F64,
+                     .state_type = ADAMOD_F32};
     RAW_REFUSED(&x, 1, ADAMOD_ERROR_ARGUMENT, "state_type is f32, expected f64 or bf16");
     x.state_type = ADAMOD_F16;
     RAW_REFUSED(&x, 1, ADAMOD_ERROR_ARGUMENT, "state_type is f16, expected f64 or bf16");
@@ -2088,8 +2110,12 @@ TEST(raw_streams) {
     for (uint64_t i = 0; i < N; i++) g[i] = (float)noise(i);
     for (int k = 0; k < 5; k++) {
         for (uint64_t i = 0; i < N; i++) p[k][i] = to_bf16(noise(1000 + i));
-        const adamod_span x = {.param = p[k], .grad = g, .param_type = ADAMOD_BF16, .count = N,
-                               .step = k == 2 ? 8 : 7, .stream = k == 3 ? 6 : 5};
+        const adamod_span x = {.param = p[k],
+                               .grad = g,
+                               .param_type = ADAMOD_BF16,
+                               .count = N,
+                               .step = k == 2 ? 8 : 7,
+                               .stream = k == 3 ? 6 : 5};
         CHECK_INT(adamod_hyper_set(h, "seed", k == 4 ? 4 : 3), ADAMOD_OK);
         CHECK_INT(adamod_update(h, &x, 1, NULL), ADAMOD_OK);
     }
@@ -2103,12 +2129,11 @@ RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range
           ENTRY(last_error_of_each_thread), ENTRY(bounds_of_every_option), ENTRY(bounds_tell_more_than_six_digits),
           ENTRY(shared_options), ENTRY(structural_options), ENTRY(optimizer_wide_options),
           ENTRY(hyper_refuses_what_it_would_ignore), ENTRY(groups), ENTRY(overlaps), ENTRY(misaligned), ENTRY(sizes),
-          ENTRY(names_of_parameters), ENTRY(many_parameters), ENTRY(frozen_parameters),
-          ENTRY(frozen_under_every_rule), ENTRY(empty_arrays_and_scalars), ENTRY(step_without_parameters),
-          ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm),
-          ENTRY(allocator_accounts), ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory),
-          ENTRY(memory_of_states), ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets),
-          ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
-          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes), ENTRY(state_descriptions),
-          ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
+          ENTRY(names_of_parameters), ENTRY(many_parameters), ENTRY(frozen_parameters), ENTRY(frozen_under_every_rule),
+          ENTRY(empty_arrays_and_scalars), ENTRY(step_without_parameters), ENTRY(nonfinite_gradients),
+          ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm), ENTRY(allocator_accounts),
+          ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory), ENTRY(memory_of_states),
+          ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets), ENTRY(threads_change_between_steps),
+          ENTRY(zero_threads_is_one_for_each_core), ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
+          ENTRY(state_descriptions), ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
           ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams))

@@ -263,7 +263,8 @@ TEST(numbers_out_of_range) {
         CHECK_INT(adamod_schedule_multistep(&s, 1, one, numbers[i]), ADAMOD_ERROR_RANGE);
         CHECK_HAS(adamod_last_error(), "not finite");
     }
-    const int64_t milestones[][2] = {{0, 1}, {-1, 1}, {5, 5}, {5, 4}, {1, INT64_MIN}, {INT64_MAX, INT64_MAX}, {INT64_MAX, 1}};
+    const int64_t milestones[][2] = {{0, 1},        {-1, 1}, {5, 5}, {5, 4}, {1, INT64_MIN}, {INT64_MAX, INT64_MAX},
+                                     {INT64_MAX, 1}};
     for (size_t i = 0; i < sizeof milestones / sizeof *milestones; i++) {
         CHECK_INT(adamod_schedule_multistep(&s, 2, milestones[i], 0.1), ADAMOD_ERROR_RANGE);
         CHECK_HAS(adamod_last_error(), "expected ascending numbers from 1");
@@ -556,7 +557,8 @@ TEST(schedules_and_options_together) {
         if (t == 7) CHECK_INT(adamod_set_schedule(a.opt, 1, "beta3", NULL), ADAMOD_OK);
         if (t == 10) CHECK_INT(adamod_set_schedule(a.opt, 1, "beta3", NULL), ADAMOD_OK); /* none to remove */
         CHECK_INT(adamod_set(b.opt, "lr", adamod_schedule_value(lr, base, t)), ADAMOD_OK);
-        CHECK_INT(adamod_group_set(b.opt, 1, "beta3", t < 7 ? adamod_schedule_value(beta3, 0.999, t) : 0.999), ADAMOD_OK);
+        CHECK_INT(adamod_group_set(b.opt, 1, "beta3", t < 7 ? adamod_schedule_value(beta3, 0.999, t) : 0.999),
+                  ADAMOD_OK);
         CHECK_INT(adamod_step(a.opt), ADAMOD_OK);
         CHECK_INT(adamod_step(b.opt), ADAMOD_OK);
         CHECK(same_model(&a, &b));

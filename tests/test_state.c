@@ -77,15 +77,24 @@ static void put_file(const char *name, const void *bytes, size_t n) {
 static const struct {
     const char *rule, *option, *value, *option2, *value2;
 } rules[] = {
-    {"adamod", NULL, NULL, NULL, NULL},           {"adamod", "flavour", "published", NULL, NULL},
-    {"adam", NULL, NULL, NULL, NULL},             {"amsgrad", NULL, NULL, NULL, NULL},
-    {"sgd", NULL, NULL, NULL, NULL},              {"sgd", "momentum", "0.9", "dampening", "0.1"},
-    {"adagrad", "initial", "0.1", NULL, NULL},    {"rmsprop", NULL, NULL, NULL, NULL},
-    {"rmsprop", "centered", "1", NULL, NULL},     {"rmsprop", "centered", "1", "momentum", "0.5"},
-    {"adadelta", NULL, NULL, NULL, NULL},         {"adabound", NULL, NULL, NULL, NULL},
-    {"amsbound", NULL, NULL, NULL, NULL},         {"adashift", "window", "3", NULL, NULL},
-    {"adashift", "window", "2", "spatial", "none"}, {"nosadam", NULL, NULL, NULL, NULL},
-    {"adafactor", NULL, NULL, NULL, NULL},        {"adafactor", "beta1", "0.9", NULL, NULL},
+    {"adamod", NULL, NULL, NULL, NULL},
+    {"adamod", "flavour", "published", NULL, NULL},
+    {"adam", NULL, NULL, NULL, NULL},
+    {"amsgrad", NULL, NULL, NULL, NULL},
+    {"sgd", NULL, NULL, NULL, NULL},
+    {"sgd", "momentum", "0.9", "dampening", "0.1"},
+    {"adagrad", "initial", "0.1", NULL, NULL},
+    {"rmsprop", NULL, NULL, NULL, NULL},
+    {"rmsprop", "centered", "1", NULL, NULL},
+    {"rmsprop", "centered", "1", "momentum", "0.5"},
+    {"adadelta", NULL, NULL, NULL, NULL},
+    {"adabound", NULL, NULL, NULL, NULL},
+    {"amsbound", NULL, NULL, NULL, NULL},
+    {"adashift", "window", "3", NULL, NULL},
+    {"adashift", "window", "2", "spatial", "none"},
+    {"nosadam", NULL, NULL, NULL, NULL},
+    {"adafactor", NULL, NULL, NULL, NULL},
+    {"adafactor", "beta1", "0.9", NULL, NULL},
     {"radam", NULL, NULL, NULL, NULL},
 };
 enum { RULES = sizeof rules / sizeof *rules };
@@ -107,7 +116,8 @@ static const struct {
     int ndim;
     int64_t shape[3];
 } layout[TENSORS] = {
-    {"layer.0.weight", 2, {5, 7}}, {"layer.0.bias", 1, {9}}, {"scale", 0, {0}}, {"nothing", 2, {0, 3}}, {"late", 3, {2, 2, 3}},
+    {"layer.0.weight", 2, {5, 7}}, {"layer.0.bias", 1, {9}}, {"scale", 0, {0}},
+    {"nothing", 2, {0, 3}},        {"late", 3, {2, 2, 3}},
 };
 enum { LATE = TENSORS - 1 };
 
@@ -171,8 +181,12 @@ static void make_as(model *m, int rule, kind types, const adamod_allocator *allo
     adamod_schedule_free(s);
     for (int k = 0; k < TENSORS; k++) {
         for (int64_t i = 0; i < count_of(k); i++) set(types.type, m->p[k], i, noise((uint64_t)(k * 1000 + i)));
-        adamod_tensor t = {.name = layout[k].name, .param = m->p[k], .grad = k == LATE ? NULL : m->g[k],
-                           .param_type = types.type, .grad_type = types.type, .ndim = layout[k].ndim};
+        adamod_tensor t = {.name = layout[k].name,
+                           .param = m->p[k],
+                           .grad = k == LATE ? NULL : m->g[k],
+                           .param_type = types.type,
+                           .grad_type = types.type,
+                           .ndim = layout[k].ndim};
         if (k == LATE && rename_last) t.name = rename_last;
         memcpy(t.shape, layout[k].shape, sizeof layout[k].shape);
         CHECK_INT(adamod_add_tensor(m->opt, 0, &t, NULL), ADAMOD_OK);
@@ -200,10 +214,9 @@ static void updates(model *m, int from, int to) {
 
 /* ---- Whether two optimizers are the same -------------------------------------------------------------------------- */
 
-static const char *const state_names[] = {"exp_avg",        "exp_avg_sq",     "exp_avg_lr", "max_exp_avg_sq",
-                                          "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue", "momentum_buffer",
-                                          "sum",            "square_avg",     "grad_avg",   "acc_delta",
-                                          "master",         NULL};
+static const char *const state_names[] = {
+    "exp_avg",         "exp_avg_sq", "exp_avg_lr", "max_exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue",
+    "momentum_buffer", "sum",        "square_avg", "grad_avg",       "acc_delta",      "master",         NULL};
 
 typedef struct snapshot {
     unsigned char bytes[1 << 16];
@@ -533,7 +546,7 @@ TEST(unusual_names) {
         "../../etc/passwd",
         "line\nbreak\ttab",
         "control\x01\x1f\x7f",
-        "\xc3\xa4\xc3\xb6\xc3\xbc \xce\xb8\xe2\x82\x81",      /* umlauts, theta with an index */
+        "\xc3\xa4\xc3\xb6\xc3\xbc \xce\xb8\xe2\x82\x81",     /* umlauts, theta with an index */
         "\xe6\xa8\xa1\xe5\x9e\x8b.\xe6\x9d\x83\xe9\x87\x8d", /* Chinese */
         "\xf0\x9f\x94\xa5",                                  /* an emoji */
         "__metadata__",
@@ -713,7 +726,8 @@ TEST(other_shapes) {
     static const struct {
         int ndim;
         int64_t shape[3];
-    } shapes[] = {{1, {6}}, {2, {3, 2}}, {3, {1, 2, 3}}, {3, {2, 3, 1}}, {2, {2, 2}}, {2, {3, 3}}, {0, {0}}, {2, {0, 3}}};
+    } shapes[] = {{1, {6}},    {2, {3, 2}}, {3, {1, 2, 3}}, {3, {2, 3, 1}},
+                  {2, {2, 2}}, {2, {3, 3}}, {0, {0}},       {2, {0, 3}}};
     enter_scratch();
     float p[6] = {1, 2, 3, 4, 5, 6}, q[9] = {0};
     const float g[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -768,7 +782,8 @@ static void read_all(rewritten *r, const char *path) {
 
 static void write_all(const rewritten *r, const char *path) {
     char error[400];
-    if (!CHECK_INT(adamod__st_write(path, r->metadata, r->n_metadata, r->tensors, r->n, error, sizeof error), ADAMOD_OK)) {
+    if (!CHECK_INT(adamod__st_write(path, r->metadata, r->n_metadata, r->tensors, r->n, error, sizeof error),
+                   ADAMOD_OK)) {
         printf("  %s\n", error);
     }
 }
@@ -908,7 +923,8 @@ TEST(tensors_that_are_wrong) {
         read_all(&r, "good");
         tensor_of(&r, "late.step")->data = &counts[i];
         write_all(&r, FILE_NAME);
-        if (!REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, "'late.step' is ")) CHECK_INT(adamod_load(m.opt, "good"), ADAMOD_OK);
+        if (!REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, "'late.step' is "))
+            CHECK_INT(adamod_load(m.opt, "good"), ADAMOD_OK);
         forget(&r);
     }
     adamod_free(m.opt);

@@ -20,10 +20,10 @@ static const struct {
     int ndim;
     int64_t shape[2];
 } layout[TENSORS] = {
-    {0, ADAMOD_F32, 1, {40001}},     /* more than one chunk */
-    {1, ADAMOD_F32, 2, {23, 37}},    /* a matrix, for adafactor */
-    {2, ADAMOD_F64, 1, {17000}},     /* f64, and more than one chunk */
-    {1, ADAMOD_BF16, 2, {600, 30}},  /* with masters */
+    {0, ADAMOD_F32, 1, {20001}},    /* more than one chunk */
+    {1, ADAMOD_F32, 2, {23, 37}},   /* a matrix, for adafactor */
+    {2, ADAMOD_F64, 1, {17000}},    /* f64, and more than one chunk */
+    {1, ADAMOD_BF16, 2, {600, 30}}, /* with masters */
     {0, ADAMOD_F32, 1, {1}},
 };
 /* Group 3 has no parameters. */
@@ -100,7 +100,10 @@ static void add_tensors(model *m) {
         for (int64_t i = 0; i < m->count[k]; i++) {
             set(layout[k].type, m->p[k], i, noise((uint64_t)(1000000 * (k + 1) + i)));
         }
-        adamod_tensor t = {.param = m->p[k], .grad = m->g[k], .param_type = layout[k].type, .grad_type = layout[k].type,
+        adamod_tensor t = {.param = m->p[k],
+                           .grad = m->g[k],
+                           .param_type = layout[k].type,
+                           .grad_type = layout[k].type,
                            .ndim = layout[k].ndim};
         memcpy(t.shape, layout[k].shape, sizeof layout[k].shape);
         CHECK_INT(adamod_add_tensor(m->opt, layout[k].group, &t, NULL), ADAMOD_OK);
@@ -301,10 +304,11 @@ static void check_histogram(const double *values, int64_t n, const int64_t *hist
     CHECK(unsure <= n / 1000 + 1); /* or this checks nothing */
 }
 
-#define RELATIVE(a, b, tolerance) CHECK_CLOSE(a, b, (tolerance) * fabs(b))
+#define RELATIVE(a, b, tolerance) CHECK_CLOSE(a, b, (tolerance)*fabs(b))
 
 /* Sorts values. The median is the lower of the two in the middle. */
-static void check_summary(double *values, int64_t n, double least, double median, double most, const int64_t *histogram) {
+static void check_summary(double *values, int64_t n, double least, double median, double most,
+                          const int64_t *histogram) {
     check_histogram(values, n, histogram);
     qsort(values, (size_t)n, sizeof *values, ascending);
     RELATIVE(least, values[0], 3e-6);
@@ -346,9 +350,10 @@ static const struct {
     const char *rule, *option;
     double value;
 } rules[] = {
-    {"adamod", NULL, 0},           {"adamod", "beta3", 0.9},   {"adam", NULL, 0},          {"amsgrad", "beta2", 0.5},
-    {"adabound", "gamma", 0.1},    {"sgd", NULL, 0},           {"sgd", "momentum", 0.9},   {"adashift", "window", 2},
-    {"adafactor", NULL, 0},        {"adafactor", "beta1", 0.9},
+    {"adamod", NULL, 0},         {"adamod", "beta3", 0.9},   {"adam", NULL, 0},
+    {"amsgrad", "beta2", 0.5},   {"adabound", "gamma", 0.1}, {"sgd", NULL, 0},
+    {"sgd", "momentum", 0.9},    {"adashift", "window", 2},  {"adafactor", NULL, 0},
+    {"adafactor", "beta1", 0.9},
 };
 
 TEST(against_a_count_in_double) {
@@ -382,7 +387,7 @@ TEST(adashift_of_each_element) {
         check_statistics("adashift", &m, -1);
         adamod_statistics s;
         CHECK_INT(adamod_get_statistics(m.opt, -1, &s), ADAMOD_OK);
-        if (t == 1) CHECK(s.bounded == 1 && s.step_max == 0); /* nothing moves yet */
+        if (t == 1) CHECK(s.bounded == 1 && s.step_max == 0);            /* nothing moves yet */
         else CHECK(s.bounded > 0 && s.bounded < 0.01 && s.step_max > 0); /* the zeros of the first gradient */
     }
     unmake(&m);
@@ -443,10 +448,10 @@ static void configure(model *m, int kind, int threads) {
 }
 
 static void compare_models(const model *a, const model *b) {
-    static const char *const names[] = {"exp_avg",        "exp_avg_sq",     "exp_avg_lr", "max_exp_avg_sq",
-                                        "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue", "momentum_buffer",
-                                        "sum",            "square_avg",     "grad_avg",   "acc_delta",
-                                        "master"};
+    static const char *const names[] = {
+        "exp_avg",    "exp_avg_sq",      "exp_avg_lr", "max_exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col",
+        "grad_queue", "momentum_buffer", "sum",        "square_avg",     "grad_avg",       "acc_delta",
+        "master"};
     for (int k = 0; k < TENSORS; k++) {
         CHECK(memcmp(a->p[k], b->p[k], (size_t)a->count[k] * type_size(layout[k].type)) == 0);
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -506,8 +511,8 @@ static void make_small(small *x, const char *rule, double lr) {
     if (!CHECK_INT(adamod_create(&x->opt, rule), ADAMOD_OK)) abort();
     CHECK_INT(adamod_set(x->opt, "lr", lr), ADAMOD_OK);
     for (int i = 0; i < 8; i++) x->g[i] = i + 1;
-    const adamod_tensor t = {.param = x->p, .grad = x->g, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64, .ndim = 1,
-                             .shape = {8}};
+    const adamod_tensor t = {
+        .param = x->p, .grad = x->g, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64, .ndim = 1, .shape = {8}};
     CHECK_INT(adamod_add_tensor(x->opt, 0, &t, NULL), ADAMOD_OK);
     CHECK_INT(adamod_collect(x->opt, 1), ADAMOD_OK);
 }
@@ -525,11 +530,11 @@ TEST(edges_of_bins) {
         double lr;
         int bin;
     } cases[] = {
-        {0, 0},       {5e-324, 0},   {1e-300, 0}, {1e-40, 0},   {1e-13, 0},     {1e-12, 0},    {1.2e-12, 0},  {1.3e-12, 1},
-        {1e-11, 10},  {1e-10, 20},   {1e-9, 30},  {1e-8, 40},   {1e-7, 50},     {1e-6, 60},    {1e-5, 70},    {1e-4, 80},
-        {1e-3, 90},   {1.25e-3, 90}, {1.26e-3, 91}, {1e-2, 100}, {1e-1, 110},   {0.99, 119},   {1, 120},      {1.01, 120},
-        {10, 130},    {1e2, 140},    {1e4, 160},  {1e7, 190},   {7.9e7, 198},   {8e7, 199},    {9.99e7, 199}, {1e8, 199},
-        {1e9, 199},   {1e38, 199},   {1e39, 199}, {1e300, 199},
+        {0, 0},      {5e-324, 0},   {1e-300, 0},   {1e-40, 0},   {1e-13, 0},   {1e-12, 0},  {1.2e-12, 0},  {1.3e-12, 1},
+        {1e-11, 10}, {1e-10, 20},   {1e-9, 30},    {1e-8, 40},   {1e-7, 50},   {1e-6, 60},  {1e-5, 70},    {1e-4, 80},
+        {1e-3, 90},  {1.25e-3, 90}, {1.26e-3, 91}, {1e-2, 100},  {1e-1, 110},  {0.99, 119}, {1, 120},      {1.01, 120},
+        {10, 130},   {1e2, 140},    {1e4, 160},    {1e7, 190},   {7.9e7, 198}, {8e7, 199},  {9.99e7, 199}, {1e8, 199},
+        {1e9, 199},  {1e38, 199},   {1e39, 199},   {1e300, 199},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         small x;

@@ -106,8 +106,8 @@ CASES = [  # name, rule, its options, torch's class and arguments, states
      ("square_avg", "momentum_buffer")),
     ("rmsprop centered", "rmsprop", {"centered": 1, "alpha": 0.95}, "RMSprop",
      {"lr": 1e-2, "centered": True, "alpha": 0.95}, ("square_avg", "grad_avg")),
-    ("rmsprop all", "rmsprop", {"lr": 1e-3, "centered": 1, "momentum": 0.8, "weight_decay": 0.01, "eps": 1e-6}, "RMSprop",
-     {"lr": 1e-3, "centered": True, "momentum": 0.8, "weight_decay": 0.01, "eps": 1e-6},
+    ("rmsprop all", "rmsprop", {"lr": 1e-3, "centered": 1, "momentum": 0.8, "weight_decay": 0.01, "eps": 1e-6},
+     "RMSprop", {"lr": 1e-3, "centered": True, "momentum": 0.8, "weight_decay": 0.01, "eps": 1e-6},
      ("square_avg", "momentum_buffer", "grad_avg")),
     ("adagrad", "adagrad", {}, "Adagrad", {"lr": 1e-2}, ("sum",)),
     ("adagrad lr_decay", "adagrad", {"lr": 0.1, "lr_decay": 1e-2}, "Adagrad", {"lr": 0.1, "lr_decay": 1e-2}, ("sum",)),
@@ -223,7 +223,8 @@ def main():
             found, bound = compare(folder, argument)
         good = all(x <= bound for x in found.values())
         passed, failed = passed + good, failed + (not good)
-        print("ok" if good else "FAIL", f"{name}:", ", ".join(f"{k} {x:.2g}" for k, x in found.items()), f"<= {bound:g}")
+        differences = ", ".join(f"{k} {x:.2g}" for k, x in found.items())
+        print("ok" if good else "FAIL", f"{name}: {differences} <= {bound:g}")
     print(f"torch {torch.__version__}: {passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -1,6 +1,6 @@
 /* The yardstick of `adamod optim bench`: a loop that moves the bytes a step must move and does next to nothing with
- * them. For AdaMod in f32 it reads g, p, m, v and s and writes p, m, v and s, each xor g: five streams in, four out, one
- * instruction each. No optimizer with these states can be faster than its memory, and this is as fast as that goes.
+ * them. For AdaMod in f32 it reads g, p, m, v and s and writes p, m, v and s, each xor g: five streams in, four out,
+ * one instruction each. No optimizer with these states can be faster than its memory, and this is as fast as that goes.
  *
  * bf16 is the same loop over half as many words; with masters, g and p are 16 bits wide, p is only written, and the
  * master takes its place among those read and written.
@@ -88,7 +88,7 @@ void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed) {
 typedef uint32_t line __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t half_line __attribute__((vector_size(32), aligned(2), may_alias));
 
-/* Asks for what comes 2 KiB later, which was worth some 3 % where it was tried: more streams than prefetchers follow. */
+/* Asks for what comes 2 KiB later, worth some 3 % where it was tried: more streams than prefetchers follow. */
 INLINE void ask_for(const void *array) { __builtin_prefetch((const void *)((uintptr_t)array + 2048)); }
 
 INLINE void move_part(const loop_set *s, int n, size_t first, size_t words) {

@@ -22,7 +22,7 @@ struct bench_torch {
     bool fused;
 };
 
-/* What it runs. Requests and answers are lines of JSON, one answer to each request. AdaMod is the flavour `published` of
+/* What it runs. Requests and answers are lines of JSON, one answer to each request. AdaMod is the flavour published of
  * docs/optimizers.md, one tensor after the other, as a torch.optim.Optimizer would write it. */
 static const char script[] =
     "import json, math, sys, time\n"

@@ -1,5 +1,5 @@
-/* Runs the contestants of `adamod optim bench` in turns, one burst each, so that what else the machine does meets all of
- * them alike; the medians are the result.
+/* Runs the contestants of `adamod optim bench` in turns, one burst each, so that what else the machine does meets all
+ * of them alike; the medians are the result.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -73,7 +73,7 @@ static int distance(const char *a, const char *b) {
     return row[n];
 }
 
-/* Near is at most a third of the word wrong; two characters may be, as when they changed places, but not of a short word. */
+/* Near is at most a third of the word wrong; two characters, as when they changed places, unless it is a short word. */
 static bool is_nearer(const char *word, const char *candidate, int *best) {
     const int d = distance(word, candidate), length = (int)strlen(word);
     if (d >= *best || d > (length < 4 ? 1 : length < 6 ? 2 : length / 3)) return false;

@@ -32,8 +32,8 @@ static void print_help(void) {
     printf(
         "usage: adamod optim bench [--FLAG [VALUE]]...\n\n"
         "Measures adamod_step against a loop that only moves the same bytes and, where a Python can import torch,\n"
-        "against its AdamW (fused, or foreach where it has no fused one) and the published AdaMod in torch operations.\n"
-        "All take turns within one run, with the same threads, on arrays that caches do not hold; times are medians.\n\n"
+        "against its AdamW (fused, or foreach where it has no fused one) and the published AdaMod in its operations.\n"
+        "All take turns in one run, with the same threads, on arrays that caches do not hold; times are medians.\n\n"
         "  flat      one f32 array of each size\n"
         "  resnet34  the 110 tensors of a ResNet-34 for CIFAR-10, and one array of as many elements\n"
         "  bf16      16M bf16 parameters rounded at random, states in bf16\n"

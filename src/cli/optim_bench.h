@@ -55,7 +55,7 @@ int bench_bytes(bench_type type, int states);
 typedef struct bench_torch bench_torch;
 typedef enum bench_peer { PEER_ADAMW, PEER_ADAMOD } bench_peer;
 
-/* Starts the first of these programs (ending with NULL) that can import torch; NULL, with why in message, if none can. */
+/* Starts the first of these programs (ending with NULL) that can import torch; NULL, with why in message, if none. */
 bench_torch *bench_torch_start(const char *const *pythons, int threads, char *message, size_t size);
 const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);

@@ -98,7 +98,7 @@ static int print_rule(const char *rule, const char *summary) {
         describe_bounds(&o, text, sizeof text);
         if ((int)strlen(text) > width) width = (int)strlen(text);
     }
-    printf("%-15s  %-9s  %-*s  %s\n", "option", "default", width, "values", "");
+    printf("%-15s  %-9s  %-*s  %s\n", "option", "default", width, "values", "meaning");
     for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
         describe_default(&o, value, sizeof value);
         describe_bounds(&o, text, sizeof text);
@@ -108,7 +108,7 @@ static int print_rule(const char *rule, const char *summary) {
 }
 
 static int print_rules(void) {
-    printf("%-9s  %-37s  %6s  %s\n", "rule", "states", "bytes", "");
+    printf("%-9s  %-37s  %6s  %s\n", "rule", "states", "bytes", "summary");
     for (int i = 0; adamod_rule_name(i); i++) {
         rule_states states;
         const adamod_status status = find_states(adamod_rule_name(i), &states);

@@ -352,7 +352,9 @@ static int open_states(trace *t) {
     }
     adamod_hyper_free(hyper);
     void *master;
-    if (!failed && !status && adamod_state(t->opt, 0, "master", &master, NULL, NULL) == ADAMOD_OK) {
+    adamod_type type;
+    int64_t count;
+    if (!failed && !status && adamod_state(t->opt, 0, "master", &master, &type, &count) == ADAMOD_OK) {
         failed = open_state(t, "master");
     }
     return status ? cli_library(COMMAND, status) : failed;

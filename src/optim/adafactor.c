@@ -69,8 +69,8 @@ static void adamod__put(const pass *p, int state, int64_t i, double value) {
         const size_t size = adamod__type_size(b->compute);
         memcpy((char *)p->x->state[state] + (size_t)i * size, buffer, size);
     } else {
-        adamod__write_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer, true,
-                            b->key[1 + state]);
+        adamod__write_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer,
+                            &(block_random){b->key, 1 + state});
     }
 }
 
@@ -102,7 +102,8 @@ static void adamod__unfactored_v(const pass *p, int64_t at, size_t n, const void
         else ((float *)v)[i] = (float)new;
     }
     if (b->state_type != b->compute) {
-        adamod__write_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n, v, true, b->key[2]);
+        adamod__write_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n, v,
+                            &(block_random){b->key, 2});
     }
 }
 

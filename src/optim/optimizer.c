@@ -19,9 +19,9 @@ static void *adamod__default_alloc(void *context, size_t size, size_t alignment)
     (void)context;
     const size_t huge = (size_t)1 << 21;
     void *p = NULL;
-    if (posix_memalign(&p, size >= 2 * huge ? huge : alignment, size)) return NULL;
+    if (posix_memalign(&p, size >= huge ? huge : alignment, size)) return NULL;
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (size >= 2 * huge) (void)madvise(p, size, MADV_HUGEPAGE);
+    if (size >= huge) (void)madvise(p, size, MADV_HUGEPAGE);
 #endif
     return p;
 }
@@ -320,7 +320,7 @@ static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, con
             from = adamod__read_block(opt->kernels, ADAMOD_F32, t->span.param, t->span.param_type, at, n, buffer);
         }
         if (s->type == compute) memcpy((char *)*s->data + (size_t)at * size, from, n * size);
-        else adamod__write_block(opt->kernels, compute, *s->data, s->type, at, n, from, false, 0);
+        else adamod__write_block(opt->kernels, compute, *s->data, s->type, at, n, from, NULL);
     }
 }
 
@@ -517,13 +517,18 @@ static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) 
     return ADAMOD_OK;
 }
 
+/* Whether there is more to do than waking a thread takes: some 50 us, in which one thread updates 100,000 elements. */
+static bool adamod__worth_threads(const adamod_optimizer *opt) {
+    enum { ELEMENTS = 131072 };
+    int64_t total = 0;
+    for (int64_t i = 0; i < opt->n; i++) total += opt->tensors[i].span.grad ? opt->tensors[i].span.count : 0;
+    return total >= ELEMENTS;
+}
+
 /* Threads are made when there is work for them. */
 static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
-    enum { WORTH_A_THREAD = 32768 };
-    int64_t total = 0;
-    for (int64_t i = 0; i < opt->n; i++) total += opt->tensors[i].span.count;
     const int threads = (int)opt->groups[0].options[OPT_THREADS];
-    if (opt->pool || threads == 1 || total < WORTH_A_THREAD) return ADAMOD_OK;
+    if (opt->pool || threads == 1 || !adamod__worth_threads(opt)) return ADAMOD_OK;
     const adamod_status status = adamod_pool_create(&opt->pool, threads);
     opt->own_pool = status == ADAMOD_OK;
     return status;
@@ -579,7 +584,8 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
     if (status || (status = adamod__ensure_pool(opt))) return status;
     adamod__fill_items(opt);
-    work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, opt->pool, opt->collect ? &opt->stats : NULL};
+    adamod_pool *pool = adamod__worth_threads(opt) ? opt->pool : NULL;
+    work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, pool, opt->collect ? &opt->stats : NULL};
     adamod__count_step(opt, 1);
     status = adamod__work_reserve(&w, &opt->space);
     double factor = 1;

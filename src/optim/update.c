@@ -37,26 +37,28 @@ const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, c
     return buffer;
 }
 
-void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
-                         size_t n, const void *buffer, bool random, uint64_t key) {
-    const real_kernels *k = adamod__reals(kernels, compute);
-    uint16_t *to = (uint16_t *)array + first;
-    const uint32_t block_key = (uint32_t)(adamod__mix64(key + (uint64_t)first) >> 32);
-    if (type == ADAMOD_BF16) {
-        if (random) k->store_bf16_random(to, buffer, n, block_key);
-        else k->store_bf16(to, buffer, n);
-    } else {
-        if (random) k->store_f16_random(to, buffer, n, block_key);
-        else k->store_f16(to, buffer, n);
-    }
+/* The random numbers of a block: arrays 0 and 1, and 2 and 3, share them and use 16 bits each. */
+static uint32_t adamod__block_key(uint64_t key, int pair, int64_t first) {
+    return (uint32_t)(adamod__mix64(key + 2 * (uint64_t)first + (uint64_t)pair) >> 32);
 }
 
-/* Names the random numbers of one array's update; slot 0 is the parameter, 1 + i state i. */
-static uint64_t adamod__random_key(const work_item *item, int slot) {
+void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
+                         size_t n, const void *buffer, const block_random *random) {
+    const real_kernels *k = adamod__reals(kernels, compute);
+    uint16_t *to = (uint16_t *)array + first;
+    if (!random) {
+        (type == ADAMOD_BF16 ? k->store_bf16 : k->store_f16)(to, buffer, n);
+        return;
+    }
+    (type == ADAMOD_BF16 ? k->store_bf16_random : k->store_f16_random)(
+        to, buffer, n, adamod__block_key(random->key, random->slot / 2, first), random->slot % 2 * 16);
+}
+
+/* Names the random numbers of one array's update. */
+static uint64_t adamod__random_key(const work_item *item) {
     uint64_t key = adamod__mix64((uint64_t)item->options[OPT_SEED]);
     key = adamod__mix64(key ^ item->span->stream);
-    key = adamod__mix64(key ^ (uint64_t)item->span->step);
-    return adamod__mix64(key ^ (uint64_t)slot);
+    return adamod__mix64(key ^ (uint64_t)item->span->step);
 }
 
 /* Where element 0 of state i is for this update: a queue turns by one array each time. */
@@ -82,7 +84,9 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
     b.update = b.kernels->update[adamod__rule_index(w->rule)][coef->variant];
-    for (int i = 0; i < 4; i++) b.key[i] = adamod__random_key(item, i);
+    b.key = adamod__random_key(item);
+    b.all_bf16 = !x->master && x->param_type == ADAMOD_BF16 && x->grad_type == ADAMOD_BF16;
+    for (int i = 0; i < 3; i++) b.all_bf16 = b.all_bf16 && (!b.state[i] || b.state_type == ADAMOD_BF16);
     return b;
 }
 
@@ -125,8 +129,27 @@ static void adamod__update_with_counts(const work *w, const block_source *b, con
     adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, data->n);
 }
 
+/* All arrays in bf16: converted by the kernel itself. */
+static void adamod__update_bf16(const block_source *b, int64_t first, size_t n) {
+    const adamod_span *x = b->item->span;
+    uint16_t *state[3];
+    for (int i = 0; i < 3; i++) state[i] = b->state[i] ? (uint16_t *)b->state[i] + first : NULL;
+    const block data = {.p = (uint16_t *)x->param + first,
+                        .g = (const uint16_t *)x->grad + first,
+                        .m = state[0],
+                        .v = state[1],
+                        .s = state[2],
+                        .n = n,
+                        .key = {adamod__block_key(b->key, 0, first), adamod__block_key(b->key, 1, first)}};
+    b->update.bf16(&data, b->coef);
+}
+
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const void *eta, stats_counts *counts) {
+    if (b->all_bf16 && !u && !b->transform && !counts) {
+        adamod__update_bf16(b, first, n);
+        return;
+    }
     const adamod_span *x = b->item->span;
     adamod__coef_f64 coef = *b->coef;
     block data = {.n = n, .eta = buffer->eta, .step = buffer->step, .g = u};
@@ -148,11 +171,12 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     else b->update.plain(&data, &coef);
     for (int i = 0; i < 3; i++) {
         if (!*state[i] || b->state_type == b->compute) continue;
-        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i], true,
-                            b->key[1 + i]);
+        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i],
+                            &(block_random){b->key, 1 + i});
     }
     if (x->param_type != b->compute) {
-        adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p, !x->master, b->key[0]);
+        adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p,
+                            x->master ? NULL : &(block_random){b->key, 0});
     }
 }
 
@@ -189,7 +213,7 @@ static bool adamod__own_coefs(const work *w) {
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
  * from the arrays alone, not from the threads, since sums are taken chunk by chunk. */
 static int64_t adamod__chunk_size(const work *w) {
-    enum { LEAST = 16384, CHUNKS = 512 };
+    enum { LEAST = 16384, CHUNKS = 1024 };
     int64_t total = 0;
     for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
     int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;
@@ -387,7 +411,8 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i)
     if (compute == ADAMOD_F64) memcpy(buffer, &v, sizeof v);
     else memcpy(buffer, &(float){(float)v}, sizeof(float));
     if (type != compute) {
-        adamod__write_block(w->kernels, compute, x->state[1], type, 0, 1, buffer, true, adamod__random_key(item, 2));
+        adamod__write_block(w->kernels, compute, x->state[1], type, 0, 1, buffer,
+                            &(block_random){adamod__random_key(item), 2});
     } else {
         memcpy(x->state[1], buffer, adamod__type_size(type));
     }

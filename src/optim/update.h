@@ -20,7 +20,8 @@ typedef struct block_source {
     void *state[3]; /* where element 0 is in this update; NULL: none, or not one number for each element */
     bool transform; /* the gradient takes more than a factor */
     update_pair update;
-    uint64_t key[4]; /* of random numbers: the parameter's, the states' */
+    uint64_t key;  /* of random numbers */
+    bool all_bf16; /* parameter, gradient and states */
 } block_source;
 
 block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef);
@@ -36,9 +37,14 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
  * converted into buffer. */
 const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, const void *array, adamod_type type,
                                int64_t first, size_t n, void *buffer);
-/* The way back; bf16 and f16 are rounded at random if random, else to nearest. */
+/* The way back for bf16 and f16: rounded at random, or to nearest if random is NULL. Slot 0 is the parameter, 1 + i
+ * state i. */
+typedef struct block_random {
+    uint64_t key;
+    int slot;
+} block_random;
 void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
-                         size_t n, const void *buffer, bool random, uint64_t key);
+                         size_t n, const void *buffer, const block_random *random);
 
 typedef struct work_context {
     const work *w;

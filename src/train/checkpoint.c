@@ -339,26 +339,24 @@ typedef struct averaging {
     const char *const *paths;
     adamod__st_file *files;
     size_t n;
-    adamod__st_tensor *tensors;
-    size_t n_tensors;
-    adamod__st_pair *pairs;
-    size_t n_pairs;
-    char count[24];
+    const line *to;
 } averaging;
 
-static int open_all(averaging *a, const char *const *paths, size_t n, const line *to) {
+static int open_all(averaging *a, const char *const *paths, size_t n) {
     checkpoint_meta unused;
-    if (!n) return text_fail(to->message, to->size, "%s: no checkpoints to average", to->path);
+    if (!n) return text_fail(a->to->message, a->to->size, "%s: no checkpoints to average", a->to->path);
     a->paths = paths;
     a->files = calloc(n, sizeof *a->files);
-    if (!a->files) return fail_memory(to);
+    if (!a->files) return fail_memory(a->to);
     for (; a->n < n; a->n++) {
-        const line at = {paths[a->n], to->message, to->size};
-        if (adamod__st_open(at.path, &a->files[a->n], to->message, to->size)) return -1;
+        const line at = {paths[a->n], a->to->message, a->to->size};
+        if (adamod__st_open(at.path, &a->files[a->n], at.message, at.size)) return -1;
         if (read_metadata(&a->files[a->n], &unused, &at)) return a->n++, -1; /* this one is open already */
     }
     return 0;
 }
+
+static const adamod__st_file *last_of(const averaging *a) { return &a->files[a->n - 1]; }
 
 /* Not those of the optimizer, which the mean does not have. */
 static size_t count_params(const adamod__st_file *file) {
@@ -367,8 +365,8 @@ static size_t count_params(const adamod__st_file *file) {
     return n;
 }
 
-static int check_same(const averaging *a, const line *to) {
-    const adamod__st_file *last = &a->files[a->n - 1];
+static int check_same(const averaging *a) {
+    const adamod__st_file *last = last_of(a);
     for (size_t f = 0; f < a->n; f++) {
         size_t same = 0;
         for (size_t i = 0; i < last->n_entries; i++) {
@@ -378,27 +376,28 @@ static int check_same(const averaging *a, const line *to) {
                     memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
         }
         if (same == count_params(last) && same == count_params(&a->files[f])) continue;
-        return text_fail(to->message, to->size, "%s: not of the same model as %s", a->paths[f], a->paths[a->n - 1]);
+        return text_fail(a->to->message, a->to->size, "%s: not of the same model as %s", a->paths[f],
+                         a->paths[a->n - 1]);
     }
     return 0;
 }
 
 /* One parameter of all files; sum and part have room for it. */
-static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out,
-                       const line *to) {
+static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out) {
     const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
     memset(sum, 0, n * sizeof *sum);
     for (size_t f = 0; f < a->n; f++) {
         const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
-        if (adamod__st_read(&a->files[f], x, part, to->message, to->size)) return -1;
+        if (adamod__st_read(&a->files[f], x, part, a->to->message, a->to->size)) return -1;
         for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
     }
     for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)a->n);
     return 0;
 }
 
-static int average_all(averaging *a, const line *to) {
-    const adamod__st_file *last = &a->files[a->n - 1];
+/* All parameters, their means end to end in means; tensors has room for all. */
+static int average_each(const averaging *a, adamod__st_tensor *tensors, float *means) {
+    const adamod__st_file *last = last_of(a);
     uint64_t largest = 0;
     for (size_t i = 0; i < last->n_entries; i++) {
         const uint64_t bytes = last->entries[i].end - last->entries[i].begin;
@@ -406,45 +405,62 @@ static int average_all(averaging *a, const line *to) {
     }
     double *sum = malloc(2 * largest + 1);
     float *part = malloc(largest + 1);
-    a->tensors = calloc(last->n_entries + 1, sizeof *a->tensors);
-    int status = sum && part && a->tensors ? 0 : fail_memory(to);
+    int status = sum && part ? 0 : fail_memory(a->to);
     for (size_t i = 0; !status && i < last->n_entries; i++) {
         const adamod__st_entry *e = &last->entries[i];
         if (is_optimizers(e->name)) continue;
-        float *mean = malloc((size_t)(e->end - e->begin) + 1);
-        adamod__st_tensor *t = &a->tensors[a->n_tensors++];
-        *t = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = mean};
-        memcpy(t->shape, e->shape, sizeof t->shape);
-        status = mean ? average_one(a, e, sum, part, mean, to) : fail_memory(to);
+        *tensors = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = means};
+        memcpy(tensors->shape, e->shape, sizeof tensors->shape);
+        status = average_one(a, e, sum, part, means);
+        tensors++;
+        means += (e->end - e->begin) / sizeof *means;
     }
     free(sum);
     free(part);
     return status;
 }
 
-static int copy_metadata(averaging *a, const line *to) {
-    const adamod__st_file *last = &a->files[a->n - 1];
-    a->pairs = calloc(last->n_metadata + 1, sizeof *a->pairs);
-    if (!a->pairs) return fail_memory(to);
+/* The last one's, without its optimizer's; returns how many. */
+static size_t copy_metadata(const averaging *a, adamod__st_pair *pairs, const char *count) {
+    const adamod__st_file *last = last_of(a);
+    size_t n = 0;
     for (size_t i = 0; i < last->n_metadata; i++) {
         const adamod__st_pair *pair = &last->metadata[i];
-        if (!is_optimizers(pair->key) && strcmp(pair->key, "averaged") != 0) a->pairs[a->n_pairs++] = *pair;
+        if (!is_optimizers(pair->key) && strcmp(pair->key, "averaged") != 0) pairs[n++] = *pair;
     }
-    snprintf(a->count, sizeof a->count, "%zu", a->n);
-    a->pairs[a->n_pairs++] = (adamod__st_pair){"averaged", a->count};
-    return 0;
+    pairs[n++] = (adamod__st_pair){"averaged", count};
+    return n;
+}
+
+static int write_average(const averaging *a) {
+    const adamod__st_file *last = last_of(a);
+    uint64_t bytes = 0;
+    char count[24];
+    snprintf(count, sizeof count, "%zu", a->n);
+    for (size_t i = 0; i < last->n_entries; i++) {
+        if (!is_optimizers(last->entries[i].name)) bytes += last->entries[i].end - last->entries[i].begin;
+    }
+    float *means = malloc(bytes + 1);
+    adamod__st_tensor *tensors = calloc(last->n_entries + 1, sizeof *tensors);
+    adamod__st_pair *pairs = calloc(last->n_metadata + 1, sizeof *pairs);
+    int status = means && tensors && pairs ? average_each(a, tensors, means) : fail_memory(a->to);
+    if (!status && adamod__st_write(a->to->path, pairs, copy_metadata(a, pairs, count), tensors, count_params(last),
+                                    a->to->message, a->to->size)) {
+        status = -1;
+    }
+    free(means);
+    free(tensors);
+    free(pairs);
+    return status;
 }
 
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size) {
     const line to = {out_path, message, size};
-    averaging a = {0};
-    int status = open_all(&a, paths, n, &to);
-    if (!status) status = check_same(&a, &to) || copy_metadata(&a, &to) || average_all(&a, &to) ? -1 : 0;
-    if (!status && adamod__st_write(out_path, a.pairs, a.n_pairs, a.tensors, a.n_tensors, message, size)) status = -1;
-    for (size_t i = 0; i < a.n_tensors; i++) free((void *)(uintptr_t)a.tensors[i].data);
+    averaging a = {.to = &to};
+    int status = open_all(&a, paths, n);
+    if (!status) status = check_same(&a);
+    if (!status) status = write_average(&a);
     for (size_t i = 0; i < a.n; i++) adamod__st_close(&a.files[i]);
-    free(a.tensors);
-    free(a.pairs);
     free(a.files);
     return status;
 }

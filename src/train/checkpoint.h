@@ -38,8 +38,8 @@ typedef struct checkpoint_meta {
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 
-/* optimizer NULL: parameters alone, whatever else is in the file. meta's recipe and fingerprint are read, everything else
- * is filled in; meta NULL: none of it is wanted. */
+/* optimizer NULL: parameters alone, whatever else is in the file. meta's recipe and fingerprint are what the file must
+ * agree with, everything else is filled in; meta NULL: none of it is wanted. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size);
 

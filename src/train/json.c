@@ -101,6 +101,10 @@ void json_number(json *j, double x) {
 void json_end_line(json *j) { add(j, "\n", 1); }
 
 const char *json_shortest(double x, char out[32]) {
+    if (x == floor(x) && fabs(x) < 1e15) { /* 9000, where %g would have 9e+03 */
+        snprintf(out, 32, "%.0f", x);
+        return out;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, x);
         if (strtod(out, NULL) == x) break;

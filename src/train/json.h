@@ -28,7 +28,7 @@ void json_free(json *j);
 void json_open(json *j, char bracket);  /* '{' or '[' */
 void json_close(json *j, char bracket); /* '}' or ']' */
 void json_key(json *j, const char *key);
-/* NULL becomes null. What is not UTF-8 becomes U+FFFD, byte by byte, so that one bad line of a corpus spoils no file. */
+/* NULL becomes null. What is not UTF-8 becomes U+FFFD, byte by byte, so that a bad line of a corpus spoils nothing. */
 void json_string(json *j, const char *text);
 void json_integer(json *j, int64_t x);
 /* NaN and infinities become null: JSON has no others. */

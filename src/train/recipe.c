@@ -1,5 +1,5 @@
-/* recipe.c - see recipe.h. The table of keys below is all there is to know about them: values from a file, from --set and
- * the defaults go the same way into the struct, and help, messages and written recipes come from the same rows.
+/* recipe.c - see recipe.h. The table of keys below is all there is to know about them: defaults and values from a file
+ * or --set go the same way into the struct, and help, messages and written recipes come from the same rows.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -31,30 +31,30 @@ typedef enum kind { TEXT, FILE_PATH, CHOICE, WHOLE, REAL, SWITCH } kind;
 
 typedef struct key {
     const char *path;
-    kind kind;
     size_t offset, size;
     const char *standard; /* the default, as text */
     double low, high;     /* of numbers; none needs more than the 53 bits of a double */
-    bool below;           /* high itself is too much */
-    bool loose;           /* another value may continue a run */
     const char *help, *choices;
+    kind kind;
+    bool below; /* high itself is too much */
+    bool loose; /* another value may continue a run */
 } key;
 
 #define AT(field) offsetof(recipe, field), sizeof(((recipe *)0)->field)
 #define STRICT false
 #define LOOSE true
 #define TEXT_KEY(field, standard, loose, help)                                                                         \
-    { #field, TEXT, AT(field), standard, 0, 0, false, loose, help, NULL }
+    { #field, AT(field), standard, 0, 0, help, NULL, TEXT, false, loose }
 #define PATH_KEY(field, loose, help)                                                                                   \
-    { #field, FILE_PATH, AT(field), "", 0, 0, false, loose, help, NULL }
+    { #field, AT(field), "", 0, 0, help, NULL, FILE_PATH, false, loose }
 #define CHOICE_KEY(field, standard, choices, loose, help)                                                              \
-    { #field, CHOICE, AT(field), standard, 0, 0, false, loose, help, choices }
+    { #field, AT(field), standard, 0, 0, help, choices, CHOICE, false, loose }
 #define WHOLE_KEY(field, standard, low, high, loose, help)                                                             \
-    { #field, WHOLE, AT(field), standard, low, high, false, loose, help, NULL }
+    { #field, AT(field), standard, low, high, help, NULL, WHOLE, false, loose }
 #define REAL_KEY(field, standard, low, high, below, loose, help)                                                       \
-    { #field, REAL, AT(field), standard, low, high, below, loose, help, NULL }
+    { #field, AT(field), standard, low, high, help, NULL, REAL, below, loose }
 #define SWITCH_KEY(field, standard, loose, help)                                                                       \
-    { #field, SWITCH, AT(field), standard, 0, 0, false, loose, help, NULL }
+    { #field, AT(field), standard, 0, 0, help, NULL, SWITCH, false, loose }
 #define MOST 2147483647.0
 #define MOST_STEPS 1e15
 #define MOST_SEED 9007199254740991.0
@@ -382,7 +382,7 @@ static int set_number(const place *at, const key *k, const char *text, char *fie
         memcpy(field, &x, sizeof x);
     } else {
         const int64_t whole = (int64_t)x;
-        const int narrow = (int)x;
+        const int narrow = (int)(k->size == sizeof narrow ? whole : 0);
         if ((double)whole != x) return wrong_value(at, k, text);
         if (k->size == sizeof narrow) memcpy(field, &narrow, sizeof narrow);
         else memcpy(field, &whole, sizeof whole);
@@ -698,7 +698,7 @@ static place place_of_key(const recipe *r, const char *path, char *message, size
     return place_of(r, r->line[find_key(path)], message, size);
 }
 
-/* The library's last error without "adamod: " and the rule's name, which a message about a recipe's key need not say. */
+/* The library's last error without "adamod: " and the rule's name, which a message about a key need not say. */
 static const char *library_words(const recipe *r) {
     const char *text = adamod_last_error();
     const char *const skip[] = {"adamod", r->optimizer.rule};

@@ -1,8 +1,8 @@
 /* recipe.h - what to train and how: a YAML file by schema, overridden key by key from the command line.
  *
- * Every key is a dotted path ("model.d", "train.steps"). An unknown key, a wrong type or a value out of range is refused
- * with file, line, what was expected, and the nearest valid key. Options of the optimizer are checked by the library:
- * "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text.
+ * Every key is a dotted path ("model.d", "train.steps"). An unknown key, a wrong type or a value out of range is
+ * refused with file, line, what was expected, and the nearest valid key. Options of the optimizer are checked by the
+ * library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text.
  *
  * Functions that can fail return 0, or -1 with one line in message and nothing changed.
  *

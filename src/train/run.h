@@ -8,10 +8,10 @@
  *                           "tokens_per_second":9000,"grad_norm":1.2}
  *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}
  *                          {"kind":"test","step":900,...,"exact":..,"bleu":..}
- *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,"step_median":..,
- *                         "step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],"effective_first":..,
- *                         "effective":[...]}  (runs of zeros at both ends left out: "eta_first" and "effective_first"
- *                         give the index of the first count)
+ *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
+ *                         "step_median":..,"step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],
+ *                         "effective_first":..,"effective":[...]}  (runs of zeros at both ends left out: "eta_first"
+ *                         and "effective_first" give the index of the first count)
  *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}
  *   events.out.tfevents.*  the same scalars ("train/loss") and histograms of log10 ("learning_rate/before_bound" and
  *                        "after_bound") for TensorBoard
@@ -35,8 +35,8 @@
 typedef struct run run;
 
 /* Makes the directory (which must not exist, or be empty) with those above it, and writes recipe and machine. Or, with
- * resume, opens it: the recipe must be one that can continue it (recipe_compare), and no other process may have it open;
- * a torn last line is cut off. run_rewind must follow then. */
+ * resume, opens it: the recipe must be one that can continue it (recipe_compare), and no other process may have it
+ * open; a torn last line is cut off. run_rewind must follow then. */
 int run_open(run **out, const char *directory, const recipe *r, bool resume, char *message, size_t size);
 void run_close(run *r); /* NULL is fine */
 const char *run_directory(const run *r);
@@ -62,8 +62,8 @@ int run_add_sample(run *r, int64_t step, const char *source, const char *referen
  * always enough for it. */
 #define RUN_MARK 512
 int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size);
-/* The way back: cuts the files to a mark, or with NULL to their beginnings (a run that died before its first checkpoint);
- * writes the recipe of now, and removes result.json. Checks all files before it cuts one. */
+/* The way back: cuts the files to a mark, or with NULL to their beginnings (a run that died before its first
+ * checkpoint); writes the recipe of now, and removes result.json. Checks all files before it cuts one. */
 int run_rewind(run *r, const char *mark, char *message, size_t size);
 
 /* valid and test may be NULL. */

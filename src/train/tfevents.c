@@ -112,7 +112,7 @@ static void add_text(tfevents *e, int field, const char *text) {
     add(e, text, strlen(text));
 }
 
-/* A field that is a message or packed numbers: begin returns where its content starts, end puts its length before it. */
+/* A field that is a message or packed numbers: begin returns where its content starts, end puts the length before. */
 static size_t begin_nested(tfevents *e, int field) {
     add_field(e, field, WIRE_BYTES);
     return e->n;

@@ -15,6 +15,22 @@
 #pragma GCC target("avx2,f16c")
 #endif
 
+static inline __attribute__((always_inline)) void adamod__bf16_store_avx2(void *out, __m256 value, __m256i add) {
+    const __m256i x = _mm256_castps_si256(value), magnitude = _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff));
+    const __m256i infinity = _mm256_set1_epi32(0x7f800000);
+    const __m256i finite = _mm256_cmpgt_epi32(infinity, magnitude), nan = _mm256_cmpgt_epi32(magnitude, infinity);
+    __m256i y = _mm256_add_epi32(x, _mm256_and_si256(finite, add));
+    y = _mm256_or_si256(y, _mm256_and_si256(nan, _mm256_set1_epi32(0x400000)));
+    y = _mm256_srli_epi32(y, 16);
+    y = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08); /* the halves of each lane, side by side */
+    _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(y));
+}
+
+static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const void *in) {
+    const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)in));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+
 #define ISA avx2
 #define REAL float
 #define TYPE f32
@@ -23,6 +39,8 @@
 #define SQRT(x) ((V)_mm256_sqrt_ps(x))
 #define LESSER(x, y) ((V)_mm256_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm256_max_ps(x, y))
+#define LOAD_BF16(in) ((V)adamod__bf16_load_avx2(in))
+#define STORE_BF16(out, x, add) adamod__bf16_store_avx2(out, (__m256)(x), (__m256i)(add))
 #define LOAD_F16(in) ((V)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in))))
 #define STORE_F16(out, x) _mm_storeu_si128((__m128i *)(void *)(out), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT))
 #include "kernels/kernels.inc.h"

@@ -1,5 +1,7 @@
 /* Between the type of computation and bf16 or f16. Part of kernels.inc.h. For f32 the includer of that defines
- *   LOAD_F16(in), STORE_F16(out, x)   WIDTH elements by the processor's own conversion; not defined: in plain C */
+ *   LOAD_F16(in), STORE_F16(out, x)          WIDTH elements by the processor's own conversion
+ *   LOAD_BF16(in), STORE_BF16(out, x, add)   the same for bf16, with add added to the bits before the lower half is cut
+ * Those not defined are made here. */
 
 #define BITS NAME(bits)
 #define HALF NAME(half)
@@ -30,25 +32,43 @@ INLINE HALF NAME(load_half)(const void *in) {
     return x;
 }
 
-INLINE void NAME(bf16_in)(float *out, const uint16_t *in) {
+INLINE V NAME(bf16_in)(const uint16_t *in) {
+#ifdef LOAD_BF16
+    return LOAD_BF16(in);
+#else
     const BITS x = CONVERT(NAME(load_half)(in), BITS) << 16;
-    memcpy(out, &x, sizeof x);
+    V y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+#endif
 }
 
 /* A NaN stays a NaN though its payload loses the low bits; so does an infinity though random bits are added. */
-INLINE void NAME(bf16_out)(uint16_t *out, const float *in, BITS add) {
-    const BITS x = NAME(load_bits)(in), magnitude = x & 0x7fffffffu;
+INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
+#ifdef STORE_BF16
+    STORE_BF16(out, value, add);
+#else
+    const BITS x = NAME(load_bits)(&value), magnitude = x & 0x7fffffffu;
     const BITS rounded = CHOOSE(magnitude >= 0x7f800000u, x, x + add) >> 16;
     const HALF h = CONVERT(rounded | CHOOSE(magnitude > 0x7f800000u, (BITS){0} + 0x40u, (BITS){0}), HALF);
     memcpy(out, &h, sizeof h);
+#endif
 }
 
-/* 32 random bits for element i under a key (the finalizer of MurmurHash3, a bijection). */
-INLINE BITS NAME(random_bits)(BITS i, uint32_t key) {
-    BITS x = i * 0x9e3779b9u + key;
+/* 32 random bits for each of the elements from first on, under a key (the finalizer of MurmurHash3, a bijection).
+ * steps is what NAME(lanes) gives. */
+INLINE BITS NAME(random_bits)(BITS steps, uint32_t first, uint32_t key) {
+    BITS x = steps + (first * 0x9e3779b9u + key);
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
     return x ^ (x >> 16);
+}
+
+/* Each lane's number, times the constant that spreads them. */
+INLINE BITS NAME(lanes)(void) {
+    uint32_t lane[WIDTH];
+    for (uint32_t j = 0; j < WIDTH; j++) lane[j] = j * 0x9e3779b9u;
+    return NAME(load_bits)(lane);
 }
 
 #ifndef LOAD_F16
@@ -70,7 +90,7 @@ INLINE BITS NAME(random_bits)(BITS i, uint32_t key) {
 
 static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {
     float *o = out;
-#define BODY(to, from, i) NAME(bf16_in)(to, from)
+#define BODY(to, from, i) STORE(to, 0, NAME(bf16_in)(from))
     EACH(uint16_t, in, float, o, n, BODY)
 #undef BODY
 }
@@ -78,17 +98,16 @@ static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {
 static void NAME(store_bf16)(uint16_t *out, const void *in, size_t n) {
     const float *x = in;
     /* to nearest, ties to even */
-#define BODY(to, from, i) NAME(bf16_out)(to, from, ((NAME(load_bits)(from) >> 16) & 1u) + 0x7fffu)
+#define BODY(to, from, i) NAME(bf16_out)(to, LOAD(from, 0), ((NAME(load_bits)(from) >> 16) & 1u) + 0x7fffu)
     EACH(float, x, uint16_t, out, n, BODY)
 #undef BODY
 }
 
-static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key) {
+static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift) {
     const float *x = in;
-    uint32_t lane[WIDTH];
-    for (uint32_t j = 0; j < WIDTH; j++) lane[j] = j;
-    const BITS first = NAME(load_bits)(lane);
-#define BODY(to, from, i) NAME(bf16_out)(to, from, NAME(random_bits)(first + (uint32_t)(i), key) & 0xffffu)
+    const BITS lanes = NAME(lanes)();
+#define BODY(to, from, i)                                                                                              \
+    NAME(bf16_out)(to, LOAD(from, 0), (NAME(random_bits)(lanes, (uint32_t)(i), key) >> (uint32_t)shift) & 0xffffu)
     EACH(float, x, uint16_t, out, n, BODY)
 #undef BODY
 }
@@ -107,17 +126,18 @@ static void NAME(store_f16)(uint16_t *out, const void *in, size_t n) {
 #undef BODY
 }
 
-static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key) {
+static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift) {
     for (size_t i = 0; i < n; i++) {
-        out[i] = adamod__f32_to_f16_random(NAME(at)(in, i), adamod__random_bits((uint32_t)i, key));
+        const uint32_t random = adamod__random_bits((uint32_t)i, key) >> shift & 0xffffu;
+        out[i] = adamod__f32_to_f16_random(NAME(at)(in, i), random);
     }
 }
 
-#undef CONVERT
-#undef CHOOSE
 #undef EACH
 #undef LOAD_F16
 #undef STORE_F16
+#undef LOAD_BF16
+#undef STORE_BF16
 
 #else /* f64: through f32, which holds every bf16 and f16 */
 
@@ -138,14 +158,11 @@ IN_F64(bf16)
 IN_F64(f16)
 OUT_F64(bf16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(f16, (uint16_t * out, const void *in, size_t n), (out, x, n))
-OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key), (out, x, n, key))
-OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key), (out, x, n, key))
+OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
+OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
 #undef IN_F64
 #undef OUT_F64
 #undef NAME_F32
 #endif
 
-#undef BITS
-#undef HALF
 #undef ROWS
-#undef CONVERT_F32

@@ -40,16 +40,16 @@ static inline uint16_t adamod__f32_to_f16(float x) {
     return (uint16_t)(sign | (sum - 0x3f000000u));
 }
 
-/* Up or down at random, in proportion to the distances. */
+/* Up or down at random, in proportion to the distances; random has 16 bits. */
 static inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     if (magnitude >= 0x477fe000u) return adamod__f32_to_f16(x); /* 65504 and more, infinity, NaN */
     if (magnitude >= 0x38800000u) {
-        return adamod__f32_to_f16(adamod__from_bits((bits + (random & 0x1fffu)) & ~0x1fffu));
+        return adamod__f32_to_f16(adamod__from_bits((bits + (random >> 3)) & ~0x1fffu));
     }
     const float multiple = adamod__from_bits(magnitude) * 0x1p24f;
     uint32_t whole = (uint32_t)multiple;
-    whole += (float)(random >> 8) * 0x1p-24f < multiple - (float)whole;
+    whole += (float)random * 0x1p-16f < multiple - (float)whole;
     return (uint16_t)((bits >> 16 & 0x8000u) | whole);
 }
 

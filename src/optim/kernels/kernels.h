@@ -54,6 +54,8 @@ typedef struct block {
     void *m, *v, *s;  /* states 0, 1, 2; those the kernel does not use are not read */
     void *eta, *step; /* written by the statistics kernels only */
     size_t n;
+    /* of kernels whose arrays are all bf16: names of random numbers, for p and m and for v and s, and which comes first */
+    uint32_t key[2], first;
 } block;
 
 typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
@@ -61,6 +63,7 @@ typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
 typedef struct update_pair {
     update_fn plain;
     update_fn stats; /* also writes block.eta and block.step */
+    update_fn bf16;  /* p, g and states are bf16, rounded at random; NULL for f64 */
 } update_pair;
 
 typedef struct real_kernels {
@@ -77,9 +80,10 @@ typedef struct real_kernels {
     void (*load_f16)(void *out, const uint16_t *in, size_t n);
     void (*store_bf16)(uint16_t *out, const void *in, size_t n);
     void (*store_f16)(uint16_t *out, const void *in, size_t n);
-    /* Rounded up or down at random, in proportion to the distances; key names the random numbers. */
-    void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key);
-    void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key);
+    /* Rounded up or down at random, in proportion to the distances; key names the random numbers, of which the 16 bits
+     * from shift on are used. */
+    void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
+    void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
 } real_kernels;
 
 typedef struct kernel_set {

@@ -172,16 +172,16 @@ static int64_t even(int64_t n, int64_t size, int64_t step) { return parts(parts(
 static tiling choose_tiles(const nn_product *p) {
     enum { TILES = 8 };
     const double enough = 4e6;
-    int64_t rows = p->trans_b ? 512 : 128, cols = p->trans_b ? 128 : 512;
+    int64_t rows = p->trans_b ? 512 : 256, cols = p->trans_b ? 256 : 512;
     tiling t;
     for (;;) {
         t.rows = even(p->m, rows, 8);
-        t.cols = even(p->n, cols, 16);
+        t.cols = even(p->n, cols, 48);
         t.down = parts(p->m, t.rows);
         t.across = parts(p->n, t.cols);
         const double flops = 2.0 * (double)t.rows * (double)t.cols * (double)p->k;
         if (t.down * t.across >= TILES || flops < 2 * enough) return t;
-        if (p->trans_b ? t.cols > 48 : t.rows <= 32 && t.cols > 128) cols = t.cols / 2;
+        if (p->trans_b ? t.cols > 48 : t.rows <= 64 && t.cols > 128) cols = t.cols / 2;
         else if (t.rows > 16) rows = t.rows / 2;
         else return t;
     }

@@ -27,7 +27,7 @@ typedef struct nn_product {
 } nn_product;
 
 /* Products that do not depend on each other, at once; at most NN_MAX_PRODUCTS. */
-#define NN_MAX_PRODUCTS 4
+#define NN_MAX_PRODUCTS 16
 void nn_products(adamod_pool *pool, const nn_product *products, int n);
 
 /* What computes them: "oneDNN 2.6.3". */

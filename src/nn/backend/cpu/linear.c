@@ -44,29 +44,54 @@ INLINE float normal_below(float z, float bell) {
 
 /* ---- forward ---- */
 
-/* z and y are n numbers of a row; y holds the product. */
+/* Part of a matrix whose rows are stride apart. */
+typedef struct part {
+    int64_t rows, cols, stride;
+} part;
+
 NN_CLONES
-static void finish_row(nn_activation activation, int64_t n, const float *b, float *restrict z, float *restrict y) {
-    if (b) {
-        for (int64_t j = 0; j < n; j++) y[j] += b[j];
+static void add_bias(part p, const float *restrict b, float *restrict y) {
+    for (int64_t i = 0; i < p.rows; i++, y += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) y[j] += b[j];
     }
-    if (activation == NN_RELU) {
-        for (int64_t j = 0; j < n; j++) y[j] = y[j] > 0 ? y[j] : 0;
-    } else if (activation == NN_GELU) {
-        for (int64_t j = 0; j < n; j++) {
-            z[j] = y[j];
-            y[j] = y[j] * normal_below(y[j], exp_negative(-0.5f * y[j] * y[j]));
+}
+
+NN_CLONES
+static void add_bias_relu(part p, const float *restrict b, float *restrict y) {
+    for (int64_t i = 0; i < p.rows; i++, y += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) {
+            const float z = y[j] + b[j];
+            y[j] = z > 0 ? z : 0;
         }
     }
 }
 
-static void finish_tile(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+NN_CLONES
+static void add_bias_gelu(part p, const float *restrict b, float *restrict saved, float *restrict y) {
+    for (int64_t i = 0; i < p.rows; i++, y += p.stride, saved += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) {
+            const float z = y[j] + b[j];
+            saved[j] = z;
+            y[j] = z * normal_below(z, exp_negative(-0.5f * z * z));
+        }
+    }
+}
+
+/* Some columns at a time, as zeros stand for a bias that is not there. */
+static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows, int64_t cols) {
+    enum { COLUMNS = 256 };
+    static const float zeros[COLUMNS];
     const nn_call *c = context;
-    const float *b = c->input[2].data;
-    for (int64_t i = row; i < row + rows; i++) {
-        const int64_t at = i * c->output.cols + col;
-        finish_row(c->attributes->activation, cols, b ? b + col : NULL, c->saved ? c->saved + at : NULL,
-                   (float *)c->output.data + at);
+    const int64_t out = c->output.cols;
+    for (int64_t col = first; col < first + cols; col += COLUMNS) {
+        const part p = {rows, first + cols - col < COLUMNS ? first + cols - col : COLUMNS, out};
+        const float *b = c->input[2].data ? (const float *)c->input[2].data + col : zeros;
+        float *y = (float *)c->output.data + row * out + col;
+        switch (c->attributes->activation) {
+            case NN_LINEAR: add_bias(p, b, y); break;
+            case NN_RELU: add_bias_relu(p, b, y); break;
+            case NN_GELU: add_bias_gelu(p, b, c->saved + row * out + col, y); break;
+        }
     }
 }
 
@@ -96,36 +121,73 @@ static void linear_forward(const nn_call *c) {
 /* Rows whose sum is a part of b's gradient. */
 enum { PART_ROWS = 64 };
 
-/* dz = dy times the activation's slope, from y or z. */
+/* Most parts of W's gradient. */
+enum { WEIGHT_PARTS = 8 };
+
+/* dz = dy times the activation's slope, and the sums of its columns: of the identity, relu (from y) and gelu (from z). */
+
 NN_CLONES
-static void slope_row(nn_activation activation, int64_t n, const float *dy, const float *from, float *restrict dz) {
-    if (activation == NN_RELU) {
-        for (int64_t j = 0; j < n; j++) dz[j] = from[j] > 0 ? dy[j] : 0;
-    } else {
-        for (int64_t j = 0; j < n; j++) {
-            const float bell = exp_negative(-0.5f * from[j] * from[j]);
-            dz[j] = dy[j] * (normal_below(from[j], bell) + from[j] * bell * 0.39894228f); /* 1 / sqrt(2 pi) */
+static void sum_grad(part p, const float *restrict dy, float *restrict sums) {
+    memset(sums, 0, (size_t)p.cols * sizeof *sums);
+    for (int64_t i = 0; i < p.rows; i++, dy += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) sums[j] += dy[j];
+    }
+}
+
+NN_CLONES
+static void relu_grad(part p, const float *restrict dy, const float *restrict y, float *restrict dz,
+                      float *restrict sums) {
+    memset(sums, 0, (size_t)p.cols * sizeof *sums);
+    for (int64_t i = 0; i < p.rows; i++, dy += p.stride, y += p.stride, dz += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) {
+            const float g = dy[j];
+            dz[j] = y[j] > 0 ? g : 0;
+            sums[j] += dz[j];
         }
     }
 }
 
+NN_CLONES
+static void gelu_grad(part p, const float *restrict dy, const float *restrict z, float *restrict dz,
+                      float *restrict sums) {
+    memset(sums, 0, (size_t)p.cols * sizeof *sums);
+    for (int64_t i = 0; i < p.rows; i++, dy += p.stride, z += p.stride, dz += p.stride) {
+        for (int64_t j = 0; j < p.cols; j++) {
+            const float bell = exp_negative(-0.5f * z[j] * z[j]);
+            dz[j] = dy[j] * (normal_below(z[j], bell) + z[j] * bell * 0.39894228f); /* 1 / sqrt(2 pi) */
+            sums[j] += dz[j];
+        }
+    }
+}
+
+/* The workspace's parts. */
 typedef struct grad_work {
     const nn_call *c;
-    float *dz;    /* NULL: it is dy */
-    float *parts; /* of b's gradient, [tasks, out]; NULL: not wanted */
+    float *dz;          /* NULL: it is dy */
+    float *bias_sums;   /* of b's gradient, [tasks, out] */
+    float *weight_sums; /* of W's gradient, [weight_parts, out * in] if those are more than one */
+    int64_t tasks, weight_parts;
+    size_t size;
 } grad_work;
 
-static grad_work grad_work_of(const nn_call *c) {
-    const bool linear = c->attributes->activation == NN_LINEAR;
-    float *p = c->workspace;
-    return (grad_work){c, linear ? NULL : p, p + (linear ? 0 : c->output.rows * c->output.cols)};
+/* A small W leaves threads idle, unless the sum over rows is cut too. */
+static int64_t weight_parts(int64_t rows, int64_t size) {
+    const int64_t parts = size <= 32768 ? rows / 256 : 1;
+    return parts < 1 ? 1 : parts > WEIGHT_PARTS ? WEIGHT_PARTS : parts;
 }
 
-static size_t linear_workspace(const nn_call *c) {
-    const int64_t n = c->output.rows * c->output.cols;
-    const int64_t parts = nn_parts(c->output.rows, PART_ROWS) * c->output.cols;
-    return (size_t)(parts + (c->attributes->activation == NN_LINEAR ? 0 : n));
+static grad_work grad_work_of(const nn_call *c) {
+    const int64_t rows = c->output.rows, out = c->output.cols, in = c->input[1].cols;
+    grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(rows, out * in)};
+    float *p = c->workspace;
+    if (c->attributes->activation != NN_LINEAR) w.dz = p, p += rows * out;
+    w.bias_sums = p, p += w.tasks * out;
+    w.weight_sums = p, p += w.weight_parts > 1 ? w.weight_parts * out * in : 0;
+    w.size = (size_t)(p - c->workspace);
+    return w;
 }
+
+static size_t linear_workspace(const nn_call *c) { return grad_work_of(c).size; }
 
 /* Some columns at a time, so that their sums stay in the first cache. */
 static void grad_task(void *context, int64_t task) {
@@ -133,62 +195,61 @@ static void grad_task(void *context, int64_t task) {
     const grad_work *w = context;
     const nn_call *c = w->c;
     const int64_t out = c->output.cols, first = task * PART_ROWS;
-    const int64_t end = first + PART_ROWS < c->output.rows ? first + PART_ROWS : c->output.rows;
-    const float *from = c->attributes->activation == NN_RELU ? c->output.data : c->saved;
+    const int64_t rows = c->output.rows - first < PART_ROWS ? c->output.rows - first : PART_ROWS;
     for (int64_t col = 0; col < out; col += COLUMNS) {
-        const int64_t n = out - col < COLUMNS ? out - col : COLUMNS;
-        for (int64_t i = first; i < end; i++) {
-            const float *dz = c->output_grad + i * out + col;
-            if (w->dz) {
-                float *to = w->dz + i * out + col;
-                slope_row(c->attributes->activation, n, dz, from + i * out + col, to);
-                dz = to;
-            }
-            float *part = w->parts + task * out + col;
-            if (w->parts) nn_cpu_multiply_add(n, i > first ? part : NULL, NULL, dz, part);
+        const part p = {rows, out - col < COLUMNS ? out - col : COLUMNS, out};
+        const int64_t at = first * out + col;
+        const float *dy = c->output_grad + at;
+        float *sums = w->bias_sums + task * out + col;
+        switch (c->attributes->activation) {
+            case NN_LINEAR: sum_grad(p, dy, sums); break;
+            case NN_RELU: relu_grad(p, dy, (const float *)c->output.data + at, w->dz + at, sums); break;
+            case NN_GELU: gelu_grad(p, dy, c->saved + at, w->dz + at, sums); break;
         }
     }
 }
 
+/* dW = dz^T x, in parts of the rows. */
+static int weight_products(const grad_work *w, const float *dz, nn_product *to) {
+    const nn_call *c = w->c;
+    const int64_t in = c->input[1].cols, out = c->output.cols, n = w->weight_parts;
+    const float *x = c->input[0].data;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = c->output.rows * i / n, end = c->output.rows * (i + 1) / n;
+        to[i] = (nn_product){.trans_a = true, .m = out, .n = in, .k = end - first, .alpha = 1};
+        to[i].a = dz + first * out, to[i].lda = out;
+        to[i].b = x + first * in, to[i].ldb = in;
+        to[i].c = n > 1 ? w->weight_sums + i * out * in : c->input_grad[1], to[i].ldc = in;
+        to[i].beta = n == 1 && c->accumulate[1];
+    }
+    return (int)n;
+}
+
+static nn_product input_product(const grad_work *w, const float *dz) {
+    const nn_call *c = w->c;
+    const int64_t in = c->input[1].cols, out = c->output.cols;
+    nn_product p = {.m = c->output.rows, .n = in, .k = out, .alpha = 1, .beta = c->accumulate[0]};
+    p.a = dz, p.lda = out;
+    p.b = c->input[1].data, p.ldb = in;
+    p.c = c->input_grad[0], p.ldc = in;
+    return p;
+}
+
 static void linear_backward(const nn_call *c) {
-    const int64_t rows = c->output.rows, in = c->input[1].cols, out = c->output.cols;
+    const int64_t size = c->input[1].rows * c->input[1].cols;
     float *dx = c->input_grad[0], *dw = c->input_grad[1], *db = c->input_grad[2];
     grad_work w = grad_work_of(c);
-    const int64_t tasks = nn_parts(rows, PART_ROWS);
-    if (!db) w.parts = NULL;
-    if (w.dz || w.parts) nn_parallel(c->pool, tasks, grad_task, &w);
-    if (db) nn_cpu_sum_rows(c->pool, w.parts, out, tasks, out, db, c->accumulate[2]);
+    if (w.dz || db) nn_parallel(c->pool, w.tasks, grad_task, &w);
     const float *dz = w.dz ? w.dz : c->output_grad;
-    nn_product products[2];
+    nn_product products[WEIGHT_PARTS + 1];
     int n = 0;
-    if (dw) {
-        products[n++] = (nn_product){.trans_a = true,
-                                     .m = out,
-                                     .n = in,
-                                     .k = rows,
-                                     .alpha = 1,
-                                     .a = dz,
-                                     .lda = out,
-                                     .b = c->input[0].data,
-                                     .ldb = in,
-                                     .beta = c->accumulate[1],
-                                     .c = dw,
-                                     .ldc = in};
-    }
-    if (dx) {
-        products[n++] = (nn_product){.m = rows,
-                                     .n = in,
-                                     .k = out,
-                                     .alpha = 1,
-                                     .a = dz,
-                                     .lda = out,
-                                     .b = c->input[1].data,
-                                     .ldb = in,
-                                     .beta = c->accumulate[0],
-                                     .c = dx,
-                                     .ldc = in};
-    }
+    if (dw) n += weight_products(&w, dz, products);
+    if (dx) products[n++] = input_product(&w, dz);
     nn_products(c->pool, products, n);
+    if (db) nn_cpu_sum_rows(c->pool, w.bias_sums, c->output.cols, w.tasks, c->output.cols, db, c->accumulate[2]);
+    if (dw && w.weight_parts > 1) {
+        nn_cpu_sum_rows(c->pool, w.weight_sums, size, w.weight_parts, size, dw, c->accumulate[1]);
+    }
 }
 
 const nn_kernels nn_cpu_linear = {linear_forward, linear_backward, linear_workspace};

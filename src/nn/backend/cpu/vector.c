@@ -120,7 +120,7 @@ static inline F4 nn_greater4(F4 a, F4 b) {
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
 #define GREATER(a, b) nn_greater4(a, b)
-#define UNLESS_LESS(a, b, y) ((V)(~((a) < (b)) & (I)(y)))
+#define UNLESS_LESS(a, b, y) ((V)(~((a) < (b)) & (I4)(y)))
 #define PART(p, n, fill) nn_part4(p, n, fill)
 #define STORE_PART(p, n, x) nn_store_part4(p, n, x)
 #define FOLD(x, op) op##4(op##4(x[0], x[2]), op##4(x[1], x[3]))

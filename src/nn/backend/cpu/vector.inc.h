@@ -16,7 +16,7 @@
 #define TEXT(x) TEXT1(x)
 #define V NAME(v)
 #define UNALIGNED NAME(unaligned)
-#define I NAME(i)
+#define U NAME(u)
 #define INLINE static inline __attribute__((always_inline))
 #define LOAD(p) ((V) * (const UNALIGNED *)(p))
 #define STORE(p, value) (*(UNALIGNED *)(p) = (value))
@@ -26,25 +26,24 @@
 
 typedef float V __attribute__((vector_size(WIDTH * 4)));
 typedef float UNALIGNED __attribute__((vector_size(WIDTH * 4), aligned(4), may_alias));
-typedef int32_t I __attribute__((vector_size(WIDTH * 4)));
+typedef uint32_t U __attribute__((vector_size(WIDTH * 4)));
 
 /* ---- numbers ---- */
 
-/* exp(x) for x <= 88, off by less than 1.5e-7 of it; 0 below -87, where it would soon be subnormal. With n the nearest
- * whole number to x / log 2 and r = x - n log 2, it is 2^n e^r; n log 2 is subtracted in two parts, the first exact, and
- * the polynomial is that of Cephes' expf. A sum with 1.5 * 2^23 leaves n in the lowest bits. */
+/* exp(x) for x <= 88, off by less than 1e-7 of it; 0 below -87, where it would soon be subnormal. With n the nearest whole
+ * number to x / log 2 and r = x - n log 2, it is 2^n e^r. n log 2 is subtracted in two parts, the first of few enough bits
+ * to be exact; the polynomial has the least largest error (3e-9) for |r| <= log(2) / 2. A sum with 1.5 * 2^23 leaves n in
+ * the lowest bits. */
 INLINE V NAME(exp)(V x) {
-    const V low = SPLAT(-87.0f), magic = SPLAT(12582912.0f);
-    const V y = GREATER(low, x), t = y * 1.44269504f + magic, n = t - magic;
-    const V r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
-    V p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
+    const V magic = SPLAT(12582912.0f), t = x * 1.44269504f + magic, n = t - magic;
+    const V r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    V p = r * 0x1.6a23a8p-10f + 0x1.123a36p-7f;
+    p = p * r + 0x1.5558f4p-5f;
+    p = p * r + 0x1.55549p-3f;
+    p = p * r + 0x1.fffffcp-2f;
     p = p * (r * r) + r + 1.0f;
-    const V power = (V)(((I)t << 23) + 0x3f800000);
-    return UNLESS_LESS(x, low, p * power);
+    const V power = (V)(((U)t << 23) + 0x3f800000);
+    return UNLESS_LESS(x, SPLAT(-87.0f), p * power);
 }
 
 INLINE float NAME(total)(const V *x) {
@@ -250,7 +249,7 @@ static const nn_vector NAME(table) = {
 #undef TEXT
 #undef V
 #undef UNALIGNED
-#undef I
+#undef U
 #undef INLINE
 #undef LOAD
 #undef STORE

@@ -1,0 +1,82 @@
+# bash completion for adamod
+# SPDX-License-Identifier: MIT
+
+# The rules, and the options of a rule, as the program itself lists them.
+_adamod_rules() { "$1" optim list 2>/dev/null | awk 'NF == 0 { exit } NR > 1 { print $1 }'; }
+_adamod_options() { "$1" optim list "$2" 2>/dev/null | awk 'list { print "--" $1 } $1 == "option" { list = 1 }'; }
+_adamod_choices() {
+    "$1" optim list "$2" --json 2>/dev/null |
+        sed -n "s/.*{\"name\": \"$3\", \"kind\": \"choice\"[^[]*\[\([^]]*\)\].*/\1/p" | tr -d '",'
+}
+
+# The value of --rule on the command line, or adamod.
+_adamod_rule() {
+    local i rule=adamod
+    for ((i = 1; i < ${#COMP_WORDS[@]} - 1; i++)); do
+        [ "${COMP_WORDS[i]}" != --rule ] || rule=${COMP_WORDS[i + 1]}
+        [ "$rule" != = ] || rule=${COMP_WORDS[i + 2]-}
+    done
+    echo "$rule"
+}
+
+# Completes a value; fails where the word before takes none.
+_adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
+    case "$2 $3" in
+        *' --json' | *' --help' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
+        'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
+        *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$4")
+            ;;
+        'optim bench --isa') mapfile -t COMPREPLY < <(compgen -W 'avx512 avx2 neon plain' -- "$4") ;;
+        'optim bench --cases') mapfile -t COMPREPLY < <(compgen -W 'flat resnet34 bf16 master' -- "$4") ;;
+        'optim bench --sizes' | 'optim bench --threads') ;;
+        'optim trace --'*)
+            local option=${3#--}
+            mapfile -t COMPREPLY < <(compgen -W "$(_adamod_choices "$1" "$(_adamod_rule)" "${option//-/_}")" -- "$4")
+            ;;
+        *) return 1 ;;
+    esac
+}
+
+_adamod() {
+    local program=$1 word=$2 previous=$3 command words
+    COMPREPLY=()
+    local first=1
+    [ "${COMP_WORDS[1]}" != help ] || first=2
+    if [ "$COMP_CWORD" -eq "$first" ]; then
+        words='info optim'
+        [ "$first" -eq 2 ] || words+=' help --help --version'
+        mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+        return
+    fi
+    command=${COMP_WORDS[first]}
+    if [ "$command" = optim ]; then
+        if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
+            mapfile -t COMPREPLY < <(compgen -W 'list trace bench' -- "$word")
+            return
+        fi
+        command+=" ${COMP_WORDS[first + 1]}"
+    fi
+    [ "$first" -eq 1 ] || return
+    if [ "$word" = = ]; then
+        word=
+    elif [ "$previous" = = ]; then
+        previous=${COMP_WORDS[COMP_CWORD - 2]}
+    fi
+    _adamod_value "$program" "$command" "$previous" "$word" && return
+    case $command in
+        info) words='--json --help' ;;
+        'optim list') words="--json --help $(_adamod_rules "$program")" ;;
+        'optim trace')
+            words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '
+            words+=$(_adamod_options "$program" "$(_adamod_rule)")
+            ;;
+        'optim bench') words='--rule --sizes --cases --threads --isa --python --no-torch --quick --json --help' ;;
+        *) words= ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+
+complete -F _adamod adamod

@@ -1,0 +1,699 @@
+/* reader.c - see reader.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _FILE_OFFSET_BITS 64
+
+#include "reader.h"
+
+#include "json_input.h"
+#include "text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    MOST_BYTES = 1 << 20,  /* of a file that is read at once, and of a line of the others */
+    MOST_POINTS = 1 << 15, /* of a curve; then two become one */
+    MOST_BINS = 1000,
+    MOST_PAIRS = 1000,
+    MOST_SAMPLES = 1000,
+    SAMPLE_BYTES = 8192, /* of a sentence */
+    NEIGHBOURS = 64,     /* histograms that are kept lie at least a 64th of an update's number apart */
+    MOST_RUNS = 4096
+};
+
+/* Where to complain. */
+typedef struct place {
+    char *path;
+    int64_t line; /* 0: the file as a whole */
+    char *message;
+    size_t size;
+} place;
+
+static int fail_at(const place *at, const char *what) {
+    if (at->line) return text_fail(at->message, at->size, "%s:%" PRId64 ": %s", at->path, at->line, what);
+    return text_fail(at->message, at->size, "%s: %s", at->path, what);
+}
+
+static char *path_of(const char *directory, const char *name) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s", directory, name) < 0 ? NULL : path;
+}
+
+/* Room for one more; false: no memory. */
+static bool grow(void **array, size_t n, size_t *room, size_t item) {
+    if (n < *room) return true;
+    const size_t more = *room ? 2 * *room : 16;
+    void *grown = realloc(*array, more * item);
+    if (!grown) return false;
+    *array = grown;
+    *room = more;
+    return true;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+/* 1: open; 0: there is none; -1 with a message. A pipe or a device under that name would keep us waiting. */
+static int open_file(const place *at, FILE **out) {
+    struct stat st;
+    const int fd = open(at->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) return 0;
+    if (fd < 0) return fail_at(at, strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (*out = fdopen(fd, "r"))) return 1;
+    close(fd);
+    return fail_at(at, "it is not a file that can be read");
+}
+
+/* A small file, to be freed; 1, 0 or -1 as above. */
+static int read_small(const place *at, char **text, size_t *n) {
+    FILE *file = NULL;
+    const int status = open_file(at, &file);
+    if (status <= 0) return status;
+    *text = malloc(MOST_BYTES + 1);
+    *n = *text ? fread(*text, 1, MOST_BYTES + 1, file) : 0;
+    const bool failed = ferror(file);
+    fclose(file);
+    if (*text && !failed && *n <= MOST_BYTES) {
+        (*text)[*n] = '\0';
+        return 1;
+    }
+    const char *why = !*text ? "out of memory" : failed ? "cannot read it" : "it is larger than 1 MiB";
+    free(*text);
+    *text = NULL;
+    return fail_at(at, why);
+}
+
+/* What takes the values of one line. NULL, or what is wrong with them; what was not pulled from a line in full must not
+ * have changed the run. */
+typedef const char *line_reader(report_run *r, json_input *in);
+
+typedef struct line {
+    char text[MOST_BYTES];
+    size_t n;
+    bool ended; /* by a line feed */
+} line;
+
+/* False: there is none, or (n is MOST_BYTES) it is too long. */
+static bool next_line(FILE *file, line *l) {
+    int c = EOF;
+    l->n = 0;
+    while (l->n < MOST_BYTES && (c = getc_unlocked(file)) != EOF && c != '\n') l->text[l->n++] = (char)c;
+    l->ended = c == '\n';
+    return (l->n > 0 || l->ended) && l->n < MOST_BYTES;
+}
+
+static int complain(const place *at, const json_input *in, const char *what) {
+    char text[160];
+    if (what) snprintf(text, sizeof text, "%s", what);
+    else snprintf(text, sizeof text, "expected %s at byte %zu", in->expected, (size_t)(in->at - in->begin) + 1);
+    return fail_at(at, text);
+}
+
+static int read_each(report_run *r, FILE *file, place *at, line *l, line_reader *reader) {
+    for (at->line = 1; next_line(file, l); at->line++) {
+        json_input in = json_input_of(l->text, l->n);
+        const char *what = reader(r, &in);
+        if (!what && !in.expected) continue;
+        return l->ended ? complain(at, &in, what) : 0; /* else torn: the run goes on, or it crashed in the act */
+    }
+    if (l->n == MOST_BYTES) return fail_at(at, "the line is longer than 1 MiB");
+    return ferror(file) ? fail_at(at, "cannot read on") : 0;
+}
+
+static int read_lines(report_run *r, const char *name, line_reader *reader, char *message, size_t size) {
+    place at = {.path = path_of(r->directory, name), .message = message, .size = size};
+    line *l = malloc(sizeof *l);
+    FILE *file = NULL;
+    int status = at.path && l ? open_file(&at, &file) : text_fail(message, size, "%s: out of memory", name);
+    if (status > 0) status = read_each(r, file, &at, l, reader);
+    if (file) fclose(file);
+    free(l);
+    free(at.path);
+    return status;
+}
+
+/* ---- Metrics ----------------------------------------------------------------------------------------------------- */
+
+typedef struct field {
+    const char *name;
+    size_t offset;
+} field;
+
+static const field fields[] = {
+    {"time", offsetof(report_point, time)},
+    {"loss", offsetof(report_point, loss)},
+    {"nll", offsetof(report_point, nll)},
+    {"lr", offsetof(report_point, lr)},
+    {"tokens", offsetof(report_point, tokens)},
+    {"tokens_per_second", offsetof(report_point, tokens_per_second)},
+    {"grad_norm", offsetof(report_point, grad_norm)},
+    {"exact", offsetof(report_point, exact)},
+    {"bleu", offsetof(report_point, bleu)},
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static double *value_of(report_point *p, int i) { return (double *)((char *)p + fields[i].offset); }
+
+static bool is_step(double x) { return x >= 0 && x <= 1e15 && x == floor(x); }
+
+static const char not_a_step[] = "\"step\" is not a whole number from 0 on";
+static const char no_memory[] = "out of memory";
+
+/* An object's fields; kind may be NULL. Whether there was a step, or what is wrong, is the caller's to see. */
+static void pull_point(json_input *in, char *kind, size_t kind_size, report_point *p, double *step) {
+    *p = (report_point){.weight = 1};
+    *step = NAN;
+    for (int i = 0; i < FIELDS; i++) *value_of(p, i) = NAN;
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        int i = 0;
+        json_input_key(in, key, sizeof key);
+        while (i < FIELDS && strcmp(fields[i].name, key) != 0) i++;
+        if (i < FIELDS) *value_of(p, i) = json_input_number(in);
+        else if (strcmp(key, "step") == 0) *step = json_input_number(in);
+        else if (kind && strcmp(key, "kind") == 0) json_input_text(in, kind, kind_size);
+        else json_input_skip(in);
+    }
+    if (is_step(*step)) p->step = (int64_t)*step;
+}
+
+/* The first of two points that follow each other becomes both. What is counted from the start is the second's. */
+static void merge(report_point *a, const report_point *b) {
+    report_point both = *b;
+    for (int i = 0; i < FIELDS; i++) {
+        const double x = *value_of(a, i), y = *value_of(&both, i);
+        if (fields[i].offset == offsetof(report_point, time) || fields[i].offset == offsetof(report_point, tokens))
+            continue;
+        if (!isfinite(y)) *value_of(&both, i) = x;
+        else if (isfinite(x)) *value_of(&both, i) = (a->weight * x + b->weight * y) / (a->weight + b->weight);
+    }
+    both.weight = a->weight + b->weight;
+    *a = both;
+}
+
+static const char *add_point(report_series *s, const report_point *p) {
+    if (s->n && p->step < s->at[s->n - 1].step) return "the update's number is lower than the one before";
+    if (s->n == MOST_POINTS) {
+        for (size_t i = 0; i < s->n / 2; i++) {
+            s->at[i] = s->at[2 * i];
+            merge(&s->at[i], &s->at[2 * i + 1]);
+        }
+        s->n /= 2;
+    }
+    if (!grow((void **)&s->at, s->n, &s->room, sizeof *s->at)) return no_memory;
+    s->at[s->n++] = *p;
+    return NULL;
+}
+
+static const char *read_metrics(report_run *r, json_input *in) {
+    report_point p;
+    double step;
+    char kind[16] = "";
+    pull_point(in, kind, sizeof kind, &p, &step);
+    json_input_end(in);
+    if (in->expected) return NULL;
+    if (!is_step(step)) return not_a_step;
+    if (strcmp(kind, "train") == 0) return add_point(&r->train, &p);
+    if (strcmp(kind, "valid") == 0) return add_point(&r->valid, &p);
+    if (strcmp(kind, "test") == 0) return add_point(&r->test, &p);
+    return *kind ? NULL : "there is no \"kind\""; /* a kind of later versions is none of our business */
+}
+
+/* ---- Histograms -------------------------------------------------------------------------------------------------- */
+
+/* Counts as they stand in a line, without the zeros at both ends. */
+typedef struct counts {
+    double count[MOST_BINS];
+    int n;
+    double first;
+} counts;
+
+static void pull_counts(json_input *in, counts *c) {
+    c->n = 0;
+    for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
+        const double x = json_input_number(in);
+        if (!in->expected && (c->n == MOST_BINS || !(x >= 0))) in->expected = "at most 1000 counts from 0 on";
+        if (!in->expected) c->count[c->n++] = x;
+    }
+}
+
+typedef struct histogram_line {
+    double step, bounded, eta_median, step_median, low, high, bins;
+    counts eta, effective;
+} histogram_line;
+
+static void pull_histogram(json_input *in, histogram_line *l) {
+    const struct {
+        const char *name;
+        double *value;
+    } numbers[] = {{"step", &l->step},
+                   {"bounded", &l->bounded},
+                   {"eta_median", &l->eta_median},
+                   {"step_median", &l->step_median},
+                   {"low", &l->low},
+                   {"high", &l->high},
+                   {"bins", &l->bins},
+                   {"eta_first", &l->eta.first},
+                   {"effective_first", &l->effective.first}};
+    const size_t n = sizeof numbers / sizeof *numbers;
+    for (size_t i = 0; i < n; i++) *numbers[i].value = NAN;
+    l->eta.n = l->effective.n = 0;
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        size_t i = 0;
+        json_input_key(in, key, sizeof key);
+        while (i < n && strcmp(numbers[i].name, key) != 0) i++;
+        if (i < n) *numbers[i].value = json_input_number(in);
+        else if (strcmp(key, "eta") == 0) pull_counts(in, &l->eta);
+        else if (strcmp(key, "effective") == 0) pull_counts(in, &l->effective);
+        else json_input_skip(in);
+    }
+    json_input_end(in);
+}
+
+static const char *check_histogram(const histogram_line *l) {
+    if (!is_step(l->step)) return not_a_step;
+    if (!(l->bins >= 1 && l->bins <= MOST_BINS && l->bins == floor(l->bins))) {
+        return "\"bins\" is not a whole number from 1 to 1000";
+    }
+    if (!(l->low < l->high) || !isfinite(l->high - l->low)) return "\"low\" and \"high\" are not the ends of a range";
+    for (int i = 0; i < 2; i++) {
+        const counts *c = i ? &l->effective : &l->eta;
+        if (!(c->first >= 0 && c->first == floor(c->first) && c->first + c->n <= l->bins)) {
+            return i ? "\"effective\" does not fit into its bins" : "\"eta\" does not fit into its bins";
+        }
+    }
+    return NULL;
+}
+
+static void to_shares(const counts *c, float *shares) {
+    double sum = 0;
+    for (int i = 0; i < c->n; i++) sum += c->count[i];
+    for (int i = 0; i < c->n && sum > 0; i++) shares[(int)c->first + i] = (float)(c->count[i] / sum);
+}
+
+static const char *make_histogram(const histogram_line *l, report_histogram *h) {
+    *h = (report_histogram){(int64_t)l->step, l->bounded, l->eta_median, l->step_median, l->low, l->high, (int)l->bins,
+                            NULL,             NULL};
+    h->eta = calloc(2 * (size_t)h->bins, sizeof *h->eta);
+    if (!h->eta) return no_memory;
+    h->effective = h->eta + h->bins;
+    to_shares(&l->eta, h->eta);
+    to_shares(&l->effective, h->effective);
+    return NULL;
+}
+
+/* The first and the last stay; between them, none that lies too near to the one before. */
+static const char *add_histogram(report_run *r, const report_histogram *h) {
+    const size_t n = r->n_histograms;
+    report_histogram *last = n ? &r->histogram[n - 1] : NULL;
+    if (last && h->step < last->step) return "the update's number is lower than the one before";
+    if (n > 1 && last->step - last[-1].step < last[-1].step / NEIGHBOURS) {
+        free(last->eta);
+        *last = *h;
+        return NULL;
+    }
+    if (!grow((void **)&r->histogram, n, &r->histogram_room, sizeof *r->histogram)) return no_memory;
+    r->histogram[r->n_histograms++] = *h;
+    return NULL;
+}
+
+static const char *read_histogram(report_run *r, json_input *in) {
+    histogram_line *l = malloc(sizeof *l);
+    report_histogram h = {0};
+    if (!l) return no_memory;
+    pull_histogram(in, l);
+    const char *what = in->expected ? NULL : check_histogram(l);
+    if (!what && !in->expected) what = make_histogram(l, &h);
+    if (!what && !in->expected) what = add_histogram(r, &h);
+    if (what) free(h.eta);
+    free(l);
+    return what;
+}
+
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
+
+static void free_sample(report_sample *s) {
+    free(s->source);
+    free(s->reference);
+    free(s->output);
+}
+
+static void free_samples(report_run *r) {
+    for (size_t i = 0; i < r->n_samples; i++) free_sample(&r->sample[i]);
+    r->n_samples = 0;
+}
+
+static const char *add_sample(report_run *r, int64_t step, char text[3][SAMPLE_BYTES]) {
+    if (r->n_samples && step < r->sample_step) return "the update's number is lower than the one before";
+    if (step > r->sample_step) free_samples(r);
+    r->sample_step = step;
+    if (r->n_samples == MOST_SAMPLES) return NULL;
+    if (!grow((void **)&r->sample, r->n_samples, &r->sample_room, sizeof *r->sample)) return no_memory;
+    report_sample s = {strdup(text[0]), strdup(text[1]), strdup(text[2])};
+    if (!s.source || !s.reference || !s.output) {
+        free_sample(&s);
+        return no_memory;
+    }
+    r->sample[r->n_samples++] = s;
+    return NULL;
+}
+
+static const char *read_sample(report_run *r, json_input *in) {
+    char text[3][SAMPLE_BYTES] = {"", "", ""};
+    double step = NAN;
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "step") == 0) step = json_input_number(in);
+        else if (strcmp(key, "source") == 0) json_input_text(in, text[0], SAMPLE_BYTES);
+        else if (strcmp(key, "reference") == 0) json_input_text(in, text[1], SAMPLE_BYTES);
+        else if (strcmp(key, "output") == 0) json_input_text(in, text[2], SAMPLE_BYTES);
+        else json_input_skip(in);
+    }
+    json_input_end(in);
+    if (in->expected) return NULL;
+    return is_step(step) ? add_sample(r, (int64_t)step, text) : not_a_step;
+}
+
+/* ---- Machine and result ------------------------------------------------------------------------------------------ */
+
+static const char *add_pair(report_pairs *pairs, const char *key, const char *value) {
+    if (pairs->n == MOST_PAIRS) return "there are more than 1000 keys";
+    if (!grow((void **)&pairs->at, pairs->n, &pairs->room, sizeof *pairs->at)) return no_memory;
+    const report_pair p = {strdup(key), strdup(value)};
+    if (!p.key || !p.value) {
+        free(p.key);
+        free(p.value);
+        return no_memory;
+    }
+    pairs->at[pairs->n++] = p;
+    return NULL;
+}
+
+static void free_pairs(report_pairs *pairs) {
+    for (size_t i = 0; i < pairs->n; i++) {
+        free(pairs->at[i].key);
+        free(pairs->at[i].value);
+    }
+    free(pairs->at);
+    *pairs = (report_pairs){0};
+}
+
+const char *report_pairs_find(const report_pairs *pairs, const char *key) {
+    for (size_t i = 0; i < pairs->n; i++) {
+        if (strcmp(pairs->at[i].key, key) == 0) return pairs->at[i].value;
+    }
+    return NULL;
+}
+
+static const char *read_machine(report_run *r, json_input *in) {
+    report_pairs *pairs = &r->machine[r->n_machines];
+    const char *what = NULL;
+    for (bool more = json_input_enter(in, '{'); more && !what; more = json_input_next(in, '}')) {
+        char key[64], value[512];
+        json_input_key(in, key, sizeof key);
+        json_input_scalar(in, value, sizeof value);
+        if (!in->expected && *value) what = add_pair(pairs, key, value);
+    }
+    if (!what) json_input_end(in);
+    return what;
+}
+
+static const char *read_result(report_run *r, json_input *in) {
+    double step = NAN, inner;
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "status") == 0) json_input_text(in, r->status, sizeof r->status);
+        else if (strcmp(key, "step") == 0) step = json_input_number(in);
+        else if (strcmp(key, "seconds") == 0) r->seconds = json_input_number(in);
+        else if (strcmp(key, "valid") == 0) pull_point(in, NULL, 0, &r->final_valid, &inner);
+        else if (strcmp(key, "test") == 0) pull_point(in, NULL, 0, &r->final_test, &inner);
+        else json_input_skip(in);
+    }
+    json_input_end(in);
+    if (in->expected) return NULL;
+    if (!is_step(step)) return not_a_step;
+    r->step = (int64_t)step;
+    return *r->status ? NULL : "there is no \"status\"";
+}
+
+/* A file that is one value: 1, or 0 if there is none, or -1. */
+static int read_value(report_run *r, const char *name, line_reader *reader, char *message, size_t size) {
+    place at = {.path = path_of(r->directory, name), .message = message, .size = size};
+    char *text = NULL;
+    size_t n = 0;
+    int status = at.path ? read_small(&at, &text, &n) : text_fail(message, size, "%s: out of memory", name);
+    if (status > 0) {
+        json_input in = json_input_of(text, n);
+        const char *what = reader(r, &in);
+        at.line = 1;
+        if (in.expected) {
+            for (const char *c = text; c < in.at; c++) at.line += *c == '\n';
+        }
+        if (what || in.expected) status = complain(&at, &in, what);
+    }
+    free(text);
+    free(at.path);
+    return status;
+}
+
+static int read_machines(report_run *r, char *message, size_t size) {
+    char name[32] = "machine.json";
+    while (r->n_machines < REPORT_MACHINES) {
+        const int status = read_value(r, name, read_machine, message, size);
+        if (status <= 0) return status;
+        r->n_machines++;
+        snprintf(name, sizeof name, "machine.%d.json", r->n_machines + 1);
+    }
+    return 0;
+}
+
+/* ---- The recipe -------------------------------------------------------------------------------------------------- */
+
+/* Recipes as recipe_write makes them, and a little more: nested keys with one value each, plain or in quotes. Reading
+ * them here and not with the trainer's schema lets a page show runs of other versions. */
+
+enum { LEVELS = 8, KEY = 128, VALUE = 2048 };
+
+typedef struct section {
+    int indent;
+    size_t length; /* of the path that belongs to it, with its dot */
+} section;
+
+typedef struct recipe_reader {
+    report_pairs *pairs;
+    section level[LEVELS];
+    int depth;
+    char path[KEY];
+} recipe_reader;
+
+/* "value" with YAML's escapes, which are JSON's for all that a recipe holds. */
+static const char *unquote(const char *from, const char *end, char *value) {
+    if (*from == '"') {
+        json_input in = json_input_of(from, (size_t)(end - from));
+        json_input_text(&in, value, VALUE);
+        if (!in.expected && in.at < end && *in.at == ' ') return NULL; /* a comment follows */
+        json_input_end(&in);
+        return in.expected ? "expected a value in double quotes" : NULL;
+    }
+    size_t n = 0;
+    for (from++; from < end && n < VALUE - 1; from++) {
+        if (*from == '\'' && (from + 1 == end || from[1] != '\'')) break;
+        if (*from == '\'') from++;
+        value[n++] = *from;
+    }
+    value[n] = '\0';
+    return from < end && *from == '\'' ? NULL : "expected a value in single quotes";
+}
+
+static const char *plain(const char *from, const char *end, char *value) {
+    const char *comment = memmem(from, (size_t)(end - from), " #", 2);
+    if (comment) end = comment;
+    while (end > from && (end[-1] == ' ' || end[-1] == '\r' || end[-1] == '\t')) end--;
+    if (end - from >= VALUE) return "the value is longer than 2047 bytes";
+    memcpy(value, from, (size_t)(end - from));
+    value[end - from] = '\0';
+    return NULL;
+}
+
+/* Makes path that of a key with so many spaces before it: those of deeper sections end there. */
+static const char *enter_key(recipe_reader *y, int indent, const char *name, size_t n) {
+    while (y->depth > 0 && y->level[y->depth - 1].indent >= indent) y->depth--;
+    const size_t used = y->depth ? y->level[y->depth - 1].length : 0;
+    if (!y->depth && indent) return "the key is indented, but belongs to none";
+    if (!n || used + n + 2 > KEY) return "the key is empty, or longer than 126 bytes with its section";
+    memcpy(y->path + used, name, n);
+    y->path[used + n] = '\0';
+    return NULL;
+}
+
+static const char *enter_section(recipe_reader *y, int indent) {
+    const size_t n = strlen(y->path);
+    if (y->depth == LEVELS) return "sections are nested too deep";
+    y->path[n] = '.';
+    y->level[y->depth++] = (section){indent, n + 1};
+    return NULL;
+}
+
+static const char *read_recipe_line(recipe_reader *y, const char *begin, const char *end) {
+    char value[VALUE] = "";
+    const char *key = begin;
+    while (end > begin && (end[-1] == ' ' || end[-1] == '\r')) end--;
+    while (key < end && *key == ' ') key++;
+    if (key == end || *key == '#') return NULL;
+    const char *colon = memchr(key, ':', (size_t)(end - key));
+    if (!colon || (colon + 1 < end && colon[1] != ' ')) return "expected 'key: value'";
+    const char *from = colon + 1, *what = enter_key(y, (int)(key - begin), key, (size_t)(colon - key));
+    while (from < end && *from == ' ') from++;
+    if (what) return what;
+    if (from == end || *from == '#') return enter_section(y, (int)(key - begin));
+    what = *from == '"' || *from == '\'' ? unquote(from, end, value) : plain(from, end, value);
+    return what ? what : add_pair(y->pairs, y->path, value);
+}
+
+static int read_recipe(report_run *r, char *message, size_t size) {
+    place at = {.path = path_of(r->directory, "recipe.yaml"), .message = message, .size = size};
+    recipe_reader y = {.pairs = &r->recipe};
+    size_t n = 0;
+    int status = at.path ? read_small(&at, &r->recipe_text, &n) : text_fail(message, size, "out of memory");
+    if (status == 0) status = fail_at(&at, "there is none, expected a run directory");
+    text_slice rest = {r->recipe_text, n}, l;
+    while (status > 0 && text_next_line(&rest, &l)) {
+        const char *what = NULL;
+        at.line++;
+        if (text_check(l, at.path, at.line, message, size)) status = -1;
+        else if ((what = read_recipe_line(&y, l.bytes, l.bytes + l.n))) status = fail_at(&at, what);
+    }
+    free(at.path);
+    return status < 0 ? -1 : 0;
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+void report_run_free(report_run *r) {
+    free(r->directory);
+    free(r->recipe_text);
+    free_pairs(&r->recipe);
+    for (int i = 0; i < REPORT_MACHINES; i++) free_pairs(&r->machine[i]);
+    free(r->train.at);
+    free(r->valid.at);
+    free(r->test.at);
+    for (size_t i = 0; i < r->n_histograms; i++) free(r->histogram[i].eta);
+    free(r->histogram);
+    free_samples(r);
+    free(r->sample);
+    *r = (report_run){0};
+}
+
+int report_run_read(report_run *out, const char *directory, char *message, size_t size) {
+    *out = (report_run){.seconds = NAN, .directory = strdup(directory)};
+    if (!out->directory) return text_fail(message, size, "%s: out of memory", directory);
+    if (read_recipe(out, message, size) || read_machines(out, message, size) ||
+        read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
+        read_lines(out, "histograms.jsonl", read_histogram, message, size) ||
+        read_lines(out, "samples.jsonl", read_sample, message, size) ||
+        read_value(out, "result.json", read_result, message, size) < 0) {
+        report_run_free(out);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- Directories of runs ----------------------------------------------------------------------------------------- */
+
+typedef struct found {
+    char *path;
+    char started[64];
+} found;
+
+static bool is_run(const char *directory) {
+    char *path = path_of(directory, "recipe.yaml");
+    const bool is = path && access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+/* When the run was started, as text that sorts; "": not known. */
+static void find_start(found *f) {
+    report_run r = {.directory = f->path};
+    char ignored[8];
+    const char *started = read_value(&r, "machine.json", read_machine, ignored, sizeof ignored) < 0
+                              ? NULL
+                              : report_pairs_find(&r.machine[0], "started");
+    snprintf(f->started, sizeof f->started, "%s", started ? started : "");
+    free_pairs(&r.machine[0]);
+}
+
+static int by_start(const void *a, const void *b) {
+    const found *x = a, *y = b;
+    const int order = strcmp(x->started, y->started);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+static void free_found(found *list, size_t n) {
+    for (size_t i = 0; i < n; i++) free(list[i].path);
+    free(list);
+}
+
+static int add_found(found **list, size_t *n, size_t *room, const char *directory, const char *name) {
+    char *path = name ? path_of(directory, name) : strdup(directory);
+    if (path && !is_run(path)) {
+        free(path);
+        return 0;
+    }
+    if (!path || *n == MOST_RUNS || !grow((void **)list, *n, room, sizeof **list)) {
+        free(path);
+        return -1;
+    }
+    found *f = &(*list)[(*n)++];
+    f->path = path;
+    find_start(f);
+    return 0;
+}
+
+static int search(const char *path, found **list, size_t *n, char *message, size_t size) {
+    size_t room = 0;
+    int status = add_found(list, n, &room, path, NULL);
+    if (status == 0 && *n) return 0;
+    DIR *directory = opendir(path);
+    if (!directory) return text_fail(message, size, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; status == 0 && (entry = readdir(directory));) {
+        if (entry->d_name[0] != '.') status = add_found(list, n, &room, path, entry->d_name);
+    }
+    closedir(directory);
+    if (status) return text_fail(message, size, "%s: too many runs, or no memory for them", path);
+    if (*n) return 0;
+    return text_fail(message, size, "%s: no run (no recipe.yaml in it), and no directory of runs", path);
+}
+
+int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size) {
+    found *list = NULL;
+    size_t count = 0;
+    int status = search(path, &list, &count, message, size);
+    char **names = status ? NULL : calloc(count, sizeof *names);
+    if (!status && !names) status = text_fail(message, size, "%s: out of memory", path);
+    if (status) {
+        free_found(list, count);
+        return -1;
+    }
+    qsort(list, count, sizeof *list, by_start);
+    for (size_t i = 0; i < count; i++) names[i] = list[i].path;
+    free(list);
+    *out = names;
+    *n = (int)count;
+    return 0;
+}

@@ -1,0 +1,85 @@
+/* reader.h - run directories (see train/run.h for the format) into memory, at any moment of a run's life: finished,
+ * still going or crashed. A last line that was torn is left out, and every file but recipe.yaml may be missing; what is
+ * there and not as it should be is refused with file and line.
+ *
+ * However large the files are, a run takes a few megabytes: long curves are thinned, histograms of neighbouring updates
+ * left out.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_READER_H
+#define ADAMOD_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What was measured at an update, or on the average of some that were thinned to one; NAN: not measured. */
+typedef struct report_point {
+    int64_t step;
+    double weight; /* updates that it stands for */
+    double time, loss, nll, lr, tokens, tokens_per_second, grad_norm, exact, bleu;
+} report_point;
+
+typedef struct report_series {
+    report_point *at;
+    size_t n, room;
+} report_series;
+
+/* Shares of the elements whose log10 of the learning rate is in each of the bins from low to high: before the bound
+ * (eta) and after it (effective). */
+typedef struct report_histogram {
+    int64_t step;
+    double bounded, eta_median, step_median, low, high;
+    int bins;
+    float *eta, *effective; /* one block */
+} report_histogram;
+
+typedef struct report_sample {
+    char *source, *reference, *output;
+} report_sample;
+
+/* "optimizer.beta3" and "0.999"; in the order of the file. */
+typedef struct report_pair {
+    char *key, *value;
+} report_pair;
+
+typedef struct report_pairs {
+    report_pair *at;
+    size_t n, room;
+} report_pairs;
+
+enum { REPORT_MACHINES = 16 };
+
+typedef struct report_run {
+    char *directory;
+    char *recipe_text;
+    report_pairs recipe;
+    report_pairs machine[REPORT_MACHINES]; /* more than one: it was resumed */
+    int n_machines;
+    report_series train, valid, test;
+    report_histogram *histogram;
+    size_t n_histograms, histogram_room;
+    report_sample *sample; /* of the last update that has some */
+    size_t n_samples, sample_room;
+    int64_t sample_step;
+
+    /* result.json */
+    char status[24]; /* "": there is none */
+    int64_t step;
+    double seconds;
+    report_point final_valid, final_test; /* weight 0: there is none */
+} report_run;
+
+/* 0, or -1 with one line in message. A run that could not be read needs no report_run_free. */
+int report_run_read(report_run *out, const char *directory, char *message, size_t size);
+void report_run_free(report_run *r);
+
+/* NULL: there is no such key. */
+const char *report_pairs_find(const report_pairs *pairs, const char *key);
+
+/* A path as the runs it stands for: itself, or if it is no run directory all that it holds, in the order in which they
+ * were started. Names to be freed one by one, then *out. */
+int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size);
+
+#endif
