@@ -52,7 +52,7 @@ typedef enum adamod_status {
 } adamod_status;
 
 /* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
- * expected ("adamod: lr is -1, expected 0 <= lr <= inf"). The line lives until the thread's next failing call. */
+ * expected ("adamod: lr is -1, expected 0 <= lr < inf"). The line lives until the thread's next failing call. */
 ADAMOD_API const char *adamod_strerror(adamod_status status);
 ADAMOD_API const char *adamod_last_error(void);
 
@@ -274,7 +274,7 @@ typedef struct adamod_span {
     const void *grad;
     void *master; /* f32 copy of a bf16 or f16 param; NULL: stochastic rounding */
     void *state[ADAMOD_MAX_STATES];
-    adamod_type param_type, grad_type, state_type; /* state_type: the type of computation, or ADAMOD_BF16 */
+    adamod_type param_type, grad_type, state_type; /* state_type: bf16, or 0 for the type of computation */
     int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
     int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
     int64_t count;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The single-file library compiles without a warning, with gcc and clang, and gives the bits that the library gives:
-# every rule's parameters after 100 steps, also where the compiler may use fused multiply-adds.
+# every rule's parameters of every type after 100 steps, also where the compiler may use fused multiply-adds.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -14,15 +14,29 @@ fail() {
 }
 
 cat >"$work/program.c" <<'END'
-/* Prints a hash of what 100 steps make of some parameters, for every rule. */
+/* Prints a hash of what 100 steps make of parameters of every type, for every rule. */
 #include "adamod.h"
 #include <stdio.h>
+#include <string.h>
 
-static float param[2][37 * 29], grad[2][37 * 29];
+enum { N = 37 * 29, TYPES = 4, STEPS = 100 };
+static unsigned char param[TYPES][8 * N];
+static float grad[TYPES][N];
 
 static float noise(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (float)(int32_t)(*state >> 32) * 0x1p-31f;
+}
+
+static void set_param(adamod_type type, int i, float x) {
+    const double f64 = x;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint16_t bf16 = (uint16_t)(bits >> 16), f16 = (uint16_t)(0x3800u | (bits >> 8 & 0x3ffu)); /* 0.5 <= f16 < 1 */
+    if (type == ADAMOD_F32) memcpy(param[type] + 4 * i, &x, 4);
+    if (type == ADAMOD_F64) memcpy(param[type] + 8 * i, &f64, 8);
+    if (type == ADAMOD_BF16) memcpy(param[type] + 2 * i, &bf16, 2);
+    if (type == ADAMOD_F16) memcpy(param[type] + 2 * i, &f16, 2);
 }
 
 static int check(adamod_status status) {
@@ -31,22 +45,24 @@ static int check(adamod_status status) {
 }
 
 static int run(const char *rule) {
-    enum { N = 37 * 29, STEPS = 100 };
-    const int64_t shape[2] = {37, 29};
     adamod_optimizer *opt;
     uint64_t state = 1, hash = 0xcbf29ce484222325u;
     if (check(adamod_create(&opt, rule)) || check(adamod_set(opt, "weight_decay", 0.01)) ||
-        check(adamod_set(opt, "threads", 2)) || check(adamod_add(opt, "matrix", param[0], grad[0], 2, shape)) ||
-        check(adamod_add(opt, "vector", param[1], grad[1], 1, (const int64_t[]){N}))) {
+        check(adamod_set(opt, "threads", 2))) {
         return 1;
     }
-    for (int i = 0; i < 2 * N; i++) param[i / N][i % N] = noise(&state);
+    for (int type = 0; type < TYPES; type++) {
+        const adamod_tensor tensor = {.param = param[type], .grad = grad[type], .param_type = (adamod_type)type,
+                                      .grad_type = ADAMOD_F32, .ndim = 2, .shape = {37, 29}};
+        if (check(adamod_add_tensor(opt, 0, &tensor, NULL))) return 1;
+        for (int i = 0; i < N; i++) set_param(tensor.param_type, i, noise(&state));
+    }
     for (int t = 0; t < STEPS; t++) {
-        for (int i = 0; i < 2 * N; i++) grad[i / N][i % N] = noise(&state) + 0.1f * param[i / N][i % N];
+        for (int i = 0; i < TYPES * N; i++) grad[i / N][i % N] = noise(&state) + 0.25f;
         if (check(adamod_step(opt))) return 1;
     }
     adamod_free(opt);
-    for (size_t i = 0; i < sizeof param; i++) hash = (hash ^ ((const unsigned char *)param)[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < sizeof param; i++) hash = (hash ^ param[i / (8 * N)][i % (8 * N)]) * 0x100000001b3u;
     printf("%s %016llx\n", rule, (unsigned long long)hash);
     return 0;
 }

@@ -1630,6 +1630,8 @@ typedef struct run {
     float *p, *g;
     uint64_t seed;
     adamod_status status;
+    adamod_pool *pool;
+    int wrong;
 } run;
 
 static int run_make(run *x, const char *rule, uint64_t seed) {
@@ -1656,6 +1658,19 @@ enum { UPDATES = 12 };
 static void *run_main(void *argument) {
     run *x = argument;
     for (int i = 0; i < UPDATES && x->status == ADAMOD_OK; i++) x->status = adamod_step(x->opt);
+    return NULL;
+}
+
+/* Many short runs on a pool, so that those of two threads meet. */
+static void *norms_main(void *argument) {
+    run *x = argument;
+    const adamod_span span = {.grad = x->g, .count = LARGE};
+    double expected = 0, norm = 0;
+    x->status = adamod_norm(&span, 1, NULL, &expected);
+    for (int i = 0; i < 300 && x->status == ADAMOD_OK; i++) {
+        x->status = adamod_norm(&span, 1, x->pool, &norm);
+        if (norm != expected) x->wrong++;
+    }
     return NULL;
 }
 
@@ -1718,10 +1733,16 @@ TEST(a_pool_shared_by_two_threads) {
         CHECK_INT(adamod_set_pool(shared[i].opt, pool), ADAMOD_OK);
         run_main(&expected[i]);
     }
-    for (int i = 0; i < 2; i++) CHECK_INT(pthread_create(&thread[i], NULL, run_main, &shared[i]), 0);
-    for (int i = 0; i < 2; i++) {
-        pthread_join(thread[i], NULL);
-        CHECK_INT(shared[i].status, ADAMOD_OK);
+    for (int phase = 0; phase < 2; phase++) {
+        for (int i = 0; i < 2; i++) {
+            shared[i].pool = pool;
+            CHECK_INT(pthread_create(&thread[i], NULL, phase ? norms_main : run_main, &shared[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(thread[i], NULL);
+            CHECK_INT(shared[i].status, ADAMOD_OK);
+            CHECK_INT(shared[i].wrong, 0);
+        }
     }
     for (int i = 0; i < 2; i++) {
         compare_runs(&expected[i], &shared[i]);

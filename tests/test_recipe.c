@@ -391,7 +391,7 @@ TEST(texts_are_one_line_of_utf8) {
 TEST(the_library_checks_the_optimizer) {
     CHECK_STR(complaint("optimizer:\n  rule: adammod\n"),
               "demo.yaml:2: optimizer.rule: no rule 'adammod'; did you mean 'adamod'?");
-    CHECK_STR(complaint("optimizer:\n  lr: -1\n"), "demo.yaml:2: optimizer.lr: lr is -1, expected 0 <= lr <= inf");
+    CHECK_STR(complaint("optimizer:\n  lr: -1\n"), "demo.yaml:2: optimizer.lr: lr is -1, expected 0 <= lr < inf");
     CHECK_STR(complaint("optimizer:\n  lr: fast\n"), "demo.yaml:2: optimizer.lr: lr is 'fast', expected a number");
     CHECK_STR(complaint("optimizer:\n  bta3: 1\n"),
               "demo.yaml:2: optimizer.bta3: adamod has no option 'bta3'; did you mean 'beta3'?");
@@ -403,7 +403,7 @@ TEST(the_library_checks_the_optimizer) {
               "demo.yaml:3: optimizer.schedule.flavour: ");
     CHECK_HAS(complaint("optimizer:\n  schedule:\n    nope: constant\n"), "demo.yaml:3: optimizer.schedule.nope: ");
     CHECK_STR(set_complaint("optimizer.beta3=1"), "--set: optimizer.beta3: beta3 is 1, expected 0 <= beta3 < 1");
-    CHECK_STR(set_complaint("optimizer.lr=nan"), "--set: optimizer.lr: lr is nan, expected 0 <= lr <= inf");
+    CHECK_STR(set_complaint("optimizer.lr=nan"), "--set: optimizer.lr: lr is nan, expected 0 <= lr < inf");
     CHECK_STR(complaint("optimizer:\n  lr:\n"), "demo.yaml:2: optimizer.lr is empty");
 }
 

@@ -1072,20 +1072,22 @@ static double spacing(adamod_type type, double x) {
 /* States that are averages, m = beta m + (1 - beta) x, are linear in what they were, so rounding without bias leaves
  * their mean over many elements what it would be without rounding. One rounding has a variance of at most a quarter of
  * the spacing squared, after t updates they add up to spacing^2 / 4 (1 - beta^2t) / (1 - beta^2), and the mean of n
- * elements to an n-th of that. 6 deviations; what f32 itself rounds is (3t + 12) u of the state.
+ * elements to an n-th of that. 6 deviations, with the spacing at twice the mean, which no element reaches; what f32
+ * itself rounds is (3t + 12) u of the state. When all arrays are bf16, kernels of their own are at work.
  *
- * Rounded to nearest instead, v would stop where 0.001 of the difference is half the spacing: at the first power of two
- * that is, 0.25, far outside. */
+ * Rounded to nearest instead, v would stop at 0.125, where 0.001 of what is missing to 0.49 is below half the spacing. */
 TEST(bf16_states_are_right_on_average) {
     enum { N = 30000 };
+    static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64, ADAMOD_BF16, ADAMOD_F16};
     const int updates = fast() ? 100 : 500;
     const double x = 0.7, beta1 = 0.9, beta2 = 0.999;
-    for (int wide = 0; wide < 2; wide++) {
-        const adamod_type type = wide ? ADAMOD_F64 : ADAMOD_F32;
+    for (int kind = 0; kind < 4; kind++) {
+        const adamod_type type = types[kind];
         array param = make_array(type, N, 0), grad = make_array(type, N, 0);
         adamod_optimizer *opt;
         if (!CHECK_INT(adamod_create(&opt, "adam"), 0)) return;
         CHECK_INT(adamod_set_text(opt, "state_type", "bf16"), 0);
+        CHECK_INT(adamod_set_text(opt, "low_precision", "stochastic"), 0);
         fill_array(&grad, x);
         const double g = get(type, grad.data, 0);
         const adamod_tensor t = {
@@ -1096,8 +1098,8 @@ TEST(bf16_states_are_right_on_average) {
             for (int which = 0; which < 2; which++) {
                 if (k != 1 && k != 10 && k != 60 && k != updates) continue;
                 const double beta = which ? beta2 : beta1, exact = (which ? g * g : g) * -expm1(k * log(beta));
-                const double variance =
-                    (1 - pow(beta, 2 * k)) / (1 - beta * beta) * pow(spacing(ADAMOD_BF16, exact), 2) / 4;
+                const double one = pow(spacing(ADAMOD_BF16, 2 * exact), 2) / 4;
+                const double variance = one * (1 - pow(beta, 2 * k)) / (1 - beta * beta);
                 void *data = NULL;
                 adamod_type state_type;
                 int64_t count;
@@ -1118,11 +1120,11 @@ TEST(bf16_states_are_right_on_average) {
  * Elements differ, so that all fractions of the spacing come up. */
 TEST(stochastic_parameters_are_right_on_average) {
     enum { N = 40000, UPDATES = 40 };
-    for (int k = 0; k < 8; k++) {
-        const adamod_type type = k % 2 ? ADAMOD_F16 : ADAMOD_BF16;
-        const double scale = k / 2 % 2 ? -1 : 1, at = k / 4 ? 3 * 0x1p-16 : 0.8; /* f16's are subnormal below 2^-14 */
+    for (int k = 0; k < 16; k++) {
+        const adamod_type type = k % 2 ? ADAMOD_F16 : ADAMOD_BF16, grad_type = k / 8 ? type : ADAMOD_F32;
+        const double scale = k / 2 % 2 ? -1 : 1, at = k / 4 % 2 ? 3 * 0x1p-16 : 0.8; /* subnormal in f16; not */
         const double widest = spacing(type, at), lr = widest / 64;
-        array param = make_array(type, N, 1), grad = make_array(ADAMOD_F32, N, 0);
+        array param = make_array(type, N, 1), grad = make_array(grad_type, N, 0);
         adamod_optimizer *opt;
         if (!CHECK_INT(adamod_create(&opt, "sgd"), 0)) return;
         CHECK_INT(adamod_set_text(opt, "low_precision", "stochastic"), 0);
@@ -1132,19 +1134,19 @@ TEST(stochastic_parameters_are_right_on_average) {
         fill_array(&param, scale * at);
         double expected = mean_of(type, param.data, N);
         for (int64_t i = 0; i < N; i++) {
-            put(ADAMOD_F32, grad.data, i, scale * uniform());
-            expected -= lr * UPDATES * get(ADAMOD_F32, grad.data, i) / N;
+            put(grad_type, grad.data, i, scale * uniform());
+            expected -= lr * UPDATES * get(grad_type, grad.data, i) / N;
         }
         const adamod_tensor t = {.param = param.data,
                                  .grad = grad.data,
                                  .param_type = type,
-                                 .grad_type = ADAMOD_F32,
+                                 .grad_type = grad_type,
                                  .ndim = 1,
                                  .shape = {N}};
         CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), 0);
         for (int j = 0; j < UPDATES; j++) CHECK_INT(adamod_step(opt), 0);
-        /* f32 rounds an update by u of the number at most; f16's subnormals have 24 random bits: 2^-24 spacings */
-        const double bias = UPDATES * (0x1p-23 * at + 0x1p-24 * widest);
+        /* f32 rounds an update by u of the number at most; f16's subnormals have 16 random bits: 2^-16 spacings */
+        const double bias = UPDATES * (0x1p-23 * at + 0x1p-16 * widest);
         CHECK_CLOSE(mean_of(type, param.data, N), expected, 6 * sqrt(UPDATES * widest * widest / 4 / N) + bias);
         adamod_free(opt);
         free(param.memory);

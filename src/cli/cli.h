@@ -86,6 +86,12 @@ typedef struct cli_command {
 } cli_command;
 
 int cli_info(int argc, char **argv);
+/* Where the trainer is built. */
+int cli_train(int argc, char **argv);
+int cli_compare(int argc, char **argv);
+int cli_report(int argc, char **argv);
+int cli_evaluate(int argc, char **argv);
+int cli_translate(int argc, char **argv);
 int cli_optim_list(int argc, char **argv);
 int cli_optim_trace(int argc, char **argv);
 int cli_optim_bench(int argc, char **argv);

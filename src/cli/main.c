@@ -8,6 +8,13 @@
 #include <string.h>
 
 static const cli_command commands[] = {
+#ifdef ADAMOD_TRAINER
+    {"train", "train what a recipe describes, into a run directory", cli_train},
+    {"compare", "train variants of a recipe one after another, and report on them all", cli_compare},
+    {"report", "a page and figures from run directories", cli_report},
+    {"evaluate", "loss, exact matches and BLEU of a run's model", cli_evaluate},
+    {"translate", "translate lines of text with a run's model", cli_translate},
+#endif
     {"info", "version, build, and what this machine has for the library", cli_info},
     {"optim list", "the update rules, their options and their states", cli_optim_list},
     {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace},

@@ -48,7 +48,7 @@ static pass adamod__pass(const work_context *c, int64_t chunk) {
     return p;
 }
 
-static double adamod__number(adamod_type type, const void *at) {
+static double adamod__real_at(adamod_type type, const void *at) {
     return type == ADAMOD_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
@@ -56,7 +56,7 @@ static double adamod__number(adamod_type type, const void *at) {
 static double adamod__get(const pass *p, int state, int64_t i) {
     double buffer[1];
     const block_source *b = &p->source;
-    return adamod__number(
+    return adamod__real_at(
         b->compute, adamod__read_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer));
 }
 
@@ -96,8 +96,8 @@ static void adamod__unfactored_v(const pass *p, int64_t at, size_t n, const void
     void *v = (void *)(uintptr_t)adamod__read_block(p->w->kernels, b->compute, b->state[1], b->state_type, at, n,
                                                     buffer->state[1]);
     for (size_t i = 0; i < n; i++) {
-        const double x = adamod__number(b->compute, adamod__at(p, g, (int64_t)i));
-        const double new = adamod__average(p, adamod__number(b->compute, adamod__at(p, v, (int64_t)i)), x * x);
+        const double x = adamod__real_at(b->compute, adamod__at(p, g, (int64_t)i));
+        const double new = adamod__average(p, adamod__real_at(b->compute, adamod__at(p, v, (int64_t)i)), x * x);
         if (b->compute == ADAMOD_F64) ((double *)v)[i] = new;
         else ((float *)v)[i] = (float)new;
     }

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Not shared state: each thread has its own, as with errno. */
@@ -15,6 +16,14 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) {
     vsnprintf(adamod__message + prefix, sizeof adamod__message - (size_t)prefix, format, arguments);
     va_end(arguments);
     return status;
+}
+
+const char *adamod__number(double x, char out[32]) {
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, x);
+        if (strtod(out, NULL) == x) break;
+    }
+    return out;
 }
 
 const char *adamod_last_error(void) { return adamod__message; }
@@ -63,9 +72,15 @@ const char *adamod__type_name(adamod_type type) {
 
 int64_t adamod__element_count(int ndim, const int64_t *shape) {
     int64_t count = 1;
+    bool empty = false; /* a zero makes a shape empty wherever it stands */
     for (int d = 0; d < ndim; d++) {
-        if (shape[d] < 0 || __builtin_mul_overflow(count, shape[d], &count)) return -1;
+        if (shape[d] < 0) return -1;
+        empty = empty || shape[d] == 0;
     }
+    for (int d = 0; d < ndim && !empty; d++) {
+        if (__builtin_mul_overflow(count, shape[d], &count)) return -1;
+    }
+    if (empty) return 0;
     return count <= INT64_MAX / 8 ? count : -1;
 }
 

@@ -14,6 +14,9 @@
 /* Writes the thread's last-error line and returns status, so that a failure is one statement. */
 adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
+const char *adamod__number(double x, char out[32]);
+
 /* ---- options ---- */
 
 /* Every option of every rule. An option means the same in all rules that have it; its default and bounds may differ. */

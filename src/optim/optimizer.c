@@ -343,21 +343,36 @@ static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);
 }
 
+/* Whether an array given by the user lies in a state or master of any parameter. */
+static const char *adamod__within_states(const adamod_optimizer *opt, const void *array, size_t bytes) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        state_ref s;
+        for (int k = 0; adamod__state_ref(opt, &opt->tensors[i], k, &s); k++) {
+            if (adamod__overlap(array, bytes, *s.data, s.bytes)) return opt->tensors[i].name;
+        }
+    }
+    return NULL;
+}
+
 /* Nothing the optimizer writes may be written or read as anything else. */
 static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name,
                                          int64_t self) {
+    const size_t param_bytes = adamod__bytes(x, x->param_type), grad_bytes = adamod__bytes(x, x->grad_type);
     for (int64_t i = 0; i < opt->n; i++) {
         const adamod_span *y = &opt->tensors[i].span;
-        const size_t x_bytes = adamod__bytes(x, x->param_type), y_bytes = adamod__bytes(y, y->param_type);
+        const size_t y_bytes = adamod__bytes(y, y->param_type);
         const char *what = NULL;
         if (i == self) continue;
-        if (adamod__overlap(x->param, x_bytes, y->param, y_bytes)) what = "its parameters overlap those";
-        else if (adamod__overlap(x->param, x_bytes, y->grad, adamod__bytes(y, y->grad_type)))
+        if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
+        else if (adamod__overlap(x->param, param_bytes, y->grad, adamod__bytes(y, y->grad_type)))
             what = "its parameters overlap the gradient";
-        else if (adamod__overlap(x->grad, adamod__bytes(x, x->grad_type), y->param, y_bytes))
-            what = "its gradient overlaps the parameters";
+        else if (adamod__overlap(x->grad, grad_bytes, y->param, y_bytes)) what = "its gradient overlaps the parameters";
         if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
     }
+    const char *owner = adamod__within_states(opt, x->param, param_bytes);
+    if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its parameters overlap a state of %s", name, owner);
+    owner = adamod__within_states(opt, x->grad, grad_bytes);
+    if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its gradient overlaps a state of %s", name, owner);
     return ADAMOD_OK;
 }
 
@@ -554,8 +569,10 @@ static adamod_status adamod__nonfinite(const adamod_optimizer *opt, work *w, wor
 static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor, bool *skip) {
     const double *o = opt->groups[0].options;
     *factor = 1;
-    opt->norm = -1;
-    if (!isfinite(o[OPT_CLIP_NORM]) && o[OPT_NONFINITE] == NONFINITE_PASS && !opt->collect) return ADAMOD_OK;
+    if (!isfinite(o[OPT_CLIP_NORM]) && o[OPT_NONFINITE] == NONFINITE_PASS && !opt->collect) {
+        opt->norm = -1;
+        return ADAMOD_OK;
+    }
     const double norm = adamod__work_norm(w, &opt->space);
     if (!isfinite(norm) && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, w, &opt->space);
     opt->norm = norm;
@@ -626,6 +643,7 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
     if (!on) {
         free(opt->stats.groups);
         opt->stats.groups = NULL;
+        opt->stats.n_groups = 0;
         opt->stats.filled = false;
     }
     opt->collect = on != 0;

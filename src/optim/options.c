@@ -66,7 +66,8 @@ static int adamod__distance(const char *a, const char *b) {
 /* Keeps in best the candidate nearest to name, if it is near at all. */
 static void adamod__nearer(const char *name, const char *candidate, const char **best, int *distance) {
     const int d = adamod__distance(name, candidate);
-    if (d < *distance && d <= 3) {
+    /* Of a short word most letters must be right: three are near every other. */
+    if (d < *distance && d <= 3 && 2 * d <= (int)strlen(name)) {
         *distance = d;
         *best = candidate;
     }
@@ -130,9 +131,11 @@ static bool adamod__within(const adamod_option *o, double value) {
 adamod_status adamod__check_value(const rule *r, const option_spec *o, double value) {
     const adamod_option *i = &o->info;
     if (adamod__within(i, value)) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %g, expected %s%g %s %s %s %g", r->name, i->name, value,
-                        i->kind == ADAMOD_REAL ? "" : "a whole number, ", i->min, i->min_open ? "<" : "<=", i->name,
-                        i->max_open ? "<" : "<=", i->max);
+    char is[32], min[32], max[32];
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %s, expected %s%s %s %s %s %s", r->name, i->name,
+                        adamod__number(value, is), i->kind == ADAMOD_REAL ? "" : "a whole number, ",
+                        adamod__number(i->min, min), i->min_open ? "<" : "<=", i->name,
+                        i->max_open ? "<" : "<=", adamod__number(i->max, max));
 }
 
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
@@ -209,11 +212,19 @@ adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
 
 void adamod_hyper_free(adamod_hyper *h) { free(h); }
 
+/* What only an optimizer can do; the raw interface would ignore it. */
+static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_spec *o) {
+    if (o->id != OPT_CLIP_NORM && o->id != OPT_NONFINITE && o->id != OPT_THREADS) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is the optimizer's: here use adamod_norm, grad_scale and a pool",
+                        h->rule->name, o->info.name);
+}
+
 adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
     if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    const adamod_status status = adamod__check_value(h->rule, o, value);
+    adamod_status status = adamod__hyper_allows(h, o);
+    if (status == ADAMOD_OK) status = adamod__check_value(h->rule, o, value);
     if (status == ADAMOD_OK) h->options[o->id] = value;
     return status;
 }
@@ -223,7 +234,8 @@ adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const c
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     double value = 0;
-    const adamod_status status = adamod__parse_value(h->rule, o, text, &value);
+    adamod_status status = adamod__hyper_allows(h, o);
+    if (status == ADAMOD_OK) status = adamod__parse_value(h->rule, o, text, &value);
     if (status == ADAMOD_OK) h->options[o->id] = value;
     return status;
 }

@@ -24,7 +24,8 @@ struct adamod_pool {
     pool_task task;
     void *context;
     atomic_uint generation; /* of runs: a change is the signal to start */
-    atomic_int busy;        /* workers not yet done */
+    atomic_bool open;       /* there is a run to join */
+    atomic_int joined;      /* workers in it */
     atomic_bool stop;
     pthread_mutex_t lock; /* with wake, for workers that gave up spinning */
     pthread_cond_t wake;
@@ -77,8 +78,10 @@ static void *adamod__pool_main(void *argument) {
     for (;;) {
         seen = adamod__pool_wait(start.pool, seen);
         if (atomic_load(&start.pool->stop)) return NULL;
-        adamod__pool_work(start.pool, start.index);
-        atomic_fetch_sub_explicit(&start.pool->busy, 1, memory_order_release);
+        /* Who wakes after the run was closed finds nothing to do, and nobody waited for it. */
+        atomic_fetch_add(&start.pool->joined, 1);
+        if (atomic_load(&start.pool->open)) adamod__pool_work(start.pool, start.index);
+        atomic_fetch_sub(&start.pool->joined, 1);
     }
 }
 
@@ -103,10 +106,11 @@ void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *contex
         atomic_store_explicit(&pool->ranges[i].next, begin, memory_order_relaxed);
         pool->ranges[i].end = begin + share + (i < extra);
     }
-    atomic_store_explicit(&pool->busy, pool->threads - 1, memory_order_relaxed);
+    atomic_store(&pool->open, true);
     adamod__pool_signal(pool);
     adamod__pool_work(pool, 0);
-    for (int i = 0; atomic_load_explicit(&pool->busy, memory_order_acquire) > 0; i++) {
+    atomic_store(&pool->open, false); /* every task is taken; wait for those in work */
+    for (int i = 0; atomic_load(&pool->joined) > 0; i++) {
         if (i < SPINS) {
             adamod__pause();
         } else {

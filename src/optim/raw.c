@@ -25,12 +25,45 @@ adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
     return ADAMOD_OK;
 }
 
-/* One array among those of a span, for the check that no two overlap. */
+/* One array among those of an update, for the check that no two overlap. */
 typedef struct array_ref {
     const char *name;
-    const void *data;
+    const char *data;
     size_t bytes;
+    size_t span;
+    int order; /* within the span, for messages */
+    bool written;
 } array_ref;
+enum { SPAN_ARRAYS = 3 + ADAMOD_MAX_STATES };
+
+static int adamod__lower_address(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t)((const array_ref *)a)->data, y = (uintptr_t)((const array_ref *)b)->data;
+    return x < y ? -1 : x > y;
+}
+
+/* What is written must not be touched by anything else; gradients may share memory. In the order of addresses, an array
+ * overlaps one before it iff it begins before the furthest end so far. */
+static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
+    const array_ref *any = NULL, *written = NULL; /* those that reach furthest */
+    qsort(arrays, n, sizeof *arrays, adamod__lower_address);
+    for (size_t i = 0; i < n; i++) {
+        const array_ref *a = &arrays[i], *b = a->written ? any : written;
+        if (b && adamod__overlap(a->data, a->bytes, b->data, b->bytes)) {
+            if (a->span > b->span || (a->span == b->span && a->order > b->order)) {
+                const array_ref *swap = a;
+                a = b;
+                b = swap;
+            }
+            if (a->span == b->span)
+                return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: %s and %s overlap", a->span, a->name, b->name);
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s of span %zu and %s of span %zu overlap", a->name, a->span,
+                                b->name, b->span);
+        }
+        if (!any || a->data + a->bytes > any->data + any->bytes) any = a;
+        if (a->written && (!written || a->data + a->bytes > written->data + written->bytes)) written = a;
+    }
+    return ADAMOD_OK;
+}
 
 static adamod_status adamod__check_shape(const adamod_span *x, const char *name) {
     if (x->ndim < 0 || x->ndim > ADAMOD_MAX_DIMS) {
@@ -43,8 +76,11 @@ static adamod_status adamod__check_shape(const adamod_span *x, const char *name)
                         (long long)count);
 }
 
-/* Everything about one array: shape, types, which states there must be, and that nothing overlaps. */
-static adamod_status adamod__check_span(const rule *r, const double *options, const adamod_span *x, const char *name) {
+/* Everything about one span but overlaps: shape, types, which states there must be. Adds its arrays to the list. */
+static adamod_status adamod__check_span(const rule *r, const double *options, const adamod_span *x, size_t index,
+                                        array_ref *arrays, size_t *n_arrays) {
+    char name[40];
+    snprintf(name, sizeof name, "span %zu", index);
     adamod_status status = adamod__check_shape(x, name);
     if (status || (status = adamod__check_arrays(x, name))) return status;
     const adamod_type compute = adamod__compute_type(x->param_type);
@@ -55,14 +91,20 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     }
     if (x->step < 1)
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
+    if (adamod__misaligned(x->master, ADAMOD_F32)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: master is not aligned to its elements", name);
+    }
     if (x->master && adamod__type_size(x->param_type) != 2) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s parameters take no master", name,
                             adamod__type_name(x->param_type));
     }
     const size_t n = (size_t)x->count;
-    array_ref arrays[3 + ADAMOD_MAX_STATES] = {{"param", x->param, n * adamod__type_size(x->param_type)},
-                                               {"grad", x->grad, n * adamod__type_size(x->grad_type)},
-                                               {"master", x->master, n * sizeof(float)}};
+    const array_ref own[3] = {{"param", x->param, n * adamod__type_size(x->param_type), index, 0, true},
+                              {"grad", x->grad, n * adamod__type_size(x->grad_type), index, 1, false},
+                              {"master", x->master, n * sizeof(float), index, 2, true}};
+    for (int i = 0; i < 3; i++) {
+        if (own[i].data && own[i].bytes) arrays[(*n_arrays)++] = own[i];
+    }
     state_spec specs[ADAMOD_MAX_STATES];
     const int ndim = x->ndim ? x->ndim : 1;
     const int64_t *shape = x->ndim ? x->shape : &x->count;
@@ -70,20 +112,13 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         adamod_state_desc desc;
         if ((status = adamod__state_size(&specs[i], options, ndim, shape, &desc))) return status;
-        if (!desc.name) continue;
-        if (desc.count > 0 && !x->state[i]) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL", name, i, desc.name);
-        }
+        if (!desc.name || desc.count == 0) continue;
+        if (!x->state[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL", name, i, desc.name);
         if (adamod__misaligned(x->state[i], state_type)) {
             return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, desc.name);
         }
-        arrays[3 + i] = (array_ref){desc.name, x->state[i], (size_t)desc.count * adamod__type_size(state_type)};
-    }
-    for (int i = 0; i < 3 + ADAMOD_MAX_STATES; i++) {
-        for (int j = 0; j < i; j++) {
-            if (!adamod__overlap(arrays[i].data, arrays[i].bytes, arrays[j].data, arrays[j].bytes)) continue;
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s and %s overlap", name, arrays[j].name, arrays[i].name);
-        }
+        const size_t bytes = (size_t)desc.count * adamod__type_size(state_type);
+        arrays[(*n_arrays)++] = (array_ref){desc.name, x->state[i], bytes, index, 3 + i, true};
     }
     return ADAMOD_OK;
 }
@@ -98,14 +133,23 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
+static adamod_status adamod__check_spans(const adamod_hyper *h, const adamod_span *spans, size_t n) {
+    array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : malloc(n * SPAN_ARRAYS * sizeof *arrays);
+    if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
+    size_t n_arrays = 0;
+    adamod_status status = ADAMOD_OK;
+    for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
+        status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+    }
+    if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
+    if (arrays != few) free(arrays);
+    return status;
+}
+
 adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
     if (!h || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: the hyper or the spans are NULL");
-    for (size_t i = 0; i < n; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "span %zu", i);
-        const adamod_status status = adamod__check_span(h->rule, h->options, &spans[i], name);
-        if (status) return status;
-    }
+    const adamod_status checked = adamod__check_spans(h, spans, n);
+    if (checked) return checked;
     work_item *items = adamod__raw_items(spans, n, h->options);
     if (!items) return ADAMOD_ERROR_MEMORY;
     const work w = {h->rule, h->kernels, items, n, pool, NULL};
@@ -120,7 +164,11 @@ adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, siz
 adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm) {
     if (!norm || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: the spans or out are NULL");
     for (size_t i = 0; i < n; i++) {
-        if (adamod__type_size(spans[i].grad_type) && spans[i].count >= 0) continue;
+        const bool valid = adamod__type_size(spans[i].grad_type) && adamod__element_count(1, &spans[i].count) >= 0;
+        if (valid && adamod__misaligned(spans[i].grad, spans[i].grad_type)) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: grad is not aligned to its elements", i);
+        }
+        if (valid) continue;
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: count is %lld, grad_type %s", i,
                             (long long)spans[i].count, adamod__type_name(spans[i].grad_type));
     }

@@ -31,7 +31,7 @@ static const char *const adamod__spatials[] = {"max", "none", NULL};
         }                                                                                                              \
     }
 /* Those that several rules have. */
-#define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 0, "learning rate")
+#define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 1, "learning rate")
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
 #define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")

@@ -78,7 +78,7 @@ adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int6
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: %d milestones at %p", n, (const void *)milestones);
     }
     for (int i = 0; i < n; i++) {
-        if (milestones[i] >= (i ? milestones[i - 1] + 1 : 1)) continue;
+        if (milestones[i] > (i ? milestones[i - 1] : 0)) continue;
         return adamod__fail(ADAMOD_ERROR_RANGE, "multistep: milestone %d is %lld, expected ascending numbers from 1",
                             i + 1, (long long)milestones[i]);
     }

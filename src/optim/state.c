@@ -135,7 +135,7 @@ static bool adamod__parse_count(const char *text, int64_t *out) {
     errno = 0;
     const long long x = strtoll(text, &end, 10);
     *out = x;
-    return errno == 0 && *end == '\0';
+    return errno == 0 && *end == '\0' && x < INT64_MAX; /* one more step must be possible */
 }
 
 static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incoming *in) {
@@ -195,8 +195,10 @@ static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incom
         status = *out ? adamod__st_read(in->file, e, *out, message, sizeof message)
                       : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for '%s'", in->path, name);
         if (status && *out) adamod__fail(status, "%s", message);
-        if (!status && !s->data && *(int64_t *)*out < 0) {
-            status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is negative", in->path, name);
+        const int64_t steps = !status && !s->data ? *(int64_t *)*out : 0;
+        if (steps < 0 || steps == INT64_MAX) {
+            status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is %lld, expected a number of steps", in->path, name,
+                                  (long long)steps);
         }
     }
     free(name);

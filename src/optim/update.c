@@ -379,7 +379,7 @@ static double adamod__reduce(const work *w, work_space *space, double scale, boo
 
 double adamod__work_norm(const work *w, work_space *space) {
     const double sum = adamod__reduce(w, space, 1, false);
-    if (isfinite(sum) && (sum == 0 || sum > 1e-280)) return sqrt(sum);
+    if (isfinite(sum) && sum > 1e-280) return sqrt(sum);
     /* Squares of doubles may overflow or vanish where the numbers themselves do not. */
     const double most = adamod__reduce(w, space, 1, true);
     if (!isfinite(most) || most == 0) return most;

@@ -305,8 +305,8 @@ static void to_shares(const counts *c, float *shares) {
 }
 
 static const char *make_histogram(const histogram_line *l, report_histogram *h) {
-    *h = (report_histogram){(int64_t)l->step, l->bounded, l->eta_median, l->step_median, l->low, l->high, (int)l->bins,
-                            NULL,             NULL};
+    *h = (report_histogram){(int64_t)l->step, l->bounded, l->eta_median, l->step_median, l->low, l->high,
+                            (int)l->bins,     NULL,       NULL};
     h->eta = calloc(2 * (size_t)h->bins, sizeof *h->eta);
     if (!h->eta) return no_memory;
     h->effective = h->eta + h->bins;
@@ -602,6 +602,7 @@ void report_run_free(report_run *r) {
 int report_run_read(report_run *out, const char *directory, char *message, size_t size) {
     *out = (report_run){.seconds = NAN, .directory = strdup(directory)};
     if (!out->directory) return text_fail(message, size, "%s: out of memory", directory);
+    for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
     if (read_recipe(out, message, size) || read_machines(out, message, size) ||
         read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
         read_lines(out, "histograms.jsonl", read_histogram, message, size) ||

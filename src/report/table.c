@@ -16,8 +16,8 @@ static const struct {
     const char *head;
     int digits;
 } columns[REPORT_COLUMNS] = {
-    [REPORT_LOSS] = {"training loss", 3},    [REPORT_VALID] = {"validation loss", 3}, [REPORT_EXACT] = {"exact %", 1},
-    [REPORT_BLEU] = {"BLEU", 2},             [REPORT_UPDATES] = {"updates", 0},       [REPORT_SECONDS] = {"time", 1},
+    [REPORT_LOSS] = {"training loss", 3}, [REPORT_VALID] = {"validation loss", 3}, [REPORT_EXACT] = {"exact %", 1},
+    [REPORT_BLEU] = {"BLEU", 2},          [REPORT_UPDATES] = {"updates", 0},       [REPORT_SECONDS] = {"time", 1},
     [REPORT_RATE] = {"tokens/s", 0},
 };
 
@@ -145,12 +145,12 @@ static int code_width(unsigned code) {
     static const struct {
         unsigned first, last;
         int width;
-    } ranges[] = {{0x300, 0x36f, 0},     {0x483, 0x489, 0},     {0x591, 0x5bd, 0},       {0x610, 0x61a, 0},
-                  {0x64b, 0x65f, 0},     {0x1100, 0x115f, 2},   {0x1ab0, 0x1aff, 0},     {0x1dc0, 0x1dff, 0},
-                  {0x200b, 0x200f, 0},   {0x202a, 0x202e, 0},   {0x2060, 0x2064, 0},     {0x20d0, 0x20ff, 0},
-                  {0x2e80, 0x303e, 2},   {0x3041, 0xa4cf, 2},   {0xac00, 0xd7a3, 2},     {0xf900, 0xfaff, 2},
-                  {0xfe00, 0xfe0f, 0},   {0xfe20, 0xfe2f, 0},   {0xfe30, 0xfe6f, 2},     {0xfeff, 0xfeff, 0},
-                  {0xff00, 0xff60, 2},   {0xffe0, 0xffe6, 2},   {0x1f300, 0x1f64f, 2},   {0x1f900, 0x1f9ff, 2},
+    } ranges[] = {{0x300, 0x36f, 0},     {0x483, 0x489, 0},    {0x591, 0x5bd, 0},     {0x610, 0x61a, 0},
+                  {0x64b, 0x65f, 0},     {0x1100, 0x115f, 2},  {0x1ab0, 0x1aff, 0},   {0x1dc0, 0x1dff, 0},
+                  {0x200b, 0x200f, 0},   {0x202a, 0x202e, 0},  {0x2060, 0x2064, 0},   {0x20d0, 0x20ff, 0},
+                  {0x2e80, 0x303e, 2},   {0x3041, 0xa4cf, 2},  {0xac00, 0xd7a3, 2},   {0xf900, 0xfaff, 2},
+                  {0xfe00, 0xfe0f, 0},   {0xfe20, 0xfe2f, 0},  {0xfe30, 0xfe6f, 2},   {0xfeff, 0xfeff, 0},
+                  {0xff00, 0xff60, 2},   {0xffe0, 0xffe6, 2},  {0x1f300, 0x1f64f, 2}, {0x1f900, 0x1f9ff, 2},
                   {0x20000, 0x3fffd, 2}, {0xe0100, 0xe01ef, 0}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         if (code >= ranges[i].first && code <= ranges[i].last) return ranges[i].width;

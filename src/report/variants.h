@@ -30,7 +30,13 @@ typedef enum report_column {
     REPORT_COLUMNS
 } report_column;
 
-typedef enum report_fate { REPORT_FINISHED, REPORT_GOING, REPORT_INTERRUPTED, REPORT_DIVERGED, REPORT_FATES } report_fate;
+typedef enum report_fate {
+    REPORT_FINISHED,
+    REPORT_GOING,
+    REPORT_INTERRUPTED,
+    REPORT_DIVERGED,
+    REPORT_FATES
+} report_fate;
 
 typedef struct report_variant {
     const char *name;
@@ -70,7 +76,7 @@ double report_time_unit(double most_seconds, const char **name);
 /* A cell for each column that any variant has a number for, under a head; row 0 holds the heads, column 0 names. */
 typedef struct report_table {
     int rows, columns;
-    char (*cell)[96];    /* row by row */
+    char (*cell)[96];           /* row by row */
     int of[REPORT_COLUMNS + 2]; /* the report_column of each column; -1: names or runs */
 } report_table;
 

@@ -405,7 +405,8 @@ static int average_each(const averaging *a, adamod__st_tensor *tensors, float *m
     }
     double *sum = malloc(2 * largest + 1);
     float *part = malloc(largest + 1);
-    int status = sum && part ? 0 : fail_memory(a->to);
+    int status = sum && part ? 0 : -1;
+    if (status) (void)fail_memory(a->to);
     for (size_t i = 0; !status && i < last->n_entries; i++) {
         const adamod__st_entry *e = &last->entries[i];
         if (is_optimizers(e->name)) continue;

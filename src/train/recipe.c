@@ -654,7 +654,7 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
     for (int i = 0; i < copy.optimizer.n_options; i++) copy.optimizer.option[i].line = 0;
     for (int i = 0; i < copy.optimizer.n_schedules; i++) copy.optimizer.schedule[i].line = 0;
     if (!yaml_parser_initialize(&in.yaml)) return fail(&in.at, "out of memory");
-    yaml_parser_set_input_string(&in.yaml, (const unsigned char *)text, n);
+    yaml_parser_set_input_string(&in.yaml, (const unsigned char *)(n ? text : ""), n);
     const int status = read_document(&in);
     yaml_parser_delete(&in.yaml);
     if (status == 0) *r = copy;

@@ -55,7 +55,7 @@ static void linear_forward(const nn_call *c) {
             for (int64_t k = 0; k < in; k++) z += (double)x[i * in + k] * w[o * in + k];
             switch (c->attributes->activation) {
                 case NN_LINEAR: y[i * out + o] = (float)z; break;
-                case NN_RELU: y[i * out + o] = (float)(z > 0 ? z : 0); break;
+                case NN_RELU: y[i * out + o] = (float)(z < 0 ? 0 : z); break; /* NaN stays NaN */
                 case NN_GELU:
                     c->saved[i * out + o] = (float)z;
                     y[i * out + o] = (float)gelu(z);

@@ -41,7 +41,7 @@ static void adamod__adafactor_coefs(const double *o, const step_info *info, adam
 }
 
 static const option_spec adamod__adafactor_options[] = {
-    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 0, "learning rate; not read while relative_step is on"),
+    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; not read while relative_step is on"),
     OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
     OPTION_REAL(EPS1, "eps1", 1e-30, 0, INFINITY, 1, "added to squared gradients"),
     OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1, "least root mean square of a parameter for its scale"),

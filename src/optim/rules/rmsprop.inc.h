@@ -26,7 +26,7 @@ KERNEL(rmsprop_momentum, M | VV)
 FORMULA(rmsprop_centered) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = k->beta2 * x.s + k->beta2c * x.g;
-    x.step = x.eta = k->lr / (SQRT(GREATER(x.v - x.s * x.s, (V){0})) + k->eps);
+    x.step = x.eta = k->lr / (SQRT(GREATER((V){0}, x.v - x.s * x.s)) + k->eps);
     x.p = x.p - x.step * x.g;
     return x;
 }
@@ -35,7 +35,7 @@ KERNEL(rmsprop_centered, VV | S)
 FORMULA(rmsprop_centered_momentum) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = k->beta2 * x.s + k->beta2c * x.g;
-    const V root = SQRT(GREATER(x.v - x.s * x.s, (V){0})) + k->eps;
+    const V root = SQRT(GREATER((V){0}, x.v - x.s * x.s)) + k->eps;
     x.step = x.eta = k->lr / root;
     x.m = k->beta1 * x.m + x.g / root;
     x.p = x.p - k->lr * x.m;

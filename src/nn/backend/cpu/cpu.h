@@ -11,7 +11,8 @@ NN_OPS(NN_CPU_DECLARE)
 #undef NN_CPU_DECLARE
 
 /* A function built for several instruction sets; the loader chooses. With contraction off and sums in lanes of fixed
- * number, all of them compute the same bits. Not under the thread sanitizer, which is not up yet when loaders choose. */
+ * number, all of them compute the same bits. For static functions only: clang 14 misnames others. Not under the thread
+ * sanitizer, which is not up yet when loaders choose. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define NN_NO_CLONES

@@ -72,10 +72,15 @@ static void tile_product(const nn_product *p) {
                 (int)p->ldc);
 }
 
+/* OpenBLAS tells its version, then how it was built. */
 const char *nn_gemm_library(void) {
+    static _Thread_local char name[48];
+    char version[24] = "";
     char *(*config)(void) = NULL;
     *(void **)&config = dlsym(RTLD_DEFAULT, "openblas_get_config");
-    return config ? config() : "CBLAS";
+    if (!config || sscanf(config(), "OpenBLAS %23s", version) != 1) return "CBLAS";
+    snprintf(name, sizeof name, "OpenBLAS %s", version);
+    return name;
 }
 
 #else

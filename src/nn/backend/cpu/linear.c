@@ -11,7 +11,7 @@
 
 /* exp(x) for x <= 0: 2^n e^r with |r| <= ln 2 / 2, and the series of e^r. */
 INLINE float exp_negative(float x) {
-    x = x < -87 ? -87 : x;
+    x = x > -87 ? x : -87;         /* NaN too: what it is multiplied by is NaN as well */
     const float round = 0x1.8p23f; /* adding and taking it off leaves a whole number */
     const float n = (x * 1.44269504f + round) - round;
     const float r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first short */
@@ -23,7 +23,7 @@ INLINE float exp_negative(float x) {
     e = e * r + 0.5f;
     e = e * r + 1;
     e = e * r + 1;
-    const int32_t bits = ((int32_t)n + 127) * (1 << 23);
+    const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
     return e * power;
@@ -61,7 +61,7 @@ static void add_bias_relu(part p, const float *restrict b, float *restrict y) {
     for (int64_t i = 0; i < p.rows; i++, y += p.stride) {
         for (int64_t j = 0; j < p.cols; j++) {
             const float z = y[j] + b[j];
-            y[j] = z > 0 ? z : 0;
+            y[j] = z < 0 ? 0 : z;
         }
     }
 }

@@ -142,7 +142,7 @@ nn_drop nn_cpu_drop(const nn_call *c) {
 }
 
 NN_CLONES
-void nn_cpu_multiply_add(int64_t n, const float *x, const float *factor, const float *b, float *y) {
+static void multiply_add(int64_t n, const float *x, const float *factor, const float *b, float *y) {
     if (x && factor) {
         for (int64_t i = 0; i < n; i++) {
             const float product = factor[i] * b[i];
@@ -158,6 +158,10 @@ void nn_cpu_multiply_add(int64_t n, const float *x, const float *factor, const f
     } else if (y != b) {
         memcpy(y, b, (size_t)n * sizeof *y);
     }
+}
+
+void nn_cpu_multiply_add(int64_t n, const float *x, const float *factor, const float *b, float *y) {
+    multiply_add(n, x, factor, b, y);
 }
 
 void nn_cpu_add_dropped(const nn_drop *d, int64_t first, int64_t n, const float *x, const float *b, float *y) {

@@ -1,0 +1,307 @@
+/* page.c - one HTML file that needs nothing else: style, figures and tables within it, no scripts; light or dark, wide
+ * or narrow as the reader's screen is.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "page.h"
+
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
+
+void html_text(FILE *out, const char *text) {
+    for (text_slice rest = text_of(text); rest.n;) {
+        const size_t n = text_code_point(rest);
+        const char c = *rest.bytes;
+        if (!n || ((unsigned char)c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) fputs("\xef\xbf\xbd", out);
+        else if (c == '&') fputs("&amp;", out);
+        else if (c == '<') fputs("&lt;", out);
+        else if (c == '>') fputs("&gt;", out);
+        else if (c == '"') fputs("&quot;", out);
+        else fwrite(rest.bytes, 1, n, out);
+        rest.bytes += n ? n : 1;
+        rest.n -= n ? n : 1;
+    }
+}
+
+void html_variant(FILE *out, const report *r, int variant) {
+    char name[24];
+    if (r->n_variants > 1) {
+        fprintf(out, "<span class=\"swatch\" style=\"background:var(%s)\"></span>",
+                report_colour_name(variant, REPORT_FULL, name));
+    }
+    html_text(out, r->variant[variant].name);
+}
+
+/* ---- Style ------------------------------------------------------------------------------------------------------- */
+
+static const char style[] =
+    "*{box-sizing:border-box}\n"
+    "body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,"
+    "\"Helvetica Neue\",Arial,\"Liberation Sans\",sans-serif}\n"
+    "main{max-width:1180px;margin:0 auto;padding:2.2rem clamp(1rem,3vw,2.2rem) 4rem}\n"
+    "h1{font-size:clamp(1.5rem,3.4vw,2.1rem);line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em;"
+    "overflow-wrap:anywhere}\n"
+    "h2{font-size:1.2rem;margin:2.6rem 0 .7rem}\n"
+    ".sub,.muted,figcaption,.legend,.note{color:var(--soft)}\n"
+    ".sub{margin:0 0 1.4rem}\n"
+    ".summary{font-size:1.06rem;max-width:48rem;margin:0 0 1.6rem}\n"
+    "p{max-width:48rem}\n"
+    ".scroll{overflow-x:auto}\n"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.95rem}\n"
+    "th,td{padding:.38rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
+    "th{font-weight:600}\n"
+    "thead th{border-bottom:2px solid var(--line);white-space:nowrap}\n"
+    ".results td,.results thead th:not(:first-child){text-align:right;white-space:nowrap}\n"
+    ".results td small{display:block;color:var(--soft);font-size:.84em}\n"
+    ".results th:first-child,.settings th:first-child,.samples th{padding-left:0}\n"
+    ".results tbody th{white-space:nowrap;position:sticky;left:0;background:var(--page)}\n"
+    ".legend{font-size:.88rem;margin:.7rem 0}\n"
+    ".swatch{display:inline-block;width:.72em;height:.72em;border-radius:2px;margin-right:.5em}\n"
+    "figure{margin:1.2rem 0 2.6rem}\n"
+    ".panels{display:flex;flex-wrap:wrap;justify-content:center;gap:1.2rem 1.6rem}\n"
+    ".panels svg{display:block;min-width:0;height:auto}\n"
+    ".panels svg text{font-family:inherit}\n"
+    "figcaption{font-size:.92rem;max-width:56rem;margin-top:.7rem}\n"
+    "figcaption b{color:var(--ink)}\n"
+    "a{color:var(--link);white-space:nowrap}\n"
+    ".samples{width:100%}\n"
+    ".samples th{white-space:nowrap;width:1%;font-weight:400;color:var(--soft)}\n"
+    ".samples td{white-space:pre-wrap;overflow-wrap:anywhere}\n"
+    ".samples tr:not(:last-child)>*{border-bottom:0;padding-bottom:.1rem}\n"
+    ".samples tr:not(:first-child)>*{padding-top:.1rem}\n"
+    "mark{background:var(--mark);color:var(--mark-ink);border-radius:2px}\n"
+    ".gap{font-weight:700;padding:0 .05em}\n"
+    ".right{color:var(--right)}\n"
+    "code,pre{font:.86rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,\"Liberation Mono\",monospace}\n"
+    "pre{background:var(--box);border-radius:6px;padding:.9rem 1.1rem;overflow-x:auto;margin:.6rem 0}\n"
+    "details{margin:.5rem 0}\n"
+    "summary{cursor:pointer}\n"
+    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr));gap:.7rem 1.6rem;"
+    "margin:.6rem 0 1.4rem}\n"
+    "dt{color:var(--soft);font-size:.86rem}\n"
+    "dd{margin:0;overflow-wrap:anywhere}\n"
+    ".note{background:var(--box);border-radius:6px;padding:.8rem 1.1rem}\n"
+    "@media (max-width:560px){.samples tr,.samples th,.samples td{display:block;width:auto;padding-left:0}"
+    ".samples th{padding-bottom:0;border:0;font-size:.86rem}.samples td{padding-top:0}th,td{padding:.34rem .55rem}"
+    ".results tbody th{white-space:normal;min-width:8rem}}\n"
+    "@media print{main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
+
+static void write_palette(FILE *out, const report *r, bool dark) {
+    static const char *const pages[2] = {
+        "--page:#fff;--ink:#1a1c1f;--soft:#5b626b;--line:#d8dce1;--box:#f4f5f7;--grid:#e2e4e8;--link:#0b5cad;"
+        "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;",
+        "--page:#16181c;--ink:#e4e6ea;--soft:#a0a7b1;--line:#353a42;--box:#1f2228;--grid:#31353c;--link:#7db8f5;"
+        "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;"};
+    fprintf(out, ":root{color-scheme:%s;%s", dark ? "dark" : "light", pages[dark]);
+    for (int i = 0; i < r->n_variants && i < REPORT_COLOURS; i++) {
+        for (int shade = 0; shade < REPORT_SHADES; shade++) {
+            char name[24];
+            fprintf(out, "%s:#%06x;", report_colour_name(i, (report_shade)shade, name),
+                    report_colour(i, (report_shade)shade, dark));
+        }
+    }
+    fputs("}\n", out);
+}
+
+/* ---- Head -------------------------------------------------------------------------------------------------------- */
+
+/* The variants' names while there is room for them. */
+static void write_title(FILE *out, const report *r) {
+    size_t length = 0;
+    for (int i = 0; i < r->n_variants; i++) length += strlen(r->variant[i].name) + 2;
+    if (r->n_variants > 4 || length > 90) {
+        fprintf(out, "%d variants compared", r->n_variants);
+        return;
+    }
+    for (int i = 0; i < r->n_variants; i++) {
+        if (i) fputs(i == r->n_variants - 1 ? " and " : ", ", out);
+        html_text(out, r->variant[i].name);
+    }
+}
+
+/* What all runs have in common: task and model. */
+static void write_subtitle(FILE *out, const report *r) {
+    static const struct {
+        const char *key, *before;
+    } parts[] = {{"model.kind", ""},    {"model.layers", "layers "}, {"model.d", "d "},
+                 {"model.ffn", "ffn "}, {"model.heads", "heads "},   {"data.sentences", "sentences a batch "}};
+    const char *task = page_common(r, "data.task"), *comma = "";
+    fputs("<p class=\"sub\">", out);
+    if (task) {
+        fputs("Task: ", out);
+        html_text(out, strcmp(task, "numbers") == 0 ? "German number words to English" : task);
+        fputs(". ", out);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *value = page_common(r, parts[i].key);
+        if (!value || strcmp(value, "0") == 0) continue;
+        fprintf(out, "%s%s%s", *comma ? "" : "Model: ", comma, parts[i].before);
+        html_text(out, value);
+        comma = ", ";
+    }
+    fprintf(out, "%s</p>\n", *comma ? "." : "");
+}
+
+static void write_head(FILE *out, const report *r) {
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+          "<title>",
+          out);
+    write_title(out, r);
+    fputs(" – adamod report</title>\n<style>\n", out);
+    write_palette(out, r, false);
+    fputs("@media screen and (prefers-color-scheme:dark){\n", out);
+    write_palette(out, r, true);
+    fprintf(out, "}\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    write_title(out, r);
+    fputs("</h1>\n", out);
+    write_subtitle(out, r);
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+/* Whether a variant has the best median of a column in which there is a better and a worse. */
+static bool is_best(const report *r, int variant, int column) {
+    if (column < 0 || column > REPORT_BLEU || r->n_variants < 2) return false;
+    const double sign = column == REPORT_LOSS || column == REPORT_VALID ? -1 : 1;
+    const double own = sign * r->variant[variant].of[column].median;
+    bool better = false;
+    for (int i = 0; i < r->n_variants; i++) {
+        const double other = sign * r->variant[i].of[column].median;
+        if (other > own) return false;
+        better |= own > other;
+    }
+    return better && isfinite(own);
+}
+
+/* "0.683 (0.685 ± 0.004)": the median is what one reads. */
+static void write_cell(FILE *out, const char *cell, bool best) {
+    const char *rest = strstr(cell, " (");
+    char median[96];
+    snprintf(median, sizeof median, "%.*s", rest ? (int)(rest - cell) : (int)strlen(cell), cell);
+    fputs(best ? "<td><b>" : "<td>", out);
+    html_text(out, median);
+    fputs(best ? "</b>" : "", out);
+    if (rest) {
+        fputs("<small>", out);
+        html_text(out, rest + 1);
+        fputs("</small>", out);
+    }
+    fputs("</td>", out);
+}
+
+/* Below the table, not its caption: that would be as wide as the table, which may not fit. */
+static void write_legend(FILE *out, const report *r) {
+    fputs("<p class=\"legend\" id=\"results-legend\">", out);
+    if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
+    fputs(
+        "Training loss: mean of the last twentieth of the updates. Exact and BLEU: of the test’s translations. Time: of "
+        "training alone, without evaluation.</p>\n",
+        out);
+}
+
+static void write_table(FILE *out, const report *r, const report_table *t) {
+    fputs("<div class=\"scroll\"><table class=\"results\" aria-describedby=\"results-legend\">\n<thead><tr>", out);
+    for (int k = 0; k < t->columns; k++) {
+        fputs("<th scope=\"col\">", out);
+        html_text(out, report_table_cell(t, 0, k));
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<tr><th scope=\"row\">", out);
+        html_variant(out, r, i);
+        fputs("</th>", out);
+        for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), is_best(r, i, t->of[k]));
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody>\n</table></div>\n", out);
+    write_legend(out, r);
+}
+
+/* ---- Figures ----------------------------------------------------------------------------------------------------- */
+
+/* The files of a figure: of the whole, where it was also drawn as one. */
+static void write_links(FILE *out, const report_figures *f, report_group group) {
+    const char *slash = strrchr(f->directory, '/'), *directory = slash ? slash + 1 : f->directory;
+    bool whole = false;
+    for (int i = 0; i < f->n; i++) whole |= f->drawing[i].group == group && !f->drawing[i].on_page;
+    fputs("For print:", out);
+    const char *comma = " ";
+    for (int i = 0; i < f->n; i++) {
+        const report_drawing *d = &f->drawing[i];
+        if (d->group != group || d->on_page == whole) continue;
+        fprintf(out, "%s<a href=\"", comma);
+        html_text(out, directory);
+        fprintf(out, "/%s.pdf\">%s.pdf</a>", d->name, d->name);
+        comma = ", ";
+    }
+    fputs(".", out);
+}
+
+static void write_figure(FILE *out, const report *r, const report_figures *f, report_group group, int *number) {
+    bool any = false;
+    for (int i = 0; i < f->n; i++) any |= f->drawing[i].group == group && f->drawing[i].svg;
+    if (!any) return;
+    fputs("<figure>\n<div class=\"panels\">\n", out);
+    for (int i = 0; i < f->n; i++) {
+        if (f->drawing[i].group == group && f->drawing[i].svg) fprintf(out, "%s\n", f->drawing[i].svg);
+    }
+    fprintf(out, "</div>\n<figcaption>Figure %d. ", ++*number);
+    page_caption(out, r, f, group);
+    write_links(out, f, group);
+    fputs("</figcaption>\n</figure>\n", out);
+}
+
+static void write_figures(FILE *out, const report *r, const report_figures *f) {
+    int number = 0;
+    fputs("<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n", out);
+    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, &number);
+    if (*f->why || !number) {
+        fputs("<p class=\"note\">", out);
+        html_text(out, *f->why ? f->why : "There is nothing to draw yet.");
+        fputs("</p>\n", out);
+    }
+    fputs("</section>\n", out);
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+static void write_page(FILE *out, const report *r, const report_figures *f, const report_table *t) {
+    write_head(out, r);
+    page_summary(out, r);
+    fputs("<section aria-label=\"Results\">\n", out);
+    write_table(out, r, t);
+    fputs("</section>\n", out);
+    write_figures(out, r, f);
+    page_samples(out, r);
+    page_settings(out, r);
+    page_machines(out, r);
+    page_commands(out, r);
+    fputs("<p class=\"muted\">The paper: J. Ding, X. Ren, R. Luo, X. Sun, “An Adaptive and Momental Bound Method for "
+          "Stochastic Learning”, 2019, arXiv:1910.12249.</p>\n</main>\n</body>\n</html>\n",
+          out);
+}
+
+int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,
+               size_t size) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (!out) return text_fail(message, size, "%s: out of memory", path);
+    write_page(out, r, f, t);
+    const bool whole = !ferror(out);
+    int status = fclose(out) == 0 && whole ? 0 : text_fail(message, size, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){text, n}, message, size);
+    free(text);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* page.h - the parts of the page, each written to a stream of HTML.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_PAGE_H
+#define ADAMOD_PAGE_H
+
+#include "figures.h"
+
+/* Text from files, for content and for attributes in double quotes; what is not UTF-8 becomes U+FFFD. */
+void html_text(FILE *out, const char *text);
+
+/* A variant's name with its colour before it. */
+void html_variant(FILE *out, const report *r, int variant);
+
+/* What came of it, in a paragraph of plain words. */
+void page_summary(FILE *out, const report *r);
+/* What a figure shows, what to see in it, and which of the paper's it repeats. */
+void page_caption(FILE *out, const report *r, const report_figures *f, report_group group);
+
+/* Translations, with what is wrong in them marked; nothing if there are none. */
+void page_samples(FILE *out, const report *r);
+
+/* How the variants differ, the recipes in full, machines, and how to do it again. */
+void page_settings(FILE *out, const report *r);
+void page_machines(FILE *out, const report *r);
+void page_commands(FILE *out, const report *r);
+
+/* Whether the runs have a key with one value; that value, or NULL. */
+const char *page_common(const report *r, const char *key);
+
+/* All of it. -1: a message. */
+int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,
+               size_t size);
+
+#endif

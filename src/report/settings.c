@@ -1,0 +1,219 @@
+/* settings.c - what the runs were made with: how the variants differ, recipes, machines, and the commands that make them
+ * again.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "page.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* What the runs of a variant differ in by nature. */
+static bool is_own(const char *key) { return strcmp(key, "name") == 0 || strcmp(key, "train.seed") == 0; }
+
+const char *page_common(const report *r, const char *key) {
+    const char *value = report_pairs_find(&r->run[0].recipe, key);
+    for (int i = 1; value && i < r->n; i++) {
+        const char *other = report_pairs_find(&r->run[i].recipe, key);
+        if (!other || strcmp(other, value) != 0) return NULL;
+    }
+    return value;
+}
+
+/* ---- Differences ------------------------------------------------------------------------------------------------- */
+
+/* Calls back for every key that some recipe has and some has not, or has with another value; in the order in which
+ * recipes have them. */
+typedef void key_writer(FILE *out, const report *r, const char *key);
+
+static bool seen_before(const report *r, int run, size_t index) {
+    const char *key = r->run[run].recipe.at[index].key;
+    for (int i = 0; i < run; i++) {
+        if (report_pairs_find(&r->run[i].recipe, key)) return true;
+    }
+    return false;
+}
+
+static int each_difference(FILE *out, const report *r, key_writer *write) {
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        for (size_t k = 0; k < r->run[i].recipe.n; k++) {
+            const char *key = r->run[i].recipe.at[k].key;
+            if (is_own(key) || seen_before(r, i, k) || page_common(r, key)) continue;
+            if (write) write(out, r, key);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* A variant's value; "a / b" where its runs have several. */
+static void write_values(FILE *out, const report_variant *v, const char *key) {
+    for (int i = 0; i < v->n; i++) {
+        const char *value = report_pairs_find(&v->run[i]->recipe, key);
+        bool again = false;
+        for (int k = 0; k < i && !again; k++) {
+            const char *other = report_pairs_find(&v->run[k]->recipe, key);
+            again = value == other || (value && other && strcmp(value, other) == 0);
+        }
+        if (again) continue;
+        fputs(i ? " / " : "", out);
+        if (value) html_text(out, *value ? value : "\"\"");
+        else fputs("–", out);
+    }
+}
+
+static void write_difference(FILE *out, const report *r, const char *key) {
+    fputs("<tr><th scope=\"row\"><code>", out);
+    html_text(out, key);
+    fputs("</code></th>", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<td><code>", out);
+        write_values(out, &r->variant[i], key);
+        fputs("</code></td>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+static void write_differences(FILE *out, const report *r) {
+    fputs(
+        "<p id=\"differences\">The recipes differ in these keys alone:</p>\n"
+        "<div class=\"scroll\"><table class=\"settings\" aria-describedby=\"differences\">\n<thead><tr><th scope=\"col\">key</th>",
+        out);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<th scope=\"col\">", out);
+        html_variant(out, r, i);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    (void)each_difference(out, r, write_difference);
+    write_difference(out, r, "train.seed");
+    fputs("</tbody></table></div>\n", out);
+}
+
+void page_settings(FILE *out, const report *r) {
+    fputs("<section aria-labelledby=\"settings\">\n<h2 id=\"settings\">Settings</h2>\n", out);
+    if (r->n_variants > 1 || each_difference(out, r, NULL)) write_differences(out, r);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<details><summary>Recipe of ", out);
+        html_text(out, r->variant[i].name);
+        fputs("</summary>\n<pre><code>", out);
+        html_text(out, r->variant[i].run[0]->recipe_text);
+        fputs("</code></pre></details>\n", out);
+    }
+    fputs("</section>\n", out);
+}
+
+/* ---- Machines ---------------------------------------------------------------------------------------------------- */
+
+/* All but when it was started, which no two have in common. */
+static bool same_machine(const report_pairs *a, const report_pairs *b) {
+    if (a->n != b->n) return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const char *other = report_pairs_find(b, a->at[i].key);
+        if (strcmp(a->at[i].key, "started") != 0 && (!other || strcmp(other, a->at[i].value) != 0)) return false;
+    }
+    return true;
+}
+
+static bool machine_seen(const report *r, int run, int machine) {
+    for (int i = 0; i <= run; i++) {
+        for (int k = 0; k < (i < run ? r->run[i].n_machines : machine); k++) {
+            if (same_machine(&r->run[i].machine[k], &r->run[run].machine[machine])) return true;
+        }
+    }
+    return false;
+}
+
+static void write_machine(FILE *out, const report_pairs *m) {
+    fputs("<dl>\n", out);
+    for (size_t i = 0; i < m->n; i++) {
+        fputs("<div><dt>", out);
+        for (const char *c = m->at[i].key; *c; c++) {
+            const char one[2] = {(char)(*c == '_' ? ' ' : *c), '\0'};
+            html_text(out, one);
+        }
+        fputs("</dt><dd>", out);
+        html_text(out, m->at[i].value);
+        fputs("</dd></div>\n", out);
+    }
+    fputs("</dl>\n", out);
+}
+
+void page_machines(FILE *out, const report *r) {
+    fputs("<section aria-labelledby=\"machine\">\n<h2 id=\"machine\">Machine and build</h2>\n", out);
+    int n = 0, resumed = 0;
+    for (int i = 0; i < r->n; i++) {
+        resumed += r->run[i].n_machines > 1;
+        for (int k = 0; k < r->run[i].n_machines; k++) {
+            if (machine_seen(r, i, k)) continue;
+            write_machine(out, &r->run[i].machine[k]);
+            n++;
+        }
+    }
+    if (!n) fputs("<p>Not recorded.</p>\n", out);
+    if (resumed)
+        fprintf(out, "<p>%d run%s resumed after an interruption.</p>\n", resumed, resumed == 1 ? " was" : "s were");
+    fputs("</section>\n", out);
+}
+
+/* ---- Commands ---------------------------------------------------------------------------------------------------- */
+
+/* A word of a shell's command line. */
+static void write_word(FILE *out, const char *word) {
+    bool plain = *word != '\0';
+    for (const char *c = word; *c; c++) plain &= isalnum((unsigned char)*c) || strchr("._-/=,:+@%", *c);
+    if (plain) {
+        html_text(out, word);
+        return;
+    }
+    fputs("&#39;", out);
+    for (const char *c = word; *c; c += strcspn(c, "'")) {
+        char part[1024];
+        if (*c == '\'') {
+            fputs("&#39;\\&#39;&#39;", out);
+            c++;
+        }
+        snprintf(part, sizeof part, "%.*s", (int)strcspn(c, "'"), c);
+        html_text(out, part);
+    }
+    fputs("&#39;", out);
+}
+
+static void write_set(FILE *out, const char *key, const char *value) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s=%s", key, value);
+    fputs(" \\\n    --set ", out);
+    write_word(out, text);
+}
+
+/* What turns the first run's recipe into this one's; an empty value takes an option away. */
+static void write_sets(FILE *out, const report_pairs *first, const report_pairs *own) {
+    for (size_t i = 0; i < own->n; i++) {
+        const char *base = report_pairs_find(first, own->at[i].key);
+        if (!base || strcmp(base, own->at[i].value) != 0) write_set(out, own->at[i].key, own->at[i].value);
+    }
+    for (size_t i = 0; i < first->n; i++) {
+        if (!report_pairs_find(own, first->at[i].key)) write_set(out, first->at[i].key, "");
+    }
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+void page_commands(FILE *out, const report *r) {
+    fputs("<section aria-labelledby=\"again\">\n<h2 id=\"again\">Do it again</h2>\n<p>With the recipe of ", out);
+    html_text(out, r->variant[0].name);
+    fputs(" from above as <code>recipe.yaml</code>:</p>\n<pre><code>", out);
+    for (int i = 0; i < r->n; i++) {
+        char directory[300];
+        snprintf(directory, sizeof directory, "runs/%s", base_name(r->run[i].directory));
+        fputs("adamod train recipe.yaml --out ", out);
+        write_word(out, directory);
+        if (i) write_sets(out, &r->run[0].recipe, &r->run[i].recipe);
+        fputc('\n', out);
+    }
+    fputs("adamod report runs -o report.html\n</code></pre>\n</section>\n", out);
+}
