@@ -1,6 +1,6 @@
 /* logistic_regression.c - classifies generated points with AdaMod: two groups of parameters, a schedule, statistics.
  *
- *     cc -O2 logistic_regression.c $(pkg-config --cflags --libs adamod) -lm -o logistic_regression
+ *     cc -std=c11 -O2 logistic_regression.c $(pkg-config --cflags --libs adamod) -lm -o logistic_regression
  *
  * Each point has 20 features, some of them rare, as words are: in half, a quarter, ... or a sixteenth of all points. Rare
  * features have small gradients, and so larger learning rates of their own. Weights decay, the bias does not: so there

@@ -4,7 +4,7 @@
  *
  * whose minimum, 0 at (1, 1), lies in a long curved valley. Prints how far each rule gets from (-1.2, 1).
  *
- *     cc -O2 rosenbrock.c $(pkg-config --cflags --libs adamod) -lm -o rosenbrock
+ *     cc -std=c11 -O2 rosenbrock.c $(pkg-config --cflags --libs adamod) -lm -o rosenbrock
  *     ./rosenbrock [UPDATES]
  *
  * SPDX-License-Identifier: MIT

@@ -274,7 +274,7 @@ typedef struct adamod_span {
     const void *grad;
     void *master; /* f32 copy of a bf16 or f16 param; NULL: stochastic rounding */
     void *state[ADAMOD_MAX_STATES];
-    adamod_type param_type, grad_type, state_type; /* state_type: bf16, or 0 for the type of computation */
+    adamod_type param_type, grad_type, state_type; /* state_type: f64 for f64 parameters, else f32; or bf16 */
     int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
     int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
     int64_t count;

@@ -294,7 +294,7 @@ static double opcheck_numeric(const rig *r, const differences *d, double *tolera
 
 static double opcheck_largest(const float *x, int64_t n) {
     double most = 0;
-    for (int64_t k = 0; k < n; k++) most = fmax(most, fabs(x[k]));
+    for (int64_t k = 0; k < n; k++) most = fabs(x[k]) > most ? fabs(x[k]) : most;
     return most;
 }
 

@@ -496,6 +496,7 @@ static void raw_update(const adamod_hyper *h, adamod_type type, const void *cons
                                  .grad = (const char *)grad[step - 1] + bytes,
                                  .param_type = type,
                                  .grad_type = type,
+                                 .state_type = type,
                                  .count = count,
                                  .step = step};
         for (int i = 0; i < 3; i++) {
@@ -564,7 +565,7 @@ static void expect_raw(const config *c) {
     adamod_span x = {.param = room((size_t)n, size),
                      .param_type = c->type,
                      .grad_type = grad_type,
-                     .state_type = half ? ADAMOD_BF16 : ADAMOD_F32,
+                     .state_type = type,
                      .ndim = 2,
                      .shape = {c->shapes[0][0], c->shapes[0][1]},
                      .count = n};
@@ -852,6 +853,7 @@ TEST(weights_of_nosadam) {
                                    .state = {m, v},
                                    .param_type = ADAMOD_F64,
                                    .grad_type = ADAMOD_F64,
+                                   .state_type = ADAMOD_F64,
                                    .count = 2,
                                    .step = checked[c]};
             CHECK_INT(adamod_update(h, &x, 1, NULL), 0);

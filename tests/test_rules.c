@@ -333,6 +333,7 @@ static adamod_status subject_step(subject *s, int t, double lr) {
                      .grad = s->grad.data,
                      .param_type = s->sc->param_type,
                      .grad_type = s->sc->grad_type,
+                     .state_type = s->sc->param_type == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32,
                      .ndim = s->sc->ndim,
                      .count = s->param.n,
                      .step = t};
@@ -1075,7 +1076,7 @@ static double spacing(adamod_type type, double x) {
  * elements to an n-th of that. 6 deviations, with the spacing at twice the mean, which no element reaches; what f32
  * itself rounds is (3t + 12) u of the state. When all arrays are bf16, kernels of their own are at work.
  *
- * Rounded to nearest instead, v would stop at 0.125, where 0.001 of what is missing to 0.49 is below half the spacing. */
+ * Rounded to nearest instead, v would stop at 0.125: 0.001 of what is missing to 0.49 is less than half a spacing. */
 TEST(bf16_states_are_right_on_average) {
     enum { N = 30000 };
     static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64, ADAMOD_BF16, ADAMOD_F16};

@@ -85,7 +85,7 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     if (status || (status = adamod__check_arrays(x, name))) return status;
     const adamod_type compute = adamod__compute_type(x->param_type);
     const adamod_type state_type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : compute;
-    if (x->state_type != state_type && x->state_type != ADAMOD_F32) {
+    if (x->state_type != state_type) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16", name,
                             adamod__type_name(x->state_type), adamod__type_name(compute));
     }

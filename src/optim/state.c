@@ -116,10 +116,9 @@ typedef struct incoming {
 
 /* NULL if there is none. */
 static const char *adamod__incoming_metadata(const incoming *in, const char *key) {
-    char *name = adamod__entry_name(in->prefix, key, NULL);
-    const char *value = name ? adamod__st_metadata(in->file, name) : NULL;
-    free(name);
-    return value;
+    char name[64]; /* prefixes and keys are this program's own, and short */
+    snprintf(name, sizeof name, "%s%s", in->prefix, key);
+    return adamod__st_metadata(in->file, name);
 }
 
 static size_t adamod__incoming_entries(const incoming *in) {

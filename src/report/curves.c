@@ -301,12 +301,21 @@ static void set_range(panel *p, const extent *e) {
     if (!(p->y_high > p->y_low)) p->y_high = p->y_low + 1;
 }
 
+/* What has risen to more than twice its beginning is lost, and would take the room of all others. */
+static void clip(report_figures *f, const report *r, extent *e) {
+    double first = 0;
+    for (int i = 0; i < r->n_variants; i++) first = fmax(first, r->variant[i].first_loss);
+    f->clipped = first > e->low && e->high > 2 * first;
+    if (f->clipped) e->high = 2 * first;
+}
+
 static int draw_losses(report_figures *f, const report *r, blocks *b) {
     extent e = no_extent;
     const char *unit_name;
     char x_label[40];
     if (write_losses(f, r, b, &e)) return -1;
     if (!(e.high >= e.low)) return 0;
+    clip(f, r, &e);
     const double unit = report_time_unit(e.last_time, &unit_name);
     snprintf(x_label, sizeof x_label, "training time (%s)", unit_name);
     panel p = {.name = "loss-updates",

@@ -46,6 +46,7 @@ typedef struct report_figures {
     int n;
     char why[512];   /* why there are no drawings; "": there are */
     int64_t window;  /* updates that the smoothed training loss is a mean of */
+    bool clipped;    /* a training loss goes beyond the top of its figure */
     int64_t rows[2]; /* the first and the last update among the histograms */
     char *message;   /* as given to report_draw */
     size_t size;

@@ -108,7 +108,7 @@ static void write_reservations(FILE *out, const report *r) {
                     v->fates[REPORT_DIVERGED] == 1 ? "is" : "are");
         }
         const int open = v->fates[REPORT_GOING] + v->fates[REPORT_INTERRUPTED];
-        if (!open) continue;
+        if (!open || judge(r, v) == NO_DATA) continue;
         emphasis(out, v->name);
         if (open == v->n) fprintf(out, " has not finished; its numbers are those of now. ");
         else fprintf(out, " has %s run%s that did not finish. ", number_word(open, word), plural(open));
@@ -136,15 +136,31 @@ static void write_setting(FILE *out, const report *r) {
     else fprintf(out, ", up to %.0f updates. ", most);
 }
 
+/* Those that learned besides the best: a sentence each, or one for all where there are many. */
+static void write_others(FILE *out, const report *r, const report_variant *best) {
+    enum { EACH = 4 };
+    int n = 0;
+    double least = INFINITY, most = -INFINITY;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_variant *v = &r->variant[i];
+        if (v == best || judge(r, v) != LEARNED) continue;
+        n++;
+        least = fmin(least, v->of[REPORT_LOSS].median);
+        most = fmax(most, v->of[REPORT_LOSS].median);
+    }
+    if (n > EACH) fprintf(out, "%d others reached training losses from %.3f to %.3f. ", n, least, most);
+    for (int i = 0; n <= EACH && i < r->n_variants; i++) {
+        const report_variant *v = &r->variant[i];
+        if (v != best && judge(r, v) == LEARNED) write_learned(out, v, best, false);
+    }
+}
+
 void page_summary(FILE *out, const report *r) {
     const report_variant *best = best_variant(r);
     fputs("<p class=\"summary\">", out);
     write_setting(out, r);
     if (best && judge(r, best) == LEARNED) write_learned(out, best, best, r->n_variants == 1);
-    for (int i = 0; i < r->n_variants; i++) {
-        if (&r->variant[i] != best && judge(r, &r->variant[i]) == LEARNED)
-            write_learned(out, &r->variant[i], best, false);
-    }
+    write_others(out, r, best);
     for (int i = 0; i < r->n_variants; i++) {
         const verdict is = judge(r, &r->variant[i]);
         if (is == NEVER_STARTED) write_never_started(out, &r->variant[i]);
@@ -176,6 +192,7 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
     fputs("<b>Training loss</b> against updates and against time. ", out);
     write_seeds(out, r);
     if (f->window > 1) fprintf(out, "The thick lines are means of %lld updates. ", (long long)f->window);
+    if (f->clipped) fputs("A line that leaves at the top has diverged. ", out);
     fputs("The paper’s Figures 1 and 2 show the same: there Adam without warm-up stays high, and AdaMod, which has no "
           "warm-up either, trains as Adam does with it. ",
           out);
@@ -192,8 +209,7 @@ static void caption_validations(FILE *out, const report *r) {
 static void write_percent(FILE *out, double share) {
     const double percent = 100 * share;
     if (percent > 0 && percent < 0.01) fputs("below 0.01&nbsp;%", out);
-    else if (percent == 0) fputs("none", out);
-    else fprintf(out, "%.*f&nbsp;%%", percent < 1 ? 2 : 1, percent);
+    else fprintf(out, "%.*f&nbsp;%%", percent == 0 ? 0 : percent < 1 ? 2 : 1, percent);
 }
 
 static void caption_rates(FILE *out, const report *r, const report_figures *f) {

@@ -15,6 +15,7 @@ int report_write(const char *const *runs, int n, const char *page, char *message
     report_figures figures = {0};
     report_table table = {0};
     if (report_load(&r, runs, n, message, size)) return -1;
+    report_notes(&r);
     int status = report_table_make(&table, &r, message, size);
     if (!status) status = report_draw(&figures, &r, page, message, size);
     if (!status) status = page_write(page, &r, &figures, &table, message, size);

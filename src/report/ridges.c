@@ -118,26 +118,26 @@ typedef struct ridge_panel {
     int variant;
     bool before; /* the bound */
     char name[32], title[160];
-    int blocks; /* rows that the run has */
+    int blocks;  /* rows that the run has */
+    double most; /* the largest share */
 } ridge_panel;
 
 /* What all panels share. */
 typedef struct axes {
     rows rows;
     double low, high; /* decades */
-    double most;      /* share */
 } axes;
 
 static const float *shares(const ridge_panel *p, const report_histogram *h) {
     return p->before ? h->eta : h->effective;
 }
 
-static void widen(axes *a, const ridge_panel *p) {
+static void widen(axes *a, ridge_panel *p) {
     for (int i = 0; i < a->rows.n; i++) {
         const report_histogram *h = row_of(p->run, a->rows.step[i]);
         for (int k = 0; h && k < h->bins; k++) {
             const double share = (double)shares(p, h)[k];
-            a->most = fmax(a->most, share);
+            p->most = fmax(p->most, share);
             if (share < visible) continue;
             a->low = fmin(a->low, centre(h, k));
             a->high = fmax(a->high, centre(h, k));
@@ -194,14 +194,15 @@ static void write_decades(FILE *out, const axes *a) {
     fprintf(out, ")\n");
 }
 
-/* How tall a share is, at the top, where only the first ridge could be. */
-static void write_scale_bar(FILE *out, const axes *a) {
-    const double share = round_down(a->most), length = tallest * share / a->most, top = a->rows.n - 1 + tallest;
+/* How tall a share is, and a bar that shows it, at the top, where only the first ridge could be. */
+static void write_scale(FILE *out, const axes *a, double most) {
+    const double share = round_down(most), length = tallest * share / most, top = a->rows.n - 1 + tallest;
+    fprintf(out, "    height = %.6g # of all elements, in distances between rows\n", tallest / most);
     fprintf(out,
-            "set arrow 1 from graph 0.96, first %.6g to graph 0.96, first %.6g nohead linecolor rgb axis_colour "
+            "    set arrow 1 from graph 0.96, first %.6g to graph 0.96, first %.6g nohead linecolor rgb axis_colour "
             "linewidth 1.5 front\n",
             top - length, top);
-    fprintf(out, "set label 1 '%g %%' at graph 0.94, first %.6g right font font_name.',11' front\n", 100 * share,
+    fprintf(out, "    set label 1 '%g %%' at graph 0.94, first %.6g right font font_name.',11' front\n", 100 * share,
             top - length / 2);
 }
 
@@ -209,19 +210,18 @@ static int write_axes(report_figures *f, const axes *a) {
     report_file file;
     if (report_file_open(f, &file, "rates-axes.gp")) return -1;
     fprintf(file.to, "# Shared by all panels of learning rates: rows, heights, ranges.\n");
-    fprintf(file.to, "rows = %d\nheight = %.6g # of all elements, in distances between rows\n", a->rows.n,
-            tallest / a->most);
+    fprintf(file.to, "rows = %d\n", a->rows.n);
     fprintf(file.to, "base(row) = rows - 1 - row\n");
     write_decades(file.to, a);
     fprintf(file.to, "set yrange [-0.6:%.6g]\n", a->rows.n - 1 + tallest + 0.3);
     write_row_labels(file.to, &a->rows);
     fprintf(file.to, "set tics font font_name.',11'\nset xlabel 'effective learning rate'\nset ylabel 'update'\n");
     fprintf(file.to, "unset key\nset border 1\nset grid noytics\nset ytics scale 0 offset 0.6\n");
-    write_scale_bar(file.to, a);
     return report_file_close(f, &file);
 }
 
-static void write_panel_plot(FILE *out, const ridge_panel *p) {
+static void write_panel_plot(FILE *out, const ridge_panel *p, const axes *a) {
+    write_scale(out, a, p->most);
     fprintf(out, "    set title ");
     report_quote(out, p->title, 100);
     fprintf(out,
@@ -231,7 +231,7 @@ static void write_panel_plot(FILE *out, const ridge_panel *p) {
             p->blocks - 1, p->name, p->variant + 1, p->variant + 1);
 }
 
-static int write_panel(report_figures *f, const ridge_panel *p, report_group group) {
+static int write_panel(report_figures *f, const ridge_panel *p, const axes *a, report_group group) {
     report_file file;
     report_drawing *d = report_figures_add(f, group, p->name);
     if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
@@ -239,14 +239,14 @@ static int write_panel(report_figures *f, const ridge_panel *p, report_group gro
              p->before ? "before" : "after", p->title);
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", p->name, WIDTH, HEIGHT);
-    write_panel_plot(file.to, p);
+    write_panel_plot(file.to, p, a);
     fprintf(file.to, "}\nset output\n");
     return report_file_close(f, &file);
 }
 
 /* All panels of a group in one drawing, for a paper. */
-static int write_whole(report_figures *f, const ridge_panel *p, int n, const char *name, report_group group,
-                       int across) {
+static int write_whole(report_figures *f, const ridge_panel *p, int n, const axes *a, const char *name,
+                       report_group group, int across) {
     report_file file;
     if (n < 2) return 0;
     report_drawing *d = report_figures_add(f, group, name);
@@ -256,17 +256,17 @@ static int write_whole(report_figures *f, const ridge_panel *p, int n, const cha
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", name, columns * WIDTH, lines * HEIGHT);
     fprintf(file.to, "    set multiplot layout %d,%d\n", lines, columns);
-    for (int i = 0; i < n; i++) write_panel_plot(file.to, &p[i]);
+    for (int i = 0; i < n; i++) write_panel_plot(file.to, &p[i], a);
     fprintf(file.to, "    unset multiplot\n}\nset output\n");
     return report_file_close(f, &file);
 }
 
 static int write_group(report_figures *f, ridge_panel *p, int n, const axes *a, report_group group) {
     for (int i = 0; i < n; i++) {
-        if (write_data(f, &p[i], a) || write_panel(f, &p[i], group)) return -1;
+        if (write_data(f, &p[i], a) || write_panel(f, &p[i], a, group)) return -1;
     }
-    return group == REPORT_RATES ? write_whole(f, p, n, "rates", group, ACROSS)
-                                 : write_whole(f, p, n, "bound", group, 2);
+    return group == REPORT_RATES ? write_whole(f, p, n, a, "rates", group, ACROSS)
+                                 : write_whole(f, p, n, a, "bound", group, 2);
 }
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */
@@ -312,6 +312,15 @@ static int make_bounds(const report *r, ridge_panel *out) {
     return n;
 }
 
+/* One scale for all, so that they can be compared; but a panel whose ridges are many times as tall as those of another
+ * (sgd gives all elements the same rate) keeps one of its own, or it would flatten them. */
+static void share_scale(ridge_panel *p, int n) {
+    double least = INFINITY, common = 0;
+    for (int i = 0; i < n; i++) least = p[i].most > 0 ? fmin(least, p[i].most) : least;
+    for (int i = 0; i < n; i++) common = p[i].most <= 5 * least ? fmax(common, p[i].most) : common;
+    for (int i = 0; i < n; i++) p[i].most = fmax(p[i].most, common);
+}
+
 /* Out to whole half decades, and no narrower than four, so that one value does not fill the width. */
 static void round_axes(axes *a) {
     a->low = floor(2 * (a->low - 0.3)) / 2;
@@ -319,22 +328,38 @@ static void round_axes(axes *a) {
     while (a->high - a->low < 4) a->low -= 0.5, a->high += 0.5;
 }
 
-int report_draw_ridges(report_figures *f, const report *r) {
-    ridge_panel *rates = calloc(2 * PANELS, sizeof *rates), *bounds = rates + PANELS;
-    axes a = {.low = INFINITY, .high = -INFINITY};
-    if (!rates) return text_fail(f->message, f->size, "out of memory");
-    const int n_rates = make_rates(r, rates), n_bounds = make_bounds(r, bounds);
-    int status = 0;
-    choose_rows(r, &a.rows);
-    for (int i = 0; i < n_rates; i++) widen(&a, &rates[i]);
-    for (int i = 0; i < n_bounds; i++) widen(&a, &bounds[i]);
-    if (a.high >= a.low) {
-        round_axes(&a);
-        f->rows[0] = a.rows.step[0];
-        f->rows[1] = a.rows.step[a.rows.n - 1];
-        status = write_axes(f, &a) || write_group(f, rates, n_rates, &a, REPORT_RATES) ||
-                 write_group(f, bounds, n_bounds, &a, REPORT_BOUNDS);
+/* Without panels whose run has no histogram near any of the rows. */
+static int keep_drawn(ridge_panel *p, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (p[i].most > 0) p[kept++] = p[i];
     }
-    free(rates);
-    return status ? -1 : 0;
+    return kept;
+}
+
+static int draw_panels(report_figures *f, const report *r, ridge_panel *p) {
+    axes a = {.low = INFINITY, .high = -INFINITY};
+    choose_rows(r, &a.rows);
+    int n = make_rates(r, p);
+    for (int i = 0; i < n; i++) widen(&a, &p[i]);
+    const int n_rates = keep_drawn(p, n);
+    ridge_panel *bounds = p + n_rates;
+    n = make_bounds(r, bounds);
+    for (int i = 0; i < n; i++) widen(&a, &bounds[i]);
+    const int n_bounds = keep_drawn(bounds, n);
+    if (!(a.high >= a.low)) return 0;
+    round_axes(&a);
+    share_scale(p, n_rates + n_bounds);
+    f->rows[0] = a.rows.step[0];
+    f->rows[1] = a.rows.step[a.rows.n - 1];
+    if (write_axes(f, &a) || write_group(f, p, n_rates, &a, REPORT_RATES)) return -1;
+    return write_group(f, bounds, n_bounds, &a, REPORT_BOUNDS);
+}
+
+int report_draw_ridges(report_figures *f, const report *r) {
+    ridge_panel *panels = calloc(2 * PANELS, sizeof *panels);
+    if (!panels) return text_fail(f->message, f->size, "out of memory");
+    const int status = draw_panels(f, r, panels);
+    free(panels);
+    return status;
 }

@@ -87,13 +87,15 @@ static void write_differences(FILE *out, const report *r) {
     }
     fputs("</tr></thead>\n<tbody>\n", out);
     (void)each_difference(out, r, write_difference);
-    write_difference(out, r, "train.seed");
+    if (!page_common(r, "train.seed") && report_pairs_find(&r->run[0].recipe, "train.seed")) {
+        write_difference(out, r, "train.seed");
+    }
     fputs("</tbody></table></div>\n", out);
 }
 
 void page_settings(FILE *out, const report *r) {
     fputs("<section aria-labelledby=\"settings\">\n<h2 id=\"settings\">Settings</h2>\n", out);
-    if (r->n_variants > 1 || each_difference(out, r, NULL)) write_differences(out, r);
+    if (each_difference(out, r, NULL)) write_differences(out, r);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<details><summary>Recipe of ", out);
         html_text(out, r->variant[i].name);

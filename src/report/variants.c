@@ -171,17 +171,6 @@ static const char *name_of(const report_run *r) {
     return slash && slash[1] ? slash + 1 : r->directory;
 }
 
-/* Seeds differ in their seed alone. */
-static void compare_seeds(const report_run *a, const report_run *b) {
-    for (size_t i = 0; i < a->recipe.n; i++) {
-        const report_pair *p = &a->recipe.at[i];
-        const char *other = report_pairs_find(&b->recipe, p->key);
-        if (strcmp(p->key, "train.seed") == 0 || (other && strcmp(other, p->value) == 0)) continue;
-        report_note("%s and %s are both named '%s', but differ in %s", a->directory, b->directory, name_of(a), p->key);
-        return;
-    }
-}
-
 static int add_to_variant(report *r, const report_run *run) {
     int i = 0;
     while (i < r->n_variants && strcmp(r->variant[i].name, name_of(run)) != 0) i++;
@@ -190,8 +179,6 @@ static int add_to_variant(report *r, const report_run *run) {
         *v = (report_variant){.name = name_of(run), .run = calloc((size_t)r->n, sizeof *v->run)};
         if (!v->run) return -1;
         r->n_variants++;
-    } else {
-        compare_seeds(v->run[0], run);
     }
     v->run[v->n++] = run;
     return 0;
@@ -224,11 +211,6 @@ static bool same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static void note_missing(const report_run *r) {
-    if (!r->train.n) report_note("%s has no metrics yet", r->directory);
-    if (!r->n_histograms) report_note("%s has no learning-rate histograms", r->directory);
-}
-
 int report_load(report *out, const char *const *runs, int n, char *message, size_t size) {
     *out = (report){0};
     if (n < 1) return text_fail(message, size, "there are no runs to report");
@@ -239,9 +221,45 @@ int report_load(report *out, const char *const *runs, int n, char *message, size
         while (twin < i && !same_directory(runs[twin], runs[i])) twin++;
         if (twin < i) continue;
         status = report_run_read(&out->run[out->n], runs[i], message, size);
-        if (status == 0) note_missing(&out->run[out->n++]);
+        if (status == 0) out->n++;
     }
     if (status == 0 && make_variants(out)) status = text_fail(message, size, "out of memory");
     if (status) report_free(out);
     return status;
+}
+
+/* ---- Notes ------------------------------------------------------------------------------------------------------- */
+
+/* Seeds differ in their seed alone. */
+static void compare_seeds(const report_run *a, const report_run *b) {
+    for (size_t i = 0; i < a->recipe.n; i++) {
+        const report_pair *p = &a->recipe.at[i];
+        const char *other = report_pairs_find(&b->recipe, p->key);
+        if (strcmp(p->key, "train.seed") == 0 || (other && strcmp(other, p->value) == 0)) continue;
+        report_note("%s and %s are both named '%s', but differ in %s", a->directory, b->directory, name_of(a), p->key);
+        return;
+    }
+}
+
+/* "a has no metrics yet", "a and 3 other runs have no ..." */
+static void note_missing(const report *r, bool (*lacks)(const report_run *), const char *what) {
+    const report_run *first = NULL;
+    int n = 0;
+    for (int i = 0; i < r->n; i++) {
+        if (!lacks(&r->run[i])) continue;
+        if (!n++) first = &r->run[i];
+    }
+    if (n == 1) report_note("%s has %s", first->directory, what);
+    if (n > 1) report_note("%s and %d other run%s have %s", first->directory, n - 1, n == 2 ? "" : "s", what);
+}
+
+static bool lacks_metrics(const report_run *r) { return !r->train.n; }
+static bool lacks_histograms(const report_run *r) { return !r->n_histograms; }
+
+void report_notes(const report *r) {
+    note_missing(r, lacks_metrics, "no metrics yet");
+    note_missing(r, lacks_histograms, "no learning-rate histograms");
+    for (int i = 0; i < r->n_variants; i++) {
+        for (int k = 1; k < r->variant[i].n; k++) compare_seeds(r->variant[i].run[0], r->variant[i].run[k]);
+    }
 }

@@ -65,6 +65,10 @@ report_fate report_fate_of(const report_run *r);
 /* The last update of the run that is known of. */
 int64_t report_last_step(const report_run *r);
 
+/* What a reader of the report should know of the runs, as lines on standard error: files that are missing, seeds that
+ * differ in more than their seed. */
+void report_notes(const report *r);
+
 /* A line on standard error. */
 void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,9 +1,9 @@
-/* Attention within sequences: y_j = sum_l m_jl p_jl v_l with p_j = softmax_l(q_j . k_l / sqrt(size)) for each head, where
- * m_jl is 0 or 1 / (1 - dropout). Saved, [rows, heads, 2]: the largest score, and 1 / sum_l exp(score_l - largest).
+/* Attention within sequences: for each head, y_j = sum_l m_jl p_jl v_l with p_j = softmax_l(q_j . k_l / sqrt(size)) and
+ * m_jl = 0 or 1 / (1 - dropout). Saved, [rows, heads, 2]: the largest score, and 1 / sum_l exp(score_l - largest).
  *
- * Inputs: q or [q | k | v], [k | v] or none, ranges of the queries, ranges of the keys. Attributes: heads, causal, dropout.
- * Rows in no range have output and gradient 0. Ranges of queries do not overlap; ranges of keys may (several hypotheses of
- * one source), but not where gradients are wanted of a backend other than ref. */
+ * Inputs: q or [q | k | v], [k | v] or none, ranges of the queries, ranges of the keys. Attributes: heads, causal,
+ * dropout. Rows in no range have output and gradient 0. Ranges of queries do not overlap; ranges of keys may (several
+ * hypotheses of one source), but not in a backward pass of a backend other than ref. */
 #include "attention.h"
 
 #include <stdio.h>

@@ -8,8 +8,8 @@
 
 enum { ATTENTION_Q, ATTENTION_KV, ATTENTION_Q_RANGES, ATTENTION_K_RANGES };
 
-/* One call. Row r of the queries begins at q + r * q_stride, of the keys and values at k and v + r * k_stride; so do the
- * gradients, NULL where not wanted. Within a row, head h has columns h * size .. (h + 1) * size - 1. */
+/* One call. Row r of the queries begins at q + r * q_stride, of the keys and values at k and v + r * k_stride; likewise
+ * the gradients, NULL where not wanted. Within a row, head h has columns h * size .. (h + 1) * size - 1. */
 typedef struct nn_attention_view {
     const float *q, *k, *v;
     float *dq, *dk, *dv;

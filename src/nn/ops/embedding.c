@@ -1,6 +1,6 @@
 /* y_i = scale table[ids_i] + position(positions_i), where column j of the first half of the d columns is
- * sin(position f_j), of the second half cos(position f_j), f_j = 10000^(-j / (d / 2 - 1)), as fairseq lays them out; the
- * last of an odd number of columns is 0.
+ * sin(position f_j), of the second half cos(position f_j), f_j = 10000^(-j / (d / 2 - 1)), as fairseq lays them out;
+ * the last of an odd number of columns is 0.
  *
  * Inputs: ids, positions or none, table. Attribute: scale. The caller sees to it that ids are rows of the table. */
 #include "op.h"

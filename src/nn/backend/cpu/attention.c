@@ -8,11 +8,13 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The largest tile; and in causal attention, queries or keys that are computed to the width that the widest of them
- * needs. Both divide into NN_LANES or the reverse. */
+/* The largest tile; and in causal attention, how many queries or keys are computed at once, to the width that the
+ * widest of them needs. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees its
+ * first. */
 enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
 
-/* Memory of one thread. Rows are padded: those of k_t, v_t, s and ds have the tile's keys, the others a head's columns. */
+/* Memory of one thread. Rows are padded: those of k_t, v_t, s, ds and factor have the tile's keys, the others a head's
+ * columns. */
 typedef struct buffers {
     float *q, *y, *dy, *dq;             /* queries (times the scale of scores) and what belongs to them */
     float *k, *v, *dk, *dv, *k_t, *v_t; /* keys, values, their gradients, their transposes */
@@ -180,8 +182,8 @@ static void mix_back(const item *w, const tile *t, float *s, float *q, float *to
     }
 }
 
-/* Dropout's factors on the tile's weights, NULL: none. Where the tile has all keys, its rows follow each other among the
- * random numbers as they do in the tile. */
+/* Dropout's factors on the tile's weights, NULL: none. Where the tile has all keys, its rows follow each other among
+ * the random numbers as they do in the tile. */
 static const float *draw(const item *w, const tile *t) {
     const nn_attention_view *v = &w->j->view;
     if (!v->threshold) return NULL;

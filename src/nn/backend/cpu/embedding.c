@@ -1,7 +1,8 @@
 /* Embedding on the processor: see ops/embedding.c for the formulas.
  *
- * Sentences share positions, so a table of sinusoids is made for each call: from one position to the next is a rotation,
- * sin(a + f) = sin a cos f + cos a sin f, in double, which loses nothing worth a float in POSITIONS steps. */
+ * Sentences share positions, so a table of sinusoids is made for each call. From one position to the next it is a
+ * rotation, sin(a + f) = sin a cos f + cos a sin f, in double, which in POSITIONS steps loses nothing that a float would
+ * show. */
 #include "cpu.h"
 
 #include <assert.h>

@@ -1,13 +1,14 @@
 /* The loops of vector.h for one instruction set. The includer defines
- *   ISA                 the instruction set's name
- *   WIDTH               floats in a vector V: 4, 8 or 16
- *   ROWS                rows of a product's block, 4 or 8: ROWS * 2 sums must fit the registers
- *   FMA(a, b, c)        a b + c
- *   GREATER(a, b)       a > b ? a : b, so the second where either is NaN
+ *   ISA                   the instruction set's name
+ *   WIDTH                 floats in a vector V: 4, 8 or 16
+ *   ROWS                  rows of a product's block, 4 or 8: ROWS * 2 sums must fit the registers
+ *   FMA(a, b, c)          a b + c
+ *   GREATER(a, b)         a > b ? a : b, so the second where either is NaN
  *   UNLESS_LESS(a, b, y)  y, but 0 where a < b
- *   PART(p, n, fill)    the n floats at p, then those of the vector fill; n may be more than WIDTH or less than 0
- *   STORE_PART(p, n, x) the reverse: the first n floats of x
- *   FOLD(x, op)         the F4 that op makes of NN_LANES lanes, x[NN_LANES / WIDTH]: lane l with lane l + 8, then + 4 */
+ *   PART(p, n, fill)      the n floats at p, then those of the vector fill; n may be more than WIDTH or less than 0
+ *   STORE_PART(p, n, x)   the reverse: the first n floats of x
+ *   FOLD(x, op)           the F4 that op, ADD or MAX, makes of the NN_LANES lanes of x[NN_LANES / WIDTH]: lane l with
+ *                         lane l + 8, then with lane l + 4 */
 
 #define NAME2(name, isa) nn_##name##_##isa
 #define NAME1(name, isa) NAME2(name, isa)
@@ -30,10 +31,10 @@ typedef uint32_t U __attribute__((vector_size(WIDTH * 4)));
 
 /* ---- numbers ---- */
 
-/* exp(x) for x <= 88, off by less than 1e-7 of it; 0 below -87, where it would soon be subnormal. With n the nearest whole
- * number to x / log 2 and r = x - n log 2, it is 2^n e^r. n log 2 is subtracted in two parts, the first of few enough bits
- * to be exact; the polynomial has the least largest error (3e-9) for |r| <= log(2) / 2. A sum with 1.5 * 2^23 leaves n in
- * the lowest bits. */
+/* exp(x) for x <= 88, off by less than 1e-7 of it; 0 below -87, where it would soon be subnormal. With n the nearest
+ * whole number to x / log 2 and r = x - n log 2, it is 2^n e^r. n log 2 is subtracted in two parts, the first of few
+ * enough bits to be exact; the polynomial is the one whose largest error (3e-9) for |r| <= log(2) / 2 is least. A sum
+ * with 1.5 * 2^23 leaves n in the lowest bits. */
 INLINE V NAME(exp)(V x) {
     const V magic = SPLAT(12582912.0f), t = x * 1.44269504f + magic, n = t - magic;
     const V r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
