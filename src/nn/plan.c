@@ -97,8 +97,9 @@ static size_t nn_shape_bytes(const nn_shape *shape) {
 }
 
 static void nn_use(piece *p, int step) {
-    if (p->last < p->first) p->first = step;
-    p->last = step;
+    const bool unused = p->last < p->first;
+    if (unused || step < p->first) p->first = step;
+    if (unused || step > p->last) p->last = step;
 }
 
 static void nn_lifetimes(nn_plan *plan) {
@@ -128,11 +129,6 @@ static void nn_lifetimes(nn_plan *plan) {
             if (needs & (1u << k)) nn_use(&plan->data[v], s);
             if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
         }
-    }
-    /* An output used before the end must live from its first use to the end. */
-    for (int s = 0; s < plan->n_forward; s++) {
-        piece *p = &plan->data[plan->steps[s].node->output];
-        if (p->first > s) p->first = s;
     }
     for (int v = 0; v < g->n_values; v++) {
         if (g->values[v].source == NN_FROM_PARAM)

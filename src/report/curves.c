@@ -249,9 +249,10 @@ static void write_plot(FILE *out, const panel *p, const report *r, const blocks 
 }
 
 /* How many names fit side by side above the plot, and how many lines of them that makes. */
-static int key_columns(const panel *p, const report *r, int *lines) {
+static int key_columns(const panel *p, const report *r, const blocks *b, int *lines) {
     int longest = 0, shown = 0;
     for (int i = 0; i < r->n_variants; i++) {
+        if (b[i].line < 0) continue;
         const int n = (int)text_count_tokens(TEXT_CHARACTERS, text_of(r->variant[i].name));
         if (n > longest) longest = n < NAME_LENGTH ? n : NAME_LENGTH;
         shown++;
@@ -265,7 +266,7 @@ static int key_columns(const panel *p, const report *r, int *lines) {
 static void write_script(FILE *out, const panel *p, const report *r, const blocks *b) {
     bool any = false;
     int lines;
-    const int columns = key_columns(p, r, &lines);
+    const int columns = key_columns(p, r, b, &lines);
     fprintf(out, "load 'style.gp'\nset xlabel ");
     report_quote(out, p->x_label, 100);
     fprintf(out, "\nset ylabel ");

@@ -223,7 +223,7 @@ char *report_svg_inline(const char *svg, size_t n, const char *label, int varian
     /* Side by side while each has four fifths of its size, never much larger than it was made for. */
     snprintf(root, sizeof root,
              "<svg viewBox=\"%g %g %g %g\" style=\"flex:1 1 %.0fpx;max-width:%.0fpx\" role=\"img\" aria-label=\"",
-             box[0], box[1], box[2], box[3], 0.8 * box[2], 1.15 * box[2]);
+             box[0], box[1], box[2], box[3], 0.8 * box[2], 1.05 * box[2]);
     add_text(&f.out, root);
     add_escaped(&f.out, label);
     add_text(&f.out, "\">");

@@ -59,7 +59,7 @@ static void print_number(double x, int digits, char *out, size_t size) {
 
 /* "median (mean ± std)", as the paper has it; one number where there is one run, or all runs have the same. */
 static void print_spread(const report_spread *s, int digits, double unit, char *out, size_t size) {
-    char median[40], mean[40], std[40];
+    char median[28], mean[28], std[28];
     if (s->n == 0) {
         snprintf(out, size, "–");
         return;

@@ -21,7 +21,7 @@ static const char *attention_shape(nn_node *node, const nn_shape *in, nn_shape *
     const int64_t d = packed ? q->dim[1] / 3 : kv->dim[1] / 2;
     /* Beside a cache, q may still be [q | k | v]; then there is no gradient. */
     if (!packed && (kv->dim[1] != 2 * d || (q->dim[1] != d && q->dim[1] != 3 * d))) {
-        snprintf(message, size, "kv has %lld columns, q wants %lld", (long long)kv->dim[1], (long long)(2 * q->dim[1]));
+        snprintf(message, size, "kv has %lld columns, q wants %lld", (long long)kv->dim[1], 2LL * q->dim[1]);
         return message;
     }
     if (heads < 1 || d < 1 || d % heads) {

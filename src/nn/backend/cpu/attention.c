@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* The largest tile; and in causal attention, how many queries or keys are computed at once, to the width that the
- * widest of them needs. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees its
- * first. */
+ * widest of them needs. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees
+ * its first. */
 enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
 
 /* Memory of one thread. Rows are padded: those of k_t, v_t, s, ds and factor have the tile's keys, the others a head's

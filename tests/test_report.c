@@ -1,0 +1,737 @@
+/* Reports: that run directories are read at any moment of their life and refused where they are not what they should be,
+ * that the numbers are those one gets by hand, and that the page holds them, whatever names the runs have.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "check.h"
+#include "report/json_input.h"
+#include "report/reader.h"
+#include "report/report.h"
+#include "report/variants.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char message[1024];
+#define MESSAGE message, sizeof message
+
+/* ---- files ---- */
+
+static char root[64];
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static void remove_root(void) {
+    if (*root) nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A path below a directory that is removed at the end; one of many buffers. */
+static const char *below(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static const char *below(const char *format, ...) {
+    static char paths[64][512];
+    static int at;
+    if (!*root) {
+        snprintf(root, sizeof root, "/tmp/test_report.XXXXXX");
+        if (!mkdtemp(root)) exit(1);
+        atexit(remove_root);
+    }
+    char *path = paths[at++ % 64];
+    const int used = snprintf(path, sizeof paths[0], "%s/", root);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(path + used, sizeof paths[0] - (size_t)used, format, arguments);
+    va_end(arguments);
+    return path;
+}
+
+static FILE *create(const char *run, const char *name) {
+    mkdir(run, 0777);
+    FILE *file = fopen(below("%s/%s", run + strlen(root) + 1, name), "w");
+    if (!file) exit(1);
+    return file;
+}
+
+static void put(const char *run, const char *name, const char *text) {
+    FILE *file = create(run, name);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* A file's text, to be freed; "" if there is none. */
+static char *contents(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 22);
+    if (!text) exit(1);
+    if (!file) return text;
+    (void)!fread(text, 1, (1 << 22) - 1, file);
+    fclose(file);
+    return text;
+}
+
+static long size_of(const char *path) {
+    struct stat st;
+    return stat(path, &st) ? -1 : (long)st.st_size;
+}
+
+/* What is printed meanwhile, on one of the standard streams, goes to a file. */
+static int divert(int fd, const char *path) {
+    fflush(stdout);
+    const int kept = dup(fd), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    dup2(to, fd);
+    close(to);
+    return kept;
+}
+
+static void restore(int fd, int kept) {
+    fflush(stdout);
+    dup2(kept, fd);
+    close(kept);
+}
+
+/* ---- runs ---- */
+
+typedef struct made {
+    const char *directory, *name, *status; /* status NULL: no result.json */
+    int seed, steps;
+    double first, last; /* training loss at the first update, and of all in the second half */
+    double valid, exact, bleu;
+} made;
+
+static void make_metrics(const char *run, const made *m) {
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= m->steps; i++) {
+        const double share = fmin(1, (i - 1) / (0.5 * m->steps)), loss = m->first + share * (m->last - m->first);
+        fprintf(file,
+                "{\"kind\":\"train\",\"step\":%d,\"time\":%g,\"loss\":%.9g,\"nll\":1,\"lr\":0.003,\"tokens\":%d,"
+                "\"tokens_per_second\":999,\"grad_norm\":1}\n",
+                i, 0.5 * i, loss, 1000 * i);
+        if (i % 20 == 0) {
+            fprintf(file,
+                    "{\"kind\":\"valid\",\"step\":%d,\"time\":%g,\"loss\":%g,\"nll\":1,\"exact\":%g,\"bleu\":%g}\n", i,
+                    0.5 * i, m->valid + 1.0 / i, m->exact, m->bleu);
+        }
+    }
+    fclose(file);
+}
+
+/* Normal in log10; AdaMod's after the bound lies lower at first. */
+static void write_counts(FILE *file, const char *name, double mean) {
+    const int first = (int)((mean + 12) * 10) - 20;
+    fprintf(file, ",\"%s_first\":%d,\"%s\":[", name, first, name);
+    for (int i = 0; i < 41; i++) fprintf(file, "%s%d", i ? "," : "", (int)(10000 * exp(-(i - 20) * (i - 20) / 50.0)));
+    fprintf(file, "]");
+}
+
+static void make_histograms(const char *run, const made *m, bool bounded) {
+    FILE *file = create(run, "histograms.jsonl");
+    for (int i = 1; i <= m->steps; i++) {
+        fprintf(file,
+                "{\"step\":%d,\"bounded\":%g,\"eta_median\":1,\"step_median\":1,\"low\":-12,\"high\":8,\"bins\":200", i,
+                bounded ? 1.0 / i : 0.0);
+        write_counts(file, "eta", 0.5);
+        write_counts(file, "effective", bounded ? 0.5 - 3.0 / i : 0.5);
+        fprintf(file, "}\n");
+    }
+    fclose(file);
+}
+
+static void make_recipe(const char *run, const made *m, bool bounded) {
+    FILE *file = create(run, "recipe.yaml");
+    fprintf(file,
+            "name: %s\ndata:\n  task: numbers\n  source: \"\"\nmodel:\n  d: 128\noptimizer:\n  rule: %s\n  lr: 3e-3\n",
+            m->name, bounded ? "adamod" : "adam");
+    if (bounded) fprintf(file, "  beta3: 0.999\n");
+    else fprintf(file, "  schedule:\n    lr: \"warmup(1e-7,300)\"\n");
+    fprintf(file, "train:\n  steps: 100\n  seed: %d\n", m->seed);
+    fclose(file);
+}
+
+static const char *make_run(made m) {
+    const char *run = below("%s", m.directory);
+    const bool bounded = strstr(m.name, "AdaMod") != NULL;
+    make_recipe(run, &m, bounded);
+    make_metrics(run, &m);
+    make_histograms(run, &m, bounded);
+    FILE *file = create(run, "machine.json");
+    fprintf(
+        file,
+        "{\"version\":\"0.1.0\",\"processor\":\"A <fast> one\",\"cores\":8,\"started\":\"2026-01-01T00:00:%02dZ\"}\n",
+        m.seed);
+    fclose(file);
+    if (!m.status) return run;
+    file = create(run, "result.json");
+    fprintf(file, "{\"status\":\"%s\",\"step\":%d,\"seconds\":%g", m.status, m.steps, 0.5 * m.steps);
+    if (strcmp(m.status, "finished") == 0) {
+        fprintf(file, ",\"valid\":{\"kind\":\"valid\",\"step\":%d,\"loss\":%g}", m.steps, m.valid);
+        fprintf(file, ",\"test\":{\"kind\":\"test\",\"step\":%d,\"exact\":%g,\"bleu\":%g}", m.steps, m.exact, m.bleu);
+    }
+    fprintf(file, "}\n");
+    fclose(file);
+    return run;
+}
+
+enum { RUNS = 6 };
+
+/* Three variants of two seeds: one that works, one of which one seed diverged and one goes on, one that never starts. */
+static const char *const *make_runs(void) {
+    static char paths[RUNS][256];
+    static const char *runs[RUNS];
+    static const made all[RUNS] = {
+        {"a1", "AdaMod", "finished", 1, 100, 4, 0.5, 0.4, 0.9, 90},
+        {"a2", "AdaMod", "finished", 2, 100, 4, 0.7, 0.8, 1, 96},
+        {"b1", "Adam", "diverged", 1, 60, 4, 3.5, 3, 0, 0},
+        {"b2", "Adam", NULL, 2, 80, 4, 1.5, 1.25, 0.5, 50},
+        {"c1", "flat", "finished", 1, 100, 4, 3.9, 3.8, 0, 0},
+        {"c2", "flat", "finished", 2, 100, 4, 3.9, 3.8, 0, 0},
+    };
+    for (int i = 0; i < RUNS; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s", make_run(all[i]));
+        runs[i] = paths[i];
+    }
+    return runs;
+}
+
+/* A directory with a recipe alone. */
+static const char *bare(const char *name) {
+    const char *run = below("%s", name);
+    put(run, "recipe.yaml", "name: bare\n");
+    return run;
+}
+
+static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, MESSAGE); }
+
+/* The message that a file with this text gets; "(none)". */
+static const char *complaint(const char *name, const char *text) {
+    const char *run = bare("complaint");
+    report_run r;
+    put(run, name, text);
+    const int status = read_run(&r, run);
+    if (status == 0) report_run_free(&r);
+    unlink(below("complaint/%s", name));
+    return status ? message : "(none)";
+}
+
+/* ---- JSON ---- */
+
+static bool is_json(const char *text) {
+    json_input in = json_input_of(text, strlen(text));
+    json_input_skip(&in);
+    json_input_end(&in);
+    return !in.expected;
+}
+
+TEST(takes_json_as_the_standard_has_it) {
+    static const char *const good[] = {
+        "0",           "-0.5e+10",           "[]",   "{}",    " [1 , 2]\n", "{\"a\":{\"b\":[null]}}",
+        "\"\\u00e4\"", "\"\\ud83d\\ude00\"", "true", "\"ü\"", "1E3"};
+    static const char *const bad[] = {
+        "",     "01",    "+1",       ".5",       "1.",    "1e",     "inf",     "nan",       "0x10",
+        "[1,]", "[1 2]", "{\"a\"}",  "{\"a\":}", "{a:1}", "\"\n\"", "\"\\x\"", "\"\\u12\"", "\"\\ud83d\"",
+        "[",    "1 2",   "\"\xff\"", "tru",      "'a'",   "{,}",    "\"a"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (!CHECK(is_json(good[i]))) printf("  %s\n", good[i]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        if (!CHECK(!is_json(bad[i]))) printf("  %s\n", bad[i]);
+    }
+}
+
+TEST(json_texts_are_cut_between_code_points) {
+    const char *text = "\"a\\u00e4\\ud83d\\ude00z\"";
+    char out[16];
+    json_input in = json_input_of(text, strlen(text));
+    json_input_text(&in, out, sizeof out);
+    CHECK_STR(out, "aä😀z");
+    in = json_input_of(text, strlen(text));
+    json_input_text(&in, out, 6);
+    CHECK_STR(out, "aä");
+    CHECK(!in.expected && in.at == in.end);
+}
+
+TEST(json_that_is_nested_without_end_is_refused) {
+    char text[100001];
+    memset(text, '[', 100000);
+    text[100000] = '\0';
+    CHECK(!is_json(text));
+}
+
+/* ---- reading ---- */
+
+TEST(reads_all_of_a_run) {
+    report_run r;
+    const char *run = make_run((made){"whole", "\"Ada: Mod\" # as AdaMod", "finished", 3, 100, 4, 0.5, 0.4, 0.9, 90});
+    if (!CHECK_INT(read_run(&r, run), 0)) return;
+    CHECK_STR(report_pairs_find(&r.recipe, "name"), "Ada: Mod");
+    CHECK_STR(report_pairs_find(&r.recipe, "data.source"), "");
+    CHECK_STR(report_pairs_find(&r.recipe, "optimizer.schedule.lr"), NULL);
+    CHECK_STR(report_pairs_find(&r.recipe, "train.seed"), "3");
+    CHECK_STR(report_pairs_find(&r.machine[0], "cores"), "8");
+    CHECK_INT(r.n_machines, 1);
+    CHECK_INT(r.train.n, 100);
+    CHECK_INT(r.valid.n, 5);
+    CHECK_INT(r.train.at[99].step, 100);
+    CHECK_CLOSE(r.train.at[0].loss, 4, 1e-9);
+    CHECK_CLOSE(r.valid.at[4].exact, 0.9, 1e-9);
+    CHECK_STR(r.status, "finished");
+    CHECK_CLOSE(r.seconds, 50, 0);
+    CHECK_CLOSE(r.final_test.bleu, 90, 0);
+    CHECK(r.n_histograms > 60);
+    CHECK_INT(r.histogram[0].step, 1);
+    CHECK_INT(r.histogram[r.n_histograms - 1].step, 100);
+    double sum = 0;
+    for (int i = 0; i < r.histogram[0].bins; i++) sum += (double)r.histogram[0].eta[i];
+    CHECK_CLOSE(sum, 1, 1e-5);
+    report_run_free(&r);
+}
+
+TEST(a_recipe_alone_is_a_run) {
+    report_run r;
+    if (!CHECK_INT(read_run(&r, bare("alone")), 0)) return;
+    CHECK_INT(r.train.n + r.n_histograms + r.n_samples, 0);
+    CHECK_STR(r.status, "");
+    report_run_free(&r);
+    CHECK_INT(read_run(&r, below("nothing-here")), -1);
+    CHECK_HAS(message, "nothing-here/recipe.yaml: there is none");
+}
+
+TEST(a_torn_last_line_is_left_out) {
+    report_run r;
+    const char *run = bare("torn");
+    put(run, "metrics.jsonl",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":2}\n{\"kind\":\"train\",\"step\":2,\"loss\":1}\n{\"kind\":\"tra");
+    put(run, "histograms.jsonl", "{\"step\":1,\"low\":-1,\"high\":1,\"bins\":2,\"eta_first\":0,\"eta\":[1");
+    put(run, "samples.jsonl",
+        "{\"step\":1,\"source\":\"a\",\"reference\":\"b\",\"output\":\"c\"}"); /* whole, if unended */
+    if (!CHECK_INT(read_run(&r, run), 0)) return;
+    CHECK_INT(r.train.n, 2);
+    CHECK_INT(r.n_histograms, 0);
+    CHECK_INT(r.n_samples, 1);
+    report_run_free(&r);
+}
+
+TEST(what_is_malformed_is_named_with_its_line) {
+    const char *line = "{\"kind\":\"train\",\"step\":1,\"loss\":2}\n";
+    char text[256];
+    snprintf(text, sizeof text, "%s{\"kind\":\"train\",\"step\":2,}\n%s", line, line);
+    CHECK_HAS(complaint("metrics.jsonl", text), "metrics.jsonl:2: expected a string at byte 26");
+    CHECK_HAS(complaint("metrics.jsonl", "{\"kind\":\"train\",\"step\":1.5}\n"), "metrics.jsonl:1: \"step\" is not");
+    CHECK_HAS(complaint("metrics.jsonl", "{\"kind\":\"train\",\"loss\":1}\n"), "metrics.jsonl:1: \"step\" is not");
+    CHECK_HAS(complaint("metrics.jsonl", "{\"step\":1}\n"), "metrics.jsonl:1: there is no \"kind\"");
+    CHECK_HAS(complaint("metrics.jsonl", "\n"), "metrics.jsonl:1: expected an object");
+    CHECK_HAS(complaint("metrics.jsonl", "{\"kind\":\"train\",\"step\":2}\n{\"kind\":\"train\",\"step\":1}\n"),
+              "metrics.jsonl:2: the update's number is lower");
+    CHECK_HAS(complaint("result.json", "{\"status\":\"finished\",\n\"step\":x}"), "result.json:2: expected a number");
+    CHECK_HAS(complaint("machine.json", "[]"), "machine.json:1: expected an object");
+    CHECK_HAS(complaint("samples.jsonl", "{\"step\":1,\"source\":3}\n"), "samples.jsonl:1: expected a string");
+    CHECK_STR(complaint("metrics.jsonl", "{\"kind\":\"later\",\"step\":1,\"new\":[{}]}\n"), "(none)");
+    CHECK_STR(complaint("metrics.jsonl", "{\"kind\":\"train\",\"step\":1,\"loss\":null}\n"), "(none)");
+    CHECK_HAS(complaint("recipe.yaml", "name: a\n- b\n"), "recipe.yaml:2: expected 'key: value'");
+    CHECK_HAS(complaint("recipe.yaml", "name: \"a\n"), "recipe.yaml:1: expected a value in double quotes");
+    CHECK_HAS(complaint("recipe.yaml", "name: \xff\n"), "recipe.yaml:1: byte 7 is 0xff");
+    CHECK_HAS(complaint("recipe.yaml", "  d: 1\n"), "recipe.yaml:1: the key is indented");
+}
+
+TEST(histograms_must_fit_their_bins) {
+    static const char format[] = "{\"step\":1,\"low\":%s,\"high\":1,\"bins\":%s,\"eta_first\":%s,\"eta\":[1,2],"
+                                 "\"effective_first\":0,\"effective\":[]}\n";
+    static const struct {
+        const char *low, *bins, *first, *expected;
+    } cases[] = {{"-1", "2", "0", "(none)"},
+                 {"-1", "2", "1", "\"eta\" does not fit"},
+                 {"-1", "2", "-1", "\"eta\" does not fit"},
+                 {"-1", "2", "null", "\"eta\" does not fit"},
+                 {"-1", "1e9", "0", "\"bins\" is not"},
+                 {"2", "2", "0", "\"low\" and \"high\""},
+                 {"-1e999", "2", "0", "\"low\" and \"high\""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, format, cases[i].low, cases[i].bins, cases[i].first);
+        CHECK_HAS(complaint("histograms.jsonl", text), cases[i].expected);
+    }
+}
+
+TEST(files_that_are_no_files_or_have_no_end_are_refused) {
+    report_run r;
+    const char *run = bare("hostile");
+    mkfifo(below("hostile/metrics.jsonl"), 0666);
+    CHECK_INT(read_run(&r, run), -1);
+    CHECK_HAS(message, "metrics.jsonl: it is not a file");
+    unlink(below("hostile/metrics.jsonl"));
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
+    fclose(file);
+    CHECK_INT(read_run(&r, run), -1);
+    CHECK_HAS(message, "metrics.jsonl:1: the line is longer than 1 MiB");
+    unlink(below("hostile/metrics.jsonl"));
+    file = create(run, "result.json");
+    for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
+    fclose(file);
+    CHECK_INT(read_run(&r, run), -1);
+    CHECK_HAS(message, "result.json: it is larger than 1 MiB");
+}
+
+TEST(long_runs_are_thinned_without_changing_their_means) {
+    enum { STEPS = 100000 };
+    report_run r;
+    const char *run = bare("long");
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= STEPS; i++) {
+        fprintf(file, "{\"kind\":\"train\",\"step\":%d,\"time\":%d,\"loss\":%d,\"tokens\":%d}\n", i, i, i % 2, 7 * i);
+    }
+    fclose(file);
+    file = create(run, "histograms.jsonl");
+    for (int i = 1; i <= STEPS; i += i < 1000 ? 1 : 10) {
+        fprintf(file,
+                "{\"step\":%d,\"low\":-1,\"high\":1,\"bins\":2,\"eta_first\":0,\"eta\":[1],\"effective_first\":1,"
+                "\"effective\":[4]}\n",
+                i);
+    }
+    fclose(file);
+    if (!CHECK_INT(read_run(&r, run), 0)) return;
+    double sum = 0, weight = 0;
+    for (size_t i = 0; i < r.train.n; i++) {
+        sum += r.train.at[i].weight * r.train.at[i].loss;
+        weight += r.train.at[i].weight;
+    }
+    CHECK(r.train.n <= 32768 && r.train.n > 8192);
+    CHECK_CLOSE(weight, STEPS, 1e-6);
+    CHECK_CLOSE(sum, STEPS / 2, 1e-6);
+    CHECK_CLOSE(r.train.at[r.train.n - 1].tokens, 7.0 * STEPS, 0);
+    CHECK(r.n_histograms > 300 && r.n_histograms < 1000);
+    CHECK_INT(r.histogram[0].step, 1);
+    CHECK_INT(r.histogram[49].step, 50);
+    CHECK_INT(r.histogram[r.n_histograms - 1].step, STEPS);
+    report_run_free(&r);
+}
+
+TEST(a_directory_of_runs_stands_for_them_in_the_order_of_their_start) {
+    char **runs;
+    int n;
+    mkdir(below("many"), 0777);
+    put(below("many/x"), "recipe.yaml", "name: x\n");
+    put(below("many/x"), "machine.json", "{\"started\":\"2026-01-03T00:00:00Z\"}");
+    put(below("many/y"), "recipe.yaml", "name: y\n");
+    put(below("many/y"), "machine.json", "{\"started\":\"2026-01-02T00:00:00Z\"}");
+    put(below("many/other"), "notes.txt", "no run\n");
+    if (!CHECK_INT(report_runs_find(below("many"), &runs, &n, MESSAGE), 0)) return;
+    if (CHECK_INT(n, 2)) {
+        CHECK_STR(runs[0], below("many/y"));
+        CHECK_STR(runs[1], below("many/x"));
+    }
+    for (int i = 0; i < n; i++) free(runs[i]);
+    free(runs);
+    if (!CHECK_INT(report_runs_find(below("many/x"), &runs, &n, MESSAGE), 0)) return;
+    CHECK_INT(n, 1);
+    free(runs[0]);
+    free(runs);
+    CHECK_INT(report_runs_find(below("many/other"), &runs, &n, MESSAGE), -1);
+    CHECK_HAS(message, "no recipe.yaml");
+    CHECK_INT(report_runs_find(below("many/none"), &runs, &n, MESSAGE), -1);
+}
+
+/* ---- numbers ---- */
+
+TEST(spreads_are_those_of_pencil_and_paper) {
+    double three[] = {6, NAN, 1, INFINITY, 2}, two[] = {3, 1}, one[] = {5}, none[] = {NAN};
+    report_spread s = report_spread_of(three, 5);
+    CHECK_INT(s.n, 3);
+    CHECK_CLOSE(s.median, 2, 0);
+    CHECK_CLOSE(s.mean, 3, 0);
+    CHECK_CLOSE(s.std, sqrt(7), 1e-15); /* (9 + 4 + 1) / 2 */
+    CHECK_CLOSE(s.min + s.max, 7, 0);
+    s = report_spread_of(two, 2);
+    CHECK_CLOSE(s.median, 2, 0);
+    CHECK_CLOSE(s.std, sqrt(2), 1e-15);
+    s = report_spread_of(one, 1);
+    CHECK(s.median == 5 && isnan(s.std));
+    s = report_spread_of(none, 1);
+    CHECK(s.n == 0 && isnan(s.median));
+}
+
+TEST(the_table_has_median_mean_and_deviation) {
+    report r;
+    report_table t;
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, MESSAGE), 0)) return;
+    CHECK_INT(r.n_variants, 3);
+    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        static const char *const expected[4][9] = {
+            {"variant", "runs", "training loss", "validation loss", "exact %", "BLEU", "updates", "time (s)",
+             "tokens/s"},
+            /* 0.5 and 0.7: their deviation is 0.2 / sqrt(2) */
+            {"AdaMod", "2", "0.600 (0.600 ± 0.141)", "0.600 (0.600 ± 0.283)", "95.0 (95.0 ± 7.1)",
+             "93.00 (93.00 ± 4.24)", "100", "50.0 (50.0 ± 0.0)", "2,000"},
+            {"Adam", "2 (1 unfinished, 1 diverged)", "1.500", "1.262", "50.0", "50.00", "80", "40.0", "2,000"},
+            {"flat", "2", "3.900 (3.900 ± 0.000)", "3.800 (3.800 ± 0.000)", "0.0 (0.0 ± 0.0)", "0.00 (0.00 ± 0.00)",
+             "100", "50.0 (50.0 ± 0.0)", "2,000"}};
+        CHECK_INT(t.rows, 4);
+        CHECK_INT(t.columns, 9);
+        for (int i = 0; i < 4 && t.columns == 9; i++) {
+            for (int k = 0; k < 9; k++) CHECK_STR(report_table_cell(&t, i, k), expected[i][k]);
+        }
+        report_table_free(&t);
+    }
+    report_free(&r);
+}
+
+TEST(the_printed_table_is_aligned_in_columns_of_the_terminal) {
+    const char *const runs[] = {make_run((made){"wide", "漢字", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
+                                make_run((made){"plain", "a\u0301 b", "finished", 2, 100, 4, 1, 1, 0.5, 50})};
+    const int kept = divert(1, below("table.txt"));
+    const int status = report_print_table(runs, 2, MESSAGE);
+    restore(1, kept);
+    char *text = contents(below("table.txt"));
+    CHECK_INT(status, 0);
+    CHECK_HAS(text, "variant  training loss");
+    CHECK_HAS(text, "漢字             1.000            1.000     50.0  50.00");
+    CHECK_HAS(text, "a\u0301 b              1.000            1.000     50.0  50.00");
+    free(text);
+}
+
+TEST(a_table_that_is_too_wide_is_turned) {
+    report r;
+    report_table t;
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, MESSAGE), 0)) return;
+    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        char text[4096] = "";
+        FILE *file = fmemopen(text, sizeof text, "w");
+        report_table_print(&t, file, 100);
+        fclose(file);
+        CHECK_HAS(text,
+                  "\nupdates                            100                            80                    100\n");
+        report_table_free(&t);
+    }
+    report_free(&r);
+}
+
+TEST(a_run_that_is_given_twice_counts_once) {
+    report r;
+    const char *run = make_run((made){"twice", "twice", "finished", 1, 100, 4, 1, 1, 0.5, 50});
+    const char *const runs[] = {run, run, below("twice/.")};
+    if (!CHECK_INT(report_load(&r, runs, 3, MESSAGE), 0)) return;
+    CHECK_INT(r.n, 1);
+    report_free(&r);
+    CHECK_INT(report_load(&r, runs, 0, MESSAGE), -1);
+}
+
+/* ---- the page ---- */
+
+/* Writes the page of some runs, quietly, and gives its text. */
+static char *page_of(const char *const *runs, int n, const char *name) {
+    char page[300];
+    snprintf(page, sizeof page, "%s", below("%s", name));
+    const int kept = divert(2, below("notes.txt"));
+    const int status = report_write(runs, n, page, MESSAGE);
+    restore(2, kept);
+    if (!CHECK_INT(status, 0)) printf("  %s\n", message);
+    return contents(page);
+}
+
+/* The same where there is no gnuplot. */
+static char *plain_page_of(const char *const *runs, int n, const char *name) {
+    char *path = strdup(getenv("PATH") ? getenv("PATH") : "");
+    setenv("PATH", below("no-programs"), 1);
+    char *text = page_of(runs, n, name);
+    setenv("PATH", path, 1);
+    free(path);
+    return text;
+}
+
+static bool have_gnuplot(void) { return system("gnuplot --version >/dev/null 2>&1") == 0; }
+
+TEST(without_gnuplot_there_is_a_page_all_the_same) {
+    char *text = plain_page_of(make_runs(), RUNS, "plain.html");
+    CHECK_HAS(text, "sudo apt install gnuplot-nox");
+    CHECK_HAS(text, "<b>0.600</b><small>(0.600 ± 0.141)</small>");
+    CHECK(!strstr(text, "<svg"));
+    CHECK(size_of(below("plain-figures/loss.dat")) > 1000);
+    CHECK(size_of(below("plain-figures/loss-updates.gp")) > 200);
+    CHECK_INT(size_of(below("plain-figures/loss-updates.svg")), -1);
+    free(text);
+    text = contents(below("notes.txt"));
+    CHECK_HAS(text, "no gnuplot");
+    free(text);
+}
+
+TEST(the_page_says_in_words_what_happened) {
+    char *text = plain_page_of(make_runs(), RUNS, "words.html");
+    CHECK_HAS(text, "Three variants, two runs each");
+    CHECK_HAS(text, "<b>AdaMod</b> came furthest, to a training loss of 0.600 and a validation loss of 0.600; "
+                    "95.0&nbsp;% of the sentences are translated exactly (BLEU&nbsp;93.00).");
+    CHECK_HAS(text, "<b>Adam</b> reached a training loss of 1.500");
+    CHECK_HAS(text, "<b>flat</b> never started: its training loss is 3.90 after 100 updates");
+    CHECK_HAS(text, "Of the runs of <b>Adam</b>, one diverged and is not counted.");
+    CHECK_HAS(text, "<b>Adam</b> has one run that did not finish.");
+    free(text);
+}
+
+TEST(a_variant_whose_runs_all_diverged_is_said_to_have) {
+    const char *const runs[] = {make_run((made){"d1", "lost", "diverged", 1, 30, 4, 9, 1, 0, 0})};
+    char *text = plain_page_of(runs, 1, "diverged.html");
+    CHECK_HAS(text, "<b>lost</b> diverged: its loss was no longer a finite number after 30 updates.");
+    CHECK_HAS(text, "1<small>(diverged)</small>");
+    free(text);
+}
+
+TEST(settings_commands_and_machine_are_on_the_page) {
+    char *text = plain_page_of(make_runs(), RUNS, "settings.html");
+    CHECK_HAS(text,
+              "<tr><th scope=\"row\"><code>optimizer.rule</code></th><td><code>adamod</code></td><td><code>adam</code>"
+              "</td><td><code>adam</code></td></tr>");
+    CHECK_HAS(text, "<code>optimizer.beta3</code></th><td><code>0.999</code></td><td><code>–</code></td>");
+    CHECK_HAS(text, "<code>train.seed</code></th><td><code>1 / 2</code></td>");
+    CHECK(!strstr(text, "<code>model.d</code>"));
+    CHECK_HAS(text, "adamod train recipe.yaml --out runs/a1\n");
+    CHECK_HAS(text, "adamod train recipe.yaml --out runs/a2 \\\n    --set train.seed=2\n");
+    CHECK_HAS(text, "--set optimizer.rule=adam");
+    CHECK_HAS(text, "--set &#39;optimizer.schedule.lr=warmup(1e-7,300)&#39;");
+    CHECK_HAS(text, "--set optimizer.beta3=\n");
+    CHECK_HAS(text, "<dt>processor</dt><dd>A &lt;fast&gt; one</dd>");
+    free(text);
+}
+
+TEST(wrong_characters_are_marked) {
+    const char *run = bare("marked");
+    put(run, "samples.jsonl",
+        "{\"step\":1,\"source\":\"old\",\"reference\":\"old\",\"output\":\"old\"}\n"
+        "{\"step\":2,\"source\":\"zwei\",\"reference\":\"two\",\"output\":\"two\"}\n"
+        "{\"step\":2,\"source\":\"drei\",\"reference\":\"three\",\"output\":\"thxee\"}\n"
+        "{\"step\":2,\"source\":\"vier\",\"reference\":\"four\",\"output\":\"fr\"}\n"
+        "{\"step\":2,\"source\":\"fünf\",\"reference\":\"five\",\"output\":\"füüive\"}\n"
+        "{\"step\":2,\"source\":\"sechs\",\"reference\":\"six\",\"output\":\"\"}\n");
+    char *text = plain_page_of(&run, 1, "marked.html");
+    CHECK_HAS(text, "two <span class=\"right\" aria-label=\"correct\">✓</span>");
+    CHECK_HAS(text, "th<mark>x</mark>ee</td>");
+    CHECK_HAS(text, "f<mark class=\"gap\" title=\"missing: ou\">‸</mark>r</td>");
+    CHECK_HAS(text, "f<mark>üü</mark>ive</td>");
+    CHECK_HAS(text, "(nothing)");
+    CHECK(!strstr(text, ">old<")); /* of an earlier update */
+    free(text);
+}
+
+/* Everything that a file can put onto the page. */
+static const char *make_hostile(const char *directory) {
+    const char *run = make_run((made){directory, "\"</title><script>alert('n')</script> `id` @x {/Bold b} it's\"",
+                                      "finished", 1, 100, 4, 1, 1, 0.5, 50});
+    put(run, "machine.json", "{\"<script>\":\"<script>alert('m')</script>\",\"started\":\"\\u0007\"}");
+    put(run, "samples.jsonl",
+        "{\"step\":2,\"source\":\"<script>s\",\"reference\":\"<script>r\\\"\",\"output\":\"<script>o\"}\n");
+    return run;
+}
+
+TEST(nothing_that_a_run_holds_becomes_markup) {
+    const char *run = make_hostile("hostile-page");
+    char *text = plain_page_of(&run, 1, "hostile.html");
+    CHECK(!strstr(text, "<script") && !strstr(text, "http:") && !strstr(text, "https:") && !strstr(text, "\a"));
+    CHECK_HAS(text, "&lt;script&gt;alert('m')&lt;/script&gt;");
+    CHECK_HAS(text, "<td lang=\"\">&lt;script&gt;s</td>");
+    CHECK_HAS(text, "title=\"missing: &quot;\"");
+    CHECK_HAS(text, "<h1>&lt;/title&gt;&lt;script&gt;alert('n')&lt;/script&gt; `id` @x {/Bold b} it's</h1>");
+    free(text);
+}
+
+TEST(gnuplot_draws_every_figure_as_svg_and_pdf) {
+    static const char *const names[] = {"loss-updates", "loss-time",      "valid-loss",    "valid-exact",
+                                        "valid-bleu",   "rates-1",        "rates-2",       "rates-3",
+                                        "rates",        "bound-1-before", "bound-1-after", "bound"};
+    if (!have_gnuplot()) SKIP("no gnuplot");
+    char *text = page_of(make_runs(), RUNS, "drawn.html");
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "<svg viewBox=")); at++) n++;
+    CHECK_INT(n, 10); /* rates and bound are there as panels */
+    CHECK_HAS(text, "role=\"img\" aria-label=\"Training loss against update\"");
+    CHECK_HAS(text, "stroke=\"var(--v0)\"");
+    CHECK_HAS(text, "fill=\"var(--v2-tint)\"");
+    CHECK_HAS(text, "<a href=\"drawn-figures/rates.pdf\">");
+    CHECK(!strstr(text, "rgb(") && !strstr(text, "<title>gnuplot") && !strstr(text, "id=\"gnuplot"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *svg = contents(below("drawn-figures/%s.svg", names[i])),
+             *pdf = contents(below("drawn-figures/%s.pdf", names[i]));
+        CHECK_HAS(svg, "</svg>");
+        CHECK_INT(strncmp(pdf, "%PDF", 4), 0);
+        CHECK(strlen(svg) > 8000 && size_of(below("drawn-figures/%s.pdf", names[i])) > 4000);
+        free(svg);
+        free(pdf);
+    }
+    free(text);
+    text = contents(below("notes.txt"));
+    CHECK_STR(text, "");
+    free(text);
+}
+
+TEST(gnuplot_takes_hostile_names_for_text) {
+    if (!have_gnuplot()) SKIP("no gnuplot");
+    const char *run = make_hostile("hostile-drawn");
+    char *text = page_of(&run, 1, "hostile-drawn.html");
+    CHECK(!strstr(text, "<script"));
+    CHECK_HAS(text, ">&lt;/title>&lt;script>alert('n')&lt;/script");
+    CHECK_HAS(text, "<svg");
+    CHECK(!strstr(text, "gnuplot could not draw"));
+    free(text);
+}
+
+TEST(runs_with_nothing_to_draw_get_a_page) {
+    if (!have_gnuplot()) SKIP("no gnuplot");
+    const char *runs[] = {bare("empty1"), NULL};
+    runs[1] = below("empty2");
+    put(runs[1], "recipe.yaml", "name: nan\n");
+    put(runs[1], "metrics.jsonl", "{\"kind\":\"train\",\"step\":1,\"loss\":null}\n{\"kind\":\"train\",\"step\":2}\n");
+    char *text = page_of(runs, 2, "empty.html");
+    CHECK_HAS(text, "There is nothing to draw yet.");
+    CHECK_HAS(text, "<b>bare</b> has not recorded anything yet.");
+    CHECK_HAS(text, "</html>");
+    free(text);
+    text = contents(below("notes.txt"));
+    CHECK_HAS(text, "empty1 has no metrics yet\n");
+    CHECK_HAS(text, "empty1 and 1 other run have no learning-rate histograms\n");
+    free(text);
+}
+
+TEST(seeds_that_differ_in_more_than_their_seed_are_noted) {
+    const char *runs[] = {below("s1"), below("s2")};
+    put(runs[0], "recipe.yaml", "name: same\ntrain:\n  steps: 40\n  seed: 1\n");
+    put(runs[1], "recipe.yaml", "name: same\ntrain:\n  steps: 60\n  seed: 2\n");
+    free(plain_page_of(runs, 2, "seeds.html"));
+    char *text = contents(below("notes.txt"));
+    CHECK_HAS(text, "are both named 'same', but differ in train.steps");
+    free(text);
+}
+
+TEST(a_page_that_cannot_be_written_leaves_none_behind) {
+    const char *run = make_run((made){"unwritten", "x", "finished", 1, 40, 4, 1, 1, 0.5, 50});
+    CHECK_INT(report_write(&run, 1, below("no/such/place.html"), MESSAGE), -1);
+    CHECK_HAS(message, "no/such/place-figures: cannot make this directory");
+    put(below("bad"), "recipe.yaml", "name: bad\n");
+    put(below("bad"), "metrics.jsonl", "{}\n");
+    const char *const runs[] = {run, below("bad")};
+    CHECK_INT(report_write(runs, 2, below("refused.html"), MESSAGE), -1);
+    CHECK_HAS(message, "bad/metrics.jsonl:1: ");
+    CHECK_INT(size_of(below("refused.html")), -1);
+    CHECK_INT(size_of(below("refused-figures")), -1);
+}
+
+RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_between_code_points),
+          ENTRY(json_that_is_nested_without_end_is_refused), ENTRY(reads_all_of_a_run), ENTRY(a_recipe_alone_is_a_run),
+          ENTRY(a_torn_last_line_is_left_out), ENTRY(what_is_malformed_is_named_with_its_line),
+          ENTRY(histograms_must_fit_their_bins), ENTRY(files_that_are_no_files_or_have_no_end_are_refused),
+          ENTRY(long_runs_are_thinned_without_changing_their_means),
+          ENTRY(a_directory_of_runs_stands_for_them_in_the_order_of_their_start),
+          ENTRY(spreads_are_those_of_pencil_and_paper), ENTRY(the_table_has_median_mean_and_deviation),
+          ENTRY(the_printed_table_is_aligned_in_columns_of_the_terminal), ENTRY(a_table_that_is_too_wide_is_turned),
+          ENTRY(a_run_that_is_given_twice_counts_once), ENTRY(without_gnuplot_there_is_a_page_all_the_same),
+          ENTRY(the_page_says_in_words_what_happened), ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have),
+          ENTRY(settings_commands_and_machine_are_on_the_page), ENTRY(wrong_characters_are_marked),
+          ENTRY(nothing_that_a_run_holds_becomes_markup), ENTRY(gnuplot_draws_every_figure_as_svg_and_pdf),
+          ENTRY(gnuplot_takes_hostile_names_for_text), ENTRY(runs_with_nothing_to_draw_get_a_page),
+          ENTRY(seeds_that_differ_in_more_than_their_seed_are_noted),
+          ENTRY(a_page_that_cannot_be_written_leaves_none_behind))
