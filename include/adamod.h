@@ -52,7 +52,7 @@ typedef enum adamod_status {
 } adamod_status;
 
 /* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
- * expected ("adamod: lr is -1, expected 0 <= lr < inf"). The line lives until the thread's next failing call. */
+ * expected ("adamod: adam: lr is -1, expected 0 <= lr < inf"). The line lives until the thread's next failing call. */
 ADAMOD_API const char *adamod_strerror(adamod_status status);
 ADAMOD_API const char *adamod_last_error(void);
 
@@ -235,7 +235,7 @@ typedef struct adamod_statistics {
 } adamod_statistics;
 
 ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on);
-/* Of the last step, for one group or (-1) all. ADAMOD_ERROR_ORDER if it was not collected. */
+/* Of the last update that was not skipped, for one group or (-1) all. update_norm is before any rounding to 16 bits. ADAMOD_ERROR_ORDER if it was not collected. */
 ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
 
 /* ---- 6. State -----------------------------------------------------------------------------------------------------
@@ -311,6 +311,7 @@ ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_
 ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
 ADAMOD_API void adamod_pool_free(adamod_pool *pool);
 ADAMOD_API int adamod_pool_threads(const adamod_pool *pool);
+/* Setting the option threads takes the pool away again. */
 ADAMOD_API adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool);
 
 /* ---- 8. Version, instruction sets, memory ------------------------------------------------------------------------- */
@@ -318,7 +319,7 @@ ADAMOD_API int adamod_version(void); /* ADAMOD_VERSION of the library that is li
 ADAMOD_API const char *adamod_version_string(void);
 
 /* The instruction sets this processor can run, best first ("avx512", "avx2", "plain"); NULL past the end. The best is
- * used unless the environment variable ADAMOD_ISA names another when a handle, hyper or pool is made. */
+ * used unless the environment variable ADAMOD_ISA names another when a handle or hyper is made, or adamod_norm called. */
 ADAMOD_API const char *adamod_isa_name(int index);
 ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
 

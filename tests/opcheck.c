@@ -60,6 +60,7 @@ typedef struct rig {
     nn_call call; /* as forward is given it */
     int64_t count[NN_MAX_INPUTS], n_out, out_capacity;
     block input[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], unneeded[NN_MAX_INPUTS];
+    block before[NN_MAX_INPUTS]; /* what gradients hold before a pass that adds to them */
     block out, out_grad, out_unneeded, saved, workspace;
 } rig;
 
@@ -122,6 +123,14 @@ static void opcheck_fill_weights(rig *r) {
     }
 }
 
+static void opcheck_rig_grad(rig *r, int i) {
+    r->grad[i] = opcheck_alloc((size_t)r->count[i] * 4);
+    r->before[i] = opcheck_alloc((size_t)r->count[i] * 4);
+    float *before = r->before[i].data;
+    const uint64_t key = nn_key(r->o->seed, 4, (uint64_t)i);
+    for (int64_t k = 0; k < r->count[i]; k++) before[k] = (float)nn_normal(key, (uint64_t)k);
+}
+
 static void opcheck_rig_inputs(rig *r, double step) {
     const opcheck *o = r->o;
     for (int i = 0; i < o->n_inputs; i++) {
@@ -130,8 +139,8 @@ static void opcheck_rig_inputs(rig *r, double step) {
         r->count[i] = opcheck_count(s);
         r->input[i] = opcheck_alloc((size_t)r->count[i] * 4);
         r->unneeded[i] = opcheck_alloc((size_t)r->count[i] * 4);
-        if (opcheck_wants_grad(o, i)) r->grad[i] = opcheck_alloc((size_t)r->count[i] * 4);
         opcheck_fill(r, i, step);
+        if (opcheck_wants_grad(o, i)) opcheck_rig_grad(r, i);
         r->call.input[i] = opcheck_array(r->input[i].data, s, s->dim[0]);
     }
 }
@@ -167,6 +176,7 @@ static void opcheck_rig_free(rig *r) {
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         free(r->input[i].data);
         free(r->grad[i].data);
+        free(r->before[i].data);
         free(r->unneeded[i].data);
     }
     free(r->out.data);
@@ -229,17 +239,10 @@ static void opcheck_forward(rig *r, const nn_kernels *k, adamod_pool *pool) {
     if (r->o->in_place) memcpy(r->out.data, r->input[0].data, r->out.bytes);
 }
 
-/* What gradients hold before a pass that adds to them. */
-static float opcheck_before(const rig *r, int i, int64_t k) {
-    return (float)nn_normal(nn_key(r->o->seed, 4, (uint64_t)i), (uint64_t)k);
-}
-
 static void opcheck_backward(rig *r, const nn_kernels *kernels, unsigned wanted, unsigned added) {
     for (int i = 0; i < r->o->n_inputs; i++) {
         opcheck_poison(r->grad[i]);
-        for (int64_t k = 0; (wanted & added & 1u << i) && k < r->count[i]; k++) {
-            ((float *)r->grad[i].data)[k] = opcheck_before(r, i, k);
-        }
+        if (wanted & added & 1u << i) memcpy(r->grad[i].data, r->before[i].data, r->grad[i].bytes);
     }
     opcheck_poison(r->workspace);
     const nn_call c = opcheck_backward_call(r, wanted, added);
@@ -371,10 +374,8 @@ static bool opcheck_compare_grads(rig *r, const rig *ref, unsigned wanted, unsig
         if (!(wanted & 1u << i)) continue;
         char what[80];
         snprintf(what, sizeof what, "gradient of input %d (wanted %x, added to %x)", i, wanted, added);
-        float *before = (added & 1u << i) ? opcheck_alloc(r->grad[i].bytes).data : NULL;
-        for (int64_t k = 0; before && k < r->count[i]; k++) before[k] = opcheck_before(r, i, k);
+        const float *before = (added & 1u << i) ? r->before[i].data : NULL;
         ok = opcheck_compare(r, what, r->grad[i].data, ref->grad[i].data, before, r->count[i]);
-        free(before);
     }
     return ok;
 }

@@ -1,5 +1,5 @@
-/* Reports: that run directories are read at any moment of their life and refused where they are not what they should be,
- * that the numbers are those one gets by hand, and that the page holds them, whatever names the runs have.
+/* Reports: that run directories are read at any moment of their life and refused where they are not what they should
+ * be, that the numbers are those one gets by hand, and that the page holds them, whatever names the runs have.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -183,7 +183,8 @@ static const char *make_run(made m) {
 
 enum { RUNS = 6 };
 
-/* Three variants of two seeds: one that works, one of which one seed diverged and one goes on, one that never starts. */
+/* Three variants of two seeds: one that works; one with a seed that diverged and one that goes on; one that never
+ * starts. */
 static const char *const *make_runs(void) {
     static char paths[RUNS][256];
     static const char *runs[RUNS];

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define COMMAND "report"
 
@@ -56,7 +57,10 @@ static int parse(cli_parser *p, arguments *a) {
         }
         if (status) return status;
     }
-    if (!*a->out) return cli_usage(COMMAND, "--out is empty, expected the name of a file");
+    struct stat st;
+    if (!*a->out || (stat(a->out, &st) == 0 && S_ISDIR(st.st_mode))) {
+        return cli_usage(COMMAND, "--out is '%.200s', expected the name of a file", a->out);
+    }
     return a->n ? -1 : cli_usage(COMMAND, "needs a run directory, or a directory of them");
 }
 

@@ -213,7 +213,7 @@ static bool adamod__own_coefs(const work *w) {
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
  * from the arrays alone, not from the threads, since sums are taken chunk by chunk. */
 static int64_t adamod__chunk_size(const work *w) {
-    enum { LEAST = 16384, CHUNKS = 1024 };
+    enum { LEAST = 8192, CHUNKS = 1024 };
     int64_t total = 0;
     for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
     int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;

@@ -1,7 +1,7 @@
 /* curves.c - training loss and validation against updates and time, as data files and gnuplot scripts.
  *
- * A variant of one run is a thin line, every update, and a smoothed one upon it; a variant of several runs is the median
- * of their smoothed lines, in a band from the smallest to the largest.
+ * A variant of one run is a thin line, every update, and a smoothed one upon it; a variant of several runs is the
+ * median of their smoothed lines, in a band from the smallest to the largest.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -258,7 +258,8 @@ static int key_columns(const panel *p, const report *r, const blocks *b, int *li
         shown++;
     }
     int columns = (p->width - 60) / (longest * 7 + 50);
-    columns = columns < 1 ? 1 : columns > shown ? shown : columns;
+    if (columns > shown) columns = shown;
+    if (columns < 1) columns = 1;
     *lines = (shown + columns - 1) / columns;
     return columns;
 }

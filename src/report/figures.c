@@ -235,6 +235,9 @@ static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, 
     char script[48], why[300];
     snprintf(script, sizeof script, "%s.gp", d->name);
     if (run_gnuplot(gnuplot, f->directory, script, why, sizeof why) == 0) {
+        char *pdf = path_in(f, d->name, ".pdf");
+        d->pdf = pdf && access(pdf, R_OK) == 0;
+        free(pdf);
         if (d->on_page) take_svg(f, d, variants);
         if (!d->on_page || d->svg) return;
         snprintf(why, sizeof why, "its drawing is not SVG as expected");

@@ -38,6 +38,7 @@ typedef struct report_drawing {
     char name[32];   /* NAME.gp draws NAME.svg and NAME.pdf */
     char label[200]; /* what it shows, for those who do not see it */
     char *svg;       /* for the page; NULL: it was not drawn */
+    bool pdf;        /* there is one: not every gnuplot can */
 } report_drawing;
 
 typedef struct report_figures {

@@ -203,10 +203,9 @@ static void write_cell(FILE *out, const char *cell, bool best) {
 static void write_legend(FILE *out, const report *r) {
     fputs("<p class=\"legend\" id=\"results-legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
-    fputs(
-        "Training loss: mean of the last twentieth of the updates. Exact and BLEU: of the test’s translations. Time: of "
-        "training alone, without evaluation.</p>\n",
-        out);
+    fputs("Training loss: mean of the last twentieth of the updates. Exact and BLEU: of the test’s translations. Time: "
+          "of training alone, without evaluation.</p>\n",
+          out);
 }
 
 static void write_table(FILE *out, const report *r, const report_table *t) {
@@ -235,17 +234,16 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
     const char *slash = strrchr(f->directory, '/'), *directory = slash ? slash + 1 : f->directory;
     bool whole = false;
     for (int i = 0; i < f->n; i++) whole |= f->drawing[i].group == group && !f->drawing[i].on_page;
-    fputs("For print:", out);
-    const char *comma = " ";
+    const char *comma = "For print: ";
     for (int i = 0; i < f->n; i++) {
         const report_drawing *d = &f->drawing[i];
-        if (d->group != group || d->on_page == whole) continue;
+        if (d->group != group || d->on_page == whole || !d->pdf) continue;
         fprintf(out, "%s<a href=\"", comma);
         html_text(out, directory);
         fprintf(out, "/%s.pdf\">%s.pdf</a>", d->name, d->name);
         comma = ", ";
     }
-    fputs(".", out);
+    fputs(*comma == ',' ? "." : "", out);
 }
 
 static void write_figure(FILE *out, const report *r, const report_figures *f, report_group group, int *number) {

@@ -213,14 +213,14 @@ static void write_percent(FILE *out, double share) {
 }
 
 static void caption_rates(FILE *out, const report *r, const report_figures *f) {
-    fprintf(
-        out,
-        "<b>Learning rates</b> that the elements of the model are really given, from update %lld, at the back, to "
-        "update %lld in front. The height is the share of elements within a tenth of a power of ten; the bar gives "
-        "its scale, and all panels have the same axes. The paper’s Figures 1 and 3 show these histograms: without "
-        "warm-up, Adam gives many elements rates above 10,000 at first; with warm-up "
-        "the schedule keeps them low, in AdaMod the bound does. Here the largest share of elements above 10,000 at any update that was recorded is ",
-        (long long)f->rows[0], (long long)f->rows[1]);
+    fprintf(out,
+            "<b>Learning rates</b> that the elements of the model are really given, from update %lld, at the back, to "
+            "update %lld in front. The height is the share of elements within a tenth of a power of ten; the bar gives "
+            "its scale, and all panels have the same axes. The paper’s Figures 1 and 3 show these histograms: without "
+            "warm-up, Adam gives many elements rates above 10,000 at first; with warm-up "
+            "the schedule keeps them low, in AdaMod the bound does. Here the largest share of elements above "
+            "10,000 at any update that was recorded is ",
+            (long long)f->rows[0], (long long)f->rows[1]);
     bool first = true;
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);
@@ -236,8 +236,8 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
 
 static void caption_bounds(FILE *out, const report *r) {
     fputs(
-        "<b>What the bound does</b>: learning rates before it (η, as Adam would take them) and after it (the smaller of "
-        "η and its moving average s). s begins at zero, so that at first all rates are held down: that is AdaMod’s "
+        "<b>What the bound does</b>: learning rates before it (η, as Adam would take them) and after it (the smaller "
+        "of η and its moving average s). s begins at zero, so that at first all rates are held down: that is AdaMod’s "
         "warm-up. Afterwards only those far above their past are. ",
         out);
     for (int i = 0; i < r->n_variants; i++) {

@@ -684,11 +684,12 @@ static int search(const char *path, found **list, size_t *n, char *message, size
 int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size) {
     found *list = NULL;
     size_t count = 0;
-    int status = search(path, &list, &count, message, size);
-    char **names = status ? NULL : calloc(count, sizeof *names);
-    if (!status && !names) status = text_fail(message, size, "%s: out of memory", path);
-    if (status) {
+    const int status = search(path, &list, &count, message, size);
+    char **names = status ? NULL : calloc(count + 1, sizeof *names);
+    if (!names || !list) {
+        if (!status) (void)text_fail(message, size, "%s: out of memory", path);
         free_found(list, count);
+        free(names);
         return -1;
     }
     qsort(list, count, sizeof *list, by_start);

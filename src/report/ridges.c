@@ -145,6 +145,14 @@ static void widen(axes *a, ridge_panel *p) {
     }
 }
 
+/* A bin that no one would see, between others like it. */
+static bool is_flat(const float *share, int bin, int bins) {
+    for (int k = bin > 0 ? bin - 1 : 0; k <= bin + 1 && k < bins; k++) {
+        if (share[k] > 1e-5f) return false;
+    }
+    return true;
+}
+
 static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
     report_file file;
     if (report_file_open(f, &file, "%s.dat", p->name)) return -1;
@@ -158,7 +166,8 @@ static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
         fprintf(file.to, "%.6g 0 %d\n", a->low, i);
         for (int k = 0; k < h->bins; k++) {
             const double x = centre(h, k);
-            if (x > a->low && x < a->high) fprintf(file.to, "%.6g %.5g %d\n", x, (double)shares(p, h)[k], i);
+            if (x <= a->low || x >= a->high || is_flat(shares(p, h), k, h->bins)) continue;
+            fprintf(file.to, "%.6g %.5g %d\n", x, (double)shares(p, h)[k], i);
         }
         fprintf(file.to, "%.6g 0 %d\n\n\n", a->high, i);
         p->blocks++;

@@ -1,5 +1,5 @@
-/* settings.c - what the runs were made with: how the variants differ, recipes, machines, and the commands that make them
- * again.
+/* settings.c - what the runs were made with: how the variants differ, recipes, machines, and the commands that make
+ * them again.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -76,10 +76,10 @@ static void write_difference(FILE *out, const report *r, const char *key) {
 }
 
 static void write_differences(FILE *out, const report *r) {
-    fputs(
-        "<p id=\"differences\">The recipes differ in these keys alone:</p>\n"
-        "<div class=\"scroll\"><table class=\"settings\" aria-describedby=\"differences\">\n<thead><tr><th scope=\"col\">key</th>",
-        out);
+    fputs("<p id=\"differences\">The recipes differ in these keys alone:</p>\n"
+          "<div class=\"scroll\"><table class=\"settings\" aria-describedby=\"differences\">\n<thead><tr>"
+          "<th scope=\"col\">key</th>",
+          out);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<th scope=\"col\">", out);
         html_variant(out, r, i);

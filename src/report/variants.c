@@ -88,7 +88,7 @@ static double first_loss(const report_run *r) {
     return NAN;
 }
 
-/* A field of the last evaluation that has it: the test's or, where there is none or it is not wanted, the validation's. */
+/* A field of the last evaluation that has it: the test's, or where that is missing or not wanted the validation's. */
 static double evaluated(const report_run *r, size_t field, bool test) {
     const report_point *candidates[] = {
         test ? &r->final_test : NULL,
@@ -153,9 +153,8 @@ static report_spread spread(const report_variant *v, measure *m, int argument, d
 }
 
 static int measure_variant(report_variant *v) {
-    double *room = malloc((size_t)v->n * sizeof *room);
+    double *room = calloc((size_t)v->n + 1, sizeof *room);
     if (!room) return -1;
-    for (int i = 0; i < v->n; i++) v->fates[report_fate_of(v->run[i])]++;
     for (int c = 0; c < REPORT_COLUMNS; c++) v->of[c] = spread(v, measure_column, c, room);
     v->early_step = (int64_t)ceil(v->of[REPORT_UPDATES].median / 6);
     v->first_loss = spread(v, measure_first, 0, room).median;
@@ -167,8 +166,8 @@ static int measure_variant(report_variant *v) {
 static const char *name_of(const report_run *r) {
     const char *name = report_pairs_find(&r->recipe, "name");
     if (name && *name) return name;
-    const char *slash = strrchr(r->directory, '/');
-    return slash && slash[1] ? slash + 1 : r->directory;
+    const char *directory = r->directory ? r->directory : "", *slash = strrchr(directory, '/');
+    return slash && slash[1] ? slash + 1 : directory;
 }
 
 static int add_to_variant(report *r, const report_run *run) {
@@ -181,11 +180,13 @@ static int add_to_variant(report *r, const report_run *run) {
         r->n_variants++;
     }
     v->run[v->n++] = run;
+    v->fates[report_fate_of(run)]++;
     return 0;
 }
 
 static int make_variants(report *r) {
     r->variant = calloc((size_t)r->n, sizeof *r->variant);
+    r->n_variants = 0;
     if (!r->variant) return -1;
     for (int i = 0; i < r->n; i++) {
         if (add_to_variant(r, &r->run[i])) return -1;
@@ -215,7 +216,8 @@ int report_load(report *out, const char *const *runs, int n, char *message, size
     *out = (report){0};
     if (n < 1) return text_fail(message, size, "there are no runs to report");
     out->run = calloc((size_t)n, sizeof *out->run);
-    int status = out->run ? 0 : text_fail(message, size, "out of memory");
+    if (!out->run) return text_fail(message, size, "out of memory");
+    int status = 0;
     for (int i = 0; status == 0 && i < n; i++) {
         int twin = 0;
         while (twin < i && !same_directory(runs[twin], runs[i])) twin++;

@@ -39,17 +39,12 @@ static void norm_row(int64_t n, const float *gamma, const float *beta, double ep
     saved[1] = scale;
 }
 
-/* Of a task: sums over its rows of dy h and of dy, and rows of factors, h and dz. */
-typedef struct norm_scratch {
-    float *dgamma, *dbeta, *factor, *h, *dz;
-} norm_scratch;
-
-/* From z in h: dz, and the row's part of the sums. */
+/* From z in h: dz, and the row's part of the sums over rows of dy h and of dy. */
 NN_CLONES
-static void norm_row_grad(int64_t n, const float *gamma, const float *saved, const float *dy, const norm_scratch *s) {
+static void norm_row_grad(int64_t n, const float *restrict gamma, const float *restrict saved, const float *restrict dy,
+                          float *restrict dgamma, float *restrict dbeta, float *restrict h, float *restrict dz) {
     const int64_t whole = n / LANES * LANES;
     const float mean = saved[0], scale = saved[1];
-    float *restrict dgamma = s->dgamma, *restrict dbeta = s->dbeta, *restrict h = s->h, *restrict dz = s->dz;
     for (int64_t j = 0; j < n; j++) {
         h[j] = (h[j] - mean) * scale;
         dgamma[j] += dy[j] * h[j];
@@ -83,6 +78,11 @@ static norm_work norm_work_of(const nn_call *c) {
 }
 
 static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output.rows, w->rows); }
+
+/* Of a task: sums over its rows for gamma and beta, and rows of factors, h and dz. */
+typedef struct norm_scratch {
+    float *dgamma, *dbeta, *factor, *h, *dz;
+} norm_scratch;
 
 static norm_scratch norm_scratch_of(const norm_work *w, int64_t task) {
     float *p = w->c->workspace + task * 5 * w->n;
@@ -124,7 +124,8 @@ static void backward_task(void *context, int64_t i) {
     memset(s.dbeta, 0, (size_t)w->n * sizeof *s.dbeta);
     for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
         const float *factor = row_sum(w, row, s.factor, s.h);
-        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad + row * w->n, &s);
+        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad + row * w->n, s.dgamma, s.dbeta, s.h,
+                      s.dz);
         for (int k = 0; k < 2; k++) {
             float *g = c->input_grad[k] ? c->input_grad[k] + row * w->n : NULL;
             if (g) nn_cpu_multiply_add(w->n, c->accumulate[k] ? g : NULL, k == 1 ? factor : NULL, s.dz, g);

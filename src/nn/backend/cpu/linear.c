@@ -176,14 +176,19 @@ static int64_t weight_parts(int64_t rows, int64_t size) {
     return parts < 1 ? 1 : parts > WEIGHT_PARTS ? WEIGHT_PARTS : parts;
 }
 
+/* The next n numbers of the workspace, which is NULL when only its size is asked for. */
+static float *take(grad_work *w, int64_t n) {
+    float *p = w->c->workspace ? w->c->workspace + w->size : NULL;
+    w->size += (size_t)n;
+    return p;
+}
+
 static grad_work grad_work_of(const nn_call *c) {
     const int64_t rows = c->output.rows, out = c->output.cols, in = c->input[1].cols;
     grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(rows, out * in)};
-    float *p = c->workspace;
-    if (c->attributes->activation != NN_LINEAR) w.dz = p, p += rows * out;
-    w.bias_sums = p, p += w.tasks * out;
-    w.weight_sums = p, p += w.weight_parts > 1 ? w.weight_parts * out * in : 0;
-    w.size = (size_t)(p - c->workspace);
+    if (c->attributes->activation != NN_LINEAR) w.dz = take(&w, rows * out);
+    w.bias_sums = take(&w, w.tasks * out);
+    if (w.weight_parts > 1) w.weight_sums = take(&w, w.weight_parts * out * in);
     return w;
 }
 
