@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Training from the command line: the same numbers whatever happens to the process and however many threads it has, and
+# one clear line when something is wrong.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+
+"$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+cat >tiny.yaml <<'END'
+name: tiny
+data:
+  task: numbers
+  train: 2000
+  valid: 40
+  test: 40
+  sentences: 8
+model:
+  layers: 1
+  d: 16
+  ffn: 16
+  heads: 2
+  dropout: 0.1
+optimizer:
+  rule: adamod
+  lr: 3e-3
+train:
+  steps: 40
+  evaluate_every: 10
+  checkpoint_every: 5
+  histogram_dense: 3
+  average: 3
+decode:
+  beam: 2
+  max_length: 20
+END
+
+# What must be equal between two runs: everything but clocks and names.
+numbers() {
+    sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" | grep -v '"kind":"test"'
+    cat "$1/histograms.jsonl" "$1/samples.jsonl"
+    "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
+}
+
+# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
+refused() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+}
+
+"$ADAMOD" train tiny.yaml --out whole --set train.threads=1 >/dev/null
+numbers whole >whole.txt
+[ "$(grep -c '"kind":"train"' whole.txt)" -eq 40 ] || fail "there are not 40 training lines"
+grep -q finished whole/result.json || fail "the run is not marked finished"
+for name in last best averaged; do [ -s whole/checkpoints/$name.safetensors ] || fail "no checkpoint $name"; done
+
+"$ADAMOD" train tiny.yaml --out threads --set train.threads=3 >/dev/null
+numbers threads | cmp - whole.txt || fail "three threads give other numbers than one"
+
+# Killed again and again, at no particular moment.
+for i in $(seq 1 60); do
+    # before its recipe is written there is no run yet
+    resume=--resume
+    [ -e killed/recipe.yaml ] || { rm -rf killed && resume=; }
+    # shellcheck disable=SC2086
+    "$ADAMOD" train tiny.yaml --out killed $resume >/dev/null 2>&1 &
+    pid=$!
+    sleep "0.$((i * 7 % 10))$((RANDOM % 10))"
+    kill -9 $pid 2>/dev/null || true
+    wait $pid 2>/dev/null || true
+    [ ! -e killed/result.json ] || break
+done
+[ -e killed/result.json ] || "$ADAMOD" train tiny.yaml --out killed --resume >/dev/null
+numbers killed | cmp - whole.txt || fail "a run that was killed ends elsewhere than one that was not"
+
+# Ctrl-C saves, says how to go on, and going on ends where an undisturbed run ends.
+"$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 >said &
+pid=$!
+for i in $(seq 1 100); do [ ! -e stopped/metrics.jsonl ] || [ "$(wc -l <stopped/metrics.jsonl)" -lt 3 ] || break; sleep 0.05; done
+kill -INT $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 130 ] || fail "an interrupted run has status $status, expected 130"
+grep -q -- '--resume' said || fail "an interrupted run does not say how to go on: $(cat said)"
+[ -s stopped/checkpoints/last.safetensors ] || fail "an interrupted run left no checkpoint"
+
+# Text in, text out; nothing in, nothing out.
+[ "$(printf 'eins\nzwei\n' | "$ADAMOD" translate whole | wc -l)" -eq 2 ] || fail "two lines do not become two"
+[ "$(printf '' | "$ADAMOD" translate whole | wc -l)" -eq 0 ] || fail "nothing becomes something"
+
+# Variants side by side.
+"$ADAMOD" compare tiny.yaml --out both --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 >said 2>&1 ||
+    fail "compare: $(cat said)"
+for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/result.json ] || fail "no run both/$run"; done
+grep -q '<html' both/report.html || fail "compare wrote no page"
+
+refused 2 'nowhere.yaml' "$ADAMOD" train nowhere.yaml
+refused 2 'needs a recipe' "$ADAMOD" train
+refused 2 'model.layers' "$ADAMOD" train tiny.yaml --set model.layer=3
+refused 2 'expected' "$ADAMOD" train tiny.yaml --set train.steps=many
+refused 2 'beta4' "$ADAMOD" train tiny.yaml --set optimizer.beta4=0.5
+refused 1 'not empty' "$ADAMOD" train tiny.yaml --out whole
+refused 1 'model.d' "$ADAMOD" train tiny.yaml --out whole --resume --set model.d=32
+refused 1 'missing: not a run directory' "$ADAMOD" evaluate missing
+refused 2 'expected valid or test' "$ADAMOD" evaluate whole --split train
+printf '\377\376\n' >bad.txt
+refused 1 'UTF-8' "$ADAMOD" translate whole <bad.txt
+head -c 5000 whole/checkpoints/best.safetensors >cut && mv cut whole/checkpoints/best.safetensors
+refused 1 'best.safetensors' "$ADAMOD" evaluate whole --checkpoint best
+printf 'a b\nc d\n' >a.txt
+printf 'x\n' >b.txt
+refused 1 'a.txt' "$ADAMOD" train tiny.yaml --out unequal --set data.task=bitext --set data.source=a.txt \
+    --set data.target=b.txt --set data.valid_source=a.txt --set data.valid_target=b.txt
+
+if [ $failures -eq 0 ]; then echo "1 passed, 0 failed"; else
+    echo "0 passed, 1 failed"
+    exit 1
+fi
