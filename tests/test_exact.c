@@ -6,7 +6,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "internal.h"
+#include "optimizer.h"
 #include "check.h"
 
 #include <dirent.h>
@@ -348,7 +348,7 @@ static const struct {
 };
 enum { STORAGES = sizeof storages / sizeof *storages };
 
-/* More than one chunk (16384) in the first array and the last. */
+/* More than one chunk in the first array and the last. */
 static const int64_t shapes_mixed[][2] = {{0, 20001}, {0, 17}, {0, 0}, {0, 1}, {5, 103}, {0, 512}, {113, 150}};
 enum { MIXED = sizeof shapes_mixed / sizeof *shapes_mixed };
 
@@ -376,7 +376,7 @@ static int tasks(void) {
     return dir ? closedir(dir), n : -1;
 }
 
-/* More than a handle has threads for (131072). */
+/* So many that a handle takes to threads. */
 static const int64_t shapes_many[][2] = {{0, 100001}, {0, 17}, {0, 1}, {5, 103}, {301, 150}};
 enum { MANY = sizeof shapes_many / sizeof *shapes_many };
 
@@ -550,7 +550,7 @@ TEST(raw_spans_cut_anywhere) {
     adamod_pool_free(pool[1]);
 }
 
-/* A handle does what raw calls with the same numbers do; its first array's stream of random numbers is 0. */
+/* A handle does what raw calls with the same numbers do, those that name its random numbers included. */
 static void expect_raw(const config *c) {
     rig r;
     adamod_hyper *h;
@@ -568,7 +568,8 @@ static void expect_raw(const config *c) {
                      .state_type = type,
                      .ndim = 2,
                      .shape = {c->shapes[0][0], c->shapes[0][1]},
-                     .count = n};
+                     .count = n,
+                     .stream = r.opt->tensors[0].span.stream};
     memcpy(x.param, parameters[c->type], (size_t)n * size);
     if (master) {
         x.master = room((size_t)n, sizeof(float));
@@ -615,6 +616,42 @@ TEST(handles_and_raw_calls) {
         c.shapes = shape;
         c.grad_type = (v + s) % 4;
         if (!c.more || !strstr(c.more, "clip_norm")) expect_raw(&c);
+    }
+}
+
+/* Random numbers follow from a parameter's name, not from when it was added. */
+TEST(any_order_of_adding) {
+    enum { N = 3000 };
+    static const char *const names[2] = {"weight", "bias"};
+    make_sources();
+    for (int v = 0; v < VARIANTS; v++) {
+        uint16_t *p[2][2];
+        for (int turned = 0; turned < 2; turned++) {
+            adamod_optimizer *opt;
+            if (!CHECK_INT(adamod_create(&opt, variants[v].rule), 0)) return;
+            set_options(opt, variants[v].options);
+            set_options(opt, "low_precision=stochastic state_type=bf16");
+            for (int i = 0; i < 2; i++) {
+                const int which = turned ? 1 - i : i;
+                p[turned][which] = room(N, sizeof(uint16_t));
+                memcpy(p[turned][which], parameters[ADAMOD_BF16], N * sizeof(uint16_t));
+                const adamod_tensor t = {.name = names[which],
+                                         .param = p[turned][which],
+                                         .grad = gradients[ADAMOD_BF16][0],
+                                         .param_type = ADAMOD_BF16,
+                                         .grad_type = ADAMOD_BF16,
+                                         .ndim = 1,
+                                         .shape = {N}};
+                CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), 0);
+            }
+            for (int t = 0; t < 4; t++) CHECK_INT(adamod_step(opt), 0);
+            adamod_free(opt);
+        }
+        bool good = CHECK(!memcmp(p[0][0], p[1][0], N * sizeof(uint16_t)));
+        good &= CHECK(!memcmp(p[0][1], p[1][1], N * sizeof(uint16_t)));
+        good &= CHECK(memcmp(p[0][0], p[0][1], N * sizeof(uint16_t)) != 0); /* nor are two parameters rounded alike */
+        if (!good) printf("%s {%s}\n", variants[v].rule, variants[v].options);
+        for (int i = 0; i < 4; i++) free(p[i / 2][i % 2]);
     }
 }
 
@@ -1341,10 +1378,11 @@ TEST(stores_at_random_are_unbiased) {
 
 RUN_TESTS(ENTRY(any_number_of_threads), ENTRY(any_instruction_set), ENTRY(any_alignment),
           ENTRY(statistics_change_nothing), ENTRY(any_cutting_of_arrays), ENTRY(raw_spans_cut_anywhere),
-          ENTRY(handles_and_raw_calls), ENTRY(without_its_bound_adamod_is_adam), ENTRY(constant_gradient),
-          ENTRY(changes_of_the_learning_rate), ENTRY(the_bound_holds), ENTRY(l2_is_a_gradient),
-          ENTRY(weights_of_nosadam), ENTRY(simple_rules_in_closed_form), ENTRY(norm_has_the_same_bits),
-          ENTRY(norm_of_huge_and_tiny_numbers), ENTRY(clip_norm_of_huge_and_tiny_numbers),
-          ENTRY(nonfinite_error_changes_nothing), ENTRY(nonfinite_skip_changes_nothing_and_counts),
-          ENTRY(nonfinite_pass_spreads), ENTRY(gradients_at_the_ends_of_the_range), ENTRY(loads_of_all_16_bit_numbers),
-          ENTRY(stores_to_nearest), ENTRY(stores_at_random_give_neighbours), ENTRY(stores_at_random_are_unbiased))
+          ENTRY(handles_and_raw_calls), ENTRY(any_order_of_adding), ENTRY(without_its_bound_adamod_is_adam),
+          ENTRY(constant_gradient), ENTRY(changes_of_the_learning_rate), ENTRY(the_bound_holds),
+          ENTRY(l2_is_a_gradient), ENTRY(weights_of_nosadam), ENTRY(simple_rules_in_closed_form),
+          ENTRY(norm_has_the_same_bits), ENTRY(norm_of_huge_and_tiny_numbers),
+          ENTRY(clip_norm_of_huge_and_tiny_numbers), ENTRY(nonfinite_error_changes_nothing),
+          ENTRY(nonfinite_skip_changes_nothing_and_counts), ENTRY(nonfinite_pass_spreads),
+          ENTRY(gradients_at_the_ends_of_the_range), ENTRY(loads_of_all_16_bit_numbers), ENTRY(stores_to_nearest),
+          ENTRY(stores_at_random_give_neighbours), ENTRY(stores_at_random_are_unbiased))

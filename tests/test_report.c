@@ -416,6 +416,19 @@ TEST(long_runs_are_thinned_without_changing_their_means) {
     report_run_free(&r);
 }
 
+TEST(a_point_stands_for_the_updates_since_the_one_before) {
+    report_run r;
+    const char *run = bare("sparse");
+    put(run, "metrics.jsonl",
+        "{\"kind\":\"train\",\"step\":1}\n{\"kind\":\"valid\",\"step\":1}\n{\"kind\":\"train\",\"step\":2}\n"
+        "{\"kind\":\"train\",\"step\":12}\n");
+    if (!CHECK_INT(read_run(&r, run), 0)) return;
+    CHECK_CLOSE(r.train.at[0].weight, 1, 0);
+    CHECK_CLOSE(r.train.at[1].weight, 1, 0);
+    CHECK_CLOSE(r.train.at[2].weight, 10, 0);
+    report_run_free(&r);
+}
+
 TEST(a_directory_of_runs_stands_for_them_in_the_order_of_their_start) {
     char **runs;
     int n;
@@ -726,6 +739,7 @@ RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_bet
           ENTRY(a_torn_last_line_is_left_out), ENTRY(what_is_malformed_is_named_with_its_line),
           ENTRY(histograms_must_fit_their_bins), ENTRY(files_that_are_no_files_or_have_no_end_are_refused),
           ENTRY(long_runs_are_thinned_without_changing_their_means),
+          ENTRY(a_point_stands_for_the_updates_since_the_one_before),
           ENTRY(a_directory_of_runs_stands_for_them_in_the_order_of_their_start),
           ENTRY(spreads_are_those_of_pencil_and_paper), ENTRY(the_table_has_median_mean_and_deviation),
           ENTRY(the_printed_table_is_aligned_in_columns_of_the_terminal), ENTRY(a_table_that_is_too_wide_is_turned),

@@ -752,7 +752,7 @@ TEST(shapes_of_adafactor) {
     }
 }
 
-/* Sizes around vectors and blocks (512), and more than one chunk (16384); arrays that begin anywhere. */
+/* Sizes around vectors and blocks (512), and several chunks; arrays that begin anywhere. */
 TEST(sizes_and_alignment) {
     static const int64_t sizes[] = {0, 1, 2, 7, 15, 16, 17, 31, 511, 512, 513, 1025, 70001};
     rng_state = 4;

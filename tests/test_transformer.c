@@ -313,6 +313,19 @@ TEST(mistakes_are_told) {
     CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = -1}), ADAMOD_ERROR_ARGUMENT);
     CHECK_HAS(adamod_last_error(), "encoder.0.attention: 16 columns do not divide into 5 heads");
     nn_graph_free(g);
+    /* Through an op that has no gradient there is none. */
+    nn_params *others = nn_params_create();
+    g = nn_graph_create(others);
+    const int rows = nn_symbol(g, "rows", 4);
+    const nn_value w = nn_parameter(g, "w", 2, (int64_t[]){5, 3}, (nn_init){NN_XAVIER, 0});
+    const nn_value x = nn_linear(g, nn_input(g, "x", NN_F32, rows, 3), w, -1, NN_LINEAR);
+    const nn_value loss = nn_cross_entropy(g, nn_log_softmax(g, x), nn_input(g, "targets", NN_I32, rows, 0), 0);
+    CHECK(loss >= 0);
+    CHECK_INT(nn_params_allocate(others, 1), ADAMOD_OK);
+    CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = loss}), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "log_softmax has no gradient");
+    nn_graph_free(g);
+    nn_params_free(others);
     nn_params_free(params);
 }
 

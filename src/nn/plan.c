@@ -279,6 +279,14 @@ void nn_plan_free(nn_plan *plan) {
     free(plan);
 }
 
+/* An op without a gradient may not stand between a parameter and the loss. */
+static const nn_node *nn_without_gradient(const nn_plan *plan) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        if (!plan->steps[s].kernels.backward) return plan->steps[s].node;
+    }
+    return NULL;
+}
+
 static adamod_status nn_plan_build(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     const size_t values = (size_t)g->n_values + 1, nodes = (size_t)g->n_nodes + 1;
@@ -288,8 +296,10 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     plan->grad = calloc(values, sizeof *plan->grad);
     plan->saved = calloc(nodes, sizeof *plan->saved);
     bool done = needed && wanted && plan->steps && plan->data && plan->grad && plan->saved;
+    const nn_node *stuck = NULL;
     if (done) {
         nn_list_steps(plan, needed, wanted);
+        stuck = nn_without_gradient(plan);
         nn_lifetimes(plan);
         void *memory = NULL;
         done = nn_layout(plan) && posix_memalign(&memory, 64, plan->block_bytes + 64) == 0;
@@ -302,6 +312,10 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     }
     free(needed);
     free(wanted);
+    if (stuck) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
+                            nn_ops[stuck->op]->name);
+    }
     return done ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
 }
 
@@ -318,13 +332,6 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
     plan->options = *options;
     plan->options.backend = backend;
     for (int s = 1; s <= g->n_symbols; s++) plan->rows[s] = g->symbols[s - 1].capacity;
-    for (int i = 0; i < g->n_nodes; i++) {
-        if (options->loss >= 0 && g->nodes[i].output == options->loss && !nn_choose(plan, g->nodes[i].op).backward) {
-            free(plan);
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the loss comes from %s, which has no gradient",
-                                nn_ops[g->nodes[i].op]->name);
-        }
-    }
     const adamod_status status = nn_plan_build(plan);
     if (status) nn_plan_free(plan);
     else *out = plan;

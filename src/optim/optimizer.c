@@ -376,8 +376,7 @@ static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adam
     return ADAMOD_OK;
 }
 
-/* A parameter's random numbers follow from its name, so that they do not depend on the order of adding. FNV-1a. */
-static uint64_t adamod__name_hash(const char *name) {
+uint64_t adamod__name_hash(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
     return hash;

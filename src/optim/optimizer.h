@@ -64,6 +64,10 @@ void adamod__state_list_free(adamod__state_list *list);
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
 
+/* The stream of a parameter's random numbers follows from its name, so that it does not depend on the order of adding.
+ * FNV-1a. */
+uint64_t adamod__name_hash(const char *name);
+
 void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
 void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
 

@@ -70,9 +70,14 @@ static void adamod__moments(const double *o, const step_info *info, adamod__coef
 static double adamod__power_sum(int64_t t, double gamma) {
     enum { DIRECT = 64 };
     double sum = 0;
-    for (int64_t k = 1; k <= t && k <= DIRECT; k++) sum += pow((double)k, -gamma);
+    for (int64_t k = 1; k <= t && k <= DIRECT; k++) {
+        /* Of a base it knows, clang makes another function, exp2 of 2, which may round otherwise. */
+        const volatile double base = (double)k;
+        sum += pow(base, -gamma);
+    }
     if (t <= DIRECT) return sum;
-    const double a = DIRECT, b = (double)t;
+    const volatile double direct = DIRECT;
+    const double a = direct, b = (double)t;
     /* (b^(1-gamma) - a^(1-gamma)) / (1-gamma), also where gamma is near 1 */
     const double power = 1 - gamma, span = log(b / a);
     const double integral = power == 0 ? span : pow(a, power) * expm1(power * span) / power;

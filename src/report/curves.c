@@ -18,7 +18,7 @@ enum {
     RAW = 1500,       /* of a thin line */
     WINDOWS = 50,     /* a smoothed line is a mean of a 50th of the updates */
     WIDTH = 520,      /* of a drawing of the loss, in pixels; of validation there may be three side by side */
-    NARROW = 390,     /* */
+    NARROW = 390,     /* so they are narrower */
     HEIGHT = 300,     /* without the key */
     LINE = 18,        /* of the key */
     NAME_LENGTH = 40, /* characters of a variant's name in a key */
@@ -220,7 +220,7 @@ static int write_losses(report_figures *f, const report *r, blocks *b, extent *e
 /* A panel: one column of a data file over another. */
 typedef struct panel {
     const char *name, *data, *x_label, *y_label;
-    int width;      /* */
+    int width;      /* of the drawing */
     int x, y;       /* columns; y is followed by the least and the most */
     double x_scale; /* divides x */
     double x_last;
@@ -248,6 +248,12 @@ static void write_plot(FILE *out, const panel *p, const report *r, const blocks 
     }
 }
 
+/* Between marks of an axis: 1, 2 or 5 times a power of ten, so that there are at most so many. */
+static double tick_step(double range, int most) {
+    const double least = range / most, power = pow(10, floor(log10(least)));
+    return least <= power ? power : least <= 2 * power ? 2 * power : least <= 5 * power ? 5 * power : 10 * power;
+}
+
 /* How many names fit side by side above the plot, and how many lines of them that makes. */
 static int key_columns(const panel *p, const report *r, const blocks *b, int *lines) {
     int longest = 0, shown = 0;
@@ -273,6 +279,7 @@ static void write_script(FILE *out, const panel *p, const report *r, const block
     fprintf(out, "\nset ylabel ");
     report_quote(out, p->y_label, 100);
     fprintf(out, "\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\n", p->x_last / p->x_scale, p->y_low, p->y_high);
+    fprintf(out, "set xtics %.6g\n", tick_step(p->x_last / p->x_scale, p->width / 55));
     fprintf(out, "%s", p->logarithmic ? "set logscale y\n" : "");
     fprintf(out, "set key maxcols %d\n", columns);
     fprintf(out, "do for [kind in kinds] {\n    eval figure(kind, '%s', %d, %d)\n", p->name, p->width,
@@ -311,6 +318,16 @@ static void clip(report_figures *f, const report *r, extent *e) {
     if (f->clipped) e->high = 2 * first;
 }
 
+/* Numbers of updates of long runs, in thousands. */
+typedef struct panel_x {
+    const char *label;
+    double scale;
+} panel_x;
+
+static panel_x x_of_updates(double last) {
+    return last >= 20000 ? (panel_x){"update (thousands)", 1000} : (panel_x){"update", 1};
+}
+
 static int draw_losses(report_figures *f, const report *r, blocks *b) {
     extent e = no_extent;
     const char *unit_name;
@@ -320,14 +337,15 @@ static int draw_losses(report_figures *f, const report *r, blocks *b) {
     clip(f, r, &e);
     const double unit = report_time_unit(e.last_time, &unit_name);
     snprintf(x_label, sizeof x_label, "training time (%s)", unit_name);
+    const panel_x x = x_of_updates((double)e.last_step);
     panel p = {.name = "loss-updates",
                .data = "loss.dat",
-               .x_label = "update",
+               .x_label = x.label,
                .y_label = "training loss",
                .width = WIDTH,
                .x = 1,
                .y = 3,
-               .x_scale = 1,
+               .x_scale = x.scale,
                .x_last = (double)e.last_step};
     set_range(&p, &e);
     if (add_panel(f, REPORT_LOSSES, &p, r, b)) return -1;
@@ -417,14 +435,15 @@ static int draw_validations(report_figures *f, const report *r, blocks *b) {
     if (write_validations(f, r, b, e, drawn)) return -1;
     for (int k = 0; k < SCORES; k++) {
         if (!drawn[k]) continue;
+        const panel_x x = x_of_updates((double)e[k].last_step);
         panel p = {.name = names[k],
                    .data = "valid.dat",
-                   .x_label = "update",
+                   .x_label = x.label,
                    .y_label = labels[k],
                    .width = drawn[EXACT] || drawn[BLEU] ? NARROW : WIDTH,
                    .x = 1,
                    .y = 2 + 3 * k,
-                   .x_scale = 1,
+                   .x_scale = x.scale,
                    .x_last = 1.02 * (double)e[k].last_step,
                    .marks = true};
         if (k == LOSS) set_range(&p, &e[k]);

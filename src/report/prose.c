@@ -191,7 +191,7 @@ static void write_seeds(FILE *out, const report *r) {
 static void caption_losses(FILE *out, const report *r, const report_figures *f) {
     fputs("<b>Training loss</b> against updates and against time. ", out);
     write_seeds(out, r);
-    if (f->window > 1) fprintf(out, "The thick lines are means of %lld updates. ", (long long)f->window);
+    if (f->window > 1) fprintf(out, "Smoothed lines are means of %lld updates. ", (long long)f->window);
     if (f->clipped) fputs("A line that leaves at the top has diverged. ", out);
     fputs("The paper’s Figures 1 and 2 show the same: there Adam without warm-up stays high, and AdaMod, which has no "
           "warm-up either, trains as Adam does with it. ",

@@ -213,7 +213,9 @@ static const char *add_point(report_series *s, const report_point *p) {
         s->n /= 2;
     }
     if (!grow((void **)&s->at, s->n, &s->room, sizeof *s->at)) return no_memory;
-    s->at[s->n++] = *p;
+    s->at[s->n] = *p;
+    if (s->n) s->at[s->n].weight = fmax(1, (double)(p->step - s->at[s->n - 1].step));
+    s->n++;
     return NULL;
 }
 

@@ -17,7 +17,7 @@
 /* What was measured at an update, or on the average of some that were thinned to one; NAN: not measured. */
 typedef struct report_point {
     int64_t step;
-    double weight; /* updates that it stands for */
+    double weight; /* updates that it stands for: those since the point before */
     double time, loss, nll, lr, tokens, tokens_per_second, grad_norm, exact, bleu;
 } report_point;
 

@@ -13,9 +13,9 @@
 
 enum {
     ROWS = 25,        /* histograms of a panel, at most */
-    PANELS = 24,      /* */
+    PANELS = 24,      /* of a group, at most */
     WIDTH = 380,      /* of a panel, in pixels */
-    HEIGHT = 430,     /* */
+    HEIGHT = 430,     /* the same */
     ACROSS = 3,       /* panels side by side in the drawing of all */
     NAME_LENGTH = 34, /* characters of a variant's name above its panel */
 };

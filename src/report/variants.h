@@ -24,7 +24,7 @@ typedef enum report_column {
     REPORT_VALID,   /* loss */
     REPORT_EXACT,   /* % of the test's sentences, or of the validation's where there is no test */
     REPORT_BLEU,    /* of the same */
-    REPORT_UPDATES, /* */
+    REPORT_UPDATES, /* that were made */
     REPORT_SECONDS, /* of training */
     REPORT_RATE,    /* tokens a second, over the whole training */
     REPORT_COLUMNS

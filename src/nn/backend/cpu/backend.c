@@ -1,8 +1,6 @@
 /* The cpu backend: its table of kernels, and sums that several of them end in. */
 #include "cpu.h"
 
-#include <string.h>
-
 /* ---- the table ---- */
 
 /* A constant of another file is no constant to C, so that the table cannot hold copies of the kernels; its functions
