@@ -266,7 +266,7 @@ static void advance_task(void *context, int64_t i) {
 
 static adamod_status encode(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2]) {
     int64_t rows = 0;
-    for (int i = 0; i < n; i++) rows = ranges[i][1] > rows ? ranges[i][1] : rows;
+    for (int i = 0; i < n && n <= d->o.sentences; i++) rows = ranges[i][1] > rows ? ranges[i][1] : rows;
     if (n > d->o.sentences || rows > d->o.src_tokens) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "decoder: %d sentences of %lld tokens, expected at most %d and %lld", n,
                             (long long)rows, d->o.sentences, (long long)d->o.src_tokens);
