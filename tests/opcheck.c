@@ -5,15 +5,15 @@
  * Gradients of ref. With y the outputs at x and d(h) = y(x + h) - y(x - h), the derivative is
  *     near = (8 d(h) - d(2h)) / 12h,   its error h^4 / 30 times the fifth derivative, which
  *     far  = (8 d(2h) - d(4h)) / 24h   has sixteen times: the error of near is about (near - far) / 15.
- * ref computes in double but stores f32, so each stored y is off by up to u |y|; these errors are independent, so they add
- * up as the root of the sum of squares. x is a multiple of 2^-16, so that x + h is exact. The gradient itself may come
- * from f32 that forward saved: 16 u of the largest. Where the sum of all that is no small number (a kink of relu within
- * the step) nothing is concluded; that must be rare.
+ * ref computes in double but stores f32, so each stored y is off by up to u |y|; these errors are independent, so
+ * they add up as the root of the sum of squares. x is a multiple of 2^-16, so that x + h is exact. The gradient
+ * itself may come from f32 that forward saved: 16 u of the largest. Where the sum of all that is no small number (a
+ * kink of relu within the step) nothing is concluded; that must be rare.
  *
  * Kernels against ref. A sum of n terms of random sign and size t is about sqrt(n) t; its rounding error in f32 is,
- * errors being independent, about sqrt(n) u times the sum of sizes, n t: that is n u of the sum. So a result may be off
- * by (8 + n) u times its size, where sums that happen to cancel count as the typical size of the array. Data are of size
- * one: 0.1 keeps an array that ought to be 0 from asking for exact zeros. */
+ * errors being independent, about sqrt(n) u times the sum of sizes, n t: that is n u of the sum. So a result may be
+ * off by (8 + n) u times its size, where sums that happen to cancel count as the typical size of the array. Data are
+ * of size one: 0.1 keeps an array that ought to be 0 from asking for exact zeros. */
 #include "opcheck.h"
 #include "random.h"
 

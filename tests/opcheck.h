@@ -54,8 +54,8 @@ typedef struct opcheck {
     uint64_t seed;    /* of data, weights and dropout */
     int64_t weighted; /* only this many first elements of the output have weights; 0: all */
     bool in_place;    /* the output is input 0's memory */
-    /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from it), and
-     * a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
+    /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from
+     * it), and a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
     double longest_sum, slack;
 } opcheck;
 

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Writes page (an HTML file that needs no network) and, in the directory PAGE-figures beside it, every figure as SVG and
- * PDF. Runs whose recipes have the same name are seeds of one another. 0, or -1 with one line in message; notes that do
+/* Writes page (an HTML file that needs no network) and, in the directory PAGE-figures beside it, every figure as SVG
+ * and PDF. Runs whose recipes have the same name are seeds of one another. 0, or -1 with one line in message; notes that do
  * not keep the page from being written (a run without histograms, say) go to standard error. */
 int report_write(const char *const *runs, int n, const char *page, char *message, size_t size);
 

@@ -3,9 +3,9 @@
  *     dz = (g - mean(g) - h mean(g h)) / sqrt(variance + eps),   dgamma = sum of dy h,   dbeta = sum of dy,
  * means over columns, sums over rows; dx = dz, and branch's is dz through the dropout.
  *
- * Inputs: x, branch or none, gamma, beta. Attributes: dropout, eps. Backward computes z again: it needs no memory of its
- * own then, and x is mostly needed by others too. saved has room for a row's mean and 1 / sqrt(variance + eps), for
- * backends that do not compute them twice. */
+ * Inputs: x, branch or none, gamma, beta. Attributes: dropout, eps. Backward computes z again: it needs no memory of
+ * its own then, and x is mostly needed by others too. saved has room for a row's mean and 1 / sqrt(variance + eps),
+ * for backends that do not compute them twice. */
 #include "dropout.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* y = activation(z), z = x W^T + b. With g the gradient of z:
  *     dx = g W,   dW = g^T x,   db = the sum of g's rows.
  *
- * Inputs: x [rows, in], W [out, in], b [out] or none. Attribute: activation. relu's gradient follows from y; gelu's needs
- * z, which forward saves. */
+ * Inputs: x [rows, in], W [out, in], b [out] or none. Attribute: activation. relu's gradient follows from y; gelu's
+ * needs z, which forward saves. */
 #include "op.h"
 
 #include <math.h>

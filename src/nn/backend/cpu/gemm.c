@@ -1,10 +1,9 @@
-/* Matrix products by a library, tile by tile on the pool's threads; or, without one, by the plain loops below. */
+/* Matrix products by a library, tile by tile on the pool's threads; or, without one, by plain loops. */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "gemm.h"
 #include "cpu.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #if defined(ADAMOD_ONEDNN)
 #include <dlfcn.h>
@@ -23,67 +22,7 @@ static void scale_c(const nn_product *p) {
     }
 }
 
-#if defined(ADAMOD_ONEDNN) || defined(ADAMOD_CBLAS)
-/* Calls a function of the library's thread runtime that may not be there. */
-static void call_if_there(const char *name, int argument) {
-    void (*function)(int) = NULL;
-    *(void **)&function = dlsym(RTLD_DEFAULT, name);
-    if (function) function(argument);
-}
-#endif
-
-#if defined(ADAMOD_ONEDNN)
-
-/* oneDNN would start OpenMP threads of its own. How many is a setting of each calling thread. */
-static void one_thread(void) {
-    static _Thread_local bool done;
-    if (!done) call_if_there("omp_set_num_threads", 1);
-    done = true;
-}
-
-static void tile_product(const nn_product *p) {
-    one_thread();
-    dnnl_sgemm(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb,
-               p->beta, p->c, p->ldc);
-}
-
-const char *nn_gemm_library(void) {
-    static _Thread_local char name[48];
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(name, sizeof name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    return name;
-}
-
-#elif defined(ADAMOD_CBLAS)
-
-static void one_thread(void) {
-    static _Thread_local bool done;
-    if (!done) {
-        call_if_there("omp_set_num_threads", 1);
-        call_if_there("openblas_set_num_threads", 1);
-    }
-    done = true;
-}
-
-static void tile_product(const nn_product *p) {
-    one_thread();
-    cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, p->trans_b ? CblasTrans : CblasNoTrans,
-                (int)p->m, (int)p->n, (int)p->k, p->alpha, p->a, (int)p->lda, p->b, (int)p->ldb, p->beta, p->c,
-                (int)p->ldc);
-}
-
-/* OpenBLAS tells its version, then how it was built. */
-const char *nn_gemm_library(void) {
-    static _Thread_local char name[48];
-    char version[24] = "";
-    char *(*config)(void) = NULL;
-    *(void **)&config = dlsym(RTLD_DEFAULT, "openblas_get_config");
-    if (!config || sscanf(config(), "OpenBLAS %23s", version) != 1) return "CBLAS";
-    snprintf(name, sizeof name, "OpenBLAS %s", version);
-    return name;
-}
-
-#else
+#ifndef ADAMOD_CBLAS
 
 /* Panels of A and B are copied, so that one loop serves all transpositions: A to [k][ROWS], B to [k][COLS]. */
 enum { ROWS = 4, COLS = 16, DEPTH = 256, WIDTH = 128 };
@@ -146,7 +85,7 @@ static void block_product(const nn_product *p, int64_t col, int64_t depth, int64
     }
 }
 
-static void tile_product(const nn_product *p) {
+static void plain_product(const nn_product *p) {
     scale_c(p);
     for (int64_t col = 0; col < p->n; col += WIDTH) {
         for (int64_t depth = 0; depth < p->k; depth += DEPTH) {
@@ -154,6 +93,74 @@ static void tile_product(const nn_product *p) {
         }
     }
 }
+
+#endif
+
+#if defined(ADAMOD_ONEDNN) || defined(ADAMOD_CBLAS)
+/* Calls a function of the library's thread runtime that may not be there. */
+static void call_if_there(const char *name, int argument) {
+    void (*function)(int) = NULL;
+    *(void **)&function = dlsym(RTLD_DEFAULT, name);
+    if (function) function(argument);
+}
+#endif
+
+#if defined(ADAMOD_ONEDNN)
+
+/* oneDNN would start OpenMP threads of its own. How many is a setting of each calling thread. */
+static void one_thread(void) {
+    static _Thread_local bool done;
+    if (!done) call_if_there("omp_set_num_threads", 1);
+    done = true;
+}
+
+static void tile_product(const nn_product *p) {
+    one_thread();
+    const char ta = p->trans_a ? 'T' : 'N', tb = p->trans_b ? 'T' : 'N';
+    const dnnl_status_t status =
+        dnnl_sgemm(ta, tb, p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc);
+    if (status != dnnl_success) plain_product(p); /* it found no memory for its copies */
+}
+
+const char *nn_gemm_library(void) {
+    static _Thread_local char name[48];
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(name, sizeof name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
+    return name;
+}
+
+#elif defined(ADAMOD_CBLAS)
+
+static void one_thread(void) {
+    static _Thread_local bool done;
+    if (!done) {
+        call_if_there("omp_set_num_threads", 1);
+        call_if_there("openblas_set_num_threads", 1);
+    }
+    done = true;
+}
+
+static void tile_product(const nn_product *p) {
+    one_thread();
+    cblas_sgemm(CblasRowMajor, p->trans_a ? CblasTrans : CblasNoTrans, p->trans_b ? CblasTrans : CblasNoTrans,
+                (int)p->m, (int)p->n, (int)p->k, p->alpha, p->a, (int)p->lda, p->b, (int)p->ldb, p->beta, p->c,
+                (int)p->ldc);
+}
+
+/* OpenBLAS tells its version, then how it was built. */
+const char *nn_gemm_library(void) {
+    static _Thread_local char name[48];
+    char version[24] = "";
+    char *(*config)(void) = NULL;
+    *(void **)&config = dlsym(RTLD_DEFAULT, "openblas_get_config");
+    if (!config || sscanf(config(), "OpenBLAS %23s", version) != 1) return "CBLAS";
+    snprintf(name, sizeof name, "OpenBLAS %s", version);
+    return name;
+}
+
+#else
+
+static void tile_product(const nn_product *p) { plain_product(p); }
 
 const char *nn_gemm_library(void) { return "plain C"; }
 

@@ -1,5 +1,5 @@
-/* Matrix products, row major. Results are the same bit for bit for any number of threads: each product is cut into tiles
- * that follow from its size alone, and a tile is computed by one thread. */
+/* Matrix products, row major. Results are the same bit for bit for any number of threads: each product is cut into
+ * tiles that follow from its size alone, and a tile is computed by one thread. */
 #ifndef ADAMOD_NN_GEMM_H
 #define ADAMOD_NN_GEMM_H
 
@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* C = alpha op(A) op(B) + beta C; op(A) is m x k, op(B) is k x n, transposed from what is stored if trans. beta 0: C need
- * not hold anything. */
+/* C = alpha op(A) op(B) + beta C; op(A) is m x k, op(B) is k x n, transposed from what is stored if trans. beta 0: C
+ * need not hold anything. */
 void nn_gemm(adamod_pool *pool, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
              const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
-/* The same, with something to do for each tile of C while it is in the cache: its first row and column, rows and columns.
- */
+/* The same, with something to do for each tile of C while it is in the cache: its first row and column, rows and
+ * columns. */
 typedef struct nn_product {
     bool trans_a, trans_b;
     int64_t m, n, k;

@@ -1,5 +1,5 @@
-/* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the cache.
- * Formulas are in ops/linear.c. */
+/* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the
+ * cache. Formulas are in ops/linear.c. */
 #include "cpu.h"
 #include "gemm.h"
 
@@ -29,7 +29,7 @@ INLINE float exp_negative(float x) {
     return e * power;
 }
 
-/* P(N < z) of a standard normal N, of which bell is exp(-z^2 / 2): Abramowitz and Stegun 7.1.26, off by at most 8e-8. */
+/* P(N < z) of a standard normal N, where bell is exp(-z^2 / 2): Abramowitz and Stegun 7.1.26, off by at most 8e-8. */
 INLINE float normal_below(float z, float bell) {
     const float size = z < 0 ? -z : z;
     const float t = 1 / (1 + 0.3275911f * 0.70710678f * size);
@@ -124,7 +124,7 @@ enum { PART_ROWS = 64 };
 /* Most parts of W's gradient. */
 enum { WEIGHT_PARTS = 8 };
 
-/* dz = dy times the activation's slope, and the sums of its columns: of the identity, relu (from y) and gelu (from z). */
+/* dz = dy times the activation's slope, and the sums of its columns: for the identity, relu (from y), gelu (from z). */
 
 NN_CLONES
 static void sum_grad(part p, const float *restrict dy, float *restrict sums) {
