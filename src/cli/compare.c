@@ -262,7 +262,8 @@ static int report_all(const comparison *c) {
 
 int cli_compare(int argc, char **argv) {
     static comparison c;
-    char message[1024], standard[160];
+    static char standard[160];
+    char message[1024];
     recipe_defaults(&c.base);
     int status = parse(argc, argv, &c, false);
     if (status >= 0) return status;

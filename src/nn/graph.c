@@ -143,10 +143,15 @@ static bool nn_grow(void **array, int n, int *capacity, size_t size) {
     return true;
 }
 
+/* Takes over info's name. */
 static nn_value nn_add_value(nn_graph *g, nn_value_info info) {
-    if (*g->error) return -1;
-    if (!nn_grow((void **)&g->values, g->n_values, &g->values_capacity, sizeof *g->values))
-        return nn_mistake(g, "no memory");
+    if (!*g->error && !nn_grow((void **)&g->values, g->n_values, &g->values_capacity, sizeof *g->values)) {
+        nn_mistake(g, "no memory");
+    }
+    if (*g->error) {
+        free(info.name);
+        return -1;
+    }
     g->values[g->n_values] = info;
     return g->n_values++;
 }
