@@ -1,6 +1,6 @@
 /* adamod evaluate, adamod translate: what a trained model does with text. */
 #include "checkpoint.h"
-#include "session.h"
+#include "experiment.h"
 #include "training.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static int parse(int argc, char **argv, arguments *a, const cli_flag *flags) {
 }
 
 /* The run's model in memory. */
-static int open_model(const arguments *a, session *s) {
+static int open_model(const arguments *a, experiment *s) {
     static recipe r;
     char checkpoint[1200], message[1024];
     const int status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint);
@@ -82,10 +82,10 @@ static int open_model(const arguments *a, session *s) {
         if (recipe_set(&r, a->sets[i], message, sizeof message)) return cli_usage(a->command, "%s", message);
     }
     if (recipe_check(&r, message, sizeof message)) return cli_usage(a->command, "%s", message);
-    if (session_open(s, &r, SESSION_SCORE | SESSION_DECODE, message, sizeof message))
+    if (experiment_open(s, &r, EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, sizeof message))
         return cli_fail(a->command, "%s", message);
     if (checkpoint_load(checkpoint, s->params, NULL, NULL, message, sizeof message)) {
-        session_close(s);
+        experiment_close(s);
         return cli_fail(a->command, "%s", message);
     }
     return 0;
@@ -93,7 +93,7 @@ static int open_model(const arguments *a, session *s) {
 
 int cli_evaluate(int argc, char **argv) {
     static arguments a = {.command = "evaluate"};
-    session s;
+    experiment s;
     char message[1024];
     int status = parse(argc, argv, &a, evaluate_flags);
     if (status >= 0) return status;
@@ -103,12 +103,12 @@ int cli_evaluate(int argc, char **argv) {
     if ((status = open_model(&a, &s))) return status;
     const bool test = a.split ? strcmp(a.split, "test") == 0 : s.text[SPLIT_TEST].n > 0;
     const int split = test ? SPLIT_TEST : SPLIT_VALID;
-    session_score score;
-    session_quality quality;
+    experiment_score score;
+    experiment_quality quality;
     if (s.text[split].n == 0) {
         status = cli_fail("evaluate", "%s: the recipe has no %s set", a.run, test ? "test" : "validation");
-    } else if (session_score_split(&s, split, &score, message, sizeof message) ||
-               session_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
+    } else if (experiment_score_split(&s, split, &score, message, sizeof message) ||
+               experiment_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
         status = cli_fail("evaluate", "%s", message);
     } else if (a.json) {
         printf("{\"split\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,\"perplexity\":%.9g,\"accuracy\":%.9g,"
@@ -121,7 +121,7 @@ int cli_evaluate(int argc, char **argv) {
                test ? "test" : "validation", (long long)quality.sentences, score.loss, exp(score.nll),
                100 * score.accuracy, s.recipe.decode.beam, quality.seconds, 100 * quality.exact, quality.bleu);
     }
-    session_close(&s);
+    experiment_close(&s);
     return status;
 }
 
@@ -143,11 +143,12 @@ static int read_lines(char **lines) {
     return n;
 }
 
-static int translate_all(session *s) {
+static int translate_all(experiment *s) {
     for (int64_t done = 0;;) {
         char *lines[64], *out[64] = {NULL}, message[1024];
         const int n = read_lines(lines);
-        const int failed = n > 0 && session_translate(s, n, (const char *const *)lines, out, message, sizeof message);
+        const int failed =
+            n > 0 && experiment_translate(s, n, (const char *const *)lines, out, message, sizeof message);
         for (int i = 0; i < n; i++) {
             if (!failed) printf("%s\n", out[i] ? out[i] : "");
             free(out[i]);
@@ -162,11 +163,11 @@ static int translate_all(session *s) {
 
 int cli_translate(int argc, char **argv) {
     static arguments a = {.command = "translate"};
-    session s;
+    experiment s;
     int status = parse(argc, argv, &a, translate_flags);
     if (status >= 0) return status;
     if ((status = open_model(&a, &s))) return status;
     status = translate_all(&s);
-    session_close(&s);
+    experiment_close(&s);
     return status;
 }

@@ -227,7 +227,7 @@ static void add_machine(const run *r, json *j) {
 
 static int write_machine(run *r, const line *to) {
     json j = {0};
-    for (int i = 2; r->resume && !*r->machine; i++) { /* each session leaves its own */
+    for (int i = 2; r->resume && !*r->machine; i++) { /* each process leaves its own */
         char name[sizeof r->machine];
         snprintf(name, sizeof name, "machine.%d.json", i);
         char *path = path_of(r, name, to);

@@ -2,7 +2,7 @@
 
 #include "checkpoint.h"
 #include "run.h"
-#include "session.h"
+#include "experiment.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 /* A loop under way. */
 typedef struct trainer {
     const train_options *o;
-    session s;
+    experiment s;
     run *run;
     checkpoint_meta at; /* where it stands */
     double last_loss;   /* per token, of the last update */
@@ -23,7 +23,7 @@ typedef struct trainer {
     int64_t first_step; /* of this process */
     int64_t first_tokens;
     double first_seconds;
-    session_score valid;
+    experiment_score valid;
 } trainer;
 
 static double now(void) {
@@ -66,12 +66,12 @@ static void end_progress(const trainer *t) {
 
 /* Forward and backward of the batches of one update; their sums of loss, as nn_cross_entropy gives them. */
 static void run_batches(trainer *t, double sums[4]) {
-    session *s = &t->s;
+    experiment *s = &t->s;
     const recipe *r = &s->recipe;
     memset(sums, 0, 4 * sizeof *sums);
     for (int i = 0; i < r->train.accumulate; i++) {
         const batch *b = batcher_next(s->batches);
-        session_feed(s->plan, &s->symbols, b);
+        experiment_feed(s->plan, &s->symbols, b);
         nn_plan_set_random(s->plan, r->train.seed, (uint64_t)(t->at.step * r->train.accumulate + i + 1));
         nn_plan_forward(s->plan);
         const float *loss = nn_plan_data(s->plan, "loss");
@@ -130,7 +130,7 @@ static int record(trainer *t, const double sums[4], double lr, double step_secon
 
 /* *diverged: the loss is not finite and the recipe says to stop. */
 static int update(trainer *t, bool *diverged, char *message, size_t size) {
-    session *s = &t->s;
+    experiment *s = &t->s;
     const double begin = now(), tokens = (double)t->at.tokens;
     double sums[4], lr = 0;
     run_batches(t, sums);
@@ -163,7 +163,7 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
 
 static int evaluate(trainer *t, char *message, size_t size) {
     const double clock = now();
-    if (session_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
     t->started += now() - clock; /* training's clock stands still */
     const run_metrics m = {.kind = "valid",
                            .step = t->at.step,
@@ -248,11 +248,11 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const int split = t->s.text[SPLIT_TEST].n > 0 ? SPLIT_TEST : SPLIT_VALID;
     const double trained = seconds(t);
     sample_context samples = {.t = t, .message = message, .size = size};
-    session_quality quality = {0};
-    session_score score = {0};
+    experiment_quality quality = {0};
+    experiment_score score = {0};
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
-    if (session_score_split(&t->s, split, &score, message, size)) return -1;
-    if (session_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
+    if (experiment_score_split(&t->s, split, &score, message, size)) return -1;
+    if (experiment_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
         return -1;
     const run_metrics valid = {.kind = "valid",
                                .step = t->at.step,
@@ -300,7 +300,7 @@ static int stop_early(trainer *t, train_status status, train_result *out, char *
 /* ---- the whole ---- */
 
 /* Vocabularies give rows of embeddings their meaning. */
-static uint64_t fingerprint(const session *s) {
+static uint64_t fingerprint(const experiment *s) {
     uint64_t hash = CHECKPOINT_HASH;
     const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
     for (int v = 0; v < 2; v++) {
@@ -326,7 +326,7 @@ static int start(trainer *t, char *message, size_t size) {
     } else if (t->o->resume && run_rewind(t->run, NULL, message, size)) {
         return -1; /* killed before its first checkpoint: from the beginning */
     }
-    if (session_save_vocab(&t->s, run_directory(t->run), message, size)) return -1;
+    if (experiment_save_vocab(&t->s, run_directory(t->run), message, size)) return -1;
     t->started = now() - t->at.seconds;
     t->first_step = t->at.step;
     t->first_tokens = t->at.tokens;
@@ -344,7 +344,7 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
         if (after_update(t, message, size)) return -1;
         show_progress(t, false);
     }
-    if (t->valid.tokens == 0 && session_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (t->valid.tokens == 0 && experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
     return finish(t, out, message, size);
 }
 
@@ -356,12 +356,12 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     }
     t->o = o;
     t->last_loss = NAN;
-    int failed = session_open(&t->s, r, SESSION_TRAIN | SESSION_SCORE | SESSION_DECODE, message, size);
+    int failed = experiment_open(&t->s, r, EXPERIMENT_TRAIN | EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, size);
     if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
     if (!failed) failed = start(t, message, size) || loop(t, out, message, size);
     end_progress(t);
     if (t->run) run_close(t->run);
-    session_close(&t->s);
+    experiment_close(&t->s);
     free(t);
     return failed ? -1 : 0;
 }

@@ -1,4 +1,4 @@
-#include "session.h"
+#include "experiment.h"
 
 #include "bleu.h"
 #include "internal.h"
@@ -17,7 +17,7 @@ static int fail_status(adamod_status status, char *message, size_t size) {
 
 /* ---- data ---- */
 
-static int read_bitext(session *s, int split, const char *source, const char *target, char *message, size_t size) {
+static int read_bitext(experiment *s, int split, const char *source, const char *target, char *message, size_t size) {
     const recipe *r = &s->recipe;
     const corpus_options o = {.unit = s->unit,
                               .empty = r->data.skip_empty ? CORPUS_SKIP : CORPUS_REFUSE,
@@ -27,7 +27,7 @@ static int read_bitext(session *s, int split, const char *source, const char *ta
     return corpus_bitext(&s->text[split], source, target, &o, message, size);
 }
 
-static int load_text(session *s, char *message, size_t size) {
+static int load_text(experiment *s, char *message, size_t size) {
     const recipe *r = &s->recipe;
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
     if (strcmp(r->data.task, "numbers") == 0) {
@@ -41,7 +41,7 @@ static int load_text(session *s, char *message, size_t size) {
     return read_bitext(s, SPLIT_TEST, r->data.test_source, r->data.test_target, message, size);
 }
 
-static int make_vocabularies(session *s, char *message, size_t size) {
+static int make_vocabularies(experiment *s, char *message, size_t size) {
     const vocab_options o = {.min_count = s->recipe.data.min_count, .max_size = s->recipe.data.max_vocab};
     const corpus_text *train = &s->text[SPLIT_TRAIN];
     if (s->recipe.data.joint) {
@@ -60,7 +60,7 @@ static int make_vocabularies(session *s, char *message, size_t size) {
 
 /* ---- model ---- */
 
-static void configure(session *s) {
+static void configure(experiment *s) {
     const recipe *r = &s->recipe;
     s->config = (transformer_config){.encoder_layers = r->model.layers,
                                      .decoder_layers = r->model.layers,
@@ -84,7 +84,7 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
 }
 
 /* The first graph built defines the parameters; it is the training graph even where only others are run. */
-static int make_model(session *s, batch_shape shape, char *message, size_t size) {
+static int make_model(experiment *s, batch_shape shape, char *message, size_t size) {
     const transformer_sizes sizes = sizes_of(shape);
     s->params = nn_params_create();
     s->graph = s->params ? nn_graph_create(s->params) : NULL;
@@ -96,7 +96,7 @@ static int make_model(session *s, batch_shape shape, char *message, size_t size)
     return fail_status(nn_plan_create(&s->plan, s->graph, &o), message, size);
 }
 
-static int make_optimizer(session *s, char *message, size_t size) {
+static int make_optimizer(experiment *s, char *message, size_t size) {
     if (recipe_optimizer(&s->recipe, &s->optimizer, message, size)) return -1;
     adamod_status status = adamod_set_pool(s->optimizer, s->pool);
     for (int i = 0; !status && i < s->params->n; i++) {
@@ -110,7 +110,7 @@ static int make_optimizer(session *s, char *message, size_t size) {
 /* ---- open and close ---- */
 
 /* Batches of a held-out split, in an order of their own; none of the scoring depends on how they are cut. */
-static int held_out_batches(const session *s, int split, batcher **out, char *message, size_t size) {
+static int held_out_batches(const experiment *s, int split, batcher **out, char *message, size_t size) {
     const batch_policy policy = policy_of(&s->recipe, false);
     return batcher_create(out, &s->pairs[split], &policy, 0, message, size);
 }
@@ -121,7 +121,7 @@ static void widen(batch_shape *most, batch_shape shape) {
     if (shape.n_tgt > most->n_tgt) most->n_tgt = shape.n_tgt;
 }
 
-static int open_scoring(session *s, char *message, size_t size) {
+static int open_scoring(experiment *s, char *message, size_t size) {
     for (int split = SPLIT_VALID; split < SPLITS; split++) {
         batcher *b;
         if (s->pairs[split].n == 0) continue;
@@ -141,7 +141,7 @@ static int open_scoring(session *s, char *message, size_t size) {
 
 enum { DECODE_SENTENCES = 64 };
 
-static int open_decoder(session *s, char *message, size_t size) {
+static int open_decoder(experiment *s, char *message, size_t size) {
     const recipe *r = &s->recipe;
     int64_t longest = 1;
     for (int split = SPLIT_VALID; split < SPLITS; split++) {
@@ -163,8 +163,8 @@ static int open_decoder(session *s, char *message, size_t size) {
     return fail_status(decoder_create(&s->decoder, s->params, &s->config, &o), message, size);
 }
 
-int session_open(session *s, const recipe *r, int uses, char *message, size_t size) {
-    *s = (session){.recipe = *r};
+int experiment_open(experiment *s, const recipe *r, int uses, char *message, size_t size) {
+    *s = (experiment){.recipe = *r};
     int failed = fail_status(adamod_pool_create(&s->pool, r->train.threads), message, size);
     if (!failed) failed = load_text(s, message, size) || make_vocabularies(s, message, size);
     if (!failed) {
@@ -173,14 +173,14 @@ int session_open(session *s, const recipe *r, int uses, char *message, size_t si
         failed = batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, r->train.seed, message, size) ||
                  make_model(s, batcher_capacity(s->batches), message, size);
     }
-    if (!failed && (uses & SESSION_TRAIN)) failed = make_optimizer(s, message, size);
-    if (!failed && (uses & SESSION_SCORE)) failed = open_scoring(s, message, size);
-    if (!failed && (uses & SESSION_DECODE)) failed = open_decoder(s, message, size);
-    if (failed) session_close(s);
+    if (!failed && (uses & EXPERIMENT_TRAIN)) failed = make_optimizer(s, message, size);
+    if (!failed && (uses & EXPERIMENT_SCORE)) failed = open_scoring(s, message, size);
+    if (!failed && (uses & EXPERIMENT_DECODE)) failed = open_decoder(s, message, size);
+    if (failed) experiment_close(s);
     return failed ? -1 : 0;
 }
 
-void session_close(session *s) {
+void experiment_close(experiment *s) {
     decoder_free(s->decoder);
     nn_plan_free(s->score_plan);
     nn_graph_free(s->score_graph);
@@ -196,10 +196,10 @@ void session_close(session *s) {
     if (s->tgt_vocab != s->src_vocab) vocab_free(s->tgt_vocab);
     vocab_free(s->src_vocab);
     adamod_pool_free(s->pool);
-    *s = (session){0};
+    *s = (experiment){0};
 }
 
-int session_save_vocab(const session *s, const char *directory, char *message, size_t size) {
+int experiment_save_vocab(const experiment *s, const char *directory, char *message, size_t size) {
     char path[1100];
     snprintf(path, sizeof path, "%s/source.vocab", directory);
     if (vocab_save(s->src_vocab, path, message, size)) return -1;
@@ -209,7 +209,7 @@ int session_save_vocab(const session *s, const char *directory, char *message, s
 
 /* ---- running ---- */
 
-void session_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
+void experiment_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
     const size_t src = (size_t)b->n_src * sizeof *b->src_ids, tgt = (size_t)b->n_tgt * sizeof *b->tgt_in;
     nn_plan_set_rows(plan, symbols->src, b->n_src);
     nn_plan_set_rows(plan, symbols->tgt, b->n_tgt);
@@ -223,27 +223,27 @@ void session_feed(nn_plan *plan, const transformer_symbols *symbols, const batch
     memcpy(nn_plan_data(plan, "tgt_ranges"), b->tgt_ranges, (size_t)b->n * sizeof *b->tgt_ranges);
 }
 
-int session_score_split(session *s, int split, session_score *out, char *message, size_t size) {
+int experiment_score_split(experiment *s, int split, experiment_score *out, char *message, size_t size) {
     batcher *b;
-    *out = (session_score){0};
+    *out = (experiment_score){0};
     if (s->pairs[split].n == 0 || !s->score_plan) return 0;
     if (held_out_batches(s, split, &b, message, size)) return -1;
     double sums[4] = {0};
     for (int64_t i = 0; i < batcher_steps(b); i++) {
         const batch *x = batcher_next(b);
-        session_feed(s->score_plan, &s->score_symbols, x);
+        experiment_feed(s->score_plan, &s->score_symbols, x);
         nn_plan_forward(s->score_plan);
         const float *loss = nn_plan_data(s->score_plan, "loss");
         for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
     }
     batcher_free(b);
-    *out = (session_score){sums[0] / sums[3], sums[1] / sums[3], sums[3], sums[2] / sums[3]};
+    *out = (experiment_score){sums[0] / sums[3], sums[1] / sums[3], sums[3], sums[2] / sums[3]};
     return 0;
 }
 
 /* A text's ids with the end mark, appended to ids at *n. */
-static int append_source(const session *s, text_slice text, int32_t **ids, int64_t *n, int32_t range[2], char *message,
-                         size_t size) {
+static int append_source(const experiment *s, text_slice text, int32_t **ids, int64_t *n, int32_t range[2],
+                         char *message, size_t size) {
     int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
     const int64_t most = s->recipe.data.max_length > 0 ? s->recipe.data.max_length : length;
     if (length > most) length = most;
@@ -257,7 +257,7 @@ static int append_source(const session *s, text_slice text, int32_t **ids, int64
     return 0;
 }
 
-static int decode_texts(session *s, int n, const text_slice *lines, decode_result *results, char *message,
+static int decode_texts(experiment *s, int n, const text_slice *lines, decode_result *results, char *message,
                         size_t size) {
     int32_t *ids = NULL, ranges[DECODE_SENTENCES][2];
     int64_t total = 0;
@@ -269,14 +269,14 @@ static int decode_texts(session *s, int n, const text_slice *lines, decode_resul
     return failed ? -1 : 0;
 }
 
-static char *output_text(const session *s, const decode_result *r) {
+static char *output_text(const experiment *s, const decode_result *r) {
     const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
     char *text = malloc(n);
     if (text) vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, text, n);
     return text;
 }
 
-int session_translate(session *s, int n, const char *const *lines, char **out, char *message, size_t size) {
+int experiment_translate(experiment *s, int n, const char *const *lines, char **out, char *message, size_t size) {
     text_slice slices[DECODE_SENTENCES];
     decode_result results[DECODE_SENTENCES];
     if (n > DECODE_SENTENCES)
@@ -297,8 +297,8 @@ static double seconds_now(void) {
 }
 
 /* The texts of a decoded pair, for the caller and for BLEU, which counts words. */
-static int compare_pair(const session *s, int split, int64_t i, const decode_result *r, bleu *score, session_each each,
-                        void *context, char *message, size_t size) {
+static int compare_pair(const experiment *s, int split, int64_t i, const decode_result *r, bleu *score,
+                        experiment_each each, void *context, char *message, size_t size) {
     const text_slice source = corpus_sentence(&s->text[split].src, i),
                      reference = corpus_sentence(&s->text[split].tgt, i);
     char *output = output_text(s, r);
@@ -316,8 +316,8 @@ static int compare_pair(const session *s, int split, int64_t i, const decode_res
     return 0;
 }
 
-int session_decode_split(session *s, int split, int64_t n, session_each each, void *context, session_quality *out,
-                         char *message, size_t size) {
+int experiment_decode_split(experiment *s, int split, int64_t n, experiment_each each, void *context,
+                            experiment_quality *out, char *message, size_t size) {
     const double start = seconds_now();
     bleu score = {0};
     if (n == 0 || n > s->text[split].n) n = s->text[split].n;
@@ -331,6 +331,6 @@ int session_decode_split(session *s, int split, int64_t n, session_each each, vo
             if (compare_pair(s, split, at + i, &results[i], &score, each, context, message, size)) return -1;
         }
     }
-    *out = (session_quality){bleu_score(&score, BLEU_PLAIN), bleu_exact(&score), n, seconds_now() - start};
+    *out = (experiment_quality){bleu_score(&score, BLEU_PLAIN), bleu_exact(&score), n, seconds_now() - start};
     return 0;
 }
