@@ -46,7 +46,7 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='info optim'
+        words='train compare report evaluate translate info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
@@ -67,7 +67,21 @@ _adamod() {
     fi
     _adamod_value "$program" "$command" "$previous" "$word" && return
     case $command in
+        train | compare | report | evaluate | translate)
+            # recipes and run directories, and flags where one is begun
+            compopt -o filenames
+            [[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
+            [[ $word == -* ]] || return
+            compopt +o filenames
+            ;;
+    esac
+    case $command in
         info) words='--json --help' ;;
+        train) words='--set --out --device --resume --keys --help' ;;
+        compare) words='--vary --variant --seeds --set --out --resume --no-report --help' ;;
+        report) words='--out --help' ;;
+        evaluate) words='--checkpoint --beam --length-penalty --set --split --json --help' ;;
+        translate) words='--checkpoint --beam --length-penalty --set --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
             words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '
