@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_SET, FLAG_SPLIT, FLAG_JSON, FLAG_HELP };
+enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_SET, FLAG_HELP, FLAG_SPLIT, FLAG_JSON };
 #define MODEL_FLAGS                                                                                                    \
     {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
         {"beam", "N", "hypotheses kept (the recipe's)"},                                                               \
@@ -16,12 +16,11 @@ enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_SET, FLAG_SPLIT, FL
         "set", "KEY=VALUE", "override a key of the recipe; may be given again"                                         \
     }
 static const cli_flag evaluate_flags[] = {MODEL_FLAGS,
+                                          CLI_HELP_FLAG,
                                           {"split", "valid|test", "what to evaluate on (test, if there is one)"},
                                           {"json", NULL, "print one JSON object"},
-                                          CLI_HELP_FLAG,
                                           {0}};
-static const cli_flag translate_flags[] = {
-    MODEL_FLAGS, {"split", "-", "not used"}, {"json", NULL, "not used"}, CLI_HELP_FLAG, {0}};
+static const cli_flag translate_flags[] = {MODEL_FLAGS, CLI_HELP_FLAG, {0}};
 
 typedef struct arguments {
     const char *command, *run, *checkpoint, *split;
