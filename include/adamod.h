@@ -48,7 +48,8 @@ typedef enum adamod_status {
     ADAMOD_ERROR_IO = -7,        /* the system could not read or write a file */
     ADAMOD_ERROR_FORMAT = -8,    /* a file is malformed or truncated */
     ADAMOD_ERROR_MISMATCH = -9,  /* a file is well-formed, but belongs to another rule or other parameters */
-    ADAMOD_ERROR_THREADS = -10   /* the system would not start a thread */
+    ADAMOD_ERROR_THREADS = -10,  /* the system would not start a thread */
+    ADAMOD_ERROR_DEVICE = -11    /* no such device, no driver for it, or one of its calls failed */
 } adamod_status;
 
 /* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was

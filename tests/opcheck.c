@@ -22,7 +22,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double U = 0x1p-24, STEP = 0x1p-8;
+static const double U = 0x1p-24, U_BF16 = 0x1p-8, STEP = 0x1p-8;
+
+const opcheck *opcheck_current;
+size_t opcheck_saved_bytes;
+
+/* To nearest, ties to even; not for NaN. */
+float opcheck_to_bf16(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fffu + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 enum { GUARD = 64, MAX_THREADS = 4, EXTRA_ROWS = 5 };
 
@@ -112,6 +124,7 @@ static void opcheck_fill(rig *r, int i, double step) {
         const double scale = in->scale != 0 ? in->scale : 1;
         if (!in->data) x[k] = (float)(in->mean + scale * nn_normal(nn_key(r->o->seed, 1, (uint64_t)i), (uint64_t)k));
         if (step > 0) x[k] = (float)(rint(x[k] / step) * step);
+        if (r->o->bf16) x[k] = opcheck_to_bf16(x[k]);
     }
 }
 
@@ -120,6 +133,7 @@ static void opcheck_fill_weights(rig *r) {
     for (int64_t k = 0; k < r->n_out; k++) {
         const bool has = !r->o->weighted || k < r->o->weighted;
         w[k] = has ? (float)nn_normal(nn_key(r->o->seed, 2, 0), (uint64_t)k) : 0;
+        if (r->o->bf16 && !r->o->op->full_output) w[k] = opcheck_to_bf16(w[k]);
     }
 }
 
@@ -128,7 +142,10 @@ static void opcheck_rig_grad(rig *r, int i) {
     r->before[i] = opcheck_alloc((size_t)r->count[i] * 4);
     float *before = r->before[i].data;
     const uint64_t key = nn_key(r->o->seed, 4, (uint64_t)i);
-    for (int64_t k = 0; k < r->count[i]; k++) before[k] = (float)nn_normal(key, (uint64_t)k);
+    for (int64_t k = 0; k < r->count[i]; k++) {
+        before[k] = (float)nn_normal(key, (uint64_t)k);
+        if (r->o->bf16) before[k] = opcheck_to_bf16(before[k]);
+    }
 }
 
 static void opcheck_rig_inputs(rig *r, double step) {
@@ -167,6 +184,8 @@ static bool opcheck_rig_make(rig *r, const opcheck *o, double step) {
     r->out_unneeded = opcheck_alloc((size_t)r->n_out * 4);
     if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);
     opcheck_fill_weights(r);
+    opcheck_current = o;
+    opcheck_saved_bytes = r->saved.bytes;
     r->call.saved = r->saved.data;
     r->call.output = opcheck_array(o->in_place ? r->input[0].data : r->out.data, &out, out.dim[0]);
     return true;
@@ -354,11 +373,13 @@ static double opcheck_typical(const float *x, int64_t n) {
 static bool opcheck_compare(const rig *r, const char *what, const float *got, const float *want, const float *before,
                             int64_t n) {
     const double typical = opcheck_typical(want, n) + 0.1;
-    const double factor = (8 + r->o->longest_sum) * (r->o->slack > 0 ? r->o->slack : 1) * U;
+    const double rounding = (8 + r->o->longest_sum) * U + (r->o->bf16 ? (1 + r->o->rounded) * U_BF16 : 0);
+    const double factor = (r->o->slack > 0 ? r->o->slack : 1) * rounding;
     for (int64_t k = 0; k < n; k++) {
         const double b = before ? before[k] : 0, expected = b + want[k];
         if (isinf(expected) && got[k] == (float)expected) continue;
-        const double tolerance = factor * (fabs(want[k]) + typical) + 2 * U * (fabs(b) + fabs(expected));
+        const double stored = r->o->bf16 ? U_BF16 : 2 * U;
+        const double tolerance = factor * (fabs(want[k]) + typical) + stored * (fabs(b) + fabs(expected));
         if (!(fabs(got[k] - expected) <= tolerance)) {
             printf("opcheck: %s: %s at %lld of %lld is %.9g, ref says %.9g +- %.2g\n", r->o->op->name, what,
                    (long long)k, (long long)n, got[k], expected, tolerance);

@@ -57,6 +57,10 @@ typedef struct opcheck {
     /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from
      * it), and a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
     double longest_sum, slack;
+    /* Data are numbers that bf16 has, and kernels may round to bf16 what they store: each result, and `rounded` more
+     * numbers on the way to it. */
+    bool bf16;
+    double rounded;
 } opcheck;
 
 /* The gradients of op->ref against central differences. */
@@ -65,6 +69,12 @@ bool opcheck_gradients(const opcheck *o);
 /* Kernels of a backend against op->ref: output, and gradients for every subset of those wanted, with and without
  * accumulate; then, bit for bit, against themselves with 1, 2, 3 and 4 threads. */
 bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels);
+
+/* What is being checked, and the bytes of what its kernels may save: for kernels that stand for others. */
+extern const opcheck *opcheck_current;
+extern size_t opcheck_saved_bytes;
+
+float opcheck_to_bf16(float x);
 
 /* NULL, or what the shape rule says is wrong with the inputs; message has room for size. */
 const char *opcheck_shape(const opcheck *o, char *message, size_t size);

@@ -386,7 +386,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     const nn_attributes attributes = {.eps = 1e-5};
     const nn_call c = {.attributes = &attributes,
                        .input = {{x, ROWS, COLS}, {0}, {gamma, COLS, 1}, {beta, COLS, 1}},
-                       .output = {y, ROWS, COLS},
+                       .output = {.data = y, .rows = ROWS, .cols = COLS},
                        .saved = saved,
                        .workspace = workspace};
     nn_cpu_add_norm.forward(&c);
@@ -399,13 +399,13 @@ static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, i
     float *x = random_array(N, 1), *dy = random_array(N, 2), *one = random_array(COLS, 3), y[N], saved[2 * ROWS];
     float both[N], apart[2][N], *workspace = malloc(4 * N * sizeof *workspace);
     nn_call c = {.attributes = &o->attributes,
-                 .input = {{x, ROWS, COLS}, {x, ROWS, COLS}},
-                 .output = {y, ROWS, COLS},
+                 .input = {{.data = x, .rows = ROWS, .cols = COLS}, {.data = x, .rows = ROWS, .cols = COLS}},
+                 .output = {.data = y, .rows = ROWS, .cols = COLS},
                  .saved = saved,
                  .workspace = workspace,
                  .training = true,
                  .key = 3};
-    for (int i = 0; i < vectors; i++) c.input[2 + i] = (nn_array){one, COLS, 1};
+    for (int i = 0; i < vectors; i++) c.input[2 + i] = (nn_array){.data = one, .rows = COLS, .cols = 1};
     kernels->forward(&c);
     c.output_grad = dy;
     c.input_grad[0] = apart[0], c.input_grad[1] = apart[1];

@@ -23,7 +23,7 @@
 #define NN_MAX_INPUTS 8
 #define NN_MAX_SYMBOLS 8
 
-typedef enum nn_type { NN_F32, NN_I32 } nn_type;
+typedef enum nn_type { NN_F32, NN_I32, NN_BF16 } nn_type;
 
 /* dim[0] is the capacity if rows is a symbol (> 0). */
 typedef struct nn_shape {

@@ -40,9 +40,15 @@ typedef struct nn_node {
 typedef struct nn_array {
     void *data;         /* NULL: there is none (an optional input) */
     int64_t rows, cols; /* cols: the product of all dimensions but the first; 1 for a vector */
+    nn_type type;       /* on the host f32 or i32; a device's plan may keep f32 values as bf16 */
 } nn_array;
 
-/* One call of an op's forward or backward kernel. */
+/* One call of an op's forward or backward kernel.
+ *
+ * On a device (backend/cuda) all pointers but attributes are the device's, and a kernel only enqueues work on stream.
+ * Rows are then always the capacity: rows past those of the batch belong to no range and have target -1. Gradients
+ * of values have the value's type, so output_grad and input_grad may point at bf16; those of parameters are always
+ * f32, though the parameter may be given as bf16: see input_grad_type. */
 typedef struct nn_call {
     const nn_attributes *attributes;
     nn_array input[NN_MAX_INPUTS];
@@ -51,12 +57,18 @@ typedef struct nn_call {
     /* backward only */
     float *output_grad;
     float *input_grad[NN_MAX_INPUTS]; /* NULL: not wanted */
-    bool accumulate[NN_MAX_INPUTS];   /* add to input_grad, which holds something; else replace it */
+    nn_type input_grad_type[NN_MAX_INPUTS];
+    bool accumulate[NN_MAX_INPUTS]; /* add to input_grad, which holds something; else replace it */
     /* both */
     float *workspace; /* as many floats as the kernel's workspace function asked for */
     adamod_pool *pool;
     bool training;
     uint64_t key; /* of this op's random numbers in this run: see random.h */
+    /* on a device only */
+    const uint64_t *random; /* seed and step: the key is nn_key(random[0], random[1], node) */
+    uint64_t node;
+    void *stream;
+    void *prepared; /* what the kernels' prepare made for this call */
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
@@ -64,6 +76,10 @@ typedef void (*nn_kernel)(const nn_call *c);
 typedef struct nn_kernels {
     nn_kernel forward, backward;           /* backward NULL: the op has none */
     size_t (*workspace)(const nn_call *c); /* floats needed, asked at full capacity; NULL: none */
+    /* Once for each node and direction, when a plan is made and before workspace is asked: descriptors and choices that
+     * are the same in every run. output_grad is NULL for forward. May be NULL. */
+    adamod_status (*prepare)(const nn_call *c, void **prepared);
+    void (*release)(void *prepared);
 } nn_kernels;
 
 /* An op: its shape rule and its reference kernels, plain loops in double precision. shape fills output, node->saved and
@@ -75,6 +91,7 @@ typedef struct nn_op {
     nn_kernels ref;
     /* Matrix-product operations of one forward at these shapes; NULL: none to speak of. */
     double (*flops)(const nn_node *node, const nn_shape *inputs);
+    bool full_output; /* f32 even where a device's plan keeps values as bf16 */
 } nn_op;
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
@@ -82,13 +99,56 @@ NN_OPS(NN_OP_DECLARE)
 #undef NN_OP_DECLARE
 extern const nn_op *const nn_ops[NN_OP_COUNT];
 
-/* A backend: kernels in place of the reference ones, where forward is not NULL. */
+/* Memory and order of execution of a device. All but allocate and wait only enqueue, in order. */
+typedef struct nn_device nn_device;
+typedef struct nn_device_info {
+    char name[128];
+    size_t memory, used, most_used; /* bytes: in all, allocated by this program, and at most so far */
+} nn_device_info;
+typedef struct nn_device_functions {
+    adamod_status (*open)(nn_device **out, int index);
+    void (*close)(nn_device *d); /* NULL is fine */
+    nn_device_info (*info)(const nn_device *d);
+    void *(*stream)(const nn_device *d);
+    adamod_status (*allocate)(nn_device *d, void **out, size_t bytes); /* filled with 0 */
+    void (*release)(nn_device *d, void *memory, size_t bytes);
+    /* Host memory that copies to and from the device can overlap with. */
+    adamod_status (*allocate_host)(nn_device *d, void **out, size_t bytes);
+    void (*release_host)(nn_device *d, void *memory);
+    void (*upload)(nn_device *d, void *to, const void *from, size_t bytes);
+    void (*download)(nn_device *d, void *to, const void *from, size_t bytes);
+    void (*copy)(nn_device *d, void *to, const void *from, size_t bytes);
+    void (*clear)(nn_device *d, void *to, size_t bytes);
+    /* n arrays of width bytes each: from base + from[i] to base + to[i]; the two lists are the host's. */
+    void (*move)(nn_device *d, void *base, int64_t n, const int64_t *from, const int64_t *to, const int64_t *bytes);
+    void (*narrow)(nn_device *d, void *to_bf16, const float *from, int64_t n);
+    void (*widen)(nn_device *d, float *to, const void *from_bf16, int64_t n);
+    adamod_status (*wait)(nn_device *d); /* until all is done; what failed since the last wait */
+    /* A point in the order of work, and waiting for it on the host. */
+    adamod_status (*mark)(nn_device *d, void **event); /* *event NULL: makes one */
+    adamod_status (*wait_for)(nn_device *d, void *event);
+    void (*forget)(nn_device *d, void *event);
+    /* What is enqueued between begin and end becomes a recording that can be enqueued as one. */
+    adamod_status (*record_begin)(nn_device *d);
+    adamod_status (*record_end)(nn_device *d, void **recording);
+    adamod_status (*replay)(nn_device *d, void *recording);
+    void (*drop)(nn_device *d, void *recording);
+} nn_device_functions;
+
+/* A backend: kernels in place of the reference ones, where there are. On a device there must be all of them. */
 typedef struct nn_backend {
     const char *name;
-    nn_kernels kernels[NN_OP_COUNT];
+    const nn_kernels *kernels[NN_OP_COUNT];
+    const nn_device_functions *device; /* NULL: the host */
 } nn_backend;
 
 extern const nn_backend nn_backend_cpu;
+
+/* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
+ * reports its failures through fail, which is adamod__fail. */
+#define NN_BACKEND_VERSION 1
+typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
+typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 
 /* Each kernel of the cpu backend is in backend/cpu/NAME.c as nn_cpu_NAME. */
 

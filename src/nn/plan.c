@@ -70,8 +70,8 @@ static bool *nn_differentiated(const nn_graph *g, nn_value loss) {
 }
 
 static nn_kernels nn_choose(const nn_plan *plan, nn_op_id op) {
-    const nn_kernels *cpu = &nn_backend_cpu.kernels[op];
-    return strcmp(plan->options.backend, "cpu") == 0 && cpu->forward ? *cpu : nn_ops[op]->ref;
+    const nn_kernels *cpu = nn_backend_cpu.kernels[op];
+    return strcmp(plan->options.backend, "cpu") == 0 && cpu ? *cpu : nn_ops[op]->ref;
 }
 
 static void nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted) {

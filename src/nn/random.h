@@ -6,36 +6,43 @@
 #include <math.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define NN_RANDOM static inline __host__ __device__
+#else
+#define NN_RANDOM static inline
+#endif
+
 typedef struct nn_random4 {
     uint32_t x[4];
 } nn_random4;
 
-static inline nn_random4 nn_philox(uint64_t key, uint64_t counter) {
+NN_RANDOM nn_random4 nn_philox(uint64_t key, uint64_t counter) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     nn_random4 c = {{(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}};
     for (int round = 0; round < 10; round++) {
         const uint64_t a = (uint64_t)0xd2511f53u * c.x[0], b = (uint64_t)0xcd9e8d57u * c.x[2];
-        c = (nn_random4){
+        const nn_random4 next = {
             {(uint32_t)(b >> 32) ^ c.x[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.x[3] ^ k1, (uint32_t)a}};
+        c = next;
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
     }
     return c;
 }
 
-static inline uint64_t nn_mix(uint64_t x) {
+NN_RANDOM uint64_t nn_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
 
 /* The key of a stream of numbers, from what names it. */
-static inline uint64_t nn_key(uint64_t seed, uint64_t step, uint64_t stream) {
+NN_RANDOM uint64_t nn_key(uint64_t seed, uint64_t step, uint64_t stream) {
     return nn_mix(nn_mix(nn_mix(seed + 0x9e3779b97f4a7c15u) + step) + stream);
 }
 
 /* Element i of a stream, 32 bits: word i % 4 of block i / 4. Kernels draw whole blocks. */
-static inline uint32_t nn_random_bits(uint64_t key, uint64_t i) { return nn_philox(key, i / 4).x[i % 4]; }
+NN_RANDOM uint32_t nn_random_bits(uint64_t key, uint64_t i) { return nn_philox(key, i / 4).x[i % 4]; }
 
 /* Dropout keeps element i iff its bits are >= this. */
 static inline uint32_t nn_drop_threshold(double p) { return (uint32_t)(p * 4294967296.0); }

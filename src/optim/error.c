@@ -41,6 +41,7 @@ const char *adamod_strerror(adamod_status status) {
         case ADAMOD_ERROR_FORMAT: return "malformed file";
         case ADAMOD_ERROR_MISMATCH: return "file does not fit";
         case ADAMOD_ERROR_THREADS: return "cannot start a thread";
+        case ADAMOD_ERROR_DEVICE: return "no such device, or it failed";
     }
     return "unknown status";
 }

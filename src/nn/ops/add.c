@@ -37,5 +37,5 @@ static void add_backward(const nn_call *c) {
 const nn_op nn_op_add = {
     .name = "add",
     .shape = add_shape,
-    .ref = {add_forward, add_backward, NULL},
+    .ref = {.forward = add_forward, .backward = add_backward},
 };

@@ -163,5 +163,5 @@ static size_t attention_workspace(const nn_call *c) {
 const nn_op nn_op_attention = {
     .name = "attention",
     .shape = attention_shape,
-    .ref = {attention_forward, attention_backward, attention_workspace},
+    .ref = {.forward = attention_forward, .backward = attention_backward, .workspace = attention_workspace},
 };

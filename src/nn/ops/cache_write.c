@@ -38,5 +38,5 @@ static void cache_write_forward(const nn_call *c) {
 const nn_op nn_op_cache_write = {
     .name = "cache_write",
     .shape = cache_write_shape,
-    .ref = {cache_write_forward, NULL, NULL},
+    .ref = {.forward = cache_write_forward},
 };

@@ -79,5 +79,6 @@ static void cross_entropy_backward(const nn_call *c) {
 const nn_op nn_op_cross_entropy = {
     .name = "cross_entropy",
     .shape = cross_entropy_shape,
-    .ref = {cross_entropy_forward, cross_entropy_backward, NULL},
+    .ref = {.forward = cross_entropy_forward, .backward = cross_entropy_backward},
+    .full_output = true,
 };

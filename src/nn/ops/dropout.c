@@ -29,5 +29,5 @@ static void dropout_backward(const nn_call *c) {
 const nn_op nn_op_dropout = {
     .name = "dropout",
     .shape = dropout_shape,
-    .ref = {dropout_forward, dropout_backward, NULL},
+    .ref = {.forward = dropout_forward, .backward = dropout_backward},
 };

@@ -67,5 +67,5 @@ static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->outp
 const nn_op nn_op_embedding = {
     .name = "embedding",
     .shape = embedding_shape,
-    .ref = {embedding_forward, embedding_backward, embedding_workspace},
+    .ref = {.forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace},
 };

@@ -124,6 +124,6 @@ static void linear_backward(const nn_call *c) {
 const nn_op nn_op_linear = {
     .name = "linear",
     .shape = linear_shape,
-    .ref = {linear_forward, linear_backward, linear_workspace},
+    .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,
 };

@@ -25,5 +25,6 @@ static void log_softmax_forward(const nn_call *c) {
 const nn_op nn_op_log_softmax = {
     .name = "log_softmax",
     .shape = log_softmax_shape,
-    .ref = {log_softmax_forward, NULL, NULL},
+    .ref = {.forward = log_softmax_forward},
+    .full_output = true,
 };

@@ -33,4 +33,4 @@ static void add_run(const nn_call *c, void (*task)(void *context, int64_t i)) {
 static void add_forward(const nn_call *c) { add_run(c, add_forward_task); }
 static void add_backward(const nn_call *c) { add_run(c, add_backward_task); }
 
-const nn_kernels nn_cpu_add = {add_forward, add_backward, NULL};
+const nn_kernels nn_cpu_add = {.forward = add_forward, .backward = add_backward};

@@ -149,4 +149,5 @@ static void add_norm_backward(const nn_call *c) {
     }
 }
 
-const nn_kernels nn_cpu_add_norm = {add_norm_forward, add_norm_backward, add_norm_workspace};
+const nn_kernels nn_cpu_add_norm = {
+    .forward = add_norm_forward, .backward = add_norm_backward, .workspace = add_norm_workspace};

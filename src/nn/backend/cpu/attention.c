@@ -348,4 +348,5 @@ static void attention_backward(const nn_call *c) {
     run(&j, backward_item);
 }
 
-const nn_kernels nn_cpu_attention = {attention_forward, attention_backward, attention_workspace};
+const nn_kernels nn_cpu_attention = {
+    .forward = attention_forward, .backward = attention_backward, .workspace = attention_workspace};

@@ -1,34 +1,13 @@
 /* The cpu backend: its table of kernels, and sums that several of them end in. */
 #include "cpu.h"
 
-/* ---- the table ---- */
-
-/* A constant of another file is no constant to C, so that the table cannot hold copies of the kernels; its functions
- * call theirs. */
-#define FORWARD(name)                                                                                                  \
-    static void name##_forward(const nn_call *c) { nn_cpu_##name.forward(c); }                                         \
-    static size_t name##_workspace(const nn_call *c) {                                                                 \
-        return nn_cpu_##name.workspace ? nn_cpu_##name.workspace(c) : 0;                                               \
-    }
-#define BACKWARD(name)                                                                                                 \
-    static void name##_backward(const nn_call *c) { nn_cpu_##name.backward(c); }
-
-#define BOTH_WAYS(X) X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy)
-#define FORWARD_ONLY(X) X(log_softmax) X(cache_write)
-
-BOTH_WAYS(FORWARD)
-BOTH_WAYS(BACKWARD)
-FORWARD_ONLY(FORWARD)
-
 const nn_backend nn_backend_cpu = {
     .name = "cpu",
     .kernels =
         {
-#define ENTRY(name) [NN_OP_##name] = {name##_forward, name##_backward, name##_workspace},
-#define ENTRY_FORWARD(name) [NN_OP_##name] = {name##_forward, NULL, name##_workspace},
-            BOTH_WAYS(ENTRY) FORWARD_ONLY(ENTRY_FORWARD)
+#define ENTRY(name) [NN_OP_##name] = &nn_cpu_##name,
+            NN_OPS(ENTRY)
 #undef ENTRY
-#undef ENTRY_FORWARD
         },
 };
 

@@ -23,4 +23,4 @@ static void cache_write_forward(const nn_call *c) {
     nn_parallel(c->pool, nn_parts(c->input[1].rows, ROWS), copy_rows, &call);
 }
 
-const nn_kernels nn_cpu_cache_write = {cache_write_forward, NULL, NULL};
+const nn_kernels nn_cpu_cache_write = {.forward = cache_write_forward};

@@ -88,4 +88,5 @@ static void cross_entropy_backward(const nn_call *c) {
     if (c->input_grad[0]) nn_parallel(c->pool, tasks(c), backward_rows, &j);
 }
 
-const nn_kernels nn_cpu_cross_entropy = {cross_entropy_forward, cross_entropy_backward, cross_entropy_workspace};
+const nn_kernels nn_cpu_cross_entropy = {
+    .forward = cross_entropy_forward, .backward = cross_entropy_backward, .workspace = cross_entropy_workspace};

@@ -26,4 +26,4 @@ static void dropout_backward(const nn_call *c) {
     if (c->input_grad[0]) dropout_run(c, c->output_grad, c->input_grad[0], c->accumulate[0]);
 }
 
-const nn_kernels nn_cpu_dropout = {dropout_forward, dropout_backward, NULL};
+const nn_kernels nn_cpu_dropout = {.forward = dropout_forward, .backward = dropout_backward};

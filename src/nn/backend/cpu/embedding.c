@@ -141,4 +141,5 @@ static void embedding_backward(const nn_call *c) {
     nn_parallel(c->pool, nn_parts(c->input[2].rows, TABLE_ROWS) * nn_parts(j.d, COLUMNS), backward_part, &j);
 }
 
-const nn_kernels nn_cpu_embedding = {embedding_forward, embedding_backward, embedding_workspace};
+const nn_kernels nn_cpu_embedding = {
+    .forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace};

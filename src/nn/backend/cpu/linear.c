@@ -257,4 +257,5 @@ static void linear_backward(const nn_call *c) {
     }
 }
 
-const nn_kernels nn_cpu_linear = {linear_forward, linear_backward, linear_workspace};
+const nn_kernels nn_cpu_linear = {
+    .forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace};

@@ -33,4 +33,4 @@ static void log_softmax_forward(const nn_call *c) {
     nn_parallel(c->pool, nn_parts(c->output.rows, ROWS), log_softmax_rows, &j);
 }
 
-const nn_kernels nn_cpu_log_softmax = {log_softmax_forward, NULL, NULL};
+const nn_kernels nn_cpu_log_softmax = {.forward = log_softmax_forward};

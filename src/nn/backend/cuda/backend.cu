@@ -1,0 +1,315 @@
+/* The cuda backend: one device, its memory, its stream, its recordings; and the table of kernels. */
+#include "cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+nn_fail nn_cuda_fail;
+
+adamod_status nn_cuda_failed(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return ADAMOD_OK;
+    cudaGetLastError(); /* it has been told */
+    return nn_cuda_fail(error == cudaErrorMemoryAllocation ? ADAMOD_ERROR_MEMORY : ADAMOD_ERROR_DEVICE, "cuda: %s: %s",
+                        what, cudaGetErrorString(error));
+}
+
+struct nn_device {
+    int index;
+    cudaStream_t stream;
+    nn_device_info info;
+    cudaError_t failed; /* the first failure since the last wait */
+    const char *failed_in;
+    int64_t *moves; /* of move: lists on the device, and as the host fills them */
+    int64_t *moves_host;
+    int64_t moves_capacity;
+    cudaEvent_t moves_done;
+};
+
+/* Keeps the first failure of something that only enqueues. */
+static void note(nn_device *d, cudaError_t error, const char *what) {
+    if (error == cudaSuccess || d->failed != cudaSuccess) return;
+    d->failed = error;
+    d->failed_in = what;
+}
+
+/* ---- open and close ---- */
+
+/* Why there is no device, in words that say what to do. */
+static adamod_status no_device(cudaError_t error) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    cudaGetLastError();
+    if (driver == 0) return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: there is no NVIDIA driver on this machine");
+    if (error == cudaErrorInsufficientDriver) {
+        return nn_cuda_fail(ADAMOD_ERROR_DEVICE,
+                            "cuda: the driver supports CUDA %d.%d, this build needs %d.%d or later", driver / 1000,
+                            driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    }
+    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s",
+                        error == cudaSuccess ? "the driver found no device" : cudaGetErrorString(error));
+}
+
+static adamod_status device_open(nn_device **out, int index) {
+    int n = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+    if (error != cudaSuccess || n == 0) return no_device(error);
+    if (index < 0 || index >= n) {
+        return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: there is no device %d, expected 0 to %d", index, n - 1);
+    }
+    nn_device *d = (nn_device *)calloc(1, sizeof *d);
+    if (!d) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
+    d->index = index;
+    cudaDeviceProp p;
+    cudaError_t e = cudaSetDevice(index);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, index);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->moves_done, cudaEventDisableTiming);
+    if (e != cudaSuccess) {
+        free(d);
+        return nn_cuda_failed(e, "opening the device");
+    }
+    if (p.major < 8) {
+        const adamod_status status =
+            nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s has compute capability %d.%d, expected 8.0 or later", p.name,
+                         p.major, p.minor);
+        cudaStreamDestroy(d->stream);
+        free(d);
+        return status;
+    }
+    snprintf(d->info.name, sizeof d->info.name, "%s", p.name);
+    d->info.memory = p.totalGlobalMem;
+    *out = d;
+    return ADAMOD_OK;
+}
+
+static void device_close(nn_device *d) {
+    if (!d) return;
+    cudaStreamSynchronize(d->stream);
+    cudaFree(d->moves);
+    cudaFreeHost(d->moves_host);
+    cudaEventDestroy(d->moves_done);
+    cudaStreamDestroy(d->stream);
+    free(d);
+}
+
+static nn_device_info device_info(const nn_device *d) { return d->info; }
+static void *device_stream(const nn_device *d) { return d->stream; }
+
+/* ---- memory ---- */
+
+static adamod_status device_allocate(nn_device *d, void **out, size_t bytes) {
+    cudaSetDevice(d->index);
+    const cudaError_t error = cudaMalloc(out, bytes ? bytes : 1);
+    if (error != cudaSuccess) {
+        size_t free_bytes = 0, total = 0;
+        cudaGetLastError();
+        if (error != cudaErrorMemoryAllocation || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) {
+            return nn_cuda_failed(error, "allocating memory");
+        }
+        return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "cuda: out of memory: %.1f MiB wanted, %.1f of %.1f MiB free on %s",
+                            (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576,
+                            d->info.name);
+    }
+    note(d, cudaMemsetAsync(*out, 0, bytes, d->stream), "clearing memory");
+    d->info.used += bytes;
+    if (d->info.used > d->info.most_used) d->info.most_used = d->info.used;
+    return ADAMOD_OK;
+}
+
+static void device_release(nn_device *d, void *memory, size_t bytes) {
+    if (!memory) return;
+    cudaSetDevice(d->index);
+    cudaStreamSynchronize(d->stream);
+    cudaFree(memory);
+    d->info.used -= bytes;
+}
+
+static adamod_status device_allocate_host(nn_device *d, void **out, size_t bytes) {
+    cudaSetDevice(d->index);
+    return nn_cuda_failed(cudaMallocHost(out, bytes ? bytes : 1), "allocating host memory");
+}
+
+static void device_release_host(nn_device *d, void *memory) {
+    cudaSetDevice(d->index);
+    cudaStreamSynchronize(d->stream);
+    if (memory) cudaFreeHost(memory);
+}
+
+static void device_upload(nn_device *d, void *to, const void *from, size_t bytes) {
+    note(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copying to the device");
+}
+
+static void device_download(nn_device *d, void *to, const void *from, size_t bytes) {
+    note(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copying from the device");
+}
+
+static void device_copy(nn_device *d, void *to, const void *from, size_t bytes) {
+    note(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copying on the device");
+}
+
+static void device_clear(nn_device *d, void *to, size_t bytes) {
+    note(d, cudaMemsetAsync(to, 0, bytes, d->stream), "clearing memory");
+}
+
+/* Moves of whole 4-byte words. */
+__global__ static void move_kernel(char *base, int64_t n, const int64_t *list) {
+    const int64_t i = blockIdx.x;
+    const uint32_t *from = (const uint32_t *)(base + list[i]);
+    uint32_t *to = (uint32_t *)(base + list[n + i]);
+    const int64_t words = list[2 * n + i] / 4;
+    for (int64_t k = threadIdx.x; k < words; k += blockDim.x) to[k] = from[k];
+}
+
+static void device_move(nn_device *d, void *base, int64_t n, const int64_t *from, const int64_t *to,
+                        const int64_t *bytes) {
+    if (n == 0) return;
+    cudaSetDevice(d->index);
+    if (n > d->moves_capacity) {
+        cudaStreamSynchronize(d->stream);
+        cudaFree(d->moves);
+        cudaFreeHost(d->moves_host);
+        d->moves = d->moves_host = NULL;
+        d->moves_capacity = 0;
+        const size_t size = (size_t)(6 * n) * sizeof *d->moves;
+        cudaError_t e = cudaMalloc((void **)&d->moves, size);
+        if (e == cudaSuccess) e = cudaMallocHost((void **)&d->moves_host, size);
+        note(d, e, "allocating a list of moves");
+        if (e != cudaSuccess) return;
+        d->moves_capacity = 2 * n;
+    }
+    note(d, cudaEventSynchronize(d->moves_done), "waiting for moves"); /* the lists before these were read */
+    const size_t size = (size_t)n * sizeof *from;
+    memcpy(d->moves_host, from, size);
+    memcpy(d->moves_host + n, to, size);
+    memcpy(d->moves_host + 2 * n, bytes, size);
+    device_upload(d, d->moves, d->moves_host, 3 * size);
+    note(d, cudaEventRecord(d->moves_done, d->stream), "marking");
+    move_kernel<<<(unsigned)n, 128, 0, d->stream>>>((char *)base, n, d->moves);
+}
+
+/* ---- types ---- */
+
+__global__ static void narrow_kernel(bf16 *to, const float *from, int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) to[i] = narrow<bf16>(from[i]);
+}
+
+__global__ static void widen_kernel(float *to, const bf16 *from, int64_t n) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) to[i] = widen(from[i]);
+}
+
+static void device_narrow(nn_device *d, void *to, const float *from, int64_t n) {
+    if (n > 0) narrow_kernel<<<(unsigned)parts(n, 256), 256, 0, d->stream>>>((bf16 *)to, from, n);
+}
+
+static void device_widen(nn_device *d, float *to, const void *from, int64_t n) {
+    if (n > 0) widen_kernel<<<(unsigned)parts(n, 256), 256, 0, d->stream>>>(to, (const bf16 *)from, n);
+}
+
+/* ---- order ---- */
+
+static adamod_status device_wait(nn_device *d) {
+    cudaSetDevice(d->index);
+    note(d, cudaGetLastError(), "starting a kernel");
+    note(d, cudaStreamSynchronize(d->stream), "running a kernel");
+    const cudaError_t error = d->failed;
+    d->failed = cudaSuccess;
+    return nn_cuda_failed(error, error == cudaSuccess ? "" : d->failed_in);
+}
+
+static adamod_status device_mark(nn_device *d, void **event) {
+    if (!*event) {
+        cudaEvent_t e;
+        const cudaError_t error = cudaEventCreateWithFlags(&e, cudaEventDisableTiming);
+        if (error != cudaSuccess) return nn_cuda_failed(error, "making an event");
+        *event = e;
+    }
+    return nn_cuda_failed(cudaEventRecord((cudaEvent_t)*event, d->stream), "marking");
+}
+
+static adamod_status device_wait_for(nn_device *d, void *event) {
+    const cudaError_t error = cudaEventSynchronize((cudaEvent_t)event);
+    if (error == cudaSuccess && d->failed == cudaSuccess) return ADAMOD_OK;
+    note(d, error, "running a kernel");
+    return device_wait(d);
+}
+
+static void device_forget(nn_device *d, void *event) {
+    (void)d;
+    if (event) cudaEventDestroy((cudaEvent_t)event);
+}
+
+static adamod_status device_record_begin(nn_device *d) {
+    cudaSetDevice(d->index);
+    return nn_cuda_failed(cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
+}
+
+static adamod_status device_record_end(nn_device *d, void **recording) {
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    cudaError_t error = cudaStreamEndCapture(d->stream, &graph);
+    if (error == cudaSuccess) error = cudaGraphInstantiate(&exec, graph, 0);
+    if (graph) cudaGraphDestroy(graph);
+    *recording = exec;
+    return nn_cuda_failed(error, "recording");
+}
+
+static adamod_status device_replay(nn_device *d, void *recording) {
+    return nn_cuda_failed(cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "replaying");
+}
+
+static void device_drop(nn_device *d, void *recording) {
+    if (!recording) return;
+    cudaStreamSynchronize(d->stream);
+    cudaGraphExecDestroy((cudaGraphExec_t)recording);
+}
+
+/* ---- sums of rows ---- */
+
+__global__ static void sum_rows_kernel(const float *parts, int64_t stride, int64_t n, int64_t cols, float *sum,
+                                       bool add) {
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float s = 0;
+    __shared__ float shared[8][32];
+    if (j < cols) {
+        for (int64_t i = threadIdx.y; i < n; i += 8) s += parts[i * stride + j];
+    }
+    shared[threadIdx.y][threadIdx.x] = s;
+    __syncthreads();
+    if (threadIdx.y > 0 || j >= cols) return;
+    for (int k = 1; k < 8; k++) s += shared[k][threadIdx.x];
+    sum[j] = add ? sum[j] + s : s;
+}
+
+void nn_cuda_sum_rows(cudaStream_t stream, const float *from, int64_t stride, int64_t n, int64_t cols, float *sum,
+                      bool add) {
+    if (cols > 0)
+        sum_rows_kernel<<<(unsigned)parts(cols, 32), dim3(32, 8), 0, stream>>>(from, stride, n, cols, sum, add);
+}
+
+/* ---- the table ---- */
+
+static const nn_device_functions functions = {
+    device_open,          device_close,        device_info,       device_stream,   device_allocate, device_release,
+    device_allocate_host, device_release_host, device_upload,     device_download, device_copy,     device_clear,
+    device_move,          device_narrow,       device_widen,      device_wait,     device_mark,     device_wait_for,
+    device_forget,        device_record_begin, device_record_end, device_replay,   device_drop,
+};
+
+static const nn_backend backend = {
+    "cuda",
+    {
+#define ENTRY(name) &nn_cuda_##name,
+        NN_OPS(ENTRY)
+#undef ENTRY
+    },
+    &functions,
+};
+
+extern "C" __attribute__((visibility("default"))) const nn_backend *nn_backend_cuda_get(int version, nn_fail fail) {
+    nn_cuda_fail = fail;
+    return version == NN_BACKEND_VERSION ? &backend : NULL;
+}
