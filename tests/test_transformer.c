@@ -121,7 +121,7 @@ static void check_gradient(transformer_config c, bool training) {
     setup s = make(&c, "ref", 1, training, &pool);
     feed(&s);
     nn_plan_forward(s.plan);
-    nn_plan_backward(s.plan, 1, false);
+    nn_plan_backward(s.plan, false);
     const int64_t n = s.params->count;
     float *keep = malloc((size_t)n * sizeof *keep);
     memcpy(keep, s.params->data, (size_t)n * sizeof *keep);
@@ -169,8 +169,8 @@ TEST(cpu_agrees_with_ref) {
     feed(&cpu);
     nn_plan_forward(ref.plan);
     nn_plan_forward(cpu.plan);
-    nn_plan_backward(ref.plan, 1, false);
-    nn_plan_backward(cpu.plan, 1, false);
+    nn_plan_backward(ref.plan, false);
+    nn_plan_backward(cpu.plan, false);
     const float *x = nn_plan_data(ref.plan, "loss"), *y = nn_plan_data(cpu.plan, "loss");
     for (int k = 0; k < 4; k++) CHECK_CLOSE(x[k], y[k], 1e-5 * fabs((double)x[k]) + 1e-5);
     double distance = 0, size = 0;
@@ -192,12 +192,12 @@ TEST(threads_do_not_change_a_bit) {
     setup one = make(&c, "cpu", 1, true, &pool);
     feed(&one);
     nn_plan_forward(one.plan);
-    nn_plan_backward(one.plan, 1, false);
+    nn_plan_backward(one.plan, false);
     for (int threads = 2; threads <= 5; threads++) {
         setup many = make(&c, "cpu", threads, true, &other);
         feed(&many);
         nn_plan_forward(many.plan);
-        nn_plan_backward(many.plan, 1, false);
+        nn_plan_backward(many.plan, false);
         CHECK(memcmp(nn_plan_data(one.plan, "loss"), nn_plan_data(many.plan, "loss"), 16) == 0);
         CHECK(memcmp(one.params->grad, many.params->grad, (size_t)one.params->count * sizeof(float)) == 0);
         unmake(&many, other);
@@ -211,11 +211,11 @@ TEST(gradients_add_up_over_batches) {
     setup s = make(&c, "cpu", 2, false, &pool);
     feed(&s);
     nn_plan_forward(s.plan);
-    nn_plan_backward(s.plan, 1, false);
+    nn_plan_backward(s.plan, false);
     float *once = malloc((size_t)s.params->count * sizeof *once);
     memcpy(once, s.params->grad, (size_t)s.params->count * sizeof *once);
     nn_plan_forward(s.plan);
-    nn_plan_backward(s.plan, 1, true);
+    nn_plan_backward(s.plan, true);
     double worst = 0, most = 0;
     for (int64_t i = 0; i < s.params->count; i++) {
         worst = fmax(worst, fabs(2 * (double)once[i] - (double)s.params->grad[i]));

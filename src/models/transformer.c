@@ -141,6 +141,7 @@ nn_value transformer_training(nn_graph *g, const transformer_config *c, const tr
     const nn_value ids = nn_input(g, "tgt_in", NN_I32, s->tgt, 0);
     const nn_value positions = nn_input(g, "tgt_positions", NN_I32, s->tgt, 0);
     const nn_value targets = nn_input(g, "tgt_out", NN_I32, s->tgt, 0);
+    nn_pad(g, targets, -1);
     const nn_value memory = encoder(g, c, s, src_ranges);
     nn_value x = embed(g, c, ids, positions, target_table(g, c));
     for (int i = 0; i < c->decoder_layers; i++) {
@@ -163,7 +164,7 @@ void transformer_encoder(nn_graph *g, const transformer_config *c, const transfo
         char name[32];
         snprintf(name, sizeof name, "cross.%d", i);
         nn_scope_push(g, "decoder.%d", i);
-        nn_output(g, name, cross_keys(g, c, memory));
+        nn_keep(g, name, cross_keys(g, c, memory));
         nn_scope_pop(g);
     }
 }
@@ -174,6 +175,7 @@ void transformer_step(nn_graph *g, const transformer_config *c, const transforme
     const nn_value ids = nn_input(g, "ids", NN_I32, s->sentences, 0);
     const nn_value positions = nn_input(g, "positions", NN_I32, s->sentences, 0);
     const nn_value index = nn_input(g, "cache_index", NN_I32, s->sentences, 0);
+    nn_pad(g, index, -1);
     const nn_value step_ranges = nn_input(g, "step_ranges", NN_I32, s->sentences, 2);
     const nn_value cache_ranges = nn_input(g, "cache_ranges", NN_I32, s->sentences, 2);
     const nn_value cross_ranges = nn_input(g, "cross_ranges", NN_I32, s->sentences, 2);
@@ -182,10 +184,10 @@ void transformer_step(nn_graph *g, const transformer_config *c, const transforme
         char cache[32], cross[32];
         snprintf(cache, sizeof cache, "cache.%d", i);
         snprintf(cross, sizeof cross, "cross.%d", i);
-        const cache_io io = {nn_input(g, cache, NN_F32, s->tgt, 2 * c->d), index, step_ranges, cache_ranges};
+        const cache_io io = {nn_state(g, cache, NN_F32, s->tgt, 2 * c->d), index, step_ranges, cache_ranges};
         nn_scope_push(g, "decoder.%d", i);
         x = self_attention(g, c, x, step_ranges, true, &io);
-        x = cross_attention(g, c, x, nn_input(g, cross, NN_F32, s->src, 2 * c->d), step_ranges, cross_ranges);
+        x = cross_attention(g, c, x, nn_state(g, cross, NN_F32, s->src, 2 * c->d), step_ranges, cross_ranges);
         x = feed_forward(g, c, x);
         nn_scope_pop(g);
     }

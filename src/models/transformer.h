@@ -31,14 +31,14 @@ typedef struct transformer_symbols {
 nn_value transformer_training(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
                               transformer_symbols *symbols);
 
-/* Inputs src_ids, src_positions, src_ranges. Outputs "cross.L": the keys and values [src, 2 d] that decoder layer L
+/* Inputs src_ids, src_positions, src_ranges. Keeps "cross.L": the keys and values [src, 2 d] that decoder layer L
  * reads in every step. */
 void transformer_encoder(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
                          transformer_symbols *symbols);
 
-/* One token for each of up to `sentences` hypotheses. Inputs ids, positions [sentences]; "cross.L" [src, 2 d] from the
- * encoder with cross_ranges [sentences, 2]; "cache.L" [tgt, 2 d] with cache_index [sentences], the row that takes this
- * token's keys and values, and cache_ranges, which include it. step_ranges are row i alone for each hypothesis i.
+/* One token for each of up to `sentences` hypotheses. Inputs ids, positions [sentences]; states "cross.L" [src, 2 d]
+ * from the encoder with cross_ranges [sentences, 2], and "cache.L" [tgt, 2 d] with cache_index [sentences], the row that
+ * takes this token's keys and values, and cache_ranges, which include it. step_ranges are row i alone for each hypothesis i.
  * Output "log_probs" [sentences, tgt_vocab]. */
 void transformer_step(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
                       transformer_symbols *symbols);

@@ -1,5 +1,6 @@
 /* Parameters and graphs: everything about a computation that does not depend on how it is run. */
 #include "graph.h"
+#include "place.h"
 #include "random.h"
 
 #include <math.h>
@@ -16,7 +17,9 @@ const nn_op *const nn_ops[NN_OP_COUNT] = {
 
 /* ---- parameters ---- */
 
-enum { PARAM_ALIGN = 16 }; /* floats: a cache line */
+enum {
+    PARAM_ALIGN = 128
+}; /* numbers: a quarter of a kibibyte as bf16, which the fastest products on a device ask for */
 
 nn_params *nn_params_create(void) { return calloc(1, sizeof(nn_params)); }
 
@@ -26,6 +29,7 @@ void nn_params_free(nn_params *p) {
     free(p->list);
     free(p->data);
     free(p->grad);
+    nn_place_free(p->place);
     free(p);
 }
 
@@ -67,7 +71,7 @@ adamod_status nn_params_allocate(nn_params *p, uint64_t seed) {
     const size_t bytes = ((size_t)p->count + PARAM_ALIGN) * sizeof(float);
     void *data = NULL, *grad = NULL;
     if (p->data) return ADAMOD_ERROR_ORDER;
-    if (posix_memalign(&data, 64, bytes) || posix_memalign(&grad, 64, bytes)) {
+    if (posix_memalign(&data, 256, bytes) || posix_memalign(&grad, 256, bytes)) {
         free(data);
         return ADAMOD_ERROR_MEMORY;
     }
@@ -163,6 +167,16 @@ nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t
                         (nn_value_info){.source = NN_FROM_INPUT, .type = type, .shape = shape, .name = strdup(name)});
 }
 
+nn_value nn_state(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols) {
+    const nn_value v = nn_input(g, name, type, rows, cols);
+    if (v >= 0) g->values[v].state = true;
+    return v;
+}
+
+void nn_pad(nn_graph *g, nn_value input, int32_t value) {
+    if (input >= 0 && !*g->error) g->values[input].pad = value;
+}
+
 void nn_scope_push(nn_graph *g, const char *format, ...) {
     const size_t used = strlen(g->scope);
     const int most = (int)(sizeof g->scope_length / sizeof *g->scope_length);
@@ -238,11 +252,20 @@ nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, co
     return node.output;
 }
 
-void nn_output(nn_graph *g, const char *name, nn_value v) {
-    if (v < 0 || *g->error) return;
+static bool nn_name(nn_graph *g, const char *name, nn_value v) {
+    if (v < 0 || *g->error) return false;
     free(g->values[v].name);
     g->values[v].name = strdup(name);
-    g->values[v].output = true;
+    if (!g->values[v].name) nn_mistake(g, "no memory");
+    return !*g->error;
+}
+
+void nn_output(nn_graph *g, const char *name, nn_value v) {
+    if (nn_name(g, name, v)) g->values[v].output = true;
+}
+
+void nn_keep(nn_graph *g, const char *name, nn_value v) {
+    if (nn_name(g, name, v)) g->values[v].kept = true;
 }
 
 nn_shape nn_shape_of(const nn_graph *g, nn_value v) {

@@ -10,9 +10,12 @@ typedef struct nn_value_info {
     nn_source source;
     nn_type type;
     nn_shape shape;
-    int index;  /* of the node, or of the parameter */
-    char *name; /* of an input or output; NULL: none */
-    bool output;
+    int index;     /* of the node, or of the parameter */
+    char *name;    /* of an input or output; NULL: none */
+    bool output;   /* is read after a run */
+    bool kept;     /* is copied after a run */
+    bool state;    /* an input that stays */
+    int32_t pad;   /* of an input */
     bool has_grad; /* a parameter, or computed from one */
 } nn_value_info;
 

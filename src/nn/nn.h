@@ -25,6 +25,13 @@
 
 typedef enum nn_type { NN_F32, NN_I32, NN_BF16 } nn_type;
 
+/* How a device computes. Parameters, their gradients and all sums are f32 in each. */
+typedef enum nn_precision {
+    NN_FULL, /* f32 */
+    NN_TF32, /* f32, but products of matrices round their factors to 11 bits */
+    NN_MIXED /* values are bf16, and parameters as the products see them */
+} nn_precision;
+
 /* dim[0] is the capacity if rows is a symbol (> 0). */
 typedef struct nn_shape {
     int rows; /* symbol, or 0: dim[0] is fixed */
@@ -59,8 +66,9 @@ typedef struct nn_param {
 typedef struct nn_params {
     nn_param *list;
     int n;
-    int64_t count;      /* numbers in all, padding between parameters included */
-    float *data, *grad; /* NULL until nn_params_allocate */
+    int64_t count;          /* numbers in all, padding between parameters included */
+    float *data, *grad;     /* on the host; NULL until nn_params_allocate */
+    struct nn_place *place; /* on a device; NULL: there are only those on the host */
 } nn_params;
 
 nn_params *nn_params_create(void);
@@ -68,6 +76,12 @@ void nn_params_free(nn_params *p);
 /* After the first graph was built: memory for all parameters and gradients, filled as their init says, from seed and
  * name alone. Graphs built later may only use parameters that exist. */
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
+/* Puts them on a device ("cuda", "cuda:1"), where all plans made later run too; data becomes a copy, which the two
+ * functions below keep. "cpu" and "ref" do nothing. */
+adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision);
+/* From the device to data, and back; nothing to do where there is no device. */
+adamod_status nn_params_fetch(nn_params *p);
+adamod_status nn_params_store(nn_params *p);
 nn_param *nn_params_find(const nn_params *p, const char *name);
 /* Numbers in parameters, without padding. */
 int64_t nn_params_total(const nn_params *p);
@@ -87,6 +101,10 @@ int64_t nn_capacity(const nn_graph *g, int symbol);
 
 /* What a run is given; cols 0 makes a vector [rows]. */
 nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
+/* The same for what stays from run to run and is filled by nn_plan_copy or by ops: it is not given anew to a device. */
+nn_value nn_state(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
+/* What an input of i32 holds past the rows of a batch, where a device runs all rows of the capacity; 0 unless set. */
+void nn_pad(nn_graph *g, nn_value input, int32_t value);
 nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
 /* Names of parameters made below a scope are "scope.name". */
@@ -129,8 +147,9 @@ nn_value nn_log_softmax(nn_graph *g, nn_value x);
  * after it. Forward only, for decoding. */
 nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index);
 
-/* Keeps a value's memory after a run, so that it can be read. */
+/* Keeps a value's memory after a run, so that it can be read; nn_keep: only by nn_plan_copy. */
 void nn_output(nn_graph *g, const char *name, nn_value v);
+void nn_keep(nn_graph *g, const char *name, nn_value v);
 
 nn_shape nn_shape_of(const nn_graph *g, nn_value v);
 /* Floating-point operations of the matrix products in a forward pass at full capacity, attention not counted. */
@@ -141,7 +160,7 @@ double nn_graph_flops(const nn_graph *g);
 typedef struct nn_plan nn_plan;
 
 typedef struct nn_plan_options {
-    const char *backend; /* "ref" or "cpu"; NULL or "auto": the fastest */
+    const char *backend; /* "ref" or "cpu"; NULL or "auto": the fastest. Parameters on a device decide it */
     nn_value loss;       /* what to differentiate; -1: forward only */
     adamod_pool *pool;   /* NULL: one thread */
     bool training;       /* dropout drops */
@@ -151,22 +170,38 @@ typedef struct nn_memory {
     size_t values;        /* bytes of the block that holds all values and gradients, shared by lifetime */
     size_t without_reuse; /* what they would take each on its own */
     size_t params;        /* parameters and their gradients */
+    size_t workspace;
 } nn_memory;
 
 adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options);
 void nn_plan_free(nn_plan *plan);
 
-/* Where to write an input or read an output, of full capacity; NULL: no such name. */
+/* Where to write an input or read an output, of full capacity, always on the host; NULL: no such name. */
 void *nn_plan_data(nn_plan *plan, const char *name);
 adamod_status nn_plan_set_rows(nn_plan *plan, int symbol, int64_t rows);
 int64_t nn_plan_rows(const nn_plan *plan, int symbol);
-
 /* Random numbers of a run follow from these and the op alone. */
 void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step);
+
+/* A device takes inputs when a run begins, works while the host goes on, and reports failures to nn_plan_wait. Two runs
+ * may be under way: a third waits for the first. */
 void nn_plan_forward(nn_plan *plan);
-/* After forward: adds scale times the gradient of the loss's element 0 to the parameters' gradients if accumulate, else
- * replaces them. */
-void nn_plan_backward(nn_plan *plan, float scale, bool accumulate);
+/* After forward: adds the gradient of the loss's element 0 to the parameters' gradients if accumulate, else replaces
+ * them. */
+void nn_plan_backward(nn_plan *plan, bool accumulate);
+/* Until the outputs of the oldest run that was not waited for can be read. */
+adamod_status nn_plan_wait(nn_plan *plan);
+
+/* Runs steps(context), which calls nn_plan_forward, nn_plan_backward, adamod_step or any of them: on a device as one
+ * recording, made when it is run the second time and replayed from then on. Work that differs has another variant. */
+enum { NN_VARIANTS = 8 };
+adamod_status nn_plan_replay(nn_plan *plan, int variant, adamod_status (*steps)(void *context), void *context);
+
+/* The first rows of a value kept by one plan into a state of another, of the same parameters. */
+void nn_plan_copy(nn_plan *to, const char *state, nn_plan *from, const char *kept, int64_t rows);
+/* Within a state: move i takes rows from[i] .. from[i] + rows[i] - 1 to to[i]; none of them overlap. */
+void nn_plan_move(nn_plan *plan, const char *state, int64_t n, const int64_t *from, const int64_t *to,
+                  const int64_t *rows);
 nn_memory nn_plan_memory(const nn_plan *plan);
 
 #endif

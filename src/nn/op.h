@@ -67,6 +67,7 @@ typedef struct nn_call {
     /* on a device only */
     const uint64_t *random; /* seed and step: the key is nn_key(random[0], random[1], node) */
     uint64_t node;
+    nn_precision precision;
     void *stream;
     void *prepared; /* what the kernels' prepare made for this call */
 } nn_call;
@@ -119,8 +120,9 @@ typedef struct nn_device_functions {
     void (*download)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*copy)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*clear)(nn_device *d, void *to, size_t bytes);
-    /* n arrays of width bytes each: from base + from[i] to base + to[i]; the two lists are the host's. */
-    void (*move)(nn_device *d, void *base, int64_t n, const int64_t *from, const int64_t *to, const int64_t *bytes);
+    /* Rows of row bytes, a multiple of 4: move i takes rows[i] of them from from[i] to to[i]; the lists are the host's. */
+    void (*move)(nn_device *d, void *base, int64_t row, int64_t n, const int64_t *from, const int64_t *to,
+                 const int64_t *rows);
     void (*narrow)(nn_device *d, void *to_bf16, const float *from, int64_t n);
     void (*widen)(nn_device *d, float *to, const void *from_bf16, int64_t n);
     adamod_status (*wait)(nn_device *d); /* until all is done; what failed since the last wait */

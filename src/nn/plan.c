@@ -2,38 +2,12 @@
  *
  * Forward runs the nodes in the order they were built, backward in the reverse. Each value, gradient and saved array
  * is needed from one step to another; arrays whose times do not meet share memory. */
-#include "graph.h"
+#include "plan.h"
 #include "internal.h"
 #include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* An array in the block, needed in steps first..last. */
-typedef struct piece {
-    size_t bytes, offset;
-    int first, last; /* last < first: not needed at all */
-} piece;
-
-typedef struct plan_step {
-    const nn_node *node;
-    nn_kernels kernels;
-    nn_call call;
-    bool backward;
-} plan_step;
-
-struct nn_plan {
-    nn_graph *graph;
-    nn_plan_options options;
-    plan_step *steps;
-    int n_steps, n_forward;
-    piece *data, *grad, *saved; /* of each value; of each value; of each node */
-    char *block;
-    size_t block_bytes, unshared_bytes;
-    float *workspace;
-    int64_t rows[NN_MAX_SYMBOLS + 1];
-    uint64_t seed, random_step;
-};
 
 void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64_t i), void *context) {
     adamod__pool_run(pool, n, task, context);
@@ -46,7 +20,7 @@ static bool *nn_needed(const nn_graph *g, nn_value loss) {
     bool *needed = calloc((size_t)g->n_nodes + 1, sizeof *needed);
     for (int i = g->n_nodes - 1; needed && i >= 0; i--) {
         const nn_value out = g->nodes[i].output;
-        if (out == loss || g->values[out].output) needed[i] = true;
+        if (out == loss || g->values[out].output || g->values[out].kept) needed[i] = true;
         for (int k = 0; needed[i] && k < g->nodes[i].n_inputs; k++) {
             const nn_value v = g->nodes[i].input[k];
             if (v >= 0 && g->values[v].source == NN_FROM_NODE) needed[g->values[v].index] = true;
@@ -70,8 +44,9 @@ static bool *nn_differentiated(const nn_graph *g, nn_value loss) {
 }
 
 static nn_kernels nn_choose(const nn_plan *plan, nn_op_id op) {
-    const nn_kernels *cpu = nn_backend_cpu.kernels[op];
-    return strcmp(plan->options.backend, "cpu") == 0 && cpu ? *cpu : nn_ops[op]->ref;
+    if (strcmp(plan->options.backend, "ref") == 0) return nn_ops[op]->ref;
+    const nn_kernels *found = (plan->place ? plan->place->backend : &nn_backend_cpu)->kernels[op];
+    return found ? *found : nn_ops[op]->ref;
 }
 
 static void nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted) {
@@ -90,10 +65,21 @@ static void nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted)
 
 /* ---- how long each array is needed ---- */
 
-static size_t nn_shape_bytes(const nn_shape *shape) {
-    size_t n = shape->ndim ? 4 : 0;
+size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
+    const size_t align = plan->place ? 256 : 64;
+    size_t n = shape->ndim ? (type == NN_BF16 ? 2 : 4) : 0;
     for (int d = 0; d < shape->ndim; d++) n *= (size_t)shape->dim[d];
-    return (n + 63) / 64 * 64;
+    return (n + align - 1) / align * align;
+}
+
+static void nn_types(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    const bool mixed = plan->place && plan->place->precision == NN_MIXED;
+    for (int v = 0; v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        const bool full = info->source == NN_FROM_NODE && nn_ops[g->nodes[info->index].op]->full_output;
+        plan->type[v] = info->type == NN_F32 && mixed && !full ? NN_BF16 : info->type;
+    }
 }
 
 static void nn_use(piece *p, int step) {
@@ -102,18 +88,27 @@ static void nn_use(piece *p, int step) {
     if (unused || step > p->last) p->last = step;
 }
 
+/* Parameters are elsewhere; on a device, so are inputs that come anew and the gradient of the loss. */
+static void nn_leave_out(nn_plan *plan, nn_value v) {
+    const nn_value_info *info = &plan->graph->values[v];
+    const bool param = info->source == NN_FROM_PARAM;
+    if (param || (plan->place && info->source == NN_FROM_INPUT && !info->state))
+        plan->data[v].first = 0, plan->data[v].last = -1;
+    if (param || (plan->place && v == plan->options.loss)) plan->grad[v].first = 0, plan->grad[v].last = -1;
+}
+
 static void nn_lifetimes(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     for (int v = 0; v < g->n_values; v++) {
         const nn_value_info *info = &g->values[v];
         const bool in_place = info->source == NN_FROM_NODE && g->nodes[info->index].op == NN_OP_cache_write;
-        plan->data[v] = (piece){.bytes = in_place ? 0 : nn_shape_bytes(&info->shape), .first = 0, .last = -1};
-        plan->grad[v] = plan->data[v];
+        const size_t bytes = in_place ? 0 : nn_plan_bytes(plan, &info->shape, plan->type[v]);
+        plan->data[v] = plan->grad[v] = (piece){.bytes = bytes, .first = 0, .last = -1};
         /* Inputs are written before a run and outputs read after it. */
         if (info->source == NN_FROM_INPUT) nn_use(&plan->data[v], 0), nn_use(&plan->data[v], plan->n_steps);
     }
     for (int n = 0; n < g->n_nodes; n++) {
-        plan->saved[n] = (piece){.bytes = nn_shape_bytes(&g->nodes[n].saved), .first = 0, .last = -1};
+        plan->saved[n] = (piece){.bytes = nn_plan_bytes(plan, &g->nodes[n].saved, NN_F32), .first = 0, .last = -1};
     }
     for (int s = 0; s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
@@ -121,7 +116,8 @@ static void nn_lifetimes(nn_plan *plan) {
         const unsigned needs = step->backward ? node->backward_needs : ~0u;
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
         if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
-        if (g->values[node->output].output) nn_use(&plan->data[node->output], plan->n_steps);
+        if (g->values[node->output].output || g->values[node->output].kept)
+            nn_use(&plan->data[node->output], plan->n_steps);
         if (step->backward) nn_use(&plan->grad[node->output], s);
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
@@ -130,10 +126,7 @@ static void nn_lifetimes(nn_plan *plan) {
             if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
         }
     }
-    for (int v = 0; v < g->n_values; v++) {
-        if (g->values[v].source == NN_FROM_PARAM)
-            plan->data[v].last = plan->grad[v].last = -1, plan->data[v].first = plan->grad[v].first = 0;
-    }
+    for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
 }
 
 /* ---- where each array lies ---- */
@@ -152,7 +145,7 @@ static int nn_lower_first(const void *a, const void *b) {
 }
 
 /* Gives a piece the lowest gap between those placed already that live at the same time. */
-static void nn_place(piece *p, piece **placed, int n, piece **scratch) {
+static void nn_place_piece(piece *p, piece **placed, int n, piece **scratch) {
     int m = 0;
     for (int i = 0; i < n; i++) {
         if (nn_meet(p, placed[i])) scratch[m++] = placed[i];
@@ -180,7 +173,7 @@ static bool nn_layout(nn_plan *plan) {
     }
     if (all && scratch) qsort(all, (size_t)n, sizeof *all, nn_larger_first);
     for (int i = 0; all && scratch && i < n; i++) {
-        nn_place(all[i], all, i, scratch);
+        nn_place_piece(all[i], all, i, scratch);
         plan->unshared_bytes += all[i]->bytes;
         if (all[i]->offset + all[i]->bytes > plan->block_bytes) plan->block_bytes = all[i]->offset + all[i]->bytes;
     }
@@ -196,29 +189,55 @@ static void *nn_address(const nn_plan *plan, const piece *p) {
     return p->last >= p->first ? plan->block + p->offset : NULL;
 }
 
-static void *nn_value_data(const nn_plan *plan, nn_value v) {
-    const nn_value_info *info = &plan->graph->values[v];
-    if (info->source == NN_FROM_PARAM) return plan->graph->params->data + plan->graph->params->list[info->index].offset;
-    if (info->source == NN_FROM_NODE && plan->graph->nodes[info->index].op == NN_OP_cache_write) {
-        return nn_value_data(plan, plan->graph->nodes[info->index].input[0]); /* written in place */
+/* A parameter as kernels of this plan see it. */
+static void *nn_param_data(const nn_plan *plan, const nn_param *p) {
+    if (!plan->place) return plan->graph->params->data + p->offset;
+    if (plan->place->half) return (char *)plan->place->half + 2 * p->offset;
+    return plan->place->data + p->offset;
+}
+
+void *nn_plan_address(const nn_plan *plan, nn_value v) {
+    const nn_graph *g = plan->graph;
+    const nn_value_info *info = &g->values[v];
+    if (info->source == NN_FROM_PARAM) return nn_param_data(plan, &g->params->list[info->index]);
+    if (info->source == NN_FROM_NODE && g->nodes[info->index].op == NN_OP_cache_write) {
+        return nn_plan_address(plan, g->nodes[info->index].input[0]); /* written in place */
     }
+    if (plan->place && info->source == NN_FROM_INPUT && !info->state)
+        return plan->traffic.device_inputs + plan->traffic.offset[v];
     return nn_address(plan, &plan->data[v]);
 }
 
 static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
     if (v < 0) return (nn_array){0};
     const nn_shape *shape = &plan->graph->values[v].shape;
-    nn_array a = {
-        .data = nn_value_data(plan, v), .rows = shape->rows ? plan->rows[shape->rows] : shape->dim[0], .cols = 1};
+    nn_array a = {.data = nn_plan_address(plan, v), .rows = shape->dim[0], .cols = 1, .type = plan->type[v]};
+    if (shape->rows && !plan->place) a.rows = plan->rows[shape->rows];
     for (int d = 1; d < shape->ndim; d++) a.cols *= shape->dim[d];
     return a;
 }
 
-static float *nn_value_grad(const nn_plan *plan, nn_value v) {
+float *nn_plan_grad_address(const nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     if (!info->has_grad) return NULL;
-    if (info->source == NN_FROM_PARAM) return plan->graph->params->grad + plan->graph->params->list[info->index].offset;
-    return nn_address(plan, &plan->grad[v]);
+    if (plan->place && v == plan->options.loss) return plan->traffic.device_one;
+    if (info->source != NN_FROM_PARAM) return nn_address(plan, &plan->grad[v]);
+    const nn_params *params = plan->graph->params;
+    return (plan->place ? plan->place->grad : params->grad) + params->list[info->index].offset;
+}
+
+/* Memory where the plan runs, filled with 0. */
+static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
+    if (plan->place) return plan->f->allocate(plan->place->device, out, bytes);
+    if (posix_memalign(out, 64, bytes))
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan: %.1f MiB", (double)bytes / 1048576);
+    memset(*out, 0, bytes);
+    return ADAMOD_OK;
+}
+
+static void nn_release(const nn_plan *plan, void *memory, size_t bytes) {
+    if (plan->place) plan->f->release(plan->place->device, memory, bytes);
+    else free(memory);
 }
 
 static void nn_fill_calls(nn_plan *plan) {
@@ -232,12 +251,19 @@ static void nn_fill_calls(nn_plan *plan) {
         c->saved = nn_address(plan, &plan->saved[node - g->nodes]);
         c->pool = plan->options.pool;
         c->training = plan->options.training;
+        c->node = (uint64_t)(node - g->nodes);
+        if (plan->place) {
+            c->stream = plan->f->stream(plan->place->device);
+            c->random = (const uint64_t *)(void *)plan->traffic.device_inputs;
+            c->precision = plan->place->precision;
+        }
         if (!step->backward) continue;
-        c->output_grad = nn_value_grad(plan, node->output);
+        c->output_grad = nn_plan_grad_address(plan, node->output);
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
             if (v < 0) continue;
-            c->input_grad[k] = nn_value_grad(plan, v);
+            c->input_grad[k] = nn_plan_grad_address(plan, v);
+            c->input_grad_type[k] = g->values[v].source == NN_FROM_PARAM ? NN_F32 : plan->type[v];
             c->accumulate[k] = written[v];
             written[v] = true;
         }
@@ -245,37 +271,48 @@ static void nn_fill_calls(nn_plan *plan) {
     free(written);
 }
 
-/* The parts of a call that change from run to run. */
-static void nn_bind(nn_plan *plan, plan_step *step) {
+void nn_plan_bind(nn_plan *plan, plan_step *step) {
     for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_of(plan, step->node->input[k]);
     step->call.output = nn_array_of(plan, step->node->output);
     step->call.workspace = plan->workspace;
-    step->call.key = nn_key(plan->seed, plan->random_step, (uint64_t)(step->node - plan->graph->nodes));
+    step->call.key = nn_key(plan->seed, plan->random_step, step->call.node);
 }
 
-static bool nn_make_workspace(nn_plan *plan) {
+static adamod_status nn_make_workspace(nn_plan *plan) {
     size_t most = 0;
     for (int s = 0; s < plan->n_steps; s++) {
-        nn_bind(plan, &plan->steps[s]);
-        const size_t n = plan->steps[s].kernels.workspace ? plan->steps[s].kernels.workspace(&plan->steps[s].call) : 0;
+        plan_step *step = &plan->steps[s];
+        nn_plan_bind(plan, step);
+        if (step->kernels.prepare) {
+            const adamod_status status = step->kernels.prepare(&step->call, &step->call.prepared);
+            if (status) return status;
+        }
+        const size_t n = step->kernels.workspace ? step->kernels.workspace(&step->call) : 0;
         if (n > most) most = n;
     }
+    plan->workspace_bytes = (most + 16) * sizeof(float);
     void *p = NULL;
-    if (posix_memalign(&p, 64, (most + 16) * sizeof(float))) return false;
+    const adamod_status status = nn_allocate(plan, &p, plan->workspace_bytes);
     plan->workspace = p;
-    return true;
+    return status;
 }
 
-/* ---- create, run, free ---- */
+/* ---- create and free ---- */
 
 void nn_plan_free(nn_plan *plan) {
     if (!plan) return;
+    for (int s = 0; plan->steps && s < plan->n_steps; s++) {
+        const plan_step *step = &plan->steps[s];
+        if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
+    }
+    if (plan->place) nn_traffic_free(plan);
+    nn_release(plan, plan->block, plan->block_bytes);
+    nn_release(plan, plan->workspace, plan->workspace_bytes);
     free(plan->steps);
+    free(plan->type);
     free(plan->data);
     free(plan->grad);
     free(plan->saved);
-    free(plan->block);
-    free(plan->workspace);
     free(plan);
 }
 
@@ -287,50 +324,56 @@ static const nn_node *nn_without_gradient(const nn_plan *plan) {
     return NULL;
 }
 
+static adamod_status nn_make_memory(nn_plan *plan) {
+    void *memory = NULL;
+    nn_types(plan);
+    nn_lifetimes(plan);
+    if (!nn_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to lay out a plan");
+    plan->block_bytes += 64;
+    adamod_status status = nn_allocate(plan, &memory, plan->block_bytes);
+    plan->block = memory;
+    if (!status && plan->place) status = nn_traffic_create(plan);
+    if (status) return status;
+    nn_fill_calls(plan);
+    return nn_make_workspace(plan);
+}
+
 static adamod_status nn_plan_build(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     const size_t values = (size_t)g->n_values + 1, nodes = (size_t)g->n_nodes + 1;
     bool *needed = nn_needed(g, plan->options.loss), *wanted = nn_differentiated(g, plan->options.loss);
     plan->steps = calloc(2 * nodes, sizeof *plan->steps);
+    plan->type = calloc(values, sizeof *plan->type);
     plan->data = calloc(values, sizeof *plan->data);
     plan->grad = calloc(values, sizeof *plan->grad);
     plan->saved = calloc(nodes, sizeof *plan->saved);
-    bool done = needed && wanted && plan->steps && plan->data && plan->grad && plan->saved;
-    const nn_node *stuck = NULL;
-    if (done) {
-        nn_list_steps(plan, needed, wanted);
-        stuck = nn_without_gradient(plan);
-        nn_lifetimes(plan);
-        void *memory = NULL;
-        done = nn_layout(plan) && posix_memalign(&memory, 64, plan->block_bytes + 64) == 0;
-        plan->block = memory;
-    }
-    if (done) {
-        memset(plan->block, 0, plan->block_bytes + 64);
-        nn_fill_calls(plan);
-        done = nn_make_workspace(plan);
-    }
+    const bool memory = needed && wanted && plan->steps && plan->type && plan->data && plan->grad && plan->saved;
+    if (memory) nn_list_steps(plan, needed, wanted);
     free(needed);
     free(wanted);
+    if (!memory) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
+    const nn_node *stuck = nn_without_gradient(plan);
     if (stuck) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
                             nn_ops[stuck->op]->name);
     }
-    return done ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
+    return nn_make_memory(plan);
 }
 
 adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options) {
     if (*g->error) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s", g->error);
     const char *backend = options->backend && strcmp(options->backend, "auto") != 0 ? options->backend : "cpu";
-    if (strcmp(backend, "ref") != 0 && strcmp(backend, "cpu") != 0) {
+    if (g->params->place) backend = g->params->place->backend->name;
+    else if (strcmp(backend, "ref") != 0 && strcmp(backend, "cpu") != 0)
         return adamod__fail(ADAMOD_ERROR_NAME, "no backend '%.40s', expected ref or cpu", backend);
-    }
     if (!g->params->data) return adamod__fail(ADAMOD_ERROR_ORDER, "the model's parameters have no memory yet");
     nn_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan");
     plan->graph = g;
     plan->options = *options;
     plan->options.backend = backend;
+    plan->place = g->params->place;
+    plan->f = plan->place ? plan->place->backend->device : NULL;
     for (int s = 1; s <= g->n_symbols; s++) plan->rows[s] = g->symbols[s - 1].capacity;
     const adamod_status status = nn_plan_build(plan);
     if (status) nn_plan_free(plan);
@@ -338,57 +381,9 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
     return status;
 }
 
-void *nn_plan_data(nn_plan *plan, const char *name) {
-    for (int v = 0; v < plan->graph->n_values; v++) {
-        const nn_value_info *info = &plan->graph->values[v];
-        if (info->name && strcmp(info->name, name) == 0) return nn_value_data(plan, v);
-    }
-    return NULL;
-}
-
-adamod_status nn_plan_set_rows(nn_plan *plan, int symbol, int64_t rows) {
-    const int64_t capacity = nn_capacity(plan->graph, symbol);
-    if (rows < 0 || rows > capacity) {
-        return adamod__fail(ADAMOD_ERROR_RANGE, "%lld rows, expected 0 to %lld", (long long)rows, (long long)capacity);
-    }
-    plan->rows[symbol] = rows;
-    return ADAMOD_OK;
-}
-
-int64_t nn_plan_rows(const nn_plan *plan, int symbol) { return plan->rows[symbol]; }
-
-void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step) {
-    plan->seed = seed;
-    plan->random_step = step;
-}
-
-void nn_plan_forward(nn_plan *plan) {
-    for (int s = 0; s < plan->n_forward; s++) {
-        nn_bind(plan, &plan->steps[s]);
-        plan->steps[s].kernels.forward(&plan->steps[s].call);
-    }
-}
-
-/* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
-void nn_plan_backward(nn_plan *plan, float scale, bool accumulate) {
-    const nn_graph *g = plan->graph;
-    if (plan->options.loss < 0) return;
-    float *seed = nn_value_grad(plan, plan->options.loss);
-    if (!seed) return;
-    memset(seed, 0, nn_shape_bytes(&g->values[plan->options.loss].shape));
-    seed[0] = scale;
-    for (int s = plan->n_forward; s < plan->n_steps; s++) {
-        plan_step *step = &plan->steps[s];
-        nn_bind(plan, step);
-        nn_call call = step->call;
-        for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
-            const nn_value v = step->node->input[k];
-            if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
-        }
-        step->kernels.backward(&call);
-    }
-}
-
 nn_memory nn_plan_memory(const nn_plan *plan) {
-    return (nn_memory){plan->block_bytes, plan->unshared_bytes, 2 * (size_t)plan->graph->params->count * sizeof(float)};
+    size_t number = 2 * sizeof(float);
+    if (plan->place && plan->place->half) number += 2;
+    return (nn_memory){plan->block_bytes, plan->unshared_bytes, number * (size_t)plan->graph->params->count,
+                       plan->workspace_bytes};
 }

@@ -31,7 +31,9 @@ typedef struct search {
     int32_t *best_tokens;
     candidate *candidates;
     int n_candidates;
-    bool *slot_used; /* 2 * beam of them, the sentence's own */
+    bool *slot_used;  /* 2 * beam of them, the sentence's own */
+    int moves[2][64]; /* slots whose keys and values are to be copied, and where to */
+    int n_moves;
 } search;
 
 struct decoder {
@@ -46,7 +48,7 @@ struct decoder {
     /* the step's inputs and output, and each layer's cache */
     int32_t *ids, *positions, *index, (*step_ranges)[2], (*cache_ranges)[2], (*cross_ranges)[2];
     float *log_probs;
-    float **cache;
+    int64_t *moves[3]; /* of a step: rows from, to, and how many */
 };
 
 /* ---- making one ---- */
@@ -57,8 +59,11 @@ static bool allocate_searches(decoder *d) {
     const size_t n = (size_t)d->o.sentences, beam = (size_t)d->o.beam, length = (size_t)d->o.max_length + 1;
     d->searches = calloc(n, sizeof *d->searches);
     d->tokens = calloc(n * (2 * beam + 1) * length, sizeof *d->tokens);
-    d->cache = calloc((size_t)d->config.decoder_layers, sizeof *d->cache);
-    bool done = d->searches && d->tokens && d->cache;
+    bool done = d->searches && d->tokens;
+    for (int k = 0; k < 3; k++) {
+        d->moves[k] = calloc(n * beam, sizeof *d->moves[k]);
+        done = done && d->moves[k];
+    }
     for (size_t i = 0; done && i < n; i++) {
         search *s = &d->searches[i];
         int32_t *tokens = d->tokens + i * (2 * beam + 1) * length;
@@ -99,11 +104,6 @@ static void find_arrays(decoder *d) {
     d->cache_ranges = nn_plan_data(d->step, "cache_ranges");
     d->cross_ranges = nn_plan_data(d->step, "cross_ranges");
     d->log_probs = nn_plan_data(d->step, "log_probs");
-    for (int i = 0; i < d->config.decoder_layers; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "cache.%d", i);
-        d->cache[i] = nn_plan_data(d->step, name);
-    }
 }
 
 adamod_status decoder_create(decoder **out, nn_params *params, const transformer_config *config,
@@ -145,7 +145,7 @@ void decoder_free(decoder *d) {
     nn_graph_free(d->step_graph);
     free(d->searches);
     free(d->tokens);
-    free(d->cache);
+    for (int k = 0; k < 3; k++) free(d->moves[k]);
     free(d);
 }
 
@@ -196,16 +196,8 @@ static void finish(const decoder *d, search *s, const hypothesis *h, double scor
 }
 
 /* A parent's first child takes over its keys and values; others get a copy in a free slot. */
-static void copy_slot(const decoder *d, int i, int from, int to) {
-    const size_t width = 2 * (size_t)d->config.d, size = (size_t)d->o.max_length * width;
-    const size_t base = (size_t)i * (size_t)slots_of(d);
-    for (int l = 0; l < d->config.decoder_layers; l++) {
-        memcpy(d->cache[l] + (base + (size_t)to) * size, d->cache[l] + (base + (size_t)from) * size,
-               (size_t)(d->time + 1) * width * sizeof(float));
-    }
-}
-
-static void assign_slots(const decoder *d, int i, search *s, const int *parents, int n) {
+static void assign_slots(const decoder *d, search *s, const int *parents, int n) {
+    s->n_moves = 0;
     for (int k = 0; k < slots_of(d); k++) s->slot_used[k] = false;
     for (int k = 0; k < n; k++) s->slot_used[s->live[parents[k]].slot] = true;
     for (int k = 0; k < n; k++) {
@@ -217,14 +209,15 @@ static void assign_slots(const decoder *d, int i, search *s, const int *parents,
             if (s->slot_used[free_slot]) continue;
             s->slot_used[free_slot] = true;
             s->next[k].slot = free_slot;
-            copy_slot(d, i, slot, free_slot);
+            s->moves[0][s->n_moves] = slot;
+            s->moves[1][s->n_moves++] = free_slot;
             break;
         }
     }
 }
 
 /* Ends hypotheses whose best continuation is the end, and continues the others. */
-static void advance(const decoder *d, int i, search *s) {
+static void advance(const decoder *d, search *s) {
     int parents[64], n = 0;
     for (int k = 0; k < s->n_candidates && n < d->o.beam; k++) {
         const candidate *c = &s->candidates[k];
@@ -238,7 +231,7 @@ static void advance(const decoder *d, int i, search *s) {
         s->next[n].score = c->score;
         parents[n++] = c->parent;
     }
-    assign_slots(d, i, s, parents, n);
+    assign_slots(d, s, parents, n);
     hypothesis *old = s->live;
     s->live = s->next;
     s->next = old;
@@ -257,9 +250,28 @@ typedef struct advance_context {
 static void advance_task(void *context, int64_t i) {
     decoder *d = ((advance_context *)context)->d;
     search *s = &d->searches[i];
+    s->n_moves = 0;
     if (s->done) return;
     collect_candidates(d, s);
-    advance(d, (int)i, s);
+    advance(d, s);
+}
+
+/* Copies keys and values, in all layers, as the searches asked for. */
+static void move_slots(decoder *d, int n) {
+    int64_t moves = 0;
+    for (int i = 0; i < n; i++) {
+        search *s = &d->searches[i];
+        for (int k = 0; !s->done && k < s->n_moves; k++, moves++) {
+            for (int side = 0; side < 2; side++)
+                d->moves[side][moves] = ((int64_t)i * slots_of(d) + s->moves[side][k]) * d->o.max_length;
+            d->moves[2][moves] = d->time + 1;
+        }
+    }
+    for (int l = 0; l < d->config.decoder_layers; l++) {
+        char name[32];
+        snprintf(name, sizeof name, "cache.%d", l);
+        nn_plan_move(d->step, name, moves, d->moves[0], d->moves[1], d->moves[2]);
+    }
 }
 
 /* ---- a whole run ---- */
@@ -284,8 +296,7 @@ static adamod_status encode(decoder *d, int n, const int32_t *src, const int32_t
     for (int l = 0; l < d->config.decoder_layers; l++) {
         char name[32];
         snprintf(name, sizeof name, "cross.%d", l);
-        memcpy(nn_plan_data(d->step, name), nn_plan_data(d->encoder, name),
-               (size_t)rows * 2 * (size_t)d->config.d * sizeof(float));
+        nn_plan_copy(d->step, name, d->encoder, name, rows);
     }
     return ADAMOD_OK;
 }
@@ -319,7 +330,10 @@ adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (
         if (rows == 0) break;
         nn_plan_set_rows(d->step, d->step_symbols.sentences, rows);
         nn_plan_forward(d->step);
+        const adamod_status failed = nn_plan_wait(d->step);
+        if (failed) return failed;
         nn_parallel(d->o.pool, n, advance_task, &context);
+        move_slots(d, n);
     }
     for (int i = 0; i < n; i++) results[i] = d->searches[i].best;
     return ADAMOD_OK;

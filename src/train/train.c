@@ -76,7 +76,7 @@ static void run_batches(trainer *t, double sums[4]) {
         nn_plan_forward(s->plan);
         const float *loss = nn_plan_data(s->plan, "loss");
         for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
-        nn_plan_backward(s->plan, 1, i > 0);
+        nn_plan_backward(s->plan, i > 0);
         t->at.tokens += b->n_src + b->n_tgt;
         t->at.samples += b->n;
         t->at.epoch = b->last ? b->epoch + 1 : b->epoch;

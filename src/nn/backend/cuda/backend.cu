@@ -14,6 +14,13 @@ adamod_status nn_cuda_failed(cudaError_t error, const char *what) {
                         what, cudaGetErrorString(error));
 }
 
+/* The first launch that a library refused, until a wait reports it. */
+static thread_local char refused[160];
+
+void nn_cuda_launch_failed(const char *what, const char *why) {
+    if (!*refused) snprintf(refused, sizeof refused, "%s: %s", what, why);
+}
+
 struct nn_device {
     int index;
     cudaStream_t stream;
@@ -78,7 +85,7 @@ static adamod_status device_open(nn_device **out, int index) {
         free(d);
         return status;
     }
-    snprintf(d->info.name, sizeof d->info.name, "%s", p.name);
+    snprintf(d->info.name, sizeof d->info.name, "%.100s", p.name);
     d->info.memory = p.totalGlobalMem;
     *out = d;
     return ADAMOD_OK;
@@ -153,17 +160,15 @@ static void device_clear(nn_device *d, void *to, size_t bytes) {
     note(d, cudaMemsetAsync(to, 0, bytes, d->stream), "clearing memory");
 }
 
-/* Moves of whole 4-byte words. */
-__global__ static void move_kernel(char *base, int64_t n, const int64_t *list) {
-    const int64_t i = blockIdx.x;
-    const uint32_t *from = (const uint32_t *)(base + list[i]);
-    uint32_t *to = (uint32_t *)(base + list[n + i]);
-    const int64_t words = list[2 * n + i] / 4;
+__global__ static void move_kernel(char *base, int64_t row, int64_t n, const int64_t *list) {
+    const int64_t i = blockIdx.x, words = list[2 * n + i] * row / 4;
+    const uint32_t *from = (const uint32_t *)(base + list[i] * row);
+    uint32_t *to = (uint32_t *)(base + list[n + i] * row);
     for (int64_t k = threadIdx.x; k < words; k += blockDim.x) to[k] = from[k];
 }
 
-static void device_move(nn_device *d, void *base, int64_t n, const int64_t *from, const int64_t *to,
-                        const int64_t *bytes) {
+static void device_move(nn_device *d, void *base, int64_t row, int64_t n, const int64_t *from, const int64_t *to,
+                        const int64_t *rows) {
     if (n == 0) return;
     cudaSetDevice(d->index);
     if (n > d->moves_capacity) {
@@ -183,10 +188,10 @@ static void device_move(nn_device *d, void *base, int64_t n, const int64_t *from
     const size_t size = (size_t)n * sizeof *from;
     memcpy(d->moves_host, from, size);
     memcpy(d->moves_host + n, to, size);
-    memcpy(d->moves_host + 2 * n, bytes, size);
+    memcpy(d->moves_host + 2 * n, rows, size);
     device_upload(d, d->moves, d->moves_host, 3 * size);
     note(d, cudaEventRecord(d->moves_done, d->stream), "marking");
-    move_kernel<<<(unsigned)n, 128, 0, d->stream>>>((char *)base, n, d->moves);
+    move_kernel<<<(unsigned)n, 128, 0, d->stream>>>((char *)base, row, n, d->moves);
 }
 
 /* ---- types ---- */
@@ -217,6 +222,11 @@ static adamod_status device_wait(nn_device *d) {
     note(d, cudaStreamSynchronize(d->stream), "running a kernel");
     const cudaError_t error = d->failed;
     d->failed = cudaSuccess;
+    if (*refused) {
+        const adamod_status status = nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s", refused);
+        *refused = '\0';
+        return status;
+    }
     return nn_cuda_failed(error, error == cudaSuccess ? "" : d->failed_in);
 }
 

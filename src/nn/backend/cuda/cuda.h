@@ -26,6 +26,8 @@ NN_OPS(NN_CUDA_DECLARE)
  */
 extern nn_fail nn_cuda_fail;
 adamod_status nn_cuda_failed(cudaError_t error, const char *what);
+/* For what only enqueues: the next wait reports it. */
+void nn_cuda_launch_failed(const char *what, const char *why);
 
 typedef __nv_bfloat16 bf16;
 

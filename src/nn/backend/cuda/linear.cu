@@ -1,0 +1,340 @@
+/* y = activation(x W^T + b) and its gradient (ops/linear.c) by cuBLASLt, with bias, ReLU and the bias's gradient in its
+ * epilogues.
+ *
+ * cuBLASLt sees columns where we see rows, so each product is asked for transposed:
+ *   y  [rows, out]: y^T = W x^T        dx [rows, in]: dx^T = W^T dz^T        dW [out, in]: dW^T = x^T dz
+ * The first algorithm it recommends is taken, always the same for the same shapes on the same chip, so that runs repeat.
+ */
+#include "cuda.h"
+
+#include <cublasLt.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { LIBRARY_WORKSPACE = 32 << 20, MAX_DEVICES = 64 };
+
+/* ---- one product ---- */
+
+typedef struct product {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algo;
+    bool ready;
+} product;
+
+/* What a node's direction has: forward its one product, backward those of x and W. fused: with the bias's part, and
+ * forward with ReLU, in the epilogue; cuBLASLt has that not for all shapes. */
+typedef struct linear_plan {
+    product y, dx, dw;
+    bool fused;
+} linear_plan;
+
+/* D [m, n] = op(A) op(B), by columns. */
+typedef struct product_shape {
+    bool trans_a, trans_b;
+    int64_t m, n, k, lda, ldb, ldd;
+    cudaDataType_t in, out;
+    cublasLtEpilogue_t epilogue;
+} product_shape;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static cublasLtHandle_t handle_of_device(void) {
+    static cublasLtHandle_t handles[MAX_DEVICES];
+    int device = 0;
+    cudaGetDevice(&device);
+    if (device < 0 || device >= MAX_DEVICES) return NULL;
+    pthread_mutex_lock(&lock);
+    if (!handles[device]) cublasLtCreate(&handles[device]);
+    pthread_mutex_unlock(&lock);
+    return handles[device];
+}
+
+static adamod_status library_failed(cublasStatus_t status, const char *what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return ADAMOD_OK;
+    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+}
+
+static void product_free(product *p) {
+    if (p->desc) cublasLtMatmulDescDestroy(p->desc);
+    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
+    if (p->d) cublasLtMatrixLayoutDestroy(p->d);
+}
+
+static cublasStatus_t describe(product *p, const product_shape *s, nn_precision precision) {
+    const cublasComputeType_t compute = precision == NN_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasStatus_t e = cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue);
+    const int64_t ra = s->trans_a ? s->k : s->m, ca = s->trans_a ? s->m : s->k;
+    const int64_t rb = s->trans_b ? s->n : s->k, cb = s->trans_b ? s->k : s->n;
+    if (e == CUBLAS_STATUS_SUCCESS) e = cublasLtMatrixLayoutCreate(&p->a, s->in, (uint64_t)ra, (uint64_t)ca, s->lda);
+    if (e == CUBLAS_STATUS_SUCCESS) e = cublasLtMatrixLayoutCreate(&p->b, s->in, (uint64_t)rb, (uint64_t)cb, s->ldb);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatrixLayoutCreate(&p->d, s->out, (uint64_t)s->m, (uint64_t)s->n, s->ldd);
+    return e;
+}
+
+/* A pointer with the alignment an array of this plan has, for the choice of an algorithm. */
+static cublasStatus_t choose(product *p) {
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t found;
+    int n = 0;
+    const uint64_t workspace = LIBRARY_WORKSPACE;
+    cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    e = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof workspace);
+    if (e == CUBLAS_STATUS_SUCCESS) {
+        e = cublasLtMatmulAlgoGetHeuristic(handle_of_device(), p->desc, p->a, p->b, p->d, p->d, preference, 1, &found,
+                                           &n);
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (e == CUBLAS_STATUS_SUCCESS && n == 0) e = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (e == CUBLAS_STATUS_SUCCESS) p->algo = found.algo;
+    return e;
+}
+
+static adamod_status product_make(product *p, const product_shape *s, nn_precision precision) {
+    cublasStatus_t e = describe(p, s, precision);
+    if (e == CUBLAS_STATUS_SUCCESS) e = choose(p);
+    p->ready = e == CUBLAS_STATUS_SUCCESS;
+    if (p->ready) return ADAMOD_OK;
+    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
+                        (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
+}
+
+/* bias: what the epilogue adds or writes; NULL: none. */
+static void product_run(const nn_call *c, product *p, const void *a, const void *b, void *d, bool add, void *bias) {
+    const float one = 1, beta = add ? 1 : 0;
+    if (bias) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    const cublasStatus_t e = cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, d, p->d, d,
+                                            p->d, &p->algo, c->workspace, LIBRARY_WORKSPACE, stream_of(c));
+    if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
+}
+
+/* ---- shapes ---- */
+
+static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+static int64_t in_of(const nn_call *c) { return c->input[1].cols; }
+static int64_t out_of(const nn_call *c) { return c->output.cols; }
+
+static product_shape forward_shape(const nn_call *c, bool fused) {
+    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    const bool relu = c->attributes->activation == NN_RELU;
+    const cublasLtEpilogue_t epilogue = !fused ? CUBLASLT_EPILOGUE_DEFAULT
+                                        : c->input[2].data
+                                            ? (relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+                                        : relu ? CUBLASLT_EPILOGUE_RELU
+                                               : CUBLASLT_EPILOGUE_DEFAULT;
+    const cudaDataType_t type = data_type(c->input[0].type);
+    return product_shape{true, false, out, rows, in, in, in, out, type, data_type(c->output.type), epilogue};
+}
+
+static product_shape input_grad_shape(const nn_call *c) {
+    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    return product_shape{false,
+                         false,
+                         in,
+                         rows,
+                         out,
+                         in,
+                         out,
+                         in,
+                         data_type(c->input[0].type),
+                         data_type(c->input_grad_type[0]),
+                         CUBLASLT_EPILOGUE_DEFAULT};
+}
+
+static product_shape weight_grad_shape(const nn_call *c, bool fused) {
+    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    return product_shape{false,
+                         true,
+                         in,
+                         out,
+                         rows,
+                         in,
+                         out,
+                         in,
+                         data_type(c->input[0].type),
+                         CUDA_R_32F,
+                         fused && c->input_grad[2] ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_DEFAULT};
+}
+
+static void linear_release(void *prepared) {
+    linear_plan *p = (linear_plan *)prepared;
+    if (!p) return;
+    product_free(&p->y);
+    product_free(&p->dx);
+    product_free(&p->dw);
+    free(p);
+}
+
+/* Tries the fused form first. */
+static adamod_status make_either(linear_plan *p, product *to, const product_shape shapes[2], nn_precision precision) {
+    p->fused = true;
+    if (product_make(to, &shapes[0], precision) == ADAMOD_OK) return ADAMOD_OK;
+    product_free(to);
+    *to = product{};
+    p->fused = false;
+    return product_make(to, &shapes[1], precision);
+}
+
+static adamod_status linear_prepare(const nn_call *c, void **prepared) {
+    if (!handle_of_device()) return library_failed(CUBLAS_STATUS_NOT_INITIALIZED, "starting");
+    linear_plan *p = (linear_plan *)calloc(1, sizeof *p);
+    if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a linear op");
+    adamod_status status = ADAMOD_OK;
+    if (!c->output_grad) {
+        const product_shape shapes[2] = {forward_shape(c, true), forward_shape(c, false)};
+        status = make_either(p, &p->y, shapes, c->precision);
+    }
+    if (!status && c->output_grad && c->input_grad[0]) {
+        const product_shape s = input_grad_shape(c);
+        status = product_make(&p->dx, &s, c->precision);
+    }
+    if (!status && c->output_grad && c->input_grad[1]) {
+        const product_shape shapes[2] = {weight_grad_shape(c, true), weight_grad_shape(c, false)};
+        status = make_either(p, &p->dw, shapes, c->precision);
+    }
+    if (status) linear_release(p);
+    else *prepared = p;
+    return status;
+}
+
+/* The library's own, then dz where an activation has a slope, then a bias's gradient before it is added. */
+static size_t linear_workspace(const nn_call *c) {
+    const size_t dz = c->attributes->activation == NN_LINEAR ? 0 : (size_t)(c->output.rows * out_of(c));
+    return LIBRARY_WORKSPACE / sizeof(float) + (c->output_grad ? dz + (size_t)out_of(c) + 4 : 0);
+}
+
+static float *dz_space(const nn_call *c) { return c->workspace + LIBRARY_WORKSPACE / sizeof(float); }
+
+static float *bias_space(const nn_call *c) {
+    const int64_t dz = c->attributes->activation == NN_LINEAR ? 0 : c->output.rows * out_of(c);
+    return dz_space(c) + parts(dz, 4) * 4;
+}
+
+/* ---- activations that the library does not fuse ---- */
+
+__device__ static float normal_below(float z) { return 0.5f * erfcf(-0.70710678f * z); }
+
+/* y holds z, or what b is to be added to. */
+template <typename T>
+__global__ static void activate(int64_t n, int64_t cols, nn_activation activation, const T *b, float *saved, T *y) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float z = widen(y[i]) + (b ? widen(b[i % cols]) : 0);
+    if (activation == NN_LINEAR) {
+        y[i] = narrow<T>(z);
+    } else if (activation == NN_RELU) {
+        y[i] = narrow<T>(z < 0 ? 0 : z);
+    } else {
+        saved[i] = z;
+        y[i] = narrow<T>(z * normal_below(z));
+    }
+}
+
+template <typename T>
+__global__ static void slope(int64_t n, nn_activation activation, const float *saved, const T *y, const T *dy, T *dz) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    if (activation == NN_RELU) {
+        dz[i] = widen(y[i]) > 0 ? dy[i] : narrow<T>(0);
+    } else {
+        const float z = saved[i];
+        dz[i] = narrow<T>(widen(dy[i]) * (normal_below(z) + z * 0.39894228f * expf(-0.5f * z * z)));
+    }
+}
+
+/* ReLU's, 16 bytes at a time. */
+template <typename T> __global__ static void relu_slope(int64_t packs, const T *y, const T *dy, T *dz) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= packs) return;
+    const pack<T> a = load_pack(y + i * pack<T>::N);
+    pack<T> b = load_pack(dy + i * pack<T>::N);
+    for (int k = 0; k < pack<T>::N; k++) {
+        if (!(widen(a.x[k]) > 0)) b.x[k] = narrow<T>(0);
+    }
+    store_pack(dz + i * pack<T>::N, b);
+}
+
+template <typename T> static void launch_activate(const nn_call *c, bool bias) {
+    const int64_t n = c->output.rows * out_of(c);
+    const T *b = bias ? (const T *)c->input[2].data : NULL;
+    activate<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), c->attributes->activation, b, c->saved,
+                                                                   (T *)c->output.data);
+}
+
+template <typename T> static void launch_slope(const nn_call *c) {
+    const int64_t n = c->output.rows * out_of(c);
+    const T *y = (const T *)c->output.data, *dy = (const T *)c->output_grad;
+    T *dz = (T *)dz_space(c);
+    if (c->attributes->activation == NN_RELU && n % pack<T>::N == 0) {
+        const int64_t packs = n / pack<T>::N;
+        relu_slope<T><<<(unsigned)parts(packs, 256), 256, 0, stream_of(c)>>>(packs, y, dy, dz);
+    } else {
+        slope<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, c->attributes->activation, c->saved, y, dy, dz);
+    }
+}
+
+/* ---- sums over rows, where no product brings them along ---- */
+
+template <typename T>
+__global__ static void column_sums(int64_t rows, int64_t cols, const T *dz, float *sum, bool add) {
+    __shared__ float shared[8][32];
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float s = 0;
+    for (int64_t i = threadIdx.y; j < cols && i < rows; i += 8) s += widen(dz[i * cols + j]);
+    shared[threadIdx.y][threadIdx.x] = s;
+    __syncthreads();
+    if (threadIdx.y > 0 || j >= cols) return;
+    for (int k = 1; k < 8; k++) s += shared[k][threadIdx.x];
+    sum[j] = add ? sum[j] + s : s;
+}
+
+template <typename T> static void launch_column_sums(const nn_call *c, const void *dz) {
+    column_sums<T><<<(unsigned)parts(out_of(c), 32), dim3(32, 8), 0, stream_of(c)>>>(
+        c->output.rows, out_of(c), (const T *)dz, c->input_grad[2], c->accumulate[2]);
+}
+
+/* ---- forward and backward ---- */
+
+static void linear_forward(const nn_call *c) {
+    linear_plan *p = (linear_plan *)c->prepared;
+    const nn_activation activation = c->attributes->activation;
+    void *bias = c->input[2].data;
+    product_run(c, &p->y, c->input[1].data, c->input[0].data, c->output.data, false, p->fused ? bias : NULL);
+    if (activation == NN_GELU || (!p->fused && (bias || activation == NN_RELU)))
+        BY_TYPE(c->output.type, launch_activate, c, !p->fused);
+}
+
+/* dW, and with it the bias's gradient, which an epilogue can only replace. */
+static void weight_grads(const nn_call *c, linear_plan *p, const void *dz) {
+    float *bias = c->input_grad[2];
+    if (bias && c->accumulate[2]) bias = bias_space(c);
+    product_run(c, &p->dw, c->input[0].data, dz, c->input_grad[1], c->accumulate[1], p->fused ? bias : NULL);
+    if (p->fused && bias != c->input_grad[2])
+        nn_cuda_sum_rows(stream_of(c), bias, out_of(c), 1, out_of(c), c->input_grad[2], true);
+}
+
+static void linear_backward(const nn_call *c) {
+    linear_plan *p = (linear_plan *)c->prepared;
+    const void *dz = c->output_grad;
+    if (c->attributes->activation != NN_LINEAR) {
+        BY_TYPE(c->output.type, launch_slope, c);
+        dz = dz_space(c);
+    }
+    if (c->input_grad[0]) product_run(c, &p->dx, c->input[1].data, dz, c->input_grad[0], c->accumulate[0], NULL);
+    if (c->input_grad[1]) weight_grads(c, p, dz);
+    if (c->input_grad[2] && !(c->input_grad[1] && p->fused)) BY_TYPE(c->output.type, launch_column_sums, c, dz);
+}
+
+const nn_kernels nn_cuda_linear = {linear_forward, linear_backward, linear_workspace, linear_prepare, linear_release};

@@ -1,0 +1,86 @@
+/* Parameters on a device. */
+#include "place.h"
+#include "backend.h"
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t full_bytes(const nn_place *place) { return (size_t)place->count * sizeof(float); }
+static size_t half_bytes(const nn_place *place) { return (size_t)place->count * 2; }
+
+void nn_place_free(nn_place *place) {
+    if (!place) return;
+    const nn_device_functions *f = place->backend->device;
+    if (place->device) {
+        f->release(place->device, place->data, full_bytes(place));
+        f->release(place->device, place->grad, full_bytes(place));
+        f->release(place->device, place->half, half_bytes(place));
+    }
+    f->close(place->device);
+    free(place);
+}
+
+/* "cuda:1" is device 1 of cuda. */
+static adamod_status parse_device(const char *text, char *name, size_t size, int *index) {
+    const char *colon = strchr(text, ':');
+    const size_t length = colon ? (size_t)(colon - text) : strlen(text);
+    char *end = NULL;
+    *index = colon ? (int)strtol(colon + 1, &end, 10) : 0;
+    if (length == 0 || length >= size || (colon && (!colon[1] || *end || *index < 0))) {
+        return adamod__fail(ADAMOD_ERROR_NAME, "no device '%.40s', expected cpu, cuda or cuda:N", text);
+    }
+    memcpy(name, text, length);
+    name[length] = '\0';
+    return ADAMOD_OK;
+}
+
+static adamod_status allocate(nn_place *place) {
+    const nn_device_functions *f = place->backend->device;
+    void *data = NULL, *grad = NULL;
+    adamod_status status = f->allocate(place->device, &data, full_bytes(place));
+    place->data = data;
+    if (!status) status = f->allocate(place->device, &grad, full_bytes(place));
+    place->grad = grad;
+    if (!status && place->precision == NN_MIXED) status = f->allocate(place->device, &place->half, half_bytes(place));
+    return status;
+}
+
+adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision) {
+    char name[32];
+    int index;
+    if (strcmp(device, "cpu") == 0 || strcmp(device, "ref") == 0) return ADAMOD_OK;
+    adamod_status status = parse_device(device, name, sizeof name, &index);
+    if (status) return status;
+    if (!p->data || p->place) return adamod__fail(ADAMOD_ERROR_ORDER, "parameters are placed once, after their memory");
+    const nn_backend *backend = nn_backend_find(name);
+    if (!backend) return ADAMOD_ERROR_DEVICE;
+    if (!backend->device) return ADAMOD_OK;
+    nn_place *place = calloc(1, sizeof *place);
+    if (!place) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
+    *place = (nn_place){.backend = backend, .precision = precision, .count = p->count};
+    status = backend->device->open(&place->device, index);
+    if (!status) status = allocate(place);
+    if (status) {
+        nn_place_free(place);
+        return status;
+    }
+    p->place = place;
+    return nn_params_store(p);
+}
+
+adamod_status nn_params_fetch(nn_params *p) {
+    if (!p->place) return ADAMOD_OK;
+    const nn_device_functions *f = p->place->backend->device;
+    f->download(p->place->device, p->data, p->place->data, full_bytes(p->place));
+    f->download(p->place->device, p->grad, p->place->grad, full_bytes(p->place));
+    return f->wait(p->place->device);
+}
+
+adamod_status nn_params_store(nn_params *p) {
+    if (!p->place) return ADAMOD_OK;
+    const nn_device_functions *f = p->place->backend->device;
+    f->upload(p->place->device, p->place->data, p->data, full_bytes(p->place));
+    if (p->place->half) f->narrow(p->place->device, p->place->half, p->place->data, p->count);
+    return f->wait(p->place->device);
+}

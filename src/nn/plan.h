@@ -1,0 +1,67 @@
+/* A plan's inside: plan.c makes it, replay.c runs it. */
+#ifndef ADAMOD_NN_PLAN_H
+#define ADAMOD_NN_PLAN_H
+
+#include "graph.h"
+#include "place.h"
+
+/* An array in the block, needed in steps first..last. */
+typedef struct piece {
+    size_t bytes, offset;
+    int first, last; /* last < first: not needed at all */
+} piece;
+
+typedef struct plan_step {
+    const nn_node *node;
+    nn_kernels kernels;
+    nn_call call;
+    bool backward;
+} plan_step;
+
+/* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
+ * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */
+enum { SLOTS = 2 };
+typedef struct plan_traffic {
+    size_t *offset; /* of each value that is an input or output, in the blocks of its kind */
+    size_t input_bytes, output_bytes;
+    char *inputs, *outputs;                       /* the caller's */
+    char *input_slot[SLOTS], *output_slot[SLOTS]; /* what is copied from and to */
+    char *device_inputs;                          /* begins with the seed and step of random numbers */
+    float *device_one;                            /* the gradient of the loss: 1, 0, 0, ... */
+    void *done[SLOTS];                            /* events */
+    int64_t begun, waited;                        /* runs */
+    void *recording[NN_VARIANTS][SLOTS];
+    bool known[NN_VARIANTS]; /* was run once */
+    bool replaying;          /* nn_plan_replay has begun the run */
+} plan_traffic;
+
+struct nn_plan {
+    nn_graph *graph;
+    nn_plan_options options;
+    plan_step *steps;
+    int n_steps, n_forward;
+    nn_type *type;              /* of each value, as it is kept */
+    piece *data, *grad, *saved; /* of each value; of each value; of each node */
+    char *block;
+    size_t block_bytes, unshared_bytes, workspace_bytes;
+    float *workspace;
+    int64_t rows[NN_MAX_SYMBOLS + 1];
+    uint64_t seed, random_step;
+    const nn_place *place;        /* NULL: the host */
+    const nn_device_functions *f; /* of the place */
+    plan_traffic traffic;
+};
+
+/* Bytes of an array, a multiple of what arrays begin at. */
+size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);
+/* Where a value and its gradient are for kernels; NULL: nowhere. */
+void *nn_plan_address(const nn_plan *plan, nn_value v);
+float *nn_plan_grad_address(const nn_plan *plan, nn_value v);
+/* Fills the parts of a step's call that change from run to run. */
+void nn_plan_bind(nn_plan *plan, plan_step *step);
+
+/* Buffers and events of a device's plan. */
+adamod_status nn_traffic_create(nn_plan *plan);
+void nn_traffic_free(nn_plan *plan);
+
+#endif

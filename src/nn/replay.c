@@ -1,0 +1,260 @@
+/* Runs of plans: on the host the kernels one after another; on a device copies of what comes and goes around them, and
+ * recordings of it all. */
+#include "plan.h"
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is given and read ---- */
+
+static nn_value nn_find(const nn_plan *plan, const char *name) {
+    for (int v = 0; v < plan->graph->n_values; v++) {
+        const nn_value_info *info = &plan->graph->values[v];
+        if (info->name && strcmp(info->name, name) == 0) return v;
+    }
+    return -1;
+}
+
+void *nn_plan_data(nn_plan *plan, const char *name) {
+    const nn_value v = nn_find(plan, name);
+    if (v < 0) return NULL;
+    if (!plan->place) return nn_plan_address(plan, v);
+    const nn_value_info *info = &plan->graph->values[v];
+    if (info->source == NN_FROM_INPUT && !info->state) return plan->traffic.inputs + plan->traffic.offset[v];
+    return info->output ? plan->traffic.outputs + plan->traffic.offset[v] : NULL;
+}
+
+adamod_status nn_plan_set_rows(nn_plan *plan, int symbol, int64_t rows) {
+    const int64_t capacity = nn_capacity(plan->graph, symbol);
+    if (rows < 0 || rows > capacity) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%lld rows, expected 0 to %lld", (long long)rows, (long long)capacity);
+    }
+    plan->rows[symbol] = rows;
+    return ADAMOD_OK;
+}
+
+int64_t nn_plan_rows(const nn_plan *plan, int symbol) { return plan->rows[symbol]; }
+
+void nn_plan_set_random(nn_plan *plan, uint64_t seed, uint64_t step) {
+    plan->seed = seed;
+    plan->random_step = step;
+}
+
+/* ---- to a device and back ---- */
+
+enum { RANDOM_BYTES = 256 };
+
+/* Offsets of inputs and outputs, each kind in a block of its own. */
+static void nn_traffic_layout(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    plan_traffic *t = &plan->traffic;
+    t->input_bytes = RANDOM_BYTES;
+    for (int v = 0; v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        const bool input = info->source == NN_FROM_INPUT && !info->state;
+        if (!input && !info->output) continue;
+        size_t *end = input ? &t->input_bytes : &t->output_bytes;
+        t->offset[v] = *end;
+        *end += nn_plan_bytes(plan, &info->shape, NN_F32);
+    }
+}
+
+adamod_status nn_traffic_create(nn_plan *plan) {
+    plan_traffic *t = &plan->traffic;
+    nn_device *d = plan->place->device;
+    void *memory = NULL;
+    const float one = 1;
+    t->offset = calloc((size_t)plan->graph->n_values + 1, sizeof *t->offset);
+    if (!t->offset) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan");
+    nn_traffic_layout(plan);
+    t->inputs = calloc(1, t->input_bytes);
+    t->outputs = calloc(1, t->output_bytes + 1);
+    if (!t->inputs || !t->outputs) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan's inputs");
+    adamod_status status = plan->f->allocate(d, &memory, t->input_bytes + RANDOM_BYTES);
+    t->device_inputs = memory;
+    if (status) return status;
+    t->device_one = (float *)(void *)(t->device_inputs + t->input_bytes);
+    plan->f->upload(d, t->device_one, &one, sizeof one);
+    for (int i = 0; !status && i < SLOTS; i++) {
+        status = plan->f->allocate_host(d, &memory, t->input_bytes);
+        if (status) break;
+        t->input_slot[i] = memory;
+        status = plan->f->allocate_host(d, &memory, t->output_bytes + 1);
+        if (status) break;
+        t->output_slot[i] = memory;
+    }
+    return status ? status : plan->f->wait(d);
+}
+
+void nn_traffic_free(nn_plan *plan) {
+    plan_traffic *t = &plan->traffic;
+    nn_device *d = plan->place->device;
+    for (int i = 0; i < SLOTS; i++) {
+        for (int k = 0; k < NN_VARIANTS; k++) plan->f->drop(d, t->recording[k][i]);
+        plan->f->release_host(d, t->input_slot[i]);
+        plan->f->release_host(d, t->output_slot[i]);
+        plan->f->forget(d, t->done[i]);
+    }
+    plan->f->release(d, t->device_inputs, t->input_bytes + RANDOM_BYTES);
+    free(t->offset);
+    free(t->inputs);
+    free(t->outputs);
+}
+
+/* Fills an input past the batch's rows; f32 ones with 0. */
+static void nn_pad_input(const nn_plan *plan, nn_value v) {
+    const nn_value_info *info = &plan->graph->values[v];
+    const int64_t used = info->shape.rows ? plan->rows[info->shape.rows] : info->shape.dim[0];
+    const int64_t width = info->shape.ndim > 1 ? info->shape.dim[1] : 1;
+    int32_t *x = (int32_t *)(void *)(plan->traffic.inputs + plan->traffic.offset[v]);
+    for (int64_t i = used * width; i < info->shape.dim[0] * width; i++) x[i] = info->pad;
+}
+
+static int nn_slot(const nn_plan *plan) { return (int)((plan->traffic.begun - 1) % SLOTS); }
+
+/* Takes the inputs into a slot that the device has done with. */
+static void nn_begin(nn_plan *plan) {
+    plan_traffic *t = &plan->traffic;
+    t->begun++;
+    const int slot = nn_slot(plan);
+    if (t->begun - t->waited > SLOTS) t->waited = t->begun - SLOTS; /* nobody asked for the outputs */
+    if (t->done[slot]) plan->f->wait_for(plan->place->device, t->done[slot]);
+    memcpy(t->inputs, &plan->seed, sizeof plan->seed);
+    memcpy(t->inputs + sizeof plan->seed, &plan->random_step, sizeof plan->random_step);
+    for (int v = 0; v < plan->graph->n_values; v++) {
+        const nn_value_info *info = &plan->graph->values[v];
+        if (info->source == NN_FROM_INPUT && !info->state) nn_pad_input(plan, v);
+    }
+    memcpy(t->input_slot[slot], t->inputs, t->input_bytes);
+}
+
+static void nn_enqueue_outputs(nn_plan *plan) {
+    plan_traffic *t = &plan->traffic;
+    char *to = t->output_slot[nn_slot(plan)];
+    for (int v = 0; v < plan->graph->n_values; v++) {
+        const nn_value_info *info = &plan->graph->values[v];
+        if (!info->output) continue;
+        plan->f->download(plan->place->device, to + t->offset[v], nn_plan_address(plan, v),
+                          nn_plan_bytes(plan, &info->shape, plan->type[v]));
+    }
+}
+
+adamod_status nn_plan_wait(nn_plan *plan) {
+    plan_traffic *t = &plan->traffic;
+    if (!plan->place || t->waited == t->begun) return ADAMOD_OK;
+    const int slot = (int)(t->waited++ % SLOTS);
+    const adamod_status status = plan->f->wait_for(plan->place->device, t->done[slot]);
+    if (!status) memcpy(t->outputs, t->output_slot[slot], t->output_bytes);
+    return status;
+}
+
+/* ---- runs ---- */
+
+static void nn_run_forward(nn_plan *plan) {
+    for (int s = 0; s < plan->n_forward; s++) {
+        nn_plan_bind(plan, &plan->steps[s]);
+        plan->steps[s].kernels.forward(&plan->steps[s].call);
+    }
+}
+
+void nn_plan_forward(nn_plan *plan) {
+    if (!plan->place) {
+        nn_run_forward(plan);
+        return;
+    }
+    plan_traffic *t = &plan->traffic;
+    if (!t->replaying) nn_begin(plan);
+    plan->f->upload(plan->place->device, t->device_inputs, t->input_slot[nn_slot(plan)], t->input_bytes);
+    nn_run_forward(plan);
+    nn_enqueue_outputs(plan);
+    if (!t->replaying) plan->f->mark(plan->place->device, &t->done[nn_slot(plan)]);
+}
+
+/* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
+void nn_plan_backward(nn_plan *plan, bool accumulate) {
+    const nn_graph *g = plan->graph;
+    if (plan->options.loss < 0) return;
+    float *seed = nn_plan_grad_address(plan, plan->options.loss);
+    if (!seed) return;
+    if (!plan->place) {
+        memset(seed, 0, nn_plan_bytes(plan, &g->values[plan->options.loss].shape, NN_F32));
+        seed[0] = 1;
+    }
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        nn_plan_bind(plan, step);
+        nn_call call = step->call;
+        for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
+            const nn_value v = step->node->input[k];
+            if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
+        }
+        step->kernels.backward(&call);
+    }
+}
+
+/* The first run of a variant is not recorded: libraries load what they need when first called. */
+static adamod_status nn_replay_slot(nn_plan *plan, int variant, adamod_status (*steps)(void *context), void *context) {
+    plan_traffic *t = &plan->traffic;
+    nn_device *d = plan->place->device;
+    void **recording = &t->recording[variant][nn_slot(plan)];
+    if (!t->known[variant]) {
+        t->known[variant] = true;
+        return steps(context);
+    }
+    if (!*recording) {
+        adamod_status status = plan->f->record_begin(d);
+        if (status) return status;
+        status = steps(context);
+        const adamod_status ended = plan->f->record_end(d, recording);
+        if (status || ended) return status ? status : ended;
+    }
+    return plan->f->replay(d, *recording);
+}
+
+adamod_status nn_plan_replay(nn_plan *plan, int variant, adamod_status (*steps)(void *context), void *context) {
+    if (!plan->place) return steps(context);
+    plan_traffic *t = &plan->traffic;
+    nn_begin(plan);
+    t->replaying = true;
+    const adamod_status status = nn_replay_slot(plan, variant, steps, context);
+    t->replaying = false;
+    const adamod_status marked = plan->f->mark(plan->place->device, &t->done[nn_slot(plan)]);
+    return status ? status : marked;
+}
+
+/* ---- states ---- */
+
+static size_t nn_row_bytes(const nn_plan *plan, nn_value v) {
+    size_t n = plan->type[v] == NN_BF16 ? 2 : 4;
+    for (int d = 1; d < plan->graph->values[v].shape.ndim; d++) n *= (size_t)plan->graph->values[v].shape.dim[d];
+    return n;
+}
+
+void nn_plan_copy(nn_plan *to, const char *state, nn_plan *from, const char *kept, int64_t rows) {
+    const nn_value a = nn_find(from, kept), b = nn_find(to, state);
+    if (a < 0 || b < 0) return;
+    const size_t bytes = (size_t)rows * nn_row_bytes(to, b);
+    if (to->place) to->f->copy(to->place->device, nn_plan_address(to, b), nn_plan_address(from, a), bytes);
+    else memcpy(nn_plan_address(to, b), nn_plan_address(from, a), bytes);
+}
+
+typedef struct move_work {
+    char *base;
+    size_t row;
+    const int64_t *from, *to, *rows;
+} move_work;
+
+static void move_task(void *context, int64_t i) {
+    const move_work *w = context;
+    memcpy(w->base + (size_t)w->to[i] * w->row, w->base + (size_t)w->from[i] * w->row, (size_t)w->rows[i] * w->row);
+}
+
+void nn_plan_move(nn_plan *plan, const char *state, int64_t n, const int64_t *from, const int64_t *to,
+                  const int64_t *rows) {
+    const nn_value v = nn_find(plan, state);
+    if (v < 0 || n == 0) return;
+    const move_work w = {nn_plan_address(plan, v), nn_row_bytes(plan, v), from, to, rows};
+    if (plan->place) plan->f->move(plan->place->device, w.base, (int64_t)w.row, n, from, to, rows);
+    else nn_parallel(plan->options.pool, n, move_task, (void *)(uintptr_t)&w);
+}
