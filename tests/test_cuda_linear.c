@@ -20,9 +20,9 @@ static opcheck linear_case(nn_activation activation, bool bias, int64_t rows, in
 }
 
 TEST(linear_on_a_device_is_the_reference) {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 64, 48},    {2, 7, 130},      {7, 33, 5},      {64, 16, 16},
-                                       {65, 48, 3},  {333, 96, 200}, {1100, 24, 130},  {70, 600, 40},   {256, 128, 512},
-                                       {384, 512, 96}};
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 64, 48},     {2, 7, 130},    {7, 33, 5},
+                                       {64, 16, 16},  {65, 48, 3},     {333, 96, 200}, {1100, 24, 130},
+                                       {70, 600, 40}, {256, 128, 512}, {384, 512, 96}};
     if (!cudacheck_open()) SKIP("no device");
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (int a = NN_LINEAR; a <= NN_GELU; a++) {

@@ -6,77 +6,10 @@
 #include "check.h"
 #include "decode.h"
 #include "internal.h"
-#include "random.h"
-#include "transformer.h"
+#include "small_transformer.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { SRC = 40, TGT = 44, SENTENCES = 4, VOCAB = 23 };
-
-static transformer_config small_config(void) {
-    return (transformer_config){.encoder_layers = 2,
-                                .decoder_layers = 2,
-                                .d = 16,
-                                .ffn = 24,
-                                .heads = 4,
-                                .smoothing = 0.1,
-                                .src_vocab = VOCAB + 2,
-                                .tgt_vocab = VOCAB};
-}
-
-typedef struct setup {
-    nn_params *params;
-    nn_graph *graph;
-    nn_plan *plan;
-    nn_value loss;
-    transformer_symbols symbols;
-} setup;
-
-static setup make(const transformer_config *c, const char *backend, int threads, bool training, adamod_pool **pool) {
-    setup s = {.params = nn_params_create()};
-    s.graph = nn_graph_create(s.params);
-    *pool = NULL;
-    CHECK_INT(adamod_pool_create(pool, threads), ADAMOD_OK);
-    s.loss = transformer_training(s.graph, c, &(transformer_sizes){SRC, TGT, SENTENCES}, &s.symbols);
-    CHECK_INT(nn_params_allocate(s.params, 7), ADAMOD_OK);
-    const nn_plan_options o = {.backend = backend, .loss = s.loss, .pool = *pool, .training = training};
-    if (!CHECK_INT(nn_plan_create(&s.plan, s.graph, &o), ADAMOD_OK)) printf("%s\n", adamod_last_error());
-    return s;
-}
-
-static void unmake(setup *s, adamod_pool *pool) {
-    nn_plan_free(s->plan);
-    nn_graph_free(s->graph);
-    nn_params_free(s->params);
-    adamod_pool_free(pool);
-}
-
-/* A batch of sentences of several lengths. */
-static void feed(setup *s) {
-    static const int32_t src[SENTENCES + 1] = {0, 7, 8, 25, 38}, tgt[SENTENCES + 1] = {0, 9, 20, 21, 41};
-    int32_t *src_ids = nn_plan_data(s->plan, "src_ids"), *src_positions = nn_plan_data(s->plan, "src_positions");
-    int32_t *in = nn_plan_data(s->plan, "tgt_in"), *out = nn_plan_data(s->plan, "tgt_out");
-    int32_t *positions = nn_plan_data(s->plan, "tgt_positions");
-    int32_t(*src_ranges)[2] = nn_plan_data(s->plan, "src_ranges"), (*ranges)[2] = nn_plan_data(s->plan, "tgt_ranges");
-    nn_plan_set_rows(s->plan, s->symbols.src, src[SENTENCES]);
-    nn_plan_set_rows(s->plan, s->symbols.tgt, tgt[SENTENCES]);
-    nn_plan_set_rows(s->plan, s->symbols.sentences, SENTENCES);
-    for (int i = 0; i < SENTENCES; i++) {
-        for (int32_t r = src[i]; r < src[i + 1]; r++) {
-            src_ids[r] = (int32_t)nn_below(1, (uint64_t)r, VOCAB + 2);
-            src_positions[r] = r - src[i];
-        }
-        for (int32_t r = tgt[i]; r < tgt[i + 1]; r++) {
-            in[r] = (int32_t)nn_below(2, (uint64_t)r, VOCAB);
-            out[r] = (int32_t)nn_below(3, (uint64_t)r, VOCAB);
-            positions[r] = r - tgt[i];
-        }
-        src_ranges[i][0] = src[i], src_ranges[i][1] = src[i + 1];
-        ranges[i][0] = tgt[i], ranges[i][1] = tgt[i + 1];
-    }
-    nn_plan_set_random(s->plan, 3, 5);
-}
 
 TEST(sizes_follow_from_the_architecture) {
     /* Transformer-base with one table of 37,000 tokens, and -small with three tables of 10,000. */
@@ -106,7 +39,8 @@ TEST(sizes_follow_from_the_architecture) {
         nn_params *params = nn_params_create();
         nn_graph *g = nn_graph_create(params);
         transformer_symbols symbols;
-        CHECK(transformer_training(g, all[i], &(transformer_sizes){SRC, TGT, SENTENCES}, &symbols) >= 0);
+        CHECK(transformer_training(g, all[i], &(transformer_sizes){SMALL_SRC, SMALL_TGT, SMALL_SENTENCES}, &symbols) >=
+              0);
         CHECK_INT(nn_params_total(params), expected[i]);
         CHECK_INT(transformer_count(all[i]), expected[i]);
         nn_graph_free(g);
@@ -117,9 +51,8 @@ TEST(sizes_follow_from_the_architecture) {
 /* Along a random direction, against central differences of the loss. The corners of ReLU make the difference wrong by an
  * amount proportional to h (0.007 seen at 1e-3); the loss, a sum of about 130 stored in 24 bits, by 1.5e-5 / 2h = 0.008. */
 static void check_gradient(transformer_config c, bool training) {
-    adamod_pool *pool;
-    setup s = make(&c, "ref", 1, training, &pool);
-    feed(&s);
+    small_transformer s = small_make(&c, "ref", 1, training);
+    small_feed(&s);
     nn_plan_forward(s.plan);
     nn_plan_backward(s.plan, false);
     const int64_t n = s.params->count;
@@ -144,7 +77,7 @@ static void check_gradient(transformer_config c, bool training) {
     }
     memcpy(s.params->data, keep, (size_t)n * sizeof *keep);
     free(keep);
-    unmake(&s, pool);
+    small_free(&s);
 }
 
 TEST(gradient_is_the_slope_of_the_loss) {
@@ -163,10 +96,9 @@ TEST(gradient_is_the_slope_of_the_loss) {
 TEST(cpu_agrees_with_ref) {
     transformer_config c = small_config();
     c.dropout = c.attention_dropout = 0.1;
-    adamod_pool *a, *b;
-    setup ref = make(&c, "ref", 1, true, &a), cpu = make(&c, "cpu", 2, true, &b);
-    feed(&ref);
-    feed(&cpu);
+    small_transformer ref = small_make(&c, "ref", 1, true), cpu = small_make(&c, "cpu", 2, true);
+    small_feed(&ref);
+    small_feed(&cpu);
     nn_plan_forward(ref.plan);
     nn_plan_forward(cpu.plan);
     nn_plan_backward(ref.plan, false);
@@ -181,35 +113,33 @@ TEST(cpu_agrees_with_ref) {
     }
     CHECK(size > 1);
     CHECK_CLOSE(sqrt(distance / size), 0, 1e-5);
-    unmake(&ref, a);
-    unmake(&cpu, b);
+    small_free(&ref);
+    small_free(&cpu);
 }
 
 TEST(threads_do_not_change_a_bit) {
     transformer_config c = small_config();
     c.dropout = c.attention_dropout = 0.1;
-    adamod_pool *pool, *other;
-    setup one = make(&c, "cpu", 1, true, &pool);
-    feed(&one);
+    small_transformer one = small_make(&c, "cpu", 1, true);
+    small_feed(&one);
     nn_plan_forward(one.plan);
     nn_plan_backward(one.plan, false);
     for (int threads = 2; threads <= 5; threads++) {
-        setup many = make(&c, "cpu", threads, true, &other);
-        feed(&many);
+        small_transformer many = small_make(&c, "cpu", threads, true);
+        small_feed(&many);
         nn_plan_forward(many.plan);
         nn_plan_backward(many.plan, false);
         CHECK(memcmp(nn_plan_data(one.plan, "loss"), nn_plan_data(many.plan, "loss"), 16) == 0);
         CHECK(memcmp(one.params->grad, many.params->grad, (size_t)one.params->count * sizeof(float)) == 0);
-        unmake(&many, other);
+        small_free(&many);
     }
-    unmake(&one, pool);
+    small_free(&one);
 }
 
 TEST(gradients_add_up_over_batches) {
     transformer_config c = small_config();
-    adamod_pool *pool;
-    setup s = make(&c, "cpu", 2, false, &pool);
-    feed(&s);
+    small_transformer s = small_make(&c, "cpu", 2, false);
+    small_feed(&s);
     nn_plan_forward(s.plan);
     nn_plan_backward(s.plan, false);
     float *once = malloc((size_t)s.params->count * sizeof *once);
@@ -224,47 +154,22 @@ TEST(gradients_add_up_over_batches) {
     CHECK(most > 0.01);
     CHECK_CLOSE(worst, 0, 1e-5 * most);
     free(once);
-    unmake(&s, pool);
+    small_free(&s);
 }
 
 TEST(memory_is_shared_by_lifetime) {
     transformer_config c = small_config();
-    adamod_pool *pool;
-    setup s = make(&c, "cpu", 1, true, &pool);
+    small_transformer s = small_make(&c, "cpu", 1, true);
     const nn_memory m = nn_plan_memory(s.plan);
     CHECK(m.values > 0 && m.values < m.without_reuse * 3 / 4);
     CHECK_INT(m.params, 2 * (size_t)s.params->count * sizeof(float));
-    unmake(&s, pool);
-}
-
-/* The score of what the decoder found, by the training graph given the same tokens. */
-static double score_of(setup *s, const int32_t *src, const int32_t range[2], const decode_result *r) {
-    const int32_t n_src = range[1] - range[0], n = r->length + (r->complete ? 1 : 0);
-    int32_t *src_ids = nn_plan_data(s->plan, "src_ids"), *src_positions = nn_plan_data(s->plan, "src_positions");
-    int32_t *in = nn_plan_data(s->plan, "tgt_in"), *out = nn_plan_data(s->plan, "tgt_out");
-    int32_t *positions = nn_plan_data(s->plan, "tgt_positions");
-    int32_t(*src_ranges)[2] = nn_plan_data(s->plan, "src_ranges"), (*ranges)[2] = nn_plan_data(s->plan, "tgt_ranges");
-    nn_plan_set_rows(s->plan, s->symbols.src, n_src);
-    nn_plan_set_rows(s->plan, s->symbols.tgt, n);
-    nn_plan_set_rows(s->plan, s->symbols.sentences, 1);
-    for (int32_t i = 0; i < n_src; i++) src_ids[i] = src[range[0] + i], src_positions[i] = i;
-    for (int32_t i = 0; i < n; i++) {
-        in[i] = i == 0 ? 0 : r->tokens[i - 1];
-        out[i] = i < r->length ? r->tokens[i] : 1;
-        positions[i] = i;
-    }
-    src_ranges[0][0] = ranges[0][0] = 0;
-    src_ranges[0][1] = n_src;
-    ranges[0][1] = n;
-    nn_plan_forward(s->plan);
-    return -(double)((float *)nn_plan_data(s->plan, "loss"))[1];
+    small_free(&s);
 }
 
 TEST(decoding_agrees_with_the_training_graph) {
     transformer_config c = small_config();
     c.smoothing = 0;
-    adamod_pool *pool;
-    setup s = make(&c, "cpu", 2, false, &pool);
+    small_transformer s = small_make(&c, "cpu", 2, false);
     /* Larger weights than at the start, so that not everything is equally likely. */
     for (int64_t i = 0; i < s.params->count; i++) s.params->data[i] *= 1.7f;
     const int32_t src[] = {3, 5, 9, 1, 4, 4, 7, 2, 11, 1, 20, 1};
@@ -280,13 +185,13 @@ TEST(decoding_agrees_with_the_training_graph) {
                                   .start = 0,
                                   .end = 1,
                                   .backend = "cpu",
-                                  .pool = pool};
+                                  .pool = s.pool};
         if (!CHECK_INT(decoder_create(&d, s.params, &c, &o), ADAMOD_OK)) break;
         CHECK_INT(decoder_run(d, 3, src, ranges, results), ADAMOD_OK);
         for (int i = 0; i < 3; i++) {
             const int length = results[i].length + (results[i].complete ? 1 : 0);
             CHECK(length >= 1 && length <= 12);
-            CHECK_CLOSE(results[i].score * length, score_of(&s, src, ranges[i], &results[i]), 1e-4 * length);
+            CHECK_CLOSE(results[i].score * length, small_score(&s, src, ranges[i], &results[i]), 1e-4 * length);
         }
         /* A sentence's translation does not depend on its company. */
         int32_t tokens[12];
@@ -298,7 +203,7 @@ TEST(decoding_agrees_with_the_training_graph) {
         CHECK_INT(decoder_run(d, 4, src, ranges, results), ADAMOD_ERROR_RANGE);
         decoder_free(d);
     }
-    unmake(&s, pool);
+    small_free(&s);
 }
 
 TEST(mistakes_are_told) {
@@ -308,7 +213,7 @@ TEST(mistakes_are_told) {
     transformer_symbols symbols;
     nn_plan *plan = NULL;
     c.heads = 5; /* does not divide 16 */
-    CHECK(transformer_training(g, &c, &(transformer_sizes){SRC, TGT, SENTENCES}, &symbols) < 0);
+    CHECK(transformer_training(g, &c, &(transformer_sizes){SMALL_SRC, SMALL_TGT, SMALL_SENTENCES}, &symbols) < 0);
     CHECK_INT(nn_params_allocate(params, 1), ADAMOD_OK);
     CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = -1}), ADAMOD_ERROR_ARGUMENT);
     CHECK_HAS(adamod_last_error(), "encoder.0.attention: 16 columns do not divide into 5 heads");

@@ -1,0 +1,160 @@
+/* A whole Transformer on a device: loss and gradients against the processor's, in each precision; runs that repeat bit for
+ * bit, recorded or not; decoding.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+#include "cudacheck.h"
+#include "internal.h"
+#include "small_transformer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static transformer_config device_config(void) {
+    transformer_config c = small_config();
+    c.d = 64;
+    c.ffn = 96;
+    c.heads = 2;
+    return c;
+}
+
+static adamod_status both_ways(void *context) {
+    small_transformer *s = context;
+    nn_plan_forward(s->plan);
+    nn_plan_backward(s->plan, false);
+    return ADAMOD_OK;
+}
+
+static void run(small_transformer *s) {
+    CHECK_INT(nn_plan_replay(s->plan, 0, both_ways, s), ADAMOD_OK);
+    if (!CHECK_INT(nn_plan_wait(s->plan), ADAMOD_OK)) printf("%s\n", adamod_last_error());
+    CHECK_INT(nn_params_fetch(s->params), ADAMOD_OK);
+}
+
+static double distance(const nn_params *a, const nn_params *b) {
+    double difference = 0, size = 0;
+    for (int64_t i = 0; i < a->count; i++) {
+        const double d = (double)a->grad[i] - (double)b->grad[i];
+        difference += d * d;
+        size += (double)a->grad[i] * (double)a->grad[i];
+    }
+    return sqrt(difference / size);
+}
+
+/* Dropout draws the same numbers everywhere, so that it may be on. */
+static void compare(transformer_config c, nn_precision precision, double loss_tolerance, double grad_tolerance) {
+    small_transformer cpu = small_make(&c, "cpu", 2, true), cuda = small_make_on(&c, "cuda", precision, true);
+    small_feed(&cpu);
+    small_feed(&cuda);
+    run(&cpu);
+    run(&cuda);
+    const float *x = nn_plan_data(cpu.plan, "loss"), *y = nn_plan_data(cuda.plan, "loss");
+    const double apart = distance(cpu.params, cuda.params);
+    printf("precision %d: loss %.6f, %.6f on the device; gradients %.2g apart\n", precision, (double)x[0], (double)y[0],
+           apart);
+    CHECK_CLOSE(y[0], x[0], loss_tolerance * (double)x[0]);
+    CHECK_CLOSE(y[1], x[1], loss_tolerance * (double)x[1]);
+    CHECK(x[3] == y[3]);
+    CHECK(apart < grad_tolerance);
+    small_free(&cpu);
+    small_free(&cuda);
+}
+
+TEST(loss_and_gradients_are_those_of_the_processor) {
+    if (!cudacheck_open()) SKIP("no device");
+    for (int dropout = 0; dropout < 2; dropout++) {
+        for (int form = 0; form < 4; form++) {
+            transformer_config c = device_config();
+            c.dropout = c.attention_dropout = dropout ? 0.1 : 0;
+            c.pre_norm = form == 1;
+            c.tie_output = form == 2;
+            c.share_all = form == 3;
+            if (form == 3) c.src_vocab = c.tgt_vocab = SMALL_VOCAB + 2;
+            compare(c, NN_FULL, 1e-5, 1e-5);
+            compare(c, NN_TF32, 2e-3, 5e-3);
+            compare(c, NN_MIXED, 1e-2, 4e-2);
+        }
+    }
+}
+
+/* The first run is not recorded, the second and third are as they are recorded, all later ones replayed. */
+TEST(every_run_gives_the_same_bits) {
+    if (!cudacheck_open()) SKIP("no device");
+    transformer_config c = device_config();
+    c.dropout = c.attention_dropout = 0.1;
+    for (int precision = NN_FULL; precision <= NN_MIXED; precision++) {
+        small_transformer s = small_make_on(&c, "cuda", (nn_precision)precision, true);
+        float loss[4], *grad = NULL;
+        for (int i = 0; i < 7; i++) {
+            small_feed(&s);
+            if (i == 3) nn_plan_set_random(s.plan, 3, 6); /* a replay takes new random numbers */
+            run(&s);
+            const float *now = nn_plan_data(s.plan, "loss");
+            const size_t bytes = (size_t)s.params->count * sizeof *grad;
+            if (i == 0) {
+                grad = malloc(bytes);
+                memcpy(grad, s.params->grad, bytes);
+                memcpy(loss, now, sizeof loss);
+            } else if (i == 3) {
+                CHECK(loss[0] != now[0]);
+            } else {
+                CHECK(memcmp(loss, now, sizeof loss) == 0);
+                CHECK(memcmp(grad, s.params->grad, bytes) == 0);
+            }
+        }
+        free(grad);
+        small_free(&s);
+    }
+}
+
+TEST(decoding_on_a_device_agrees_with_its_training_graph) {
+    if (!cudacheck_open()) SKIP("no device");
+    transformer_config c = device_config();
+    c.smoothing = 0;
+    for (int precision = NN_FULL; precision <= NN_MIXED; precision += NN_MIXED - NN_FULL) {
+        small_transformer s = small_make_on(&c, "cuda", (nn_precision)precision, false);
+        for (int64_t i = 0; i < s.params->count; i++) s.params->data[i] *= 1.7f;
+        CHECK_INT(nn_params_store(s.params), ADAMOD_OK);
+        const int32_t src[] = {3, 5, 9, 1, 4, 4, 7, 2, 11, 1, 20, 1};
+        const int32_t ranges[3][2] = {{0, 4}, {4, 10}, {10, 12}};
+        decoder *d = NULL;
+        decode_result results[3];
+        const decode_options o = {.beam = 3,
+                                  .max_length = 12,
+                                  .length_penalty = 1,
+                                  .sentences = 3,
+                                  .src_tokens = 30,
+                                  .start = 0,
+                                  .end = 1,
+                                  .pool = s.pool};
+        if (!CHECK_INT(decoder_create(&d, s.params, &c, &o), ADAMOD_OK)) printf("%s\n", adamod_last_error());
+        if (d && CHECK_INT(decoder_run(d, 3, src, ranges, results), ADAMOD_OK)) {
+            for (int i = 0; i < 3; i++) {
+                const int length = results[i].length + (results[i].complete ? 1 : 0);
+                const double score = small_score(&s, src, ranges[i], &results[i]);
+                CHECK_CLOSE(results[i].score * length, score, (precision == NN_MIXED ? 3e-2 : 1e-4) * length);
+            }
+        }
+        decoder_free(d);
+        small_free(&s);
+    }
+}
+
+TEST(devices_that_are_not_there_are_told) {
+    if (!cudacheck_open()) SKIP("no device");
+    nn_params *p = nn_params_create();
+    nn_graph *g = nn_graph_create(p);
+    nn_parameter(g, "w", 1, (int64_t[]){4}, (nn_init){NN_ONES, 0});
+    CHECK_INT(nn_params_allocate(p, 1), ADAMOD_OK);
+    CHECK_INT(nn_params_place(p, "cuda:99", NN_FULL), ADAMOD_ERROR_DEVICE);
+    CHECK_HAS(adamod_last_error(), "there is no device 99");
+    CHECK_INT(nn_params_place(p, "cuda:x", NN_FULL), ADAMOD_ERROR_NAME);
+    CHECK_INT(nn_params_place(p, "gpu", NN_FULL), ADAMOD_ERROR_DEVICE);
+    CHECK_INT(nn_params_place(p, "cuda:0", NN_FULL), ADAMOD_OK);
+    nn_graph_free(g);
+    nn_params_free(p);
+}
+
+RUN_TESTS(ENTRY(loss_and_gradients_are_those_of_the_processor), ENTRY(every_run_gives_the_same_bits),
+          ENTRY(decoding_on_a_device_agrees_with_its_training_graph), ENTRY(devices_that_are_not_there_are_told))
