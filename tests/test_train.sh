@@ -95,6 +95,24 @@ wait $pid || status=$?
 grep -q -- '--resume' said || fail "an interrupted run does not say how to go on: $(cat said)"
 [ -s stopped/checkpoints/last.safetensors ] || fail "an interrupted run left no checkpoint"
 
+# Evaluations translate too: what a model that has one answer learns is seen while it learns, and is what evaluate says.
+seq 1 50 | sed 's/^/question /' >question.txt
+yes 'it is what it is' | head -50 >answer.txt || true
+"$ADAMOD" train tiny.yaml --out answers --set data.task=bitext --set data.tokens=words --set data.source=question.txt \
+    --set data.target=answer.txt --set data.valid_source=question.txt --set data.valid_target=answer.txt \
+    --set optimizer.lr=1e-2 --set optimizer.beta3=0.9 --set train.steps=30 --set train.evaluate_every=1 \
+    --set train.average=0 >/dev/null
+scores() { sed -nE 's/.*("exact":[^,}]*,"bleu":[0-9.]*).*/\1/p'; }
+[ "$(grep '"kind":"valid"' answers/metrics.jsonl | head -1 | scores)" = '"exact":0,"bleu":0' ] ||
+    fail "an untrained model translates: $(grep valid answers/metrics.jsonl)"
+last=$(grep '"kind":"valid"' answers/metrics.jsonl | tail -1 | scores)
+[ "$last" = '"exact":1,"bleu":100' ] || fail "validation ends with $last, expected all to be exact"
+[ "$last" = "$("$ADAMOD" evaluate answers --split valid --checkpoint last --json | scores)" ] ||
+    fail "evaluate gives other scores than training did: $last"
+for tag in valid/bleu valid/exact; do grep -qaF $tag answers/events.* || fail "TensorBoard's events have no $tag"; done
+"$ADAMOD" train tiny.yaml --out silent --set train.evaluate_pairs=0 --set train.steps=10 >/dev/null
+if grep '"kind":"valid"' silent/metrics.jsonl | grep -q bleu; then fail "evaluate_pairs=0 still translates"; fi
+
 # Text in, text out; nothing in, nothing out.
 [ "$(printf 'eins\nzwei\n' | "$ADAMOD" translate whole | wc -l)" -eq 2 ] || fail "two lines do not become two"
 [ "$(printf '' | "$ADAMOD" translate whole | wc -l)" -eq 0 ] || fail "nothing becomes something"

@@ -202,6 +202,12 @@ static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
     fputs("<b>Validation</b>: how well held-out sentences are predicted and translated while training goes on. ", out);
+    const char *pairs = page_common(r, "train.evaluate_pairs");
+    if (pairs && strcmp(pairs, "0") != 0) {
+        fputs("Exact translations and BLEU are those of the first ", out);
+        html_text(out, pairs);
+        fputs(" validation pairs at most. ", out);
+    }
     if (several) fputs("Bands reach from the lowest run to the highest. ", out);
     fputs("A loss that falls in training but not here would be overfitting. ", out);
 }

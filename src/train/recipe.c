@@ -104,6 +104,8 @@ static const key keys[] = {
     WHOLE_KEY(train.threads, "0", 0, 1024, LOOSE, "0: one for each core"),
     CHOICE_KEY(train.backend, "auto", "auto ref cpu", LOOSE, "the kernels; auto: the fastest"),
     WHOLE_KEY(train.evaluate_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
+    WHOLE_KEY(train.evaluate_pairs, "64", 0, MOST_STEPS, LOOSE,
+              "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
     WHOLE_KEY(train.checkpoint_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
     WHOLE_KEY(train.histogram_dense, "100", 0, MOST, LOOSE, "learning-rate histograms of so many first updates"),
     WHOLE_KEY(train.histogram_every, "100", 0, MOST, LOOSE, "and then of every so many; 0: of no more"),

@@ -68,10 +68,11 @@ typedef struct recipe {
         int threads;
         char backend[8];
         int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
-        int histogram_dense; /* learning-rate histograms of each of the first so many updates, then ... */
-        int histogram_every; /* ... every so many; 0: no more */
-        int average;         /* mean of the last so many checkpoints at the end; 0: none */
-        char nonfinite[8];   /* a loss that is not finite: stop, skip */
+        int64_t evaluate_pairs; /* of the validation text, translated at each evaluation for exact and BLEU; 0: none */
+        int histogram_dense;    /* learning-rate histograms of each of the first so many updates, then ... */
+        int histogram_every;    /* ... every so many; 0: no more */
+        int average;            /* mean of the last so many checkpoints at the end; 0: none */
+        char nonfinite[8];      /* a loss that is not finite: stop, skip */
     } train;
     struct {
         int beam, max_length;

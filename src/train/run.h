@@ -7,6 +7,7 @@
  *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
  *                           "tokens_per_second":9000,"grad_norm":1.2}
  *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}
+ *                            (exact and bleu: of the first train.evaluate_pairs validation pairs)
  *                          {"kind":"test","step":900,...,"exact":..,"bleu":..}
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
  *                         "step_median":..,"step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],

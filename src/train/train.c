@@ -23,7 +23,8 @@ typedef struct trainer {
     int64_t first_step; /* of this process */
     int64_t first_tokens;
     double first_seconds;
-    experiment_score valid;
+    experiment_score valid; /* of the last evaluation */
+    experiment_quality valid_quality;
 } trainer;
 
 static double now(void) {
@@ -51,10 +52,15 @@ static void show_progress(trainer *t, bool force) {
     const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
     const double left = steps > 0 ? spent / steps * (double)(r->train.steps - t->at.step) : 0;
     const double rate = spent > 0 ? (double)(t->at.tokens - t->first_tokens) / spent : 0;
-    char rest[32];
+    char rest[32], quality[64] = "";
     print_duration(rest, sizeof rest, left);
-    fprintf(stderr, "\r\033[K%s%sstep %lld/%lld  loss %.4f  %.0f tokens/s  %s left", t->o->label ? t->o->label : "",
-            t->o->label ? "  " : "", (long long)t->at.step, (long long)r->train.steps, t->last_loss, rate, rest);
+    if (t->valid_quality.sentences > 0) {
+        snprintf(quality, sizeof quality, "  exact %.0f %%  BLEU %.1f", 100 * t->valid_quality.exact,
+                 t->valid_quality.bleu);
+    }
+    fprintf(stderr, "\r\033[K%s%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s  %s left", t->o->label ? t->o->label : "",
+            t->o->label ? "  " : "", (long long)t->at.step, (long long)r->train.steps, t->last_loss, quality, rate,
+            rest);
     fflush(stderr);
 }
 
@@ -105,17 +111,14 @@ static int record(trainer *t, const double sums[4], double lr, double step_secon
     const recipe *r = &t->s.recipe;
     if (wants_metrics(r, t->at.step)) {
         const double norm = adamod_grad_norm(t->s.optimizer);
-        const run_metrics m = {.kind = "train",
-                               .step = t->at.step,
-                               .time = seconds(t),
-                               .loss = sums[0] / sums[3],
-                               .nll = sums[1] / sums[3],
-                               .lr = lr,
-                               .tokens = (double)t->at.tokens,
-                               .tokens_per_second = tokens / step_seconds,
-                               .grad_norm = norm < 0 ? NAN : norm,
-                               .exact = NAN,
-                               .bleu = NAN};
+        run_metrics m = run_no_metrics("train", t->at.step);
+        m.time = seconds(t);
+        m.loss = sums[0] / sums[3];
+        m.nll = sums[1] / sums[3];
+        m.lr = lr;
+        m.tokens = (double)t->at.tokens;
+        m.tokens_per_second = tokens / step_seconds;
+        m.grad_norm = norm < 0 ? NAN : norm;
         if (run_add_metrics(t->run, &m, message, size)) return -1;
     }
     if (wants_histogram(r, t->at.step)) {
@@ -161,21 +164,32 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
     return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
 }
 
+/* Loss over all of the validation text, translations of its first pairs. */
+static int measure(trainer *t, char *message, size_t size) {
+    const int64_t pairs = t->s.recipe.train.evaluate_pairs;
+    if (experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (pairs == 0) return 0;
+    return experiment_decode_split(&t->s, SPLIT_VALID, pairs, NULL, NULL, &t->valid_quality, message, size);
+}
+
+static run_metrics measured(const char *kind, const trainer *t, const experiment_score *score,
+                            const experiment_quality *quality) {
+    run_metrics m = run_no_metrics(kind, t->at.step);
+    m.time = seconds(t);
+    m.loss = score->loss;
+    m.nll = score->nll;
+    m.tokens = score->tokens;
+    if (quality->sentences == 0) return m;
+    m.exact = quality->exact;
+    m.bleu = quality->bleu;
+    return m;
+}
+
 static int evaluate(trainer *t, char *message, size_t size) {
     const double clock = now();
-    if (experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (measure(t, message, size)) return -1;
     t->started += now() - clock; /* training's clock stands still */
-    const run_metrics m = {.kind = "valid",
-                           .step = t->at.step,
-                           .time = seconds(t),
-                           .loss = t->valid.loss,
-                           .nll = t->valid.nll,
-                           .lr = NAN,
-                           .tokens = t->valid.tokens,
-                           .tokens_per_second = NAN,
-                           .grad_norm = NAN,
-                           .exact = NAN,
-                           .bleu = NAN};
+    const run_metrics m = measured("valid", t, &t->valid, &t->valid_quality);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
     if (t->at.best_step > 0 && !(t->valid.loss < t->at.best)) return 0;
     t->at.best = t->valid.loss;
@@ -246,40 +260,21 @@ static int average(trainer *t, char *message, size_t size) {
 
 static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const int split = t->s.text[SPLIT_TEST].n > 0 ? SPLIT_TEST : SPLIT_VALID;
-    const double trained = seconds(t);
     sample_context samples = {.t = t, .message = message, .size = size};
     experiment_quality quality = {0};
     experiment_score score = {0};
+    const double clock = now();
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     if (experiment_score_split(&t->s, split, &score, message, size)) return -1;
     if (experiment_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
         return -1;
-    const run_metrics valid = {.kind = "valid",
-                               .step = t->at.step,
-                               .time = trained,
-                               .loss = t->valid.loss,
-                               .nll = t->valid.nll,
-                               .lr = NAN,
-                               .tokens = NAN,
-                               .tokens_per_second = NAN,
-                               .grad_norm = NAN,
-                               .exact = NAN,
-                               .bleu = NAN};
-    const run_metrics test = {.kind = "test",
-                              .step = t->at.step,
-                              .time = trained,
-                              .loss = score.loss,
-                              .nll = score.nll,
-                              .lr = NAN,
-                              .tokens = score.tokens,
-                              .tokens_per_second = NAN,
-                              .grad_norm = NAN,
-                              .exact = quality.exact,
-                              .bleu = quality.bleu};
+    t->started += now() - clock;
+    const run_metrics valid = measured("valid", t, &t->valid, &t->valid_quality);
+    const run_metrics test = measured("test", t, &score, &quality);
     if (run_add_metrics(t->run, &test, message, size)) return -1;
-    *out = (train_result){TRAIN_FINISHED, t->at.step,   trained,       t->last_loss,
+    *out = (train_result){TRAIN_FINISHED, t->at.step,   seconds(t),    t->last_loss,
                           t->valid.loss,  t->valid.nll, quality.exact, quality.bleu};
-    return run_finish(t->run, "finished", t->at.step, trained, &valid, &test, message, size);
+    return run_finish(t->run, "finished", t->at.step, out->seconds, &valid, &test, message, size);
 }
 
 static int stop_early(trainer *t, train_status status, train_result *out, char *message, size_t size) {
@@ -344,7 +339,7 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
         if (after_update(t, message, size)) return -1;
         show_progress(t, false);
     }
-    if (t->valid.tokens == 0 && experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (t->valid.tokens == 0 && measure(t, message, size)) return -1; /* resumed after the last evaluation */
     return finish(t, out, message, size);
 }
 
