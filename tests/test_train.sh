@@ -65,6 +65,14 @@ numbers whole >whole.txt
 grep -q finished whole/result.json || fail "the run is not marked finished"
 for name in last best averaged; do [ -s whole/checkpoints/$name.safetensors ] || fail "no checkpoint $name"; done
 
+grep -q '"matrix_library":"..*","threads":"1"' whole/machine.json || fail "the machine is $(cat whole/machine.json)"
+"$ADAMOD" report whole -o whole.html >/dev/null 2>&1
+grep -q 'matrix library' whole.html || fail "the report does not name the matrix library"
+
+"$ADAMOD" train tiny.yaml --out seldom --set train.log_every=15 >/dev/null
+steps=$(sed -nE 's/.*"kind":"train","step":([0-9]+).*/\1/p' seldom/metrics.jsonl | tr '\n' ' ')
+[ "$steps" = '1 15 30 40 ' ] || fail "log_every=15 logs updates $steps"
+
 "$ADAMOD" train tiny.yaml --out threads --set train.threads=3 >/dev/null
 numbers threads | cmp - whole.txt || fail "three threads give other numbers than one"
 

@@ -27,8 +27,9 @@ const volatile sig_atomic_t *training_signals(void) {
 static void report_result(const char *label, const train_result *t, const char *directory) {
     const char *name = label ? label : directory;
     if (t->status == TRAIN_FINISHED) {
-        printf("%s: %lld updates in %.0f s, training loss %.4f, validation loss %.4f, exact %.1f %%, BLEU %.2f\n", name,
-               (long long)t->step, t->seconds, t->train_loss, t->valid_loss, 100 * t->exact, t->bleu);
+        printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
+        if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
+        printf("validation loss %.4f, exact %.1f %%, BLEU %.2f\n", t->valid_loss, 100 * t->exact, t->bleu);
     } else if (t->status == TRAIN_DIVERGED) {
         printf("%s: the loss is not finite in update %lld; stopped (train.nonfinite=skip would pass over it)\n", name,
                (long long)t->step + 1);

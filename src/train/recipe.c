@@ -107,6 +107,8 @@ static const key keys[] = {
     WHOLE_KEY(train.evaluate_pairs, "64", 0, MOST_STEPS, LOOSE,
               "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
     WHOLE_KEY(train.checkpoint_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
+    WHOLE_KEY(train.log_every, "0", 0, MOST, LOOSE,
+              "updates for a line of metrics; 0: each of the first 2000, then every 10th"),
     WHOLE_KEY(train.histogram_dense, "100", 0, MOST, LOOSE, "learning-rate histograms of so many first updates"),
     WHOLE_KEY(train.histogram_every, "100", 0, MOST, LOOSE, "and then of every so many; 0: of no more"),
     WHOLE_KEY(train.average, "0", 0, 1000, LOOSE, "at the end, the mean of so many last checkpoints; 0: none"),

@@ -69,6 +69,7 @@ typedef struct recipe {
         char backend[8];
         int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
         int64_t evaluate_pairs; /* of the validation text, translated at each evaluation for exact and BLEU; 0: none */
+        int log_every;          /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
         int histogram_dense;    /* learning-rate histograms of each of the first so many updates, then ... */
         int histogram_every;    /* ... every so many; 0: no more */
         int average;            /* mean of the last so many checkpoints at the end; 0: none */

@@ -2,8 +2,9 @@
  *
  *   recipe.yaml          the resolved recipe
  *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds
- *                        (the matrix library); a run that was resumed has machine.2.json, machine.3.json, ... as well
- *   metrics.jsonl        one JSON object a line, each in one write:
+ *                        ("matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has machine.2.json, machine.3.json, ... as well
+ *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
+ *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
  *                           "tokens_per_second":9000,"grad_norm":1.2}
  *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}

@@ -1,8 +1,9 @@
 #include "train.h"
 
+#include "backend/cpu/gemm.h"
 #include "checkpoint.h"
-#include "run.h"
 #include "experiment.h"
+#include "run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,9 +95,11 @@ static bool wants_histogram(const recipe *r, int64_t step) {
     return step <= r->train.histogram_dense || (r->train.histogram_every > 0 && step % r->train.histogram_every == 0);
 }
 
-/* Every update at first, then every tenth: curves keep their beginning, files stay small. */
+/* By itself every update at first, then every tenth: curves keep their beginning, files stay small. The first and the
+ * last update are always there, since reports begin and end with them. */
 static bool wants_metrics(const recipe *r, int64_t step) {
-    return step <= 2000 || step % 10 == 0 || step == r->train.steps;
+    const int64_t every = r->train.log_every > 0 ? r->train.log_every : step <= 2000 ? 1 : 10;
+    return step == 1 || step % every == 0 || step == r->train.steps;
 }
 
 static int library_failed(const trainer *t, char *message, size_t size) {
@@ -329,6 +332,16 @@ static int start(trainer *t, char *message, size_t size) {
     return 0;
 }
 
+/* What the numbers were computed with, beyond what run.c knows by itself. */
+static int describe(trainer *t, char *message, size_t size) {
+    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
+    char threads[16];
+    snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
+    if (run_describe(t->run, "matrix_library", plain ? "reference kernels" : nn_gemm_library(), message, size))
+        return -1;
+    return run_describe(t->run, "threads", threads, message, size);
+}
+
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     bool diverged = false;
@@ -353,7 +366,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     t->last_loss = NAN;
     int failed = experiment_open(&t->s, r, EXPERIMENT_TRAIN | EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, size);
     if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
-    if (!failed) failed = start(t, message, size) || loop(t, out, message, size);
+    if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
     end_progress(t);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);
