@@ -121,6 +121,44 @@ for tag in valid/bleu valid/exact; do grep -qaF $tag answers/events.* || fail "T
 "$ADAMOD" train tiny.yaml --out silent --set train.evaluate_pairs=0 --set train.steps=10 >/dev/null
 if grep '"kind":"valid"' silent/metrics.jsonl | grep -q bleu; then fail "evaluate_pairs=0 still translates"; fi
 
+# A model that an update ruins, with lr 1e38, does not replace the good checkpoint before it; what is not finite is named
+# with its update. Other variants go on.
+ruin=(--set optimizer.rule=sgd --set train.average=0 --set train.checkpoint_every=1)
+ruin+=(--set optimizer.lr=0.1 --set 'optimizer.schedule.lr=multistep(5;1e38)')
+refused 1 'after update 6' "$ADAMOD" train tiny.yaml --out ruined "${ruin[@]}"
+grep -q '"status":"diverged"' ruined/result.json || fail "a ruined run is not marked diverged"
+"$ADAMOD" evaluate ruined --checkpoint last --json | grep -q '"loss":[0-9]' || fail "the last checkpoint is a ruined model"
+refused 1 'loss is not finite in update 7' "$ADAMOD" train tiny.yaml --out later "${ruin[@]}" \
+    --set train.evaluate_every=0 --set train.checkpoint_every=0
+refused 1 'after update 6' "$ADAMOD" train tiny.yaml --out ruined --resume "${ruin[@]}" --set train.nonfinite=skip
+"$ADAMOD" compare tiny.yaml --out ruins "${ruin[@]}" --vary 'optimizer.schedule.lr=constant,multistep(5;1e38),linear(0,40)' \
+    >said 2>err || fail "compare stops at a variant that diverges: $(cat err)"
+grep -q 'multistep.*after update 6' err || fail "compare says '$(cat err)' of a variant that diverges"
+grep -q 'multistep.* 1 (diverged)' said || fail "the table does not say what diverged: $(cat said)"
+for run in lr-constant lr-linear-0-40; do grep -q finished ruins/$run/result.json || fail "$run did not go on"; done
+
+# A word whose embedding is not finite spoils the updates that read it, and no others.
+{ seq 1 30 | sed 's/^/question /' && echo poison; } >some.txt
+yes 'it is what it is' | head -31 >such.txt || true
+head -20 some.txt >valid.some
+head -20 such.txt >valid.such
+spoiled=(tiny.yaml --out spoiled --set data.task=bitext --set data.tokens=words --set data.source=some.txt
+    --set data.target=such.txt --set data.valid_source=valid.some --set data.valid_target=valid.such --set train.average=0)
+"$ADAMOD" train "${spoiled[@]}" --set train.steps=4 >/dev/null
+file=spoiled/checkpoints/last.safetensors
+header=$(od -An -tu8 -N8 $file | tr -d ' ')
+begin=$(head -c $((8 + header)) $file | sed 's/.*"encoder.embedding.weight":{[^[]*\[[^[]*\[\([0-9]*\).*/\1/')
+row=$(($(grep -n '^poison$' spoiled/source.vocab | cut -d: -f1) - 1))
+printf '\377\377\177\177' | dd of=$file bs=1 seek=$((8 + header + begin + row * 16 * 4)) conv=notrunc 2>/dev/null
+cp -r spoiled stops
+refused 1 'loss is not finite in update' "$ADAMOD" train "${spoiled[@]/spoiled/stops}" --resume --set train.steps=16
+"$ADAMOD" train "${spoiled[@]}" --resume --set train.steps=16 --set train.nonfinite=skip >said ||
+    fail "with nonfinite=skip a run stops: $(cat said)"
+[ "$(grep -c '"kind":"train"' spoiled/metrics.jsonl)" -eq 16 ] || fail "a skipped update has no line"
+[ "$(grep '"kind":"train"' spoiled/metrics.jsonl | grep -vc '"loss"')" -eq 3 ] ||
+    fail "three epochs skip $(grep '"kind":"train"' spoiled/metrics.jsonl | grep -vc '"loss"') updates"
+"$ADAMOD" report spoiled -o spoiled.html >/dev/null 2>&1 || fail "a run with skipped updates cannot be reported"
+
 # Text in, text out; nothing in, nothing out.
 [ "$(printf 'eins\nzwei\n' | "$ADAMOD" translate whole | wc -l)" -eq 2 ] || fail "two lines do not become two"
 [ "$(printf '' | "$ADAMOD" translate whole | wc -l)" -eq 0 ] || fail "nothing becomes something"
@@ -130,6 +168,16 @@ if grep '"kind":"valid"' silent/metrics.jsonl | grep -q bleu; then fail "evaluat
     fail "compare: $(cat said)"
 for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/result.json ] || fail "no run both/$run"; done
 grep -q '<html' both/report.html || fail "compare wrote no page"
+
+# An interrupted comparison goes on with the run that was interrupted.
+"$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=100000 >said &
+pid=$!
+for i in $(seq 1 100); do [ ! -s paused/adamod/metrics.jsonl ] || break; sleep 0.05; done
+kill -INT $pid
+wait $pid || true
+[ ! -e paused/sgd ] || fail "an interrupted comparison went on by itself"
+"$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=40 --resume >/dev/null
+for run in adamod sgd; do grep -q finished paused/$run/result.json || fail "$run is $(cat paused/$run/result.json)"; done
 
 refused 2 'nowhere.yaml' "$ADAMOD" train nowhere.yaml
 refused 2 'needs a recipe' "$ADAMOD" train

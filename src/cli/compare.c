@@ -1,5 +1,6 @@
 /* adamod compare: variants of a recipe one after another, ending in one report. */
 #include "report.h"
+#include "run.h"
 #include "training.h"
 
 #include <ctype.h>
@@ -182,12 +183,6 @@ static void slug(const char *name, char *out, size_t size) {
 
 /* ---- runs ---- */
 
-static bool finished(const char *directory) {
-    char path[1200];
-    snprintf(path, sizeof path, "%s/result.json", directory);
-    return access(path, F_OK) == 0;
-}
-
 static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed) {
     char message[1024], base[96], text[200], directory[1100];
     slug(name, base, sizeof base);
@@ -202,11 +197,11 @@ static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed)
     else snprintf(directory, sizeof directory, "%s/%s", c->out, base);
     if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
     if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "no memory");
-    if (c->resume && finished(directory)) return 0;
+    if (c->resume && run_is_over(directory)) return 0;
     struct stat exists;
     train_result result;
     const int status = training_run("compare", r, directory, c->resume && stat(directory, &exists) == 0, name, &result);
-    return status == CLI_FAILURE && result.status == TRAIN_DIVERGED ? 0 : status;
+    return result.status == TRAIN_DIVERGED ? 0 : status; /* that is a result too; the others go on */
 }
 
 static int make_directory(const char *path) {

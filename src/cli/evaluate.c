@@ -106,7 +106,7 @@ int cli_evaluate(int argc, char **argv) {
     experiment_quality quality;
     if (s.text[split].n == 0) {
         status = cli_fail("evaluate", "%s: the recipe has no %s set", a.run, test ? "test" : "validation");
-    } else if (experiment_score_split(&s, split, &score, message, sizeof message) ||
+    } else if (experiment_score_split(&s, split, 0, &score, message, sizeof message) ||
                experiment_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
         status = cli_fail("evaluate", "%s", message);
     } else if (a.json) {

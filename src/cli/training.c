@@ -24,33 +24,31 @@ const volatile sig_atomic_t *training_signals(void) {
     return &stop_wanted;
 }
 
-static void report_result(const char *label, const train_result *t, const char *directory) {
-    const char *name = label ? label : directory;
-    if (t->status == TRAIN_FINISHED) {
-        printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
-        if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
-        printf("validation loss %.4f, exact %.1f %%, BLEU %.2f\n", t->valid_loss, 100 * t->exact, t->bleu);
-    } else if (t->status == TRAIN_DIVERGED) {
-        printf("%s: the loss is not finite in update %lld; stopped (train.nonfinite=skip would pass over it)\n", name,
-               (long long)t->step + 1);
-    } else {
-        printf("%s: interrupted after update %lld; continue with --resume --out %s\n", name, (long long)t->step,
-               directory);
-    }
-    fflush(stdout);
+static void print_finished(const char *name, const train_result *t) {
+    printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
+    if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
+    printf("validation loss %.4f, exact %.1f %%, BLEU %.2f\n", t->valid_loss, 100 * t->exact, t->bleu);
 }
 
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out) {
     char message[1024];
+    const char *name = label ? label : directory;
     const train_options o = {.directory = directory,
                              .resume = resume,
                              .progress = isatty(STDERR_FILENO) != 0,
                              .label = label,
                              .stop = training_signals()};
+    *out = (train_result){0};
     if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
-    report_result(label, out, directory);
-    return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : out->status == TRAIN_DIVERGED ? CLI_FAILURE : 0;
+    if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
+    if (out->status == TRAIN_FINISHED) print_finished(name, out);
+    if (out->status == TRAIN_INTERRUPTED) {
+        printf("%s: interrupted after update %lld; continue with the same command and --resume\n", name,
+               (long long)out->step);
+    }
+    fflush(stdout);
+    return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : 0;
 }
 
 int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,

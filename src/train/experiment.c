@@ -96,9 +96,20 @@ static int make_model(experiment *s, batch_shape shape, char *message, size_t si
     return fail_status(nn_plan_create(&s->plan, s->graph, &o), message, size);
 }
 
+/* A gradient that is not finite is as bad as a loss, so the library is told the same; unless the recipe tells it itself.
+ */
+static adamod_status guard_gradients(experiment *s) {
+    const recipe *r = &s->recipe;
+    for (int i = 0; i < r->optimizer.n_options; i++) {
+        if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
+    }
+    return adamod_set_text(s->optimizer, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
+}
+
 static int make_optimizer(experiment *s, char *message, size_t size) {
     if (recipe_optimizer(&s->recipe, &s->optimizer, message, size)) return -1;
-    adamod_status status = adamod_set_pool(s->optimizer, s->pool);
+    adamod_status status = guard_gradients(s);
+    if (!status) status = adamod_set_pool(s->optimizer, s->pool);
     for (int i = 0; !status && i < s->params->n; i++) {
         const nn_param *p = &s->params->list[i];
         status = adamod_add(s->optimizer, p->name, s->params->data + p->offset, s->params->grad + p->offset, p->ndim,
@@ -223,13 +234,15 @@ void experiment_feed(nn_plan *plan, const transformer_symbols *symbols, const ba
     memcpy(nn_plan_data(plan, "tgt_ranges"), b->tgt_ranges, (size_t)b->n * sizeof *b->tgt_ranges);
 }
 
-int experiment_score_split(experiment *s, int split, experiment_score *out, char *message, size_t size) {
+int experiment_score_split(experiment *s, int split, int64_t batches, experiment_score *out, char *message,
+                           size_t size) {
     batcher *b;
     *out = (experiment_score){0};
     if (s->pairs[split].n == 0 || !s->score_plan) return 0;
     if (held_out_batches(s, split, &b, message, size)) return -1;
     double sums[4] = {0};
-    for (int64_t i = 0; i < batcher_steps(b); i++) {
+    if (batches == 0 || batches > batcher_steps(b)) batches = batcher_steps(b);
+    for (int64_t i = 0; i < batches; i++) {
         const batch *x = batcher_next(b);
         experiment_feed(s->score_plan, &s->score_symbols, x);
         nn_plan_forward(s->score_plan);

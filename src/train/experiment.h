@@ -54,7 +54,9 @@ typedef struct experiment_score {
     double accuracy; /* of next tokens */
 } experiment_score;
 
-int experiment_score_split(experiment *s, int split, experiment_score *out, char *message, size_t size);
+/* Over the first so many batches of a split; 0: over all. */
+int experiment_score_split(experiment *s, int split, int64_t batches, experiment_score *out, char *message,
+                           size_t size);
 
 /* Decodes the first n pairs of a split (all, if n is 0) and compares. each, if given, is called with the texts. */
 typedef void (*experiment_each)(void *context, const char *source, const char *reference, const char *output);

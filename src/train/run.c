@@ -648,3 +648,13 @@ int run_finish(run *r, const char *status, int64_t step, double seconds, const r
     json_close(&j, '}');
     return write_json(r, "result.json", &j, &to);
 }
+
+bool run_is_over(const char *directory) {
+    char path[4096], text[64] = "";
+    if ((size_t)snprintf(path, sizeof path, "%s/result.json", directory) >= sizeof path) return false;
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    (void)!fgets(text, sizeof text, file);
+    fclose(file);
+    return strstr(text, "\"finished\"") || strstr(text, "\"diverged\"");
+}

@@ -7,6 +7,7 @@
  *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
  *                           "tokens_per_second":9000,"grad_norm":1.2}
+ *                            (without a loss: the update was skipped, see train.nonfinite)
  *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}
  *                            (exact and bleu: of the first train.evaluate_pairs validation pairs)
  *                          {"kind":"test","step":900,...,"exact":..,"bleu":..}
@@ -71,5 +72,8 @@ int run_rewind(run *r, const char *mark, char *message, size_t size);
 /* valid and test may be NULL. */
 int run_finish(run *r, const char *status, int64_t step, double seconds, const run_metrics *valid,
                const run_metrics *test, char *message, size_t size);
+
+/* Whether the run in a directory came to its end, by finishing or diverging: it need not be continued. */
+bool run_is_over(const char *directory);
 
 #endif

@@ -4,6 +4,7 @@
 #include "checkpoint.h"
 #include "experiment.h"
 #include "run.h"
+#include "text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ typedef struct trainer {
     double first_seconds;
     experiment_score valid; /* of the last evaluation */
     experiment_quality valid_quality;
+    char diverged[200]; /* why it cannot go on; "": it can */
 } trainer;
 
 static double now(void) {
@@ -102,11 +104,10 @@ static bool wants_metrics(const recipe *r, int64_t step) {
     return step == 1 || step % every == 0 || step == r->train.steps;
 }
 
-static int library_failed(const trainer *t, char *message, size_t size) {
+/* The library's last error without its name. */
+static const char *library_words(void) {
     const char *text = adamod_last_error();
-    snprintf(message, size, "update %lld: %s", (long long)t->at.step + 1,
-             strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text);
-    return -1;
+    return strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text;
 }
 
 static int record(trainer *t, const double sums[4], double lr, double step_seconds, double tokens, char *message,
@@ -134,27 +135,47 @@ static int record(trainer *t, const double sums[4], double lr, double step_secon
     return 0;
 }
 
-/* *diverged: the loss is not finite and the recipe says to stop. */
-static int update(trainer *t, bool *diverged, char *message, size_t size) {
+/* An update that was passed over has a line without a loss. */
+static int record_skipped(trainer *t, char *message, size_t size) {
+    run_metrics m = run_no_metrics("train", t->at.step);
+    m.time = seconds(t);
+    m.tokens = (double)t->at.tokens;
+    return run_add_metrics(t->run, &m, message, size);
+}
+
+/* With the gradients of so many tokens. *taken: false if they are not finite and the recipe says to skip. */
+static adamod_status step(trainer *t, double tokens, bool *taken) {
+    adamod_optimizer *opt = t->s.optimizer;
+    const int64_t skipped = adamod_skipped(opt);
+    adamod_status status = adamod_collect(opt, wants_histogram(&t->s.recipe, t->at.step + 1));
+    if (!status) status = adamod_set(opt, "grad_scale", 1 / tokens);
+    if (!status) status = adamod_step(opt);
+    *taken = adamod_skipped(opt) == skipped;
+    return status;
+}
+
+/* Sets t->diverged where the recipe says to stop. */
+static int update(trainer *t, char *message, size_t size) {
     experiment *s = &t->s;
     const double begin = now(), tokens = (double)t->at.tokens;
     double sums[4], lr = 0;
     run_batches(t, sums);
-    const bool finite = isfinite(sums[0]);
-    if (!finite && strcmp(s->recipe.train.nonfinite, "stop") == 0) {
-        *diverged = true;
+    bool taken = isfinite(sums[0]);
+    if (!taken && strcmp(s->recipe.train.nonfinite, "stop") == 0) {
+        snprintf(t->diverged, sizeof t->diverged, "the loss is not finite in update %lld", (long long)t->at.step + 1);
         return 0;
     }
     adamod_scheduled(s->optimizer, 0, "lr", &lr);
-    if (finite) {
-        if (adamod_collect(s->optimizer, wants_histogram(&s->recipe, t->at.step + 1)))
-            return library_failed(t, message, size);
-        if (adamod_set(s->optimizer, "grad_scale", 1 / sums[3])) return library_failed(t, message, size);
-        if (adamod_step(s->optimizer)) return library_failed(t, message, size);
+    const adamod_status status = taken ? step(t, sums[3], &taken) : ADAMOD_OK;
+    if (status == ADAMOD_ERROR_NONFINITE) {
+        snprintf(t->diverged, sizeof t->diverged, "%s", library_words());
+        return 0;
     }
+    if (status) return text_fail(message, size, "update %lld: %s", (long long)t->at.step + 1, library_words());
     t->at.step++;
+    if (!taken) return record_skipped(t, message, size);
     t->last_loss = sums[0] / sums[3];
-    return finite ? record(t, sums, lr, now() - begin, (double)t->at.tokens - tokens, message, size) : 0;
+    return record(t, sums, lr, now() - begin, (double)t->at.tokens - tokens, message, size);
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -170,7 +191,7 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
 /* Loss over all of the validation text, translations of its first pairs. */
 static int measure(trainer *t, char *message, size_t size) {
     const int64_t pairs = t->s.recipe.train.evaluate_pairs;
-    if (experiment_score_split(&t->s, SPLIT_VALID, &t->valid, message, size)) return -1;
+    if (experiment_score_split(&t->s, SPLIT_VALID, 0, &t->valid, message, size)) return -1;
     if (pairs == 0) return 0;
     return experiment_decode_split(&t->s, SPLIT_VALID, pairs, NULL, NULL, &t->valid_quality, message, size);
 }
@@ -194,7 +215,7 @@ static int evaluate(trainer *t, char *message, size_t size) {
     t->started += now() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid, &t->valid_quality);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
-    if (t->at.best_step > 0 && !(t->valid.loss < t->at.best)) return 0;
+    if (!isfinite(t->valid.loss) || (t->at.best_step > 0 && !(t->valid.loss < t->at.best))) return 0;
     t->at.best = t->valid.loss;
     t->at.best_step = t->at.step;
     return save(t, "best", message, size);
@@ -212,15 +233,34 @@ static int keep_for_average(trainer *t, char *message, size_t size) {
     return checkpoint_prune(directory, (size_t)t->s.recipe.train.average, message, size);
 }
 
+/* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
+ * replace a good one. So the parameters must be finite, and the loss of some validation text. */
+static int check_model(trainer *t, char *message, size_t size) {
+    const nn_params *p = t->s.params;
+    const double clock = now();
+    experiment_score score;
+    bool finite = true;
+    for (int i = 0; finite && i < p->n; i++) {
+        const float *x = p->data + p->list[i].offset;
+        for (int64_t k = 0; finite && k < p->list[i].count; k++) finite = isfinite(x[k]);
+    }
+    if (finite && experiment_score_split(&t->s, SPLIT_VALID, 1, &score, message, size)) return -1;
+    if (!finite || !isfinite(score.loss)) {
+        snprintf(t->diverged, sizeof t->diverged, "the %s not finite any more after update %lld",
+                 finite ? "validation loss is" : "parameters are", (long long)t->at.step);
+    }
+    t->started += now() - clock;
+    return 0;
+}
+
 static int after_update(trainer *t, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     const bool last = t->at.step == r->train.steps;
-    if (due(t->at.step, r->train.evaluate_every) || last) {
-        if (evaluate(t, message, size)) return -1;
-    }
-    if (due(t->at.step, r->train.checkpoint_every) || last) {
-        if (keep_for_average(t, message, size) || save(t, "last", message, size)) return -1;
-    }
+    const bool evaluates = last || due(t->at.step, r->train.evaluate_every);
+    const bool saves = last || due(t->at.step, r->train.checkpoint_every);
+    if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
+    if (evaluates && evaluate(t, message, size)) return -1;
+    if (saves && (keep_for_average(t, message, size) || save(t, "last", message, size))) return -1;
     return 0;
 }
 
@@ -268,22 +308,30 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     experiment_score score = {0};
     const double clock = now();
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
-    if (experiment_score_split(&t->s, split, &score, message, size)) return -1;
+    if (experiment_score_split(&t->s, split, 0, &score, message, size)) return -1;
     if (experiment_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
         return -1;
     t->started += now() - clock;
     const run_metrics valid = measured("valid", t, &t->valid, &t->valid_quality);
     const run_metrics test = measured("test", t, &score, &quality);
     if (run_add_metrics(t->run, &test, message, size)) return -1;
-    *out = (train_result){TRAIN_FINISHED, t->at.step,   seconds(t),    t->last_loss,
-                          t->valid.loss,  t->valid.nll, quality.exact, quality.bleu};
+    *out = (train_result){.status = TRAIN_FINISHED,
+                          .step = t->at.step,
+                          .seconds = seconds(t),
+                          .train_loss = t->last_loss,
+                          .valid_loss = t->valid.loss,
+                          .valid_nll = t->valid.nll,
+                          .exact = quality.exact,
+                          .bleu = quality.bleu};
     return run_finish(t->run, "finished", t->at.step, out->seconds, &valid, &test, message, size);
 }
 
-static int stop_early(trainer *t, train_status status, train_result *out, char *message, size_t size) {
-    const bool diverged = status == TRAIN_DIVERGED;
+/* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
+static int stop_early(trainer *t, train_result *out, char *message, size_t size) {
+    if (!*t->diverged && check_model(t, message, size)) return -1;
+    const bool diverged = *t->diverged != '\0';
     if (!diverged && save(t, "last", message, size)) return -1;
-    *out = (train_result){.status = status,
+    *out = (train_result){.status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED,
                           .step = t->at.step,
                           .seconds = seconds(t),
                           .train_loss = t->last_loss,
@@ -291,6 +339,7 @@ static int stop_early(trainer *t, train_status status, train_result *out, char *
                           .valid_nll = NAN,
                           .exact = NAN,
                           .bleu = NAN};
+    memcpy(out->reason, t->diverged, sizeof out->reason);
     return run_finish(t->run, diverged ? "diverged" : "interrupted", t->at.step, out->seconds, NULL, NULL, message,
                       size);
 }
@@ -344,12 +393,11 @@ static int describe(trainer *t, char *message, size_t size) {
 
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
-    bool diverged = false;
     while (t->at.step < r->train.steps) {
-        if (t->o->stop && *t->o->stop) return stop_early(t, TRAIN_INTERRUPTED, out, message, size);
-        if (update(t, &diverged, message, size)) return -1;
-        if (diverged) return stop_early(t, TRAIN_DIVERGED, out, message, size);
-        if (after_update(t, message, size)) return -1;
+        if (t->o->stop && *t->o->stop) return stop_early(t, out, message, size);
+        if (update(t, message, size)) return -1;
+        if (!*t->diverged && after_update(t, message, size)) return -1;
+        if (*t->diverged) return stop_early(t, out, message, size);
         show_progress(t, false);
     }
     if (t->valid.tokens == 0 && measure(t, message, size)) return -1; /* resumed after the last evaluation */

@@ -22,6 +22,7 @@ typedef struct train_result {
     double seconds; /* of training, without evaluation */
     double train_loss, valid_loss, valid_nll;
     double exact, bleu; /* of the test set, or of the validation set where there is none */
+    char reason[200];   /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 
 /* 0, or -1 with one line in message. An interrupted or diverged run is a result, not a failure. */
