@@ -92,6 +92,47 @@ done
 [ -e killed/result.json ] || "$ADAMOD" train tiny.yaml --out killed --resume >/dev/null
 numbers killed | cmp - whole.txt || fail "a run that was killed ends elsewhere than one that was not"
 
+# A disk that fills up, at any place: one line that names the file, and with room again the run goes on to the same end.
+# fills STATUS TEXT: what the run in full said, and how it goes on.
+fills() {
+    [ "$1" -eq 1 ] || fail "on a full disk the status is $1, expected 1"
+    grep -q "full/.*cannot write: $2" err || fail "on a full disk train says '$(cat err)'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "on a full disk train says $(wc -l <err) lines"
+    local resume=
+    [ ! -e full/recipe.yaml ] || resume=--resume
+    # shellcheck disable=SC2086
+    "$ADAMOD" train tiny.yaml --out full $resume >/dev/null || fail "a run cannot go on after a full disk"
+    numbers full | cmp - whole.txt || fail "a run ends elsewhere after a full disk"
+    [ -z "$(find full -name '*.tmp*')" ] || fail "a full disk leaves $(find full -name '*.tmp*')"
+}
+for blocks in 1 4 60; do
+    status=0
+    (ulimit -f $blocks && exec "$ADAMOD" train tiny.yaml --out full) >out 2>err || status=$?
+    fills $status 'File too large'
+    rm -rf full
+done
+fill_disks() { # needs a file system of its own
+    local sizes='4 12 16 24 32 64 200 360 600'
+    [ -z "${ADAMOD_TEST_FAST-}" ] || sizes='4 32 360'
+    for kilobytes in $sizes; do
+        mkdir full && mount -t tmpfs -o size=${kilobytes}k none full || return 1
+        status=0
+        "$ADAMOD" train tiny.yaml --out full/run >out 2>err || status=$?
+        mount -o remount,size=64m full
+        cp -r full/run . 2>/dev/null || true
+        umount full && rmdir full
+        [ ! -e run ] || mv run full
+        fills $status 'No space left on device'
+        rm -rf full
+    done
+    return $failures
+}
+export -f fill_disks fills fail numbers
+export ADAMOD failures
+if unshare -m mount -t tmpfs none /mnt 2>/dev/null; then
+    unshare -m bash -c fill_disks || fail "a disk that fills up"
+fi
+
 # Ctrl-C saves, says how to go on, and going on ends where an undisturbed run ends.
 "$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 >said &
 pid=$!
@@ -187,6 +228,7 @@ refused 2 'beta4' "$ADAMOD" train tiny.yaml --set optimizer.beta4=0.5
 refused 1 'not empty' "$ADAMOD" train tiny.yaml --out whole
 refused 1 'model.d' "$ADAMOD" train tiny.yaml --out whole --resume --set model.d=32
 refused 1 'missing: not a run directory' "$ADAMOD" evaluate missing
+refused 2 'expected the name of a file' "$ADAMOD" report whole -o /dev/null
 refused 2 'expected valid or test' "$ADAMOD" evaluate whole --split train
 printf '\377\376\n' >bad.txt
 refused 1 'UTF-8' "$ADAMOD" translate whole <bad.txt

@@ -58,7 +58,7 @@ static int parse(cli_parser *p, arguments *a) {
         if (status) return status;
     }
     struct stat st;
-    if (!*a->out || (stat(a->out, &st) == 0 && S_ISDIR(st.st_mode))) {
+    if (!*a->out || (stat(a->out, &st) == 0 && !S_ISREG(st.st_mode))) { /* a new file would replace a device */
         return cli_usage(COMMAND, "--out is '%.200s', expected the name of a file", a->out);
     }
     return a->n ? -1 : cli_usage(COMMAND, "needs a run directory, or a directory of them");

@@ -21,6 +21,7 @@ const volatile sig_atomic_t *training_signals(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
     return &stop_wanted;
 }
 

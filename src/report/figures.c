@@ -242,7 +242,7 @@ static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, 
         if (!d->on_page || d->svg) return;
         snprintf(why, sizeof why, "its drawing is not SVG as expected");
     }
-    report_note("%s/%s: gnuplot failed: %s", f->directory, script, why);
+    if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail likewise */
     snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
 }
 
