@@ -234,6 +234,63 @@ TEST(mistakes_are_told) {
     nn_params_free(params);
 }
 
+/* What a graph says of one op, given values of types that may be wrong. */
+typedef struct some_values {
+    nn_value x, ids, ranges, table;
+} some_values;
+
+static void check_types(nn_value (*build)(nn_graph *g, const some_values *v), const char *expected) {
+    nn_params *params = nn_params_create();
+    nn_graph *g = nn_graph_create(params);
+    nn_plan *plan = NULL;
+    const int rows = nn_symbol(g, "rows", 4);
+    const some_values v = {nn_input(g, "x", NN_F32, rows, 6), nn_input(g, "ids", NN_I32, rows, 0),
+                           nn_input(g, "ranges", NN_I32, rows, 2),
+                           nn_parameter(g, "table", 2, (int64_t[]){6, 6}, (nn_init){NN_NORMAL, 1})};
+    nn_output(g, "y", build(g, &v));
+    const adamod_status status = nn_plan_create(&plan, g, &(nn_plan_options){.loss = -1});
+    CHECK_INT(status, ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), expected);
+    nn_plan_free(plan);
+    nn_graph_free(g);
+    nn_params_free(params);
+}
+
+static nn_value embeds_activations(nn_graph *g, const some_values *v) {
+    return nn_embedding(g, nn_input(g, "f", NN_F32, 1, 0), -1, v->table, 1);
+}
+static nn_value embeds_at_activations(nn_graph *g, const some_values *v) {
+    return nn_embedding(g, v->ids, nn_input(g, "f", NN_F32, 1, 0), v->table, 1);
+}
+static nn_value embeds_from_ids(nn_graph *g, const some_values *v) { return nn_embedding(g, v->ids, -1, v->ranges, 1); }
+static nn_value multiplies_ids(nn_graph *g, const some_values *v) {
+    return nn_linear(g, nn_input(g, "i", NN_I32, 1, 6), v->table, -1, NN_LINEAR);
+}
+static nn_value drops_ids(nn_graph *g, const some_values *v) { return nn_dropout(g, v->ids, 0.5); }
+static nn_value adds_ids(nn_graph *g, const some_values *v) { return nn_add(g, v->ranges, v->ranges, 0); }
+static nn_value attends_by_activations(nn_graph *g, const some_values *v) {
+    return nn_attention(g, v->x, -1, v->ranges, nn_input(g, "f", NN_F32, 1, 2), 2, false, 0);
+}
+static nn_value expects_activations(nn_graph *g, const some_values *v) {
+    return nn_cross_entropy(g, v->x, nn_input(g, "f", NN_F32, 1, 0), 0);
+}
+static nn_value writes_at_activations(nn_graph *g, const some_values *v) {
+    return nn_cache_write(g, v->x, v->x, nn_input(g, "f", NN_F32, 1, 0));
+}
+
+TEST(ops_refuse_values_of_the_wrong_type) {
+    check_types(embeds_activations, "embedding: ids is f32, expected i32");
+    check_types(embeds_at_activations, "embedding: positions is f32, expected i32");
+    check_types(embeds_from_ids, "embedding: table is i32, expected f32");
+    check_types(multiplies_ids, "linear: x is i32, expected f32");
+    check_types(drops_ids, "dropout: x is i32, expected f32");
+    check_types(adds_ids, "add: x is i32, expected f32");
+    check_types(attends_by_activations, "attention: k_ranges is f32, expected i32");
+    check_types(expects_activations, "cross_entropy: targets is f32, expected i32");
+    check_types(writes_at_activations, "cache_write: index is f32, expected i32");
+}
+
 RUN_TESTS(ENTRY(sizes_follow_from_the_architecture), ENTRY(gradient_is_the_slope_of_the_loss),
           ENTRY(cpu_agrees_with_ref), ENTRY(threads_do_not_change_a_bit), ENTRY(gradients_add_up_over_batches),
-          ENTRY(memory_is_shared_by_lifetime), ENTRY(decoding_agrees_with_the_training_graph), ENTRY(mistakes_are_told))
+          ENTRY(memory_is_shared_by_lifetime), ENTRY(decoding_agrees_with_the_training_graph), ENTRY(mistakes_are_told),
+          ENTRY(ops_refuse_values_of_the_wrong_type))

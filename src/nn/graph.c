@@ -230,6 +230,20 @@ void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t s
     snprintf(out + used, size - used, "]");
 }
 
+/* NULL, or which input is not of the type that the op reads. */
+static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *message, size_t size) {
+    static const char *const names[] = {[NN_F32] = "f32", [NN_I32] = "i32"};
+    const nn_op *op = nn_ops[node->op];
+    for (int i = 0; i < node->n_inputs; i++) {
+        const nn_type wanted = op->indices >> i & 1 ? NN_I32 : NN_F32;
+        if (node->input[i] < 0 || g->values[node->input[i]].type == wanted) continue;
+        snprintf(message, size, "%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
+                 names[wanted]);
+        return message;
+    }
+    return NULL;
+}
+
 nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, const nn_attributes *attributes) {
     if (*g->error) return -1;
     nn_node node = {.op = op, .n_inputs = n, .attributes = *attributes};
@@ -242,7 +256,8 @@ nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, co
         has_grad = has_grad || g->values[inputs[i]].has_grad;
     }
     char message[160] = "";
-    const char *wrong = nn_ops[op]->shape(&node, shapes, &output, message, sizeof message);
+    const char *wrong = nn_wrong_type(g, &node, message, sizeof message);
+    if (!wrong) wrong = nn_ops[op]->shape(&node, shapes, &output, message, sizeof message);
     if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, nn_ops[op]->name, wrong);
     if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
         return nn_mistake(g, "no memory");

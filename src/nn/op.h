@@ -88,6 +88,8 @@ typedef struct nn_kernels {
  * of the caller's. */
 typedef struct nn_op {
     const char *name;
+    const char *inputs[NN_MAX_INPUTS]; /* their names, for messages */
+    unsigned indices;                  /* bit i: input i is i32; all others are f32, and so is the output */
     const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *output, char *message, size_t size);
     nn_kernels ref;
     /* Matrix-product operations of one forward at these shapes; NULL: none to speak of. */

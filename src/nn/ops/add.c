@@ -36,6 +36,7 @@ static void add_backward(const nn_call *c) {
 
 const nn_op nn_op_add = {
     .name = "add",
+    .inputs = {"x", "branch"},
     .shape = add_shape,
     .ref = {.forward = add_forward, .backward = add_backward},
 };

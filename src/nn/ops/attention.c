@@ -162,6 +162,8 @@ static size_t attention_workspace(const nn_call *c) {
 
 const nn_op nn_op_attention = {
     .name = "attention",
+    .inputs = {"q", "kv", "q_ranges", "k_ranges"},
+    .indices = 1u << 2 | 1u << 3,
     .shape = attention_shape,
     .ref = {.forward = attention_forward, .backward = attention_backward, .workspace = attention_workspace},
 };

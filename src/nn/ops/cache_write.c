@@ -37,6 +37,8 @@ static void cache_write_forward(const nn_call *c) {
 
 const nn_op nn_op_cache_write = {
     .name = "cache_write",
+    .inputs = {"cache", "x", "index"},
+    .indices = 1u << 2,
     .shape = cache_write_shape,
     .ref = {.forward = cache_write_forward},
 };

@@ -78,6 +78,8 @@ static void cross_entropy_backward(const nn_call *c) {
 
 const nn_op nn_op_cross_entropy = {
     .name = "cross_entropy",
+    .inputs = {"logits", "targets"},
+    .indices = 1u << 1,
     .shape = cross_entropy_shape,
     .ref = {.forward = cross_entropy_forward, .backward = cross_entropy_backward},
     .full_output = true,

@@ -28,6 +28,7 @@ static void dropout_backward(const nn_call *c) {
 
 const nn_op nn_op_dropout = {
     .name = "dropout",
+    .inputs = {"x"},
     .shape = dropout_shape,
     .ref = {.forward = dropout_forward, .backward = dropout_backward},
 };

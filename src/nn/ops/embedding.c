@@ -66,6 +66,8 @@ static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->outp
 
 const nn_op nn_op_embedding = {
     .name = "embedding",
+    .inputs = {"ids", "positions", "table"},
+    .indices = 1u << 0 | 1u << 1,
     .shape = embedding_shape,
     .ref = {.forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace},
 };

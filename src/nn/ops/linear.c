@@ -123,6 +123,7 @@ static void linear_backward(const nn_call *c) {
 
 const nn_op nn_op_linear = {
     .name = "linear",
+    .inputs = {"x", "W", "b"},
     .shape = linear_shape,
     .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,

@@ -24,6 +24,7 @@ static void log_softmax_forward(const nn_call *c) {
 
 const nn_op nn_op_log_softmax = {
     .name = "log_softmax",
+    .inputs = {"x"},
     .shape = log_softmax_shape,
     .ref = {.forward = log_softmax_forward},
     .full_output = true,
