@@ -341,6 +341,18 @@ static int begin_events(run *r, const line *to) {
     return status;
 }
 
+/* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. */
+static void remove_temporaries(const run *r) {
+    static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp."};
+    DIR *d = opendir(r->directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        for (int i = 0; i < 3; i++) {
+            if (strstr(e->d_name, kinds[i])) (void)unlinkat(dirfd(d), e->d_name, 0);
+        }
+    }
+    if (d) closedir(d);
+}
+
 static int open_files(run *r, const line *to) {
     static const char *const names[FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl"};
     char *checkpoints = path_of(r, "checkpoints", to);
@@ -358,6 +370,7 @@ static int open_files(run *r, const line *to) {
         }
         if (r->resume && cut_torn(r, i, to)) return -1;
     }
+    if (r->resume) remove_temporaries(r);
     return begin_events(r, to);
 }
 

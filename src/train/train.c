@@ -365,6 +365,8 @@ static int start(trainer *t, char *message, size_t size) {
     t->at.recipe = &t->s.recipe;
     t->at.fingerprint = fingerprint(&t->s);
     t->at.best = NAN;
+    snprintf(path, sizeof path, "%s/checkpoints", run_directory(t->run));
+    if (t->o->resume && checkpoint_prune(path, SIZE_MAX, message, size)) return -1; /* of temporary files */
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(t->run));
     if (t->o->resume && access(path, F_OK) == 0) {
         if (checkpoint_load(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;

@@ -1,0 +1,262 @@
+/* A run is killed before each of its calls that change a file, half way through each of its writes too, and again while
+ * it resumes, with other numbers of threads: it always ends bit for bit where an undisturbed run ends.
+ *
+ * The calls are this program's own, which take the place of libc's and count.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "check.h"
+#include "safetensors.h"
+#include "train/train.h"
+
+#include <ctype.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- calls that kill ---- */
+
+static int *calls;    /* made so far, in memory that parent and child share */
+static int fatal;     /* the call to die in; 0: none */
+static bool half_way; /* a write does half of its work first */
+
+/* A run writes a checkpoint tensor by tensor: the first two of writes in a row to one file stand for all. */
+static bool now_fatal(int fd) {
+    static int last_fd = -1, in_a_row;
+    in_a_row = fd >= 0 && fd == last_fd ? in_a_row + 1 : 0;
+    last_fd = fd;
+    return calls && in_a_row < 2 && ++*calls == fatal;
+}
+
+static void die_if_now(void) {
+    if (now_fatal(-1)) raise(SIGKILL);
+}
+
+ssize_t write(int fd, const void *data, size_t n) {
+    if (now_fatal(fd)) {
+        if (half_way) (void)!syscall(SYS_write, fd, data, n / 2);
+        raise(SIGKILL);
+    }
+    return syscall(SYS_write, fd, data, n);
+}
+
+int fsync(int fd) { return die_if_now(), (int)syscall(SYS_fsync, fd); }
+int ftruncate(int fd, off_t n) { return die_if_now(), (int)syscall(SYS_ftruncate, fd, n); }
+int rename(const char *a, const char *b) {
+    return die_if_now(), (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0);
+}
+int unlink(const char *path) { return die_if_now(), (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+int mkdir(const char *path, mode_t mode) { return die_if_now(), (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode); }
+
+/* ---- runs ---- */
+
+static char root[64];
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+static void remove_root(void) { nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+static const char *below(const char *name) {
+    static char paths[4][256];
+    static int at;
+    char *path = paths[at++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", root, name);
+    return path;
+}
+
+static void remove_run(const char *name) { nftw(below(name), remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+static bool exists(const char *name) { return access(below(name), F_OK) == 0; }
+
+/* Evaluations and checkpoints fall together and apart, the last ones with the end. */
+static recipe small(int threads) {
+    static const char *const settings[] = {"data.train=400",
+                                           "data.valid=6",
+                                           "data.test=6",
+                                           "data.sentences=6",
+                                           "model.layers=1",
+                                           "model.d=8",
+                                           "model.ffn=8",
+                                           "model.heads=2",
+                                           "model.dropout=0.2",
+                                           "train.steps=4",
+                                           "train.evaluate_every=3",
+                                           "train.checkpoint_every=2",
+                                           "train.histogram_dense=2",
+                                           "train.average=2",
+                                           "train.accumulate=2",
+                                           "decode.beam=2",
+                                           "decode.max_length=6",
+                                           "decode.samples=3"};
+    recipe r;
+    char message[1024];
+    recipe_defaults(&r);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (!CHECK_INT(recipe_set(&r, settings[i], message, sizeof message), 0)) printf("%s\n", message);
+    }
+    r.train.threads = threads;
+    return r;
+}
+
+/* In a process of its own: 0, or the signal that ended it, or -1 with a message printed. */
+static int train(const char *name, int threads, int die_in) {
+    const pid_t child = fork();
+    if (child == 0) {
+        char message[1024];
+        char recipe_there[80];
+        train_result result;
+        snprintf(recipe_there, sizeof recipe_there, "%s/recipe.yaml", name);
+        const recipe r = small(threads);
+        const train_options o = {.directory = below(name), .resume = exists(recipe_there)};
+        if (!o.resume) remove_run(name); /* killed before there was a run */
+        *calls = 0;
+        fatal = die_in;
+        const int failed = train_run(&r, &o, &result, message, sizeof message);
+        fatal = 0;
+        if (failed) printf("%s\n", message);
+        fflush(stdout);
+        _exit(failed ? 1 : 0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) ? -1 : 0;
+}
+
+/* ---- what must be equal ---- */
+
+static char *contents(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 18);
+    if (file && text) (void)!fread(text, 1, (1 << 18) - 1, file);
+    if (file) fclose(file);
+    return text;
+}
+
+/* Without numbers that are a clock's. */
+static void blank_times(char *text) {
+    static const char *const clocks[] = {"\"time\":", "\"tokens_per_second\":"};
+    for (int i = 0; i < 2; i++) {
+        for (char *at = text; (at = strstr(at, clocks[i]));) {
+            for (at += strlen(clocks[i]); *at != ',' && *at != '}'; at++) *at = ' ';
+        }
+    }
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        if (*from != ' ') *to++ = *from;
+    }
+    *to = '\0';
+}
+
+static bool same_text(const char *name, const char *file) {
+    char a[300], b[300];
+    snprintf(a, sizeof a, "%s/whole/%s", root, file);
+    snprintf(b, sizeof b, "%s/%s/%s", root, name, file);
+    char *x = contents(a), *y = contents(b);
+    blank_times(x), blank_times(y);
+    const bool same = *x && strcmp(x, y) == 0;
+    free(x), free(y);
+    return same;
+}
+
+static bool same_entry(const adamod__st_file *a, const adamod__st_file *b, const adamod__st_entry *e) {
+    const adamod__st_entry *other = adamod__st_find(b, e->name);
+    const size_t n = (size_t)(e->end - e->begin);
+    char message[256], *x = malloc(n + 1), *y = malloc(n + 1);
+    const bool same = other && other->end - other->begin == n &&
+                      adamod__st_read(a, e, x, message, sizeof message) == ADAMOD_OK &&
+                      adamod__st_read(b, other, y, message, sizeof message) == ADAMOD_OK && memcmp(x, y, n) == 0;
+    free(x), free(y);
+    return same;
+}
+
+static bool same_tensors(const char *name, const char *file) {
+    char path[300], message[256];
+    adamod__st_file a, b;
+    snprintf(path, sizeof path, "%s/whole/checkpoints/%s.safetensors", root, file);
+    if (adamod__st_open(path, &a, message, sizeof message)) return false;
+    snprintf(path, sizeof path, "%s/%s/checkpoints/%s.safetensors", root, name, file);
+    bool same = adamod__st_open(path, &b, message, sizeof message) == ADAMOD_OK && a.n_entries == b.n_entries;
+    for (size_t i = 0; same && i < a.n_entries; i++) same = same_entry(&a, &b, &a.entries[i]);
+    adamod__st_close(&a);
+    adamod__st_close(&b);
+    return same;
+}
+
+static int temporaries;
+static int count_temporary(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag, (void)ftw;
+    temporaries += strstr(path, ".tmp.") != NULL;
+    return 0;
+}
+
+static void check_same(const char *name, int first, int second) {
+    static const char *const texts[] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl", "source.vocab",
+                                        "target.vocab"};
+    static const char *const tensors[] = {"last", "best", "averaged", "step-2", "step-4"};
+    bool same = true;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) same &= same_text(name, texts[i]);
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) same &= same_tensors(name, tensors[i]);
+    temporaries = 0;
+    nftw(below(name), count_temporary, 16, FTW_PHYS);
+    if (!CHECK(same) | !CHECK_INT(temporaries, 0)) printf("  killed in call %d, then in call %d\n", first, second);
+}
+
+/* ---- tests ---- */
+
+static int calls_of_a_run;
+
+TEST(a_run_makes_many_calls) {
+    CHECK_INT(train("whole", 1, 0), 0);
+    calls_of_a_run = *calls;
+    CHECK(calls_of_a_run > 60);
+    check_same("whole", 0, 0);
+}
+
+/* Some calls spread over all of a run; each of them if ADAMOD_TEST_ALL is set. */
+static void kill_everywhere(bool half, int first) {
+    const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 29 : 7;
+    half_way = half;
+    for (first = stride == 1 ? 1 : first; first <= calls_of_a_run && check_failures < 10; first += stride) {
+        const int second = 1 + first * 7 % 40;
+        remove_run("killed");
+        CHECK_INT(train("killed", 1 + first % 3, first), SIGKILL);
+        const int again = train("killed", 1 + second % 3, second);
+        CHECK(again == SIGKILL || again == 0);
+        CHECK_INT(train("killed", 2, 0), 0);
+        check_same("killed", first, second);
+    }
+}
+
+TEST(killed_before_any_call_it_ends_where_it_would_have) { kill_everywhere(false, 1); }
+TEST(killed_within_any_write_it_ends_where_it_would_have) { kill_everywhere(true, 4); }
+
+static int run_all(void) {
+    static const check_test tests[] = {ENTRY(a_run_makes_many_calls),
+                                       ENTRY(killed_before_any_call_it_ends_where_it_would_have),
+                                       ENTRY(killed_within_any_write_it_ends_where_it_would_have)};
+    return check_run(tests, sizeof tests / sizeof *tests, "");
+}
+
+int main(void) {
+    /* in memory, where there is such a place, syncing costs nothing */
+    snprintf(root, sizeof root, "%s/test_kill.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(root)) return 1;
+    calls = mmap(NULL, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (calls == MAP_FAILED) return 1;
+    const int status = run_all();
+    remove_root();
+    return status;
+}
