@@ -115,7 +115,7 @@ fill_disks() { # needs a file system of its own
     local sizes='4 12 16 24 32 64 200 360 600'
     [ -z "${ADAMOD_TEST_FAST-}" ] || sizes='4 32 360'
     for kilobytes in $sizes; do
-        mkdir full && mount -t tmpfs -o size=${kilobytes}k none full || return 1
+        mkdir full && mount -t tmpfs -o size="${kilobytes}k" none full || return 1
         status=0
         "$ADAMOD" train tiny.yaml --out full/run >out 2>err || status=$?
         mount -o remount,size=64m full
@@ -203,6 +203,18 @@ refused 1 'loss is not finite in update' "$ADAMOD" train "${spoiled[@]/spoiled/s
 # Text in, text out; nothing in, nothing out.
 [ "$(printf 'eins\nzwei\n' | "$ADAMOD" translate whole | wc -l)" -eq 2 ] || fail "two lines do not become two"
 [ "$(printf '' | "$ADAMOD" translate whole | wc -l)" -eq 0 ] || fail "nothing becomes something"
+[ "$(printf '\n\r\n' | "$ADAMOD" translate whole | tr '\n' '.')" = '..' ] || fail "empty lines do not stay empty"
+seq 1 300 | tr -d '\n' | "$ADAMOD" translate whole >out 2>err || fail "a long line: $(cat err)"
+grep -qF 'standard input:1: 792 tokens, of which data.max_length 175 are read' err || fail "of a long line: $(cat err)"
+
+# A model is translated with alone: its vocabularies are in the run, whatever became of the text.
+cp -r answers alone
+mkdir gone
+mv question.txt answer.txt gone
+[ "$(echo question 7 | "$ADAMOD" translate alone)" = 'it is what it is' ] || fail "translate needs the training text"
+cp alone/target.vocab alone/source.vocab
+refused 1 'another vocabulary' "$ADAMOD" translate alone
+mv gone/* .
 
 # Variants side by side.
 "$ADAMOD" compare tiny.yaml --out both --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 >said 2>&1 ||
@@ -230,14 +242,75 @@ refused 1 'model.d' "$ADAMOD" train tiny.yaml --out whole --resume --set model.d
 refused 1 'missing: not a run directory' "$ADAMOD" evaluate missing
 refused 2 'expected the name of a file' "$ADAMOD" report whole -o /dev/null
 refused 2 'expected valid or test' "$ADAMOD" evaluate whole --split train
-printf '\377\376\n' >bad.txt
-refused 1 'UTF-8' "$ADAMOD" translate whole <bad.txt
-head -c 5000 whole/checkpoints/best.safetensors >cut && mv cut whole/checkpoints/best.safetensors
+{ yes eins || true; } 2>/dev/null | head -70 >bad.txt
+printf 'zw\377ei\ndrei\n' >>bad.txt
+refused 1 'standard input:71: byte 3 is 0xff, which is not UTF-8 here' "$ADAMOD" translate whole <bad.txt
+[ "$(wc -l <out)" -eq 70 ] || fail "lines before a bad one are not translated, but $(wc -l <out)"
+printf 'a\0b\n' >bad.txt
+refused 1 'standard input:1: byte 2 is zero' "$ADAMOD" translate whole <bad.txt
+refused 1 'standard input: Is a directory' "$ADAMOD" translate whole </tmp
+mkdir -p started/checkpoints
+cp whole/recipe.yaml started
+refused 1 'no checkpoint yet' "$ADAMOD" evaluate started
+refused 1 "no checkpoint 'first'" "$ADAMOD" evaluate whole --checkpoint first
+head -c 5000 whole/checkpoints/best.safetensors >part && mv part whole/checkpoints/best.safetensors
 refused 1 'best.safetensors' "$ADAMOD" evaluate whole --checkpoint best
-printf 'a b\nc d\n' >a.txt
-printf 'x\n' >b.txt
-refused 1 'a.txt' "$ADAMOD" train tiny.yaml --out unequal --set data.task=bitext --set data.source=a.txt \
-    --set data.target=b.txt --set data.valid_source=a.txt --set data.valid_target=b.txt
+
+# Recipes and directories.
+printf 'name: a\ndata:\n\ttask: numbers\n' >tabs.yaml
+refused 2 'tabs.yaml:3:1: not YAML: a tab' "$ADAMOD" train tabs.yaml
+: >empty.yaml
+refused 2 'empty.yaml:1: it is empty' "$ADAMOD" train empty.yaml
+refused 2 'it is a directory' "$ADAMOD" train /tmp
+refused 2 'expected a whole number' "$ADAMOD" train tiny.yaml --set train.steps=99999999999999999999
+refused 2 'more than the 3 special tokens' "$ADAMOD" train tiny.yaml --set data.max_vocab=2
+refused 1 'Not a directory' "$ADAMOD" train tiny.yaml --out tiny.yaml
+refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out nowhere --resume
+refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out gone --resume
+
+# A comparison is checked whole before its first run.
+refused 2 'd=9' "$ADAMOD" compare tiny.yaml --out never --vary model.d=8,9
+refused 2 'another variant' "$ADAMOD" compare tiny.yaml --out never --variant 'A b: train.seed=1' --variant 'a-B: train.seed=2'
+[ ! -e never ] || fail "a comparison that cannot be made leaves a directory"
+refused 1 'is a run already' "$ADAMOD" compare tiny.yaml --out both --vary optimizer=sgd --seeds 2
+
+# Text. bitext SOURCE TARGET [FLAG]...: the words of a command that trains on it.
+bitext() {
+    words=("$ADAMOD" train tiny.yaml --out text --set data.task=bitext --set data.tokens=words --set train.steps=2
+        --set "data.source=$1" --set "data.target=$2" --set "data.valid_source=$1" --set "data.valid_target=$2" "${@:3}")
+}
+bad_text() { # bad_text MESSAGE SOURCE TARGET [FLAG]...
+    bitext "${@:2}"
+    refused 1 "$1" "${words[@]}"
+    [ ! -e text ] || fail "text that is refused leaves a directory"
+}
+seq 1 20 | sed 's/^/wort /' >s.txt
+seq 1 20 | sed 's/^/word /' >t.txt
+head -19 t.txt >fewer.txt
+sed '11s/.*/w\xff/' s.txt >latin.txt
+sed '11s/.*//' s.txt >hole.txt
+sed 's/.*//' s.txt >blank.txt
+: >none.txt
+bad_text 's.txt has 20 lines and' s.txt fewer.txt
+bad_text 'latin.txt:11: byte 2 is 0xff' latin.txt t.txt
+bad_text 'hole.txt:11: empty line' hole.txt t.txt --set data.skip_empty=false
+bad_text 'none of 20 lines left: 20 empty' blank.txt t.txt
+bad_text 'none.txt: no lines' none.txt none.txt
+bad_text '20 too long' s.txt t.txt --set data.max_length=1
+bad_text 'seen data.min_count 50 times' s.txt t.txt --set data.min_count=50
+bad_text 'nowhere.txt: cannot open' nowhere.txt t.txt
+sed 's/$/\r/' s.txt >crlf.txt
+printf '\357\273\277' | cat - s.txt >bom.txt
+echo one >one.txt
+for source in crlf bom hole; do
+    bitext $source.txt t.txt
+    "${words[@]}" >/dev/null || fail "a text with $source cannot be trained on"
+    grep -q '"source":"wort 1","reference":"word 1"' text/samples.jsonl || fail "of $source.txt: $(cat text/samples.jsonl)"
+    rm -r text
+done
+bitext one.txt one.txt --set decode.beam=50
+"${words[@]}" >/dev/null || fail "a text of one word cannot be trained on"
+rm -r text
 
 if [ $failures -eq 0 ]; then echo "1 passed, 0 failed"; else
     echo "0 passed, 1 failed"

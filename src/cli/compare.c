@@ -183,7 +183,24 @@ static void slug(const char *name, char *out, size_t size) {
 
 /* ---- runs ---- */
 
-static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed) {
+/* What would go wrong with a run: before any is made, so that it is not found after hours. */
+static int check_run(comparison *c, const recipe *r, const char *name, const char *directory) {
+    char message[1024], path[1200];
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    if (recipe_check(r, message, sizeof message)) return cli_usage("compare", "%s: %s", name, message);
+    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
+    for (int i = 0; i < c->n; i++) {
+        if (strcmp(c->directory[i], directory) == 0)
+            return cli_usage("compare", "%s: another variant is in %s too; give it another name", name, directory);
+    }
+    if (!c->resume && access(path, F_OK) == 0)
+        return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it", directory);
+    if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "no memory");
+    return 0;
+}
+
+/* Checks it, or (go) makes it. */
+static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed, bool go) {
     char message[1024], base[96], text[200], directory[1100];
     slug(name, base, sizeof base);
     snprintf(text, sizeof text, "name=%.60s", name);
@@ -192,11 +209,9 @@ static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed)
         snprintf(text, sizeof text, "train.seed=%lld", (long long)seed);
         if (recipe_set(r, text, message, sizeof message)) return cli_usage("compare", "%s", message);
     }
-    if (recipe_check(r, message, sizeof message)) return cli_usage("compare", "%s: %s", name, message);
     if (c->seeds > 1) snprintf(directory, sizeof directory, "%s/%s-seed-%lld", c->out, base, (long long)seed);
     else snprintf(directory, sizeof directory, "%s/%s", c->out, base);
-    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
-    if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "no memory");
+    if (!go) return check_run(c, r, name, directory);
     if (c->resume && run_is_over(directory)) return 0;
     struct stat exists;
     train_result result;
@@ -219,7 +234,7 @@ static int make_directory(const char *path) {
     return cli_fail("compare", "%s: cannot make this directory, or not write in it", path);
 }
 
-static int run_all(comparison *c) {
+static int run_all(comparison *c, bool go) {
     char message[1024];
     int combinations = 1;
     for (int i = 0; i < c->n_vary; i++) combinations *= list_length(c->vary[i]) > 0 ? list_length(c->vary[i]) : 1;
@@ -236,7 +251,7 @@ static int run_all(comparison *c) {
             if (apply_combination(c, i % combinations, &r, name, sizeof name, message, sizeof message)) {
                 return cli_usage("compare", "%s", message);
             }
-            const int status = run_variant(c, &r, *name ? name : c->base.name, seed);
+            const int status = run_variant(c, &r, *name ? name : c->base.name, seed, go);
             if (status) return status;
         }
     }
@@ -266,8 +281,9 @@ int cli_compare(int argc, char **argv) {
     if ((status = parse(argc, argv, &c, true)) >= 0) return status;
     snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
     if (!c.out) c.out = standard;
-    if ((status = make_directory(c.out))) return status;
-    status = run_all(&c);
+    status = run_all(&c, false);
+    if (status == 0) status = make_directory(c.out);
+    if (status == 0) status = run_all(&c, true);
     if (status == 0) status = report_all(&c);
     for (int i = 0; i < c.n; i++) free(c.directory[i]);
     return status;

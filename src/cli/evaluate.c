@@ -72,7 +72,7 @@ static int parse(int argc, char **argv, arguments *a, const cli_flag *flags) {
 }
 
 /* The run's model in memory. */
-static int open_model(const arguments *a, experiment *s) {
+static int open_model(const arguments *a, experiment *s, int uses) {
     static recipe r;
     char checkpoint[1200], message[1024];
     const int status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint);
@@ -81,9 +81,9 @@ static int open_model(const arguments *a, experiment *s) {
         if (recipe_set(&r, a->sets[i], message, sizeof message)) return cli_usage(a->command, "%s", message);
     }
     if (recipe_check(&r, message, sizeof message)) return cli_usage(a->command, "%s", message);
-    if (experiment_open(s, &r, EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, sizeof message))
-        return cli_fail(a->command, "%s", message);
-    if (checkpoint_load(checkpoint, s->params, NULL, NULL, message, sizeof message)) {
+    if (experiment_open_run(s, &r, a->run, uses, message, sizeof message)) return cli_fail(a->command, "%s", message);
+    checkpoint_meta meta = {.fingerprint = experiment_fingerprint(s)};
+    if (checkpoint_load(checkpoint, s->params, NULL, &meta, message, sizeof message)) {
         experiment_close(s);
         return cli_fail(a->command, "%s", message);
     }
@@ -99,7 +99,7 @@ int cli_evaluate(int argc, char **argv) {
     if (a.split && strcmp(a.split, "valid") != 0 && strcmp(a.split, "test") != 0) {
         return cli_usage("evaluate", "--split is '%.40s', expected valid or test", a.split);
     }
-    if ((status = open_model(&a, &s))) return status;
+    if ((status = open_model(&a, &s, EXPERIMENT_SCORE | EXPERIMENT_DECODE))) return status;
     const bool test = a.split ? strcmp(a.split, "test") == 0 : s.text[SPLIT_TEST].n > 0;
     const int split = test ? SPLIT_TEST : SPLIT_VALID;
     experiment_score score;
@@ -124,40 +124,69 @@ int cli_evaluate(int argc, char **argv) {
     return status;
 }
 
-/* Up to 64 lines, without their newlines; how many. */
-static int read_lines(char **lines) {
-    size_t room = 0;
-    int n = 0;
-    while (n < 64) {
-        lines[n] = NULL;
-        room = 0;
-        const ssize_t length = getline(&lines[n], &room, stdin);
-        if (length < 0) {
-            free(lines[n]);
-            break;
-        }
-        lines[n][strcspn(lines[n], "\r\n")] = '\0';
-        n++;
+/* Lines of standard input, and how it goes on after them. */
+typedef struct input {
+    char *bytes[EXPERIMENT_LINES];
+    text_slice line[EXPERIMENT_LINES]; /* without their ends */
+    int n;
+    int64_t first; /* number of the first of them */
+    bool more;
+    char bad[256]; /* what is wrong with the line after them; "": nothing */
+} input;
+
+static void free_lines(input *in) {
+    for (int i = 0; i < in->n; i++) free(in->bytes[i]);
+    in->first += in->n;
+    in->n = 0;
+}
+
+/* Up to the first line that is not text, so that those before it are translated. */
+static void read_lines(input *in) {
+    for (in->more = true; in->more && in->n < EXPERIMENT_LINES;) {
+        char *bytes = NULL;
+        size_t room = 0;
+        const ssize_t length = getline(&bytes, &room, stdin);
+        size_t n = length > 0 ? (size_t)length : 0;
+        if (n && bytes[n - 1] == '\n') n--;
+        if (n && bytes[n - 1] == '\r') n--;
+        const text_slice line = {bytes, n};
+        const bool bad = n && text_check(line, "standard input", in->first + in->n, in->bad, sizeof in->bad) != 0;
+        if (length < 0 && ferror(stdin)) snprintf(in->bad, sizeof in->bad, "standard input: %s", strerror(errno));
+        in->more = length >= 0 && !bad;
+        in->bytes[in->n] = bytes;
+        in->line[in->n] = line;
+        if (in->more) in->n++;
+        else free(bytes);
     }
-    return n;
+}
+
+static void warn_of_long(const experiment *s, const input *in) {
+    for (int i = 0; i < in->n; i++) {
+        const int64_t n = text_count_tokens(s->unit, in->line[i]);
+        if (n <= s->recipe.data.max_length) continue;
+        fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
+                (long long)(in->first + i), (long long)n, s->recipe.data.max_length);
+    }
 }
 
 static int translate_all(experiment *s) {
-    for (int64_t done = 0;;) {
-        char *lines[64], *out[64] = {NULL}, message[1024];
-        const int n = read_lines(lines);
-        const int failed =
-            n > 0 && experiment_translate(s, n, (const char *const *)lines, out, message, sizeof message);
-        for (int i = 0; i < n; i++) {
-            if (!failed) printf("%s\n", out[i] ? out[i] : "");
+    input in = {.first = 1};
+    int status = 0;
+    do {
+        char *out[EXPERIMENT_LINES] = {NULL}, message[1024];
+        read_lines(&in);
+        warn_of_long(s, &in);
+        if (experiment_translate(s, in.n, in.line, out, message, sizeof message)) {
+            status = cli_fail("translate", "standard input:%lld: %s", (long long)in.first, message);
+        }
+        for (int i = 0; i < in.n; i++) {
+            if (!status) printf("%s\n", out[i] ? out[i] : "");
             free(out[i]);
-            free(lines[i]);
         }
         fflush(stdout);
-        if (failed) return cli_fail("translate", "after line %lld: %s", (long long)done, message);
-        done += n;
-        if (n < 64) return 0;
-    }
+        free_lines(&in);
+    } while (in.more && !status);
+    return !status && *in.bad ? cli_fail("translate", "%s", in.bad) : status;
 }
 
 int cli_translate(int argc, char **argv) {
@@ -165,7 +194,7 @@ int cli_translate(int argc, char **argv) {
     experiment s;
     int status = parse(argc, argv, &a, translate_flags);
     if (status >= 0) return status;
-    if ((status = open_model(&a, &s))) return status;
+    if ((status = open_model(&a, &s, EXPERIMENT_DECODE))) return status;
     status = translate_all(&s);
     experiment_close(&s);
     return status;

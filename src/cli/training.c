@@ -68,5 +68,6 @@ int training_open_run(const char *command, const char *directory, const char *wh
         snprintf(checkpoint, size, "%s/checkpoints/%s.safetensors", directory, order[i]);
         if (access(checkpoint, R_OK) == 0) return 0;
     }
-    return cli_fail(command, "%s: no checkpoint '%s', expected averaged, best or last", directory, which ? which : "");
+    if (!which) return cli_fail(command, "%s: the run has no checkpoint yet", directory);
+    return cli_fail(command, "%s: no checkpoint '%.80s', expected averaged, best or last", directory, which);
 }

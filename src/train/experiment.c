@@ -1,6 +1,7 @@
 #include "experiment.h"
 
 #include "bleu.h"
+#include "checkpoint.h"
 #include "internal.h"
 #include "random.h"
 
@@ -27,18 +28,25 @@ static int read_bitext(experiment *s, int split, const char *source, const char 
     return corpus_bitext(&s->text[split], source, target, &o, message, size);
 }
 
-static int load_text(experiment *s, char *message, size_t size) {
+static bool is_numbers(const recipe *r) { return strcmp(r->data.task, "numbers") == 0; }
+
+/* train: training text too. What is held out does not depend on how many numbers are for training. */
+static int load_text(experiment *s, bool train, char *message, size_t size) {
     const recipe *r = &s->recipe;
-    s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
-    if (strcmp(r->data.task, "numbers") == 0) {
-        s->unit = TEXT_CHARACTERS;
-        return corpus_numbers(r->data.seed, r->data.train, r->data.valid, r->data.test, &s->text[SPLIT_TRAIN],
-                              &s->text[SPLIT_VALID], &s->text[SPLIT_TEST], message, size);
+    if (is_numbers(r)) {
+        return corpus_numbers(r->data.seed, train ? r->data.train : 1, r->data.valid, r->data.test,
+                              &s->text[SPLIT_TRAIN], &s->text[SPLIT_VALID], &s->text[SPLIT_TEST], message, size);
     }
-    if (read_bitext(s, SPLIT_TRAIN, r->data.source, r->data.target, message, size)) return -1;
+    if (train && read_bitext(s, SPLIT_TRAIN, r->data.source, r->data.target, message, size)) return -1;
     if (read_bitext(s, SPLIT_VALID, r->data.valid_source, r->data.valid_target, message, size)) return -1;
     if (!*r->data.test_source) return 0;
     return read_bitext(s, SPLIT_TEST, r->data.test_source, r->data.test_target, message, size);
+}
+
+static int check_vocabulary(const experiment *s, const vocab *v, char *message, size_t size) {
+    if (vocab_size(v) > VOCAB_SPECIALS) return 0;
+    return text_fail(message, size, "the vocabulary is empty: no token is seen data.min_count %d times",
+                     s->recipe.data.min_count);
 }
 
 static int make_vocabularies(experiment *s, char *message, size_t size) {
@@ -51,11 +59,35 @@ static int make_vocabularies(experiment *s, char *message, size_t size) {
                corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab, message, size)) {
         return -1;
     }
+    return check_vocabulary(s, s->src_vocab, message, size) || check_vocabulary(s, s->tgt_vocab, message, size);
+}
+
+static int load_vocabularies(experiment *s, const char *directory, char *message, size_t size) {
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_load(&s->src_vocab, path, message, size)) return -1;
+    if (s->recipe.data.joint) {
+        s->tgt_vocab = s->src_vocab;
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    return vocab_load(&s->tgt_vocab, path, message, size);
+}
+
+static int encode_text(experiment *s, char *message, size_t size) {
     for (int i = 0; i < SPLITS; i++) {
         if (s->text[i].n == 0) continue;
         if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab, message, size)) return -1;
     }
     return 0;
+}
+
+/* With the vocabularies of a run's directory, or NULL for those of the training text. */
+static int open_text(experiment *s, const char *directory, int uses, char *message, size_t size) {
+    s->unit = is_numbers(&s->recipe) || strcmp(s->recipe.data.tokens, "words") != 0 ? TEXT_CHARACTERS : TEXT_WORDS;
+    if ((!directory || (uses & EXPERIMENT_SCORE)) && load_text(s, !directory, message, size)) return -1;
+    if (directory ? load_vocabularies(s, directory, message, size) : make_vocabularies(s, message, size)) return -1;
+    return encode_text(s, message, size);
 }
 
 /* ---- model ---- */
@@ -84,14 +116,19 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
 }
 
 /* The first graph built defines the parameters; it is the training graph even where only others are run. */
-static int make_model(experiment *s, batch_shape shape, char *message, size_t size) {
+static int make_params(experiment *s, batch_shape shape, nn_value *loss, char *message, size_t size) {
     const transformer_sizes sizes = sizes_of(shape);
     s->params = nn_params_create();
     s->graph = s->params ? nn_graph_create(s->params) : NULL;
     if (!s->graph) return text_fail(message, size, "no memory for the model");
-    const nn_value loss = transformer_training(s->graph, &s->config, &sizes, &s->symbols);
-    adamod_status status = nn_params_allocate(s->params, s->recipe.train.seed);
-    if (status) return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(s->params));
+    *loss = transformer_training(s->graph, &s->config, &sizes, &s->symbols);
+    if (nn_params_allocate(s->params, s->recipe.train.seed) == ADAMOD_OK) return 0;
+    return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(s->params));
+}
+
+static int make_model(experiment *s, batch_shape shape, char *message, size_t size) {
+    nn_value loss;
+    if (make_params(s, shape, &loss, message, size)) return -1;
     const nn_plan_options o = {.backend = s->recipe.train.backend, .loss = loss, .pool = s->pool, .training = true};
     return fail_status(nn_plan_create(&s->plan, s->graph, &o), message, size);
 }
@@ -150,23 +187,15 @@ static int open_scoring(experiment *s, char *message, size_t size) {
     return fail_status(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
 }
 
-enum { DECODE_SENTENCES = 64 };
-
 static int open_decoder(experiment *s, char *message, size_t size) {
     const recipe *r = &s->recipe;
-    int64_t longest = 1;
-    for (int split = SPLIT_VALID; split < SPLITS; split++) {
-        for (int64_t i = 0; i < s->pairs[split].n; i++) {
-            const int64_t n = corpus_length(&s->pairs[split].src, i) + 1;
-            if (n > longest) longest = n;
-        }
-    }
-    if (longest < r->data.max_length + 1) longest = r->data.max_length + 1;
-    const decode_options o = {.beam = r->decode.beam,
+    /* there are no more hypotheses than tokens at first */
+    const int beam = r->decode.beam < s->config.tgt_vocab ? r->decode.beam : (int)s->config.tgt_vocab;
+    const decode_options o = {.beam = beam,
                               .max_length = r->decode.max_length,
                               .length_penalty = r->decode.length_penalty,
-                              .sentences = DECODE_SENTENCES,
-                              .src_tokens = longest * DECODE_SENTENCES,
+                              .sentences = EXPERIMENT_LINES,
+                              .src_tokens = (int64_t)(r->data.max_length + 1) * EXPERIMENT_LINES,
                               .start = VOCAB_START,
                               .end = VOCAB_END,
                               .backend = r->train.backend,
@@ -174,21 +203,35 @@ static int open_decoder(experiment *s, char *message, size_t size) {
     return fail_status(decoder_create(&s->decoder, s->params, &s->config, &o), message, size);
 }
 
-int experiment_open(experiment *s, const recipe *r, int uses, char *message, size_t size) {
+static int open_training(experiment *s, char *message, size_t size) {
+    const batch_policy policy = policy_of(&s->recipe, true);
+    if (batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, s->recipe.train.seed, message, size)) return -1;
+    return make_model(s, batcher_capacity(s->batches), message, size);
+}
+
+static int open_all(experiment *s, const recipe *r, const char *directory, int uses, char *message, size_t size) {
+    nn_value unused;
     *s = (experiment){.recipe = *r};
     int failed = fail_status(adamod_pool_create(&s->pool, r->train.threads), message, size);
-    if (!failed) failed = load_text(s, message, size) || make_vocabularies(s, message, size);
+    if (!failed) failed = open_text(s, directory, uses, message, size);
     if (!failed) {
-        const batch_policy policy = policy_of(r, true);
         configure(s);
-        failed = batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, r->train.seed, message, size) ||
-                 make_model(s, batcher_capacity(s->batches), message, size);
+        failed = directory ? make_params(s, (batch_shape){.n = 1, .n_src = 1, .n_tgt = 1}, &unused, message, size)
+                           : open_training(s, message, size);
     }
     if (!failed && (uses & EXPERIMENT_TRAIN)) failed = make_optimizer(s, message, size);
     if (!failed && (uses & EXPERIMENT_SCORE)) failed = open_scoring(s, message, size);
     if (!failed && (uses & EXPERIMENT_DECODE)) failed = open_decoder(s, message, size);
     if (failed) experiment_close(s);
     return failed ? -1 : 0;
+}
+
+int experiment_open(experiment *s, const recipe *r, int uses, char *message, size_t size) {
+    return open_all(s, r, NULL, uses, message, size);
+}
+
+int experiment_open_run(experiment *s, const recipe *r, const char *directory, int uses, char *message, size_t size) {
+    return open_all(s, r, directory, uses, message, size);
 }
 
 void experiment_close(experiment *s) {
@@ -216,6 +259,19 @@ int experiment_save_vocab(const experiment *s, const char *directory, char *mess
     if (vocab_save(s->src_vocab, path, message, size)) return -1;
     snprintf(path, sizeof path, "%s/target.vocab", directory);
     return vocab_save(s->tgt_vocab, path, message, size);
+}
+
+uint64_t experiment_fingerprint(const experiment *s) {
+    uint64_t hash = CHECKPOINT_HASH;
+    const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
+    for (int v = 0; v < 2; v++) {
+        for (int32_t i = 0; i < vocab_size(both[v]); i++) {
+            const text_slice token = vocab_token(both[v], i);
+            hash = checkpoint_hash(hash, token.bytes, token.n);
+            hash = checkpoint_hash(hash, "\n", 1);
+        }
+    }
+    return hash;
 }
 
 /* ---- running ---- */
@@ -272,7 +328,7 @@ static int append_source(const experiment *s, text_slice text, int32_t **ids, in
 
 static int decode_texts(experiment *s, int n, const text_slice *lines, decode_result *results, char *message,
                         size_t size) {
-    int32_t *ids = NULL, ranges[DECODE_SENTENCES][2];
+    int32_t *ids = NULL, ranges[EXPERIMENT_LINES][2];
     int64_t total = 0;
     int failed = 0;
     for (int i = 0; !failed && i < n; i++) failed = append_source(s, lines[i], &ids, &total, ranges[i], message, size);
@@ -289,17 +345,21 @@ static char *output_text(const experiment *s, const decode_result *r) {
     return text;
 }
 
-int experiment_translate(experiment *s, int n, const char *const *lines, char **out, char *message, size_t size) {
-    text_slice slices[DECODE_SENTENCES];
-    decode_result results[DECODE_SENTENCES];
-    if (n > DECODE_SENTENCES)
-        return text_fail(message, size, "%d lines at once, expected at most %d", n, DECODE_SENTENCES);
+int experiment_translate(experiment *s, int n, const text_slice *lines, char **out, char *message, size_t size) {
+    text_slice some[EXPERIMENT_LINES];
+    int place[EXPERIMENT_LINES], count = 0;
+    decode_result results[EXPERIMENT_LINES];
     for (int i = 0; i < n; i++) {
-        slices[i] = text_of(lines[i]);
-        if (text_check(slices[i], "input", i + 1, message, size)) return -1;
+        if (text_count_tokens(s->unit, lines[i]) == 0) continue;
+        place[count] = i;
+        some[count++] = lines[i];
     }
-    if (decode_texts(s, n, slices, results, message, size)) return -1;
-    for (int i = 0; i < n; i++) out[i] = output_text(s, &results[i]);
+    if (count && decode_texts(s, count, some, results, message, size)) return -1;
+    for (int i = 0, k = 0; i < n; i++) {
+        const bool decoded = k < count && place[k] == i;
+        out[i] = decoded ? output_text(s, &results[k]) : strdup("");
+        k += decoded;
+    }
     return 0;
 }
 
@@ -334,10 +394,10 @@ int experiment_decode_split(experiment *s, int split, int64_t n, experiment_each
     const double start = seconds_now();
     bleu score = {0};
     if (n == 0 || n > s->text[split].n) n = s->text[split].n;
-    for (int64_t at = 0; at < n; at += DECODE_SENTENCES) {
-        text_slice lines[DECODE_SENTENCES];
-        decode_result results[DECODE_SENTENCES];
-        const int count = n - at < DECODE_SENTENCES ? (int)(n - at) : DECODE_SENTENCES;
+    for (int64_t at = 0; at < n; at += EXPERIMENT_LINES) {
+        text_slice lines[EXPERIMENT_LINES];
+        decode_result results[EXPERIMENT_LINES];
+        const int count = n - at < EXPERIMENT_LINES ? (int)(n - at) : EXPERIMENT_LINES;
         for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&s->text[split].src, at + i);
         if (decode_texts(s, count, lines, results, message, size)) return -1;
         for (int i = 0; i < count; i++) {

@@ -42,8 +42,14 @@ typedef enum experiment_use {
 int experiment_open(experiment *s, const recipe *r, int uses, char *message, size_t size);
 void experiment_close(experiment *s);
 
-/* A vocabulary saved with a run replaces the one the training text would give, so that text is not needed again. */
+/* The vocabularies, which give rows of embeddings their meaning, are saved with a run. */
 int experiment_save_vocab(const experiment *s, const char *directory, char *message, size_t size);
+/* For a checkpoint: what its parameters mean. */
+uint64_t experiment_fingerprint(const experiment *s);
+
+/* The same as experiment_open for the model of a run, with the vocabularies in its directory: text is read only where it
+ * is scored, and training text not at all, so it may have changed or gone. uses is without EXPERIMENT_TRAIN. */
+int experiment_open_run(experiment *s, const recipe *r, const char *directory, int uses, char *message, size_t size);
 
 /* Copies a batch into a plan's inputs. */
 void experiment_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
@@ -68,7 +74,9 @@ typedef struct experiment_quality {
 int experiment_decode_split(experiment *s, int split, int64_t n, experiment_each each, void *context,
                             experiment_quality *out, char *message, size_t size);
 
-/* Translates lines of text, n <= 64 of them; out[i] is to be freed. */
-int experiment_translate(experiment *s, int n, const char *const *lines, char **out, char *message, size_t size);
+/* Translates n lines of UTF-8, at most EXPERIMENT_LINES of them; out[i] is to be freed, or NULL without memory. A line
+ * without a token becomes an empty one; of one with more than data.max_length, the first are read. */
+enum { EXPERIMENT_LINES = 64 };
+int experiment_translate(experiment *s, int n, const text_slice *lines, char **out, char *message, size_t size);
 
 #endif

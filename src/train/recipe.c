@@ -13,6 +13,7 @@
 #include "corpus.h"
 #include "json.h"
 #include "text.h"
+#include "vocab.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -114,7 +115,7 @@ static const key keys[] = {
     WHOLE_KEY(train.average, "0", 0, 1000, LOOSE, "at the end, the mean of so many last checkpoints; 0: none"),
     CHOICE_KEY(train.nonfinite, "stop", "stop skip", LOOSE, "what to do with a loss that is not finite"),
 
-    WHOLE_KEY(decode.beam, "4", 1, 1000, LOOSE, "hypotheses kept for each sentence; 1: greedy"),
+    WHOLE_KEY(decode.beam, "4", 1, 64, LOOSE, "hypotheses kept for each sentence; 1: greedy"),
     WHOLE_KEY(decode.max_length, "200", 1, 100000, LOOSE, "tokens of a translation"),
     REAL_KEY(decode.length_penalty, "1", 0, 100, false, LOOSE, "the power of its length that a score is divided by"),
     WHOLE_KEY(decode.samples, "20", 0, 1000000, LOOSE, "translations kept for the report"),
@@ -543,6 +544,8 @@ static int fail_yaml(const reader *in) {
         at.line = (int)p->problem_mark.line + 1;
         at.column = (int)p->problem_mark.column + 1;
     }
+    const bool tab = p->problem_mark.index < in->n && in->text[p->problem_mark.index] == '\t';
+    if (p->error == YAML_SCANNER_ERROR && tab) return fail(&at, "not YAML: a tab; sections are indented with spaces");
     return fail(&at, "not YAML: %s%s%s", problem, *context ? ", " : "", context);
 }
 
@@ -776,11 +779,22 @@ static int check_files(const recipe *r, char *message, size_t size) {
         const bool given = *((const char *)r + keys[i].offset) != '\0';
         const bool needed = bitext && (test || strncmp(keys[i].path, "data.test_", 10) != 0);
         const place at = place_of(r, r->line[i], message, size);
-        if (needed && !given) return fail(&at, "%s is not given; data.task bitext needs it", keys[i].path);
+        if (needed && !given) {
+            const bool other = strncmp(keys[i].path, "data.test_", 10) == 0;
+            return fail(&at, "%s is not given; %s", keys[i].path,
+                        other ? "the other half of the test is" : "data.task bitext needs it");
+        }
         if (given && !bitext)
             return fail(&at, "%s is given, but data.task %s reads no files", keys[i].path, r->data.task);
     }
     return 0;
+}
+
+static int check_vocabulary(const recipe *r, char *message, size_t size) {
+    const place at = place_of_key(r, "data.max_vocab", message, size);
+    if (r->data.max_vocab == 0 || r->data.max_vocab > VOCAB_SPECIALS) return 0;
+    return fail(&at, "data.max_vocab is %d, expected 0 or more than the %d special tokens", r->data.max_vocab,
+                VOCAB_SPECIALS);
 }
 
 static int check_batches(const recipe *r, char *message, size_t size) {
@@ -816,7 +830,8 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
         return fail(&name, "name is '%s', expected one without '/' that does not begin with '.'", show(r->name).text);
     }
-    if (check_files(r, message, size) || check_batches(r, message, size) || check_model(r, message, size)) return -1;
+    if (check_files(r, message, size) || check_vocabulary(r, message, size)) return -1;
+    if (check_batches(r, message, size) || check_model(r, message, size)) return -1;
     const place at = place_of_key(r, "train.average", message, size);
     if (r->train.average > 0 && r->train.checkpoint_every == 0) {
         return fail(&at, "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",

@@ -346,24 +346,10 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
 
 /* ---- the whole ---- */
 
-/* Vocabularies give rows of embeddings their meaning. */
-static uint64_t fingerprint(const experiment *s) {
-    uint64_t hash = CHECKPOINT_HASH;
-    const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
-    for (int v = 0; v < 2; v++) {
-        for (int32_t i = 0; i < vocab_size(both[v]); i++) {
-            const text_slice token = vocab_token(both[v], i);
-            hash = checkpoint_hash(hash, token.bytes, token.n);
-            hash = checkpoint_hash(hash, "\n", 1);
-        }
-    }
-    return hash;
-}
-
 static int start(trainer *t, char *message, size_t size) {
     char path[1200];
     t->at.recipe = &t->s.recipe;
-    t->at.fingerprint = fingerprint(&t->s);
+    t->at.fingerprint = experiment_fingerprint(&t->s);
     t->at.best = NAN;
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(t->run));
     if (t->o->resume && checkpoint_prune(path, SIZE_MAX, message, size)) return -1; /* of temporary files */
