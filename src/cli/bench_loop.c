@@ -11,6 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "optim_bench.h"
+#include "bench.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -18,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { MOST = 4 };  /* arrays that are read and written */
 enum { LINE = 16 }; /* words in a cache line; arrays are whole lines, and no two threads write to one */
@@ -49,7 +49,7 @@ struct bench_loop {
     atomic_uint meeting; /* number of meetings held */
 };
 
-/* ---- memory and time ---- */
+/* ---- memory ---- */
 
 void *bench_alloc(size_t bytes) {
     const size_t huge = (size_t)1 << 21;
@@ -59,12 +59,6 @@ void *bench_alloc(size_t bytes) {
     if (bytes >= 2 * huge) (void)madvise(p, bytes, MADV_HUGEPAGE);
 #endif
     return p;
-}
-
-double bench_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Signs and fractions are random, exponents are those of 1/16 to 1: 123 to 126 in both types. */

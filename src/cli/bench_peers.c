@@ -3,22 +3,15 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#define _GNU_SOURCE
 #include "optim_bench.h"
+#include "bench_python.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 struct bench_torch {
-    pid_t pid;
-    FILE *to, *from;
-    char python[256], version[64], error[512], *line;
-    size_t capacity;
+    bench_python *process;
+    char version[64];
     bool fused;
 };
 
@@ -83,158 +76,63 @@ static const char script[] =
     "            say(ok=True)\n"
     "        else:\n"
     "            start = time.perf_counter()\n"
-    "            for optimizer in sets[ask['who']]:\n"
+    "            for optimizer in sets[ask.get('who', 'probe')]:\n"
     "                optimizer.step()\n"
     "            say(seconds=time.perf_counter() - start)\n"
     "    except Exception as error:\n"
     "        say(error=str(error).replace(chr(34), chr(39))[:200])\n";
 
-/* ---- the process ---- */
-
-/* How a thread of torch waits for the others at the end of every operation. */
-typedef enum waiting { WAIT_DEFAULT, WAIT_ASLEEP } waiting;
-
-static void run_python(const char *python, int threads, waiting how, int in, int out) {
-    char count[16];
-    snprintf(count, sizeof count, "%d", threads);
-    if (how == WAIT_ASLEEP) setenv("OMP_WAIT_POLICY", "passive", 1);
-    const int nowhere = open("/dev/null", O_WRONLY);
-    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0) {
-        execlp(python, python, "-c", script, count, (char *)NULL);
-    }
-    _exit(127);
-}
-
-static bool spawn(bench_torch *t, const char *python, int threads, waiting how) {
-    int down[2] = {-1, -1}, up[2] = {-1, -1};
-    if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC) || (t->pid = fork()) < 0) {
-        for (int i = 0; i < 2; i++) {
-            if (down[i] >= 0) close(down[i]);
-            if (up[i] >= 0) close(up[i]);
-        }
-        return false;
-    }
-    if (t->pid == 0) run_python(python, threads, how, down[0], up[1]);
-    close(down[0]);
-    close(up[1]);
-    t->to = fdopen(down[1], "w");
-    t->from = fdopen(up[0], "r");
-    return t->to && t->from;
-}
-
 void bench_torch_stop(bench_torch *t) {
     if (!t) return;
-    if (t->to) fclose(t->to); /* the end of its input is the end of it */
-    if (t->from) fclose(t->from);
-    while (t->pid > 0 && waitpid(t->pid, NULL, 0) < 0 && errno == EINTR) {}
-    free(t->line);
+    bench_python_stop(t->process);
     free(t);
 }
 
-/* ---- requests and answers ---- */
-
-/* Copies the string or number after "key": out of the answer; the script writes no quotes within strings. */
-static bool get(const bench_torch *t, const char *key, char *out, size_t size) {
-    char quoted[32];
-    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
-    const char *at = strstr(t->line, quoted);
-    if (!at) return false;
-    at += strlen(quoted);
-    const bool string = *at == '"';
-    at += string;
-    snprintf(out, size, "%.*s", (int)strcspn(at, string ? "\"\n" : ",}\n"), at);
-    return true;
-}
-
-static bool read_answer(bench_torch *t) {
-    if (getline(&t->line, &t->capacity, t->from) < 0) {
-        snprintf(t->error, sizeof t->error, "it ended without an answer");
-        return false;
-    }
-    return !get(t, "error", t->error, sizeof t->error);
-}
-
-static bool answered(bench_torch *t) {
-    if (fflush(t->to) == 0) return read_answer(t);
-    snprintf(t->error, sizeof t->error, "it takes no requests: %s", strerror(errno));
-    return false;
-}
-
 bool bench_torch_prepare(bench_torch *t, const bench_case *c, bool adamod) {
-    fprintf(t->to, "{\"do\": \"prepare\", \"sets\": %d, \"who\": [\"adamw\"%s], \"shapes\": [", c->sets,
+    FILE *to = bench_python_request(t->process);
+    fprintf(to, "{\"do\": \"prepare\", \"sets\": %d, \"who\": [\"adamw\"%s], \"shapes\": [", c->sets,
             adamod ? ", \"adamod\"" : "");
     for (int i = 0; i < c->n_shapes; i++) {
-        fprintf(t->to, "%s[", i ? ", " : "");
+        fprintf(to, "%s[", i ? ", " : "");
         for (int d = 0; d < c->shapes[i].ndim; d++) {
-            fprintf(t->to, "%s%lld", d ? ", " : "", (long long)c->shapes[i].dim[d]);
+            fprintf(to, "%s%lld", d ? ", " : "", (long long)c->shapes[i].dim[d]);
         }
-        fprintf(t->to, "]");
+        fprintf(to, "]");
     }
-    fprintf(t->to, "]}\n");
-    return answered(t);
-}
-
-static double request_time(bench_torch *t, const char *who) {
-    char seconds[32];
-    fprintf(t->to, "{\"do\": \"time\", \"who\": \"%s\"}\n", who);
-    if (!answered(t) || !get(t, "seconds", seconds, sizeof seconds)) return -1;
-    return strtod(seconds, NULL);
+    fprintf(to, "]}\n");
+    return bench_python_answer(t->process);
 }
 
 double bench_torch_burst(bench_torch *t, bench_peer peer) {
-    return request_time(t, peer == PEER_ADAMW ? "adamw" : "adamod");
+    char seconds[32];
+    fprintf(bench_python_request(t->process), "{\"do\": \"time\", \"who\": \"%s\"}\n",
+            peer == PEER_ADAMW ? "adamw" : "adamod");
+    if (!bench_python_answer(t->process) || !bench_python_get(t->process, "seconds", seconds, sizeof seconds))
+        return -1;
+    return strtod(seconds, NULL);
 }
 
 bool bench_torch_drop(bench_torch *t) {
-    fprintf(t->to, "{\"do\": \"drop\"}\n");
-    return answered(t);
+    fprintf(bench_python_request(t->process), "{\"do\": \"drop\"}\n");
+    return bench_python_answer(t->process);
 }
 
-/* ---- start ---- */
-
-static bench_torch *start_one(const char *python, int threads, waiting how, char *message, size_t size) {
+bench_torch *bench_torch_start(const char *python, int threads, char *message, size_t size) {
     bench_torch *t = calloc(1, sizeof *t);
     char fused[16] = "";
     if (!t) return NULL;
-    snprintf(t->python, sizeof t->python, "%s", python);
-    if (spawn(t, python, threads, how) && read_answer(t) && get(t, "version", t->version, sizeof t->version) &&
-        get(t, "fused", fused, sizeof fused)) {
-        t->fused = strcmp(fused, "true") == 0;
-        return t;
+    const char *const trials[BENCH_TRIALS] = {threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
+    t->process = bench_python_start(python, script, threads, NULL, trials, message, size);
+    if (!t->process) {
+        free(t);
+        return NULL;
     }
-    const size_t used = strlen(message);
-    snprintf(message + used, size - used, "%s%s: %.160s", used ? "; " : "", python,
-             t->error[0] ? t->error : "cannot run");
-    bench_torch_stop(t);
-    return NULL;
+    bench_python_get(t->process, "version", t->version, sizeof t->version);
+    t->fused = bench_python_get(t->process, "fused", fused, sizeof fused) && strcmp(fused, "true") == 0;
+    return t;
 }
 
-/* The shortest of three short trials of each of two processes, in turns; the one that is slower is stopped. */
-static bench_torch *keep_faster(bench_torch *a, bench_torch *b) {
-    bench_torch *both[2] = {a, b};
-    double best[2] = {1e9, 1e9};
-    for (int i = 0; i < 6; i++) {
-        const double seconds = request_time(both[i % 2], "probe");
-        if (seconds >= 0 && seconds < best[i % 2]) best[i % 2] = seconds;
-    }
-    const int kept = best[1] < best[0];
-    bench_torch_stop(both[!kept]);
-    return both[kept];
-}
-
-/* On a busy machine threads that spin while they wait are many times slower than threads that sleep, and on an idle one
- * the other way round. torch gets what serves it best here, unless the environment says how it is to wait. */
-bench_torch *bench_torch_start(const char *const *pythons, int threads, char *message, size_t size) {
-    bench_torch *t = NULL;
-    message[0] = '\0';
-    for (; *pythons && !t; pythons++) t = start_one(*pythons, threads, WAIT_DEFAULT, message, size);
-    if (!t || threads == 1 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return t;
-    char ignored[256] = "";
-    bench_torch *asleep = start_one(t->python, threads, WAIT_ASLEEP, ignored, sizeof ignored);
-    return asleep ? keep_faster(t, asleep) : t;
-}
-
-const char *bench_torch_python(const bench_torch *t) { return t->python; }
+const char *bench_torch_python(const bench_torch *t) { return bench_python_name(t->process); }
 const char *bench_torch_version(const bench_torch *t) { return t->version; }
 bool bench_torch_fused(const bench_torch *t) { return t->fused; }
-const char *bench_torch_error(const bench_torch *t) { return t->error; }
+const char *bench_torch_error(const bench_torch *t) { return bench_python_error(t->process); }

@@ -5,11 +5,11 @@
  */
 #define _GNU_SOURCE
 #include "optim_bench.h"
+#include "bench.h"
 #include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define COMMAND "optim bench"
 
@@ -112,25 +112,14 @@ static int prepare(const bench_race *race, field *f) {
     return 0;
 }
 
-/* One burst, after a pause in which the threads of the one before have gone to sleep. */
 static int burst(const bench_race *race, field *f, int who, double *seconds) {
-    nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    bench_pause();
     if (who < BENCH_ROWS) *seconds = burst_of_ours(&f->ours[who]);
     else if (who == BENCH_LOOP) *seconds = bench_loop_burst(f->loop);
     else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_ADAMOD);
     if (*seconds >= 0) return 0;
     if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", cli_library_message());
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
-}
-
-static int compare_doubles(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, compare_doubles);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
 /* Each round begins with another contestant. The first round, which touches all memory, is not counted. */
@@ -149,7 +138,7 @@ static int run_rounds(bench_race *race, field *f) {
         if (++race->rounds == 0) start = bench_now();
     }
     for (int who = 0; who < BENCH_CONTESTANTS; who++) {
-        race->seconds[who] = takes_part(race, who) ? median(f->samples[who], race->rounds) : -1;
+        race->seconds[who] = takes_part(race, who) ? bench_quantile(f->samples[who], race->rounds, 0.5) : -1;
     }
     return 0;
 }

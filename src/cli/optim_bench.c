@@ -4,9 +4,9 @@
  */
 #define _GNU_SOURCE
 #include "optim_bench.h"
+#include "bench.h"
 #include "cli.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -374,19 +374,7 @@ static void print_verdict(const bench *b, const verdict *v) {
     }
 }
 
-/* Work beside it distorts the times, and not in the same way for all. */
-static void warn_if_busy(void) {
-    double load;
-    if (getloadavg(&load, 1) == 1 && load > 0.5) {
-        fprintf(stderr, "adamod: " COMMAND ": the load average is %.1f; on an idle machine the times are better ones\n",
-                load);
-    }
-}
-
 static int start(bench *b, char *why, size_t size) {
-    const char *pythons[] = {"python3", "/usr/bin/python3", NULL, NULL};
-    if (b->ask.python)
-        memcpy(pythons, (const char *[]){b->ask.python, "python3", "/usr/bin/python3"}, 3 * sizeof *pythons);
     if (b->ask.isa) setenv("ADAMOD_ISA", b->ask.isa, 1);
     adamod_optimizer *opt;
     adamod_status status = adamod_create(&opt, b->ask.rule);
@@ -397,10 +385,9 @@ static int start(bench *b, char *why, size_t size) {
     if ((status = adamod_pool_create(&pool, (int)b->ask.threads))) return cli_library(COMMAND, status);
     b->threads = adamod_pool_threads(pool);
     adamod_pool_free(pool);
-    warn_if_busy();
+    bench_warn_if_busy(COMMAND);
     snprintf(why, size, "--no-torch");
-    signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
-    if (!b->ask.no_torch) b->torch = bench_torch_start(pythons, b->threads, why, size);
+    if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, why, size);
     return count_states(b->ask.rule, &b->states);
 }
 

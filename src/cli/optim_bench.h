@@ -35,7 +35,6 @@ typedef struct bench_case {
 
 /* Memory as the library gets it for its states: huge pages for what is large. NULL if there is none. */
 void *bench_alloc(size_t bytes);
-double bench_now(void); /* in seconds */
 /* Random bits that are finite, ordinary numbers as f32 and as bf16. */
 void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed);
 
@@ -55,8 +54,8 @@ int bench_bytes(bench_type type, int states);
 typedef struct bench_torch bench_torch;
 typedef enum bench_peer { PEER_ADAMW, PEER_ADAMOD } bench_peer;
 
-/* Starts the first of these programs (ending with NULL) that can import torch; NULL, with why in message, if none. */
-bench_torch *bench_torch_start(const char *const *pythons, int threads, char *message, size_t size);
+/* Starts python, or python3 or /usr/bin/python3, whichever can import torch; NULL, with why in message, if none can. */
+bench_torch *bench_torch_start(const char *python, int threads, char *message, size_t size);
 const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);
 /* Whether this torch has a fused AdamW for processors; if not, its foreach one is measured. */

@@ -1,0 +1,38 @@
+/* Clock, quantiles, warnings of the benchmarks.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+double bench_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void bench_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(double *x, int n, double share) {
+    qsort(x, (size_t)n, sizeof *x, compare_doubles);
+    const double at = share * (n - 1);
+    const int below = (int)at;
+    return below + 1 < n ? x[below] + (at - below) * (x[below + 1] - x[below]) : x[n - 1];
+}
+
+void bench_warn_if_busy(const char *command) {
+    double load;
+    if (getloadavg(&load, 1) == 1 && load > 0.5) {
+        fprintf(stderr, "adamod: %s: the load average is %.1f; on an idle machine the times are better ones\n", command,
+                load);
+    }
+}

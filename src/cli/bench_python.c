@@ -1,0 +1,173 @@
+/* A Python process that answers requests, line by line.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "bench_python.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct bench_python {
+    pid_t pid;
+    FILE *to, *from;
+    char name[256], error[512], *line;
+    size_t capacity;
+};
+
+/* ---- the process ---- */
+
+/* What to run, and how. */
+typedef struct command {
+    const char *script, *argument;
+    int threads;
+    const char *settings[BENCH_TRIALS]; /* "NAME=VALUE" of the environment; NULL: none */
+} command;
+
+static void run_python(const char *python, const command *c, int in, int out) {
+    char count[16];
+    snprintf(count, sizeof count, "%d", c->threads);
+    for (int i = 0; i < BENCH_TRIALS; i++) {
+        if (c->settings[i]) putenv((char *)(uintptr_t)c->settings[i]);
+    }
+    setenv("OPENBLAS_NUM_THREADS", count, 1); /* torch can be built with an OpenBLAS that heeds nothing else */
+    const int nowhere = open("/dev/null", O_WRONLY);
+    if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0) {
+        execlp(python, python, "-c", c->script, count, c->argument, (char *)NULL);
+    }
+    _exit(127);
+}
+
+static bool spawn(bench_python *p, const command *c) {
+    int down[2] = {-1, -1}, up[2] = {-1, -1};
+    if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC) || (p->pid = fork()) < 0) {
+        for (int i = 0; i < 2; i++) {
+            if (down[i] >= 0) close(down[i]);
+            if (up[i] >= 0) close(up[i]);
+        }
+        return false;
+    }
+    if (p->pid == 0) run_python(p->name, c, down[0], up[1]);
+    close(down[0]);
+    close(up[1]);
+    p->to = fdopen(down[1], "w");
+    p->from = fdopen(up[0], "r");
+    return p->to && p->from;
+}
+
+void bench_python_stop(bench_python *p) {
+    if (!p) return;
+    if (p->to) fclose(p->to); /* the end of its input is the end of it */
+    if (p->from) fclose(p->from);
+    while (p->pid > 0 && waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) {}
+    free(p->line);
+    free(p);
+}
+
+/* ---- requests and answers ---- */
+
+bool bench_python_get(const bench_python *p, const char *key, char *out, size_t size) {
+    char quoted[32];
+    snprintf(quoted, sizeof quoted, "\"%s\": ", key);
+    const char *at = strstr(p->line, quoted);
+    if (!at) return false;
+    at += strlen(quoted);
+    const bool string = *at == '"';
+    at += string;
+    snprintf(out, size, "%.*s", (int)strcspn(at, string ? "\"\n" : ",}\n"), at);
+    return true;
+}
+
+static bool read_answer(bench_python *p) {
+    if (getline(&p->line, &p->capacity, p->from) < 0) {
+        snprintf(p->error, sizeof p->error, "it ended without an answer");
+        return false;
+    }
+    return !bench_python_get(p, "error", p->error, sizeof p->error);
+}
+
+FILE *bench_python_request(bench_python *p) { return p->to; }
+
+bool bench_python_answer(bench_python *p) {
+    if (fflush(p->to) == 0) return read_answer(p);
+    snprintf(p->error, sizeof p->error, "it takes no requests: %s", strerror(errno));
+    return false;
+}
+
+/* ---- start ---- */
+
+static bench_python *start_one(const char *python, const command *c, char *message, size_t size) {
+    bench_python *p = calloc(1, sizeof *p);
+    if (!p) return NULL;
+    snprintf(p->name, sizeof p->name, "%s", python);
+    if (spawn(p, c) && read_answer(p)) return p;
+    const size_t used = strlen(message);
+    snprintf(message + used, size - used, "%s%s: %.160s", used ? "; " : "", python,
+             p->error[0] ? p->error : "cannot run");
+    bench_python_stop(p);
+    return NULL;
+}
+
+static double probe(bench_python *p) {
+    char seconds[32];
+    fprintf(p->to, "{\"do\": \"probe\"}\n");
+    if (!bench_python_answer(p) || !bench_python_get(p, "seconds", seconds, sizeof seconds)) return 1e9;
+    return strtod(seconds, NULL);
+}
+
+/* Whether the second of two processes is the faster one, by the shortest of three short trials of each, in turns. */
+static bool is_faster(bench_python *was, bench_python *is) {
+    bench_python *both[2] = {was, is};
+    double best[2] = {1e9, 1e9};
+    for (int i = 0; i < 6; i++) {
+        const double seconds = probe(both[i % 2]);
+        if (seconds < best[i % 2]) best[i % 2] = seconds;
+    }
+    return best[1] < best[0];
+}
+
+static bool is_set(const char *setting) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(setting, "="), setting);
+    return getenv(name) != NULL;
+}
+
+/* Starts a process with this setting, too, and returns the better of both. */
+static bench_python *try_setting(bench_python *p, command *c, int trial, const char *setting) {
+    char ignored[256] = "";
+    c->settings[trial] = setting;
+    bench_python *other = start_one(p->name, c, ignored, sizeof ignored);
+    const bool better = other && is_faster(p, other);
+    if (!better) c->settings[trial] = NULL;
+    bench_python_stop(better ? p : other);
+    return better ? other : p;
+}
+
+bench_python *bench_python_start(const char *python, const char *script, int threads, const char *argument,
+                                 const char *const trials[BENCH_TRIALS], char *message, size_t size) {
+    const char *const names[] = {python, "python3", "/usr/bin/python3"};
+    command c = {.script = script, .argument = argument, .threads = threads};
+    bench_python *p = NULL;
+    message[0] = '\0';
+    signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
+    for (int i = python ? 0 : 1; i < 3 && !p; i++) p = start_one(names[i], &c, message, size);
+    char *first = p ? strdup(p->line) : NULL;
+    for (int i = 0; p && i < BENCH_TRIALS; i++) {
+        if (trials[i] && !is_set(trials[i])) p = try_setting(p, &c, i, trials[i]);
+    }
+    if (first) { /* as if nothing had been asked since */
+        free(p->line);
+        p->line = first;
+        p->capacity = strlen(first) + 1;
+    }
+    return p;
+}
+
+const char *bench_python_name(const bench_python *p) { return p->name; }
+const char *bench_python_error(const bench_python *p) { return p->error; }
