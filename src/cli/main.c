@@ -14,6 +14,7 @@ static const cli_command commands[] = {
     {"report", "a page and figures from run directories", cli_report},
     {"evaluate", "loss, exact matches and BLEU of a run's model", cli_evaluate},
     {"translate", "translate lines of text with a run's model", cli_translate},
+    {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
 #endif
     {"info", "version, build, and what this machine has for the library", cli_info},
     {"optim list", "the update rules, their options and their states", cli_optim_list},

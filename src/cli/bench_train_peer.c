@@ -1,0 +1,66 @@
+/* PyTorch as a contestant of `adamod bench train`: torch_transformer.py, told which steps to take.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "bench_train.h"
+#include "bench_python.h"
+#include "torch_transformer.h"
+
+#include <stdlib.h>
+
+static int failed(const bench_train_peer *p) {
+    return cli_fail(BENCH_TRAIN, "torch in %s: %s", bench_python_name(p->process), bench_python_error(p->process));
+}
+
+static double number(const bench_train_peer *p, const char *key) {
+    char text[64] = "";
+    bench_python_get(p->process, key, text, sizeof text);
+    return strtod(text, NULL);
+}
+
+/* OpenBLAS takes a processor that is newer than itself for an old one without vectors to speak of, unless it is told. */
+static const char *blas_kernels(void) {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) return "OPENBLAS_CORETYPE=SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return "OPENBLAS_CORETYPE=Haswell";
+#endif
+    return NULL;
+}
+
+void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, const char *file, char *message,
+                            size_t size) {
+    const char *const trials[BENCH_TRIALS] = {blas_kernels(),
+                                              threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
+    p->process = bench_python_start(python, torch_transformer, threads, file, trials, message, size);
+    if (!p->process) return;
+    bench_python_get(p->process, "version", p->version, sizeof p->version);
+    bench_python_get(p->process, "optimizer", p->optimizer, sizeof p->optimizer);
+    bench_python_get(p->process, "attention", p->attention, sizeof p->attention);
+    p->rows = number(p, "rows");
+    p->loss = number(p, "loss");
+}
+
+int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seconds) {
+    char times[32 * BENCH_BATCHES] = "", *at = times;
+    fprintf(bench_python_request(p->process), "{\"do\": \"train\", \"first\": %d, \"steps\": %d}\n", first, steps);
+    if (!bench_python_answer(p->process)) return failed(p);
+    bench_python_get(p->process, "seconds", times, sizeof times);
+    for (int i = 0; i < steps; i++) seconds[i] = strtod(at, &at);
+    return 0;
+}
+
+int bench_train_peer_memory(bench_train_peer *p) {
+    fprintf(bench_python_request(p->process), "{\"do\": \"memory\"}\n");
+    if (!bench_python_answer(p->process)) return failed(p);
+    p->base = number(p, "base");
+    p->peak = number(p, "peak");
+    return 0;
+}
+
+const char *bench_train_peer_python(const bench_train_peer *p) { return bench_python_name(p->process); }
+
+void bench_train_peer_stop(bench_train_peer *p) {
+    bench_python_stop(p->process);
+    p->process = NULL;
+}
