@@ -459,6 +459,123 @@ def test_bench_errors():
     refuse(2, "unexpected argument", "optim", "bench", "now")
 
 
+# ---- bench train ----
+
+TINY = """
+name: tiny
+data: {task: numbers, train: 64, valid: 10, test: 10, sentences: 8}
+model: {layers: 1, d: 16, ffn: 24, heads: 2}
+optimizer: {rule: adamod}
+train: {threads: 1}
+"""
+# Nothing is tried with torch's environment, which would take it longer to start.
+CALM = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_CORETYPE": ""}
+
+
+class Tiny:
+    """A recipe in a folder."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        with open(self / "tiny.yaml", "w") as file:
+            file.write(TINY)
+        self.command = ["bench", "train", self / "tiny.yaml", "--steps", "4"]
+
+    def __truediv__(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def results(self, *more):
+        """What is printed, and what is in the JSON file."""
+        status, out, err = run(*self.command, "--json", self / "out.json", *more, env=CALM)
+        check(status == 0, more, "gave", status, err)
+        with open(self / "out.json") as file:
+            return out, json.load(file)
+
+    def fake_torch(self, loss, then):
+        """A program in place of Python that says it has this loss, then does that."""
+        answer = {"version": "0", "optimizer": "fused", "attention": "bmm", "rows": 1000, "loss": loss}
+        with open(self / "python", "w") as file:
+            file.write(f"#!/bin/sh\necho '{json.dumps(answer)}'\n{then}\n")
+        os.chmod(self / "python", 0o755)
+        return self / "python"
+
+
+def has_trainer():
+    return run("help", "bench", "train")[0] == 0
+
+
+def test_bench_train():
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    out, x = tiny.results("--no-torch")
+    check("torch is not measured: --no-torch" in out, out)
+    check(re.search(r"^adamod +[\d.]+ +[\d.]+ - +[\d.]+ +\d+ +\d+ +[\d.]+$", out, re.M), out)
+    check(re.search(r"(met   |MISSED)  share of the matrix library's own speed: at least 0.6, found", out), out)
+    check(x["steps"] == 4 and x["threads"] == 1 and x["rule"] == "adamod" and x["torch"] is None, x)
+    check(x["step_ms"]["low"] <= x["step_ms"]["median"] <= x["step_ms"]["high"], x)
+    check(all(x[part]["low"] > 0 for part in ("forward_ms", "backward_ms", "optimizer_ms", "products_ms")), x)
+    check(len(x["losses"]) == 10 and all(0 < loss < 10 for loss in x["losses"]), x)
+    check(0 < x["state_bytes"] and 0 < x["value_bytes"] < x["value_bytes_without_reuse"], x)
+    again = tiny.results("--no-torch", "--threads", "2")[1]
+    check(again["threads"] == 2 and again["losses"] == x["losses"], "threads change the losses:", again)
+
+
+def test_bench_train_counts_operations():
+    """Every product by hand: 6 x rows x out x in for forward, and twice that for backward."""
+    if not has_trainer():
+        return
+    x = Tiny().results("--no-torch", "--set", "model.layers=2")[1]
+    source, target, d, ffn = x["source_tokens"], x["target_tokens"], 16, 24
+    block = 3 * d * d + d * d + 2 * d * ffn
+    cross = target * 2 * d * d + source * 2 * d * d
+    vocabulary = x["parameters"] - 2 * (3 * 4 * (d * d + d) + 2 * (2 * d * ffn + ffn + d) + 5 * 2 * d)
+    check(vocabulary % d == 0, "parameters", x)
+    rest = x["flops"] / 6 - 2 * ((source + target) * block + cross)
+    logits = rest / (target * d)  # the size of the target's vocabulary
+    check(abs(logits - round(logits)) < 1e-6 and 10 < logits < vocabulary / d / 2, "operations", logits, x)
+
+
+def test_bench_train_with_torch():
+    """Where there is one: the same loss, and the same steps."""
+    if not has_trainer():
+        return
+    out, x = Tiny().results("--python", "/nonexistent")
+    check("no_torch" in x or x["torch"]["relative_difference"] < 1e-6, x)
+    check(x["torch"] is None or (x["torch"]["speedup"] > 0 and "speed over torch" in out), x, out)
+
+
+def test_bench_train_without_agreement():
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    loss = tiny.results("--no-torch")[1]["check_loss"]
+    fake = tiny.fake_torch(1.001 * loss, "cat >/dev/null")
+    refuse(1, "expected the same within 1e-4", *tiny.command, "--python", fake, env=CALM)
+    fake = tiny.fake_torch(loss, "exit 0")
+    status, out, err = run(*tiny.command, "--python", fake, env=CALM)
+    check(status == 1 and not out and "torch in " + fake + ": it " in err, status, out, err)
+
+
+def test_bench_train_errors():
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    refuse(2, "needs a recipe", "bench", "train")
+    refuse(2, "needs a command: train", "bench")
+    refuse(2, "No such file", "bench", "train", tiny / "nothing.yaml")
+    refuse(2, "unexpected argument", *tiny.command, "now")
+    refuse(2, "--steps is '0'", *tiny.command, "--steps", "0")
+    refuse(2, "--seconds is 'x'", *tiny.command, "--seconds", "x")
+    refuse(2, "--threads is '-1'", *tiny.command, "--threads", "-1")
+    refuse(2, "--device is 'tpu'", *tiny.command, "--device", "tpu")
+    refuse(2, "did you mean model.d?", *tiny.command, "--set", "model.dd=1")
+    refuse(2, "heads", *tiny.command, "--set", "model.heads=3")
+    refuse(1, "/nonexistent/dump", *tiny.command, "--no-torch", "--dump", "/nonexistent/dump")
+    status, out, err = run(*tiny.command, "--no-torch", "--json", "/nonexistent/x")
+    check(status == 1 and "ms/step" in out and "/nonexistent/x: cannot write" in err, status, out, err)
+
+
 def main():
     chosen = sys.argv[1] if len(sys.argv) > 1 else ""
     passed = failed = 0

@@ -345,19 +345,19 @@ static void summarize(bench *b) {
 
 static int run(bench *b, const recipe *r) {
     char message[1024];
-    bench_warn_if_busy(BENCH_TRAIN);
     int status = open_experiment(b, r);
     if (!status) status = check_step(b);
     if (!status) status = start_torch(b);
     if (!status) status = warm_up(b);
+    if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
     if (!status && b->result.peer.process) status = bench_train_peer_memory(&b->result.peer);
     if (status) return status;
     summarize(b);
+    bench_train_print(&b->result);
     if (b->ask.json && bench_train_print_json(&b->result, b->ask.json, message, sizeof message)) {
         return cli_fail(BENCH_TRAIN, "%s", message);
     }
-    bench_train_print(&b->result);
     return 0;
 }
 
