@@ -66,6 +66,67 @@ template <typename T> __device__ static inline void store_pack(T *p, const pack<
     *reinterpret_cast<uint4 *>(p) = *reinterpret_cast<const uint4 *>(r.x);
 }
 
+/* N numbers as f32; N is 1, or whole packs at an address of 16 bytes. */
+template <int N, typename T> __device__ static inline void load_floats(const T *p, float x[N]) {
+    if constexpr (N == 1) {
+        x[0] = widen(*p);
+    } else {
+        for (int k = 0; k < N; k += pack<T>::N) {
+            const pack<T> r = load_pack(p + k);
+            for (int i = 0; i < pack<T>::N; i++) x[k + i] = widen(r.x[i]);
+        }
+    }
+}
+
+template <int N, typename T> __device__ static inline void store_floats(T *p, const float x[N]) {
+    if constexpr (N == 1) {
+        *p = narrow<T>(x[0]);
+    } else {
+        for (int k = 0; k < N; k += pack<T>::N) {
+            pack<T> r;
+            for (int i = 0; i < pack<T>::N; i++) r.x[i] = narrow<T>(x[k + i]);
+            store_pack(p + k, r);
+        }
+    }
+}
+
+/* Where results go, and whether they are added to what is there; to is NULL: they are not wanted. */
+template <typename T> struct target {
+    T *to;
+    bool add;
+};
+
+template <typename T> static inline target<T> target_of(const nn_call *c, int input) {
+    return {(T *)c->input_grad[input], c->accumulate[input]};
+}
+
+template <int N, typename T> __device__ static inline void put(const target<T> &t, int64_t i, const float x[N]) {
+    if (!t.to) return;
+    float sum[N] = {0};
+    if (t.add) load_floats<N>(t.to + i, sum);
+    for (int k = 0; k < N; k++) sum[k] += x[k];
+    store_floats<N>(t.to + i, sum);
+}
+
+/* The block's threads share a row of n numbers, which may begin at any number: f(i, x) has x[0] as number i, and as many
+ * as an access takes or one. */
+template <typename T, typename F> __device__ static inline void each_pack(const T *row, int64_t n, F f) {
+    constexpr int N = pack<T>::N;
+    const int64_t start = (int64_t)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = start < n ? start : n;
+    const int64_t whole = (n - head) / N * N;
+#pragma unroll 2
+    for (int64_t i = head + (int64_t)threadIdx.x * N; i < head + whole; i += (int64_t)blockDim.x * N) {
+        float x[N];
+        load_floats<N>(row + i, x);
+        f(i, x);
+    }
+    for (int64_t k = threadIdx.x; k < n - whole; k += blockDim.x) {
+        const int64_t i = k < head ? k : k + whole;
+        const float x[1] = {widen(row[i])};
+        f(i, x);
+    }
+}
+
 /* ---- dropout ---- */
 
 /* As ops/dropout.h: element i is kept iff its bits reach the threshold; nothing drops if threshold is 0. */
@@ -93,6 +154,19 @@ __device__ static inline void drop_factors(const drop &d, uint64_t key, uint64_t
     for (int i = 0; i < 4; i++) factor[i] = r.x[i] >= d.threshold ? d.scale : 0;
 }
 
+__device__ static inline bool drop_keeps(const drop &d, uint64_t key, int64_t i) {
+    return !d.threshold || nn_random_bits(key, (uint64_t)i) >= d.threshold;
+}
+
+/* Bit k: element i + k is kept, for k < 8; i is a multiple of 4. A kept one is multiplied by d.scale. */
+__device__ static inline unsigned drop_kept(const drop &d, uint64_t key, int64_t i) {
+    if (!d.threshold) return 0xff;
+    const nn_random4 r[2] = {nn_philox(key, (uint64_t)i / 4), nn_philox(key, (uint64_t)i / 4 + 1)};
+    unsigned kept = 0;
+    for (int k = 0; k < 8; k++) kept |= (unsigned)(r[k / 4].x[k % 4] >= d.threshold) << k;
+    return kept;
+}
+
 /* ---- sums ---- */
 
 __device__ static inline float warp_sum(float x) {
@@ -103,6 +177,52 @@ __device__ static inline float warp_sum(float x) {
 __device__ static inline float warp_max(float x) {
     for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
+}
+
+/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 8. All
+ * threads of the block call it. */
+template <int warps, int N> __device__ static inline void group_sums(float (&x)[N]) {
+    for (int i = 0; i < N; i++) x[i] = warp_sum(x[i]);
+    if constexpr (warps > 1) {
+        __shared__ float shared[N][8];
+        const int warp = threadIdx.x / 32;
+        __syncthreads(); /* what the last call left there has been read */
+        for (int i = 0; threadIdx.x % 32 == 0 && i < N; i++) shared[i][warp] = x[i];
+        __syncthreads();
+        for (int i = 0; i < N; i++) {
+            x[i] = 0;
+            for (int k = 0; k < warps; k++) x[i] += shared[i][warp / warps * warps + k];
+        }
+    }
+}
+
+/* The sum of exp(x - most) over numbers seen, most the largest of them: their log-sum-exp is most + log(sum). */
+struct exp_sum {
+    float most, sum;
+};
+
+/* Finite, so that -infinity may come first. */
+__device__ static inline exp_sum exp_sum_of_none(void) { return {-3.402823466e38f, 0}; }
+
+template <int N> __device__ static inline void exp_sum_add(exp_sum *s, const float (&x)[N]) {
+    float most = s->most;
+    for (int k = 0; k < N; k++) most = fmaxf(most, x[k]);
+    if (most > s->most) s->sum *= __expf(s->most - most);
+    s->most = most;
+    for (int k = 0; k < N; k++) s->sum += __expf(x[k] - most);
+}
+
+/* Of all threads of a block of at most 32 warps, all of which call it. */
+__device__ static inline exp_sum exp_sum_of_block(exp_sum s) {
+    __shared__ exp_sum shared[32];
+    const float most = warp_max(s.most), sum = warp_sum(s.sum * __expf(s.most - most));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = {most, sum};
+    __syncthreads();
+    exp_sum all = exp_sum_of_none();
+    for (unsigned k = 0; k < blockDim.x / 32; k++) all.most = fmaxf(all.most, shared[k].most);
+    for (unsigned k = 0; k < blockDim.x / 32; k++) all.sum += shared[k].sum * __expf(shared[k].most - all.most);
+    return all;
 }
 
 /* sum_j = the sum of column j of parts [n, cols] in the order of rows, added to what sum holds if add. */

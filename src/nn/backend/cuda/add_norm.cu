@@ -1,0 +1,317 @@
+/* Layer normalisation of z = x + dropout(branch), and its gradient: formulas are in ops/add_norm.c. saved holds a row's
+ * mean and 1 / sqrt(variance + eps).
+ *
+ * A row is a group of 1 to 8 warps, which keep it in registers. Rows of more than 4096 columns, or whose number of
+ * columns is no multiple of 8, take the kernels whose name begins with any_: a block for each, which reads it several
+ * times. In backward a block takes many rows and sums their part of dgamma and dbeta; a second kernel adds those up. */
+#include "cuda.h"
+
+enum {
+    THREADS = 256,
+    WARPS = THREADS / 32,
+    CHUNK = 8,  /* columns side by side of a thread */
+    CHUNKS = 2, /* of a thread */
+    WARP_COLS = 32 * CHUNK * CHUNKS,
+    MOST_PARTS = 256, /* blocks of backward */
+    SUM_ROWS = 32     /* of a block of the second kernel of backward, and its columns */
+};
+
+template <typename T> struct norm_rows {
+    const T *x, *branch, *gamma, *beta;
+    int64_t rows, cols;
+    drop dropout;
+    float eps;
+    float *saved;
+};
+
+template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
+    return {(const T *)c->input[0].data,
+            (const T *)c->input[1].data,
+            (const T *)c->input[2].data,
+            (const T *)c->input[3].data,
+            c->output.rows,
+            c->output.cols,
+            drop_of(c),
+            (float)c->attributes->eps,
+            c->saved};
+}
+
+/* ---- rows in registers ---- */
+
+/* A thread's place: which group of its block, and its columns, CHUNK from column(k) on for k < CHUNKS. */
+template <int warps> struct place {
+    int group, lane;
+    __device__ place() : group(threadIdx.x / (32 * warps)), lane(threadIdx.x % (32 * warps)) {}
+    __device__ int64_t column(int k) const { return CHUNK * (k * 32 * warps + lane); }
+};
+
+/* z of CHUNK elements from i on; bit k of the result: the branch's k-th was kept. */
+template <typename T>
+__device__ static inline unsigned load_z(const norm_rows<T> &p, uint64_t key, int64_t i, float z[CHUNK]) {
+    load_floats<CHUNK>(p.x + i, z);
+    if (!p.branch) return 0;
+    float b[CHUNK];
+    load_floats<CHUNK>(p.branch + i, b);
+    const unsigned kept = drop_kept(p.dropout, key, i);
+    for (int k = 0; k < CHUNK; k++) z[k] = kept >> k & 1 ? fmaf(p.dropout.scale, b[k], z[k]) : z[k];
+    return kept;
+}
+
+template <typename T, int warps>
+__global__ static void __launch_bounds__(THREADS, 4) forward_kernel(norm_rows<T> p, T *y) {
+    const place<warps> at;
+    const int64_t row = (int64_t)blockIdx.x * (WARPS / warps) + at.group;
+    const uint64_t key = drop_key(p.dropout);
+    float z[CHUNKS][CHUNK] = {}, sum[1] = {0};
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k);
+        if (row >= p.rows || j >= p.cols) continue;
+        load_z(p, key, row * p.cols + j, z[k]);
+        for (int e = 0; e < CHUNK; e++) sum[0] += z[k][e];
+    }
+    group_sums<warps>(sum);
+    const float mean = sum[0] / (float)p.cols;
+    sum[0] = 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        for (int e = 0; e < CHUNK && at.column(k) < p.cols; e++) sum[0] += (z[k][e] - mean) * (z[k][e] - mean);
+    }
+    group_sums<warps>(sum);
+    const float scale = 1 / sqrtf(sum[0] / (float)p.cols + p.eps);
+    if (row >= p.rows) return;
+    if (at.lane == 0) p.saved[2 * row] = mean, p.saved[2 * row + 1] = scale;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k);
+        if (j >= p.cols) continue;
+        float gamma[CHUNK], beta[CHUNK];
+        load_floats<CHUNK>(p.gamma + j, gamma);
+        load_floats<CHUNK>(p.beta + j, beta);
+        for (int e = 0; e < CHUNK; e++) z[k][e] = (z[k][e] - mean) * scale * gamma[e] + beta[e];
+        store_floats<CHUNK>(y + row * p.cols + j, z[k]);
+    }
+}
+
+/* A thread's sums over the rows its group had, for its columns. */
+typedef struct columns_grad {
+    float gamma[CHUNKS][CHUNK], beta[CHUNKS][CHUNK];
+} columns_grad;
+
+/* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
+template <typename T, int warps>
+__device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, uint64_t key, int64_t row,
+                                       const T *dy, target<T> dx, target<T> db, columns_grad *sums) {
+    float h[CHUNKS][CHUNK] = {}, g[CHUNKS][CHUNK] = {}, mean[2] = {0};
+    unsigned kept[CHUNKS] = {};
+    const bool there = row < p.rows;
+    const float center = there ? p.saved[2 * row] : 0, scale = there ? p.saved[2 * row + 1] : 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k);
+        if (!there || j >= p.cols) continue;
+        float gamma[CHUNK];
+        load_floats<CHUNK>(dy + row * p.cols + j, g[k]);
+        load_floats<CHUNK>(p.gamma + j, gamma);
+        kept[k] = load_z(p, key, row * p.cols + j, h[k]);
+        for (int e = 0; e < CHUNK; e++) {
+            h[k][e] = (h[k][e] - center) * scale;
+            sums->gamma[k][e] += g[k][e] * h[k][e];
+            sums->beta[k][e] += g[k][e];
+            g[k][e] = __fmul_rn(g[k][e], gamma[e]); /* never fused with what follows: g - mean(g) can be 0 */
+            mean[0] += g[k][e];
+            mean[1] += g[k][e] * h[k][e];
+        }
+    }
+    group_sums<warps>(mean);
+    const float mean_g = mean[0] / (float)p.cols, mean_gh = mean[1] / (float)p.cols;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k), i = row * p.cols + j;
+        if (!there || j >= p.cols) continue;
+        for (int e = 0; e < CHUNK; e++) g[k][e] = (g[k][e] - mean_g - h[k][e] * mean_gh) * scale;
+        put<CHUNK>(dx, i, g[k]);
+        for (int e = 0; e < CHUNK; e++) g[k][e] = kept[k] >> e & 1 ? p.dropout.scale * g[k][e] : 0;
+        put<CHUNK>(db, i, g[k]);
+    }
+}
+
+/* The sums of a block's groups into its row of sums, [dgamma | dbeta]. */
+template <int warps>
+__device__ static inline void block_grad(const place<warps> &at, const columns_grad &mine, int64_t cols, float *sums) {
+    constexpr int GROUPS = WARPS / warps;
+    __shared__ __align__(16) float shared[2][GROUPS][WARP_COLS * warps];
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        store_floats<CHUNK>(&shared[0][at.group][at.column(k)], mine.gamma[k]);
+        store_floats<CHUNK>(&shared[1][at.group][at.column(k)], mine.beta[k]);
+    }
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < 2 * cols; j += THREADS) {
+        const int beta = j >= cols;
+        float sum = 0;
+        for (int group = 0; group < GROUPS; group++) sum += shared[beta][group][j - beta * cols];
+        sums[blockIdx.x * 2 * cols + j] = sum;
+    }
+}
+
+/* sums [blocks, 2 cols], or NULL if neither gamma's nor beta's gradient is wanted. */
+template <typename T, int warps>
+__global__ static void __launch_bounds__(THREADS, 2)
+    backward_kernel(norm_rows<T> p, const T *dy, target<T> dx, target<T> db, float *sums) {
+    const place<warps> at;
+    const int64_t rows = WARPS / warps;
+    const uint64_t key = drop_key(p.dropout);
+    columns_grad mine = {};
+    for (int64_t first = blockIdx.x * rows; first < p.rows; first += gridDim.x * rows) {
+        row_grad<T, warps>(p, at, key, first + at.group, dy, dx, db, &mine);
+    }
+    if (sums) block_grad<warps>(at, mine, p.cols, sums);
+}
+
+/* ---- rows of any kind ---- */
+
+template <typename T> __device__ static inline float any_z(const norm_rows<T> &p, uint64_t key, int64_t i) {
+    const float z = widen(p.x[i]);
+    return p.branch && drop_keeps(p.dropout, key, i) ? fmaf(p.dropout.scale, widen(p.branch[i]), z) : z;
+}
+
+template <typename T> __global__ static void any_forward_kernel(norm_rows<T> p, T *y) {
+    const int64_t first = (int64_t)blockIdx.x * p.cols;
+    const uint64_t key = drop_key(p.dropout);
+    float sum[1] = {0};
+    for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) sum[0] += any_z(p, key, first + j);
+    group_sums<WARPS>(sum);
+    const float mean = sum[0] / (float)p.cols;
+    sum[0] = 0;
+    for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
+        const float d = any_z(p, key, first + j) - mean;
+        sum[0] += d * d;
+    }
+    group_sums<WARPS>(sum);
+    const float scale = 1 / sqrtf(sum[0] / (float)p.cols + p.eps);
+    if (threadIdx.x == 0) p.saved[2 * blockIdx.x] = mean, p.saved[2 * blockIdx.x + 1] = scale;
+    for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
+        const float h = (any_z(p, key, first + j) - mean) * scale;
+        y[first + j] = narrow<T>(h * widen(p.gamma[j]) + widen(p.beta[j]));
+    }
+}
+
+/* mine: the block's row of sums, each thread's columns its own, or NULL. */
+template <typename T>
+__device__ static inline void any_row_grad(const norm_rows<T> &p, uint64_t key, int64_t row, const T *dy, target<T> dx,
+                                           target<T> db, float *mine) {
+    const float center = p.saved[2 * row], scale = p.saved[2 * row + 1];
+    float mean[2] = {0};
+    for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
+        const int64_t i = row * p.cols + j;
+        const float d = widen(dy[i]), h = (any_z(p, key, i) - center) * scale, g = __fmul_rn(d, widen(p.gamma[j]));
+        mean[0] += g;
+        mean[1] += g * h;
+        if (mine) mine[j] += d * h, mine[p.cols + j] += d;
+    }
+    group_sums<WARPS>(mean);
+    const float mean_g = mean[0] / (float)p.cols, mean_gh = mean[1] / (float)p.cols;
+    for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
+        const int64_t i = row * p.cols + j;
+        const float h = (any_z(p, key, i) - center) * scale, g = __fmul_rn(widen(dy[i]), widen(p.gamma[j]));
+        const float dz = (g - mean_g - h * mean_gh) * scale;
+        const float dropped = drop_keeps(p.dropout, key, i) ? p.dropout.scale * dz : 0;
+        put<1>(dx, i, &dz);
+        put<1>(db, i, &dropped);
+    }
+}
+
+template <typename T>
+__global__ static void any_backward_kernel(norm_rows<T> p, const T *dy, target<T> dx, target<T> db, float *sums) {
+    float *mine = sums ? sums + blockIdx.x * 2 * p.cols : NULL;
+    const uint64_t key = drop_key(p.dropout);
+    for (int64_t j = threadIdx.x; mine && j < p.cols; j += THREADS) mine[j] = mine[p.cols + j] = 0;
+    for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) any_row_grad(p, key, row, dy, dx, db, mine);
+}
+
+/* ---- the second kernel of backward ---- */
+
+/* The sum of each column of sums [n, 2 cols], of which the first cols are dgamma's and the others dbeta's. */
+__global__ static void __launch_bounds__(32 * SUM_ROWS)
+    sum_kernel(const float *sums, int64_t n, int64_t cols, target<float> dgamma, target<float> dbeta) {
+    __shared__ float shared[SUM_ROWS][32 + 1];
+    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
+    float sum = 0;
+    for (int64_t i = threadIdx.y; j < 2 * cols && i < n; i += SUM_ROWS) sum += sums[i * 2 * cols + j];
+    shared[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    /* A warp for each column now. */
+    sum = warp_sum(shared[threadIdx.x][threadIdx.y]);
+    const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.y;
+    if (threadIdx.x > 0 || column >= 2 * cols) return;
+    if (column < cols) put<1>(dgamma, column, &sum);
+    else put<1>(dbeta, column - cols, &sum);
+}
+
+/* ---- calls ---- */
+
+/* Warps of a row's group; 0: a row of any kind. */
+static int warps_of(const nn_call *c) {
+    const int64_t cols = c->output.cols;
+    if (cols % CHUNK != 0) return 0;
+    for (int warps = 1; warps <= WARPS; warps *= 2) {
+        if (cols <= warps * WARP_COLS) return warps;
+    }
+    return 0;
+}
+
+/* Blocks that have their rows all at once. */
+static int64_t blocks_of(const nn_call *c) {
+    const int warps = warps_of(c);
+    return parts(c->output.rows, warps ? WARPS / warps : 1);
+}
+
+/* Blocks of backward: few, so that there are few sums to add; a number that follows from the shape alone. */
+static int64_t parts_of(const nn_call *c) {
+    const int64_t n = blocks_of(c), most = MOST_PARTS;
+    return n < 1 ? 1 : n < most ? n : most;
+}
+
+template <typename T> static void (*forward_for(int warps))(norm_rows<T>, T *) {
+    switch (warps) {
+        case 1: return forward_kernel<T, 1>;
+        case 2: return forward_kernel<T, 2>;
+        case 4: return forward_kernel<T, 4>;
+        case 8: return forward_kernel<T, 8>;
+        default: return any_forward_kernel<T>;
+    }
+}
+
+template <typename T> static void (*backward_for(int warps))(norm_rows<T>, const T *, target<T>, target<T>, float *) {
+    switch (warps) {
+        case 1: return backward_kernel<T, 1>;
+        case 2: return backward_kernel<T, 2>;
+        case 4: return backward_kernel<T, 4>;
+        case 8: return backward_kernel<T, 8>;
+        default: return any_backward_kernel<T>;
+    }
+}
+
+template <typename T> static void forward(const nn_call *c) {
+    void (*const kernel)(norm_rows<T>, T *) = forward_for<T>(warps_of(c));
+    if (c->output.rows == 0) return;
+    kernel<<<(unsigned)blocks_of(c), THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (T *)c->output.data);
+}
+
+template <typename T> static void backward(const nn_call *c) {
+    void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) = backward_for<T>(warps_of(c));
+    const int64_t n = parts_of(c), cols = c->output.cols;
+    float *sums = c->input_grad[2] || c->input_grad[3] ? c->workspace : NULL;
+    kernel<<<(unsigned)n, THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad, target_of<T>(c, 0),
+                                                      target_of<T>(c, 1), sums);
+    if (!sums) return;
+    sum_kernel<<<(unsigned)parts(2 * cols, 32), dim3(32, SUM_ROWS), 0, stream_of(c)>>>(
+        sums, n, cols, target_of<float>(c, 2), target_of<float>(c, 3));
+}
+
+static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
+static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
+static size_t add_norm_workspace(const nn_call *c) { return (size_t)(parts_of(c) * 2 * c->output.cols); }
+
+extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, add_norm_workspace, NULL, NULL};
