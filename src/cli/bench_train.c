@@ -168,7 +168,7 @@ static int take_step(bench *b, const batch *x, double times[SAMPLES], double *lo
     const double tokens = (double)sums[3];
     *loss = (double)sums[0] / tokens;
     const double forward = bench_now();
-    nn_plan_backward(s->plan, 1, false);
+    nn_plan_backward(s->plan, false);
     const double backward = bench_now();
     if (!isfinite(*loss)) return cli_fail(BENCH_TRAIN, "the loss is not finite in step %lld", (long long)b->steps_done);
     adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / tokens);
@@ -193,7 +193,7 @@ static int check_step(bench *b) {
     if (status) return cli_library(BENCH_TRAIN, status);
     experiment_feed(plan, &b->s.symbols, &b->batches[0]);
     nn_plan_forward(plan);
-    nn_plan_backward(plan, 1, false);
+    nn_plan_backward(plan, false);
     const float *sums = nn_plan_data(plan, "loss");
     b->result.check = (double)sums[0] / (double)sums[3];
     nn_plan_free(plan);
