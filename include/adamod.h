@@ -8,6 +8,7 @@
  *   6. State             saved and loaded as safetensors, continued bit for bit
  *   7. Raw pointers      stateless updates for programs that own their buffers
  *   8. Errors, version, memory
+ *   9. CUDA              the same handle with parameters on a GPU
  *
  * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing.
  * Results are the same bit for bit for any number of threads, any alignment and any instruction set.
@@ -39,17 +40,21 @@ extern "C" {
 /* Zero is success, failures are negative. The values never change meaning. */
 typedef enum adamod_status {
     ADAMOD_OK = 0,
-    ADAMOD_ERROR_ARGUMENT = -1,  /* a null pointer, overlapping arrays, a negative or overflowing size */
-    ADAMOD_ERROR_NAME = -2,      /* no such rule, option, choice, parameter or state */
-    ADAMOD_ERROR_RANGE = -3,     /* a value outside its bounds */
-    ADAMOD_ERROR_ORDER = -4,     /* not possible any more, or not yet */
-    ADAMOD_ERROR_MEMORY = -5,    /* the allocator returned null */
-    ADAMOD_ERROR_NONFINITE = -6, /* a gradient holds a NaN or an infinity, and the policy is "error" */
-    ADAMOD_ERROR_IO = -7,        /* the system could not read or write a file */
-    ADAMOD_ERROR_FORMAT = -8,    /* a file is malformed or truncated */
-    ADAMOD_ERROR_MISMATCH = -9,  /* a file is well-formed, but belongs to another rule or other parameters */
-    ADAMOD_ERROR_THREADS = -10,  /* the system would not start a thread */
-    ADAMOD_ERROR_DEVICE = -11    /* no such device, no driver for it, or one of its calls failed */
+    ADAMOD_ERROR_ARGUMENT = -1,       /* a null pointer, overlapping arrays, a negative or overflowing size */
+    ADAMOD_ERROR_NAME = -2,           /* no such rule, option, choice, parameter or state */
+    ADAMOD_ERROR_RANGE = -3,          /* a value outside its bounds */
+    ADAMOD_ERROR_ORDER = -4,          /* not possible any more, or not yet */
+    ADAMOD_ERROR_MEMORY = -5,         /* the allocator returned null */
+    ADAMOD_ERROR_NONFINITE = -6,      /* a gradient holds a NaN or an infinity, and the policy is "error" */
+    ADAMOD_ERROR_IO = -7,             /* the system could not read or write a file */
+    ADAMOD_ERROR_FORMAT = -8,         /* a file is malformed or truncated */
+    ADAMOD_ERROR_MISMATCH = -9,       /* a file is well-formed, but belongs to another rule or other parameters */
+    ADAMOD_ERROR_THREADS = -10,       /* the system would not start a thread */
+    ADAMOD_ERROR_NO_CUDA = -11,       /* libadamod_cuda, a driver or a GPU is not there */
+    ADAMOD_ERROR_DRIVER = -12,        /* the driver is too old */
+    ADAMOD_ERROR_DEVICE = -13,        /* no such device, or memory that it cannot reach */
+    ADAMOD_ERROR_DEVICE_MEMORY = -14, /* the device has not so much memory left */
+    ADAMOD_ERROR_CUDA = -15           /* a CUDA call failed */
 } adamod_status;
 
 /* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
@@ -336,6 +341,59 @@ ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *
                                             const adamod_allocator *allocator);
 /* Bytes of states and masters, and of all else the handle holds. */
 ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other);
+
+/* ---- 9. CUDA ------------------------------------------------------------------------------------------------------
+ *
+ * The same handle and the same functions, with parameters and gradients in a GPU's memory:
+ *
+ *     adamod_create_on(&opt, "adamod", "cuda");            // "cuda:1" for the second GPU, "cpu" for what create gives
+ *     adamod_set_stream(opt, stream);                      // the default stream unless set
+ *     adamod_add(opt, "weight", weight, weight_grad, 2, shape);
+ *     adamod_step(opt);                                    // enqueued; the host does not wait
+ *
+ * Every pointer to parameters, gradients and states (adamod_state) is one to device memory. Results are those of the
+ * CPU: bit for bit in f32 and below except where pow rounds a number of the whole step otherwise, some last bits in f64.
+ * State files are the same: what one device saved, another continues.
+ *
+ * adamod_step neither waits nor allocates, except the first after parameters or groups were added. It can be captured
+ * into a CUDA graph, after one step outside: replayed, it counts its steps, follows its schedules and sees options that
+ * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
+ *
+ * These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps, adamod_scheduled,
+ * adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free; none of them is allowed during a capture.
+ *
+ * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its
+ * bounds) changes nothing there. The host learns of it afterwards: adamod_sync, or the next adamod_step that finds it,
+ * fails and says so, once. */
+ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *rule, const char *device);
+ADAMOD_API const char *adamod_device(const adamod_optimizer *opt); /* "cpu", "cuda:0" */
+
+/* Whether CUDA can be used here; if not, adamod_last_error says why. The kernels are in libadamod_cuda.so.0, looked for
+ * beside this library, beside the program and where the system looks; the environment variable ADAMOD_CUDA_LIBRARY names
+ * another file. */
+ADAMOD_API adamod_status adamod_cuda_status(void);
+
+typedef struct adamod_cuda_device {
+    char name[256];
+    int major, minor; /* compute capability */
+    size_t memory, free_memory;
+    int driver; /* the newest CUDA it supports: 13000 is 13.0 */
+} adamod_cuda_device;
+/* Device number index (0, 1, ...); ADAMOD_ERROR_DEVICE past the end. */
+ADAMOD_API adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out);
+
+/* A cudaStream_t; NULL is the default stream. What was enqueued before comes before. */
+ADAMOD_API adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream);
+/* Waits until every step is done, and reports one that was not taken. */
+ADAMOD_API adamod_status adamod_sync(adamod_optimizer *opt);
+
+/* Reads a real option of a group (or all, with group -1) from device memory at each step, an f32 or f64, in place of
+ * what was set; a schedule takes it as its base. NULL: no longer. */
+ADAMOD_API adamod_status adamod_set_device_value(adamod_optimizer *opt, int group, const char *option,
+                                                 const void *value, adamod_type type);
+/* For loss scaling whose scale and verdict are on the device: at each step gradients are divided by *scale, and where
+ * *found_inf is not 0 the step is skipped and counted by adamod_skipped. NULL: neither. */
+ADAMOD_API adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const float *found_inf);
 
 #ifdef __cplusplus
 }

@@ -44,14 +44,14 @@ static const nn_backend *load_cuda(void) {
     const char *why = "";
     void *library = open_library("libadamod_nn_cuda.so", &why);
     if (!library) {
-        adamod__fail(ADAMOD_ERROR_NAME, "cuda: the backend cannot be loaded: %.200s", why);
+        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: the backend cannot be loaded: %.200s", why);
         return NULL;
     }
     nn_backend_get get = NULL;
     *(void **)&get = dlsym(library, "nn_backend_cuda_get");
     const nn_backend *found = get ? get(NN_BACKEND_VERSION, adamod__fail) : NULL;
     if (!found) {
-        adamod__fail(ADAMOD_ERROR_NAME, "cuda: libadamod_nn_cuda.so is of another version than this program");
+        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: libadamod_nn_cuda.so is of another version than this program");
         dlclose(library);
     }
     return found;

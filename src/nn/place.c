@@ -54,7 +54,7 @@ adamod_status nn_params_place(nn_params *p, const char *device, nn_precision pre
     if (status) return status;
     if (!p->data || p->place) return adamod__fail(ADAMOD_ERROR_ORDER, "parameters are placed once, after their memory");
     const nn_backend *backend = nn_backend_find(name);
-    if (!backend) return ADAMOD_ERROR_DEVICE;
+    if (!backend) return strcmp(name, "cuda") == 0 ? ADAMOD_ERROR_NO_CUDA : ADAMOD_ERROR_NAME;
     if (!backend->device) return ADAMOD_OK;
     nn_place *place = calloc(1, sizeof *place);
     if (!place) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");

@@ -41,7 +41,11 @@ const char *adamod_strerror(adamod_status status) {
         case ADAMOD_ERROR_FORMAT: return "malformed file";
         case ADAMOD_ERROR_MISMATCH: return "file does not fit";
         case ADAMOD_ERROR_THREADS: return "cannot start a thread";
-        case ADAMOD_ERROR_DEVICE: return "no such device, or it failed";
+        case ADAMOD_ERROR_NO_CUDA: return "no CUDA";
+        case ADAMOD_ERROR_DRIVER: return "the CUDA driver is too old";
+        case ADAMOD_ERROR_DEVICE: return "no such device, or memory it cannot reach";
+        case ADAMOD_ERROR_DEVICE_MEMORY: return "out of device memory";
+        case ADAMOD_ERROR_CUDA: return "a CUDA call failed";
     }
     return "unknown status";
 }

@@ -3,7 +3,9 @@
 #define ADAMOD_INTERNAL_H
 
 #include "adamod.h"
+#include "device.h"
 #include "kernels/kernels.h"
+#include "numbers.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,55 +20,6 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) __attr
 const char *adamod__number(double x, char out[32]);
 
 /* ---- options ---- */
-
-/* Every option of every rule. An option means the same in all rules that have it; its default and bounds may differ. */
-typedef enum option_id {
-    OPT_LR,
-    OPT_BETA1,
-    OPT_BETA2,
-    OPT_BETA3,
-    OPT_EPS,
-    OPT_FLAVOUR,
-    OPT_BIAS_CORRECTION,
-    OPT_MOMENTUM,
-    OPT_DAMPENING,
-    OPT_NESTEROV,
-    OPT_LR_DECAY,
-    OPT_INITIAL,
-    OPT_ALPHA,
-    OPT_CENTERED,
-    OPT_RHO,
-    OPT_FINAL_LR,
-    OPT_GAMMA,
-    OPT_WINDOW,
-    OPT_SPATIAL,
-    OPT_EPS1,
-    OPT_EPS2,
-    OPT_CLIP_THRESHOLD,
-    OPT_DECAY_RATE,
-    OPT_RELATIVE_STEP,
-    OPT_SCALE_PARAMETER,
-    OPT_WARMUP_INIT,
-    /* shared by all rules */
-    OPT_WEIGHT_DECAY,
-    OPT_DECAY,
-    OPT_MAXIMIZE,
-    OPT_CLIP_VALUE,
-    OPT_LOW_PRECISION,
-    OPT_STATE_TYPE,
-    /* of the optimizer as a whole */
-    OPT_GRAD_SCALE,
-    OPT_CLIP_NORM,
-    OPT_NONFINITE,
-    OPT_SEED,
-    OPT_THREADS,
-    OPT_COUNT
-} option_id;
-
-enum { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED, DECAY_INDEPENDENT };
-enum { LOW_PRECISION_MASTER, LOW_PRECISION_STOCHASTIC };
-enum { STATE_AUTO, STATE_BF16 };
-enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
 
 typedef struct option_spec {
     option_id id;
@@ -90,11 +43,6 @@ typedef struct state_spec {
     state_shape shape;
     double initial;
 } state_spec;
-
-typedef struct step_info {
-    int64_t t;      /* which update of this array: 1, 2, ... */
-    double base_lr; /* the learning rate before its schedule */
-} step_info;
 
 typedef struct rule {
     const char *name;
@@ -122,6 +70,8 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]);
 /* Option number index of a rule, its own first, or NULL. */
 const option_spec *adamod__option(const rule *r, int index);
 
+/* All the numbers an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
+void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
 /* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */
 adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
@@ -153,16 +103,6 @@ typedef void (*pool_task)(void *context, int64_t index);
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
 
 /* ---- statistics ---- */
-
-/* Counts of one group, or of one chunk before it is added to its group's. */
-enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
-typedef struct stats_counts {
-    int64_t elements, bounded;
-    double least[2], most[2]; /* [0] of eta, [1] of the step */
-    int64_t fine[2][FINE_BINS];
-    int64_t histogram[2][ADAMOD_HIST_BINS];
-    double grad_sumsq, update_sumsq;
-} stats_counts;
 
 typedef struct adamod__stats {
     pthread_mutex_t lock;
@@ -213,6 +153,8 @@ typedef struct work {
     adamod__stats *stats; /* NULL: none wanted */
 } work;
 
+/* Elements in a chunk, for arrays of so many elements together. */
+int64_t adamod__chunk_size(int64_t total);
 /* Makes room; the only part of an update that can fail. */
 adamod_status adamod__work_reserve(const work *w, work_space *space);
 void adamod__work_free(work_space *space);
@@ -225,14 +167,5 @@ adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
 
 /* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
 enum { BLOCK = 512 };
-
-/* ---- random numbers ---- */
-
-static inline uint64_t adamod__mix64(uint64_t x) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 #endif

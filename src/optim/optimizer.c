@@ -75,7 +75,8 @@ static void adamod__free_states(adamod_optimizer *opt, tensor *t) {
     for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
         if (!*s.data) continue;
         opt->state_bytes -= s.bytes;
-        adamod__free(opt, *s.data, s.bytes);
+        if (opt->device) opt->api->release(opt->device, *s.data);
+        else adamod__free(opt, *s.data, s.bytes);
         *s.data = NULL;
     }
 }
@@ -93,6 +94,7 @@ void adamod_free(adamod_optimizer *opt) {
         adamod__free_states(opt, &opt->tensors[i]);
         free(opt->tensors[i].name);
     }
+    adamod__device_close(opt);
     for (int g = 0; g < opt->n_groups; g++) {
         for (int o = 0; o < OPT_COUNT; o++) adamod_schedule_free(opt->groups[g].schedule[o]);
     }
@@ -135,6 +137,10 @@ static bool adamod__changes_states(const adamod_optimizer *opt, int g, const opt
 
 /* Sets one group's option, or with first 0 and last n_groups - 1 all. */
 static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int last, const option_spec *o, double value) {
+    bool same = true;
+    for (int g = first; g <= last; g++) same = same && opt->groups[g].options[o->id] == value;
+    const adamod_status status = same ? ADAMOD_OK : adamod__device_outside(opt, o->info.name);
+    if (status) return status;
     for (int g = first; g <= last; g++) {
         if (!o->info.structural || opt->groups[g].options[o->id] == value) continue;
         if (!adamod__changes_states(opt, g, o, value)) continue;
@@ -144,7 +150,7 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
     }
     for (int g = first; g <= last; g++) opt->groups[g].options[o->id] = value;
     if (o->id == OPT_THREADS) adamod__drop_pool(opt);
-    return ADAMOD_OK;
+    return same ? ADAMOD_OK : adamod__device_options(opt, first, last);
 }
 
 /* g < 0: all groups. text NULL: value is given. */
@@ -212,6 +218,8 @@ static bool adamod__copy_schedules(group *to, const group *from) {
 adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const adamod_status status = adamod__device_unlay(opt);
+    if (status) return status;
     const size_t n = (size_t)opt->n_groups;
     group *grown = realloc(opt->groups, (n + 1) * sizeof *grown);
     if (grown) opt->groups = grown;
@@ -240,6 +248,8 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
                             "%s: %s cannot have a schedule: only real options of a group that do not decide states can",
                             opt->rule->name, o->info.name);
     }
+    const adamod_status outside = adamod__device_outside(opt, "set_schedule");
+    if (outside) return outside;
     const int first = g == -1 ? 0 : g, last = g == -1 ? opt->n_groups - 1 : g;
     adamod_schedule **copies = calloc((size_t)(last - first) + 1, sizeof *copies);
     bool complete = copies != NULL;
@@ -251,14 +261,20 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
         if (complete) *to = copies[i - first];
     }
     free(copies);
+    opt->groups_changed = opt->groups_changed || complete;
     return complete ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %s", o->info.name);
+}
+
+/* Counts that a device keeps are fetched where they are read; the handle's own are but a copy. */
+static adamod_status adamod__refresh(const adamod_optimizer *opt) {
+    return adamod__device_pull((adamod_optimizer *)(uintptr_t)opt);
 }
 
 adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
     double base = 0;
-    const adamod_status status =
+    adamod_status status =
         out ? adamod_group_get(opt, g, option, &base) : adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    if (status) return status;
+    if (status || (status = adamod__refresh(opt))) return status;
     const option_spec *o = adamod__find_option(opt->rule, option);
     *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, opt->steps + 1);
     return ADAMOD_OK;
@@ -328,13 +344,18 @@ static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
     state_ref s;
     for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
         if (s.bytes == 0) continue;
-        *s.data = adamod__alloc(opt, s.bytes);
-        if (!*s.data) {
-            adamod__free_states(opt, t);
-            return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for %s, %zu bytes", t->name, s.name, s.bytes);
+        adamod_status status = ADAMOD_OK;
+        if (opt->device) status = adamod__device_alloc(opt, s.bytes, s.data);
+        else if (!(*s.data = adamod__alloc(opt, s.bytes))) {
+            status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for %s, %zu bytes", t->name, s.name, s.bytes);
         }
-        opt->state_bytes += s.bytes;
-        adamod__fill_state(opt, t, &s);
+        if (*s.data) opt->state_bytes += s.bytes;
+        if (!status && opt->device) status = adamod__device_fill(opt, t, &s);
+        else if (!status) adamod__fill_state(opt, t, &s);
+        if (status) {
+            adamod__free_states(opt, t);
+            return status;
+        }
     }
     return ADAMOD_OK;
 }
@@ -369,6 +390,7 @@ static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adam
         else if (adamod__overlap(x->grad, grad_bytes, y->param, y_bytes)) what = "its gradient overlaps the parameters";
         if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
     }
+    if (opt->device) return ADAMOD_OK; /* where states are in memory that no user's pointer comes from */
     const char *owner = adamod__within_states(opt, x->param, param_bytes);
     if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its parameters overlap a state of %s", name, owner);
     owner = adamod__within_states(opt, x->grad, grad_bytes);
@@ -404,6 +426,10 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
     adamod_status status = adamod__check_arrays(&t->span, name);
     if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
+    if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
+                        (status = adamod__device_check(opt, name, "grad", in->grad)))) {
+        return status;
+    }
     t->span.state_type = adamod__state_type(opt, t);
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(opt->rule, opt->groups[g].options, in->ndim, specs);
@@ -441,7 +467,7 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
         }
     }
     tensor t = {0};
-    if ((status = adamod__describe(opt, g, in, name, &t))) return status;
+    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__device_unlay(opt))) return status;
     if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the name", name);
     if ((status = adamod__make_states(opt, &t))) {
         free(t.name);
@@ -473,11 +499,17 @@ static adamod_status adamod__check_id(const adamod_optimizer *opt, int64_t id) {
 static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *param, const void *grad) {
     tensor *t = &opt->tensors[id];
     adamod_span x = t->span;
+    if (x.param == param && x.grad == grad) return ADAMOD_OK;
     x.param = param;
     x.grad = grad;
     adamod_status status = adamod__check_arrays(&x, t->name);
     if (status || (status = adamod__check_apart(opt, &x, t->name, id))) return status;
+    if (opt->device && ((param != t->span.param && (status = adamod__device_check(opt, t->name, "param", param))) ||
+                        (grad != t->span.grad && (status = adamod__device_check(opt, t->name, "grad", grad))))) {
+        return status;
+    }
     t->span = x;
+    adamod__device_repoint(opt, id);
     return ADAMOD_OK;
 }
 
@@ -513,9 +545,10 @@ adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *
 }
 
 adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps) {
-    const adamod_status status = adamod__check_id(opt, id);
+    adamod_status status = adamod__check_id(opt, id);
     if (status) return status;
     if (!steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    if ((status = adamod__refresh(opt))) return status;
     *steps = opt->tensors[id].span.step;
     return ADAMOD_OK;
 }
@@ -605,6 +638,7 @@ static void adamod__count_step(adamod_optimizer *opt, int by) {
 adamod_status adamod_step(adamod_optimizer *opt) {
     if (!opt) return adamod__null_handle();
     if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
+    if (opt->device) return adamod__device_step(opt);
     adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
     if (status || (status = adamod__ensure_pool(opt))) return status;
     adamod__fill_items(opt);
@@ -628,10 +662,22 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     return ADAMOD_OK;
 }
 
-int64_t adamod_steps(const adamod_optimizer *opt) { return opt ? opt->steps : 0; }
-int64_t adamod_skipped(const adamod_optimizer *opt) { return opt ? opt->skipped : 0; }
-double adamod_grad_norm(const adamod_optimizer *opt) { return opt ? opt->norm : -1; }
-const char *adamod_isa(const adamod_optimizer *opt) { return opt ? opt->kernels->name : NULL; }
+int64_t adamod_steps(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->steps : 0;
+}
+
+int64_t adamod_skipped(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->skipped : 0;
+}
+
+double adamod_grad_norm(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->norm : -1;
+}
+
+const char *adamod_isa(const adamod_optimizer *opt) { return !opt ? NULL : opt->device ? "cuda" : opt->kernels->name; }
 
 adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool) {
     if (!opt) return adamod__null_handle();
@@ -654,14 +700,15 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
         opt->stats.filled = false;
     }
     opt->collect = on != 0;
-    return ADAMOD_OK;
+    return adamod__device_collect(opt);
 }
 
 adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    const adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
+    adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
     if (status) return status;
+    if (opt->device && (status = adamod__device_statistics((adamod_optimizer *)(uintptr_t)opt))) return status;
     if (!opt->stats.filled) {
         return adamod__fail(ADAMOD_ERROR_ORDER, "no statistics: switch them on with adamod_collect, then step");
     }

@@ -9,7 +9,14 @@ typedef struct group {
     double options[OPT_COUNT];
     double effective[OPT_COUNT]; /* with the schedules' values for the current update */
     adamod_schedule *schedule[OPT_COUNT];
+    int node[OPT_COUNT]; /* where the device has the schedule; -1: it has none */
 } group;
+
+/* Where the device is to read a group's options; NULL: as they were set. */
+typedef struct device_values {
+    const void *value[OPT_COUNT];
+    uint8_t type[OPT_COUNT];
+} device_values;
 
 /* span.step is how many updates the parameter has had, except within a step, when it is the update's number. */
 typedef struct tensor {
@@ -35,6 +42,16 @@ struct adamod_optimizer {
     double norm; /* negative: not computed in the last step */
     bool collect;
     adamod__stats stats;
+
+    /* On a GPU. Counts above (steps, skipped, norm, a span's step) are then those of the last adamod__device_pull. */
+    const adamod__device_api *api;
+    adamod__device *device; /* NULL: on the CPU */
+    char device_name[16];
+    bool laid_out;       /* it knows all parameters and groups */
+    bool groups_changed; /* it does not know all schedules */
+    uint32_t errors_seen;
+    device_values *values; /* of the first so many groups */
+    int n_values;
 };
 
 /* The type states are kept in. */
@@ -51,12 +68,13 @@ typedef struct state_ref {
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out);
 
 /* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
- * a checkpoint keeps parameters beside it. The data stay the optimizer's. */
+ * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
 #define ADAMOD__STATE_PAIRS 4
 typedef struct adamod__state_list {
     adamod__st_tensor *tensors;
     size_t n;
     adamod__st_pair metadata[ADAMOD__STATE_PAIRS];
+    bool copies; /* of states on a device: freed with the list */
 } adamod__state_list;
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
 void adamod__state_list_free(adamod__state_list *list);
@@ -70,5 +88,27 @@ uint64_t adamod__name_hash(const char *name);
 
 void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
 void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
+
+/* ---- on a GPU (device.c) ---- */
+
+void adamod__device_close(adamod_optimizer *opt);
+adamod_status adamod__device_alloc(const adamod_optimizer *opt, size_t bytes, void **out);
+adamod_status adamod__device_fill(const adamod_optimizer *opt, const tensor *t, const state_ref *s);
+adamod_status adamod__device_in(const adamod_optimizer *opt, void *to, const void *from, size_t bytes);
+adamod_status adamod__device_out(const adamod_optimizer *opt, void *to, const void *from, size_t bytes);
+/* Whether the device can reach an array of the user's; what is for the message. */
+adamod_status adamod__device_check(const adamod_optimizer *opt, const char *name, const char *what, const void *array);
+/* For what cannot be part of a graph: fails while one is captured. */
+adamod_status adamod__device_outside(const adamod_optimizer *opt, const char *what);
+/* Fetches the counts that the device keeps, and replaces them. This and what follows does nothing on the CPU. */
+adamod_status adamod__device_pull(adamod_optimizer *opt);
+adamod_status adamod__device_push(const adamod_optimizer *opt);
+/* Before parameters or groups are added: all of it is laid out anew before the next step. */
+adamod_status adamod__device_unlay(adamod_optimizer *opt);
+adamod_status adamod__device_options(const adamod_optimizer *opt, int first, int last);
+void adamod__device_repoint(adamod_optimizer *opt, int64_t id);
+adamod_status adamod__device_step(adamod_optimizer *opt);
+adamod_status adamod__device_collect(adamod_optimizer *opt);
+adamod_status adamod__device_statistics(adamod_optimizer *opt);
 
 #endif

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS };
-enum { SPATIAL_MAX, SPATIAL_NONE };
+#include "rules/numbers.inc.h"
+
 static const char *const adamod__flavours[] = {"paper", "published", "keras", NULL};
 static const char *const adamod__spatials[] = {"max", "none", NULL};
 
@@ -39,54 +39,6 @@ static const char *const adamod__spatials[] = {"max", "none", NULL};
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
 
-/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
-static void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const double t = (double)info->t;
-    c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t)) / (1 - pow(o[OPT_BETA1], t));
-    c->mscale = c->vscale = 1;
-    c->eps = o[OPT_EPS];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
-    c->beta2 = o[OPT_BETA2];
-    c->beta2c = 1 - o[OPT_BETA2];
-}
-
-/* The same in the flavour that is set; rules without the option have paper. */
-static void adamod__moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const double t = (double)info->t;
-    adamod__published_moments(o, info, c);
-    if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) return;
-    c->mscale = 1 / (1 - pow(o[OPT_BETA1], t));
-    if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
-        c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t));
-    } else {
-        c->lr = o[OPT_LR];
-        c->vscale = 1 / (1 - pow(o[OPT_BETA2], t));
-    }
-}
-
-/* 1 + 2^-gamma + ... + t^-gamma: the first terms one by one, the rest by the Euler-Maclaurin formula, whose error here
- * is under 1e-14 of the sum. */
-static double adamod__power_sum(int64_t t, double gamma) {
-    enum { DIRECT = 64 };
-    double sum = 0;
-    for (int64_t k = 1; k <= t && k <= DIRECT; k++) {
-        /* Of a base it knows, clang makes another function, exp2 of 2, which may round otherwise. */
-        const volatile double base = (double)k;
-        sum += pow(base, -gamma);
-    }
-    if (t <= DIRECT) return sum;
-    const volatile double direct = DIRECT;
-    const double a = direct, b = (double)t;
-    /* (b^(1-gamma) - a^(1-gamma)) / (1-gamma), also where gamma is near 1 */
-    const double power = 1 - gamma, span = log(b / a);
-    const double integral = power == 0 ? span : pow(a, power) * expm1(power * span) / power;
-    const double ends = (pow(b, -gamma) - pow(a, -gamma)) / 2; /* the term a is in sum already */
-    const double first = gamma / 12 * (pow(a, -gamma - 1) - pow(b, -gamma - 1));
-    const double third = gamma * (gamma + 1) * (gamma + 2) / 720 * (pow(a, -gamma - 3) - pow(b, -gamma - 3));
-    return sum + integral + ends + first - third;
-}
-
 #define RULE_DEFINITION(rule_name, text, decay)                                                                        \
     static const rule adamod__rule_##rule_name = {#rule_name,                                                          \
                                                   text,                                                                \
@@ -114,6 +66,13 @@ int adamod__rule_index(const rule *r) {
     int i = 0;
     while (adamod__rules[i] != r) i++;
     return i;
+}
+
+void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,
+                   adamod__coef_f64 *c) {
+    *c = (adamod__coef_f64){0};
+    r->coefs(options, info, c);
+    adamod__common_coefs(options, grad_scale, c);
 }
 
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]) {

@@ -7,25 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum schedule_kind {
-    SCHEDULE_CONSTANT,
-    SCHEDULE_MULTISTEP,
-    SCHEDULE_WARMUP,
-    SCHEDULE_WARMUP_RSQRT,
-    SCHEDULE_CONSTANT_RSQRT,
-    SCHEDULE_COSINE,
-    SCHEDULE_LINEAR,
-    SCHEDULE_CHAIN
-} schedule_kind;
-
-/* number is start, end or factor; whole is steps, or how many follow in list: milestones, or lengths of parts. */
-struct adamod_schedule {
-    schedule_kind kind;
-    double number;
-    int64_t whole;
-    int64_t *list;
-    adamod_schedule **parts;
-};
+#include "schedule.inc.h"
 
 static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind kind, double number, int64_t whole) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out is NULL");
@@ -147,34 +129,10 @@ void adamod_schedule_free(adamod_schedule *s) {
     free(s);
 }
 
-static double adamod__chain_value(const adamod_schedule *s, double base, int64_t t) {
-    int64_t i = 0;
-    for (; i < s->whole - 1 && t > s->list[i]; i++) t -= s->list[i];
-    return adamod_schedule_value(s->parts[i], base, t);
-}
-
 double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t) {
     if (!s) return base;
-    const double now = (double)t, steps = (double)s->whole, progress = t < s->whole ? now / steps : 1;
-    const double pi = 3.14159265358979323846;
-    double value = base;
-    switch (s->kind) {
-        case SCHEDULE_CONSTANT: break;
-        case SCHEDULE_MULTISTEP:
-            for (int64_t i = 0; i < s->whole && t > s->list[i]; i++) value *= s->number;
-            break;
-        case SCHEDULE_WARMUP: value = t < s->whole ? s->number + (base - s->number) * progress : base; break;
-        case SCHEDULE_WARMUP_RSQRT:
-            value = t < s->whole ? s->number + (base - s->number) * progress : base * sqrt(steps / now);
-            break;
-        case SCHEDULE_CONSTANT_RSQRT: value = t < s->whole ? base : base * sqrt(steps / now); break;
-        case SCHEDULE_COSINE:
-            value = t < s->whole ? s->number + (base - s->number) * (1 + cos(pi * progress)) / 2 : s->number;
-            break;
-        case SCHEDULE_LINEAR: value = t < s->whole ? base + (s->number - base) * progress : s->number; break;
-        case SCHEDULE_CHAIN: value = adamod__chain_value(s, base, t); break;
-    }
-    return value;
+    while (s->kind == SCHEDULE_CHAIN) s = s->parts[adamod__chain_part(s->list, s->whole, &t)];
+    return adamod__schedule_simple(s->kind, s->number, s->whole, s->list, base, t);
 }
 
 /* ---- from text ---- */

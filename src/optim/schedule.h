@@ -4,6 +4,15 @@
 
 #include "internal.h"
 
+/* number is start, end or factor; whole is steps, or how many follow in list: milestones, or lengths of parts. */
+struct adamod_schedule {
+    int kind; /* a schedule_kind of schedule.inc.h */
+    double number;
+    int64_t whole;
+    int64_t *list;
+    adamod_schedule **parts;
+};
+
 /* NULL, with the last error set, if there is no memory. */
 adamod_schedule *adamod__schedule_copy(const adamod_schedule *from);
 

@@ -37,6 +37,16 @@ static state_ref adamod__entry(const adamod_optimizer *opt, const tensor *t, int
     return (state_ref){.name = "step", .bytes = sizeof t->span.step};
 }
 
+/* A copy on the host of a state that is on a device; NULL if there is no memory or the copy failed. */
+static void *adamod__fetch(const adamod_optimizer *opt, const state_ref *s) {
+    void *copy = malloc(s->bytes + 1);
+    if (copy && s->bytes && adamod__device_out(opt, copy, *s->data, s->bytes)) {
+        free(copy);
+        return NULL;
+    }
+    return copy;
+}
+
 static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix, adamod__st_tensor *out) {
     size_t at = 0;
     for (int64_t i = 0; i < opt->n; i++) {
@@ -49,6 +59,7 @@ static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix
             memcpy(x->shape, s.desc.shape, sizeof x->shape);
             x->data = s.data ? *s.data : &t->span.step;
             if (!(x->name = adamod__entry_name(prefix, t->name, s.name))) return false;
+            if (s.data && opt->device && !(x->data = adamod__fetch(opt, &s))) return false;
         }
     }
     return true;
@@ -69,7 +80,9 @@ static bool adamod__list_metadata(const adamod_optimizer *opt, const char *prefi
 }
 
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out) {
-    *out = (adamod__state_list){.n = adamod__entries(opt)};
+    const adamod_status status = adamod__device_pull((adamod_optimizer *)(uintptr_t)opt);
+    if (status) return status;
+    *out = (adamod__state_list){.n = adamod__entries(opt), .copies = opt->device != NULL};
     out->tensors = calloc(out->n + 1, sizeof *out->tensors);
     if (out->tensors && adamod__list_entries(opt, prefix, out->tensors) &&
         adamod__list_metadata(opt, prefix, out->metadata)) {
@@ -81,7 +94,10 @@ adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *p
 }
 
 void adamod__state_list_free(adamod__state_list *list) {
-    for (size_t i = 0; list->tensors && i < list->n; i++) free((char *)(uintptr_t)list->tensors[i].name);
+    for (size_t i = 0; list->tensors && i < list->n; i++) {
+        free((char *)(uintptr_t)list->tensors[i].name);
+        if (list->copies && list->tensors[i].dtype != ADAMOD__ST_I64) free((void *)(uintptr_t)list->tensors[i].data);
+    }
     free(list->tensors);
     for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) {
         free((char *)(uintptr_t)list->metadata[i].key);
@@ -218,9 +234,11 @@ static adamod_status adamod__read_all(const adamod_optimizer *opt, incoming *in)
     return ADAMOD_OK;
 }
 
-/* Exchanges the optimizer's arrays with those read, if the reading succeeded; then frees what is left over. */
-static void adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete) {
+/* Exchanges the optimizer's arrays with those read, if the reading succeeded; then frees what is left over. Arrays on a
+ * device stay where they are, since graphs may know them, and are overwritten. */
+static adamod_status adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete) {
     size_t at = 0;
+    adamod_status status = ADAMOD_OK;
     for (int64_t i = 0; in->data && i < opt->n; i++) {
         tensor *t = &opt->tensors[i];
         const int n = adamod__entries_of(opt, t);
@@ -228,6 +246,8 @@ static void adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete)
             const state_ref s = adamod__entry(opt, t, e);
             if (complete && !s.data) {
                 t->span.step = *(int64_t *)in->data[at];
+            } else if (complete && opt->device) {
+                status = status || !s.bytes ? status : adamod__device_in(opt, *s.data, in->data[at], s.bytes);
             } else if (complete) {
                 void *old = *s.data;
                 *s.data = in->data[at];
@@ -237,6 +257,7 @@ static void adamod__exchange(adamod_optimizer *opt, incoming *in, bool complete)
         }
     }
     free(in->data);
+    return status;
 }
 
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
@@ -246,10 +267,13 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
     adamod_status status = in.data ? adamod__check_metadata(opt, &in)
                                    : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory to load %zu tensors", path, in.n);
     if (status == ADAMOD_OK) status = adamod__read_all(opt, &in);
-    adamod__exchange(opt, &in, status == ADAMOD_OK);
+    if (status == ADAMOD_OK) status = adamod__device_outside(opt, "load");
+    const adamod_status exchanged = adamod__exchange(opt, &in, status == ADAMOD_OK);
+    if (status == ADAMOD_OK) status = exchanged;
     if (status == ADAMOD_OK) {
         opt->steps = in.steps;
         opt->skipped = in.skipped;
+        status = adamod__device_push(opt);
     }
     return status;
 }

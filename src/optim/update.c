@@ -1,5 +1,6 @@
 /* One update of many arrays: cut into chunks for threads and blocks for kernels, converted where types ask for it. */
 #include "update.h"
+#include "kernels/half.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -37,11 +38,6 @@ const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, c
     return buffer;
 }
 
-/* The random numbers of a block: arrays 0 and 1, and 2 and 3, share them and use 16 bits each. */
-static uint32_t adamod__block_key(uint64_t key, int pair, int64_t first) {
-    return (uint32_t)(adamod__mix64(key + 2 * (uint64_t)first + (uint64_t)pair) >> 32);
-}
-
 void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
                          size_t n, const void *buffer, const block_random *random) {
     const real_kernels *k = adamod__reals(kernels, compute);
@@ -56,9 +52,7 @@ void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *a
 
 /* Names the random numbers of one array's update. */
 static uint64_t adamod__random_key(const work_item *item) {
-    uint64_t key = adamod__mix64((uint64_t)item->options[OPT_SEED]);
-    key = adamod__mix64(key ^ item->span->stream);
-    return adamod__mix64(key ^ (uint64_t)item->span->step);
+    return adamod__array_key((uint64_t)item->options[OPT_SEED], item->span->stream, item->span->step);
 }
 
 /* Where element 0 of state i is for this update: a queue turns by one array each time. */
@@ -212,11 +206,9 @@ static bool adamod__own_coefs(const work *w) {
 
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
  * from the arrays alone, not from the threads, since sums are taken chunk by chunk. */
-static int64_t adamod__chunk_size(const work *w) {
+int64_t adamod__chunk_size(int64_t total) {
     enum { LEAST = 8192, CHUNKS = 1024 };
-    int64_t total = 0;
-    for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
-    int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;
+    const int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;
     return (chunk + BLOCK - 1) / BLOCK * BLOCK;
 }
 
@@ -225,8 +217,9 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     for (size_t i = 0; i < w->n; i++) {
         coefs += i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
     }
-    space->chunk = adamod__chunk_size(w);
-    int64_t chunks = 0;
+    int64_t total = 0, chunks = 0;
+    for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
+    space->chunk = adamod__chunk_size(total);
     for (size_t i = 0; i < w->n; i++) chunks += (w->items[i].span->count + space->chunk - 1) / space->chunk;
     size_t items = space->items, more = space->items;
     void *p;
@@ -265,24 +258,13 @@ static int64_t adamod__lay_chunks(const work *w, work_space *space) {
     return chunks;
 }
 
-static void adamod__fill_coef(const work *w, const work_item *item, adamod__coef_f64 *c) {
-    const double *o = item->options;
-    const step_info info = {item->span->step, item->base_lr};
-    *c = (adamod__coef_f64){0};
-    w->rule->coefs(o, &info, c);
-    c->gscale = o[OPT_MAXIMIZE] != 0 ? -item->grad_scale : item->grad_scale;
-    c->clip = o[OPT_CLIP_VALUE];
-    c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;
-    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED     ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
-               : o[OPT_DECAY] == DECAY_INDEPENDENT ? o[OPT_WEIGHT_DECAY]
-                                                   : 0;
-}
-
 static void adamod__lay_coefs(const work *w, work_space *space) {
     int64_t last = -1;
     for (size_t i = 0; i < w->n; i++) {
         if (i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1])) {
-            adamod__fill_coef(w, &w->items[i], &space->coefs[++last]);
+            const work_item *x = &w->items[i];
+            const step_info info = {x->span->step, x->base_lr};
+            adamod__coefs(w->rule, x->options, &info, x->grad_scale, &space->coefs[++last]);
         }
         space->coef_of[i] = last;
     }

@@ -1,23 +1,25 @@
-/* IEEE half precision in plain C, with the bits the processors' own conversions give. */
+/* IEEE half precision in plain C, with the bits the processors' own conversions give; and random bits. */
 #ifndef ADAMOD_HALF_H
 #define ADAMOD_HALF_H
+
+#include "kernels.h"
 
 #include <stdint.h>
 #include <string.h>
 
-static inline float adamod__from_bits(uint32_t bits) {
+static ADAMOD__DEVICE inline float adamod__from_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static inline uint32_t adamod__to_bits(float x) {
+static ADAMOD__DEVICE inline uint32_t adamod__to_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline float adamod__f16_to_f32(uint16_t h) {
+static ADAMOD__DEVICE inline float adamod__f16_to_f32(uint16_t h) {
     const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
     if (magnitude > 0x7c00u) return adamod__from_bits(sign | 0x7fc00000u | magnitude << 13);
     if (magnitude == 0x7c00u) return adamod__from_bits(sign | 0x7f800000u);
@@ -27,7 +29,7 @@ static inline float adamod__f16_to_f32(uint16_t h) {
 }
 
 /* To nearest, ties to even. */
-static inline uint16_t adamod__f32_to_f16(float x) {
+static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16(float x) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     const uint32_t sign = bits >> 16 & 0x8000u;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (magnitude >> 13 & 0x1ffu));
@@ -41,7 +43,7 @@ static inline uint16_t adamod__f32_to_f16(float x) {
 }
 
 /* Up or down at random, in proportion to the distances; random has 16 bits. */
-static inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
+static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
     if (magnitude >= 0x477fe000u) return adamod__f32_to_f16(x); /* 65504 and more, infinity, NaN */
     if (magnitude >= 0x38800000u) {
@@ -53,8 +55,27 @@ static inline uint16_t adamod__f32_to_f16_random(float x, uint32_t random) {
     return (uint16_t)((bits >> 16 & 0x8000u) | whole);
 }
 
+/* ---- random numbers ---- */
+
+static ADAMOD__DEVICE inline uint64_t adamod__mix64(uint64_t x) {
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Names the random numbers of one array's update. */
+static ADAMOD__DEVICE inline uint64_t adamod__array_key(uint64_t seed, uint64_t stream, int64_t step) {
+    return adamod__mix64(adamod__mix64(adamod__mix64(seed) ^ stream) ^ (uint64_t)step);
+}
+
+/* Those of a block, which begins at element first: arrays 0 and 1, and 2 and 3, share them and use 16 bits each. */
+static ADAMOD__DEVICE inline uint32_t adamod__block_key(uint64_t key, int pair, int64_t first) {
+    return (uint32_t)(adamod__mix64(key + 2 * (uint64_t)first + (uint64_t)pair) >> 32);
+}
+
 /* The same numbers as the vectors' random_bits. */
-static inline uint32_t adamod__random_bits(uint32_t i, uint32_t key) {
+static ADAMOD__DEVICE inline uint32_t adamod__random_bits(uint32_t i, uint32_t key) {
     uint32_t x = i * 0x9e3779b9u + key;
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;

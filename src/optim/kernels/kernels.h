@@ -8,6 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is compiled for a CUDA device as well. */
+#ifdef __CUDACC__
+#define ADAMOD__DEVICE __device__
+#else
+#define ADAMOD__DEVICE
+#endif
+
 /* Rules, in the order of adamod_rule_name. */
 typedef enum rule_id {
 #define RULE(name) RULE_##name,

@@ -28,6 +28,18 @@ FORMULA(amsbound) {
 KERNEL(amsbound, M | VV | S)
 VARIANTS(amsbound){VARIANT(amsbound)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adabound) {
+    const double t = (double)info->t, gamma = o[OPT_GAMMA];
+    const double final = info->base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / info->base_lr : o[OPT_FINAL_LR];
+    adamod__published_moments(o, info, c);
+    c->low = final * (1 - 1 / (gamma * t + 1));
+    c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;
+}
+
+NUMBERS(amsbound) { adamod__adabound_coefs(o, info, c); }
+
 #else
 
 static void adamod__adabound_states(const double *o, int ndim, state_spec specs[]) {
@@ -36,18 +48,6 @@ static void adamod__adabound_states(const double *o, int ndim, state_spec specs[
 
 static void adamod__amsbound_states(const double *o, int ndim, state_spec specs[]) {
     adamod__amsgrad_states(o, ndim, specs);
-}
-
-static void adamod__adabound_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const double t = (double)info->t, gamma = o[OPT_GAMMA];
-    const double final = info->base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / info->base_lr : o[OPT_FINAL_LR];
-    adamod__published_moments(o, info, c);
-    c->low = final * (1 - 1 / (gamma * t + 1));
-    c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;
-}
-
-static void adamod__amsbound_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    adamod__adabound_coefs(o, info, c);
 }
 
 static const option_spec adamod__adabound_options[] = {

@@ -16,20 +16,22 @@ FORMULA(adadelta) {
 KERNEL(adadelta, VV | S)
 VARIANTS(adadelta){VARIANT(adadelta)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adadelta) {
+    (void)info;
+    c->lr = o[OPT_LR];
+    c->eps = o[OPT_EPS];
+    c->beta2 = o[OPT_RHO];
+    c->beta2c = 1 - o[OPT_RHO];
+}
+
 #else
 
 static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[]) {
     (void)o, (void)ndim;
     specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
     specs[2] = (state_spec){"acc_delta", SHAPE_SAME, 0};
-}
-
-static void adamod__adadelta_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    (void)info;
-    c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
-    c->beta2 = o[OPT_RHO];
-    c->beta2c = 1 - o[OPT_RHO];
 }
 
 static const option_spec adamod__adadelta_options[] = {

@@ -17,6 +17,19 @@ FORMULA(adafactor_momentum) {
 KERNEL(adafactor_momentum, M)
 VARIANTS(adafactor){VARIANT(adafactor), VARIANT(adafactor_momentum)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adafactor) {
+    const double t = (double)info->t, most = o[OPT_WARMUP_INIT] != 0 ? 1e-6 * t : 1e-2;
+    c->lr = o[OPT_RELATIVE_STEP] != 0 ? fmin(most, 1 / sqrt(t)) : o[OPT_LR];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2c = pow(t, -o[OPT_DECAY_RATE]);
+    c->beta2 = 1 - c->beta2c;
+    c->eps = o[OPT_EPS1];
+    c->variant = o[OPT_BETA1] != 0;
+}
+
 #else
 
 static void adamod__adafactor_states(const double *o, int ndim, state_spec specs[]) {
@@ -27,17 +40,6 @@ static void adamod__adafactor_states(const double *o, int ndim, state_spec specs
     } else {
         specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
     }
-}
-
-static void adamod__adafactor_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const double t = (double)info->t, most = o[OPT_WARMUP_INIT] != 0 ? 1e-6 * t : 1e-2;
-    c->lr = o[OPT_RELATIVE_STEP] != 0 ? fmin(most, 1 / sqrt(t)) : o[OPT_LR];
-    c->beta1 = o[OPT_BETA1];
-    c->beta1c = 1 - o[OPT_BETA1];
-    c->beta2c = pow(t, -o[OPT_DECAY_RATE]);
-    c->beta2 = 1 - c->beta2c;
-    c->eps = o[OPT_EPS1];
-    c->variant = o[OPT_BETA1] != 0;
 }
 
 static const option_spec adamod__adafactor_options[] = {

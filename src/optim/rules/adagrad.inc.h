@@ -12,16 +12,18 @@ FORMULA(adagrad) {
 KERNEL(adagrad, VV)
 VARIANTS(adagrad){VARIANT(adagrad)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adagrad) {
+    c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
+    c->eps = o[OPT_EPS];
+}
+
 #else
 
 static void adamod__adagrad_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
     specs[1] = (state_spec){"sum", SHAPE_SAME, o[OPT_INITIAL]};
-}
-
-static void adamod__adagrad_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
-    c->eps = o[OPT_EPS];
 }
 
 static const option_spec adamod__adagrad_options[] = {

@@ -29,16 +29,24 @@ FORMULA(amsgrad) {
 KERNEL(amsgrad, M | VV | S)
 VARIANTS(amsgrad){VARIANT(amsgrad)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adam) { adamod__moments(o, info, c); }
+
+NUMBERS(amsgrad) {
+    adamod__moments(o, info, c);
+    if (o[OPT_BIAS_CORRECTION] == 0) {
+        c->lr = o[OPT_LR];
+        c->mscale = c->vscale = 1;
+    }
+}
+
 #else
 
 static void adamod__adam_states(const double *o, int ndim, state_spec specs[]) {
     (void)o, (void)ndim;
     specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
     specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
-}
-
-static void adamod__adam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    adamod__moments(o, info, c);
 }
 
 static const option_spec adamod__adam_options[] = {
@@ -54,14 +62,6 @@ RULE_DEFINITION(adam, "adaptive moments; with decoupled decay it is AdamW", DECA
 static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
     specs[2] = (state_spec){"max_exp_avg_sq", SHAPE_SAME, 0};
-}
-
-static void adamod__amsgrad_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    adamod__moments(o, info, c);
-    if (o[OPT_BIAS_CORRECTION] == 0) {
-        c->lr = o[OPT_LR];
-        c->mscale = c->vscale = 1;
-    }
 }
 
 static const option_spec adamod__amsgrad_options[] = {

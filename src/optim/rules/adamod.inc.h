@@ -21,6 +21,14 @@ FORMULA(adamod) {
 KERNEL(adamod, M | VV | S)
 VARIANTS(adamod){VARIANT(adamod)};
 
+#elif defined(ADAMOD_NUMBERS)
+
+NUMBERS(adamod) {
+    adamod__moments(o, info, c);
+    c->beta3 = o[OPT_BETA3];
+    c->beta3c = 1 - o[OPT_BETA3];
+}
+
 #else
 
 static void adamod__adamod_states(const double *o, int ndim, state_spec specs[]) {
@@ -28,12 +36,6 @@ static void adamod__adamod_states(const double *o, int ndim, state_spec specs[])
     specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
     specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
     specs[2] = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
-}
-
-static void adamod__adamod_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    adamod__moments(o, info, c);
-    c->beta3 = o[OPT_BETA3];
-    c->beta3c = 1 - o[OPT_BETA3];
 }
 
 static const option_spec adamod__adamod_options[] = {

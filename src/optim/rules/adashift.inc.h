@@ -29,16 +29,9 @@ FORMULA(adashift_max) {
 KERNEL(adashift_max, M | S)
 VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max)};
 
-#else
+#elif defined(ADAMOD_NUMBERS)
 
-static void adamod__adashift_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"exp_avg_sq", o[OPT_SPATIAL] == SPATIAL_MAX ? SHAPE_SCALAR : SHAPE_SAME, 0};
-    specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
-}
-
-static void adamod__adashift_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+NUMBERS(adashift) {
     const double n = o[OPT_WINDOW], beta1 = o[OPT_BETA1], t = (double)info->t;
     const double weights = beta1 < 1 ? (1 - pow(beta1, n)) / (1 - beta1) : n;
     c->lr = o[OPT_LR];
@@ -51,6 +44,15 @@ static void adamod__adashift_coefs(const double *o, const step_info *info, adamo
     c->flag = t > n;
     c->vscale = c->flag ? 1 / (1 - pow(o[OPT_BETA2], t - n)) : 1;
     c->variant = o[OPT_SPATIAL] == SPATIAL_MAX;
+}
+
+#else
+
+static void adamod__adashift_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_avg_sq", o[OPT_SPATIAL] == SPATIAL_MAX ? SHAPE_SCALAR : SHAPE_SAME, 0};
+    specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
 }
 
 static const option_spec adamod__adashift_options[] = {

@@ -15,13 +15,9 @@ FORMULA(nosadam) {
 KERNEL(nosadam, M | VV)
 VARIANTS(nosadam){VARIANT(nosadam)};
 
-#else
+#elif defined(ADAMOD_NUMBERS)
 
-static void adamod__nosadam_states(const double *o, int ndim, state_spec specs[]) {
-    adamod__adam_states(o, ndim, specs);
-}
-
-static void adamod__nosadam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+NUMBERS(nosadam) {
     const double weight = pow((double)info->t, -o[OPT_GAMMA]);
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];
@@ -30,6 +26,12 @@ static void adamod__nosadam_coefs(const double *o, const step_info *info, adamod
     c->beta2c = weight / adamod__power_sum(info->t, o[OPT_GAMMA]);
     c->beta2 = 1 - c->beta2c;
     c->mscale = o[OPT_BIAS_CORRECTION] != 0 ? 1 / (1 - pow(o[OPT_BETA1], (double)info->t)) : 1;
+}
+
+#else
+
+static void adamod__nosadam_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
 }
 
 static const option_spec adamod__nosadam_options[] = {

@@ -17,11 +17,9 @@ FORMULA(radam) {
 KERNEL(radam, M | VV)
 VARIANTS(radam){VARIANT(radam)};
 
-#else
+#elif defined(ADAMOD_NUMBERS)
 
-static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
-
-static void adamod__radam_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+NUMBERS(radam) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
     const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / correction;
     adamod__moments(o, info, c);
@@ -30,6 +28,10 @@ static void adamod__radam_coefs(const double *o, const step_info *info, adamod__
         c->lr = o[OPT_LR] * sqrt(correction) * sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
     }
 }
+
+#else
+
+static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
 
 static const option_spec adamod__radam_options[] = {
     OPTION_LR(1e-3),

@@ -45,16 +45,9 @@ KERNEL(rmsprop_centered_momentum, M | VV | S)
 VARIANTS(rmsprop){VARIANT(rmsprop), VARIANT(rmsprop_momentum), VARIANT(rmsprop_centered),
                   VARIANT(rmsprop_centered_momentum)};
 
-#else
+#elif defined(ADAMOD_NUMBERS)
 
-static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
-    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
-    if (o[OPT_CENTERED] != 0) specs[2] = (state_spec){"grad_avg", SHAPE_SAME, 0};
-}
-
-static void adamod__rmsprop_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+NUMBERS(rmsprop) {
     (void)info;
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];
@@ -62,6 +55,15 @@ static void adamod__rmsprop_coefs(const double *o, const step_info *info, adamod
     c->beta2 = o[OPT_ALPHA];
     c->beta2c = 1 - o[OPT_ALPHA];
     c->variant = (o[OPT_MOMENTUM] != 0) + 2 * (o[OPT_CENTERED] != 0);
+}
+
+#else
+
+static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
+    if (o[OPT_CENTERED] != 0) specs[2] = (state_spec){"grad_avg", SHAPE_SAME, 0};
 }
 
 static const option_spec adamod__rmsprop_options[] = {

@@ -20,14 +20,9 @@ FORMULA(sgd_momentum) {
 KERNEL(sgd_momentum, M)
 VARIANTS(sgd){VARIANT(sgd), VARIANT(sgd_momentum)};
 
-#else
+#elif defined(ADAMOD_NUMBERS)
 
-static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
-    (void)ndim;
-    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
-}
-
-static void adamod__sgd_coefs(const double *o, const step_info *info, adamod__coef_f64 *c) {
+NUMBERS(sgd) {
     const int first = info->t == 1;
     c->lr = o[OPT_LR];
     c->beta1 = first ? 0 : o[OPT_MOMENTUM];
@@ -35,6 +30,13 @@ static void adamod__sgd_coefs(const double *o, const step_info *info, adamod__co
     c->beta2 = o[OPT_MOMENTUM];
     c->flag = o[OPT_NESTEROV] != 0;
     c->variant = o[OPT_MOMENTUM] != 0;
+}
+
+#else
+
+static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
 }
 
 static const option_spec adamod__sgd_options[] = {

@@ -10,8 +10,8 @@ nn_fail nn_cuda_fail;
 adamod_status nn_cuda_failed(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return ADAMOD_OK;
     cudaGetLastError(); /* it has been told */
-    return nn_cuda_fail(error == cudaErrorMemoryAllocation ? ADAMOD_ERROR_MEMORY : ADAMOD_ERROR_DEVICE, "cuda: %s: %s",
-                        what, cudaGetErrorString(error));
+    return nn_cuda_fail(error == cudaErrorMemoryAllocation ? ADAMOD_ERROR_DEVICE_MEMORY : ADAMOD_ERROR_CUDA,
+                        "cuda: %s: %s", what, cudaGetErrorString(error));
 }
 
 /* The first launch that a library refused, until a wait reports it. */
@@ -48,13 +48,13 @@ static adamod_status no_device(cudaError_t error) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     cudaGetLastError();
-    if (driver == 0) return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: there is no NVIDIA driver on this machine");
+    if (driver == 0) return nn_cuda_fail(ADAMOD_ERROR_NO_CUDA, "cuda: there is no NVIDIA driver on this machine");
     if (error == cudaErrorInsufficientDriver) {
-        return nn_cuda_fail(ADAMOD_ERROR_DEVICE,
+        return nn_cuda_fail(ADAMOD_ERROR_DRIVER,
                             "cuda: the driver supports CUDA %d.%d, this build needs %d.%d or later", driver / 1000,
                             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     }
-    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s",
+    return nn_cuda_fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s",
                         error == cudaSuccess ? "the driver found no device" : cudaGetErrorString(error));
 }
 
@@ -115,9 +115,9 @@ static adamod_status device_allocate(nn_device *d, void **out, size_t bytes) {
         if (error != cudaErrorMemoryAllocation || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess) {
             return nn_cuda_failed(error, "allocating memory");
         }
-        return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "cuda: out of memory: %.1f MiB wanted, %.1f of %.1f MiB free on %s",
-                            (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576,
-                            d->info.name);
+        return nn_cuda_fail(
+            ADAMOD_ERROR_DEVICE_MEMORY, "cuda: out of memory: %.1f MiB wanted, %.1f of %.1f MiB free on %s",
+            (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576, d->info.name);
     }
     note(d, cudaMemsetAsync(*out, 0, bytes, d->stream), "clearing memory");
     d->info.used += bytes;
@@ -223,7 +223,7 @@ static adamod_status device_wait(nn_device *d) {
     const cudaError_t error = d->failed;
     d->failed = cudaSuccess;
     if (*refused) {
-        const adamod_status status = nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s", refused);
+        const adamod_status status = nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: %s", refused);
         *refused = '\0';
         return status;
     }

@@ -52,7 +52,7 @@ static cublasLtHandle_t handle_of_device(void) {
 
 static adamod_status library_failed(cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return ADAMOD_OK;
-    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
 }
 
 static void product_free(product *p) {
@@ -106,7 +106,7 @@ static adamod_status product_make(product *p, const product_shape *s, nn_precisi
     if (e == CUBLAS_STATUS_SUCCESS) e = choose(p);
     p->ready = e == CUBLAS_STATUS_SUCCESS;
     if (p->ready) return ADAMOD_OK;
-    return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
+    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
                         (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
 }
 

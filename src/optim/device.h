@@ -1,0 +1,151 @@
+/* What libadamod and libadamod_cuda say to each other: a table of functions, found at run time (device.c), and the
+ * structs it speaks of. Read by C and by CUDA C++.
+ *
+ * The library keeps everything that is decided on the host: names, options, which states there are. The device keeps what
+ * a step reads and writes, so that a step is launches and nothing else, and a captured graph can be replayed while
+ * learning rates, schedules and step counts go on. */
+#ifndef ADAMOD_DEVICE_H
+#define ADAMOD_DEVICE_H
+
+#include "adamod.h"
+#include "numbers.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ADAMOD__DEVICE_VERSION 1
+
+/* Counts of one group, or of one chunk before it is added to its group's. */
+enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
+typedef struct stats_counts {
+    int64_t elements, bounded;
+    double least[2], most[2]; /* [0] of eta, [1] of the step */
+    int64_t fine[2][FINE_BINS];
+    int64_t histogram[2][ADAMOD_HIST_BINS];
+    double grad_sumsq, update_sumsq;
+} stats_counts;
+
+/* A parameter as the device sees it. */
+typedef struct device_tensor {
+    void *p;
+    const void *g; /* NULL: frozen */
+    float *master;
+    void *state[3];
+    int64_t count;
+    int64_t rows, cols; /* of the last two dimensions, for Adafactor; cols 0: not factored */
+    uint64_t stream;    /* of random numbers */
+    int32_t group, variant;
+    int32_t queue; /* state 2 is a ring of so many gradients; 0: it is not */
+    uint8_t p_type, g_type, state_type;
+    uint8_t path; /* how its elements are read and written: filled in by the device's side */
+} device_tensor;
+
+/* A schedule as a node of an array: a chain's parts stand together from first on, milestones and lengths in another. */
+typedef struct device_schedule {
+    int32_t kind, first;
+    double number;
+    int64_t whole, list;
+} device_schedule;
+
+typedef struct device_group {
+    double options[OPT_COUNT];
+    int32_t schedule[OPT_COUNT];  /* its first node; -1: none */
+    const void *value[OPT_COUNT]; /* on the device, in place of options; NULL: none */
+    uint8_t value_type[OPT_COUNT];
+} device_group;
+
+typedef struct device_limit {
+    double min, max;
+    uint8_t min_open, max_open;
+} device_limit;
+
+/* Everything that follows from the parameters and groups that were added. */
+typedef struct device_layout {
+    const device_tensor *tensors;
+    int64_t n;
+    int n_groups;
+    int64_t chunk; /* elements that the library sums at a time: sums here are taken in the same order */
+} device_layout;
+
+/* What the device counts. tensor_steps has room for every parameter. */
+typedef struct device_progress {
+    int64_t steps, skipped;
+    double norm;
+    int64_t *tensor_steps;
+} device_progress;
+
+/* Which launches a step consists of. */
+typedef struct device_step {
+    int norm;    /* the global norm is needed */
+    int collect; /* statistics are wanted */
+} device_step;
+
+/* A step that did not happen, told by the device without being asked. */
+typedef struct device_error {
+    uint32_t count; /* of errors so far; written last */
+    int32_t status;
+    int64_t step;   /* the update it would have been */
+    int64_t tensor; /* whose gradient is not finite; -1: the norm overflows */
+    int32_t group, option;
+    double value; /* the option's, outside its bounds */
+} device_error;
+
+typedef struct adamod__device adamod__device;
+
+/* All return a status; error() then is one line about it. Those marked * wait for the stream. */
+typedef struct adamod__device_api {
+    int version;
+    const char *(*error)(void);
+    adamod_status (*count)(int *devices);
+    adamod_status (*describe)(int index, adamod_cuda_device *out);
+    adamod_status (*open)(adamod__device **out, int index, int rule, const device_limit limits[OPT_COUNT]);
+    void (*close)(adamod__device *d); /* * */
+    adamod_status (*set_stream)(adamod__device *d, void *stream);
+    adamod_status (*sync)(adamod__device *d); /* * */
+    adamod_status (*capturing)(adamod__device *d, int *yes);
+
+    adamod_status (*alloc)(adamod__device *d, size_t bytes, void **out);
+    void (*release)(adamod__device *d, void *memory);                                       /* * */
+    adamod_status (*copy_in)(adamod__device *d, void *to, const void *from, size_t bytes);  /* * */
+    adamod_status (*copy_out)(adamod__device *d, void *to, const void *from, size_t bytes); /* * */
+    adamod_status (*fill)(adamod__device *d, void *to, adamod_type type, int64_t count, double value);
+    adamod_status (*widen)(adamod__device *d, float *to, const void *from, adamod_type type, int64_t count);
+    /* Whether memory can be reached from this device. */
+    adamod_status (*check)(adamod__device *d, const void *memory);
+
+    adamod_status (*layout)(adamod__device *d, const device_layout *layout); /* * */
+    /* Takes effect with the next step. */
+    void (*repoint)(adamod__device *d, int64_t tensor, void *p, const void *g);
+    adamod_status (*set_group)(adamod__device *d, int group, const device_group *to);
+    adamod_status (*set_schedules)(adamod__device *d, const device_schedule *nodes, int n, const int64_t *numbers,
+                                   int n_numbers); /* * */
+    adamod_status (*set_scaler)(adamod__device *d, const float *found_inf, const float *loss_scale);
+    adamod_status (*set_progress)(adamod__device *d, const device_progress *from); /* * */
+    adamod_status (*progress)(adamod__device *d, device_progress *to);             /* * */
+
+    adamod_status (*step)(adamod__device *d, const device_step *how);
+    /* The latest error; count 0: there was none. */
+    device_error (*failure)(const adamod__device *d);
+
+    /* edge and bin as in adamod__stats. */
+    adamod_status (*collect)(adamod__device *d, const float *edge, const uint16_t *bin);
+    /* Of every group, from the last step that was not skipped; *filled: there was one since collect. * */
+    adamod_status (*statistics)(adamod__device *d, stats_counts *groups, int *filled);
+
+    /* For benchmarks and tests, what a program with the CUDA runtime at hand does itself. A graph holds what the
+     * stream was given between begin and end; time runs it so many times and gives the mean in seconds. */
+    adamod_status (*stream_create)(adamod__device *d, void **out);
+    void (*stream_destroy)(adamod__device *d, void *stream);
+    adamod_status (*graph_begin)(adamod__device *d);
+    adamod_status (*graph_end)(adamod__device *d, void **graph);
+    adamod_status (*graph_launch)(adamod__device *d, void *graph);
+    adamod_status (*graph_time)(adamod__device *d, void *graph, int launches, double *seconds); /* * */
+    void (*graph_free)(adamod__device *d, void *graph);
+    adamod_status (*copy)(adamod__device *d, void *to, const void *from, size_t bytes);
+} adamod__device_api;
+
+/* What libadamod_cuda exports. */
+#define ADAMOD__DEVICE_ENTRY "adamod__cuda"
+typedef const adamod__device_api *(*adamod__device_entry)(void);
+
+#endif

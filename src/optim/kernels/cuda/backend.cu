@@ -1,0 +1,830 @@
+/* The host's side of libadamod_cuda: devices, memory, the tables that kernels read, and the order of launches. */
+#include "backend.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct adamod__device {
+    int index, rule, processors;
+    char name[256];
+    cudaStream_t stream, side; /* the user's; one for what must not wait for it */
+    cudaEvent_t event;
+    device_error *mirror; /* on the host, where the device can write */
+    control *shared;
+    device_limit *limits;
+    void *schedules;
+    const int64_t *numbers; /* within schedules */
+    const float *found_inf, *loss_scale;
+    /* what follows from the parameters */
+    device_tensor *tensors;          /* the host's copy */
+    int64_t dirty_first, dirty_last; /* those that were pointed elsewhere */
+    void *arena;
+    view v;
+    update_class *classes;
+    int n_classes;
+    piece *chunk_list; /* the host's copy, for the order of sums */
+    int64_t n_list;
+    float *edge; /* statistics */
+    uint16_t *bin;
+    void *counts;
+    /* what a captured graph may still read: freed at the end */
+    void **kept;
+    int64_t n_kept;
+};
+
+/* ---- errors ---- */
+
+/* Not shared state: each thread has its own, as with errno. */
+static thread_local char message[400] = "no error";
+
+static adamod_status fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static adamod_status fail(adamod_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static const char *last_error(void) { return message; }
+
+static adamod_status no_memory(void) { return fail(ADAMOD_ERROR_MEMORY, "cuda: no memory on the host"); }
+
+static adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what) {
+    (void)cudaGetLastError(); /* so that it is not met again */
+    return fail(ADAMOD_ERROR_CUDA, "cuda:%d (%s): %s: %s (%s)", d->index, d->name, what, cudaGetErrorString(error),
+                cudaGetErrorName(error));
+}
+
+#define TRY(d, call)                                                                                                   \
+    do {                                                                                                               \
+        const cudaError_t try_error = (call);                                                                          \
+        if (try_error != cudaSuccess) return failed_call(d, try_error, #call);                                         \
+    } while (0)
+
+static adamod_status launched(const adamod__device *d, const char *what) {
+    const cudaError_t error = cudaGetLastError();
+    return error == cudaSuccess ? ADAMOD_OK : failed_call(d, error, what);
+}
+
+/* The user's device is current again when a call ends. */
+struct device_guard {
+    int before;
+    explicit device_guard(int index) {
+        if (cudaGetDevice(&before) != cudaSuccess) before = -1;
+        if (before != index) (void)cudaSetDevice(index);
+        else before = -1;
+    }
+    ~device_guard() {
+        if (before >= 0) (void)cudaSetDevice(before);
+    }
+};
+
+/* ---- devices ---- */
+
+static adamod_status count_devices(int *devices) {
+    int driver = 0, runtime = 0;
+    const cudaError_t error = cudaGetDeviceCount(devices);
+    (void)cudaGetLastError();
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (error == cudaSuccess && *devices > 0) return ADAMOD_OK;
+    if (driver == 0) return fail(ADAMOD_ERROR_NO_CUDA, "cuda: there is no NVIDIA driver (libcuda.so.1)");
+    if (error == cudaErrorInsufficientDriver) {
+        return fail(ADAMOD_ERROR_DRIVER, "cuda: the driver is for CUDA %d.%d, expected %d.%d or later", driver / 1000,
+                    driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    }
+    if (error == cudaSuccess || error == cudaErrorNoDevice) return fail(ADAMOD_ERROR_NO_CUDA, "cuda: there is no GPU");
+    return fail(ADAMOD_ERROR_CUDA, "cuda: cannot count devices: %s (%s)", cudaGetErrorString(error),
+                cudaGetErrorName(error));
+}
+
+static adamod_status check_index(int index) {
+    int devices = 0;
+    const adamod_status status = count_devices(&devices);
+    if (status) return status;
+    if (index >= 0 && index < devices) return ADAMOD_OK;
+    return fail(ADAMOD_ERROR_DEVICE, "cuda:%d: no such device, there %s %d (cuda:0%s)", index,
+                devices == 1 ? "is" : "are", devices, devices == 1 ? "" : ", ...");
+}
+
+static adamod_status describe(int index, adamod_cuda_device *out) {
+    const adamod_status status = check_index(index);
+    if (status) return status;
+    adamod__device d = {};
+    d.index = index;
+    snprintf(d.name, sizeof d.name, "unknown");
+    cudaDeviceProp properties;
+    TRY(&d, cudaGetDeviceProperties(&properties, index));
+    device_guard guard(index);
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "%s", properties.name);
+    out->major = properties.major;
+    out->minor = properties.minor;
+    TRY(&d, cudaDriverGetVersion(&out->driver));
+    TRY(&d, cudaMemGetInfo(&out->free_memory, &out->memory));
+    return ADAMOD_OK;
+}
+
+/* ---- memory ---- */
+
+static adamod_status allocate(const adamod__device *d, size_t bytes, void **out) {
+    *out = NULL;
+    const cudaError_t error = cudaMalloc(out, bytes ? bytes : 1);
+    if (error == cudaSuccess) return ADAMOD_OK;
+    if (error != cudaErrorMemoryAllocation) return failed_call(d, error, "cudaMalloc");
+    (void)cudaGetLastError();
+    size_t available = 0, total = 0;
+    (void)cudaMemGetInfo(&available, &total);
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    return fail(ADAMOD_ERROR_DEVICE_MEMORY, "cuda: out of memory: %.4g GiB wanted, %.4g GiB free on cuda:%d (%s)",
+                (double)bytes / gib, (double)available / gib, d->index, d->name);
+}
+
+static adamod_status device_alloc(adamod__device *d, size_t bytes, void **out) {
+    device_guard guard(d->index);
+    return allocate(d, bytes, out);
+}
+
+static void device_release(adamod__device *d, void *memory) {
+    device_guard guard(d->index);
+    (void)cudaFree(memory);
+}
+
+/* Memory that graphs may know is kept until the end. */
+static void keep(adamod__device *d, void *memory) {
+    if (!memory) return;
+    void **grown = (void **)realloc(d->kept, (size_t)(d->n_kept + 1) * sizeof *grown);
+    if (!grown) return; /* lost, rather than freed under a graph */
+    d->kept = grown;
+    d->kept[d->n_kept++] = memory;
+}
+
+static adamod_status copy_in(adamod__device *d, void *to, const void *from, size_t bytes) {
+    device_guard guard(d->index);
+    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream));
+    TRY(d, cudaStreamSynchronize(d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status copy_out(adamod__device *d, void *to, const void *from, size_t bytes) {
+    device_guard guard(d->index);
+    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream));
+    TRY(d, cudaStreamSynchronize(d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status copy_within(adamod__device *d, void *to, const void *from, size_t bytes) {
+    device_guard guard(d->index);
+    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status fill(adamod__device *d, void *to, adamod_type type, int64_t count, double value) {
+    device_guard guard(d->index);
+    cuda_fill(to, type, count, value, d->stream);
+    return launched(d, "filling a state");
+}
+
+static adamod_status widen(adamod__device *d, float *to, const void *from, adamod_type type, int64_t count) {
+    device_guard guard(d->index);
+    cuda_widen(to, from, type, count, d->stream);
+    return launched(d, "making a master");
+}
+
+static adamod_status check_memory(adamod__device *d, const void *memory) {
+    device_guard guard(d->index);
+    cudaPointerAttributes found;
+    const cudaError_t error = cudaPointerGetAttributes(&found, memory);
+    (void)cudaGetLastError();
+    if (error == cudaSuccess && found.type == cudaMemoryTypeManaged) return ADAMOD_OK;
+    if (error == cudaSuccess && found.type == cudaMemoryTypeDevice) {
+        if (found.device == d->index) return ADAMOD_OK;
+        return fail(ADAMOD_ERROR_DEVICE, "memory of cuda:%d, expected of cuda:%d (%s)", found.device, d->index,
+                    d->name);
+    }
+    return fail(ADAMOD_ERROR_DEVICE, "host memory, expected memory of cuda:%d (%s)", d->index, d->name);
+}
+
+/* ---- open and close ---- */
+
+static void close_device(adamod__device *d) {
+    if (!d) return;
+    device_guard guard(d->index);
+    if (d->shared) (void)cudaStreamSynchronize(d->stream);
+    void *const own[] = {d->shared, d->limits, d->schedules, d->arena, d->edge, d->bin, d->counts};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) (void)cudaFree(own[i]);
+    for (int64_t i = 0; i < d->n_kept; i++) (void)cudaFree(d->kept[i]);
+    if (d->mirror) (void)cudaFreeHost(d->mirror);
+    if (d->event) (void)cudaEventDestroy(d->event);
+    if (d->side) (void)cudaStreamDestroy(d->side);
+    (void)cudaGetLastError();
+    free(d->kept);
+    free(d->tensors);
+    free(d->classes);
+    free(d->chunk_list);
+    free(d);
+}
+
+static adamod_status start(adamod__device *d, const device_limit *limits) {
+    cudaDeviceProp properties;
+    TRY(d, cudaGetDeviceProperties(&properties, d->index));
+    snprintf(d->name, sizeof d->name, "%s", properties.name);
+    d->processors = properties.multiProcessorCount;
+    TRY(d, cudaStreamCreateWithFlags(&d->side, cudaStreamNonBlocking));
+    TRY(d, cudaEventCreateWithFlags(&d->event, cudaEventDisableTiming));
+    TRY(d, cudaHostAlloc((void **)&d->mirror, sizeof *d->mirror, cudaHostAllocMapped));
+    memset(d->mirror, 0, sizeof *d->mirror);
+    adamod_status status = allocate(d, sizeof *d->shared, (void **)&d->shared);
+    if (status || (status = allocate(d, OPT_COUNT * sizeof *limits, (void **)&d->limits))) return status;
+    TRY(d, cudaMemset(d->shared, 0, sizeof *d->shared));
+    TRY(d, cudaMemcpy(d->limits, limits, OPT_COUNT * sizeof *limits, cudaMemcpyHostToDevice));
+    return ADAMOD_OK;
+}
+
+static adamod_status open_device(adamod__device **out, int index, int rule, const device_limit limits[OPT_COUNT]) {
+    adamod_status status = check_index(index);
+    if (status) return status;
+    adamod__device *d = (adamod__device *)calloc(1, sizeof *d);
+    if (!d) return no_memory();
+    d->index = index;
+    d->rule = rule;
+    snprintf(d->name, sizeof d->name, "unknown");
+    device_guard guard(index);
+    if ((status = start(d, limits))) {
+        close_device(d);
+        return status;
+    }
+    *out = d;
+    return ADAMOD_OK;
+}
+
+static adamod_status capturing(adamod__device *d, int *yes) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    device_guard guard(d->index);
+    *yes = 0;
+    /* The default stream may not be asked while another is captured, and cannot be captured itself. */
+    if (!d->stream) return ADAMOD_OK;
+    TRY(d, cudaStreamIsCapturing(d->stream, &status));
+    *yes = status != cudaStreamCaptureStatusNone;
+    return ADAMOD_OK;
+}
+
+static adamod_status set_stream(adamod__device *d, void *stream) {
+    const cudaStream_t to = (cudaStream_t)stream;
+    int before = 0, after = 0;
+    if (to == d->stream) return ADAMOD_OK;
+    device_guard guard(d->index);
+    adamod_status status = capturing(d, &before);
+    const cudaStream_t from = d->stream;
+    d->stream = to;
+    if (!status) status = capturing(d, &after);
+    if (status) {
+        d->stream = from;
+        return status;
+    }
+    /* A graph cannot wait for what is outside of it; who captures sees to that. */
+    if (before || after) return ADAMOD_OK;
+    TRY(d, cudaEventRecord(d->event, from));
+    TRY(d, cudaStreamWaitEvent(to, d->event, 0));
+    return ADAMOD_OK;
+}
+
+static adamod_status sync_device(adamod__device *d) {
+    device_guard guard(d->index);
+    TRY(d, cudaStreamSynchronize(d->stream));
+    return ADAMOD_OK;
+}
+
+/* ---- the layout ---- */
+
+/* Hands out parts of one block of memory; with no block it only counts. */
+struct bump {
+    char *base;
+    size_t used;
+    template <class T> T *take(int64_t n) {
+        T *at = base ? (T *)(base + used) : NULL;
+        used += ((size_t)n * sizeof(T) + 255) / 256 * 256;
+        return at;
+    }
+};
+
+static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+/* The tables on the host, before they are copied. */
+struct tables {
+    piece *tiles, *chunks, *row_chunks;
+    int64_t *first_chunk, *first_row_chunk, *first_matrix, *first_column;
+    int64_t n_tiles, n_chunks, n_row_chunks, n_matrices, n_columns;
+};
+
+static void free_tables(tables *t) {
+    free(t->tiles);
+    free(t->chunks);
+    free(t->row_chunks);
+    free(t->first_chunk);
+    free(t->first_row_chunk);
+    free(t->first_matrix);
+    free(t->first_column);
+}
+
+static void add_pieces(piece *to, int64_t *n, int64_t tensor, int64_t pieces) {
+    for (int64_t i = 0; i < pieces; i++) to[(*n)++] = piece{(uint32_t)tensor, (uint32_t)i};
+}
+
+/* Matrices of a factored parameter. */
+static int64_t matrices_of(const device_tensor *t) {
+    return t->cols > 0 && t->rows > 0 ? t->count / (t->rows * t->cols) : 0;
+}
+
+static void count_tables(const device_layout *l, bool factored, tables *t) {
+    for (int64_t i = 0; i < l->n; i++) {
+        const device_tensor *x = &l->tensors[i];
+        t->first_chunk[i] = t->n_chunks;
+        t->first_row_chunk[i] = t->n_row_chunks;
+        t->first_matrix[i] = t->n_matrices;
+        t->first_column[i] = t->n_columns;
+        t->n_tiles += pieces_of(x->count, TILE);
+        t->n_chunks += pieces_of(x->count, l->chunk);
+        if (!factored) continue;
+        t->n_row_chunks += pieces_of(x->count, cuda_row_chunk(x, l->chunk));
+        t->n_matrices += matrices_of(x);
+        t->n_columns += matrices_of(x) * x->cols;
+    }
+    t->first_chunk[l->n] = t->n_chunks;
+    t->first_row_chunk[l->n] = t->n_row_chunks;
+    t->first_matrix[l->n] = t->n_matrices;
+    t->first_column[l->n] = t->n_columns;
+}
+
+static bool make_tables(const device_layout *l, bool factored, tables *t) {
+    int64_t **const firsts[] = {&t->first_chunk, &t->first_row_chunk, &t->first_matrix, &t->first_column};
+    for (int i = 0; i < 4; i++) {
+        if (!(*firsts[i] = (int64_t *)calloc((size_t)l->n + 1, sizeof(int64_t)))) return false;
+    }
+    count_tables(l, factored, t);
+    t->tiles = (piece *)calloc((size_t)t->n_tiles + 1, sizeof(piece));
+    t->chunks = (piece *)calloc((size_t)t->n_chunks + 1, sizeof(piece));
+    t->row_chunks = (piece *)calloc((size_t)t->n_row_chunks + 1, sizeof(piece));
+    if (!t->tiles || !t->chunks || !t->row_chunks) return false;
+    int64_t chunks = 0, row_chunks = 0;
+    for (int64_t i = 0; i < l->n; i++) {
+        add_pieces(t->chunks, &chunks, i, t->first_chunk[i + 1] - t->first_chunk[i]);
+        add_pieces(t->row_chunks, &row_chunks, i, t->first_row_chunk[i + 1] - t->first_row_chunk[i]);
+    }
+    return true;
+}
+
+/* One class for each variant and type of computation that occurs; the tiles are sorted by it. */
+static adamod_status make_classes(adamod__device *d, const device_layout *l, tables *t, const piece *device_tiles) {
+    enum { MOST_VARIANTS = 8 };
+    update_class *classes = (update_class *)calloc(2 * MOST_VARIANTS, sizeof *classes);
+    int64_t tiles = 0;
+    if (!classes) return no_memory();
+    free(d->classes);
+    d->classes = classes;
+    d->n_classes = 0;
+    for (int key = 0; key < 2 * MOST_VARIANTS; key++) {
+        update_class c = {key / 2, key % 2, device_tiles + tiles, 0, 0};
+        const int64_t before = tiles;
+        for (int64_t i = 0; i < l->n; i++) {
+            const device_tensor *x = &l->tensors[i];
+            if (x->variant != c.variant || (x->p_type == ADAMOD_F64) != (c.f64 != 0)) continue;
+            add_pieces(t->tiles, &tiles, i, pieces_of(x->count, TILE));
+        }
+        c.n_tiles = tiles - before;
+        if (c.n_tiles == 0) continue;
+        int per_processor = 1;
+        TRY(d, cuda_occupancy(d->rule, &c, &per_processor));
+        c.blocks = d->processors * (per_processor > 0 ? per_processor : 1);
+        classes[d->n_classes++] = c;
+    }
+    return ADAMOD_OK;
+}
+
+/* The device's tables, within base. */
+static size_t place(adamod__device *d, const device_layout *l, const tables *t, char *base, view *v, piece **tiles) {
+    bump b = {base, 0};
+    const int64_t most_chunks = t->n_chunks > t->n_row_chunks ? t->n_chunks : t->n_row_chunks;
+    v->tensors = b.take<device_tensor>(l->n);
+    v->now = b.take<array_step>(l->n);
+    v->steps = b.take<int64_t>(l->n);
+    v->groups = b.take<device_group>(l->n_groups);
+    v->effective = b.take<double>((int64_t)l->n_groups * OPT_COUNT);
+    v->base_lr = b.take<double>(l->n_groups);
+    v->chunks = b.take<piece>(t->n_chunks);
+    v->first_chunk = b.take<int64_t>(l->n + 1);
+    v->partial = b.take<double>(2 * most_chunks);
+    v->largest = b.take<double>(t->n_chunks);
+    v->row_chunks = b.take<piece>(t->n_row_chunks);
+    v->first_row_chunk = b.take<int64_t>(l->n + 1);
+    v->first_matrix = b.take<int64_t>(l->n + 1);
+    v->first_column = b.take<int64_t>(l->n + 1);
+    v->mean = b.take<double>(t->n_matrices);
+    *tiles = b.take<piece>(t->n_tiles);
+    v->n = l->n;
+    v->n_chunks = t->n_chunks;
+    v->chunk = l->chunk;
+    v->n_groups = l->n_groups;
+    v->rule = d->rule;
+    v->n_row_chunks = t->n_row_chunks;
+    v->n_matrices = t->n_matrices;
+    v->n_columns = t->n_columns;
+    v->shared = d->shared;
+    v->mirror = d->mirror;
+    v->limits = d->limits;
+    v->edge = d->edge;
+    v->bin = d->bin;
+    return b.used;
+}
+
+static adamod_status upload(adamod__device *d, const void *to, const void *from, size_t bytes) {
+    TRY(d, cudaMemcpyAsync((void *)(uintptr_t)to, from, bytes, cudaMemcpyHostToDevice, d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status upload_tables(adamod__device *d, const device_layout *l, const tables *t, const view *v,
+                                   piece *tiles) {
+    const struct {
+        const void *to, *from;
+        size_t bytes;
+    } parts[] = {
+        {v->tensors, d->tensors, (size_t)l->n * sizeof *d->tensors},
+        {v->chunks, t->chunks, (size_t)t->n_chunks * sizeof(piece)},
+        {v->first_chunk, t->first_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->row_chunks, t->row_chunks, (size_t)t->n_row_chunks * sizeof(piece)},
+        {v->first_row_chunk, t->first_row_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->first_matrix, t->first_matrix, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->first_column, t->first_column, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {tiles, t->tiles, (size_t)t->n_tiles * sizeof(piece)},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const adamod_status status = upload(d, parts[i].to, parts[i].from, parts[i].bytes);
+        if (status) return status;
+    }
+    TRY(d, cudaStreamSynchronize(d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, tables *t) {
+    if (!make_tables(l, d->rule == RULE_adafactor, t)) return no_memory();
+    device_tensor *tensors = (device_tensor *)malloc((size_t)l->n * sizeof *tensors);
+    if (!tensors) return no_memory();
+    memcpy(tensors, l->tensors, (size_t)l->n * sizeof *tensors);
+    for (int64_t i = 0; i < l->n; i++) tensors[i].path = cuda_path(&tensors[i]);
+    free(d->tensors);
+    d->tensors = tensors;
+    view v = {};
+    piece *tiles;
+    void *arena;
+    const size_t bytes = place(d, l, t, NULL, &v, &tiles);
+    adamod_status status = allocate(d, bytes, &arena);
+    if (status) return status;
+    keep(d, d->arena);
+    d->arena = arena;
+    TRY(d, cudaMemsetAsync(arena, 0, bytes, d->stream));
+    place(d, l, t, (char *)arena, &v, &tiles);
+    if ((status = make_classes(d, l, t, tiles)) || (status = upload_tables(d, l, t, &v, tiles))) return status;
+    d->v = v;
+    keep(d, d->counts); /* made anew by the next step that needs them */
+    d->counts = NULL;
+    d->dirty_first = l->n;
+    d->dirty_last = -1;
+    free(d->chunk_list);
+    const bool rows = d->rule == RULE_adafactor;
+    d->chunk_list = rows ? t->row_chunks : t->chunks;
+    d->n_list = rows ? t->n_row_chunks : t->n_chunks;
+    if (rows) t->row_chunks = NULL;
+    else t->chunks = NULL;
+    return ADAMOD_OK;
+}
+
+static adamod_status lay_out(adamod__device *d, const device_layout *l) {
+    device_guard guard(d->index);
+    tables t = {};
+    const adamod_status status = lay_out_tables(d, l, &t);
+    free_tables(&t);
+    return status;
+}
+
+/* ---- what changes between steps ---- */
+
+static void repoint(adamod__device *d, int64_t i, void *p, const void *g) {
+    d->tensors[i].p = p;
+    d->tensors[i].g = g;
+    d->tensors[i].path = cuda_path(&d->tensors[i]);
+    if (i < d->dirty_first) d->dirty_first = i;
+    if (i > d->dirty_last) d->dirty_last = i;
+}
+
+static adamod_status set_group(adamod__device *d, int group, const device_group *to) {
+    device_guard guard(d->index);
+    cuda_set_group(d->v.groups + group, to, d->stream);
+    return launched(d, "setting options");
+}
+
+static adamod_status push_control(adamod__device *d) {
+    cuda_set_control(d->shared, d->found_inf, d->loss_scale, (const device_schedule *)d->schedules, d->numbers,
+                     d->stream);
+    return launched(d, "setting pointers");
+}
+
+static adamod_status set_schedules(adamod__device *d, const device_schedule *nodes, int n, const int64_t *numbers,
+                                   int n_numbers) {
+    device_guard guard(d->index);
+    bump b = {NULL, 0};
+    b.take<device_schedule>(n);
+    b.take<int64_t>(n_numbers);
+    void *memory;
+    adamod_status status = allocate(d, b.used, &memory);
+    if (status) return status;
+    b = bump{(char *)memory, 0};
+    device_schedule *to = b.take<device_schedule>(n);
+    int64_t *list = b.take<int64_t>(n_numbers);
+    TRY(d, cudaMemcpyAsync(to, nodes, (size_t)n * sizeof *nodes, cudaMemcpyHostToDevice, d->stream));
+    TRY(d, cudaMemcpyAsync(list, numbers, (size_t)n_numbers * sizeof *numbers, cudaMemcpyHostToDevice, d->stream));
+    TRY(d, cudaStreamSynchronize(d->stream));
+    void *old = d->schedules;
+    d->schedules = memory;
+    d->numbers = list;
+    status = push_control(d);
+    if (!status) status = sync_device(d);
+    (void)cudaFree(old);
+    return status;
+}
+
+static adamod_status set_scaler(adamod__device *d, const float *found_inf, const float *loss_scale) {
+    if (found_inf == d->found_inf && loss_scale == d->loss_scale) return ADAMOD_OK;
+    device_guard guard(d->index);
+    d->found_inf = found_inf;
+    d->loss_scale = loss_scale;
+    return push_control(d);
+}
+
+static adamod_status set_progress(adamod__device *d, const device_progress *from) {
+    device_guard guard(d->index);
+    TRY(d, cudaMemcpyAsync(&d->shared->steps, &from->steps, sizeof from->steps, cudaMemcpyHostToDevice, d->stream));
+    TRY(d,
+        cudaMemcpyAsync(&d->shared->skipped, &from->skipped, sizeof from->skipped, cudaMemcpyHostToDevice, d->stream));
+    TRY(d, cudaMemcpyAsync(&d->shared->norm, &from->norm, sizeof from->norm, cudaMemcpyHostToDevice, d->stream));
+    return copy_in(d, d->v.steps, from->tensor_steps, (size_t)d->v.n * sizeof *from->tensor_steps);
+}
+
+static adamod_status progress(adamod__device *d, device_progress *to) {
+    control now;
+    adamod_status status = copy_out(d, &now, d->shared, sizeof now);
+    if (!status) status = copy_out(d, to->tensor_steps, d->v.steps, (size_t)d->v.n * sizeof *to->tensor_steps);
+    if (status) return status;
+    to->steps = now.steps;
+    to->skipped = now.skipped;
+    to->norm = now.norm;
+    return ADAMOD_OK;
+}
+
+/* ---- statistics ---- */
+
+static adamod_status collect(adamod__device *d, const float *edge, const uint16_t *bin) {
+    const size_t edge_bytes = (ADAMOD_HIST_BINS + 1) * sizeof *edge, bin_bytes = FINE_BINS * sizeof *bin;
+    device_guard guard(d->index);
+    adamod_status status = ADAMOD_OK;
+    if (!d->edge && (status = allocate(d, edge_bytes, (void **)&d->edge))) return status;
+    if (!d->bin && (status = allocate(d, bin_bytes, (void **)&d->bin))) return status;
+    d->v.edge = d->edge;
+    d->v.bin = d->bin;
+    TRY(d, cudaMemsetAsync(&d->shared->filled, 0, sizeof d->shared->filled, d->stream));
+    if ((status = copy_in(d, d->edge, edge, edge_bytes))) return status;
+    return copy_in(d, d->bin, bin, bin_bytes);
+}
+
+/* Room for counts, made by the first step that collects. */
+static adamod_status reserve_counts(adamod__device *d) {
+    if (d->counts) return ADAMOD_OK;
+    int yes;
+    adamod_status status = capturing(d, &yes);
+    if (status) return status;
+    if (yes) return fail(ADAMOD_ERROR_ORDER, "cuda: statistics were switched on: take a step before it is captured");
+    bump b = {NULL, 0};
+    b.take<device_counts>(d->v.n_groups);
+    b.take<double>(2 * d->n_list);
+    if ((status = allocate(d, b.used, &d->counts))) return status;
+    TRY(d, cudaMemsetAsync(d->counts, 0, b.used, d->stream));
+    b = bump{(char *)d->counts, 0};
+    d->v.counts = b.take<device_counts>(d->v.n_groups);
+    d->v.sums = b.take<double>(2 * d->n_list);
+    return ADAMOD_OK;
+}
+
+static double from_order(unsigned long long bits) {
+    const unsigned long long sign = 1ull << 63, plain = bits & sign ? bits & ~sign : ~bits;
+    double x;
+    memcpy(&x, &plain, sizeof x);
+    return x;
+}
+
+static void add_counts(stats_counts *to, const device_counts *from) {
+    to->elements = (int64_t)from->elements;
+    to->bounded = (int64_t)from->bounded;
+    for (int which = 0; which < 2; which++) {
+        if (from->elements > 0) {
+            to->least[which] = from_order(from->least[which]);
+            to->most[which] = from_order(from->most[which]);
+        }
+        for (int i = 0; i < FINE_BINS; i++) to->fine[which][i] = (int64_t)from->fine[which][i];
+        for (int i = 0; i < ADAMOD_HIST_BINS; i++) to->histogram[which][i] = (int64_t)from->histogram[which][i];
+    }
+}
+
+static adamod_status statistics(adamod__device *d, stats_counts *groups, int *filled) {
+    const size_t counts_bytes = (size_t)d->v.n_groups * sizeof(device_counts);
+    const size_t sums_bytes = 2 * (size_t)d->n_list * sizeof(double);
+    int32_t there = 0;
+    *filled = 0;
+    if (!d->counts) return ADAMOD_OK;
+    adamod_status status = copy_out(d, &there, &d->shared->filled, sizeof there);
+    if (status || !there) return status;
+    device_counts *counts = (device_counts *)malloc(counts_bytes + 1);
+    double *sums = (double *)malloc(sums_bytes + 1);
+    status = counts && sums ? copy_out(d, counts, d->v.counts, counts_bytes) : no_memory();
+    if (!status) status = copy_out(d, sums, d->v.sums, sums_bytes);
+    for (int g = 0; !status && g < d->v.n_groups; g++) add_counts(&groups[g], &counts[g]);
+    for (int64_t i = 0; !status && i < d->n_list; i++) {
+        stats_counts *group = &groups[d->tensors[d->chunk_list[i].tensor].group];
+        group->grad_sumsq += sums[2 * i];
+        group->update_sumsq += sums[2 * i + 1];
+    }
+    *filled = status == ADAMOD_OK;
+    free(counts);
+    free(sums);
+    return status;
+}
+
+/* ---- the step ---- */
+
+/* A graph must not see pointers that change later, so it has a table of its own, filled behind the capture's back. */
+static adamod_status freeze_table(adamod__device *d, view *v) {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    const size_t bytes = (size_t)d->v.n * sizeof *d->tensors;
+    void *table = NULL;
+    TRY(d, cudaThreadExchangeStreamCaptureMode(&mode));
+    adamod_status status = allocate(d, bytes, &table);
+    if (!status) {
+        cudaError_t error = cudaMemcpyAsync(table, d->tensors, bytes, cudaMemcpyHostToDevice, d->side);
+        if (error == cudaSuccess) error = cudaStreamSynchronize(d->side);
+        if (error != cudaSuccess) status = failed_call(d, error, "copying pointers for a graph");
+        keep(d, table);
+    }
+    TRY(d, cudaThreadExchangeStreamCaptureMode(&mode));
+    v->tensors = (const device_tensor *)table;
+    return status;
+}
+
+static adamod_status push_pointers(adamod__device *d) {
+    if (d->dirty_first > d->dirty_last) return ADAMOD_OK;
+    cuda_set_pointers((device_tensor *)(uintptr_t)d->v.tensors, d->tensors, d->dirty_first,
+                      d->dirty_last - d->dirty_first + 1, d->stream);
+    d->dirty_first = d->v.n;
+    d->dirty_last = -1;
+    return launched(d, "setting pointers");
+}
+
+static adamod_status step(adamod__device *d, const device_step *how) {
+    device_guard guard(d->index);
+    int captured = 0;
+    adamod_status status = capturing(d, &captured);
+    if (!status && how->collect) status = reserve_counts(d);
+    view v = d->v;
+    if (!status) status = captured ? freeze_table(d, &v) : push_pointers(d);
+    if (status) return status;
+    if (how->norm) cuda_norm(&v, d->stream);
+    cuda_prepare(&v, how, d->stream);
+    if (how->collect) cuda_clear_counts(&v, d->stream);
+    if (d->rule == RULE_adashift) cuda_spatial(&v, d->stream);
+    if (d->rule == RULE_adafactor) cuda_adafactor(&v, how->collect, d->stream);
+    for (int i = 0; d->rule != RULE_adafactor && i < d->n_classes; i++) {
+        if (how->collect) cuda_update_collect(&v, &d->classes[i], d->stream);
+        else cuda_update(&v, &d->classes[i], d->stream);
+    }
+    return launched(d, "launching a step");
+}
+
+static device_error failure(const adamod__device *d) {
+    const volatile device_error *m = d->mirror;
+    device_error e = {};
+    e.count = __atomic_load_n(&d->mirror->count, __ATOMIC_ACQUIRE);
+    if (e.count == 0) return e;
+    e.status = m->status;
+    e.step = m->step;
+    e.tensor = m->tensor;
+    e.group = m->group;
+    e.option = m->option;
+    e.value = m->value;
+    return e;
+}
+
+/* ---- for benchmarks and tests ---- */
+
+static adamod_status stream_create(adamod__device *d, void **out) {
+    device_guard guard(d->index);
+    cudaStream_t stream;
+    TRY(d, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    *out = stream;
+    return ADAMOD_OK;
+}
+
+static void stream_destroy(adamod__device *d, void *stream) {
+    device_guard guard(d->index);
+    (void)cudaStreamDestroy((cudaStream_t)stream);
+}
+
+static adamod_status graph_begin(adamod__device *d) {
+    device_guard guard(d->index);
+    TRY(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeGlobal));
+    return ADAMOD_OK;
+}
+
+static adamod_status graph_end(adamod__device *d, void **out) {
+    device_guard guard(d->index);
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    TRY(d, cudaStreamEndCapture(d->stream, &graph));
+    const cudaError_t error = cudaGraphInstantiate(&executable, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    if (error != cudaSuccess) return failed_call(d, error, "cudaGraphInstantiate");
+    *out = executable;
+    return ADAMOD_OK;
+}
+
+static adamod_status graph_launch(adamod__device *d, void *graph) {
+    device_guard guard(d->index);
+    TRY(d, cudaGraphLaunch((cudaGraphExec_t)graph, d->stream));
+    return ADAMOD_OK;
+}
+
+static adamod_status graph_time(adamod__device *d, void *graph, int launches, double *seconds) {
+    device_guard guard(d->index);
+    cudaEvent_t begin, end;
+    float ms = 0;
+    TRY(d, cudaEventCreate(&begin));
+    TRY(d, cudaEventCreate(&end));
+    TRY(d, cudaEventRecord(begin, d->stream));
+    for (int i = 0; i < launches; i++) TRY(d, cudaGraphLaunch((cudaGraphExec_t)graph, d->stream));
+    TRY(d, cudaEventRecord(end, d->stream));
+    TRY(d, cudaEventSynchronize(end));
+    TRY(d, cudaEventElapsedTime(&ms, begin, end));
+    (void)cudaEventDestroy(begin);
+    (void)cudaEventDestroy(end);
+    *seconds = 1e-3 * (double)ms / launches;
+    return ADAMOD_OK;
+}
+
+static void graph_free(adamod__device *d, void *graph) {
+    device_guard guard(d->index);
+    if (graph) (void)cudaGraphExecDestroy((cudaGraphExec_t)graph);
+}
+
+/* ---- the table ---- */
+
+extern "C" __attribute__((visibility("default"))) const adamod__device_api *adamod__cuda(void);
+const adamod__device_api *adamod__cuda(void) {
+    /* In the order of the struct. */
+    static const adamod__device_api api = {
+        ADAMOD__DEVICE_VERSION,
+        last_error,
+        count_devices,
+        describe,
+        open_device,
+        close_device,
+        set_stream,
+        sync_device,
+        capturing,
+        device_alloc,
+        device_release,
+        copy_in,
+        copy_out,
+        fill,
+        widen,
+        check_memory,
+        lay_out,
+        repoint,
+        set_group,
+        set_schedules,
+        set_scaler,
+        set_progress,
+        progress,
+        step,
+        failure,
+        collect,
+        statistics,
+        stream_create,
+        stream_destroy,
+        graph_begin,
+        graph_end,
+        graph_launch,
+        graph_time,
+        graph_free,
+        copy_within,
+    };
+    return &api;
+}

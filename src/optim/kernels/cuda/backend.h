@@ -1,0 +1,121 @@
+/* What the files of libadamod_cuda share: tables in device memory, and who launches what.
+ *
+ * A step is [norm, one block for each chunk] -> [prepare, one block: skip or not, clipping, schedules, step counts, the
+ * numbers of every parameter] -> [what the rule needs before] -> [update, one launch for all parameters]. */
+#ifndef ADAMOD_CUDA_BACKEND_H
+#define ADAMOD_CUDA_BACKEND_H
+
+#include "../../device.h"
+#include "../kernels.h"
+
+#include <cuda_runtime.h>
+
+enum { BLOCK = 512 }; /* elements that the library handles at a time: random numbers and sums go by it */
+enum { TILE = 2048 }; /* elements that a block of the update handles at a time; whole BLOCKs */
+enum { UPDATE_THREADS = 256 };
+enum { SUM_THREADS = 512 };
+
+/* How an update reads and writes a parameter's arrays. */
+enum {
+    PATH_ANY,    /* one element at a time, whatever the types */
+    PATH_F32,    /* all f32 */
+    PATH_MASTER, /* parameter and gradient bf16; master and states f32 */
+    PATH_BF16    /* all bf16, rounded at random */
+};
+
+/* What one parameter's update reads: written by prepare. */
+typedef struct array_step {
+    adamod__coef_f64 wide;
+    adamod__coef_f32 narrow;
+    int32_t transform; /* the gradient takes more than a factor */
+    uint64_t key;      /* of random numbers */
+    int64_t turn;      /* where the queue's array is that this update replaces, in elements */
+} array_step;
+
+/* A piece of a parameter: elements from index * (TILE, or the chunk's size) on. */
+typedef struct piece {
+    uint32_t tensor, index;
+} piece;
+
+typedef struct control {
+    int64_t steps, skipped;
+    double norm;
+    int32_t skip;   /* the step under way is not taken */
+    int32_t filled; /* statistics */
+    uint32_t errors;
+    const float *found_inf, *loss_scale;
+    const device_schedule *schedules;
+    const int64_t *numbers;
+} control;
+
+/* A group's statistics, as they are collected: integers, so that the order does not matter. */
+typedef struct device_counts {
+    unsigned long long elements, bounded;
+    unsigned long long least[2], most[2]; /* doubles whose bits are made to order as integers do */
+    unsigned long long fine[2][FINE_BINS];
+    unsigned long long histogram[2][ADAMOD_HIST_BINS];
+} device_counts;
+
+/* All that a kernel may look at. */
+typedef struct view {
+    const device_tensor *tensors;
+    array_step *now;
+    int64_t *steps; /* of each tensor */
+    device_group *groups;
+    double *effective; /* options of each group in this update */
+    double *base_lr;   /* of each group, before the schedule */
+    control *shared;
+    device_error *mirror; /* on the host */
+    const device_limit *limits;
+    const piece *chunks;        /* as the library cuts arrays to sum over them */
+    const int64_t *first_chunk; /* of each tensor, and one past the last */
+    double *partial;            /* two numbers for each chunk */
+    double *largest;            /* one for each chunk */
+    int64_t n, n_chunks, chunk;
+    int n_groups, rule;
+    /* statistics */
+    device_counts *counts;
+    double *sums; /* of squares of gradients and of changes, for each chunk */
+    const float *edge;
+    const uint16_t *bin;
+    /* Adafactor: chunks of whole rows; matrices and columns of all tensors before each */
+    const piece *row_chunks;
+    const int64_t *first_row_chunk, *first_matrix, *first_column;
+    double *mean; /* of each matrix's R */
+    int64_t n_row_chunks, n_matrices, n_columns;
+} view;
+
+/* The tensors that one launch of an update covers. */
+typedef struct update_class {
+    int variant, f64;
+    const piece *tiles;
+    int64_t n_tiles;
+    int blocks; /* that fill the device */
+} update_class;
+
+/* prepare.cu */
+void cuda_set_group(device_group *to, const device_group *from, cudaStream_t stream);
+void cuda_set_pointers(device_tensor *tensors, const device_tensor *from, int64_t first, int64_t n,
+                       cudaStream_t stream);
+void cuda_set_control(control *to, const float *found_inf, const float *loss_scale, const device_schedule *schedules,
+                      const int64_t *numbers, cudaStream_t stream);
+void cuda_fill(void *to, adamod_type type, int64_t count, double value, cudaStream_t stream);
+void cuda_widen(float *to, const void *from, adamod_type type, int64_t count, cudaStream_t stream);
+void cuda_norm(const view *v, cudaStream_t stream);
+void cuda_prepare(const view *v, const device_step *how, cudaStream_t stream);
+void cuda_clear_counts(const view *v, cudaStream_t stream);
+void cuda_spatial(const view *v, cudaStream_t stream);
+/* The path of a tensor, from its types and pointers. */
+uint8_t cuda_path(const device_tensor *t);
+
+/* update.cu */
+cudaError_t cuda_occupancy(int rule, const update_class *c, int *blocks);
+void cuda_update(const view *v, const update_class *c, cudaStream_t stream);
+void cuda_update_collect(const view *v, const update_class *c, cudaStream_t stream);
+
+/* adafactor.cu */
+void cuda_adafactor(const view *v, int collect, cudaStream_t stream);
+/* Elements in a chunk of a tensor's whole rows. */
+int64_t cuda_row_chunk(const device_tensor *t, int64_t chunk);
+
+#endif

@@ -1,0 +1,230 @@
+/* What kernels share: elements of any type, random rounding, sums in the library's order. */
+#ifndef ADAMOD_CUDA_DEVICE_CUH
+#define ADAMOD_CUDA_DEVICE_CUH
+
+#include "../half.h"
+#include "backend.h"
+
+#include <math.h>
+
+/* ---- elements ---- */
+
+static __device__ __forceinline__ float bf16_to_f32(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
+
+/* add is added to the bits before the lower half is cut. A NaN stays one, and so does an infinity. */
+static __device__ __forceinline__ uint16_t f32_to_bf16(float value, uint32_t add) {
+    const uint32_t x = __float_as_uint(value), magnitude = x & 0x7fffffffu;
+    const uint32_t rounded = (magnitude >= 0x7f800000u ? x : x + add) >> 16;
+    return (uint16_t)(rounded | (magnitude > 0x7f800000u ? 0x40u : 0u));
+}
+
+/* What to add for rounding to nearest, ties to even. */
+static __device__ __forceinline__ uint32_t to_nearest(float value) {
+    return ((__float_as_uint(value) >> 16) & 1u) + 0x7fffu;
+}
+
+/* By way of f32, which holds every bf16 and f16; an f64 is rounded to f32 where that is the type of computation. */
+template <class R> static __device__ __forceinline__ R load_as(const void *array, int type, int64_t i) {
+    switch (type) {
+        case ADAMOD_F32: return (R)((const float *)array)[i];
+        case ADAMOD_F64: return (R)((const double *)array)[i];
+        case ADAMOD_BF16: return (R)bf16_to_f32(((const uint16_t *)array)[i]);
+        default: return (R)adamod__f16_to_f32(((const uint16_t *)array)[i]);
+    }
+}
+
+static __device__ __forceinline__ void store_nearest(void *array, int type, int64_t i, float x) {
+    ((uint16_t *)array)[i] = type == ADAMOD_BF16 ? f32_to_bf16(x, to_nearest(x)) : adamod__f32_to_f16(x);
+}
+
+/* Slot 0 is the parameter, 1 + i state i; at is where the element is in its block, whose first element is first. */
+static __device__ __forceinline__ void store_random(void *array, int type, int64_t first, uint32_t at, float x,
+                                                    uint64_t key, int slot) {
+    const uint32_t bits = adamod__random_bits(at, adamod__block_key(key, slot / 2, first)) >> (slot % 2 * 16) & 0xffffu;
+    ((uint16_t *)array)[first + at] = type == ADAMOD_BF16 ? f32_to_bf16(x, bits) : adamod__f32_to_f16_random(x, bits);
+}
+
+template <class R> struct real;
+template <> struct real<float> {
+    enum { type = ADAMOD_F32 };
+    typedef adamod__coef_f32 coef;
+    static __device__ __forceinline__ const coef &of(const array_step &now) { return now.narrow; }
+};
+template <> struct real<double> {
+    enum { type = ADAMOD_F64 };
+    typedef adamod__coef_f64 coef;
+    static __device__ __forceinline__ const coef &of(const array_step &now) { return now.wide; }
+};
+
+/* A state in its type, R or bf16. */
+template <class R>
+static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,
+                                                   uint32_t at, R x, uint64_t key) {
+    if (t.state_type == ADAMOD_BF16) {
+        store_random((uint16_t *)t.state[i] + offset, ADAMOD_BF16, first, at, (float)x, key, 1 + i);
+    } else {
+        ((R *)t.state[i])[offset + first + at] = x;
+    }
+}
+
+/* The parameter in its type, and the master if there is one. */
+template <class R>
+static __device__ __forceinline__ void store_param(const device_tensor &t, int64_t first, uint32_t at, R x,
+                                                   uint64_t key) {
+    const int64_t i = first + at;
+    if (t.master) {
+        t.master[i] = (float)x;
+        store_nearest(t.p, t.p_type, i, (float)x);
+    } else if (t.p_type == real<R>::type) {
+        ((R *)t.p)[i] = x;
+    } else {
+        store_random(t.p, t.p_type, first, at, (float)x, key, 0);
+    }
+}
+
+template <class R> static __device__ __forceinline__ R load_param(const device_tensor &t, int64_t i) {
+    return t.master ? (R)t.master[i] : load_as<R>(t.p, t.p_type, i);
+}
+
+/* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
+template <class R, class K> static __device__ __forceinline__ R shape_gradient(R g, R p, const K &k, bool transform) {
+    R x = g * k.gscale;
+    if (transform) {
+        x = x > k.clip ? k.clip : x;
+        x = x < -k.clip ? -k.clip : x;
+        if (k.l2 != 0) x = x + k.l2 * p;
+    }
+    return x;
+}
+
+/* ---- sums ---- */
+
+/* The library keeps 32 running sums, which are a warp's lanes here, and adds them up in this order. All lanes call it;
+ * the result is lane 0's. */
+static __device__ __forceinline__ double sum_lanes(double x) {
+    const unsigned all = 0xffffffffu;
+    x += __shfl_down_sync(all, x, 8);
+    x += __shfl_down_sync(all, x, 16);
+    x += __shfl_down_sync(all, x, 1);
+    x += __shfl_down_sync(all, x, 2);
+    x += __shfl_down_sync(all, x, 4);
+    return x;
+}
+
+/* The larger; a NaN stays. */
+static __device__ __forceinline__ double larger(double a, double b) { return a != a || a > b ? a : b; }
+
+static __device__ __forceinline__ double largest_lane(double x) {
+    for (int step = 16; step > 0; step /= 2) x = larger(x, __shfl_down_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/* One after the other from lane 0 on, as a plain loop over the elements adds them; every lane has the result. */
+static __device__ __forceinline__ double add_in_order(double sum, double x, int lanes) {
+    for (int i = 0; i < 32; i++) {
+        const double y = __shfl_sync(0xffffffffu, x, i);
+        if (i < lanes) sum += y;
+    }
+    return sum;
+}
+
+/* Adds up what each warp found in a round, in the warps' order: one barrier a round, since a round's numbers are not
+ * overwritten before the barrier of the next. */
+template <int N> struct rounds {
+    double part[2][N][32];
+    /* Called by all threads; lane 0 of each warp brings x. Thread 0 adds those of the first active warps to sum. */
+    template <class ADD> __device__ __forceinline__ void gather(int round, const double (&x)[N], int active, ADD add) {
+        if (threadIdx.x % 32 == 0) {
+            for (int j = 0; j < N; j++) part[round & 1][j][threadIdx.x / 32] = x[j];
+        }
+        __syncthreads();
+        if (threadIdx.x != 0) return;
+        for (int w = 0; w < active; w++) {
+            for (int j = 0; j < N; j++) add(j, part[round & 1][j][w]);
+        }
+    }
+};
+
+/* How many warps have a block of BLOCK elements in this round, which begins at element at. */
+static __device__ __forceinline__ int active_warps(int64_t at, int64_t last) {
+    const int64_t blocks = (last - at + BLOCK - 1) / BLOCK;
+    const int warps = (int)blockDim.x / 32;
+    return blocks < warps ? (int)blocks : warps;
+}
+
+/* The first of these, which ascend, that is beyond x, minus one: the tensor in which a matrix or column lies. */
+static __device__ __forceinline__ int64_t find_in(const int64_t *first, int64_t n, int64_t x) {
+    int64_t low = 0, high = n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (first[middle] <= x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* ---- statistics ---- */
+
+static __device__ __forceinline__ unsigned long long order_bits(double x) {
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(x), sign = 1ull << 63;
+    return bits & sign ? ~bits : bits | sign;
+}
+
+/* What a block of threads has counted of one chunk. */
+struct shared_counts {
+    unsigned elements, bounded;
+    unsigned long long least[2], most[2];
+    unsigned fine[2][FINE_BINS];
+    unsigned histogram[2][ADAMOD_HIST_BINS];
+
+    __device__ void clear() {
+        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&fine[0][0])[i] = 0;
+        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) (&histogram[0][0])[i] = 0;
+        if (threadIdx.x == 0) {
+            elements = bounded = 0;
+            for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
+        }
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ void count(const view &v, int which, double value) {
+        const float x = value > 3e38 ? 3e38f : (float)value;
+        const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
+        unsigned wide = v.bin[bin];
+        if (wide < ADAMOD_HIST_BINS - 1 && x >= v.edge[wide + 1]) wide++;
+        atomicAdd(&fine[which][bin], 1u);
+        atomicAdd(&histogram[which][wide], 1u);
+        const unsigned long long bits = order_bits(value);
+        if (bits < least[which]) atomicMin(&least[which], bits);
+        if (bits > most[which]) atomicMax(&most[which], bits);
+    }
+
+    __device__ __forceinline__ void add(const view &v, double eta, double step) {
+        if (!isfinite(eta) || !isfinite(step)) return;
+        atomicAdd(&elements, 1u);
+        if (step < eta) atomicAdd(&bounded, 1u);
+        count(v, 0, eta);
+        count(v, 1, step);
+    }
+
+    /* All threads, after a barrier. */
+    __device__ void flush(device_counts *to) {
+        unsigned long long *wide = &to->fine[0][0];
+        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) {
+            if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);
+        }
+        wide = &to->histogram[0][0];
+        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
+            if ((&histogram[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&histogram[0][0])[i]);
+        }
+        if (threadIdx.x != 0) return;
+        atomicAdd(&to->elements, (unsigned long long)elements);
+        atomicAdd(&to->bounded, (unsigned long long)bounded);
+        for (int i = 0; i < 2; i++) {
+            atomicMin(&to->least[i], least[i]);
+            atomicMax(&to->most[i], most[i]);
+        }
+    }
+};
+
+#endif

@@ -1,0 +1,450 @@
+/* Everything of a step that comes before the update: the norm of the gradients, and one block that decides and counts.
+ * Also the small kernels that change the tables, whose data travel with the launch. */
+#include "device.cuh"
+
+#include "../../rules/numbers.inc.h"
+#include "../../schedule.inc.h"
+
+/* ---- tables ---- */
+
+static __global__ void set_group_kernel(device_group *to, const __grid_constant__ device_group from) {
+    const uint32_t *in = (const uint32_t *)&from;
+    for (unsigned i = threadIdx.x; i < sizeof from / 4; i += blockDim.x) ((uint32_t *)to)[i] = in[i];
+}
+
+void cuda_set_group(device_group *to, const device_group *from, cudaStream_t stream) {
+    static_assert(sizeof *from % 4 == 0 && sizeof *from < 4000, "a group travels with a launch");
+    set_group_kernel<<<1, 256, 0, stream>>>(to, *from);
+}
+
+struct pointers {
+    enum { MOST = 160 };
+    void *p[MOST];
+    const void *g[MOST];
+    uint8_t path[MOST];
+};
+
+static __global__ void set_pointers_kernel(device_tensor *to, int n, const __grid_constant__ pointers from) {
+    const int i = (int)threadIdx.x;
+    if (i >= n) return;
+    to[i].p = from.p[i];
+    to[i].g = from.g[i];
+    to[i].path = from.path[i];
+}
+
+void cuda_set_pointers(device_tensor *tensors, const device_tensor *from, int64_t first, int64_t n,
+                       cudaStream_t stream) {
+    for (int64_t at = first; at < first + n; at += pointers::MOST) {
+        pointers x;
+        const int m = first + n - at < pointers::MOST ? (int)(first + n - at) : (int)pointers::MOST;
+        for (int i = 0; i < m; i++) {
+            x.p[i] = from[at + i].p;
+            x.g[i] = from[at + i].g;
+            x.path[i] = from[at + i].path;
+        }
+        set_pointers_kernel<<<1, pointers::MOST, 0, stream>>>(tensors + at, m, x);
+    }
+}
+
+static __global__ void set_control_kernel(control *to, const float *found_inf, const float *loss_scale,
+                                          const device_schedule *schedules, const int64_t *numbers) {
+    to->found_inf = found_inf;
+    to->loss_scale = loss_scale;
+    to->schedules = schedules;
+    to->numbers = numbers;
+}
+
+void cuda_set_control(control *to, const float *found_inf, const float *loss_scale, const device_schedule *schedules,
+                      const int64_t *numbers, cudaStream_t stream) {
+    set_control_kernel<<<1, 1, 0, stream>>>(to, found_inf, loss_scale, schedules, numbers);
+}
+
+static bool aligned_to(const void *p, uintptr_t bytes) { return (uintptr_t)p % bytes == 0; }
+
+uint8_t cuda_path(const device_tensor *t) {
+    if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays within the queue are not aligned */
+    const bool f32 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32;
+    if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
+    const bool bf16 =
+        t->p_type == ADAMOD_BF16 && t->g_type == ADAMOD_BF16 && aligned_to(t->p, 8) && aligned_to(t->g, 8);
+    if (bf16 && t->master && t->state_type == ADAMOD_F32) return PATH_MASTER;
+    if (bf16 && !t->master && t->state_type == ADAMOD_BF16) return PATH_BF16;
+    return PATH_ANY;
+}
+
+/* ---- states before the first update ---- */
+
+static __global__ void fill_kernel(void *to, int type, int64_t count, double value) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (int64_t)blockDim.x) {
+        switch (type) {
+            case ADAMOD_F32: ((float *)to)[i] = (float)value; break;
+            case ADAMOD_F64: ((double *)to)[i] = value; break;
+            default: store_nearest(to, type, i, (float)value); break;
+        }
+    }
+}
+
+void cuda_fill(void *to, adamod_type type, int64_t count, double value, cudaStream_t stream) {
+    if (count > 0) fill_kernel<<<1024, 256, 0, stream>>>(to, (int)type, count, value);
+}
+
+static __global__ void widen_kernel(float *to, const void *from, int type, int64_t count) {
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (int64_t)blockDim.x) {
+        to[i] = load_as<float>(from, type, i);
+    }
+}
+
+void cuda_widen(float *to, const void *from, adamod_type type, int64_t count, cudaStream_t stream) {
+    if (count > 0) widen_kernel<<<1024, 256, 0, stream>>>(to, from, (int)type, count);
+}
+
+/* ---- the norm ---- */
+
+/* What gradients are multiplied by, before clipping. */
+static __device__ __forceinline__ double gradient_scale(const view &v) {
+    const double scale = v.groups[0].options[OPT_GRAD_SCALE];
+    return v.shared->loss_scale ? scale * (1 / (double)*v.shared->loss_scale) : scale;
+}
+
+/* A warp's sum of squares of a block of n elements, in the library's order, and the largest. */
+template <class T>
+static __device__ __forceinline__ void block_squares(const T *g, int n, double scale, double *sum, double *most) {
+    const int lane = (int)threadIdx.x % 32;
+    double s = 0, m = 0;
+#pragma unroll
+    for (int r = 0; r < BLOCK / 32; r++) {
+        const int i = 32 * r + lane;
+        if (i >= n) continue;
+        const double d = (double)load_as<typename T::compute>(g->array, T::type, g->first + i) * scale;
+        s += d * d;
+        m = larger(m, fabs(d));
+    }
+    *sum = sum_lanes(s);
+    *most = largest_lane(m);
+}
+
+template <class R, int TYPE> struct typed {
+    enum { type = TYPE };
+    typedef R compute;
+    const void *array;
+    int64_t first;
+};
+
+static __device__ void gradient_squares(const device_tensor &t, int64_t first, int n, double scale, double *sum,
+                                        double *most) {
+    switch (t.g_type) {
+        case ADAMOD_F32: {
+            const typed<float, ADAMOD_F32> g = {t.g, first};
+            return block_squares(&g, n, scale, sum, most);
+        }
+        case ADAMOD_F64: {
+            const typed<double, ADAMOD_F64> g = {t.g, first};
+            return block_squares(&g, n, scale, sum, most);
+        }
+        case ADAMOD_BF16: {
+            const typed<float, ADAMOD_BF16> g = {t.g, first};
+            return block_squares(&g, n, scale, sum, most);
+        }
+        default: {
+            const typed<float, ADAMOD_F16> g = {t.g, first};
+            return block_squares(&g, n, scale, sum, most);
+        }
+    }
+}
+
+/* A block's sum of squares and largest of one chunk; thread 0 has them. */
+static __device__ void chunk_squares(const view &v, int64_t chunk, double scale, rounds<2> *shared, double *sum,
+                                     double *most) {
+    const piece c = v.chunks[chunk];
+    const device_tensor &t = v.tensors[c.tensor];
+    const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
+    const int warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32;
+    double total = 0, largest = 0;
+    int round = 0;
+    for (int64_t at = first; t.g && at < last; at += warps * BLOCK, round++) {
+        const int64_t begin = at + warp * BLOCK;
+        double x[2] = {0, 0};
+        if (begin < last) {
+            gradient_squares(t, begin, last - begin < BLOCK ? (int)(last - begin) : (int)BLOCK, scale, &x[0], &x[1]);
+        }
+        shared->gather(round, x, active_warps(at, last), [&](int j, double y) {
+            if (j == 0) total += y;
+            else largest = larger(largest, y);
+        });
+    }
+    __syncthreads(); /* shared may be used again */
+    *sum = total;
+    *most = largest;
+}
+
+static __global__ void __launch_bounds__(SUM_THREADS) norm_kernel(const __grid_constant__ view v) {
+    __shared__ rounds<2> shared;
+    double sum, most;
+    chunk_squares(v, blockIdx.x, gradient_scale(v), &shared, &sum, &most);
+    if (threadIdx.x != 0) return;
+    v.partial[blockIdx.x] = sum;
+    v.largest[blockIdx.x] = most;
+}
+
+void cuda_norm(const view *v, cudaStream_t stream) {
+    if (v->n_chunks > 0) norm_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
+}
+
+/* Adds the chunks' numbers one after the other. All threads call it; thread 0 has the results. */
+static __device__ void add_chunks(const view &v, double *buffer, double *sum, double *most) {
+    double total = 0, largest = 0;
+    for (int64_t at = 0; at < v.n_chunks; at += blockDim.x) {
+        const int64_t i = at + threadIdx.x;
+        if (i < v.n_chunks) {
+            buffer[threadIdx.x] = v.partial[i];
+            buffer[blockDim.x + threadIdx.x] = v.largest[i];
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            const int64_t n = v.n_chunks - at < blockDim.x ? v.n_chunks - at : blockDim.x;
+#pragma unroll 8
+            for (int64_t j = 0; j < n; j++) {
+                total += buffer[j];
+                largest = larger(largest, buffer[blockDim.x + j]);
+            }
+        }
+        __syncthreads();
+    }
+    *sum = total;
+    *most = largest;
+}
+
+/* Squares of doubles may overflow or vanish where the numbers themselves do not: once more, scaled. Slow, since this is
+ * one block; and rare. */
+static __device__ double rescaled_norm(const view &v, double most, rounds<2> *shared) {
+    const double rescale = 1 / fmax(most, 1e-300), scale = gradient_scale(v) * rescale;
+    double total = 0;
+    for (int64_t c = 0; c < v.n_chunks; c++) {
+        double sum, ignored;
+        chunk_squares(v, c, scale, shared, &sum, &ignored);
+        total += sum;
+    }
+    return sqrt(total) / rescale;
+}
+
+/* ---- prepare ---- */
+
+static __device__ double scheduled(const view &v, int node, double base, int64_t t) {
+    const device_schedule *s = &v.shared->schedules[node];
+    while (s->kind == SCHEDULE_CHAIN) {
+        const int64_t part = adamod__chain_part(v.shared->numbers + s->list, s->whole, &t);
+        s = &v.shared->schedules[s->first + part];
+    }
+    return adamod__schedule_simple(s->kind, s->number, s->whole, v.shared->numbers + s->list, base, t);
+}
+
+static __device__ bool within(const device_limit &limit, double x) {
+    return (limit.min_open ? x > limit.min : x >= limit.min) && (limit.max_open ? x < limit.max : x <= limit.max);
+}
+
+/* Group and option number i in this update. False if a schedule or the device's own value is outside the bounds. */
+static __device__ bool prepare_option(const view &v, int i, int64_t t) {
+    const device_group &g = v.groups[i / OPT_COUNT];
+    const int o = i % OPT_COUNT;
+    double x = g.options[o];
+    if (g.value[o])
+        x = g.value_type[o] == ADAMOD_F64 ? *(const double *)g.value[o] : (double)*(const float *)g.value[o];
+    if (o == OPT_LR) v.base_lr[i / OPT_COUNT] = x;
+    if (g.schedule[o] >= 0) x = scheduled(v, g.schedule[o], x, t);
+    v.effective[i] = x;
+    return (g.schedule[o] < 0 && !g.value[o]) || within(v.limits[o], x);
+}
+
+static __device__ void rule_numbers(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
+    switch (rule) {
+#define RULE(name)                                                                                                     \
+    case RULE_##name:                                                                                                  \
+        adamod__##name##_coefs(o, info, c);                                                                            \
+        break;
+#include "../../rules/list.inc.h"
+#undef RULE
+        default: break;
+    }
+}
+
+#define NARROW(name) (float)c.name,
+static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
+    return adamod__coef_f32{ADAMOD_COEFS(NARROW) c.flag};
+}
+
+/* The numbers of one parameter's update, whose step is counted already. */
+static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scale) {
+    const device_tensor &t = v.tensors[i];
+    const double *o = v.effective + t.group * OPT_COUNT;
+    const step_info info = {v.steps[i], v.base_lr[t.group]};
+    adamod__coef_f64 c = {};
+    rule_numbers(v.rule, o, &info, &c);
+    adamod__common_coefs(o, grad_scale, &c);
+    array_step &now = v.now[i];
+    now.wide = c;
+    now.narrow = narrowed(c);
+    now.transform = c.l2 != 0 || c.clip < INFINITY;
+    now.key = adamod__array_key((uint64_t)o[OPT_SEED], t.stream, info.t);
+    now.turn = t.queue ? (info.t - 1) % t.queue * t.count : 0;
+}
+
+static __device__ void report(const view &v, int status, int64_t tensor, int option, double value) {
+    device_error *e = v.mirror;
+    e->status = status;
+    e->step = v.shared->steps + 1;
+    e->tensor = tensor;
+    e->group = option / OPT_COUNT;
+    e->option = option % OPT_COUNT;
+    e->value = value;
+    __threadfence_system();
+    *(volatile uint32_t *)&e->count = ++v.shared->errors;
+}
+
+/* The first parameter with a gradient that is not finite; -1: none. */
+static __device__ int64_t find_nonfinite(const view &v) {
+    for (int64_t i = 0; i < v.n_chunks; i++) {
+        if (!isfinite(v.largest[i])) return v.chunks[i].tensor;
+    }
+    return -1;
+}
+
+struct decision {
+    int bad_option; /* the first outside its bounds */
+    int skip;
+    double sum, most, factor;
+};
+
+/* Thread 0: whether the step is taken, and what the gradients are multiplied by for clipping. */
+static __device__ void decide(const view &v, decision *d, const device_step &how, double norm) {
+    control *c = v.shared;
+    const double *o = v.groups[0].options;
+    const bool nonfinite = how.norm && !isfinite(norm);
+    bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
+    d->factor = 1;
+    if (d->bad_option < v.n_groups * OPT_COUNT) {
+        report(v, ADAMOD_ERROR_RANGE, -1, d->bad_option, v.effective[d->bad_option]);
+        d->skip = 1;
+        count = false;
+    } else if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) {
+        report(v, ADAMOD_ERROR_NONFINITE, find_nonfinite(v), 0, norm);
+        d->skip = 1;
+    } else {
+        c->norm = how.norm ? norm : -1;
+        if (c->found_inf && *c->found_inf != 0) count = true;
+        if (how.norm && norm > o[OPT_CLIP_NORM]) d->factor = o[OPT_CLIP_NORM] / norm;
+        d->skip = count;
+    }
+    c->skip = d->skip;
+    c->skipped += count;
+    c->steps += !d->skip;
+    if (!d->skip) c->filled = how.collect;
+}
+
+static __global__ void __launch_bounds__(SUM_THREADS)
+    prepare_kernel(const __grid_constant__ view v, const device_step how) {
+    __shared__ union {
+        double buffer[2 * SUM_THREADS];
+        rounds<2> squares;
+    } shared;
+    __shared__ decision d;
+    if (threadIdx.x == 0) d.bad_option = v.n_groups * OPT_COUNT;
+    __syncthreads();
+    const int64_t update = v.shared->steps + 1;
+    for (int i = (int)threadIdx.x; i < v.n_groups * OPT_COUNT; i += (int)blockDim.x) {
+        if (!prepare_option(v, i, update)) atomicMin(&d.bad_option, i);
+    }
+    double norm = 0;
+    if (how.norm) {
+        double sum, most;
+        add_chunks(v, shared.buffer, &sum, &most);
+        if (threadIdx.x == 0) d.sum = sum, d.most = most;
+        __syncthreads();
+        if (isfinite(d.sum) && d.sum > 1e-280) norm = sqrt(d.sum);
+        else if (!isfinite(d.most) || d.most == 0) norm = d.most;
+        else norm = rescaled_norm(v, d.most, &shared.squares);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) decide(v, &d, how, norm);
+    __syncthreads();
+    if (d.skip) return;
+    const double grad_scale = gradient_scale(v) * d.factor;
+    for (int64_t i = threadIdx.x; i < v.n; i += blockDim.x) {
+        if (!v.tensors[i].g) continue;
+        v.steps[i]++;
+        prepare_tensor(v, i, grad_scale);
+    }
+}
+
+void cuda_prepare(const view *v, const device_step *how, cudaStream_t stream) {
+    prepare_kernel<<<1, SUM_THREADS, 0, stream>>>(*v, *how);
+}
+
+static __global__ void clear_counts_kernel(const __grid_constant__ view v) {
+    if (v.shared->skip) return;
+    device_counts *c = &v.counts[blockIdx.x];
+    for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&c->fine[0][0])[i] = 0;
+    for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) (&c->histogram[0][0])[i] = 0;
+    if (threadIdx.x != 0) return;
+    c->elements = c->bounded = 0;
+    for (int i = 0; i < 2; i++) c->least[i] = ~0ull, c->most[i] = 0;
+}
+
+void cuda_clear_counts(const view *v, cudaStream_t stream) {
+    clear_counts_kernel<<<(unsigned)v->n_groups, 256, 0, stream>>>(*v);
+}
+
+/* ---- AdaShift's largest gradient ---- */
+
+static __device__ bool is_spatial(const view &v, int64_t i) {
+    return v.tensors[i].g && v.tensors[i].variant == 1 && v.tensors[i].count > 0;
+}
+
+/* The largest of a chunk of what leaves the queue. */
+static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __grid_constant__ view v) {
+    const piece c = v.chunks[blockIdx.x];
+    const device_tensor &t = v.tensors[c.tensor];
+    if (v.shared->skip || !is_spatial(v, c.tensor)) return;
+    const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
+    const int64_t turn = v.now[c.tensor].turn;
+    double most = 0;
+    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
+        most = larger(most, fabs(load_as<double>(t.state[2], t.state_type, turn + i)));
+    }
+    __shared__ double warps[SUM_THREADS / 32];
+    most = largest_lane(most);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    for (int w = 1; w < SUM_THREADS / 32; w++) most = larger(most, warps[w]);
+    v.largest[blockIdx.x] = most;
+}
+
+/* v takes the largest square; lr then is divided by its root here, once. */
+template <class R> static __device__ void finish_spatial(const view &v, int64_t i) {
+    const device_tensor &t = v.tensors[i];
+    array_step &now = v.now[i];
+    adamod__coef_f64 c = now.wide;
+    double most = 0;
+    for (int64_t chunk = v.first_chunk[i]; chunk < v.first_chunk[i + 1]; chunk++) most = larger(most, v.largest[chunk]);
+    const double before = (double)load_as<R>(t.state[1], t.state_type, 0);
+    const double x = c.beta2 * before + c.beta2c * most * most;
+    store_state<R>(t, 1, 0, 0, 0, (R)x, now.key);
+    c.lr = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
+    now.wide = c;
+    now.narrow = narrowed(c);
+}
+
+static __global__ void finish_spatial_kernel(const __grid_constant__ view v) {
+    if (v.shared->skip) return;
+    for (int64_t i = threadIdx.x; i < v.n; i += blockDim.x) {
+        if (!is_spatial(v, i)) continue;
+        if (v.tensors[i].p_type == ADAMOD_F64) finish_spatial<double>(v, i);
+        else finish_spatial<float>(v, i);
+    }
+}
+
+void cuda_spatial(const view *v, cudaStream_t stream) {
+    if (v->n_chunks == 0) return;
+    spatial_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
+    finish_spatial_kernel<<<1, 256, 0, stream>>>(*v);
+}

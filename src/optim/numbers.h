@@ -1,0 +1,64 @@
+/* What decides the numbers of an update: options and their choices, the number of the update. Read by C and by CUDA C++,
+ * since on a device the numbers are computed there (rules/numbers.inc.h, schedule.inc.h). */
+#ifndef ADAMOD_NUMBERS_H
+#define ADAMOD_NUMBERS_H
+
+#include <stdint.h>
+
+/* Every option of every rule. An option means the same in all rules that have it; its default and bounds may differ. */
+typedef enum option_id {
+    OPT_LR,
+    OPT_BETA1,
+    OPT_BETA2,
+    OPT_BETA3,
+    OPT_EPS,
+    OPT_FLAVOUR,
+    OPT_BIAS_CORRECTION,
+    OPT_MOMENTUM,
+    OPT_DAMPENING,
+    OPT_NESTEROV,
+    OPT_LR_DECAY,
+    OPT_INITIAL,
+    OPT_ALPHA,
+    OPT_CENTERED,
+    OPT_RHO,
+    OPT_FINAL_LR,
+    OPT_GAMMA,
+    OPT_WINDOW,
+    OPT_SPATIAL,
+    OPT_EPS1,
+    OPT_EPS2,
+    OPT_CLIP_THRESHOLD,
+    OPT_DECAY_RATE,
+    OPT_RELATIVE_STEP,
+    OPT_SCALE_PARAMETER,
+    OPT_WARMUP_INIT,
+    /* shared by all rules */
+    OPT_WEIGHT_DECAY,
+    OPT_DECAY,
+    OPT_MAXIMIZE,
+    OPT_CLIP_VALUE,
+    OPT_LOW_PRECISION,
+    OPT_STATE_TYPE,
+    /* of the optimizer as a whole */
+    OPT_GRAD_SCALE,
+    OPT_CLIP_NORM,
+    OPT_NONFINITE,
+    OPT_SEED,
+    OPT_THREADS,
+    OPT_COUNT
+} option_id;
+
+enum { DECAY_NONE, DECAY_L2, DECAY_DECOUPLED, DECAY_INDEPENDENT };
+enum { LOW_PRECISION_MASTER, LOW_PRECISION_STOCHASTIC };
+enum { STATE_AUTO, STATE_BF16 };
+enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
+enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS };
+enum { SPATIAL_MAX, SPATIAL_NONE };
+
+typedef struct step_info {
+    int64_t t;      /* which update of this array: 1, 2, ... */
+    double base_lr; /* the learning rate before its schedule */
+} step_info;
+
+#endif

@@ -1,0 +1,67 @@
+/* The numbers that rules' formulas read, from the options and the number of the update. Included by rules.c and, for the
+ * device, by kernels/cuda/prepare.cu. */
+#define NUMBERS(rule)                                                                                                  \
+    static ADAMOD__DEVICE void adamod__##rule##_coefs(const double *o, const step_info *info, adamod__coef_f64 *c)
+
+/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
+static ADAMOD__DEVICE void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t;
+    c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t)) / (1 - pow(o[OPT_BETA1], t));
+    c->mscale = c->vscale = 1;
+    c->eps = o[OPT_EPS];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2 = o[OPT_BETA2];
+    c->beta2c = 1 - o[OPT_BETA2];
+}
+
+/* The same in the flavour that is set; rules without the option have paper. */
+static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const double t = (double)info->t;
+    adamod__published_moments(o, info, c);
+    if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) return;
+    c->mscale = 1 / (1 - pow(o[OPT_BETA1], t));
+    if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
+        c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t));
+    } else {
+        c->lr = o[OPT_LR];
+        c->vscale = 1 / (1 - pow(o[OPT_BETA2], t));
+    }
+}
+
+/* 1 + 2^-gamma + ... + t^-gamma: the first terms one by one, the rest by the Euler-Maclaurin formula, whose error here
+ * is under 1e-14 of the sum. */
+static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
+    enum { DIRECT = 64 };
+    double sum = 0;
+    for (int64_t k = 1; k <= t && k <= DIRECT; k++) {
+        /* Of a base it knows, clang makes another function, exp2 of 2, which may round otherwise. */
+        const volatile double base = (double)k;
+        sum += pow(base, -gamma);
+    }
+    if (t <= DIRECT) return sum;
+    const volatile double direct = DIRECT;
+    const double a = direct, b = (double)t;
+    /* (b^(1-gamma) - a^(1-gamma)) / (1-gamma), also where gamma is near 1 */
+    const double power = 1 - gamma, span = log(b / a);
+    const double integral = power == 0 ? span : pow(a, power) * expm1(power * span) / power;
+    const double ends = (pow(b, -gamma) - pow(a, -gamma)) / 2; /* the term a is in sum already */
+    const double first = gamma / 12 * (pow(a, -gamma - 1) - pow(b, -gamma - 1));
+    const double third = gamma * (gamma + 1) * (gamma + 2) / 720 * (pow(a, -gamma - 3) - pow(b, -gamma - 3));
+    return sum + integral + ends + first - third;
+}
+
+#define ADAMOD_NUMBERS
+#include "all.inc.h"
+#undef ADAMOD_NUMBERS
+#undef NUMBERS
+
+/* Those that every rule has. grad_scale holds the clipping of the global norm, too. */
+static ADAMOD__DEVICE void adamod__common_coefs(const double *o, double grad_scale, adamod__coef_f64 *c) {
+    c->gscale = o[OPT_MAXIMIZE] != 0 ? -grad_scale : grad_scale;
+    c->clip = o[OPT_CLIP_VALUE];
+    c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;
+    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED     ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
+               : o[OPT_DECAY] == DECAY_INDEPENDENT ? o[OPT_WEIGHT_DECAY]
+                                                   : 0;
+}
