@@ -22,7 +22,13 @@ _adamod_rule() {
 # Completes a value; fails where the word before takes none.
 _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
     case "$2 $3" in
-        *' --json' | *' --help' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        'bench train --json' | 'bench train --dump' | 'bench train --python')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$4")
+            ;;
+        'bench train --device') mapfile -t COMPREPLY < <(compgen -W 'cpu auto' -- "$4") ;;
+        'bench train --set' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds') ;;
+        *' --json' | *' --help' | 'bench train --no-torch' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
         *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
@@ -46,15 +52,17 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare report evaluate translate info optim'
+        words='train compare report evaluate translate bench info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
     fi
     command=${COMP_WORDS[first]}
-    if [ "$command" = optim ]; then
+    if [ "$command" = optim ] || [ "$command" = bench ]; then
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
-            mapfile -t COMPREPLY < <(compgen -W 'list trace bench' -- "$word")
+            words='list trace bench'
+            [ "$command" = optim ] || words=train
+            mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
         fi
         command+=" ${COMP_WORDS[first + 1]}"
@@ -67,7 +75,7 @@ _adamod() {
     fi
     _adamod_value "$program" "$command" "$previous" "$word" && return
     case $command in
-        train | compare | report | evaluate | translate)
+        train | compare | report | evaluate | translate | 'bench train')
             # recipes and run directories, and flags where one is begun
             compopt -o filenames
             [[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -82,6 +90,7 @@ _adamod() {
         report) words='--out --help' ;;
         evaluate) words='--checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--checkpoint --beam --length-penalty --set --help' ;;
+        'bench train') words='--set --threads --steps --seconds --device --python --no-torch --json --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
             words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '

@@ -17,7 +17,7 @@
 struct bench_python {
     pid_t pid;
     FILE *to, *from;
-    char name[256], error[512], *line;
+    char name[256], settings[128], error[512], *line;
     size_t capacity;
 };
 
@@ -106,6 +106,11 @@ static bench_python *start_one(const char *python, const command *c, char *messa
     bench_python *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     snprintf(p->name, sizeof p->name, "%s", python);
+    for (int i = 0; i < BENCH_TRIALS; i++) {
+        const size_t used = strlen(p->settings);
+        if (!c->settings[i]) continue;
+        snprintf(p->settings + used, sizeof p->settings - used, "%s%s", used ? " " : "", c->settings[i]);
+    }
     if (spawn(p, c) && read_answer(p)) return p;
     const size_t used = strlen(message);
     snprintf(message + used, size - used, "%s%s: %.160s", used ? "; " : "", python,
@@ -170,4 +175,5 @@ bench_python *bench_python_start(const char *python, const char *script, int thr
 }
 
 const char *bench_python_name(const bench_python *p) { return p->name; }
+const char *bench_python_settings(const bench_python *p) { return p->settings; }
 const char *bench_python_error(const bench_python *p) { return p->error; }

@@ -36,6 +36,8 @@ bool bench_python_answer(bench_python *p);
 bool bench_python_get(const bench_python *p, const char *key, char *out, size_t size);
 
 const char *bench_python_name(const bench_python *p);
+/* The settings that were kept, with spaces between them; "": none. */
+const char *bench_python_settings(const bench_python *p);
 const char *bench_python_error(const bench_python *p);
 
 #endif

@@ -49,6 +49,8 @@ int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seco
 /* Asks for base and peak. */
 int bench_train_peer_memory(bench_train_peer *p);
 const char *bench_train_peer_python(const bench_train_peer *p);
+/* What was set in its environment to make it faster; "": nothing. */
+const char *bench_train_peer_settings(const bench_train_peer *p);
 void bench_train_peer_stop(bench_train_peer *p);
 
 /* ---- the result (bench_train_print.c) ---- */

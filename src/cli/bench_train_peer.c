@@ -59,6 +59,7 @@ int bench_train_peer_memory(bench_train_peer *p) {
 }
 
 const char *bench_train_peer_python(const bench_train_peer *p) { return bench_python_name(p->process); }
+const char *bench_train_peer_settings(const bench_train_peer *p) { return bench_python_settings(p->process); }
 
 void bench_train_peer_stop(bench_train_peer *p) {
     bench_python_stop(p->process);

@@ -26,6 +26,8 @@ static void print_setup(const bench_train_result *r) {
     }
     printf("torch %s (%s): %s attention, %s AdamW, %.0f %% of its rows are padding\n", r->peer.version,
            bench_train_peer_python(&r->peer), r->peer.attention, r->peer.optimizer, 100 * padding(r));
+    const char *settings = bench_train_peer_settings(&r->peer);
+    if (*settings) printf("torch is faster with %s, and has it\n", settings);
     printf("loss of the first batch without dropout: %.6f here, %.6f in torch, relative difference %.1e\n", r->check,
            r->peer.loss, difference(r));
 }
@@ -145,6 +147,7 @@ static void add_torch(json *j, const bench_train_result *r) {
     add_text(j, "version", r->peer.version);
     add_text(j, "attention", r->peer.attention);
     add_text(j, "optimizer", r->peer.optimizer);
+    add_text(j, "environment", bench_train_peer_settings(&r->peer));
     add(j, "padding", padding(r));
     add(j, "check_loss", r->peer.loss);
     add(j, "relative_difference", difference(r));
