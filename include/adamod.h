@@ -167,6 +167,8 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
+    float *master; /* of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as
+                      its copy, and the master is not part of the state. NULL: the library keeps one, begun from param */
 } adamod_tensor;
 
 /* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
@@ -219,6 +221,9 @@ ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, c
                                              const adamod_schedule *s);
 /* The value an option will have in the next update: as set, or as its schedule says. */
 ADAMOD_API adamod_status adamod_scheduled(const adamod_optimizer *opt, int group, const char *option, double *out);
+/* And in update number t; never waits for a device. */
+ADAMOD_API adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int group, const char *option, int64_t t,
+                                             double *out);
 
 /* ---- 5. Statistics ------------------------------------------------------------------------------------------------
  *

@@ -29,7 +29,7 @@ static adamod_status both_ways(void *context) {
 static void run(small_transformer *s) {
     CHECK_INT(nn_plan_replay(s->plan, 0, both_ways, s), ADAMOD_OK);
     if (!CHECK_INT(nn_plan_wait(s->plan), ADAMOD_OK)) printf("%s\n", adamod_last_error());
-    CHECK_INT(nn_params_fetch(s->params), ADAMOD_OK);
+    CHECK_INT(nn_params_fetch_grad(s->params), ADAMOD_OK);
 }
 
 static double distance(const nn_params *a, const nn_params *b) {

@@ -161,7 +161,7 @@ TEST(a_recipe_becomes_an_optimizer) {
     adamod_optimizer *opt = NULL;
     double x = 0;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.5, momentum: 0.9, nesterov: true, decay: none}\n"), 0);
-    if (!CHECK_INT(recipe_optimizer(&r, &opt, message, sizeof message), 0)) return;
+    if (!CHECK_INT(recipe_optimizer(&r, "cpu", &opt, message, sizeof message), 0)) return;
     CHECK_INT(adamod_get(opt, "lr", &x), ADAMOD_OK);
     CHECK_CLOSE(x, 0.5, 0);
     CHECK_INT(adamod_get(opt, "nesterov", &x), ADAMOD_OK);

@@ -79,9 +79,19 @@ adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
 /* Puts them on a device ("cuda", "cuda:1"), where all plans made later run too; data becomes a copy, which the two
  * functions below keep. "cpu" and "ref" do nothing. */
 adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision);
-/* From the device to data, and back; nothing to do where there is no device. */
-adamod_status nn_params_fetch(nn_params *p);
+/* From the device to data, the same for gradients, and data back; nothing to do where there is no device. */
+adamod_status nn_params_fetch(const nn_params *p);
+adamod_status nn_params_fetch_grad(const nn_params *p);
 adamod_status nn_params_store(nn_params *p);
+/* Where the optimizer finds a parameter, its gradient and, where the parameter is kept as bf16 too, that copy. */
+typedef struct nn_param_memory {
+    float *data, *grad;
+    void *half; /* NULL: there is none */
+} nn_param_memory;
+nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param);
+/* "cuda:0" and the device's name; the device's stream. "cpu" and NULL where there is none. */
+const char *nn_params_device(const nn_params *p);
+void *nn_params_stream(const nn_params *p);
 nn_param *nn_params_find(const nn_params *p, const char *name);
 /* Numbers in parameters, without padding. */
 int64_t nn_params_total(const nn_params *p);

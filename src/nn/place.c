@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ adamod_status nn_params_place(nn_params *p, const char *device, nn_precision pre
     nn_place *place = calloc(1, sizeof *place);
     if (!place) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
     *place = (nn_place){.backend = backend, .precision = precision, .count = p->count};
+    snprintf(place->name, sizeof place->name, "%s:%d", name, index);
     status = backend->device->open(&place->device, index);
     if (!status) status = allocate(place);
     if (status) {
@@ -69,12 +71,31 @@ adamod_status nn_params_place(nn_params *p, const char *device, nn_precision pre
     return nn_params_store(p);
 }
 
-adamod_status nn_params_fetch(nn_params *p) {
-    if (!p->place) return ADAMOD_OK;
-    const nn_device_functions *f = p->place->backend->device;
-    f->download(p->place->device, p->data, p->place->data, full_bytes(p->place));
-    f->download(p->place->device, p->grad, p->place->grad, full_bytes(p->place));
-    return f->wait(p->place->device);
+static adamod_status fetch(const nn_place *place, float *to, const float *from) {
+    const nn_device_functions *f = place->backend->device;
+    f->download(place->device, to, from, full_bytes(place));
+    return f->wait(place->device);
+}
+
+adamod_status nn_params_fetch(const nn_params *p) {
+    return p->place ? fetch(p->place, p->data, p->place->data) : ADAMOD_OK;
+}
+
+adamod_status nn_params_fetch_grad(const nn_params *p) {
+    return p->place ? fetch(p->place, p->grad, p->place->grad) : ADAMOD_OK;
+}
+
+nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param) {
+    const nn_place *place = p->place;
+    if (!place) return (nn_param_memory){p->data + param->offset, p->grad + param->offset, NULL};
+    return (nn_param_memory){place->data + param->offset, place->grad + param->offset,
+                             place->half ? (char *)place->half + 2 * param->offset : NULL};
+}
+
+const char *nn_params_device(const nn_params *p) { return p->place ? p->place->name : "cpu"; }
+
+void *nn_params_stream(const nn_params *p) {
+    return p->place ? p->place->backend->device->stream(p->place->device) : NULL;
 }
 
 adamod_status nn_params_store(nn_params *p) {

@@ -7,6 +7,7 @@
 typedef struct nn_place {
     const nn_backend *backend;
     nn_device *device;
+    char name[48]; /* "cuda:0" */
     nn_precision precision;
     float *data, *grad; /* as nn_params has them */
     void *half;         /* data as bf16, if the precision is mixed: the optimizer writes both */

@@ -270,14 +270,23 @@ static adamod_status adamod__refresh(const adamod_optimizer *opt) {
     return adamod__device_pull((adamod_optimizer *)(uintptr_t)opt);
 }
 
-adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
+adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char *option, int64_t t, double *out) {
     double base = 0;
-    adamod_status status =
+    const adamod_status status =
         out ? adamod_group_get(opt, g, option, &base) : adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    if (status || (status = adamod__refresh(opt))) return status;
+    if (status) return status;
     const option_spec *o = adamod__find_option(opt->rule, option);
-    *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, opt->steps + 1);
+    *out = adamod_schedule_value(opt->groups[g].schedule[o->id], base, t);
     return ADAMOD_OK;
+}
+
+adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *option, double *out) {
+    double value;
+    adamod_status status = adamod_scheduled_at(opt, g, option, 1, &value); /* is there such an option? */
+    if (status) return status;
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if ((status = adamod__refresh(opt))) return status;
+    return adamod_scheduled_at(opt, g, option, opt->steps + 1, out);
 }
 
 /* ---- parameters ---- */
@@ -287,9 +296,10 @@ adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
     return half ? ADAMOD_BF16 : adamod__compute_type(t->span.param_type);
 }
 
+/* Of the library's own. */
 static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
     const bool low = t->span.param_type == ADAMOD_BF16 || t->span.param_type == ADAMOD_F16;
-    return low && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
+    return low && !t->given_master && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
 }
 
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
@@ -379,12 +389,15 @@ static const char *adamod__within_states(const adamod_optimizer *opt, const void
 static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name,
                                          int64_t self) {
     const size_t param_bytes = adamod__bytes(x, x->param_type), grad_bytes = adamod__bytes(x, x->grad_type);
+    const size_t master_bytes = adamod__bytes(x, ADAMOD_F32);
     for (int64_t i = 0; i < opt->n; i++) {
         const adamod_span *y = &opt->tensors[i].span;
         const size_t y_bytes = adamod__bytes(y, y->param_type);
         const char *what = NULL;
         if (i == self) continue;
-        if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
+        if (adamod__overlap(x->master, master_bytes, y->master, adamod__bytes(y, ADAMOD_F32)))
+            what = "its master overlaps that";
+        else if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
         else if (adamod__overlap(x->param, param_bytes, y->grad, adamod__bytes(y, y->grad_type)))
             what = "its parameters overlap the gradient";
         else if (adamod__overlap(x->grad, grad_bytes, y->param, y_bytes)) what = "its gradient overlaps the parameters";
@@ -417,6 +430,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     t->group = g;
     t->span = (adamod_span){.param = in->param,
                             .grad = in->grad,
+                            .master = in->master,
                             .param_type = in->param_type,
                             .grad_type = in->grad_type,
                             .ndim = in->ndim,
@@ -424,10 +438,15 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             .step = 1,
                             .stream = adamod__name_hash(name)};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
+    if (in->master && (!adamod__has_master(opt, t))) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a master is for bf16 and f16 with low_precision=master", name);
+    }
+    t->given_master = in->master;
     adamod_status status = adamod__check_arrays(&t->span, name);
     if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
     if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
-                        (status = adamod__device_check(opt, name, "grad", in->grad)))) {
+                        (status = adamod__device_check(opt, name, "grad", in->grad)) ||
+                        (in->master && (status = adamod__device_check(opt, name, "master", in->master))))) {
         return status;
     }
     t->span.state_type = adamod__state_type(opt, t);

@@ -22,6 +22,7 @@ typedef struct device_values {
 typedef struct tensor {
     char *name;
     int group;
+    bool given_master; /* span.master is the user's */
     adamod_span span;
 } tensor;
 

@@ -178,7 +178,7 @@ int checkpoint_save(const char *path, const nn_params *params, const adamod_opti
                     const checkpoint_meta *meta, char *message, size_t size) {
     const line to = {path, message, size};
     outgoing out = {0};
-    int status = list_all(&out, params, optimizer, meta, &to);
+    int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&out, params, optimizer, meta, &to);
     if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
     free_outgoing(&out);
     return status;
@@ -300,6 +300,7 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
         memcpy(params->data + p->offset, data + p->offset, (size_t)p->count * sizeof *data);
     }
     free(data);
+    if (!status && nn_params_store(params)) status = fail_library(to);
     if (status || !meta) return status;
     found.recipe = meta->recipe;
     *meta = found;

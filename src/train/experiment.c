@@ -115,6 +115,16 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
     return (batch_policy){.sentences = r->data.sentences, .tokens = r->data.max_tokens, .shuffle = shuffle};
 }
 
+static const char *device_of(const recipe *r) {
+    if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
+    return adamod_cuda_status() == ADAMOD_OK ? "cuda" : "cpu";
+}
+
+static nn_precision precision_of(const recipe *r) {
+    if (strcmp(r->train.precision, "full") == 0) return NN_FULL;
+    return strcmp(r->train.precision, "tf32") == 0 ? NN_TF32 : NN_MIXED;
+}
+
 /* The first graph built defines the parameters; it is the training graph even where only others are run. */
 static int make_params(experiment *s, batch_shape shape, nn_value *loss, char *message, size_t size) {
     const transformer_sizes sizes = sizes_of(shape);
@@ -122,8 +132,9 @@ static int make_params(experiment *s, batch_shape shape, nn_value *loss, char *m
     s->graph = s->params ? nn_graph_create(s->params) : NULL;
     if (!s->graph) return text_fail(message, size, "no memory for the model");
     *loss = transformer_training(s->graph, &s->config, &sizes, &s->symbols);
-    if (nn_params_allocate(s->params, s->recipe.train.seed) == ADAMOD_OK) return 0;
-    return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(s->params));
+    if (nn_params_allocate(s->params, s->recipe.train.seed))
+        return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(s->params));
+    return fail_status(nn_params_place(s->params, device_of(&s->recipe), precision_of(&s->recipe)), message, size);
 }
 
 static int make_model(experiment *s, batch_shape shape, char *message, size_t size) {
@@ -144,13 +155,17 @@ static adamod_status guard_gradients(experiment *s) {
 }
 
 static int make_optimizer(experiment *s, char *message, size_t size) {
-    if (recipe_optimizer(&s->recipe, &s->optimizer, message, size)) return -1;
+    if (recipe_optimizer(&s->recipe, nn_params_device(s->params), &s->optimizer, message, size)) return -1;
     adamod_status status = guard_gradients(s);
     if (!status) status = adamod_set_pool(s->optimizer, s->pool);
+    if (!status && s->params->place) status = adamod_set_stream(s->optimizer, nn_params_stream(s->params));
     for (int i = 0; !status && i < s->params->n; i++) {
         const nn_param *p = &s->params->list[i];
-        status = adamod_add(s->optimizer, p->name, s->params->data + p->offset, s->params->grad + p->offset, p->ndim,
-                            p->shape);
+        const nn_param_memory m = nn_params_memory(s->params, p);
+        adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
+        if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
+        for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
+        status = adamod_add_tensor(s->optimizer, 0, &t, NULL);
     }
     return fail_status(status, message, size);
 }
@@ -302,6 +317,11 @@ int experiment_score_split(experiment *s, int split, int64_t batches, experiment
         const batch *x = batcher_next(b);
         experiment_feed(s->score_plan, &s->score_symbols, x);
         nn_plan_forward(s->score_plan);
+        const adamod_status status = nn_plan_wait(s->score_plan);
+        if (status) {
+            batcher_free(b);
+            return fail_status(status, message, size);
+        }
         const float *loss = nn_plan_data(s->score_plan, "loss");
         for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
     }

@@ -103,7 +103,10 @@ static const key keys[] = {
     WHOLE_KEY(train.accumulate, "1", 1, 1000000, STRICT, "batches for an update"),
     WHOLE_KEY(train.seed, "1", 0, MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),
     WHOLE_KEY(train.threads, "0", 0, 1024, LOOSE, "0: one for each core"),
-    CHOICE_KEY(train.backend, "auto", "auto ref cpu", LOOSE, "the kernels; auto: the fastest"),
+    CHOICE_KEY(train.backend, "auto", "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7", LOOSE,
+               "where to compute; auto: cuda if there is a GPU, else cpu"),
+    CHOICE_KEY(train.precision, "auto", "auto full tf32 mixed", LOOSE,
+               "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
     WHOLE_KEY(train.evaluate_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
     WHOLE_KEY(train.evaluate_pairs, "64", 0, MOST_STEPS, LOOSE,
               "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
@@ -750,9 +753,9 @@ static int set_schedule(const recipe *r, adamod_optimizer *opt, const recipe_pai
     return status ? fail(at, "optimizer.schedule.%s: %s", pair->key, library_words(r)) : 0;
 }
 
-int recipe_optimizer(const recipe *r, adamod_optimizer **out, char *message, size_t size) {
+int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size) {
     adamod_optimizer *opt;
-    if (adamod_create(&opt, r->optimizer.rule)) {
+    if (adamod_create_on(&opt, r->optimizer.rule, device)) {
         const place at = place_of_key(r, "optimizer.rule", message, size);
         return fail(&at, "optimizer.rule: %s", library_words(r));
     }
@@ -837,7 +840,7 @@ int recipe_check(const recipe *r, char *message, size_t size) {
         return fail(&at, "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
                     r->train.average);
     }
-    if (recipe_optimizer(r, &opt, message, size)) return -1;
+    if (recipe_optimizer(r, "cpu", &opt, message, size)) return -1;
     adamod_free(opt);
     return 0;
 }
@@ -854,7 +857,7 @@ static int compare_options(const recipe *was, const recipe *is, const place *at)
     adamod_optimizer *a = NULL, *b = NULL;
     adamod_option o;
     int status =
-        recipe_optimizer(was, &a, at->message, at->size) || recipe_optimizer(is, &b, at->message, at->size) ? -1 : 0;
+        recipe_optimizer(was, "cpu", &a, at->message, at->size) || recipe_optimizer(is, "cpu", &b, at->message, at->size) ? -1 : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
         double x = 0, y = 0;
         (void)adamod_get(a, o.name, &x), (void)adamod_get(b, o.name, &y);

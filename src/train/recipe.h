@@ -66,7 +66,8 @@ typedef struct recipe {
         int accumulate; /* batches for an update */
         uint64_t seed;
         int threads;
-        char backend[8];
+        char backend[16];   /* auto: cuda where it can be used, else cpu */
+        char precision[8];
         int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
         int64_t evaluate_pairs; /* of the validation text, translated at each evaluation for exact and BLEU; 0: none */
         int log_every;          /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
@@ -102,8 +103,8 @@ int recipe_set(recipe *r, const char *assignment, char *message, size_t size);
 /* After all is set: what no single key can tell (rule and its options, schedules, heads dividing d, files given). */
 int recipe_check(const recipe *r, char *message, size_t size);
 
-/* The optimizer that the recipe describes, options and schedules set; its parameters are still to be added. */
-int recipe_optimizer(const recipe *r, adamod_optimizer **out, char *message, size_t size);
+/* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options and schedules set; its parameters are still to be added. */
+int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size);
 
 /* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, what to watch and how
  * to decode, not in what is computed. Else -1 and "model.d is 256, and was 128". Both must have passed recipe_check. */

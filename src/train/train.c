@@ -4,7 +4,7 @@
 #include "checkpoint.h"
 #include "experiment.h"
 #include "run.h"
-#include "text.h"
+#include "update.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +28,9 @@ typedef struct trainer {
     experiment_score valid; /* of the last evaluation */
     experiment_quality valid_quality;
     char diverged[200]; /* why it cannot go on; "": it can */
+    bool pending;       /* under_way is not concluded */
+    update under_way;
+    double last_end; /* of the update concluded last, in seconds of training */
 } trainer;
 
 static double now(void) {
@@ -73,26 +76,6 @@ static void end_progress(const trainer *t) {
 
 /* ---- one update ---- */
 
-/* Forward and backward of the batches of one update; their sums of loss, as nn_cross_entropy gives them. */
-static void run_batches(trainer *t, double sums[4]) {
-    experiment *s = &t->s;
-    const recipe *r = &s->recipe;
-    memset(sums, 0, 4 * sizeof *sums);
-    for (int i = 0; i < r->train.accumulate; i++) {
-        const batch *b = batcher_next(s->batches);
-        experiment_feed(s->plan, &s->symbols, b);
-        nn_plan_set_random(s->plan, r->train.seed, (uint64_t)(t->at.step * r->train.accumulate + i + 1));
-        nn_plan_forward(s->plan);
-        const float *loss = nn_plan_data(s->plan, "loss");
-        for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
-        nn_plan_backward(s->plan, i > 0);
-        t->at.tokens += b->n_src + b->n_tgt;
-        t->at.samples += b->n;
-        t->at.epoch = b->last ? b->epoch + 1 : b->epoch;
-        t->at.batch = b->last ? 0 : b->index + 1;
-    }
-}
-
 static bool wants_histogram(const recipe *r, int64_t step) {
     return step <= r->train.histogram_dense || (r->train.histogram_every > 0 && step % r->train.histogram_every == 0);
 }
@@ -104,31 +87,32 @@ static bool wants_metrics(const recipe *r, int64_t step) {
     return step == 1 || step % every == 0 || step == r->train.steps;
 }
 
-/* The library's last error without its name. */
-static const char *library_words(void) {
-    const char *text = adamod_last_error();
-    return strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text;
+static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
+
+/* Whether something follows this update that needs it done: nothing else may be under way then. */
+static bool pauses(const trainer *t, int64_t step) {
+    const recipe *r = &t->s.recipe;
+    return wants_histogram(r, step) || due(step, r->train.evaluate_every) || due(step, r->train.checkpoint_every) ||
+           step == r->train.steps || (t->o->stop && *t->o->stop);
 }
 
-static int record(trainer *t, const double sums[4], double lr, double step_seconds, double tokens, char *message,
-                  size_t size) {
+static int record(trainer *t, const update *u, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
-    if (wants_metrics(r, t->at.step)) {
-        const double norm = adamod_grad_norm(t->s.optimizer);
-        run_metrics m = run_no_metrics("train", t->at.step);
-        m.time = seconds(t);
-        m.loss = sums[0] / sums[3];
-        m.nll = sums[1] / sums[3];
-        m.lr = lr;
-        m.tokens = (double)t->at.tokens;
-        m.tokens_per_second = tokens / step_seconds;
-        m.grad_norm = norm < 0 ? NAN : norm;
+    if (wants_metrics(r, u->step)) {
+        run_metrics m = run_no_metrics("train", u->step);
+        m.time = u->end;
+        m.loss = u->sums[0] / u->sums[3];
+        m.nll = u->sums[1] / u->sums[3];
+        m.lr = u->lr;
+        m.tokens = (double)u->tokens;
+        m.tokens_per_second = (double)u->own_tokens / (u->end - u->begin);
+        m.grad_norm = u->norm < 0 ? NAN : u->norm;
         if (run_add_metrics(t->run, &m, message, size)) return -1;
     }
-    if (wants_histogram(r, t->at.step)) {
+    if (wants_histogram(r, u->step)) {
         adamod_statistics *s = malloc(sizeof *s);
         const bool have = s && adamod_get_statistics(t->s.optimizer, -1, s) == ADAMOD_OK;
-        const int failed = have ? run_add_histogram(t->run, t->at.step, s, message, size) : 0;
+        const int failed = have ? run_add_histogram(t->run, u->step, s, message, size) : 0;
         free(s);
         return failed;
     }
@@ -136,46 +120,47 @@ static int record(trainer *t, const double sums[4], double lr, double step_secon
 }
 
 /* An update that was passed over has a line without a loss. */
-static int record_skipped(trainer *t, char *message, size_t size) {
-    run_metrics m = run_no_metrics("train", t->at.step);
-    m.time = seconds(t);
-    m.tokens = (double)t->at.tokens;
+static int record_skipped(trainer *t, const update *u, char *message, size_t size) {
+    run_metrics m = run_no_metrics("train", u->step);
+    m.time = u->end;
+    m.tokens = (double)u->tokens;
     return run_add_metrics(t->run, &m, message, size);
 }
 
-/* With the gradients of so many tokens. *taken: false if they are not finite and the recipe says to skip. */
-static adamod_status step(trainer *t, double tokens, bool *taken) {
-    adamod_optimizer *opt = t->s.optimizer;
-    const int64_t skipped = adamod_skipped(opt);
-    adamod_status status = adamod_collect(opt, wants_histogram(&t->s.recipe, t->at.step + 1));
-    if (!status) status = adamod_set(opt, "grad_scale", 1 / tokens);
-    if (!status) status = adamod_step(opt);
-    *taken = adamod_skipped(opt) == skipped;
-    return status;
+/* Takes in what the update gave, once it is done. Sets t->diverged where the recipe says to stop. */
+static int conclude(trainer *t, update *u, char *message, size_t size) {
+    u->end = seconds(t);
+    if (u->begin < t->last_end) u->begin = t->last_end; /* it was begun while another was under way */
+    t->last_end = u->end;
+    if (*u->diverged) {
+        snprintf(t->diverged, sizeof t->diverged, "%s", u->diverged);
+        return 0;
+    }
+    if (!u->taken) return record_skipped(t, u, message, size);
+    t->last_loss = u->sums[0] / u->sums[3];
+    return record(t, u, message, size);
 }
 
-/* Sets t->diverged where the recipe says to stop. */
-static int update(trainer *t, char *message, size_t size) {
-    experiment *s = &t->s;
-    const double begin = now(), tokens = (double)t->at.tokens;
-    double sums[4], lr = 0;
-    run_batches(t, sums);
-    bool taken = isfinite(sums[0]);
-    if (!taken && strcmp(s->recipe.train.nonfinite, "stop") == 0) {
-        snprintf(t->diverged, sizeof t->diverged, "the loss is not finite in update %lld", (long long)t->at.step + 1);
-        return 0;
+static int end_and_conclude(trainer *t, update *u, char *message, size_t size) {
+    return update_end(&t->s, u, message, size) || conclude(t, u, message, size) ? -1 : 0;
+}
+
+/* The next update. On a device it is concluded only after the one after it has begun, so that the device never waits for
+ * the host; unless something follows that needs it done. */
+static int update_once(trainer *t, char *message, size_t size) {
+    const double begin = seconds(t);
+    update u;
+    if (update_begin(&t->s, &t->at, wants_histogram(&t->s.recipe, t->at.step + 1), &u, message, size)) return -1;
+    u.begin = begin;
+    if (t->pending) {
+        t->pending = false;
+        if (end_and_conclude(t, &t->under_way, message, size)) return -1;
+        if (*t->diverged) return 0;
     }
-    adamod_scheduled(s->optimizer, 0, "lr", &lr);
-    const adamod_status status = taken ? step(t, sums[3], &taken) : ADAMOD_OK;
-    if (status == ADAMOD_ERROR_NONFINITE) {
-        snprintf(t->diverged, sizeof t->diverged, "%s", library_words());
-        return 0;
-    }
-    if (status) return text_fail(message, size, "update %lld: %s", (long long)t->at.step + 1, library_words());
-    t->at.step++;
-    if (!taken) return record_skipped(t, message, size);
-    t->last_loss = sums[0] / sums[3];
-    return record(t, sums, lr, now() - begin, (double)t->at.tokens - tokens, message, size);
+    if (!update_waits(&t->s) || *u.diverged || pauses(t, u.step)) return end_and_conclude(t, &u, message, size);
+    t->under_way = u;
+    t->pending = true;
+    return 0;
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -220,8 +205,6 @@ static int evaluate(trainer *t, char *message, size_t size) {
     t->at.best_step = t->at.step;
     return save(t, "best", message, size);
 }
-
-static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 /* The checkpoints that the average at the end is taken over. */
 static int keep_for_average(trainer *t, char *message, size_t size) {
@@ -382,9 +365,9 @@ static int describe(trainer *t, char *message, size_t size) {
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     while (t->at.step < r->train.steps) {
-        if (t->o->stop && *t->o->stop) return stop_early(t, out, message, size);
-        if (update(t, message, size)) return -1;
-        if (!*t->diverged && after_update(t, message, size)) return -1;
+        if (t->o->stop && *t->o->stop && !t->pending) return stop_early(t, out, message, size);
+        if (update_once(t, message, size)) return -1;
+        if (!*t->diverged && !t->pending && after_update(t, message, size)) return -1;
         if (*t->diverged) return stop_early(t, out, message, size);
         show_progress(t, false);
     }

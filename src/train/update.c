@@ -1,0 +1,137 @@
+#include "update.h"
+
+#include "text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool update_waits(const experiment *s) { return s->params->place; }
+
+/* The library's last error without its name. */
+static const char *library_words(void) {
+    const char *text = adamod_last_error();
+    return strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text;
+}
+
+static int library_failed(const update *u, char *message, size_t size) {
+    return text_fail(message, size, "update %lld: %s", (long long)u->step, library_words());
+}
+
+static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
+
+/* ---- batches ---- */
+
+/* Batch i of the update, as the plan's inputs. */
+static void feed(experiment *s, checkpoint_meta *at, int i, update *u) {
+    const recipe *r = &s->recipe;
+    const batch *b = batcher_next(s->batches);
+    experiment_feed(s->plan, &s->symbols, b);
+    nn_plan_set_random(s->plan, r->train.seed, (uint64_t)((u->step - 1) * r->train.accumulate + i + 1));
+    u->own_tokens += b->n_src + b->n_tgt;
+    at->samples += b->n;
+    at->epoch = b->last ? b->epoch + 1 : b->epoch;
+    at->batch = b->last ? 0 : b->index + 1;
+}
+
+static void add_loss(experiment *s, update *u) {
+    const float *loss = nn_plan_data(s->plan, "loss");
+    for (int k = 0; k < 4; k++) u->sums[k] += (double)loss[k];
+}
+
+/* ---- on the processor ---- */
+
+static adamod_status step(experiment *s, bool collect, update *u) {
+    const int64_t skipped = adamod_skipped(s->optimizer);
+    adamod_status status = adamod_collect(s->optimizer, collect);
+    if (!status) status = adamod_set(s->optimizer, "grad_scale", 1 / u->sums[3]);
+    if (!status) status = adamod_step(s->optimizer);
+    u->taken = adamod_skipped(s->optimizer) == skipped;
+    u->norm = adamod_grad_norm(s->optimizer);
+    return status;
+}
+
+static int run_here(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+    for (int i = 0; i < s->recipe.train.accumulate; i++) {
+        feed(s, at, i, u);
+        nn_plan_forward(s->plan);
+        add_loss(s, u);
+        nn_plan_backward(s->plan, i > 0);
+    }
+    u->taken = isfinite(u->sums[0]);
+    if (!u->taken && stops(s)) {
+        snprintf(u->diverged, sizeof u->diverged, "the loss is not finite in update %lld", (long long)u->step);
+        return 0;
+    }
+    if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
+    const adamod_status status = u->taken ? step(s, collect, u) : ADAMOD_OK;
+    if (status == ADAMOD_ERROR_NONFINITE) {
+        snprintf(u->diverged, sizeof u->diverged, "%s", library_words());
+        return 0;
+    }
+    return status ? library_failed(u, message, size) : 0;
+}
+
+/* ---- on a device ---- */
+
+enum { ADDS = 1, STEPS = 2, COLLECTS = 4 }; /* what a recording does beside forward and backward: its variant */
+
+typedef struct recorded {
+    experiment *s;
+    int variant;
+} recorded;
+
+static adamod_status run_recorded(void *context) {
+    const recorded *r = context;
+    nn_plan_forward(r->s->plan);
+    nn_plan_backward(r->s->plan, r->variant & ADDS);
+    return r->variant & STEPS ? adamod_step(r->s->optimizer) : ADAMOD_OK;
+}
+
+/* How many targets the batches of an update have is known only with the last of them, so that the gradient's scale is
+ * set just before it runs. */
+static int run_there(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+    const int n = s->recipe.train.accumulate;
+    adamod_status status = adamod_collect(s->optimizer, collect);
+    if (adamod_scheduled_at(s->optimizer, 0, "lr", u->step, &u->lr)) u->lr = NAN;
+    for (int i = 0; !status && i < n; i++) {
+        feed(s, at, i, u);
+        u->targets += (double)nn_plan_rows(s->plan, s->symbols.tgt);
+        const bool last = i == n - 1;
+        recorded r = {s, (i > 0 ? ADDS : 0) | (last ? STEPS : 0) | (last && collect ? COLLECTS : 0)};
+        if (last) status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
+        if (!status) status = nn_plan_replay(s->plan, r.variant, run_recorded, &r);
+        if (status || last) break;
+        status = nn_plan_wait(s->plan);
+        add_loss(s, u);
+    }
+    return status ? library_failed(u, message, size) : 0;
+}
+
+static int end_there(experiment *s, update *u, char *message, size_t size) {
+    const adamod_status status = nn_plan_wait(s->plan);
+    if (status) return library_failed(u, message, size);
+    add_loss(s, u);
+    u->taken = isfinite(u->sums[0]);
+    u->norm = -1;
+    if (!u->taken && stops(s))
+        snprintf(u->diverged, sizeof u->diverged, "the loss is not finite in update %lld", (long long)u->step);
+    return 0;
+}
+
+/* ---- either ---- */
+
+int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+    *u = (update){.step = at->step + 1};
+    const int failed =
+        update_waits(s) ? run_there(s, at, collect, u, message, size) : run_here(s, at, collect, u, message, size);
+    if (failed || *u->diverged) return failed;
+    at->step++;
+    at->tokens += u->own_tokens;
+    u->tokens = at->tokens;
+    return 0;
+}
+
+int update_end(experiment *s, update *u, char *message, size_t size) {
+    return update_waits(s) ? end_there(s, u, message, size) : 0;
+}

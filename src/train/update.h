@@ -1,0 +1,29 @@
+/* One update: batches, gradients, the optimizer's step.
+ *
+ * On the processor an update is done when update_begin returns. On a device it is under way then, as one recording, and
+ * update_end waits for it; another may begin meanwhile, not two. */
+#ifndef ADAMOD_UPDATE_H
+#define ADAMOD_UPDATE_H
+
+#include "checkpoint.h"
+#include "experiment.h"
+
+typedef struct update {
+    int64_t step;               /* which it is: 1, 2, ... */
+    int64_t tokens, own_tokens; /* seen in all after it, and its own */
+    double sums[4];             /* as nn_cross_entropy gives them */
+    double lr, norm;            /* norm negative: not computed */
+    double targets;             /* tokens that the loss counts */
+    bool taken;                 /* false: something was not finite, and the recipe says to skip it */
+    char diverged[200];         /* something was not finite, and the recipe says to stop: what */
+    double begin, end;          /* for the caller */
+} update;
+
+/* Whether updates go on after update_begin. */
+bool update_waits(const experiment *s);
+
+/* Takes the next batches and moves at past them. collect: with the statistics of learning rates. */
+int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size);
+int update_end(experiment *s, update *u, char *message, size_t size);
+
+#endif
