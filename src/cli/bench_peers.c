@@ -26,14 +26,19 @@ static const char script[] =
     "except Exception as error:\n"
     "    say(error=str(error).replace(chr(34), chr(39)))\n"
     "    sys.exit(1)\n"
-    "torch.set_num_threads(int(sys.argv[1]))\n"
+    "device = sys.argv[2]\n"
+    "if int(sys.argv[1]): torch.set_num_threads(int(sys.argv[1]))\n"
+    "if device != 'cpu' and not torch.cuda.is_available():\n"
+    "    say(error='its torch finds no GPU')\n"
+    "    sys.exit(1)\n"
+    "if device != 'cpu': torch.cuda.set_device(torch.device(device).index or 0)\n"
     "\n"
     "def adamw(params):\n"
     "    return torch.optim.AdamW(params, lr=1e-3, weight_decay=0, **{kind: True})\n"
     "\n"
     "def parameter(shape):\n"
-    "    p = torch.nn.Parameter(torch.empty(shape).uniform_(-1, 1))\n"
-    "    p.grad = torch.empty(shape).uniform_(-1, 1)\n"
+    "    p = torch.nn.Parameter(torch.empty(shape, device=device).uniform_(-1, 1))\n"
+    "    p.grad = torch.empty(shape, device=device).uniform_(-1, 1)\n"
     "    return p\n"
     "\n"
     "def has_fused():\n"
@@ -73,12 +78,23 @@ static const char script[] =
     "            say(ok=True)\n"
     "        elif ask['do'] == 'drop':\n"
     "            sets = {}\n"
+    "            if device != 'cpu': torch.cuda.empty_cache()\n"
     "            say(ok=True)\n"
-    "        else:\n"
+    "        elif device == 'cpu':\n"
     "            start = time.perf_counter()\n"
     "            for optimizer in sets[ask.get('who', 'probe')]:\n"
     "                optimizer.step()\n"
     "            say(seconds=time.perf_counter() - start)\n"
+    "        else:\n"
+    "            optimizer, times = sets[ask['who']][0], 5\n"
+    "            begin, end = torch.cuda.Event(True), torch.cuda.Event(True)\n"
+    "            optimizer.step()\n"
+    "            torch.cuda.synchronize()\n"
+    "            begin.record()\n"
+    "            for _ in range(times): optimizer.step()\n"
+    "            end.record()\n"
+    "            torch.cuda.synchronize()\n"
+    "            say(seconds=begin.elapsed_time(end) / 1e3 / times)\n"
     "    except Exception as error:\n"
     "        say(error=str(error).replace(chr(34), chr(39))[:200])\n";
 
@@ -117,12 +133,13 @@ bool bench_torch_drop(bench_torch *t) {
     return bench_python_answer(t->process);
 }
 
-bench_torch *bench_torch_start(const char *python, int threads, char *message, size_t size) {
+bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size) {
     bench_torch *t = calloc(1, sizeof *t);
     char fused[16] = "";
     if (!t) return NULL;
-    const char *const trials[BENCH_TRIALS] = {threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
-    t->process = bench_python_start(python, script, threads, NULL, trials, message, size);
+    const bool sleeps = threads > 1 && strcmp(device, "cpu") == 0 && !getenv("GOMP_SPINCOUNT");
+    const char *const trials[BENCH_TRIALS] = {sleeps ? BENCH_WAIT_ASLEEP : NULL};
+    t->process = bench_python_start(python, script, threads, device, trials, message, size);
     if (!t->process) {
         free(t);
         return NULL;

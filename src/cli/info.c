@@ -71,6 +71,12 @@ static int look(machine *m) {
     return 0;
 }
 
+/* The library's last message, without what it begins with. */
+static const char *why_no_cuda(void) {
+    const char *text = cli_library_message();
+    return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
+}
+
 static void print_text(const machine *m) {
     printf("version           %s\n", adamod_version_string());
     printf("compiler          %s\n", m->compiler);
@@ -84,6 +90,13 @@ static void print_text(const machine *m) {
     if (m->memory_bytes > 0) printf("memory            %.1f GiB\n", m->memory_bytes / (1 << 30));
     if (m->cache_bytes) printf("last-level cache  %.1f MiB\n", (double)m->cache_bytes / (1 << 20));
     printf("page size         %ld bytes%s%s\n", m->page_bytes, m->huge_pages[0] ? ", huge pages: " : "", m->huge_pages);
+    if (adamod_cuda_status()) printf("CUDA              off: %s\n", why_no_cuda());
+    adamod_cuda_device d;
+    for (int i = 0; !adamod_cuda_device_at(i, &d); i++) {
+        printf("%-17s %s, compute capability %d.%d, %.1f GiB, %.1f free, driver for CUDA %d.%d\n", i ? "" : "CUDA",
+               d.name, d.major, d.minor, (double)d.memory / (1 << 30), (double)d.free_memory / (1 << 30),
+               d.driver / 1000, d.driver % 1000 / 10);
+    }
 }
 
 static void print_json(const machine *m) {
@@ -103,7 +116,19 @@ static void print_json(const machine *m) {
     printf(", \"threads\": %d, \"memory_bytes\": %.0f, \"cache_bytes\": %ld, \"page_bytes\": %ld, \"huge_pages\": ",
            m->threads, m->memory_bytes, m->cache_bytes, m->page_bytes);
     cli_json_string(stdout, m->huge_pages);
-    printf("}\n");
+    const bool off = adamod_cuda_status() != ADAMOD_OK;
+    printf(", \"cuda_off\": ");
+    if (off) cli_json_string(stdout, why_no_cuda());
+    else printf("null");
+    printf(", \"cuda\": [");
+    adamod_cuda_device d;
+    for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
+        printf("%s{\"name\": ", i ? ", " : "");
+        cli_json_string(stdout, d.name);
+        printf(", \"capability\": \"%d.%d\", \"memory_bytes\": %zu, \"free_bytes\": %zu, \"driver\": %d}", d.major,
+               d.minor, d.memory, d.free_memory, d.driver);
+    }
+    printf("]}\n");
 }
 
 int cli_info(int argc, char **argv) {

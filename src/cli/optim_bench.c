@@ -13,9 +13,10 @@
 
 #define COMMAND "optim bench"
 
-enum { RULE, SIZES, CASES, THREADS, ISA, PYTHON, NO_TORCH, QUICK, JSON, HELP };
+enum { RULE, DEVICE, SIZES, CASES, THREADS, ISA, PYTHON, NO_TORCH, QUICK, JSON, HELP };
 static const cli_flag flags[] = {
     {"rule", "NAME", "the rule (adamod)"},
+    {"device", "NAME", "where: cpu, cuda or cuda:N (cpu)"},
     {"sizes", "N,N,...", "elements of the flat f32 arrays (64K,1M,16M,64M); K and M are 2^10 and 2^20"},
     {"cases", "NAME,...", "which to run (flat,resnet34,bf16,master)"},
     {"threads", "N", "threads of every contestant (0: one for each core)"},
@@ -39,7 +40,11 @@ static void print_help(void) {
         "  bf16      16M bf16 parameters rounded at random, states in bf16\n"
         "  master    16M bf16 parameters with f32 masters and states\n\n"
         "'of loop' is the share of the loop's speed. 'x AdamW' is how many times faster than AdamW a needed byte is\n"
-        "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is.\n\n");
+        "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is.\n\n"
+        "With --device cuda the arrays are on a GPU, and 'of copy' is the share of the speed at which it copies its own\n"
+        "memory: ResNet-34, Transformer-big and one array of 268M, in f32, bf16 with f32 masters, and bf16 alone. A step\n"
+        "is a replay of a CUDA graph, 'eager' a call of adamod_step. --sizes, --cases, --threads and --isa do not "
+        "apply.\n\n");
     cli_print_flags(stdout, flags);
 }
 
@@ -48,7 +53,7 @@ static void print_help(void) {
 enum { MOST_SIZES = 16, CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8 };
 
 typedef struct request {
-    const char *rule, *isa, *python;
+    const char *rule, *device, *isa, *python;
     int64_t sizes[MOST_SIZES], threads;
     int n_sizes, cases;
     bool no_torch, quick, json;
@@ -91,6 +96,7 @@ static int read_flag(request *ask, int flag, const char *value) {
         case CLI_BAD: return CLI_USAGE;
         case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.40s'", value);
         case RULE: ask->rule = value; return 0;
+        case DEVICE: ask->device = value; return 0;
         case SIZES: return parse_sizes(ask, value);
         case CASES: return parse_cases(ask, value);
         case THREADS: return cli_parse_int(COMMAND, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
@@ -104,8 +110,6 @@ static int read_flag(request *ask, int flag, const char *value) {
 
 /* ---- shapes ---- */
 
-enum { RESNET_TENSORS = 110, RESNET_ELEMENTS = 21282122 };
-
 static int add_convolution(bench_shape *shapes, int n, int out, int in, int side) {
     shapes[n++] = (bench_shape){4, {out, in, side, side}};
     shapes[n++] = (bench_shape){1, {out}}; /* batch norm: weight, bias */
@@ -113,8 +117,7 @@ static int add_convolution(bench_shape *shapes, int n, int out, int in, int side
     return n;
 }
 
-/* ResNet-34 with the stem for CIFAR-10: 3x3 convolutions, 3, 4, 6 and 3 basic blocks. */
-static void make_resnet34(bench_shape shapes[RESNET_TENSORS]) {
+void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]) {
     static const int blocks[] = {3, 4, 6, 3};
     int n = add_convolution(shapes, 0, 64, 3, 3), in = 64;
     for (int stage = 0; stage < 4; stage++) {
@@ -148,16 +151,6 @@ static int count_states(const char *rule, int *states) {
 
 /* ---- the run ---- */
 
-/* The worst of what was found, and where. */
-typedef struct verdict {
-    const char *goal;
-    double bound;
-    bool at_most; /* the bound is an upper one */
-    bool any;
-    double found;
-    char where[64];
-} verdict;
-
 enum { GOAL_LOOP, GOAL_ADAMW, GOAL_ADAMOD, GOAL_LIST, GOALS };
 
 typedef struct bench {
@@ -165,12 +158,12 @@ typedef struct bench {
     int states, threads;
     bench_torch *torch;
     const char *isa;
-    verdict goals[GOALS];
+    bench_verdict goals[GOALS];
     bool adamod; /* the rule is AdaMod, which torch then runs, too */
     char label[64];
 } bench;
 
-static void judge(verdict *v, double found, const char *where) {
+void bench_judge(bench_verdict *v, double found, const char *where) {
     if (v->any && (v->at_most ? found <= v->found : found >= v->found)) return;
     v->any = true;
     v->found = found;
@@ -179,13 +172,13 @@ static void judge(verdict *v, double found, const char *where) {
 
 static const char *const type_names[] = {"f32", "bf16", "bf16, f32 master"};
 
-static void print_cell(double x, const char *format, int width) {
+void bench_cell(double x, const char *format, int width) {
     char text[32];
     snprintf(text, sizeof text, format, x);
     printf(" %*s", width, x > 0 ? text : "-");
 }
 
-static void print_json_pair(const char *name, double x) {
+void bench_json_pair(const char *name, double x) {
     printf(", \"%s\": ", name);
     if (x > 0) printf("%.6g", x);
     else printf("null");
@@ -212,22 +205,22 @@ static void print_row(const bench *b, const bench_race *race, int index) {
     if (b->ask.json) {
         printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, \"sets\": %d",
                c->name, type_names[c->type], c->n_shapes, (long long)c->elements, race->rounds, c->sets);
-        print_json_pair("ms", r.ms);
-        print_json_pair("gb_per_s", r.gb_per_s);
-        print_json_pair("loop_ms", 1e3 * race->seconds[BENCH_LOOP]);
-        print_json_pair("of_loop", r.of_loop);
-        print_json_pair("adamw_ms", 1e3 * race->seconds[BENCH_ADAMW]);
-        print_json_pair("times_adamw", r.times_adamw);
-        print_json_pair("adamod_ms", 1e3 * race->seconds[BENCH_ADAMOD]);
-        print_json_pair("times_adamod", r.times_adamod);
+        bench_json_pair("ms", r.ms);
+        bench_json_pair("gb_per_s", r.gb_per_s);
+        bench_json_pair("loop_ms", 1e3 * race->seconds[BENCH_LOOP]);
+        bench_json_pair("of_loop", r.of_loop);
+        bench_json_pair("adamw_ms", 1e3 * race->seconds[BENCH_ADAMW]);
+        bench_json_pair("times_adamw", r.times_adamw);
+        bench_json_pair("adamod_ms", 1e3 * race->seconds[BENCH_ADAMOD]);
+        bench_json_pair("times_adamod", r.times_adamod);
         printf("}\n");
     } else {
         printf("%-21s %-16s %9lld", c->name, type_names[c->type], (long long)c->elements);
-        print_cell(r.ms, "%.3f", 9);
-        print_cell(r.gb_per_s, "%.1f", 7);
-        print_cell(r.of_loop, "%.2f", 8);
-        print_cell(r.times_adamw, "%.2f", 9);
-        print_cell(r.times_adamod, "%.2f", 9);
+        bench_cell(r.ms, "%.3f", 9);
+        bench_cell(r.gb_per_s, "%.1f", 7);
+        bench_cell(r.of_loop, "%.2f", 8);
+        bench_cell(r.times_adamw, "%.2f", 9);
+        bench_cell(r.times_adamod, "%.2f", 9);
         printf("\n");
     }
     fflush(stdout);
@@ -239,9 +232,9 @@ static void judge_row(bench *b, const bench_race *race, int index) {
     char where[64];
     snprintf(where, sizeof where, "%s, %lld", c->name, (long long)c->elements);
     if (c->type != BENCH_F32) return;
-    if (c->elements >= 1 << 20) judge(&b->goals[GOAL_LOOP], r.of_loop, where);
-    if (r.times_adamw > 0) judge(&b->goals[GOAL_ADAMW], r.times_adamw, where);
-    if (r.times_adamod > 0) judge(&b->goals[GOAL_ADAMOD], r.times_adamod, where);
+    if (c->elements >= 1 << 20) bench_judge(&b->goals[GOAL_LOOP], r.of_loop, where);
+    if (r.times_adamw > 0) bench_judge(&b->goals[GOAL_ADAMW], r.times_adamw, where);
+    if (r.times_adamod > 0) bench_judge(&b->goals[GOAL_ADAMOD], r.times_adamod, where);
 }
 
 static double available_memory(void) {
@@ -299,14 +292,15 @@ static int run_flat(bench *b, const char *name, bench_type type, int64_t element
 }
 
 static int run_resnet34(bench *b) {
-    bench_shape shapes[RESNET_TENSORS];
-    const bench_shape flat = {1, {RESNET_ELEMENTS}};
-    make_resnet34(shapes);
+    bench_shape shapes[BENCH_RESNET_TENSORS];
+    const bench_shape flat = {1, {BENCH_RESNET_ELEMENTS}};
+    bench_make_resnet34(shapes);
     bench_race race = {.n_rows = 2};
-    race.rows[0] = (bench_case){"ResNet-34, 110 arrays", BENCH_F32, shapes, RESNET_TENSORS, RESNET_ELEMENTS, 0};
-    race.rows[1] = (bench_case){"ResNet-34, one array", BENCH_F32, &flat, 1, RESNET_ELEMENTS, 0};
+    race.rows[0] =
+        (bench_case){"ResNet-34, 110 arrays", BENCH_F32, shapes, BENCH_RESNET_TENSORS, BENCH_RESNET_ELEMENTS, 0};
+    race.rows[1] = (bench_case){"ResNet-34, one array", BENCH_F32, &flat, 1, BENCH_RESNET_ELEMENTS, 0};
     const int status = run_race(b, &race);
-    if (!status && race.rounds > 0) judge(&b->goals[GOAL_LIST], race.seconds[0] / race.seconds[1], "ResNet-34");
+    if (!status && race.rounds > 0) bench_judge(&b->goals[GOAL_LIST], race.seconds[0] / race.seconds[1], "ResNet-34");
     return status;
 }
 
@@ -359,10 +353,10 @@ static void print_setup(const bench *b, const char *why) {
     fflush(stdout);
 }
 
-static void print_verdict(const bench *b, const verdict *v) {
+void bench_print_verdict(const bench_verdict *v, bool json) {
     if (!v->any) return;
     const bool met = v->at_most ? v->found <= v->bound : v->found >= v->bound;
-    if (b->ask.json) {
+    if (json) {
         printf("{\"goal\": ");
         cli_json_string(stdout, v->goal);
         printf(", \"%s\": %g, \"found\": %.4g, \"where\": ", v->at_most ? "at_most" : "at_least", v->bound, v->found);
@@ -387,7 +381,7 @@ static int start(bench *b, char *why, size_t size) {
     adamod_pool_free(pool);
     bench_warn_if_busy(COMMAND);
     snprintf(why, size, "--no-torch");
-    if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, why, size);
+    if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, "cpu", why, size);
     return count_states(b->ask.rule, &b->states);
 }
 
@@ -397,23 +391,34 @@ static int run(bench *b) {
     if (status) return status;
     b->adamod = strcmp(b->ask.rule, "adamod") == 0;
     const bool fused = b->torch && bench_torch_fused(b->torch);
-    b->goals[GOAL_LOOP] = (verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
-    b->goals[GOAL_ADAMW] = (verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
-                                                   : "speed per byte over torch's foreach AdamW",
-                                     .bound = 1};
-    b->goals[GOAL_ADAMOD] = (verdict){.goal = "speed over the published AdaMod in torch", .bound = 5};
+    b->goals[GOAL_LOOP] = (bench_verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
+    b->goals[GOAL_ADAMW] = (bench_verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
+                                                         : "speed per byte over torch's foreach AdamW",
+                                           .bound = 1};
+    b->goals[GOAL_ADAMOD] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 5};
     b->goals[GOAL_LIST] =
-        (verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
+        (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
     print_setup(b, why);
     status = run_cases(b);
     if (status) return status;
     if (!b->ask.json) printf("\n");
-    for (int i = 0; i < GOALS; i++) print_verdict(b, &b->goals[i]);
+    for (int i = 0; i < GOALS; i++) bench_print_verdict(&b->goals[i], b->ask.json);
     return 0;
 }
 
+static int run_on_cuda(const request *ask) {
+    bench_cuda_request cuda = {.rule = ask->rule,
+                               .device = ask->device,
+                               .python = ask->python,
+                               .no_torch = ask->no_torch,
+                               .quick = ask->quick,
+                               .json = ask->json};
+    const int status = count_states(ask->rule, &cuda.states);
+    return status ? status : bench_cuda(&cuda);
+}
+
 int cli_optim_bench(int argc, char **argv) {
-    bench b = {.ask = {.rule = "adamod", .cases = CASE_FLAT | CASE_RESNET | CASE_BF16 | CASE_MASTER}};
+    bench b = {.ask = {.rule = "adamod", .device = "cpu", .cases = CASE_FLAT | CASE_RESNET | CASE_BF16 | CASE_MASTER}};
     cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
     parse_sizes(&b.ask, "64K,1M,16M,64M");
     for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
@@ -421,6 +426,7 @@ int cli_optim_bench(int argc, char **argv) {
         const int status = read_flag(&b.ask, flag, parser.value);
         if (status) return status;
     }
+    if (strcmp(b.ask.device, "cpu") != 0) return run_on_cuda(&b.ask);
     const int status = run(&b);
     bench_torch_stop(b.torch);
     return status;

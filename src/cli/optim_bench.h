@@ -54,11 +54,12 @@ int bench_bytes(bench_type type, int states);
 typedef struct bench_torch bench_torch;
 typedef enum bench_peer { PEER_ADAMW, PEER_ADAMOD } bench_peer;
 
-/* Starts python, or python3 or /usr/bin/python3, whichever can import torch; NULL, with why in message, if none can. */
-bench_torch *bench_torch_start(const char *python, int threads, char *message, size_t size);
+/* Starts python, or python3 or /usr/bin/python3, whichever can import torch and use the device, "cpu" or "cuda"; NULL, with
+ * why in message, if none can. 0 threads: as many as it likes. */
+bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size);
 const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);
-/* Whether this torch has a fused AdamW for processors; if not, its foreach one is measured. */
+/* Whether this torch has a fused AdamW for the device; if not, its foreach one is measured. */
 bool bench_torch_fused(const bench_torch *torch);
 /* false or negative after a failure, which is in bench_torch_error. */
 bool bench_torch_prepare(bench_torch *torch, const bench_case *c, bool adamod);
@@ -89,5 +90,39 @@ typedef struct bench_race {
 int bench_run(bench_race *race);
 /* Bytes of memory that it takes. */
 double bench_memory(const bench_race *race);
+
+/* ---- what is printed (optim_bench.c) ---- */
+
+/* The worst of what was found, and where. */
+typedef struct bench_verdict {
+    const char *goal;
+    double bound;
+    bool at_most; /* the bound is an upper one */
+    bool any;
+    double found;
+    char where[64];
+} bench_verdict;
+
+void bench_judge(bench_verdict *v, double found, const char *where);
+void bench_print_verdict(const bench_verdict *v, bool json);
+/* A number, or a dash or null where there is none. */
+void bench_cell(double x, const char *format, int width);
+void bench_json_pair(const char *name, double x);
+
+enum { BENCH_RESNET_TENSORS = 110, BENCH_RESNET_ELEMENTS = 21282122 };
+/* ResNet-34 with the stem for CIFAR-10: 3x3 convolutions, 3, 4, 6 and 3 basic blocks. */
+void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]);
+
+/* ---- on a GPU (bench_cuda.c) ---- */
+
+typedef struct bench_cuda_request {
+    const char *rule, *device;
+    const char *python;
+    int states;
+    bool no_torch, quick, json;
+} bench_cuda_request;
+
+/* The exit status of the command. */
+int bench_cuda(const bench_cuda_request *ask);
 
 #endif

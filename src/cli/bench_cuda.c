@@ -1,0 +1,424 @@
+/* `adamod optim bench --device cuda`: a step against what the GPU's memory allows, and against PyTorch on the same GPU.
+ *
+ * The yardstick is a copy within the device in the same run: a step that moves B bytes cannot take less time than a copy
+ * that reads and writes B together. Steps are replays of a captured graph between two events; "eager" is the time of one
+ * of many calls of adamod_step in a row. Contestants take turns; times are medians.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "cli.h"
+#include "optim_bench.h"
+#include "bench.h"
+#include "optimizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMAND "optim bench"
+
+enum { MOST_ROUNDS = 15, TYPES = 3 };
+static const size_t COPY_BYTES = (size_t)1 << 30;
+
+/* One optimizer and its arrays, for one type. */
+typedef struct contestant {
+    adamod_optimizer *opt;
+    void *arrays; /* parameters, then gradients */
+    void *stream, *graph;
+    int launches; /* for each measurement */
+    double graph_seconds[MOST_ROUNDS], eager_seconds[MOST_ROUNDS];
+} contestant;
+
+typedef struct cuda_bench {
+    const bench_cuda_request *ask;
+    adamod_cuda_device device;
+    bench_torch *torch;
+    int states;
+    bool adamod;
+    bench_verdict goals[5];
+    double copy_rate; /* bytes read and written in a second; of the last case */
+} cuda_bench;
+enum { GOAL_SHARE, GOAL_RESNET, GOAL_ADAMW, GOAL_ADAMOD_BIG, GOAL_ADAMOD_RESNET, GOALS };
+
+static const char *const type_names[TYPES] = {"f32", "bf16", "bf16, f32 master"};
+
+/* ---- shapes ---- */
+
+enum { BIG_TENSORS = 186 };
+
+static int add_shape(bench_shape *shapes, int n, int64_t rows, int64_t cols) {
+    shapes[n] = cols ? (bench_shape){2, {rows, cols}} : (bench_shape){1, {rows}};
+    return n + 1;
+}
+
+static int add_attention(bench_shape *shapes, int n, int64_t d) {
+    n = add_shape(shapes, n, 3 * d, d);
+    n = add_shape(shapes, n, 3 * d, 0);
+    n = add_shape(shapes, n, d, d);
+    return add_shape(shapes, n, d, 0);
+}
+
+static int add_norms(bench_shape *shapes, int n, int64_t d, int norms) {
+    for (int i = 0; i < 2 * norms; i++) n = add_shape(shapes, n, d, 0);
+    return n;
+}
+
+static int add_layer(bench_shape *shapes, int n, int64_t d, int64_t ffn, int attentions) {
+    for (int i = 0; i < attentions; i++) n = add_attention(shapes, n, d);
+    n = add_shape(shapes, n, ffn, d);
+    n = add_shape(shapes, n, ffn, 0);
+    n = add_shape(shapes, n, d, ffn);
+    n = add_shape(shapes, n, d, 0);
+    return add_norms(shapes, n, d, attentions + 1);
+}
+
+/* The paper's Transformer-big with 37,000 words on either side, as torch.nn.Transformer lays it out. */
+static void make_transformer_big(bench_shape shapes[BIG_TENSORS]) {
+    const int64_t d = 1024, ffn = 4096, words = 37000;
+    int n = add_shape(shapes, 0, words, d);
+    n = add_shape(shapes, n, words, d);
+    for (int i = 0; i < 6; i++) n = add_layer(shapes, n, d, ffn, 1);
+    n = add_norms(shapes, n, d, 1);
+    for (int i = 0; i < 6; i++) n = add_layer(shapes, n, d, ffn, 2);
+    add_norms(shapes, n, d, 1);
+}
+
+static int64_t count_elements(const bench_shape *shapes, int n) {
+    int64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t count = 1;
+        for (int d = 0; d < shapes[i].ndim; d++) count *= shapes[i].dim[d];
+        total += count;
+    }
+    return total;
+}
+
+/* ---- a contestant ---- */
+
+/* Arrays begin where memory of their own would: so many bytes in so many arrays take at most this. */
+enum { ALIGNMENT = 256 };
+static size_t padded(size_t bytes, int arrays) {
+    const size_t most = bytes + (size_t)(arrays - 1) * ALIGNMENT;
+    return (most + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static int device_failed(const contestant *c, adamod_status status) {
+    return status ? cli_fail(COMMAND, "%s", c->opt->api->error()) : 0;
+}
+
+static void drop_contestant(contestant *c) {
+    if (!c->opt) return;
+    c->opt->api->graph_free(c->opt->device, c->graph);
+    if (c->arrays) c->opt->api->release(c->opt->device, c->arrays);
+    if (c->stream) {
+        (void)adamod_set_stream(c->opt, NULL);
+        c->opt->api->stream_destroy(c->opt->device, c->stream);
+    }
+    adamod_free(c->opt);
+    *c = (contestant){0};
+}
+
+/* Ordinary random numbers, the same ones again and again. */
+static int fill_arrays(contestant *c, bench_type type, size_t bytes) {
+    enum { PATTERN = 1 << 24 };
+    void *pattern = malloc(PATTERN);
+    if (!pattern) return cli_fail(COMMAND, "out of memory");
+    bench_fill(pattern, PATTERN, type, 1);
+    adamod_status status = ADAMOD_OK;
+    for (size_t at = 0; at < bytes && !status; at += PATTERN) {
+        const size_t part = bytes - at < PATTERN ? bytes - at : PATTERN;
+        status = c->opt->api->copy_in(c->opt->device, (char *)c->arrays + at, pattern, part);
+    }
+    free(pattern);
+    return device_failed(c, status);
+}
+
+static adamod_status add_tensors(contestant *c, const bench_case *x, size_t size) {
+    char *param = c->arrays, *grad = param + padded((size_t)x->elements * size, x->n_shapes);
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; i < x->n_shapes && !status; i++) {
+        adamod_tensor t = {.param = param, .grad = grad, .ndim = x->shapes[i].ndim};
+        t.param_type = t.grad_type = x->type == BENCH_F32 ? ADAMOD_F32 : ADAMOD_BF16;
+        size_t bytes = size;
+        for (int d = 0; d < t.ndim; d++) bytes *= (size_t)(t.shape[d] = x->shapes[i].dim[d]);
+        status = adamod_add_tensor(c->opt, 0, &t, NULL);
+        param += padded(bytes, 1);
+        grad += padded(bytes, 1);
+    }
+    return status;
+}
+
+static int capture(contestant *c) {
+    adamod_status status = adamod_step(c->opt); /* the first makes room */
+    if (!status) status = adamod_sync(c->opt);
+    if (status) return cli_library(COMMAND, status);
+    int failed = device_failed(c, c->opt->api->graph_begin(c->opt->device));
+    if (failed) return failed;
+    status = adamod_step(c->opt);
+    failed = device_failed(c, c->opt->api->graph_end(c->opt->device, &c->graph));
+    return status ? cli_library(COMMAND, status) : failed;
+}
+
+static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c) {
+    const size_t size = x->type == BENCH_F32 ? 4 : 2;
+    const size_t bytes = 2 * padded((size_t)x->elements * size, x->n_shapes);
+    adamod_status status = adamod_create_on(&c->opt, b->ask->rule, b->ask->device);
+    if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "low_precision", "stochastic");
+    if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
+    if (status) return cli_library(COMMAND, status);
+    int failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
+    if (!failed) failed = device_failed(c, c->opt->api->alloc(c->opt->device, bytes, &c->arrays));
+    if (!failed) failed = fill_arrays(c, x->type, bytes);
+    if (failed) return failed;
+    status = adamod_set_stream(c->opt, c->stream);
+    if (!status) status = add_tensors(c, x, size);
+    return status ? cli_library(COMMAND, status) : capture(c);
+}
+
+/* About 20 ms at a time. */
+static int measure(contestant *c, int round) {
+    double seconds;
+    int failed = 0;
+    if (c->launches == 0) {
+        failed = device_failed(c, c->opt->api->graph_time(c->opt->device, c->graph, 3, &seconds));
+        if (failed) return failed;
+        c->launches = seconds > 0 ? (int)(0.02 / seconds) + 2 : 2;
+        if (c->launches > 200) c->launches = 200;
+    }
+    failed = device_failed(c, c->opt->api->graph_time(c->opt->device, c->graph, c->launches, &c->graph_seconds[round]));
+    if (failed) return failed;
+    const double start = bench_now();
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; i < c->launches && !status; i++) status = adamod_step(c->opt);
+    if (!status) status = adamod_sync(c->opt);
+    c->eager_seconds[round] = (bench_now() - start) / c->launches;
+    return status ? cli_library(COMMAND, status) : 0;
+}
+
+/* ---- the copy ---- */
+
+typedef struct copier {
+    void *memory, *graph;
+    double seconds[MOST_ROUNDS];
+} copier;
+
+static int make_copier(contestant *c, copier *copy) {
+    const adamod__device_api *api = c->opt->api;
+    adamod__device *d = c->opt->device;
+    int failed = device_failed(c, api->alloc(d, 2 * COPY_BYTES, &copy->memory));
+    if (!failed) failed = device_failed(c, api->fill(d, copy->memory, ADAMOD_F32, (int64_t)(COPY_BYTES / 2), 0.7));
+    if (!failed) failed = device_failed(c, api->graph_begin(d));
+    if (failed) return failed;
+    const adamod_status status = api->copy(d, (char *)copy->memory + COPY_BYTES, copy->memory, COPY_BYTES);
+    failed = device_failed(c, api->graph_end(d, &copy->graph));
+    return status ? device_failed(c, status) : failed;
+}
+
+/* ---- one list of shapes ---- */
+
+typedef struct cuda_race {
+    bench_case rows[TYPES];
+    contestant ours[TYPES];
+    copier copy;
+    double adamw[MOST_ROUNDS], adamod[MOST_ROUNDS];
+    int rounds;
+    bool torch;
+} cuda_race;
+
+static int run_round(const cuda_bench *b, cuda_race *race, int round) {
+    contestant *first = &race->ours[0];
+    int failed = 0;
+    for (int i = 0; i < TYPES && !failed; i++) failed = measure(&race->ours[i], round);
+    if (!failed) {
+        failed = device_failed(
+            first, first->opt->api->graph_time(first->opt->device, race->copy.graph, 10, &race->copy.seconds[round]));
+    }
+    if (failed || !race->torch) return failed;
+    race->adamw[round] = bench_torch_burst(b->torch, PEER_ADAMW);
+    race->adamod[round] = b->adamod ? bench_torch_burst(b->torch, PEER_ADAMOD) : -1;
+    if (race->adamw[round] >= 0 && (!b->adamod || race->adamod[round] >= 0)) return 0;
+    return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
+}
+
+typedef struct cuda_row {
+    double ms, eager_ms, gb_per_s, share, adamw_ms, times_adamw, adamod_ms, times_adamod;
+} cuda_row;
+
+static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
+    contestant *c = &race->ours[i];
+    const double bytes = (double)bench_bytes(race->rows[i].type, b->states) * (double)race->rows[i].elements;
+    const double seconds = bench_quantile(c->graph_seconds, race->rounds, 0.5);
+    cuda_row r = {.ms = 1e3 * seconds, .eager_ms = 1e3 * bench_quantile(c->eager_seconds, race->rounds, 0.5)};
+    r.gb_per_s = 1e-9 * bytes / seconds;
+    r.share = bytes / b->copy_rate / seconds;
+    if (!race->torch) return r;
+    r.adamw_ms = 1e3 * bench_quantile(race->adamw, race->rounds, 0.5);
+    r.times_adamw = r.adamw_ms / 28 / (r.ms / bench_bytes(race->rows[i].type, b->states));
+    if (b->adamod) r.adamod_ms = 1e3 * bench_quantile(race->adamod, race->rounds, 0.5);
+    r.times_adamod = r.adamod_ms / r.ms;
+    return r;
+}
+
+static void print_row(const cuda_bench *b, const cuda_race *race, int i, const cuda_row *r) {
+    const bench_case *x = &race->rows[i];
+    if (b->ask->json) {
+        printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d", x->name,
+               type_names[x->type], x->n_shapes, (long long)x->elements, race->rounds);
+        bench_json_pair("ms", r->ms);
+        bench_json_pair("eager_ms", r->eager_ms);
+        bench_json_pair("gb_per_s", r->gb_per_s);
+        bench_json_pair("copy_gb_per_s", 1e-9 * b->copy_rate);
+        bench_json_pair("of_copy", r->share);
+        bench_json_pair("adamw_ms", r->adamw_ms);
+        bench_json_pair("times_adamw", r->times_adamw);
+        bench_json_pair("adamod_ms", r->adamod_ms);
+        bench_json_pair("times_adamod", r->times_adamod);
+        printf("}\n");
+    } else {
+        printf("%-22s %-16s", x->name, type_names[x->type]);
+        bench_cell(r->ms, "%.3f", 8);
+        bench_cell(r->eager_ms, "%.3f", 8);
+        bench_cell(r->ms * r->share, "%.3f", 8);
+        bench_cell(r->gb_per_s, "%.0f", 6);
+        bench_cell(r->share, "%.3f", 8);
+        bench_cell(r->adamw_ms, "%.3f", 9);
+        bench_cell(r->times_adamw, "%.2f", 8);
+        bench_cell(r->adamod_ms, "%.2f", 10);
+        bench_cell(r->times_adamod, "%.1f", 9);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
+    const bool resnet = strncmp(x->name, "ResNet", 6) == 0, big = strncmp(x->name, "Transformer", 11) == 0;
+    if (x->type != BENCH_F32) return;
+    if (resnet) bench_judge(&b->goals[GOAL_RESNET], 1 / r->share, x->name);
+    else bench_judge(&b->goals[GOAL_SHARE], r->share, x->name);
+    if (r->times_adamw > 0) bench_judge(&b->goals[GOAL_ADAMW], r->times_adamw, x->name);
+    if (r->times_adamod > 0 && big) bench_judge(&b->goals[GOAL_ADAMOD_BIG], r->times_adamod, x->name);
+    if (r->times_adamod > 0 && resnet) bench_judge(&b->goals[GOAL_ADAMOD_RESNET], r->times_adamod, x->name);
+}
+
+/* Ours in three types, the copy, and what PyTorch needs for its two. */
+static double memory_needed(const cuda_bench *b, int64_t elements) {
+    const double ours = 8 + 4 * b->states + 4 + 2 * b->states + 8 + 4 * b->states;
+    return (double)elements * (ours + (b->torch ? 16 + 20 + 12 : 0)) + 2.0 * (double)COPY_BYTES + 1e9;
+}
+
+static int prepare_race(cuda_bench *b, cuda_race *race) {
+    int failed = 0;
+    for (int i = 0; i < TYPES && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i]);
+    if (!failed) failed = make_copier(&race->ours[0], &race->copy);
+    if (failed || !b->torch) return failed;
+    race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->adamod);
+    if (!race->torch) return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
+    return 0;
+}
+
+static int run_race(cuda_bench *b, cuda_race *race) {
+    const int rounds = b->ask->quick ? 5 : MOST_ROUNDS;
+    int failed = prepare_race(b, race);
+    for (int i = 0; i < rounds && !failed; i++, race->rounds++) failed = run_round(b, race, i);
+    if (failed) return failed;
+    b->copy_rate = 2 * (double)COPY_BYTES / bench_quantile(race->copy.seconds, race->rounds, 0.5);
+    for (int i = 0; i < TYPES; i++) {
+        const cuda_row r = make_row(b, race, i);
+        print_row(b, race, i, &r);
+        judge_row(b, &race->rows[i], &r);
+    }
+    return 0;
+}
+
+static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
+    static const bench_type types[TYPES] = {BENCH_F32, BENCH_MASTER, BENCH_BF16};
+    const int64_t elements = count_elements(shapes, n);
+    if (memory_needed(b, elements) > 0.95 * (double)b->device.free_memory) {
+        fprintf(stderr, "adamod: " COMMAND ": %s is left out: it takes %.1f GB on the device, %.1f are free\n", name,
+                1e-9 * memory_needed(b, elements), 1e-9 * (double)b->device.free_memory);
+        return 0;
+    }
+    cuda_race *race = calloc(1, sizeof *race);
+    if (!race) return cli_fail(COMMAND, "out of memory");
+    for (int i = 0; i < TYPES; i++) {
+        race->rows[i] = (bench_case){
+            .name = name, .type = types[i], .shapes = shapes, .n_shapes = n, .elements = elements, .sets = 1};
+    }
+    int failed = run_race(b, race);
+    contestant *first = &race->ours[0];
+    if (first->opt) {
+        first->opt->api->graph_free(first->opt->device, race->copy.graph);
+        if (race->copy.memory) first->opt->api->release(first->opt->device, race->copy.memory);
+    }
+    for (int i = 0; i < TYPES; i++) drop_contestant(&race->ours[i]);
+    if (!failed && race->torch && !bench_torch_drop(b->torch)) {
+        failed = cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
+    }
+    free(race);
+    return failed;
+}
+
+static int run_cases(cuda_bench *b) {
+    bench_shape resnet[BENCH_RESNET_TENSORS], big[BIG_TENSORS];
+    const bench_shape flat = {1, {INT64_C(1) << 28}};
+    bench_make_resnet34(resnet);
+    make_transformer_big(big);
+    int failed = run_case(b, "ResNet-34, 110", resnet, BENCH_RESNET_TENSORS);
+    if (!failed) failed = run_case(b, "Transformer-big, 186", big, BIG_TENSORS);
+    if (!failed) failed = run_case(b, "flat, 268M", &flat, 1);
+    return failed;
+}
+
+/* ---- what is printed before and after ---- */
+
+static void print_setup(const cuda_bench *b, const char *why) {
+    if (b->ask->json) {
+        printf("{\"version\": ");
+        cli_json_string(stdout, adamod_version_string());
+        printf(", \"rule\": ");
+        cli_json_string(stdout, b->ask->rule);
+        printf(", \"device\": ");
+        cli_json_string(stdout, b->device.name);
+        printf(", \"torch\": ");
+        if (b->torch) cli_json_string(stdout, bench_torch_version(b->torch));
+        else printf("null, \"no_torch\": ");
+        if (!b->torch) cli_json_string(stdout, why);
+        printf("}\n");
+    } else {
+        printf("adamod %s: rule %s, %d bytes an element in f32, %s\n", adamod_version_string(), b->ask->rule,
+               bench_bytes(BENCH_F32, b->states), b->device.name);
+        if (b->torch) printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
+        else printf("torch is not measured: %s\n", why);
+        printf("\n%-22s %-16s %8s %8s %8s %6s %8s %9s %8s %10s %9s\n", "shape, tensors", "type", "ms/step", "eager",
+               "floor", "GB/s", "of copy", "AdamW ms", "x AdamW", "AdaMod ms", "x AdaMod");
+    }
+    fflush(stdout);
+}
+
+int bench_cuda(const bench_cuda_request *ask) {
+    cuda_bench b = {.ask = ask, .states = ask->states, .adamod = strcmp(ask->rule, "adamod") == 0};
+    char why[512] = "--no-torch";
+    adamod_optimizer *opt;
+    adamod_status status = adamod_create_on(&opt, ask->rule, ask->device);
+    if (status) return cli_library(COMMAND, status);
+    const char *colon = strchr(adamod_device(opt), ':');
+    status = adamod_cuda_device_at(colon ? atoi(colon + 1) : 0, &b.device);
+    adamod_free(opt);
+    if (status) return cli_library(COMMAND, status);
+    b.goals[GOAL_SHARE] =
+        (bench_verdict){.goal = "share of the copy's speed, f32, Transformer-big and flat", .bound = 0.92};
+    b.goals[GOAL_RESNET] = (bench_verdict){.goal = "time over the floor, f32", .bound = 1.35, .at_most = true};
+    b.goals[GOAL_ADAMW] = (bench_verdict){.goal = "speed per byte over torch's fused AdamW, f32", .bound = 1};
+    b.goals[GOAL_ADAMOD_BIG] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 10};
+    b.goals[GOAL_ADAMOD_RESNET] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 50};
+    if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device, why, sizeof why);
+    print_setup(&b, why);
+    const int failed = run_cases(&b);
+    if (!failed && !ask->json) {
+        printf("\nfloor: the bytes a step must move at the speed of a copy within the device, %.0f GB/s here\n",
+               1e-9 * b.copy_rate);
+    }
+    for (int i = 0; i < GOALS && !failed; i++) bench_print_verdict(&b.goals[i], ask->json);
+    bench_torch_stop(b.torch);
+    return failed;
+}
