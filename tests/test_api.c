@@ -572,14 +572,14 @@ TEST(unknown_choices_and_states) {
 }
 
 TEST(messages) {
-    for (int status = 0; status >= -10; status--) {
+    for (int status = 0; status >= -15; status--) {
         const char *text = adamod_strerror((adamod_status)status);
         CHECK(text && *text && strcmp(text, "unknown status") != 0);
         for (int other = 0; other > status; other--) {
             CHECK(strcmp(text, adamod_strerror((adamod_status)other)) != 0);
         }
     }
-    CHECK_STR(adamod_strerror((adamod_status)-11), "unknown status");
+    CHECK_STR(adamod_strerror((adamod_status)-16), "unknown status");
     CHECK_STR(adamod_strerror((adamod_status)1), "unknown status");
     CHECK_STR(adamod_strerror(ADAMOD_OK), "success");
     CHECK(adamod_last_error() != NULL);

@@ -168,6 +168,11 @@ def test_info():
     found = json.loads(succeed("info", "--json", env={"ADAMOD_ISA": "plain"}))
     check(found["instruction_set"] == "plain", "ADAMOD_ISA")
     refuse(2, "ADAMOD_ISA is 'mmx'", "info", env={"ADAMOD_ISA": "mmx"})
+    nowhere = {"ADAMOD_CUDA_LIBRARY": "/nowhere/libadamod_cuda.so"}
+    found = json.loads(succeed("info", "--json", env=nowhere))
+    check("/nowhere/libadamod_cuda.so" in found["cuda_off"] and found["cuda"] == [], found)
+    check(re.search("^CUDA +off: .*/nowhere/libadamod_cuda.so", succeed("info", env=nowhere), re.M), "info")
+    refuse(1, "/nowhere/libadamod_cuda.so", "optim", "bench", "--device", "cuda", env=nowhere)
 
 
 def test_list():
@@ -453,6 +458,7 @@ def test_bench_errors():
     refuse(2, "--sizes is '0'", "optim", "bench", "--sizes", "0")
     refuse(2, "--cases is 'flat,round'", "optim", "bench", "--cases", "flat,round")
     refuse(2, "--threads is 'x'", "optim", "bench", "--threads", "x")
+    refuse(2, "device is 'gpu', expected cpu, cuda or cuda:N", "optim", "bench", "--device", "gpu")
     refuse(2, "no rule 'adm'", "optim", "bench", "--rule", "adm")
     refuse(2, "ADAMOD_ISA is 'mmx'", "optim", "bench", "--isa", "mmx")
     refuse(2, "did you mean '--quick'?", "optim", "bench", "--quik")

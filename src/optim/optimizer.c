@@ -718,8 +718,9 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
         opt->stats.n_groups = 0;
         opt->stats.filled = false;
     }
+    const bool before = opt->collect;
     opt->collect = on != 0;
-    return adamod__device_collect(opt);
+    return before ? ADAMOD_OK : adamod__device_collect(opt);
 }
 
 adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
