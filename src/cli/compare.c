@@ -9,12 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FLAG_VARY, FLAG_VARIANT, FLAG_SEEDS, FLAG_SET, FLAG_OUT, FLAG_RESUME, FLAG_NO_REPORT, FLAG_HELP };
+enum { FLAG_VARY, FLAG_VARIANT, FLAG_SEEDS, FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_NO_REPORT, FLAG_HELP };
 static const cli_flag flags[] = {{"vary", "KEY=A,B,..", "a run for each value; given again, for each combination"},
                                  {"variant", "'NAME: K=V ..'", "a run with these keys set; given again, one more"},
                                  {"seeds", "N", "each of them with seeds 1 to N (1)"},
                                  {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be given again"},
                                  {"out", "DIR", "the directory of run directories (runs/NAME-compare)"},
+                                 TRAINING_DEVICE_FLAG,
                                  {"resume", NULL, "continue what an interrupted comparison left"},
                                  {"no-report", NULL, "no page at the end"},
                                  CLI_HELP_FLAG,
@@ -48,6 +49,9 @@ static int parse(int argc, char **argv, comparison *c, bool overrides) {
     for (int flag; (flag = cli_next(&p)) != CLI_END;) {
         if (flag == CLI_BAD) return CLI_USAGE;
         if (flag == FLAG_SET && overrides && recipe_set(&c->base, p.value, message, sizeof message)) {
+            return cli_usage("compare", "%s", message);
+        }
+        if (flag == FLAG_DEVICE && overrides && training_device(&c->base, p.value, message, sizeof message)) {
             return cli_usage("compare", "%s", message);
         }
         if (overrides) continue;

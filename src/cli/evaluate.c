@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_SET, FLAG_HELP, FLAG_SPLIT, FLAG_JSON };
+enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_DEVICE, FLAG_SET, FLAG_HELP, FLAG_SPLIT, FLAG_JSON };
 #define MODEL_FLAGS                                                                                                    \
     {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
         {"beam", "N", "hypotheses kept (the recipe's)"},                                                               \
-        {"length-penalty", "X", "exponent of the length (the recipe's)"}, {                                            \
+        {"length-penalty", "X", "exponent of the length (the recipe's)"}, TRAINING_DEVICE_FLAG, {                      \
         "set", "KEY=VALUE", "override a key of the recipe; may be given again"                                         \
     }
 static const cli_flag evaluate_flags[] = {MODEL_FLAGS,
@@ -60,6 +60,7 @@ static int parse(int argc, char **argv, arguments *a, const cli_flag *flags) {
             case FLAG_CHECKPOINT: a->checkpoint = p.value; break;
             case FLAG_BEAM: status = add_set(a, "decode.beam", p.value); break;
             case FLAG_LENGTH_PENALTY: status = add_set(a, "decode.length_penalty", p.value); break;
+            case FLAG_DEVICE: status = add_set(a, "train.backend", p.value); break;
             case FLAG_SET: status = add_set(a, NULL, p.value); break;
             case FLAG_SPLIT: a->split = p.value; break;
             case FLAG_JSON: a->json = true; break;

@@ -6,7 +6,7 @@
 enum { FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_KEYS, FLAG_HELP };
 static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
                                  {"out", "DIR", "the run directory (runs/NAME)"},
-                                 {"device", "cpu|auto", "where to compute (auto)"},
+                                 TRAINING_DEVICE_FLAG,
                                  {"resume", NULL, "continue the run in the directory from its last checkpoint"},
                                  {"keys", NULL, "list every key of a recipe, and exit"},
                                  CLI_HELP_FLAG,
@@ -41,9 +41,8 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                 break;
             case FLAG_OUT: a->out = p.value; break;
             case FLAG_DEVICE:
-                if (strcmp(p.value, "cpu") != 0 && strcmp(p.value, "auto") != 0) {
-                    return cli_usage("train", "--device is '%.40s', expected cpu or auto", p.value);
-                }
+                if (overrides && training_device(r, p.value, message, sizeof message))
+                    return cli_usage("train", "%s", message);
                 break;
             case FLAG_RESUME: a->resume = true; break;
             case FLAG_KEYS: recipe_describe(stdout); return 0;

@@ -31,6 +31,14 @@ static void print_finished(const char *name, const train_result *t) {
     printf("validation loss %.4f, exact %.1f %%, BLEU %.2f\n", t->valid_loss, 100 * t->exact, t->bleu);
 }
 
+int training_device(recipe *r, const char *device, char *message, size_t size) {
+    char set[64], why[512];
+    snprintf(set, sizeof set, "train.backend=%.40s", device);
+    if (recipe_set(r, set, why, sizeof why) == 0) return 0;
+    snprintf(message, size, "--device is '%.40s', expected auto, cpu, cuda or cuda:N", device);
+    return -1;
+}
+
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out) {
     char message[1024];

@@ -8,6 +8,11 @@
 /* Ctrl-C and a termination signal ask for a stop at the next update; a second Ctrl-C ends the process at once. */
 const volatile sig_atomic_t *training_signals(void);
 
+/* --device: where a recipe computes; -1 with one line in message. */
+#define TRAINING_DEVICE_FLAG                                                                                           \
+    { "device", "cpu|cuda|cuda:N", "where to compute (the recipe's, auto: cuda if there is a GPU)" }
+int training_device(recipe *r, const char *device, char *message, size_t size);
+
 /* One run, with what the user is told before and after; the exit status. */
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out);

@@ -1,0 +1,243 @@
+/* Tiles of attention: TILE rows of one head's queries, keys, values or gradients in shared memory, and their products.
+ *
+ * A block has 4 warps, and a result of TILE rows is cut in four: warp w has rows 16 (w / 2) .. + 15 and the half w % 2
+ * of the columns. Within a warp numbers lie as in the accumulators of mma.m16n8k16: for 8 columns from column 8 j on,
+ * lane 4 g + t has acc[j] = {(g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1)}. Products of bf16 are the tensor
+ * cores', those of f32 are plain fused multiply-adds; what is around them is the same. */
+#ifndef ADAMOD_NN_CUDA_ATTENTION_TILE_H
+#define ADAMOD_NN_CUDA_ATTENTION_TILE_H
+
+#include "cuda.h"
+
+enum { TILE = 32, THREADS = 128 };
+
+/* ---- instructions ---- */
+
+/* 16 bytes from global to shared memory, zeros if there is nothing to read; done after copies_wait<0>. */
+__device__ static inline void copy_async(void *to, const void *from, bool there) {
+    const uint32_t address = (uint32_t)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+__device__ static inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Until at most `left` of the groups that this thread committed are under way. */
+template <int left> __device__ static inline void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+
+/* Four 8x8 matrices; lane 8 i + r gives the address of row r of matrix i. */
+__device__ static inline void load_matrices(uint32_t m[4], const bf16 *row) {
+    const uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+__device__ static inline void load_matrices_transposed(uint32_t m[4], const bf16 *row) {
+    const uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* c += a b, where a is 16 x 16 and b is 16 x 8. */
+__device__ static inline void multiply_add(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* ---- places ---- */
+
+__device__ static inline int lane() { return threadIdx.x % 32; }
+__device__ static inline int warp() { return threadIdx.x / 32; }
+
+/* The warp's first row; and its first column of `cols`. */
+__device__ static inline int warp_row() { return warp() / 2 * 16; }
+template <int cols> __device__ static inline int warp_col() { return warp() % 2 * (cols / 2); }
+
+/* Row and column of acc[j][2 * half], in the tile. */
+__device__ static inline int row_at(int half) { return warp_row() + lane() / 4 + 8 * half; }
+template <int cols> __device__ static inline int col_at(int j) { return warp_col<cols>() + 8 * j + lane() % 4 * 2; }
+
+/* Sums and maxima over the four lanes that share a row. */
+__device__ static inline float quad_sum(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+__device__ static inline float quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+/* ---- tiles ---- */
+
+/* Rows are padded by 16 bytes, so that 8 rows of 16 bytes lie in different banks. */
+template <typename T, int cols> struct tile { alignas(16) T x[TILE][cols + 16 / sizeof(T)]; };
+
+/* Where a tile comes from or goes to: n rows of `cols` numbers. wide: everything is a multiple of 16 bytes. */
+template <typename T> struct rows {
+    T *x;
+    int64_t stride;
+    int n, cols;
+    bool wide;
+};
+
+/* The pack at a row and a column; zeros where there is nothing. */
+template <typename T> __device__ static inline pack<T> pack_at(const rows<const T> &from, int row, int col) {
+    pack<T> r = {};
+    const T *x = from.x + row * from.stride + col;
+    if (row >= from.n || col >= from.cols) return r;
+    if (from.wide) return load_pack(x);
+    for (int e = 0; e < pack<T>::N; e++) r.x[e] = col + e < from.cols ? x[e] : narrow<T>(0);
+    return r;
+}
+
+/* Calls f(row, column) for the packs of a tile that are this thread's. */
+template <typename T, int D, typename F> __device__ static inline void each_pack(F f) {
+    constexpr int N = pack<T>::N, PACKS = D / N;
+#pragma unroll
+    for (int i = 0; i < TILE * PACKS / THREADS; i++) {
+        const int at = i * THREADS + (int)threadIdx.x;
+        f(at / PACKS, at % PACKS * N);
+    }
+}
+
+/* Zeros beyond what is there. Done after copies_wait. */
+template <typename T, int D> __device__ static inline void load_tile(tile<T, D> &to, const rows<const T> &from) {
+    if (from.wide) {
+        each_pack<T, D>([&](int row, int col) {
+            const bool there = row < from.n && col < from.cols;
+            copy_async(&to.x[row][col], there ? from.x + row * from.stride + col : from.x, there);
+        });
+        return;
+    }
+#pragma unroll 1
+    for (int at = (int)threadIdx.x; at < TILE * D; at += THREADS) {
+        const int row = at / D, col = at % D;
+        to.x[row][col] = row < from.n && col < from.cols ? from.x[row * from.stride + col] : narrow<T>(0);
+    }
+}
+
+template <typename T, int D> __device__ static inline void store_tile(const tile<T, D> &from, const rows<T> &to) {
+    if (to.wide) {
+        each_pack<T, D>([&](int row, int col) {
+            if (row >= to.n || col >= to.cols) return;
+            store_pack(to.x + row * to.stride + col, load_pack(&from.x[row][col]));
+        });
+        return;
+    }
+#pragma unroll 1
+    for (int at = (int)threadIdx.x; at < to.n * D; at += THREADS) {
+        const int row = at / D, col = at % D;
+        if (col < to.cols) to.x[row * to.stride + col] = from.x[row][col];
+    }
+}
+
+__device__ static inline void store_pair(float *to, float a, float b) {
+    *reinterpret_cast<float2 *>(to) = make_float2(a, b);
+}
+
+__device__ static inline void store_pair(bf16 *to, float a, float b) {
+    *reinterpret_cast<__nv_bfloat162 *>(to) = __floats2bfloat162_rn(a, b);
+}
+
+/* Adds what is there already. */
+template <typename T, int D> __device__ static inline void add_rows(float (&acc)[D / 16][4], const rows<T> &there) {
+#pragma unroll
+    for (int i = 0; i < D / 4; i++) {
+        const int row = row_at(i / 2 % 2), col = col_at<D>(i / 4) + i % 2;
+        if (row < there.n && col < there.cols) acc[i / 4][i % 4] += widen(there.x[row * there.stride + col]);
+    }
+}
+
+/* A result into a tile. */
+template <typename T, int D> __device__ static inline void stage(tile<T, D> &to, const float (&acc)[D / 16][4]) {
+#pragma unroll
+    for (int j = 0; j < D / 16; j++) {
+        store_pair(&to.x[row_at(0)][col_at<D>(j)], acc[j][0], acc[j][1]);
+        store_pair(&to.x[row_at(1)][col_at<D>(j)], acc[j][2], acc[j][3]);
+    }
+}
+
+/* ---- products ---- */
+
+/* acc += a b^T, TILE x TILE. */
+template <int D>
+__device__ static inline void add_scores(float (&acc)[2][4], const tile<bf16, D> &a, const tile<bf16, D> &b) {
+    const int l = lane(), m = warp_row(), n = warp_col<TILE>();
+#pragma unroll
+    for (int k = 0; k < D; k += 16) {
+        uint32_t x[4], y[4];
+        load_matrices(x, &a.x[m + l % 16][k + l / 16 * 8]);
+        load_matrices(y, &b.x[n + l / 16 * 8 + l % 8][k + l / 8 % 2 * 8]);
+        multiply_add(acc[0], x, y[0], y[1]);
+        multiply_add(acc[1], x, y[2], y[3]);
+    }
+}
+
+__device__ static inline float add_dot(float sum, float4 a, float4 b) {
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+template <int D>
+__device__ static inline void add_scores(float (&acc)[2][4], const tile<float, D> &a, const tile<float, D> &b) {
+#pragma unroll 4
+    for (int k = 0; k < D; k += 4) {
+        const float4 x0 = *reinterpret_cast<const float4 *>(&a.x[row_at(0)][k]);
+        const float4 x1 = *reinterpret_cast<const float4 *>(&a.x[row_at(1)][k]);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const float4 y0 = *reinterpret_cast<const float4 *>(&b.x[col_at<TILE>(j)][k]);
+            const float4 y1 = *reinterpret_cast<const float4 *>(&b.x[col_at<TILE>(j) + 1][k]);
+            acc[j][0] = add_dot(acc[j][0], x0, y0);
+            acc[j][1] = add_dot(acc[j][1], x0, y1);
+            acc[j][2] = add_dot(acc[j][2], x1, y0);
+            acc[j][3] = add_dot(acc[j][3], x1, y1);
+        }
+    }
+}
+
+/* acc += a b, or a^T b, where a is TILE x TILE and b is TILE x D. */
+template <bool transposed, int D>
+__device__ static inline void add_product(float (&acc)[D / 16][4], const tile<bf16, TILE> &a, const tile<bf16, D> &b) {
+    const int l = lane(), m = warp_row(), n = warp_col<D>();
+#pragma unroll
+    for (int k = 0; k < TILE; k += 16) {
+        uint32_t x[4], y[4];
+        if (transposed) load_matrices_transposed(x, &a.x[k + l / 16 * 8 + l % 8][m + l / 8 % 2 * 8]);
+        else load_matrices(x, &a.x[m + l % 16][k + l / 16 * 8]);
+#pragma unroll
+        for (int j = 0; j < D / 16; j += 2) {
+            load_matrices_transposed(y, &b.x[k + l % 16][n + 8 * j + l / 16 * 8]);
+            multiply_add(acc[j], x, y[0], y[1]);
+            multiply_add(acc[j + 1], x, y[2], y[3]);
+        }
+    }
+}
+
+template <bool transposed, int D>
+__device__ static inline void add_product(float (&acc)[D / 16][4], const tile<float, TILE> &a,
+                                          const tile<float, D> &b) {
+#pragma unroll 4
+    for (int k = 0; k < TILE; k++) {
+        const float x0 = transposed ? a.x[k][row_at(0)] : a.x[row_at(0)][k];
+        const float x1 = transposed ? a.x[k][row_at(1)] : a.x[row_at(1)][k];
+#pragma unroll
+        for (int j = 0; j < D / 16; j++) {
+            const float2 y = *reinterpret_cast<const float2 *>(&b.x[k][col_at<D>(j)]);
+            acc[j][0] = fmaf(x0, y.x, acc[j][0]);
+            acc[j][1] = fmaf(x0, y.y, acc[j][1]);
+            acc[j][2] = fmaf(x1, y.x, acc[j][2]);
+            acc[j][3] = fmaf(x1, y.y, acc[j][3]);
+        }
+    }
+}
+
+#endif

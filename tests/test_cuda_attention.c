@@ -1,0 +1,201 @@
+/* Attention on a CUDA device against ref: all sizes of heads and lengths, decoding, and shapes of real models. */
+#include "backend.h"
+#include "check.h"
+#include "cudacheck.h"
+#include "ops/attention.h"
+
+#include <stdlib.h>
+
+/* Lengths of queries and keys of sequences; a negative length is that many rows in no range. */
+enum { MOST = 192 };
+typedef struct attention_case {
+    int heads, size;
+    bool causal, cross;
+    double dropout;
+    int n, nq[MOST], nk[MOST];
+    bool decoding; /* q is [q | k | v] beside a cache, and there are no gradients */
+} attention_case;
+
+static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *sequences) {
+    int32_t row = 0;
+    *sequences = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t length = abs(lengths[i]);
+        if (lengths[i] >= 0) {
+            ranges[*sequences][0] = row;
+            ranges[(*sequences)++][1] = row + length;
+        }
+        row += length;
+    }
+    return row;
+}
+
+/* Rounded to bf16 on the way to a result, beside what is stored: the weights or the gradients of scores, which the
+ * tensor cores multiply, and the output, which backward reads. */
+static bool check_case(const attention_case *a, nn_type type) {
+    int32_t q_ranges[MOST][2], k_ranges[MOST][2];
+    int sequences, sequences_k, longest = 0;
+    const int64_t d = a->heads * a->size, rows = lay_out(a->n, a->nq, q_ranges, &sequences);
+    const int64_t k_rows = lay_out(a->n, a->cross ? a->nk : a->nq, k_ranges, &sequences_k);
+    for (int i = 0; i < a->n; i++) {
+        longest = a->nq[i] > longest ? a->nq[i] : longest;
+        longest = a->nk[i] > longest ? a->nk[i] : longest;
+    }
+    opcheck o = {
+        .op = &nn_op_attention,
+        .attributes = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout},
+        .n_inputs = 4,
+        .input = {OPCHECK_ROWS(1, rows, a->cross && !a->decoding ? d : 3 * d), OPCHECK_NONE,
+                  OPCHECK_INDEX(2, sequences, 2, q_ranges), OPCHECK_INDEX(2, sequences, 2, k_ranges)},
+        .training = true,
+        .seed = (uint64_t)(rows + 131 * d),
+        .longest_sum = a->size + longest,
+        .slack = 4, /* gradients of scores are small differences of large sums */
+        .rounded = 2,
+    };
+    if (a->cross) o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d);
+    if (a->decoding) o.input[ATTENTION_Q].no_grad = o.input[ATTENTION_KV].no_grad = true;
+    return cudacheck(&o, type);
+}
+
+static bool is_ref(attention_case a) {
+    for (int i = 0; i < 2; i++) {
+        if (check_case(&a, i ? NN_BF16 : NN_F32)) continue;
+        printf("%d heads of %d, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.causal, a.cross,
+               a.dropout, a.n);
+        return false;
+    }
+    return true;
+}
+
+#define NEED_DEVICE()                                                                                                  \
+    if (!cudacheck_open()) SKIP(adamod_last_error())
+
+TEST(is_ref_for_all_sizes_of_heads) {
+    static const int sizes[] = {1, 8, 32, 33, 40, 64, 72, 96, 128};
+    NEED_DEVICE();
+    for (int i = 0; i < 9; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            const int heads = i < 3 ? 4 : 2;
+            const double dropout = i % 2 ? 0.3 : 0;
+            CHECK(is_ref(
+                (attention_case){heads, sizes[i], .causal = causal, .dropout = dropout, .n = 3, .nq = {17, 5, 32}}));
+            CHECK(is_ref((attention_case){heads, sizes[i], .causal = causal, .dropout = dropout, .cross = true, .n = 4,
+                                          .nq = {9, 18, 33, 3}, .nk = {16, 7, 34, 20}}));
+        }
+    }
+}
+
+TEST(is_ref_for_random_lengths) {
+    NEED_DEVICE();
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        attention_case a = {.heads = 1 + (int)nn_below(seed, 0, 16), .size = 1 + (int)nn_below(seed, 1, 20)};
+        if (seed % 2) a.size = 8 * a.size % 72 + 8;
+        a.causal = nn_below(seed, 2, 2);
+        a.cross = nn_below(seed, 3, 2);
+        a.dropout = nn_below(seed, 4, 2) ? 0.3 : 0;
+        a.n = (int)nn_below(seed, 5, 9);
+        for (int i = 0; i < a.n; i++) {
+            const int sign = nn_below(seed, 6 + 3 * (uint64_t)i, 8) ? 1 : -1;
+            a.nq[i] = sign * (int)nn_below(seed, 7 + 3 * (uint64_t)i, 50);
+            a.nk[i] = sign * (int)nn_below(seed, 8 + 3 * (uint64_t)i, 50);
+            if (sign < 0 && (!a.nq[i] || !a.nk[i])) a.nq[i] = a.nk[i] = -1;
+        }
+        CHECK(is_ref(a));
+    }
+}
+
+/* More queries and keys than a tile has, and, the other way round, than a block can see. */
+TEST(is_ref_for_long_sequences) {
+    NEED_DEVICE();
+    for (int causal = 0; causal < 2; causal++) {
+        CHECK(is_ref((attention_case){1, 16, .causal = causal, .n = 2, .nq = {300, 65}}));
+        CHECK(is_ref((attention_case){2, 64, .causal = causal, .dropout = 0.1, .n = 4, .nq = {130, -150, 7, 64}}));
+        CHECK(is_ref((attention_case){1, 128, .causal = causal, .dropout = 0.1, .n = 2, .nq = {97, 40}}));
+        CHECK(is_ref((attention_case){2, 5, .causal = causal, .dropout = 0.2, .cross = true, .n = 4,
+                                      .nq = {70, 3, 270, 10}, .nk = {600, 257, 12, 0}}));
+        attention_case a = {
+            2, 32, .causal = causal, .dropout = 0.2, .cross = true, .n = 3, .nq = {70, 3, 40}, .nk = {100, 257, 20}};
+        CHECK(is_ref(a));
+        /* With one key, gradients of scores are 0: what the rounding of the output leaves of dy . v - dy . y is not
+         * small beside those of weights of 1 / 257, so this is for f32. */
+        a.nk[2] = 1;
+        CHECK(check_case(&a, NN_F32));
+    }
+}
+
+TEST(is_ref_for_more_sequences_than_a_block_has_threads) {
+    attention_case a = {.heads = 2, .size = 32, .dropout = 0.1, .n = MOST};
+    NEED_DEVICE();
+    for (int i = 0; i < MOST; i++) a.nq[i] = (int)nn_below(11, (uint64_t)i, i % 40 == 7 ? 80 : 6);
+    CHECK(is_ref(a));
+}
+
+TEST(is_ref_when_decoding) {
+    static const int sizes[] = {4, 8, 32, 40, 64, 128};
+    NEED_DEVICE();
+    for (int i = 0; i < 6; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            attention_case a = {3,
+                                sizes[i],
+                                .causal = causal,
+                                .cross = true,
+                                .n = 6,
+                                .nq = {1, 1, 1, 1, 1, 1},
+                                .nk = {300, 1, 25, 0, 64, 33}};
+            CHECK(is_ref(a));
+            a.decoding = true;
+            CHECK(is_ref(a));
+            a.nq[1] = 3; /* a few that see what is there already, and rows in no range */
+            a.nq[4] = a.nk[4] = -2;
+            CHECK(is_ref(a));
+            a.nq[0] = 2;
+            a.nq[4] = a.nk[4] = 0;
+            a.nq[5] = 0;
+            a.nq[2] = a.nq[3] = 0; /* as many queries as sequences, but not one each */
+            CHECK(is_ref(a));
+        }
+    }
+}
+
+TEST(of_nothing_is_nothing) {
+    NEED_DEVICE();
+    CHECK(is_ref((attention_case){2, 8, .n = 0}));
+    CHECK(is_ref((attention_case){2, 8, .n = 2, .nq = {0, 0}}));
+    CHECK(is_ref((attention_case){2, 8, .n = 1, .nq = {-7}}));
+    CHECK(is_ref((attention_case){2, 8, .n = 3, .nq = {-200, 3, -300}}));
+    CHECK(is_ref((attention_case){2, 8, .cross = true, .n = 2, .nq = {3, 0}, .nk = {0, 4}}));
+    CHECK(is_ref((attention_case){2, 8, .cross = true, .n = 2, .nq = {40, 0}, .nk = {0, 40}}));
+}
+
+TEST(is_ref_for_batches_of_real_models) {
+    static const int heads[] = {4, 8}, sizes[] = {128, 64};
+    NEED_DEVICE();
+    for (int k = 0; k < 2; k++) {
+        attention_case a = {.heads = heads[k], .size = sizes[k], .dropout = 0.1, .n = 100};
+        for (int i = 0; i < a.n; i++) {
+            a.nq[i] = 4 + (int)nn_below(1, (uint64_t)i, 43);
+            a.nk[i] = 4 + (int)nn_below(2, (uint64_t)i, 43);
+        }
+        CHECK(is_ref(a));
+        a.causal = true;
+        CHECK(is_ref(a));
+        a.causal = false;
+        a.cross = true;
+        CHECK(is_ref(a));
+    }
+}
+
+TEST(heads_that_are_too_large_are_refused) {
+    NEED_DEVICE();
+    const nn_attributes a = {.heads = 2};
+    const nn_call c = {.attributes = &a, .output = {.cols = 272, .type = NN_BF16}};
+    void *prepared;
+    CHECK_INT(nn_backend_find("cuda")->kernels[NN_OP_attention]->prepare(&c, &prepared), ADAMOD_ERROR_RANGE);
+    CHECK_HAS(adamod_last_error(), "heads of 136 columns, expected at most 128");
+}
+
+RUN_TESTS(ENTRY(is_ref_for_all_sizes_of_heads), ENTRY(is_ref_for_random_lengths), ENTRY(is_ref_for_long_sequences),
+          ENTRY(is_ref_for_more_sequences_than_a_block_has_threads), ENTRY(is_ref_when_decoding),
+          ENTRY(of_nothing_is_nothing), ENTRY(is_ref_for_batches_of_real_models),
+          ENTRY(heads_that_are_too_large_are_refused))
