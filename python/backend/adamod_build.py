@@ -1,0 +1,160 @@
+"""Builds the wheel: CMake makes the C library, and it is packed beside the Python files.
+
+A backend as PEP 517 describes it. It is here because those that exist would have to be downloaded first, and because
+they tie a wheel to one version of Python, while this one, which is called through ctypes, serves all.
+
+SPDX-License-Identifier: MIT
+"""
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "python" / "libadamod"
+NAME = "libadamod"
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: {name}
+Version: {version}
+Summary: AdaMod, and every optimizer its paper names, for PyTorch and numpy
+License: MIT
+Requires-Python: >=3.8
+Provides-Extra: torch
+Requires-Dist: torch>=1.13; extra == "torch"
+Provides-Extra: numpy
+Requires-Dist: numpy; extra == "numpy"
+Description-Content-Type: text/markdown
+
+{description}"""
+
+WHEEL = """\
+Wheel-Version: 1.0
+Generator: adamod_build
+Root-Is-Purelib: false
+Tag: {tag}
+"""
+
+
+def _version():
+    """The version lives in the public header and nowhere else."""
+    header = (ROOT / "include" / "adamod.h").read_text()
+    return ".".join(re.search(rf"#define ADAMOD_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def _tag():
+    return "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())
+
+
+def _metadata():
+    description = (ROOT / "docs" / "pytorch.md").read_text()
+    return METADATA.format(name=NAME, version=_version(), description=description)
+
+
+def _run(*command):
+    print("+", *command, flush=True)
+    if subprocess.call(command) != 0:
+        sys.exit(f"{NAME}: {command[0]} failed; its messages are above")
+
+
+def _build_libraries(folder):
+    """The shared libraries: libadamod, and libadamod_cuda where CMake finds what it needs for it."""
+    if not shutil.which("cmake"):
+        sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
+    off = ["PROGRAM", "TRAINER", "TESTS", "EXAMPLES"]
+    generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
+    _run("cmake", "-S", str(ROOT), "-B", str(folder), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DADAMOD_INSTALL=OFF",
+         *(f"-DADAMOD_BUILD_{part}=OFF" for part in off))
+    _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(os.cpu_count() or 1))
+    found = {}
+    for path in sorted(folder.glob("libadamod*.so*")):
+        # Of the names that lead to one file, the one other programs are linked with: libadamod.so.0.
+        name = re.match(r"libadamod\w*\.so(\.\d+)?$", path.name)
+        if name:
+            found[path.resolve()] = path.name
+    if not found:
+        sys.exit(f"{NAME}: CMake made no shared library in {folder}")
+    return {name: path.read_bytes() for path, name in found.items()}
+
+
+class _Wheel:
+    """A zip file with a list of what is in it."""
+
+    def __init__(self, path):
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
+        self.record = []
+
+    def add(self, name, data, mode=0o644):
+        data = data.encode() if isinstance(data, str) else data
+        info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # the same wheel from the same sources
+        info.external_attr = (0o100000 | mode) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self.record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, dist_info):
+        self.record.append(f"{dist_info}/RECORD,,")
+        self.zip.writestr(zipfile.ZipInfo(f"{dist_info}/RECORD", (2020, 1, 1, 0, 0, 0)), "\n".join(self.record) + "\n")
+        self.zip.close()
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = _build_libraries(Path(folder))
+    name = f"{NAME}-{_version()}-{_tag()}.whl"
+    dist_info = f"{NAME}-{_version()}.dist-info"
+    target = Path(wheel_directory) / name
+    wheel = _Wheel(f"{target}.tmp")
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix == ".py" or path.name == "py.typed":
+            wheel.add(path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes())
+    for library, data in libraries.items():
+        wheel.add(f"{NAME}/{library}", data, 0o755)
+    wheel.add(f"{dist_info}/METADATA", _metadata())
+    wheel.add(f"{dist_info}/LICENSE", (ROOT / "LICENSE").read_bytes())
+    wheel.add(f"{dist_info}/WHEEL", WHEEL.format(tag=_tag()))
+    wheel.close(dist_info)
+    os.replace(f"{target}.tmp", target)
+    return name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    dist_info = f"{NAME}-{_version()}.dist-info"
+    folder = Path(metadata_directory) / dist_info
+    folder.mkdir()
+    (folder / "METADATA").write_text(_metadata())
+    (folder / "WHEEL").write_text(WHEEL.format(tag=_tag()))
+    return dist_info
+
+
+SOURCES = ["CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "cmake", "include", "src", "docs", "python"]
+
+
+def _wanted(info):
+    name = Path(info.name).name
+    return None if name == "__pycache__" or name.endswith((".pyc", ".o", ".so", ".tmp")) else info
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    base = f"{NAME}-{_version()}"
+    name = f"{base}.tar.gz"
+    target = Path(sdist_directory) / name
+    with tempfile.TemporaryDirectory() as folder:
+        info = Path(folder) / "PKG-INFO"
+        info.write_text(_metadata())
+        with tarfile.open(f"{target}.tmp", "w:gz", format=tarfile.PAX_FORMAT) as tar:
+            tar.add(info, f"{base}/PKG-INFO")
+            for source in SOURCES:
+                tar.add(ROOT / source, f"{base}/{source}", filter=_wanted)
+    os.replace(f"{target}.tmp", target)
+    return name

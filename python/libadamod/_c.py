@@ -1,0 +1,250 @@
+"""The C interface, adamod.h, as ctypes sees it. Everything else in the package goes through this module.
+
+SPDX-License-Identifier: MIT
+"""
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import threading
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint64, c_void_p
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+
+MAX_DIMS = 8
+MAX_STATES = 4
+F32, F64, BF16, F16 = range(4)
+HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0
+
+_REAL, _INTEGER, _CHOICE = range(3)
+
+
+class Span(ctypes.Structure):
+    """adamod_span: one array with its gradient and states."""
+
+    _fields_ = [
+        ("param", c_void_p),
+        ("grad", c_void_p),
+        ("master", c_void_p),
+        ("state", c_void_p * MAX_STATES),
+        ("param_type", c_int),
+        ("grad_type", c_int),
+        ("state_type", c_int),
+        ("ndim", c_int),
+        ("shape", c_int64 * MAX_DIMS),
+        ("count", c_int64),
+        ("step", c_int64),
+        ("stream", c_uint64),
+    ]
+
+
+class StateDesc(ctypes.Structure):
+    """adamod_state_desc"""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("count", c_int64),
+        ("ndim", c_int),
+        ("shape", c_int64 * MAX_DIMS),
+        ("initial", c_double),
+    ]
+
+
+class OptionDesc(ctypes.Structure):
+    """adamod_option"""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("help", c_char_p),
+        ("kind", c_int),
+        ("value", c_double),
+        ("min", c_double),
+        ("max", c_double),
+        ("min_open", c_int),
+        ("max_open", c_int),
+        ("choices", POINTER(c_char_p)),
+        ("structural", c_int),
+        ("optimizer_wide", c_int),
+    ]
+
+
+def _find_library() -> str:
+    given = os.environ.get("ADAMOD_LIBRARY")
+    if given:
+        return given
+    folder = os.path.dirname(os.path.abspath(__file__))
+    found = sorted(glob.glob(os.path.join(glob.escape(folder), "libadamod.so*")))
+    if not found:
+        raise ImportError(
+            f"no libadamod.so in {folder}: install the package with pip, or set ADAMOD_LIBRARY to the library's path"
+        )
+    return found[0]
+
+
+def _load() -> ctypes.CDLL:
+    library = ctypes.CDLL(_find_library())
+    signatures = {
+        "adamod_last_error": (c_char_p, []),
+        "adamod_version_string": (c_char_p, []),
+        "adamod_rule_name": (c_char_p, [c_int]),
+        "adamod_rule_summary": (c_char_p, [c_int]),
+        "adamod_option_at": (c_int, [c_char_p, c_int, POINTER(OptionDesc)]),
+        "adamod_hyper_create": (c_int, [POINTER(c_void_p), c_char_p]),
+        "adamod_hyper_free": (None, [c_void_p]),
+        "adamod_hyper_set": (c_int, [c_void_p, c_char_p, c_double]),
+        "adamod_hyper_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
+        "adamod_state_at": (c_int, [c_void_p, c_int, POINTER(c_int64), c_int, POINTER(StateDesc)]),
+        "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
+        "adamod_norm": (c_int, [POINTER(Span), c_size_t, c_void_p, POINTER(c_double)]),
+        "adamod_pool_create": (c_int, [POINTER(c_void_p), c_int]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+lib = _load()
+
+_ERRORS: Dict[int, Type[Exception]] = {
+    -1: ValueError,  # ADAMOD_ERROR_ARGUMENT
+    -2: ValueError,  # _NAME
+    -3: ValueError,  # _RANGE
+    -5: MemoryError,  # _MEMORY
+}
+
+
+def check(status: int) -> None:
+    """Raises what a failed call said."""
+    if status:
+        message = lib.adamod_last_error().decode()
+        prefix = "adamod: "
+        raise _ERRORS.get(status, RuntimeError)(message[len(prefix) :] if message.startswith(prefix) else message)
+
+
+def version() -> str:
+    return lib.adamod_version_string().decode()
+
+
+# ---- rules and options ----
+
+
+class Option(NamedTuple):
+    """What an option of a rule is, from the library's own table. A choice's value is its word."""
+
+    name: str
+    help: str
+    value: Union[float, int, str]
+    min: float
+    max: float
+    choices: Tuple[str, ...]
+    structural: bool
+    optimizer_wide: bool
+
+
+def rules() -> Dict[str, str]:
+    """The rules there are, and one line about each."""
+    found: Dict[str, str] = {}
+    while True:
+        name = lib.adamod_rule_name(len(found))
+        if name is None:
+            return found
+        found[name.decode()] = lib.adamod_rule_summary(len(found)).decode()
+
+
+def _option(c: OptionDesc) -> Option:
+    choices: List[str] = []
+    while c.choices and c.choices[len(choices)] is not None:
+        choices.append(c.choices[len(choices)].decode())
+    value = choices[int(c.value)] if c.kind == _CHOICE else int(c.value) if c.kind == _INTEGER else c.value
+    return Option(c.name.decode(), c.help.decode(), value, c.min, c.max, tuple(choices), bool(c.structural),
+                  bool(c.optimizer_wide))
+
+
+def options(rule: str) -> Dict[str, Option]:
+    """The options of a rule, its own first."""
+    handle = c_void_p()
+    check(lib.adamod_hyper_create(byref(handle), rule.encode()))  # says which rules there are, if there is none such
+    lib.adamod_hyper_free(handle)
+    found: Dict[str, Option] = {}
+    c = OptionDesc()
+    while lib.adamod_option_at(rule.encode(), len(found), byref(c)) == 0:
+        found[c.name.decode()] = _option(c)
+    return found
+
+
+class State(NamedTuple):
+    """A state that an array needs: where it belongs in a span, its name, shape, and what it starts from."""
+
+    index: int
+    name: str
+    shape: Tuple[int, ...]
+    initial: float
+
+
+class Hyper:
+    """A rule with its options (adamod_hyper)."""
+
+    def __init__(self, rule: str) -> None:
+        self.handle = c_void_p()
+        check(lib.adamod_hyper_create(byref(self.handle), rule.encode()))
+        self.rule = rule
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            lib.adamod_hyper_free(self.handle)
+            self.handle = None
+
+    def set(self, option: str, value: Any) -> None:
+        """A choice takes its word; anything else must be a number."""
+        if isinstance(value, str):
+            check(lib.adamod_hyper_set_text(self.handle, option.encode(), value.encode()))
+            return
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f"{self.rule}: {option} is {value!r}, expected a number") from None
+        check(lib.adamod_hyper_set(self.handle, option.encode(), number))
+
+    def states(self, shape: Sequence[int]) -> List[State]:
+        """The states of an array of this shape."""
+        found = []
+        c_shape = (c_int64 * max(len(shape), 1))(*shape)
+        c = StateDesc()
+        for index in range(MAX_STATES):
+            check(lib.adamod_state_at(self.handle, len(shape), c_shape, index, byref(c)))
+            if c.name is not None:
+                found.append(State(index, c.name.decode(), tuple(c.shape[: c.ndim]), c.initial))
+        return found
+
+    def update(self, spans: ctypes.Array, pool: Optional[int]) -> None:
+        """One update of all arrays. Other Python threads run meanwhile."""
+        check(lib.adamod_update(self.handle, spans, len(spans), pool))
+
+
+# ---- threads ----
+
+_pools: Dict[int, int] = {}
+_pools_lock = threading.Lock()
+
+
+def pool(threads: int) -> Optional[int]:
+    """The pool of so many threads, which all of a process share: two updates at once take turns. None for one thread."""
+    if threads <= 1:
+        return None
+    with _pools_lock:
+        if threads not in _pools:
+            handle = c_void_p()
+            check(lib.adamod_pool_create(byref(handle), threads))
+            _pools[threads] = handle.value
+        return _pools[threads]
+
+
+def _forget_pools() -> None:
+    """In a forked child: the pools' threads stayed with the parent, so it makes pools of its own."""
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    _pools.clear()
+
+
+os.register_at_fork(after_in_child=_forget_pools)

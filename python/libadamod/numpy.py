@@ -1,0 +1,131 @@
+"""The rules for numpy arrays, without PyTorch. Nothing is kept between calls: arrays, states and the count of updates
+are yours.
+
+    from libadamod import numpy as adamod
+
+    state = adamod.states("adamod", weight)
+    for t in range(1, 1001):
+        adamod.update("adamod", weight, gradient(weight), state, t, lr=1e-3)
+
+SPDX-License-Identifier: MIT
+"""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, List, Sequence, Union
+
+import numpy as np
+
+from . import _c
+
+__all__ = ["norm", "states", "update"]
+
+Array = np.ndarray
+State = Dict[str, Array]
+
+# bfloat16 is a type that packages such as ml_dtypes add to numpy.
+_TYPES = {"float32": _c.F32, "float64": _c.F64, "bfloat16": _c.BF16, "float16": _c.F16}
+
+
+def _hyper(rule: str, options: Dict[str, Any]) -> _c.Hyper:
+    hyper = _c.Hyper(rule)
+    for name, value in options.items():
+        hyper.set(name, value)
+    return hyper
+
+
+def _shape(a: Array, name: str) -> Sequence[int]:
+    if a.ndim > _c.MAX_DIMS:
+        raise ValueError(f"{name} has {a.ndim} dimensions, expected {_c.MAX_DIMS} at most")
+    return a.shape
+
+
+def _check(a: Any, name: str, written: bool) -> int:
+    """The library's type of an array that it can work on."""
+    if not isinstance(a, np.ndarray):
+        raise TypeError(f"{name} is {type(a).__name__}, expected a numpy array")
+    if a.dtype.name not in _TYPES or not a.dtype.isnative:
+        raise TypeError(f"{name} is {a.dtype}, expected {', '.join(_TYPES)}")
+    if not a.flags.c_contiguous or not a.flags.aligned:
+        raise ValueError(f"{name} is not contiguous and aligned")
+    if written and not a.flags.writeable:
+        raise ValueError(f"{name} is read-only")
+    return _TYPES[a.dtype.name]
+
+
+def _state_dtype(dtype: np.dtype, options: Dict[str, Any]) -> np.dtype:
+    if options.get("state_type", "auto") != "auto":
+        raise ValueError("state_type is for PyTorch tensors; states of numpy arrays have the type of computation")
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
+def states(rule: str, param: Array, **options: Any) -> State:
+    """The states a rule starts from, by name: with `master`, a float32 copy, for float16 and bfloat16 parameters unless
+    low_precision="stochastic"."""
+    kind = _check(param, "param", False)
+    dtype = _state_dtype(param.dtype, options)
+    found = {s.name: np.full(s.shape, s.initial, dtype) for s in _hyper(rule, options).states(_shape(param, "param"))}
+    if kind in (_c.BF16, _c.F16) and options.get("low_precision", "master") == "master":
+        found["master"] = param.astype(np.float32)
+    return found
+
+
+def _fill(span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, state: State, step: int,
+          options: Dict[str, Any]) -> None:
+    span.param_type = _check(param, f"param{at}", True)
+    span.grad_type = _check(grad, f"grad{at}", False)
+    if param.shape != grad.shape:
+        raise ValueError(f"grad{at} has shape {grad.shape}, its parameter {param.shape}")
+    dtype = _state_dtype(param.dtype, options)
+    span.state_type = _TYPES[dtype.name]
+    span.ndim, span.count, span.step = param.ndim, param.size, step
+    span.shape[: param.ndim] = _shape(param, f"param{at}")
+    span.param, span.grad = param.ctypes.data, grad.ctypes.data
+    wanted = {s.name: (s.index, s.shape) for s in hyper.states(param.shape)}
+    if "master" in state:
+        wanted["master"] = (-1, param.shape)
+        dtype = np.dtype(np.float32)
+    for name, (index, shape) in wanted.items():
+        if name not in state:
+            raise ValueError(f"state{at} has no {name}")
+        a = state[name]
+        if _check(a, f"{name}{at}", True) != _TYPES[dtype.name] or a.shape != shape:
+            raise ValueError(f"{name}{at} is {a.dtype} of shape {a.shape}, expected {dtype} of shape {shape}")
+        if index < 0:
+            span.master = a.ctypes.data
+        else:
+            span.state[index] = a.ctypes.data
+
+
+def update(rule: str, params: Union[Array, Sequence[Array]], grads: Union[Array, Sequence[Array]],
+           state: Union[State, Sequence[State]], step: int, *, threads: int = 1, **options: Any) -> None:
+    """One update of an array, or of many at once, in place. step is 1 for the first.
+
+    options are the rule's, by the library's names: lr, beta1, beta2, weight_decay, ...; `libadamod.options(rule)` lists
+    them. All arrays must be contiguous; float64 ones are computed in float64, all others in float32.
+    """
+    one = isinstance(params, np.ndarray)
+    all_params: List[Any] = [params] if one else list(params)
+    all_grads: List[Any] = [grads] if one else list(grads)
+    all_states: List[Any] = [state] if one else list(state)
+    if not len(all_params) == len(all_grads) == len(all_states):
+        raise ValueError(f"{len(all_params)} parameters, {len(all_grads)} gradients and {len(all_states)} states")
+    hyper = _hyper(rule, options)
+    spans = (_c.Span * len(all_params))()
+    for i, (span, p, g, s) in enumerate(zip(spans, all_params, all_grads, all_states)):
+        span.stream = i
+        _fill(span, hyper, "" if one else f" {i}", p, g, s, step, options)
+    hyper.update(spans, _c.pool(threads))
+
+
+def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:
+    """The global norm of gradients; infinite or NaN if any of them is not finite. Neither overflows nor vanishes where
+    the norm itself does not."""
+    arrays = [grads] if isinstance(grads, np.ndarray) else list(grads)
+    spans = (_c.Span * len(arrays))()
+    for i, (span, g) in enumerate(zip(spans, arrays)):
+        span.grad_type = _check(g, f"grad {i}", False)
+        span.grad, span.count = g.ctypes.data, g.size
+    out = ctypes.c_double()
+    _c.check(_c.lib.adamod_norm(spans, len(spans), _c.pool(threads), ctypes.byref(out)))
+    return out.value

@@ -1,0 +1,48 @@
+"""libadamod's rules as torch.optim.Optimizers.
+
+    from libadamod.torch import AdaMod
+    optimizer = AdaMod(model.parameters(), lr=1e-3, beta3=0.999, weight_decay=5e-4)
+
+PyTorch owns all tensors, states included; the C library updates them in place. One installation serves every PyTorch
+from 1.13 on.
+
+SPDX-License-Identifier: MIT
+"""
+from .optimizer import Optimizer
+from .rates import Histogram, log_learning_rates
+from .rules import (
+    SGD,
+    AdaBound,
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adam,
+    AdaMod,
+    AdamW,
+    AdaShift,
+    AMSBound,
+    AMSGrad,
+    NosAdam,
+    RAdam,
+    RMSprop,
+)
+
+__all__ = [
+    "AMSBound",
+    "AMSGrad",
+    "AdaBound",
+    "AdaMod",
+    "AdaShift",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Histogram",
+    "NosAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "SGD",
+    "log_learning_rates",
+]

@@ -1,0 +1,313 @@
+"""The arrays of one parameter group as the C library sees them.
+
+PyTorch owns parameters, gradients and states. The library is given their addresses, in an array of spans that is kept
+from step to step: in a step only what moved is written again.
+
+SPDX-License-Identifier: MIT
+"""
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _c
+
+_TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+_REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
+
+# Rules whose states are not one number for each of the parameter's, so that its shape matters.
+SHAPED_RULES = ("adafactor",)
+
+
+def local(t: Tensor) -> Tensor:
+    """This process's part of a DTensor; any other tensor itself."""
+    return getattr(t, "_local_tensor", t)
+
+
+def _contiguous(shape: Sequence[int]) -> Tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _same_layout(shape: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether strides mean the same; those of dimensions of size 1 mean nothing."""
+    return all(x == y for size, x, y in zip(shape, a, b) if size > 1)
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in whatever order."""
+    step = 1
+    for stride, size in sorted((stride, size) for stride, size in zip(strides, shape) if size > 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+class Bound:
+    """A parameter whose addresses are in its span."""
+
+    __slots__ = ("param", "state", "names", "key", "stride", "in_place", "complex", "grad_stride", "grad_dtype", "touch")
+
+
+def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
+    """What has to stay as it was for the addresses in a span to be right."""
+    try:
+        states = [state[name] for name in names]
+        if sharded:
+            states = [local(t) for t in states]
+        return p.data_ptr(), p.stride(), p.numel(), p.dtype, [t.data_ptr() for t in states]
+    except (KeyError, AttributeError):
+        return None
+
+
+class Arrays:
+    """One parameter group: its options as an adamod_hyper, its tensors as adamod_spans."""
+
+    def __init__(self, rule: str, index: int, first: int, params: List[Tensor]) -> None:
+        self.hyper = _c.Hyper(rule)
+        self.structural = {name for name, option in _c.options(rule).items() if option.structural}
+        self.values: Dict[str, Any] = {}
+        self.index = index
+        self.first = first  # how many parameters the groups before have
+        self.params = list(params)
+        self.names: Sequence[str] = ()
+        self.spans = (_c.Span * len(self.params))()
+        self.rows = list(self.spans)
+        for row in self.rows:
+            row.step = 1  # the library expects one of every span, also of those without a gradient
+        self.sharded = [hasattr(p, "_local_tensor") for p in self.params]
+        self.bounds: List[Optional[Bound]] = [None] * len(self.params)
+        self.active: List[Bound] = []
+        self.copies: List[Tensor] = []  # kept alive until the update is done
+        self.copies_back: List[Tuple[Tensor, Tensor]] = []
+
+    def name(self, i: int) -> str:
+        """A parameter, for messages."""
+        name = f" ('{self.names[i]}')" if i < len(self.names) else ""
+        return f"parameter {i} of group {self.index}{name}"
+
+    def matches(self, rule: str, first: int, params: Sequence[Tensor]) -> bool:
+        """Whether these are still the arrays of a group."""
+        return (
+            self.hyper.rule == rule
+            and self.first == first
+            and len(self.params) == len(params)
+            and all(a is b for a, b in zip(self.params, params))
+        )
+
+    def set_options(self, values: Dict[str, Any]) -> None:
+        for name, value in values.items():
+            if name in self.values and self.values[name] == value:
+                continue
+            try:
+                self.hyper.set(name, value)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"group {self.index}: {error}") from None
+            self.values[name] = value
+            if name in self.structural:
+                self.bounds = [None] * len(self.params)
+
+    # ---- a step: prepare all groups, update all, finish all ----
+
+    def prepare(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
+        """Points the spans at what is there now. Whatever can be wrong with a parameter is found here."""
+        self.active, self.copies, self.copies_back = [], [], []
+        strided = torch.strided
+        for i, (p, row, bound, sharded) in enumerate(zip(self.params, self.rows, self.bounds, self.sharded)):
+            g = p.grad
+            if g is None:
+                row.grad = None
+                continue
+            state = states[p]
+            if sharded:
+                p, g = local(p), local(g)
+            if (
+                bound is None
+                or bound.state is not state
+                or type(state.get("step")) is not int
+                or bound.key != _key(p, state, bound.names, sharded)
+            ):
+                bound = self.bounds[i] = self._bind(i, p, state)
+            if (
+                g.layout is not strided
+                or g.dtype is not bound.grad_dtype
+                or g.stride() != bound.grad_stride
+                or g.is_neg()
+                or (bound.complex and g.is_conj())
+            ):
+                g = self._fit_grad(i, g, bound)
+            if not bound.in_place:
+                copy = torch.empty_strided(p.shape, bound.stride, dtype=p.dtype).copy_(p)
+                self.copies_back.append((p, copy))
+                row.param = copy.data_ptr()
+            row.grad = g.data_ptr()
+            row.step = state["step"] + 1
+            self.active.append(bound)
+
+    def update(self, scale: float, pool: Optional[int]) -> None:
+        """One update from gradients times scale. It fails before it changes anything, or not at all."""
+        if not self.active:
+            return
+        self.set_options({"grad_scale": scale})
+        try:
+            self.hyper.update(self.spans, pool)
+        except ValueError as error:
+            raise ValueError(re.sub(r"span (\d+)", lambda m: self.name(int(m[1])), str(error))) from None
+
+    def finish(self) -> None:
+        for bound in self.active:
+            bound.state["step"] += 1
+        for p, copy in self.copies_back:
+            p.copy_(copy)
+        if self.active:
+            # Autograd notices writes to tensors that a graph still needs, but not those through an address: writes of
+            # nothing tell it.
+            torch._foreach_zero_([bound.touch for bound in self.active])
+        self.copies, self.copies_back = [], []
+
+    # ---- binding: the slow way, when something is new or has moved ----
+
+    def _bind(self, i: int, p: Tensor, state: Dict[str, Any]) -> Bound:
+        row = self.rows[i]
+        real = _REAL.get(p.dtype, p.dtype)
+        self._check_param(i, p, real)
+        bound = Bound()
+        bound.param, bound.state, bound.complex = p, state, p.dtype in _REAL
+        shaped = self.hyper.rule in SHAPED_RULES
+        dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
+        bound.in_place = dense and not p.is_neg() and not p.is_conj()
+        bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
+        state["step"] = self._steps(i, state)
+        count = p.numel() * (2 if bound.complex else 1)
+
+        row.param = p.data_ptr()
+        row.param_type = row.grad_type = _TYPES[real]
+        row.count = count
+        row.ndim = p.dim() if shaped else 0
+        row.shape[: row.ndim] = p.shape[: row.ndim]
+        row.stream = self.first + i
+        state_dtype = torch.float64 if real is torch.float64 else torch.float32
+        if self.values["state_type"] == "bf16":
+            state_dtype = torch.bfloat16
+        row.state_type = _TYPES[state_dtype]
+        names = []
+        for spec in self.hyper.states(p.shape if shaped else (count,)):
+            t = self._state(i, p, bound, spec, _COMPLEX.get(state_dtype) if bound.complex else state_dtype)
+            row.state[spec.index] = local(t).data_ptr()
+            names.append(spec.name)
+        row.master = None
+        if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
+            row.master = local(self._master(i, p, bound)).data_ptr()
+            names.append("master")
+        bound.names = tuple(names)
+        bound.key = _key(p, state, bound.names, self.sharded[i])
+        bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
+        bound.touch = p.detach().as_strided((0,), (1,), 0)
+        return bound
+
+    def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
+        rule = self.hyper.rule
+        if p.layout is not torch.strided:
+            raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
+        if p.device.type != "cpu":
+            raise RuntimeError(f"{self.name(i)} is on {p.device}, expected it on the CPU: this build has no kernels for it")
+        if real not in _TYPES:
+            raise TypeError(f"{self.name(i)} is {p.dtype}, expected float32, float64, bfloat16, float16 or complex")
+        if p.dtype in _REAL and self.values["state_type"] == "bf16":
+            raise TypeError(f"{self.name(i)} is {p.dtype}, and states in bf16 are for real parameters")
+        if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
+            raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
+        if rule in SHAPED_RULES and p.dtype in _REAL:
+            raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
+        if rule in SHAPED_RULES and p.dim() > _c.MAX_DIMS:
+            raise ValueError(f"{self.name(i)} has {p.dim()} dimensions; {rule} is for {_c.MAX_DIMS} at most")
+        if self.sharded[i] and (rule in SHAPED_RULES or rule == "adashift"):
+            raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
+
+    def _steps(self, i: int, state: Dict[str, Any]) -> int:
+        """Updates done so far: an int here, a tensor in PyTorch's own optimizers, nothing in its SGD."""
+        steps = state.get("step")
+        if steps is None and all(value is None for value in state.values()):
+            return 0
+        if steps is None and self.hyper.rule == "sgd":
+            return 1
+        if steps is None:
+            raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
+        return int(steps)
+
+    def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
+        """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
+        shape, stride = spec.shape, _contiguous(spec.shape)
+        if self.hyper.rule not in SHAPED_RULES:
+            if len(shape) == 1:  # one number for each element
+                shape, stride = tuple(p.shape), bound.stride
+            elif len(shape) == 2:  # a queue of such
+                shape, stride = (shape[0], *p.shape), (p.numel(), *bound.stride)
+            else:  # one for all
+                dtype = _REAL.get(dtype, dtype)
+        found = bound.state.get(spec.name)
+        if found is None:
+            others = [name for name, value in bound.state.items() if name != "step" and value is not None]
+            if bound.state["step"] > 0 and others and spec.name != "momentum_buffer":
+                raise ValueError(
+                    f"the state of {self.name(i)} has no {spec.name}, only {', '.join(others)}: it is another rule's"
+                )
+            return self._new(i, bound, spec.name, shape, stride, dtype, spec.initial)
+        return self._adopted(i, bound, spec.name, shape, stride, dtype, found)
+
+    def _new(self, i: int, bound: Bound, name: str, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype,
+             initial: float) -> Tensor:
+        if self.sharded[i]:  # only rules whose states all have the parameter's shape come here
+            t = torch.full_like(self.params[i], initial, dtype=dtype, requires_grad=False)
+        else:
+            value = complex(initial, initial) if dtype in _REAL else initial
+            t = torch.empty_strided(tuple(shape), tuple(stride), dtype=dtype).fill_(value)
+        bound.state[name] = t
+        return t
+
+    def _adopted(self, i: int, bound: Bound, name: str, shape: Sequence[int], stride: Sequence[int],
+                 dtype: torch.dtype, found: Any) -> Tensor:
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
+        here = local(found)
+        if tuple(here.shape) != tuple(shape):
+            raise ValueError(f"{name} of {self.name(i)} has shape {tuple(here.shape)}, expected {tuple(shape)}")
+        fits = here.dtype is dtype and here.device.type == "cpu" and not here.is_neg() and not here.is_conj()
+        if fits and _same_layout(shape, here.stride(), stride):
+            return found
+        t = self._new(i, bound, name, shape, stride, dtype, 0.0)
+        local(t).copy_(here)
+        return t
+
+    def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
+        if bound.state.get("master") is None:
+            t = self._new(i, bound, "master", p.shape, bound.stride, torch.float32, 0.0)
+            local(t).copy_(p)
+            return t
+        return self._adopted(i, bound, "master", p.shape, bound.stride, torch.float32, bound.state["master"])
+
+    def _fit_grad(self, i: int, g: Tensor, bound: Bound) -> Tensor:
+        """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
+        if g.layout is not torch.strided:
+            raise RuntimeError(f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
+                               f"for torch.nn.Embedding, set sparse=False")
+        real = _REAL.get(g.dtype, g.dtype)
+        if real not in _TYPES or (g.dtype in _REAL) != bound.complex:
+            raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected a type of floating-point numbers")
+        resolved = g.resolve_conj().resolve_neg()
+        if not _same_layout(g.shape, resolved.stride(), bound.stride):
+            resolved = torch.empty_strided(g.shape, bound.stride, dtype=g.dtype).copy_(resolved)
+        elif resolved is g or resolved.data_ptr() == g.data_ptr():
+            bound.grad_stride = g.stride()
+        self.copies.append(resolved)
+        bound.grad_dtype = g.dtype
+        self.rows[i].grad_type = _TYPES[real]
+        return resolved

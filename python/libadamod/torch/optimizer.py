@@ -1,0 +1,256 @@
+"""What all rules share: a torch.optim.Optimizer whose step is one call of the C library for each parameter group.
+
+SPDX-License-Identifier: MIT
+"""
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, TypedDict, Union
+
+import torch
+from torch import Tensor
+
+from .. import _c
+from .arrays import Arrays
+from .rates import Histogram, histogram
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # noqa: F401
+
+Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]]]
+
+# Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
+_LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
+
+# PyTorch would trace into step to compile it, and there is nothing to compile.
+_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
+class Common(TypedDict, total=False):
+    """Options that every optimizer here has, for all parameters or in a parameter group.
+
+    decay: how weight_decay acts: "none", "l2" (added to the gradient), "decoupled" (p -= lr * weight_decay * p, as
+        AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
+    maximize: ascend.
+    clip_value: gradients are clamped to plus and minus this.
+    low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
+        and rounds at random, so that small updates act on average.
+    state_type: "auto" (float32; float64 for float64 parameters) or "bf16": states in half the memory, rounded at random.
+    seed: of the random rounding.
+    """
+
+    decay: str
+    maximize: bool
+    clip_value: float
+    low_precision: str
+    state_type: str
+    seed: int
+
+
+@functools.lru_cache(maxsize=None)
+def _option_names(rule: str) -> "frozenset[str]":
+    return frozenset(_c.options(rule))
+
+
+class Optimizer(torch.optim.Optimizer):
+    """The base of all rules. States are tensors in `state[p]`, with the names PyTorch gives them; `step` is an int.
+
+    Works wherever a torch.optim.Optimizer does: parameter groups, schedulers (also with a tensor as lr), closures, hooks,
+    state_dict, GradScaler, copy and pickle, DistributedDataParallel, FSDP, ZeroRedundancyOptimizer.
+    """
+
+    rule: str
+
+    # GradScaler leaves unscaling, and skipping where a gradient is not finite, to step.
+    _step_supports_amp_scaling = True
+
+    def __init__(self, params: Params, defaults: Dict[str, Any], common: "Common", decay: str = "decoupled") -> None:
+        unknown = set(common) - set(Common.__annotations__)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no option '{sorted(unknown)[0]}'")
+        defaults = {
+            **defaults,
+            "decay": decay,
+            "maximize": False,
+            "clip_value": math.inf,
+            "low_precision": "master",
+            "state_type": "auto",
+            "seed": 0,
+            **common,
+        }
+        self._arrays: List[Arrays] = []
+        super().__init__(params, defaults)
+
+    # ---- groups and options ----
+
+    def _rule(self, group: Dict[str, Any]) -> str:
+        """The library's rule for a group."""
+        return self.rule
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        """A group's options under the library's names."""
+        known = _option_names(self._rule(group))
+        values: Dict[str, Any] = {}
+        for key in self.defaults:
+            names = _LIBRARY_NAMES.get(key, (key,))
+            if names[0] not in known:
+                continue
+            value = group[key]
+            if len(names) == 1:
+                values[names[0]] = float(value) if isinstance(value, Tensor) else value
+                continue
+            try:
+                pair = tuple(float(x) for x in value)
+            except TypeError:
+                pair = ()
+            if len(pair) != len(names):
+                raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
+            values.update(zip(names, pair))
+        return values
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        """Adds a parameter group; what its options lack comes from the constructor's."""
+        super().add_param_group(param_group)
+        index = len(self.param_groups) - 1
+        try:
+            self._group_arrays(index, 0)
+        except BaseException:
+            del self.param_groups[index]
+            raise
+
+    def _group_arrays(self, index: int, first: int) -> Arrays:
+        """A group's arrays, with the options it has now."""
+        group = self.param_groups[index]
+        rule = self._rule(group)
+        try:
+            values = self._options(group)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"group {index}: {error}") from None
+        known = index < len(self._arrays) and self._arrays[index].matches(rule, first, group["params"])
+        arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
+        arrays.names = group.get("param_names", ())
+        arrays.set_options(values)
+        return arrays
+
+    def _all_arrays(self) -> List[Arrays]:
+        arrays, first = [], 0
+        for index, group in enumerate(self.param_groups):
+            arrays.append(self._group_arrays(index, first))
+            first += len(group["params"])
+        self._arrays = arrays
+        return arrays
+
+    # ---- the step ----
+
+    @_not_compiled
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None, **scaling: Any) -> Any:
+        """One update of every parameter that has a gradient. Returns what the closure, if any, returns.
+
+        A step that fails, with a message that names the parameter, changes nothing.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        scale = self._grad_scale(**scaling)
+        if scale is None:
+            return loss
+        groups = self._all_arrays()
+        for arrays in groups:
+            arrays.prepare(self.state)
+        pool = _c.pool(torch.get_num_threads())
+        for arrays in groups:
+            arrays.update(scale, pool)
+        for arrays in groups:
+            arrays.finish()
+        return loss
+
+    def _grad_scale(self, grad_scaler: Any = None) -> Optional[float]:
+        """What to multiply gradients by; None if a GradScaler found one that is not finite, and the step is skipped.
+
+        PyTorch 1.13's GradScaler hands itself to step; later ones leave found_inf and grad_scale here for its duration.
+        """
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if grad_scaler is not None:
+            stage = grad_scaler._per_optimizer_states[id(self)]
+            if stage["stage"].name == "UNSCALED":
+                each = stage["found_inf_per_device"]
+            else:
+                each = grad_scaler._check_inf_per_device(self)
+                scale = grad_scaler._get_scale_async()
+            found = sum(float(f) for f in each.values())
+        if found is not None and float(found) != 0:
+            return None
+        return 1.0 if scale is None else 1.0 / float(scale)
+
+    # ---- saving and loading ----
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._arrays = []
+        for group in self.param_groups:
+            # Some packages count updates in the group.
+            steps = group.pop("step", None)
+            for p in group["params"]:
+                if steps is not None and self.state.get(p):
+                    self.state[p].setdefault("step", int(steps))
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
+
+        Options that the saved groups lack stay as they are. States keep their own type; PyTorch would round those of
+        bfloat16 parameters to bfloat16.
+        """
+        before = self.param_groups
+        super().load_state_dict(state_dict)
+        for group, old in zip(self.param_groups, before):
+            self._complete(group, old)
+        if not hasattr(torch.optim.Optimizer, "_process_value_according_to_param_policy"):  # before PyTorch 2.0
+            saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+            params = [p for group in self.param_groups for p in group["params"]]
+            for i, p in zip(saved, params):
+                for name, value in state_dict["state"].get(i, {}).items():
+                    if isinstance(value, Tensor):
+                        self.state[p][name] = self._process_value_according_to_param_policy(p, value)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        """Options that a loaded group lacks."""
+        for key, value in before.items():
+            group.setdefault(key, value)
+
+    @staticmethod
+    def _process_value_according_to_param_policy(param: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
+        """What PyTorch 2 asks for each tensor it loads. Its type is settled at the next step."""
+        return value.detach().to(param.device, copy=True)
+
+    # ---- what no other package shows ----
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Optional[Tuple[Tensor, Tensor]]:
+        """The learning rates of p's elements in update t under options o, before and after the bound; None if the
+        states do not tell."""
+        return None
+
+    @torch.no_grad()
+    def lr_histogram(self, group: Optional[int] = None) -> Histogram:
+        """The learning rates that single elements were given in the last update, of one group or all.
+
+        They follow from the states, so nothing has to be switched on before, and a step costs no more.
+        """
+        chosen = range(len(self.param_groups)) if group is None else [group]
+        parts = []
+        for index in chosen:
+            params = self.param_groups[index]["params"]
+            used = self._arrays[index].values if index < len(self._arrays) else {}
+            options = {**self._options(self.param_groups[index]), **used}
+            for p in params:
+                state = self.state.get(p)
+                if not state or not state.get("step"):
+                    continue
+                rates = self._rates(options, p, state, int(state["step"]))
+                if rates is None:
+                    raise NotImplementedError(f"the states of {self._rule(self.param_groups[index])} do not tell its "
+                                              "learning rates")
+                parts.append(rates)
+        return histogram(parts)

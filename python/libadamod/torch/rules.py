@@ -1,0 +1,292 @@
+"""The rules, each a torch.optim.Optimizer. docs/optimizers.md has their formulas and where implementations disagree.
+
+A class that torch.optim has too behaves as that one does: Adam, RAdam and SGD have L2 decay unless told otherwise.
+
+SPDX-License-Identifier: MIT
+"""
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from . import rates
+from .optimizer import Common, Optimizer, Params
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Rate = Union[float, Tensor]
+Betas = Tuple[float, float]
+Rates = Optional[Tuple[Tensor, Tensor]]
+
+
+class AdaMod(Optimizer):
+    """AdaMod: Adam, its step bounded by a running average of each element's own learning rate.
+
+    Ding, Ren, Luo, Sun, "An Adaptive and Momental Bound Method for Stochastic Learning", arXiv 1910.12249.
+
+        m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+        eta = lr / (sqrt(v / (1 - beta2^t)) + eps)
+        s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m / (1 - beta1^t)
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        beta3: decay of the average of learning rates; 0 is Adam. The paper recommends 0.999 or 0.9999.
+        eps: added to the divisor.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        flavour: where the bias corrections sit: "paper" (Algorithm 2); "published" (the authors' package and its ports,
+            eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); or "keras".
+        common: decay, maximize, clip_value, low_precision, state_type, seed; see Common.
+    """
+
+    rule = "adamod"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), beta3: float = 0.999,
+                 eps: float = 1e-8, weight_decay: float = 0, *, flavour: str = "paper",
+                 **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, betas=betas, beta3=beta3, eps=eps, weight_decay=weight_decay, flavour=flavour)
+        super().__init__(params, defaults, common)
+
+    def state_dict(self) -> Dict[str, Any]:
+        """As PyTorch's; the published package and its ports load it, whether they count updates for each parameter or in
+        the group."""
+        saved = super().state_dict()
+        for packed, group in zip(saved["param_groups"], self.param_groups):
+            packed["step"] = max((int(self.state[p].get("step", 0)) for p in group["params"] if p in self.state),
+                                 default=0)
+        return saved
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        # Who saved no flavour knows none but the published one, and a run must go on with the formula it had.
+        group.setdefault("flavour", "published")
+        super()._complete(group, before)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr, vscale = rates.flavoured(o, t)
+        eta = rates.divided(lr, state["exp_avg_sq"], o["eps"], vscale)
+        return eta, torch.minimum(eta, rates.local_real(state["exp_avg_lr"]).to(eta.dtype))
+
+
+class Adam(Optimizer):
+    """Adam, Kingma and Ba, arXiv 1412.6980; with amsgrad, Reddi et al., arXiv 1904.09237. As torch.optim.Adam: L2 decay,
+    unless decay says otherwise. flavour is AdaMod's."""
+
+    rule = "adam"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, amsgrad: bool = False, *, flavour: str = "paper",
+                 **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, flavour=flavour)
+        super().__init__(params, defaults, common, decay="l2")
+
+    def _rule(self, group: Dict[str, Any]) -> str:
+        return "amsgrad" if group.get("amsgrad") else "adam"
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr, vscale = rates.flavoured(o, t)
+        eta = rates.divided(lr, state["exp_avg_sq"], o["eps"], vscale)
+        largest = state.get("max_exp_avg_sq")
+        return eta, eta if largest is None else rates.divided(lr, largest, o["eps"], vscale)
+
+
+class AdamW(Adam):
+    """Adam with decoupled decay, Loshchilov and Hutter, arXiv 1711.05101. As torch.optim.AdamW."""
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 1e-2, amsgrad: bool = False, *, flavour: str = "paper",
+                 **common: Unpack[Common]) -> None:
+        merged: Common = {"decay": "decoupled", **common}  # type: ignore[typeddict-item]
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, flavour=flavour, **merged)
+
+
+class AMSGrad(Optimizer):
+    """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay. bias_correction=False is
+    as they write it."""
+
+    rule = "amsgrad"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, *, flavour: str = "paper", bias_correction: bool = True,
+                 **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, flavour=flavour,
+                        bias_correction=bias_correction)
+        super().__init__(params, defaults, common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr, vscale = rates.flavoured(o, t) if o["bias_correction"] else (o["lr"], 1.0)
+        return (rates.divided(lr, state["exp_avg_sq"], o["eps"], vscale),
+                rates.divided(lr, state["max_exp_avg_sq"], o["eps"], vscale))
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum as in torch.optim.SGD."""
+
+    rule = "sgd"
+
+    def __init__(self, params: Params, lr: Rate = 1e-2, momentum: float = 0, dampening: float = 0,
+                 weight_decay: float = 0, nesterov: bool = False, **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(params, defaults, common, decay="l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = torch.full_like(rates.local_real(p), o["lr"])
+        return eta, eta
+
+
+class Adagrad(Optimizer):
+    """AdaGrad, Duchi, Hazan, Singer, JMLR 12, as torch.optim.Adagrad."""
+
+    rule = "adagrad"
+
+    def __init__(self, params: Params, lr: Rate = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+                 initial_accumulator_value: float = 0, eps: float = 1e-10, **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+                        initial_accumulator_value=initial_accumulator_value, eps=eps)
+        super().__init__(params, defaults, common, decay="l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"] / (1 + (t - 1) * o["lr_decay"]), state["sum"], o["eps"])
+        return eta, eta
+
+
+class RMSprop(Optimizer):
+    """RMSProp, Tieleman and Hinton; centered, Graves, arXiv 1308.0850; as torch.optim.RMSprop."""
+
+    rule = "rmsprop"
+
+    def __init__(self, params: Params, lr: Rate = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+                 momentum: float = 0, centered: bool = False, **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered)
+        super().__init__(params, defaults, common, decay="l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        v = rates.local_real(state["square_avg"])
+        if o["centered"]:
+            a = rates.local_real(state["grad_avg"])
+            v = (v - a * a).clamp_(min=0)
+        eta = rates.divided(o["lr"], v, o["eps"])
+        return eta, eta
+
+
+class Adadelta(Optimizer):
+    """AdaDelta, Zeiler, arXiv 1212.5701, as torch.optim.Adadelta."""
+
+    rule = "adadelta"
+
+    def __init__(self, params: Params, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+                 **common: Unpack[Common]) -> None:
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), common, decay="l2")
+
+
+class AdaBound(Optimizer):
+    """AdaBound, Luo et al., arXiv 1902.09843: Adam clipped to bounds that close in on the learning rate final_lr of SGD.
+
+    final_lr follows what a scheduler makes of lr, as in the authors' package: it is scaled by lr / base_lr, where
+    base_lr is the learning rate that the group was made with.
+    """
+
+    rule = "adabound"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), final_lr: float = 0.1,
+                 gamma: float = 1e-3, eps: float = 1e-8, weight_decay: float = 0, **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, betas=betas, final_lr=final_lr, gamma=gamma, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, defaults, common)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        param_group.setdefault("base_lr", float(param_group.get("lr", self.defaults["lr"])))
+        super().add_param_group(param_group)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        values = super()._options(group)
+        if group["base_lr"] > 0:
+            values["final_lr"] *= values["lr"] / group["base_lr"]
+        return values
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        v = state["max_exp_avg_sq"] if "max_exp_avg_sq" in state else state["exp_avg_sq"]
+        eta = rates.divided(rates.published_lr(o, t), v, o["eps"])
+        low = o["final_lr"] * (1 - 1 / (o["gamma"] * t + 1))
+        high = o["final_lr"] * (1 + 1 / (o["gamma"] * t)) if o["gamma"] > 0 else math.inf
+        return eta, eta.clamp(min=low, max=high)
+
+
+class AMSBound(AdaBound):
+    """AdaBound with the largest v so far."""
+
+    rule = "amsbound"
+
+
+class AdaShift(Optimizer):
+    """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago, each
+    element's own (spatial="none") or the largest of the parameter ("max"). The first `window` updates only fill the
+    queue."""
+
+    rule = "adashift"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-10,
+                 weight_decay: float = 0, *, window: int = 10, spatial: str = "max", **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, window=window, spatial=spatial)
+        super().__init__(params, defaults, common)
+
+
+class NosAdam(Optimizer):
+    """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: update k weighs k^-gamma in the second moment. bias_correction=False
+    is as the paper writes it."""
+
+    rule = "nosadam"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, beta1: float = 0.9, gamma: float = 0.1, eps: float = 1e-8,
+                 weight_decay: float = 0, *, bias_correction: bool = True, **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, beta1=beta1, gamma=gamma, eps=eps, weight_decay=weight_decay,
+                        bias_correction=bias_correction)
+        super().__init__(params, defaults, common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"])
+        return eta, eta
+
+
+class Adafactor(Optimizer):
+    """Adafactor, Shazeer and Stern, arXiv 1804.04235: the second moment of a matrix as the product of a row and a column.
+
+    As in fairseq and Transformers, not as torch.optim.Adafactor; lr is read only with relative_step=False. It looks at
+    whole parameters, so under FSDP it is not what it is without.
+    """
+
+    rule = "adafactor"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, *, beta1: float = 0, eps1: float = 1e-30, eps2: float = 1e-3,
+                 clip_threshold: float = 1.0, decay_rate: float = 0.8, weight_decay: float = 0,
+                 relative_step: bool = True, scale_parameter: bool = True, warmup_init: bool = False,
+                 **common: Unpack[Common]) -> None:
+        defaults = dict(lr=lr, beta1=beta1, eps1=eps1, eps2=eps2, clip_threshold=clip_threshold, decay_rate=decay_rate,
+                        weight_decay=weight_decay, relative_step=relative_step, scale_parameter=scale_parameter,
+                        warmup_init=warmup_init)
+        super().__init__(params, defaults, common)
+
+
+class RAdam(Optimizer):
+    """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified. As torch.optim.RAdam: L2 decay,
+    unless decay says otherwise."""
+
+    rule = "radam"
+
+    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
+                 weight_decay: float = 0, **common: Unpack[Common]) -> None:
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), common, decay="l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        correction = 1 - o["beta2"] ** t
+        limit = 2 / (1 - o["beta2"]) - 1
+        rho = limit - 2 * t * o["beta2"] ** t / correction
+        if rho > 5:
+            rectified = math.sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho))
+            eta = rates.divided(o["lr"] * math.sqrt(correction) * rectified, state["exp_avg_sq"], o["eps"])
+        else:
+            eta = torch.full_like(rates.local_real(state["exp_avg_sq"]), o["lr"])
+        return eta, eta
