@@ -113,7 +113,8 @@ class AMSGrad(Optimizer):
     def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
                  weight_decay: float = 0, *, flavour: str = "paper", bias_correction: bool = True,
                  **common: Unpack[Common]) -> None:
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, flavour=flavour,
+        # amsgrad is for torch.optim.Adam, should it load our checkpoint.
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=True, flavour=flavour,
                         bias_correction=bias_correction)
         super().__init__(params, defaults, common)
 

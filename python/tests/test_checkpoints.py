@@ -1,0 +1,164 @@
+"""state_dict and load_state_dict: our own, torch.optim's, and those of the published AdaMod and its ports.
+
+SPDX-License-Identifier: MIT
+"""
+import copy
+import io
+import unittest
+
+import torch
+
+import libadamod.torch as lt
+from published import GroupCountingAdaMod, PublishedAdaMod
+from support import CLASSES, clones, make_params, same_bits, train
+
+ARGUMENTS = dict(lr=1e-2, betas=(0.8, 0.95), beta3=0.99, weight_decay=0.1)
+
+
+def through_a_file(state_dict):
+    buffer = io.BytesIO()
+    torch.save(state_dict, buffer)
+    buffer.seek(0)
+    return torch.load(buffer)
+
+
+class OwnCheckpoints(unittest.TestCase):
+    def go_on(self, cls, params, **arguments):
+        """Trains, saves, and goes on both here and in a new optimizer that loaded it."""
+        optimizer = cls(params, **arguments)
+        train(optimizer, params, 5)
+        others = clones(params)
+        other = cls(others, **arguments)
+        other.load_state_dict(through_a_file(optimizer.state_dict()))
+        train(optimizer, params, 5, first=6)
+        train(other, others, 5, first=6)
+        for p, q in zip(params, others):
+            self.assertTrue(same_bits(p.detach(), q.detach()))
+            for name, value in optimizer.state[p].items():
+                same = same_bits(value, other.state[q][name]) if torch.is_tensor(value) else value == other.state[q][name]
+                self.assertTrue(same, name)
+
+    def test_every_class_goes_on_bit_for_bit(self):
+        for cls in CLASSES:
+            for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+                with self.subTest(cls.__name__, dtype=dtype):
+                    self.go_on(cls, make_params((4, 3), (5,), dtype=dtype))
+
+    def test_with_options_of_all_kinds(self):
+        shape = (4, 3, 5, 5)
+        self.go_on(lt.AdaMod, make_params(shape, dtype=torch.bfloat16), low_precision="stochastic", seed=7)
+        self.go_on(lt.AdaMod, make_params(shape), state_type="bf16", seed=7)
+        self.go_on(lt.AdaMod, make_params(shape), flavour="keras", lr=torch.tensor(0.01))
+        self.go_on(lt.SGD, make_params(shape), momentum=0.9)
+        self.go_on(lt.RMSprop, make_params(shape), momentum=0.9, centered=True)
+        channels_last = [torch.nn.Parameter(torch.randn(shape).to(memory_format=torch.channels_last))]
+        self.go_on(lt.AdaMod, channels_last)
+        self.go_on(lt.AdaMod, [torch.nn.Parameter(torch.randn(4, dtype=torch.complex64))])
+
+    def test_options_come_with_it(self):
+        params = make_params((4,))
+        saved = lt.AdaMod(params, lr=0.5, flavour="keras", decay="l2").state_dict()
+        optimizer = lt.AdaMod(params)
+        optimizer.load_state_dict(saved)
+        group = optimizer.param_groups[0]
+        self.assertEqual((group["lr"], group["flavour"], group["decay"]), (0.5, "keras", "l2"))
+        self.assertNotIn("step", group)
+
+    def test_what_was_loaded_is_not_shared(self):
+        params = make_params((4,))
+        optimizer = lt.AdaMod(params)
+        train(optimizer, params, 2)
+        saved = optimizer.state_dict()
+        before = copy.deepcopy(saved)
+        others = clones(params)
+        other = lt.AdaMod(others)
+        other.load_state_dict(saved)
+        train(other, others, 2)
+        for name in ("exp_avg", "exp_avg_sq", "exp_avg_lr"):
+            self.assertTrue(torch.equal(saved["state"][0][name], before["state"][0][name]))
+
+    def test_a_mismatch_is_refused(self):
+        params = make_params((4,), (3,))
+        optimizer = lt.AdaMod(params)
+        train(optimizer, params, 2)
+        saved = optimizer.state_dict()
+        with self.assertRaisesRegex(ValueError, "doesn't match the size"):
+            lt.AdaMod(params[:1]).load_state_dict(saved)
+        swapped = params[::-1]
+        other = lt.AdaMod(swapped)
+        other.load_state_dict(saved)
+        with self.assertRaisesRegex(ValueError, r"exp_avg of parameter 0 of group 0 has shape \(4,\), expected \(3,\)"):
+            train(other, swapped, 1)
+        adam = lt.Adam(params)
+        train(adam, params, 1)
+        other = lt.AdaMod(params)
+        other.load_state_dict(adam.state_dict())
+        with self.assertRaisesRegex(ValueError, "parameter 0 of group 0 has no exp_avg_lr.*another rule"):
+            train(other, params, 1)
+        del saved["param_groups"][0]["step"], saved["state"][0]["step"]
+        other = lt.AdaMod(params)
+        other.load_state_dict(saved)
+        with self.assertRaisesRegex(ValueError, "the state of parameter 0 of group 0 has no step"):
+            train(other, params, 1)
+
+
+class PublishedCheckpoints(unittest.TestCase):
+    """A run begun with one goes on with the other, to where it would have got without the change."""
+
+    def exchange(self, first, second):
+        params = make_params((6, 5), (7,), dtype=torch.float64)
+        expected = clones(params)
+        train(PublishedAdaMod(expected, **ARGUMENTS), expected, 20)
+        begun = first(params)
+        train(begun, params, 10)
+        continued = second(params)
+        continued.load_state_dict(through_a_file(begun.state_dict()))
+        train(continued, params, 10, first=11)
+        for p, q in zip(params, expected):
+            torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+    @staticmethod
+    def ours(params):
+        return lt.AdaMod(params, flavour="published", **ARGUMENTS)
+
+    def test_theirs_to_ours(self):
+        for theirs in (PublishedAdaMod, GroupCountingAdaMod):
+            self.exchange(lambda params: theirs(params, **ARGUMENTS), self.ours)
+
+    def test_ours_to_theirs(self):
+        for theirs in (PublishedAdaMod, GroupCountingAdaMod):
+            self.exchange(self.ours, lambda params: theirs(params, **ARGUMENTS))
+
+    def test_a_checkpoint_without_flavour_goes_on_as_published(self):
+        self.exchange(lambda params: PublishedAdaMod(params, **ARGUMENTS), lambda params: lt.AdaMod(params, **ARGUMENTS))
+
+
+class TorchCheckpoints(unittest.TestCase):
+    PAIRS = [
+        (lambda p: lt.Adam(p, weight_decay=0.1), lambda p: torch.optim.Adam(p, weight_decay=0.1)),
+        (lambda p: lt.AdamW(p, amsgrad=True), lambda p: torch.optim.AdamW(p, amsgrad=True)),
+        (lambda p: lt.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1)),
+        (lambda p: lt.SGD(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
+        (lambda p: lt.Adagrad(p, lr_decay=0.1), lambda p: torch.optim.Adagrad(p, lr_decay=0.1)),
+        (lambda p: lt.RMSprop(p, centered=True, momentum=0.5), lambda p: torch.optim.RMSprop(p, centered=True, momentum=0.5)),
+        (lambda p: lt.Adadelta(p), lambda p: torch.optim.Adadelta(p)),
+        (lambda p: lt.RAdam(p), lambda p: torch.optim.RAdam(p)),
+    ]
+
+    def test_both_ways(self):
+        for ours, theirs in self.PAIRS:
+            for first, second in ((ours, theirs), (theirs, ours)):
+                params = make_params((6, 5), (7,), dtype=torch.float64)
+                expected = clones(params)
+                train(theirs(expected), expected, 12)
+                begun = first(params)
+                train(begun, params, 6)
+                continued = second(params)
+                continued.load_state_dict(through_a_file(begun.state_dict()))
+                train(continued, params, 6, first=7)
+                for p, q in zip(params, expected):
+                    torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+
+if __name__ == "__main__":
+    unittest.main()

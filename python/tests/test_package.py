@@ -1,0 +1,85 @@
+"""The binding and the wheel: structures are laid out as the C compiler does it, and everything is there.
+
+SPDX-License-Identifier: MIT
+"""
+import ctypes
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import libadamod
+from libadamod import _c
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+HEADER = os.path.join(ROOT, "include", "adamod.h")
+STRUCTURES = {"adamod_span": _c.Span, "adamod_state_desc": _c.StateDesc, "adamod_option": _c.OptionDesc}
+CONSTANTS = {"ADAMOD_MAX_DIMS": _c.MAX_DIMS, "ADAMOD_MAX_STATES": _c.MAX_STATES, "ADAMOD_HIST_BINS": _c.HIST_BINS,
+             "ADAMOD_HIST_LOW": _c.HIST_LOW, "ADAMOD_HIST_HIGH": _c.HIST_HIGH, "ADAMOD_F32": _c.F32,
+             "ADAMOD_F64": _c.F64, "ADAMOD_BF16": _c.BF16, "ADAMOD_F16": _c.F16}
+
+
+class Package(unittest.TestCase):
+    def test_structures_are_the_headers(self):
+        compiler = shutil.which("cc")
+        if compiler is None:
+            self.skipTest("there is no C compiler")
+        lines = ["#include <adamod.h>", "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
+        expected = {}
+        for name, structure in STRUCTURES.items():
+            lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
+            expected[name] = ctypes.sizeof(structure)
+            for field, _ in structure._fields_:
+                lines.append(f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));')
+                expected[f"{name}.{field}"] = getattr(structure, field).offset
+        for name, value in CONSTANTS.items():
+            lines.append(f'printf("{name} %g\\n", (double)({name}));')
+            expected[name] = value
+        lines.append("return 0; }")
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/a.c", "w") as f:
+                f.write("\n".join(lines))
+            subprocess.run([compiler, "-I", os.path.dirname(HEADER), f"{folder}/a.c", "-o", f"{folder}/a"], check=True)
+            out = subprocess.run([f"{folder}/a"], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+        found = {line.split()[0]: float(line.split()[1]) for line in out.splitlines()}
+        self.assertEqual(found, expected)
+
+    def test_version_is_the_headers(self):
+        with open(HEADER) as f:
+            text = f.read()
+        parts = [re.search(rf"ADAMOD_VERSION_{part} (\d+)", text)[1] for part in ("MAJOR", "MINOR", "PATCH")]
+        self.assertEqual(libadamod.__version__, ".".join(parts))
+
+    def test_the_wheel_has_everything(self):
+        if "ADAMOD_LIBRARY" in os.environ:
+            self.skipTest("not the installed package")
+        files = {str(f) for f in importlib.metadata.files("libadamod")}
+        for name in ("libadamod/py.typed", "libadamod/_c.py", "libadamod/torch/rules.py", "libadamod/libadamod.so.0"):
+            self.assertIn(name, files)
+        self.assertEqual(importlib.metadata.version("libadamod"), libadamod.__version__)
+
+    def test_numpy_part_needs_no_torch(self):
+        code = ("import sys; sys.modules['torch'] = None; import libadamod.numpy as n, numpy as np; w = np.ones(3); "
+                "n.update('sgd', w, w.copy(), {}, 1, lr=0.5); assert (w == 0.5).all()")
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    def test_options_tell_bounds_and_choices(self):
+        options = libadamod.options("adamod")
+        self.assertEqual(options["flavour"].choices, ("paper", "published", "keras"))
+        self.assertEqual((options["beta3"].value, options["beta3"].max), (0.999, 1.0))
+        with self.assertRaisesRegex(ValueError, "did you mean 'adamod'"):
+            libadamod.options("adamodd")
+
+    def test_a_missing_library_is_named(self):
+        run = subprocess.run([sys.executable, "-c", "import libadamod"], env={**os.environ, "ADAMOD_LIBRARY": "/none.so"},
+                             stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn("/none.so", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
