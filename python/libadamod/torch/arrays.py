@@ -19,6 +19,8 @@ _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16,
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
+_data_ptr = Tensor.data_ptr
+
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
 SHAPED_RULES = ("adafactor",)
 
@@ -60,11 +62,10 @@ class Bound:
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
     """What has to stay as it was for the addresses in a span to be right."""
     try:
-        states = [state[name] for name in names]
-        if sharded:
-            states = [local(t) for t in states]
-        return p.data_ptr(), p.stride(), p.numel(), p.dtype, [t.data_ptr() for t in states]
-    except (KeyError, AttributeError):
+        states = map(state.__getitem__, names)
+        addresses = map(_data_ptr, map(local, states) if sharded else states)
+        return (p.data_ptr(), p.stride(), p.numel(), p.dtype, *addresses)
+    except (KeyError, TypeError):  # a state is missing, or is no tensor
         return None
 
 
