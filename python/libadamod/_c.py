@@ -15,6 +15,7 @@ MAX_DIMS = 8
 MAX_STATES = 4
 F32, F64, BF16, F16 = range(4)
 HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0
+WORTH_THREADS = 65536  # elements; fewer are updated before other threads are awake
 
 _REAL, _INTEGER, _CHOICE = range(3)
 
@@ -217,9 +218,9 @@ class Hyper:
                 found.append(State(index, c.name.decode(), tuple(c.shape[: c.ndim]), c.initial))
         return found
 
-    def update(self, spans: ctypes.Array, pool: Optional[int]) -> None:
-        """One update of all arrays. Other Python threads run meanwhile."""
-        check(lib.adamod_update(self.handle, spans, len(spans), pool))
+    def update(self, spans: ctypes.Array, elements: int, threads: int) -> None:
+        """One update of all arrays, which have so many elements together. Other Python threads run meanwhile."""
+        check(lib.adamod_update(self.handle, spans, len(spans), pool(threads if elements >= WORTH_THREADS else 1)))
 
 
 # ---- threads ----

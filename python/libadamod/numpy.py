@@ -115,7 +115,7 @@ def update(rule: str, params: Union[Array, Sequence[Array]], grads: Union[Array,
     for i, (span, p, g, s) in enumerate(zip(spans, all_params, all_grads, all_states)):
         span.stream = i
         _fill(span, hyper, "" if one else f" {i}", p, g, s, step, options)
-    hyper.update(spans, _c.pool(threads))
+    hyper.update(spans, sum(p.size for p in all_params), threads)
 
 
 def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:

@@ -6,6 +6,8 @@ import torch
 
 import libadamod.torch as lt
 
+torch.set_num_threads(1)  # everything is small, and a busy machine is slow to wake others
+
 CLASSES = [getattr(lt, name) for name in lt.__all__
            if isinstance(getattr(lt, name), type) and issubclass(getattr(lt, name), lt.Optimizer)
            and getattr(lt, name) is not lt.Optimizer]

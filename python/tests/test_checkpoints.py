@@ -77,6 +77,23 @@ class OwnCheckpoints(unittest.TestCase):
         for name in ("exp_avg", "exp_avg_sq", "exp_avg_lr"):
             self.assertTrue(torch.equal(saved["state"][0][name], before["state"][0][name]))
 
+    def test_hooks_may_change_what_is_loaded(self):
+        params = make_params((4,))
+        optimizer = lt.AdaMod(params)
+        if not hasattr(optimizer, "register_load_state_dict_pre_hook"):
+            self.skipTest("this PyTorch has no hooks of loading")
+        train(optimizer, params, 2)
+        other = lt.AdaMod(params)
+
+        def double(_, saved):
+            saved = copy.deepcopy(saved)
+            saved["state"][0]["exp_avg"] *= 2
+            return saved
+
+        other.register_load_state_dict_pre_hook(double)
+        other.load_state_dict(optimizer.state_dict())
+        self.assertTrue(torch.equal(other.state[params[0]]["exp_avg"], 2 * optimizer.state[params[0]]["exp_avg"]))
+
     def test_a_mismatch_is_refused(self):
         params = make_params((4,), (3,))
         optimizer = lt.AdaMod(params)

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+import copy
 import ctypes
 import math
 import unittest
@@ -84,7 +85,7 @@ class AgainstTorch(unittest.TestCase):
                 train(ours, params, 20)
                 others = clones(params)
                 theirs = getattr(torch.optim, torch_name)(others, **torch_arguments)
-                theirs.load_state_dict(ours.state_dict())
+                theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
                 self.compare(ours, theirs, params, others, 1, 4 * 2.0**-23)
 
     def test_adamod_is_the_published_formula(self):
@@ -98,7 +99,7 @@ class AgainstTorch(unittest.TestCase):
                 train(ours, params, 30)
                 for p, q in zip(params, others):
                     q.data.copy_(p.data)
-                theirs.load_state_dict(ours.state_dict())
+                theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
             self.compare(ours, theirs, params, others, steps, bound)
 
     def test_adamod_is_the_papers_formula(self):

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import libadamod.torch as lt
+import support  # noqa: F401
 from published import PublishedAdaMod
 
 

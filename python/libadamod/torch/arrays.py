@@ -56,7 +56,8 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 class Bound:
     """A parameter whose addresses are in its span."""
 
-    __slots__ = ("param", "state", "names", "key", "stride", "in_place", "complex", "grad_stride", "grad_dtype", "touch")
+    __slots__ = ("param", "state", "names", "key", "stride", "in_place", "complex", "grad_stride", "grad_dtype", "touch",
+                 "count")
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
@@ -153,13 +154,13 @@ class Arrays:
             row.step = state["step"] + 1
             self.active.append(bound)
 
-    def update(self, scale: float, pool: Optional[int]) -> None:
+    def update(self, scale: float, threads: int) -> None:
         """One update from gradients times scale. It fails before it changes anything, or not at all."""
         if not self.active:
             return
         self.set_options({"grad_scale": scale})
         try:
-            self.hyper.update(self.spans, pool)
+            self.hyper.update(self.spans, sum(bound.count for bound in self.active), threads)
         except ValueError as error:
             raise ValueError(re.sub(r"span (\d+)", lambda m: self.name(int(m[1])), str(error))) from None
 
@@ -187,7 +188,7 @@ class Arrays:
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
         bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
         state["step"] = self._steps(i, state)
-        count = p.numel() * (2 if bound.complex else 1)
+        count = bound.count = p.numel() * (2 if bound.complex else 1)
 
         row.param = p.data_ptr()
         row.param_type = row.grad_type = _TYPES[real]

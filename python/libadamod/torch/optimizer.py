@@ -160,9 +160,9 @@ class Optimizer(torch.optim.Optimizer):
         groups = self._all_arrays()
         for arrays in groups:
             arrays.prepare(self.state)
-        pool = _c.pool(torch.get_num_threads())
+        threads = torch.get_num_threads()
         for arrays in groups:
-            arrays.update(scale, pool)
+            arrays.update(scale, threads)
         for arrays in groups:
             arrays.finish()
         return loss
@@ -201,29 +201,35 @@ class Optimizer(torch.optim.Optimizer):
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
 
         Options that the saved groups lack stay as they are. States keep their own type; PyTorch would round those of
-        bfloat16 parameters to bfloat16.
+        bfloat16 parameters to bfloat16. What was loaded is copied.
         """
         before = self.param_groups
-        super().load_state_dict(state_dict)
+        seen = [state_dict]
+        hook = None
+        if hasattr(self, "register_load_state_dict_pre_hook"):  # others may change what is loaded; this is the last
+            hook = self.register_load_state_dict_pre_hook(lambda _, changed: seen.append(changed))
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            if hook is not None:
+                hook.remove()
         for group, old in zip(self.param_groups, before):
             self._complete(group, old)
-        if not hasattr(torch.optim.Optimizer, "_process_value_according_to_param_policy"):  # before PyTorch 2.0
-            saved = [i for group in state_dict["param_groups"] for i in group["params"]]
-            params = [p for group in self.param_groups for p in group["params"]]
-            for i, p in zip(saved, params):
-                for name, value in state_dict["state"].get(i, {}).items():
-                    if isinstance(value, Tensor):
-                        self.state[p][name] = self._process_value_according_to_param_policy(p, value)
+        self._copy_states(seen[-1])
+
+    def _copy_states(self, state_dict: Dict[str, Any]) -> None:
+        """The states as they were saved, in memory of our own. Their type is settled at the next step."""
+        saved = [i for group in state_dict["param_groups"] for i in group["params"]]
+        params = [p for group in self.param_groups for p in group["params"]]
+        for i, p in zip(saved, params):
+            for name, value in state_dict["state"].get(i, {}).items():
+                if isinstance(value, Tensor):
+                    self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         """Options that a loaded group lacks."""
         for key, value in before.items():
             group.setdefault(key, value)
-
-    @staticmethod
-    def _process_value_according_to_param_policy(param: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
-        """What PyTorch 2 asks for each tensor it loads. Its type is settled at the next step."""
-        return value.detach().to(param.device, copy=True)
 
     # ---- what no other package shows ----
 
