@@ -5,6 +5,7 @@ they tie a wheel to one version of Python, while this one, which is called throu
 
 SPDX-License-Identifier: MIT
 """
+
 import base64
 import hashlib
 import os
@@ -48,7 +49,9 @@ Tag: {tag}
 def _version():
     """The version lives in the public header and nowhere else."""
     header = (ROOT / "include" / "adamod.h").read_text()
-    return ".".join(re.search(rf"#define ADAMOD_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+    return ".".join(
+        re.search(rf"#define ADAMOD_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")
+    )
 
 
 def _tag():
@@ -72,8 +75,17 @@ def _build_libraries(folder):
         sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
     off = ["PROGRAM", "TRAINER", "TESTS", "EXAMPLES"]
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
-    _run("cmake", "-S", str(ROOT), "-B", str(folder), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DADAMOD_INSTALL=OFF",
-         *(f"-DADAMOD_BUILD_{part}=OFF" for part in off))
+    _run(
+        "cmake",
+        "-S",
+        str(ROOT),
+        "-B",
+        str(folder),
+        *generator,
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DADAMOD_INSTALL=OFF",
+        *(f"-DADAMOD_BUILD_{part}=OFF" for part in off),
+    )
     _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(os.cpu_count() or 1))
     found = {}
     for path in sorted(folder.glob("libadamod*.so*")):

@@ -3,20 +3,20 @@
 
     python3 python/bench/step_time.py [--seconds S] [--threads N]
 
-Milliseconds are the best of the steps that fit into S seconds. "x published" is how many times faster AdaMod is than the
-published formula, "x AdamW" the same for AdamW for each byte moved: AdaMod has one state more. "Python" is what a step
-costs whatever the size: it is measured with arrays of one element each.
+Milliseconds are the best of the steps that fit into S seconds. "x published" is how many times faster AdaMod is than
+the published formula, "x AdamW" the same for AdamW for each byte moved: AdaMod has one state more. "Python" is what a
+step costs whatever the size: it is measured with arrays of one element each.
 
 SPDX-License-Identifier: MIT
 """
+
 import argparse
 import os
 import sys
 import time
 
-import torch
-
 import libadamod.torch as lt
+import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests"))
 from published import PublishedAdaMod  # noqa: E402
@@ -30,7 +30,14 @@ def resnet34():
     before = 64
     for channels, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
         for block in range(blocks):
-            shapes += [(channels, before, 3, 3), (channels,), (channels,), (channels, channels, 3, 3), (channels,), (channels,)]
+            shapes += [
+                (channels, before, 3, 3),
+                (channels,),
+                (channels,),
+                (channels, channels, 3, 3),
+                (channels,),
+                (channels,),
+            ]
             if block == 0 and before != channels:
                 shapes += [(channels, before, 1, 1), (channels,), (channels,)]
             before = channels
@@ -71,8 +78,12 @@ def main():
     torch.set_num_threads(arguments.threads)
     print(f"PyTorch {torch.__version__}, {arguments.threads} threads")
     print(f"{'shape':24}{'AdaMod ms':>12}{'published ms':>14}{'AdamW ms':>10}{'x published':>13}{'x AdamW':>9}")
-    for name, shapes in (("ResNet-34, 110 arrays", resnet34()), ("flat, 16 M", [(1 << 24,)]), ("flat, 64 k", [(1 << 16,)]),
-                         ("Python: 110 of 1", [(1,)] * 110)):
+    for name, shapes in (
+        ("ResNet-34, 110 arrays", resnet34()),
+        ("flat, 16 M", [(1 << 24,)]),
+        ("flat, 64 k", [(1 << 16,)]),
+        ("Python: 110 of 1", [(1,)] * 110),
+    ):
         ours = best(lt.AdaMod, shapes, arguments.seconds)
         published = best(PublishedAdaMod, shapes, arguments.seconds)
         adamw = best(fastest_adamw, shapes, arguments.seconds)

@@ -7,6 +7,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 from ._c import Option, options, rules, version
 
 __version__ = version()

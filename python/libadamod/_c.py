@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -158,8 +159,16 @@ def _option(c: OptionDesc) -> Option:
     while c.choices and c.choices[len(choices)] is not None:
         choices.append(c.choices[len(choices)].decode())
     value = choices[int(c.value)] if c.kind == _CHOICE else int(c.value) if c.kind == _INTEGER else c.value
-    return Option(c.name.decode(), c.help.decode(), value, c.min, c.max, tuple(choices), bool(c.structural),
-                  bool(c.optimizer_wide))
+    return Option(
+        c.name.decode(),
+        c.help.decode(),
+        value,
+        c.min,
+        c.max,
+        tuple(choices),
+        bool(c.structural),
+        bool(c.optimizer_wide),
+    )
 
 
 def options(rule: str) -> Dict[str, Option]:
@@ -177,7 +186,7 @@ def options(rule: str) -> Dict[str, Option]:
 class State(NamedTuple):
     """A state that an array needs: where it belongs in a span, its name, shape, and what it starts from."""
 
-    index: int
+    place: int
     name: str
     shape: Tuple[int, ...]
     initial: float
@@ -187,7 +196,7 @@ class Hyper:
     """A rule with its options (adamod_hyper)."""
 
     def __init__(self, rule: str) -> None:
-        self.handle = c_void_p()
+        self.handle: Optional[c_void_p] = c_void_p()
         check(lib.adamod_hyper_create(byref(self.handle), rule.encode()))
         self.rule = rule
 
@@ -212,10 +221,10 @@ class Hyper:
         found = []
         c_shape = (c_int64 * max(len(shape), 1))(*shape)
         c = StateDesc()
-        for index in range(MAX_STATES):
-            check(lib.adamod_state_at(self.handle, len(shape), c_shape, index, byref(c)))
+        for place in range(MAX_STATES):
+            check(lib.adamod_state_at(self.handle, len(shape), c_shape, place, byref(c)))
             if c.name is not None:
-                found.append(State(index, c.name.decode(), tuple(c.shape[: c.ndim]), c.initial))
+                found.append(State(place, c.name.decode(), tuple(c.shape[: c.ndim]), c.initial))
         return found
 
     def update(self, spans: ctypes.Array, elements: int, threads: int) -> None:
@@ -225,12 +234,12 @@ class Hyper:
 
 # ---- threads ----
 
-_pools: Dict[int, int] = {}
+_pools: Dict[int, Optional[int]] = {}
 _pools_lock = threading.Lock()
 
 
 def pool(threads: int) -> Optional[int]:
-    """The pool of so many threads, which all of a process share: two updates at once take turns. None for one thread."""
+    """The pool of so many threads that all of a process share: two updates at once take turns. None for one thread."""
     if threads <= 1:
         return None
     with _pools_lock:

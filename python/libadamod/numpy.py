@@ -9,6 +9,7 @@ are yours.
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -70,8 +71,9 @@ def states(rule: str, param: Array, **options: Any) -> State:
     return found
 
 
-def _fill(span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, state: State, step: int,
-          options: Dict[str, Any]) -> None:
+def _fill(
+    span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, state: State, step: int, options: Dict[str, Any]
+) -> None:
     span.param_type = _check(param, f"param{at}", True)
     span.grad_type = _check(grad, f"grad{at}", False)
     if param.shape != grad.shape:
@@ -81,7 +83,7 @@ def _fill(span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, st
     span.ndim, span.count, span.step = param.ndim, param.size, step
     span.shape[: param.ndim] = _shape(param, f"param{at}")
     span.param, span.grad = param.ctypes.data, grad.ctypes.data
-    wanted = {s.name: (s.index, s.shape) for s in hyper.states(param.shape)}
+    wanted = {s.name: (s.place, s.shape) for s in hyper.states(param.shape)}
     if "master" in state:
         wanted["master"] = (-1, param.shape)
         dtype = np.dtype(np.float32)
@@ -97,8 +99,16 @@ def _fill(span: _c.Span, hyper: _c.Hyper, at: str, param: Array, grad: Array, st
             span.state[index] = a.ctypes.data
 
 
-def update(rule: str, params: Union[Array, Sequence[Array]], grads: Union[Array, Sequence[Array]],
-           state: Union[State, Sequence[State]], step: int, *, threads: int = 1, **options: Any) -> None:
+def update(
+    rule: str,
+    params: Union[Array, Sequence[Array]],
+    grads: Union[Array, Sequence[Array]],
+    state: Union[State, Sequence[State]],
+    step: int,
+    *,
+    threads: int = 1,
+    **options: Any,
+) -> None:
     """One update of an array, or of many at once, in place. step is 1 for the first.
 
     options are the rule's, by the library's names: lr, beta1, beta2, weight_decay, ...; `libadamod.options(rule)` lists

@@ -3,6 +3,7 @@ parameter group. The tests compare with them, and exchange checkpoints with them
 
 SPDX-License-Identifier: MIT
 """
+
 import math
 
 import torch

@@ -2,21 +2,26 @@
 
 SPDX-License-Identifier: MIT
 """
-import torch
 
 import libadamod.torch as lt
+import torch
 
 torch.set_num_threads(1)  # everything is small, and a busy machine is slow to wake others
 
-CLASSES = [getattr(lt, name) for name in lt.__all__
-           if isinstance(getattr(lt, name), type) and issubclass(getattr(lt, name), lt.Optimizer)
-           and getattr(lt, name) is not lt.Optimizer]
+CLASSES = [
+    getattr(lt, name)
+    for name in lt.__all__
+    if isinstance(getattr(lt, name), type)
+    and issubclass(getattr(lt, name), lt.Optimizer)
+    and getattr(lt, name) is not lt.Optimizer
+]
 
 
 def make_params(*shapes, dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
-            for shape in shapes]
+    return [
+        torch.nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)) for shape in shapes
+    ]
 
 
 def set_grads(params, step, seed=1):

@@ -2,13 +2,13 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import copy
 import io
 import unittest
 
-import torch
-
 import libadamod.torch as lt
+import torch
 from published import GroupCountingAdaMod, PublishedAdaMod
 from support import CLASSES, clones, make_params, same_bits, train
 
@@ -35,7 +35,9 @@ class OwnCheckpoints(unittest.TestCase):
         for p, q in zip(params, others):
             self.assertTrue(same_bits(p.detach(), q.detach()))
             for name, value in optimizer.state[p].items():
-                same = same_bits(value, other.state[q][name]) if torch.is_tensor(value) else value == other.state[q][name]
+                same = (
+                    same_bits(value, other.state[q][name]) if torch.is_tensor(value) else value == other.state[q][name]
+                )
                 self.assertTrue(same, name)
 
     def test_every_class_goes_on_bit_for_bit(self):
@@ -147,17 +149,25 @@ class PublishedCheckpoints(unittest.TestCase):
             self.exchange(self.ours, lambda params: theirs(params, **ARGUMENTS))
 
     def test_a_checkpoint_without_flavour_goes_on_as_published(self):
-        self.exchange(lambda params: PublishedAdaMod(params, **ARGUMENTS), lambda params: lt.AdaMod(params, **ARGUMENTS))
+        self.exchange(
+            lambda params: PublishedAdaMod(params, **ARGUMENTS), lambda params: lt.AdaMod(params, **ARGUMENTS)
+        )
 
 
 class TorchCheckpoints(unittest.TestCase):
     PAIRS = [
         (lambda p: lt.Adam(p, weight_decay=0.1), lambda p: torch.optim.Adam(p, weight_decay=0.1)),
         (lambda p: lt.AdamW(p, amsgrad=True), lambda p: torch.optim.AdamW(p, amsgrad=True)),
-        (lambda p: lt.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1)),
+        (
+            lambda p: lt.SGD(p, lr=0.1, momentum=0.9, dampening=0.1),
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.1),
+        ),
         (lambda p: lt.SGD(p, lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
         (lambda p: lt.Adagrad(p, lr_decay=0.1), lambda p: torch.optim.Adagrad(p, lr_decay=0.1)),
-        (lambda p: lt.RMSprop(p, centered=True, momentum=0.5), lambda p: torch.optim.RMSprop(p, centered=True, momentum=0.5)),
+        (
+            lambda p: lt.RMSprop(p, centered=True, momentum=0.5),
+            lambda p: torch.optim.RMSprop(p, centered=True, momentum=0.5),
+        ),
         (lambda p: lt.Adadelta(p), lambda p: torch.optim.Adadelta(p)),
         (lambda p: lt.RAdam(p), lambda p: torch.optim.RAdam(p)),
     ]

@@ -3,17 +3,17 @@ optimizers as they take torch.optim's.
 
 SPDX-License-Identifier: MIT
 """
+
 import copy
 import os
 import tempfile
 import unittest
 
+import libadamod.torch as lt
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
-
-import libadamod.torch as lt
 
 WORLD = 2
 STEPS = 6
@@ -184,8 +184,10 @@ class Distributed(unittest.TestCase):
     def test_zero_redundancy_optimizer(self):
         run(zero_redundancy)
 
-    @unittest.skipUnless(importable("torch.distributed.fsdp", "FullyShardedDataParallel")
-                         and torch.__version__ >= "2", "this PyTorch has no FSDP for the CPU")
+    @unittest.skipUnless(
+        importable("torch.distributed.fsdp", "FullyShardedDataParallel") and torch.__version__ >= "2",
+        "this PyTorch has no FSDP for the CPU",
+    )
     def test_fully_sharded_data_parallel(self):
         run(fully_sharded)
 

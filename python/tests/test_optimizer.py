@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import copy
 import ctypes
 import io
@@ -13,9 +14,8 @@ import unittest
 import warnings
 from collections import namedtuple
 
-import torch
-
 import libadamod.torch as lt
+import torch
 from libadamod import _c
 from support import CLASSES, clones, make_params, same_bits, set_grads, train
 
@@ -28,7 +28,10 @@ class Groups(unittest.TestCase):
         alone = clones([a, b])
         optimizer = lt.AdaMod([{"params": [a], "lr": 1e-2, "betas": (0.5, 0.9)}, {"params": b}], lr=1e-4, beta3=0.9)
         train(optimizer, [a, b], 5)
-        first, second = lt.AdaMod([alone[0]], lr=1e-2, betas=(0.5, 0.9), beta3=0.9), lt.AdaMod([alone[1]], lr=1e-4, beta3=0.9)
+        first, second = (
+            lt.AdaMod([alone[0]], lr=1e-2, betas=(0.5, 0.9), beta3=0.9),
+            lt.AdaMod([alone[1]], lr=1e-4, beta3=0.9),
+        )
         for t in range(1, 6):
             set_grads(alone, t)
             first.step()
@@ -388,7 +391,10 @@ class Types(unittest.TestCase):
     def test_complex_as_torch_does(self):
         z = torch.nn.Parameter(torch.randn(5, dtype=torch.complex128))
         (w,) = clones([z])
-        one, other = lt.Adagrad([z], initial_accumulator_value=0.1), torch.optim.Adagrad([w], initial_accumulator_value=0.1)
+        one, other = (
+            lt.Adagrad([z], initial_accumulator_value=0.1),
+            torch.optim.Adagrad([w], initial_accumulator_value=0.1),
+        )
         for _ in range(5):
             z.grad = torch.randn(5, dtype=torch.complex128)
             w.grad = z.grad.clone()
@@ -455,8 +461,11 @@ class Copies(unittest.TestCase):
                 torch.save([optimizer, params], buffer)
                 buffer.seek(0)
                 arguments = {"weights_only": False} if torch.__version__ >= "2" else {}
-                copies = [pickle.loads(pickle.dumps([optimizer, params])), copy.deepcopy([optimizer, params]),
-                          torch.load(buffer, **arguments)]
+                copies = [
+                    pickle.loads(pickle.dumps([optimizer, params])),
+                    copy.deepcopy([optimizer, params]),
+                    torch.load(buffer, **arguments),
+                ]
                 expected = self.finish(optimizer, params)
                 for other, others in copies:
                     self.assertIsNot(other.param_groups[0]["params"][0], params[0])
@@ -560,10 +569,24 @@ class GradScaler(unittest.TestCase):
 
 
 class Statistics(ctypes.Structure):
-    _fields_ = [("elements", ctypes.c_int64)] + [
-        (n, ctypes.c_double) for n in ("bounded", "eta_min", "eta_median", "eta_max", "step_min", "step_median", "step_max",
-                                       "grad_norm", "update_norm")
-    ] + [("eta", ctypes.c_int64 * _c.HIST_BINS), ("step", ctypes.c_int64 * _c.HIST_BINS)]
+    _fields_ = (
+        [("elements", ctypes.c_int64)]
+        + [
+            (n, ctypes.c_double)
+            for n in (
+                "bounded",
+                "eta_min",
+                "eta_median",
+                "eta_max",
+                "step_min",
+                "step_median",
+                "step_max",
+                "grad_norm",
+                "update_norm",
+            )
+        ]
+        + [("eta", ctypes.c_int64 * _c.HIST_BINS), ("step", ctypes.c_int64 * _c.HIST_BINS)]
+    )
 
 
 class LearningRates(unittest.TestCase):
@@ -578,8 +601,11 @@ class LearningRates(unittest.TestCase):
         for p in params:
             p.grad = torch.zeros_like(p)
             shape = (ctypes.c_int64 * max(p.dim(), 1))(*p.shape)
-            _c.check(lib.adamod_add(handle, None, ctypes.c_void_p(p.data_ptr()), ctypes.c_void_p(p.grad.data_ptr()),
-                                    p.dim(), shape))
+            _c.check(
+                lib.adamod_add(
+                    handle, None, ctypes.c_void_p(p.data_ptr()), ctypes.c_void_p(p.grad.data_ptr()), p.dim(), shape
+                )
+            )
         _c.check(lib.adamod_collect(handle, 1))
         fixed = [p.grad for p in params]
         for t in range(1, steps + 1):
@@ -594,10 +620,19 @@ class LearningRates(unittest.TestCase):
 
     def test_they_are_what_the_library_counts(self):
         for cls, options in [
-            (lt.AdaMod, {}), (lt.AdaMod, {"flavour": "published", "beta3": 0.5}), (lt.AdaMod, {"flavour": "keras"}),
-            (lt.Adam, {"decay": "l2"}), (lt.AMSGrad, {}), (lt.AMSGrad, {"bias_correction": 0}), (lt.SGD, {}),
-            (lt.Adagrad, {"lr_decay": 0.1}), (lt.RMSprop, {"centered": 1}), (lt.NosAdam, {}), (lt.RAdam, {}),
-            (lt.AdaBound, {"gamma": 0.1}), (lt.AMSBound, {"gamma": 0.1}),
+            (lt.AdaMod, {}),
+            (lt.AdaMod, {"flavour": "published", "beta3": 0.5}),
+            (lt.AdaMod, {"flavour": "keras"}),
+            (lt.Adam, {"decay": "l2"}),
+            (lt.AMSGrad, {}),
+            (lt.AMSGrad, {"bias_correction": 0}),
+            (lt.SGD, {}),
+            (lt.Adagrad, {"lr_decay": 0.1}),
+            (lt.RMSprop, {"centered": 1}),
+            (lt.NosAdam, {}),
+            (lt.RAdam, {}),
+            (lt.AdaBound, {"gamma": 0.1}),
+            (lt.AMSBound, {"gamma": 0.1}),
         ]:
             with self.subTest(cls.__name__, **options):
                 params = make_params((400, 30), (77,), ())
@@ -609,7 +644,9 @@ class LearningRates(unittest.TestCase):
                 self.assertEqual(h.eta, list(expected.eta))
                 self.assertEqual(h.step, list(expected.step))
                 for name in ("bounded", "eta_min", "eta_max", "step_min", "step_max"):
-                    self.assertAlmostEqual(getattr(h, name), getattr(expected, name), delta=1e-6 * abs(getattr(h, name)))
+                    self.assertAlmostEqual(
+                        getattr(h, name), getattr(expected, name), delta=1e-6 * abs(getattr(h, name))
+                    )
                 self.assertAlmostEqual(h.step_median, expected.step_median, delta=0.06 * h.step_median)
 
     def test_of_one_group_and_after_the_rate_changed(self):
@@ -635,7 +672,9 @@ class LearningRates(unittest.TestCase):
             def __init__(self):
                 self.histograms, self.scalars = {}, {}
 
-            def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step):
+            def add_histogram_raw(
+                self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step
+            ):
                 assert len(bucket_limits) == len(bucket_counts) and min < max
                 self.histograms[tag] = (num, bucket_counts, global_step)
 
@@ -724,8 +763,11 @@ class Errors(unittest.TestCase):
         b = torch.nn.Parameter(a.data[5:])
         set_grads([a, b], 1)
         before = a.detach().clone()
-        self.refused(ValueError, "param of parameter 0 of group 0 and param of parameter 1 of group 0 overlap",
-                     lt.AdaMod([a, b]).step)
+        self.refused(
+            ValueError,
+            "param of parameter 0 of group 0 and param of parameter 1 of group 0 overlap",
+            lt.AdaMod([a, b]).step,
+        )
         self.assertTrue(torch.equal(a, before))
 
 

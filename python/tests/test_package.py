@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import ctypes
 import importlib.metadata
 import os
@@ -18,9 +19,17 @@ from libadamod import _c
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEADER = os.path.join(ROOT, "include", "adamod.h")
 STRUCTURES = {"adamod_span": _c.Span, "adamod_state_desc": _c.StateDesc, "adamod_option": _c.OptionDesc}
-CONSTANTS = {"ADAMOD_MAX_DIMS": _c.MAX_DIMS, "ADAMOD_MAX_STATES": _c.MAX_STATES, "ADAMOD_HIST_BINS": _c.HIST_BINS,
-             "ADAMOD_HIST_LOW": _c.HIST_LOW, "ADAMOD_HIST_HIGH": _c.HIST_HIGH, "ADAMOD_F32": _c.F32,
-             "ADAMOD_F64": _c.F64, "ADAMOD_BF16": _c.BF16, "ADAMOD_F16": _c.F16}
+CONSTANTS = {
+    "ADAMOD_MAX_DIMS": _c.MAX_DIMS,
+    "ADAMOD_MAX_STATES": _c.MAX_STATES,
+    "ADAMOD_HIST_BINS": _c.HIST_BINS,
+    "ADAMOD_HIST_LOW": _c.HIST_LOW,
+    "ADAMOD_HIST_HIGH": _c.HIST_HIGH,
+    "ADAMOD_F32": _c.F32,
+    "ADAMOD_F64": _c.F64,
+    "ADAMOD_BF16": _c.BF16,
+    "ADAMOD_F16": _c.F16,
+}
 
 
 class Package(unittest.TestCase):
@@ -63,8 +72,10 @@ class Package(unittest.TestCase):
         self.assertEqual(importlib.metadata.version("libadamod"), libadamod.__version__)
 
     def test_numpy_part_needs_no_torch(self):
-        code = ("import sys; sys.modules['torch'] = None; import libadamod.numpy as n, numpy as np; w = np.ones(3); "
-                "n.update('sgd', w, w.copy(), {}, 1, lr=0.5); assert (w == 0.5).all()")
+        code = (
+            "import sys; sys.modules['torch'] = None; import libadamod.numpy as n, numpy as np; w = np.ones(3); "
+            "n.update('sgd', w, w.copy(), {}, 1, lr=0.5); assert (w == 0.5).all()"
+        )
         subprocess.run([sys.executable, "-c", code], check=True)
 
     def test_options_tell_bounds_and_choices(self):
@@ -75,8 +86,12 @@ class Package(unittest.TestCase):
             libadamod.options("adamodd")
 
     def test_a_missing_library_is_named(self):
-        run = subprocess.run([sys.executable, "-c", "import libadamod"], env={**os.environ, "ADAMOD_LIBRARY": "/none.so"},
-                             stderr=subprocess.PIPE, universal_newlines=True)
+        run = subprocess.run(
+            [sys.executable, "-c", "import libadamod"],
+            env={**os.environ, "ADAMOD_LIBRARY": "/none.so"},
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
         self.assertNotEqual(run.returncode, 0)
         self.assertIn("/none.so", run.stderr)
 

@@ -2,17 +2,17 @@
 
 SPDX-License-Identifier: MIT
 """
+
 import copy
 import ctypes
 import math
 import unittest
 
-import numpy as np
-import torch
-
 import libadamod
 import libadamod.numpy as ln
 import libadamod.torch as lt
+import numpy as np
+import torch
 from libadamod import _c
 from published import PublishedAdaMod
 from support import CLASSES, clones, make_params, set_grads, train
@@ -23,7 +23,12 @@ BETAS = {"betas": (0.8, 0.95)}
 # Our class, its arguments, torch.optim's class, its arguments.
 AGAINST_TORCH = [
     ("Adam", {}, "Adam", {}),
-    ("Adam", dict(lr=1e-2, eps=1e-4, weight_decay=0.1, **BETAS), "Adam", dict(lr=1e-2, eps=1e-4, weight_decay=0.1, **BETAS)),
+    (
+        "Adam",
+        dict(lr=1e-2, eps=1e-4, weight_decay=0.1, **BETAS),
+        "Adam",
+        dict(lr=1e-2, eps=1e-4, weight_decay=0.1, **BETAS),
+    ),
     ("Adam", dict(amsgrad=True, weight_decay=0.1), "Adam", dict(amsgrad=True, weight_decay=0.1)),
     ("Adam", dict(maximize=True), "Adam", dict(maximize=True)),
     ("AdamW", {}, "AdamW", {}),
@@ -36,16 +41,30 @@ AGAINST_TORCH = [
     ("SGD", dict(lr=0.1, momentum=0.9, nesterov=True), "SGD", dict(lr=0.1, momentum=0.9, nesterov=True)),
     ("SGD", dict(lr=0.1, momentum=0.9, maximize=True), "SGD", dict(lr=0.1, momentum=0.9, maximize=True)),
     ("Adagrad", {}, "Adagrad", {}),
-    ("Adagrad", dict(lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.1), "Adagrad",
-     dict(lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.1)),
+    (
+        "Adagrad",
+        dict(lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.1),
+        "Adagrad",
+        dict(lr=0.1, lr_decay=0.1, weight_decay=0.1, initial_accumulator_value=0.1),
+    ),
     ("RMSprop", {}, "RMSprop", {}),
-    ("RMSprop", dict(alpha=0.9, momentum=0.8, weight_decay=0.1), "RMSprop", dict(alpha=0.9, momentum=0.8, weight_decay=0.1)),
+    (
+        "RMSprop",
+        dict(alpha=0.9, momentum=0.8, weight_decay=0.1),
+        "RMSprop",
+        dict(alpha=0.9, momentum=0.8, weight_decay=0.1),
+    ),
     ("RMSprop", dict(centered=True), "RMSprop", dict(centered=True)),
     ("RMSprop", dict(centered=True, momentum=0.5, lr=1e-3), "RMSprop", dict(centered=True, momentum=0.5, lr=1e-3)),
     ("Adadelta", {}, "Adadelta", {}),
     ("Adadelta", dict(lr=0.5, rho=0.95, weight_decay=0.1), "Adadelta", dict(lr=0.5, rho=0.95, weight_decay=0.1)),
     ("RAdam", {}, "RAdam", {}),
-    ("RAdam", dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.9)), "RAdam", dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.9))),
+    (
+        "RAdam",
+        dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.9)),
+        "RAdam",
+        dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.9)),
+    ),
 ]
 
 
@@ -73,8 +92,14 @@ class AgainstTorch(unittest.TestCase):
             with self.subTest(name, **arguments):
                 params = make_params(*SHAPES, dtype=torch.float64)
                 others = clones(params)
-                self.compare(getattr(lt, name)(params, **arguments),
-                             getattr(torch.optim, torch_name)(others, **torch_arguments), params, others, 60, 1e-12)
+                self.compare(
+                    getattr(lt, name)(params, **arguments),
+                    getattr(torch.optim, torch_name)(others, **torch_arguments),
+                    params,
+                    others,
+                    60,
+                    1e-12,
+                )
 
     def test_f32_agrees_to_a_few_last_bits_in_every_step(self):
         """Both continue from our state, so that differences do not add up; of an array's largest magnitude."""
@@ -219,7 +244,10 @@ class AgainstTheLibrary(unittest.TestCase):
                 if key == "betas":
                     self.assertEqual(value, (known["beta1"].value, known["beta2"].value))
                 elif key in known and (cls.__name__, key) not in {
-                        ("Adam", "decay"), ("RAdam", "decay"), ("AdamW", "weight_decay")}:
+                    ("Adam", "decay"),
+                    ("RAdam", "decay"),
+                    ("AdamW", "weight_decay"),
+                }:
                     self.assertEqual(value, known[key].value, (cls, key))
 
     def test_threads_do_not_change_a_bit(self):
@@ -286,8 +314,11 @@ class Numpy(unittest.TestCase):
             (TypeError, "param is int64", lambda: ln.update("adam", np.ones(3, int), w, state, 1)),
             (TypeError, "param 0 is list", lambda: ln.update("adam", [[1.0]], [w], [state], 1)),
             (ValueError, "1 parameters, 2 gradients", lambda: ln.update("adam", [w], [w, w], [state], 1)),
-            (ValueError, "exp_avg is float64", lambda: ln.update(
-                "adam", w, w.copy(), {**state, "exp_avg": np.zeros((4, 3))}, 1)),
+            (
+                ValueError,
+                "exp_avg is float64",
+                lambda: ln.update("adam", w, w.copy(), {**state, "exp_avg": np.zeros((4, 3))}, 1),
+            ),
         ]:
             with self.assertRaisesRegex(error, text):
                 call()

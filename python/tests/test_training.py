@@ -2,22 +2,29 @@
 
 SPDX-License-Identifier: MIT
 """
-import unittest
 
-import torch
-from torch import nn
+import unittest
 
 import libadamod.torch as lt
 import support  # noqa: F401
+import torch
 from published import PublishedAdaMod
+from torch import nn
 
 
 def network():
     torch.manual_seed(3)
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(2),
-        nn.Flatten(), nn.Linear(64, 4),
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 4),
     )
 
 
@@ -63,7 +70,7 @@ class Training(unittest.TestCase):
         for layout in (torch.contiguous_format, torch.channels_last):
             ours = fit(lambda p: lt.AdaMod(p, flavour="published", **arguments), layout=layout)
             self.assertLess(ours[-1], 0.5 * ours[0])
-            # The first epochs are alike to the last digits; later ones only as far as rounding, which grows, lets them be.
+            # The first epochs are alike to the last digits, later ones as far as rounding, which grows, lets them be.
             self.assertAlmostEqual(ours[0], theirs[0], delta=1e-4)
             self.assertAlmostEqual(ours[-1], theirs[-1], delta=0.05 * theirs[-1])
 

@@ -8,6 +8,7 @@ from 1.13 on.
 
 SPDX-License-Identifier: MIT
 """
+
 from .optimizer import Optimizer
 from .rates import Histogram, log_learning_rates
 from .rules import (

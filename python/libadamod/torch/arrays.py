@@ -5,6 +5,7 @@ from step to step: in a step only what moved is written again.
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import re
@@ -17,6 +18,7 @@ from .. import _c
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+_COMPUTE = {torch.float64: torch.float64}  # all others are computed in float32
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _data_ptr = Tensor.data_ptr
@@ -56,8 +58,28 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 class Bound:
     """A parameter whose addresses are in its span."""
 
-    __slots__ = ("param", "state", "names", "key", "stride", "in_place", "complex", "grad_stride", "grad_dtype", "touch",
-                 "count")
+    __slots__ = (
+        "state",
+        "names",
+        "key",
+        "count",
+        "stride",
+        "in_place",
+        "complex",
+        "grad_stride",
+        "grad_dtype",
+        "touch",
+    )
+    state: Dict[str, Any]  # PyTorch's
+    names: Tuple[str, ...]  # of the tensors in it that the span points to
+    key: Optional[Tuple[Any, ...]]
+    count: int  # of real numbers
+    stride: Tuple[int, ...]  # of everything in the span
+    in_place: bool  # the parameter has it too; otherwise the span points to a copy
+    complex: bool
+    grad_stride: Tuple[int, ...]  # of the last gradient that needed no copy
+    grad_dtype: torch.dtype
+    touch: Tensor
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
@@ -178,49 +200,54 @@ class Arrays:
     # ---- binding: the slow way, when something is new or has moved ----
 
     def _bind(self, i: int, p: Tensor, state: Dict[str, Any]) -> Bound:
-        row = self.rows[i]
         real = _REAL.get(p.dtype, p.dtype)
         self._check_param(i, p, real)
-        bound = Bound()
-        bound.param, bound.state, bound.complex = p, state, p.dtype in _REAL
         shaped = self.hyper.rule in SHAPED_RULES
+        bound = Bound()
+        bound.state, bound.complex = state, p.dtype in _REAL
+        bound.count = p.numel() * (2 if bound.complex else 1)
         dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
         bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
+        bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
+        bound.touch = p.detach().as_strided((0,), (1,), 0)
         state["step"] = self._steps(i, state)
-        count = bound.count = p.numel() * (2 if bound.complex else 1)
 
+        row = self.rows[i]
         row.param = p.data_ptr()
         row.param_type = row.grad_type = _TYPES[real]
-        row.count = count
+        row.count = bound.count
         row.ndim = p.dim() if shaped else 0
         row.shape[: row.ndim] = p.shape[: row.ndim]
         row.stream = self.first + i
-        state_dtype = torch.float64 if real is torch.float64 else torch.float32
-        if self.values["state_type"] == "bf16":
-            state_dtype = torch.bfloat16
-        row.state_type = _TYPES[state_dtype]
-        names = []
-        for spec in self.hyper.states(p.shape if shaped else (count,)):
-            t = self._state(i, p, bound, spec, _COMPLEX.get(state_dtype) if bound.complex else state_dtype)
-            row.state[spec.index] = local(t).data_ptr()
+        bound.names = self._bind_states(i, p, real, bound)
+        bound.key = _key(p, state, bound.names, self.sharded[i])
+        return bound
+
+    def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
+        """Points the span at the states and the master; returns their names."""
+        row, names = self.rows[i], []
+        dtype = torch.bfloat16 if self.values["state_type"] == "bf16" else _COMPUTE.get(real, torch.float32)
+        row.state_type = _TYPES[dtype]
+        shaped = self.hyper.rule in SHAPED_RULES
+        for spec in self.hyper.states(p.shape if shaped else (bound.count,)):
+            t = self._state(i, p, bound, spec, _COMPLEX[dtype] if bound.complex else dtype)
+            row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
         row.master = None
         if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
             row.master = local(self._master(i, p, bound)).data_ptr()
             names.append("master")
-        bound.names = tuple(names)
-        bound.key = _key(p, state, bound.names, self.sharded[i])
-        bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
-        bound.touch = p.detach().as_strided((0,), (1,), 0)
-        return bound
+        return tuple(names)
 
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
         rule = self.hyper.rule
         if p.layout is not torch.strided:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
         if p.device.type != "cpu":
-            raise RuntimeError(f"{self.name(i)} is on {p.device}, expected it on the CPU: this build has no kernels for it")
+            raise RuntimeError(
+                f"{self.name(i)} is on {p.device}, expected it on the CPU: this build has no kernels for it"
+            )
         if real not in _TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, expected float32, float64, bfloat16, float16 or complex")
         if p.dtype in _REAL and self.values["state_type"] == "bf16":
@@ -265,8 +292,16 @@ class Arrays:
             return self._new(i, bound, spec.name, shape, stride, dtype, spec.initial)
         return self._adopted(i, bound, spec.name, shape, stride, dtype, found)
 
-    def _new(self, i: int, bound: Bound, name: str, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype,
-             initial: float) -> Tensor:
+    def _new(
+        self,
+        i: int,
+        bound: Bound,
+        name: str,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        dtype: torch.dtype,
+        initial: float,
+    ) -> Tensor:
         if self.sharded[i]:  # only rules whose states all have the parameter's shape come here
             t = torch.full_like(self.params[i], initial, dtype=dtype, requires_grad=False)
         else:
@@ -275,8 +310,16 @@ class Arrays:
         bound.state[name] = t
         return t
 
-    def _adopted(self, i: int, bound: Bound, name: str, shape: Sequence[int], stride: Sequence[int],
-                 dtype: torch.dtype, found: Any) -> Tensor:
+    def _adopted(
+        self,
+        i: int,
+        bound: Bound,
+        name: str,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        dtype: torch.dtype,
+        found: Any,
+    ) -> Tensor:
         if not isinstance(found, Tensor):
             raise TypeError(f"{name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = local(found)
@@ -299,8 +342,10 @@ class Arrays:
     def _fit_grad(self, i: int, g: Tensor, bound: Bound) -> Tensor:
         """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
         if g.layout is not torch.strided:
-            raise RuntimeError(f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
-                               f"for torch.nn.Embedding, set sparse=False")
+            raise RuntimeError(
+                f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
+                f"for torch.nn.Embedding, set sparse=False"
+            )
         real = _REAL.get(g.dtype, g.dtype)
         if real not in _TYPES or (g.dtype in _REAL) != bound.complex:
             raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected a type of floating-point numbers")

@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import functools
@@ -36,7 +37,7 @@ class Common(TypedDict, total=False):
     clip_value: gradients are clamped to plus and minus this.
     low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
         and rounds at random, so that small updates act on average.
-    state_type: "auto" (float32; float64 for float64 parameters) or "bf16": states in half the memory, rounded at random.
+    state_type: "auto" (float32; float64 for float64 parameters) or "bf16": half the memory, rounded at random.
     seed: of the random rounding.
     """
 
@@ -56,8 +57,8 @@ def _option_names(rule: str) -> "frozenset[str]":
 class Optimizer(torch.optim.Optimizer):
     """The base of all rules. States are tensors in `state[p]`, with the names PyTorch gives them; `step` is an int.
 
-    Works wherever a torch.optim.Optimizer does: parameter groups, schedulers (also with a tensor as lr), closures, hooks,
-    state_dict, GradScaler, copy and pickle, DistributedDataParallel, FSDP, ZeroRedundancyOptimizer.
+    Works wherever a torch.optim.Optimizer does: parameter groups, schedulers (also with a tensor as lr), closures,
+    hooks, state_dict, GradScaler, copy and pickle, DistributedDataParallel, FSDP, ZeroRedundancyOptimizer.
     """
 
     rule: str
@@ -256,7 +257,8 @@ class Optimizer(torch.optim.Optimizer):
                     continue
                 rates = self._rates(options, p, state, int(state["step"]))
                 if rates is None:
-                    raise NotImplementedError(f"the states of {self._rule(self.param_groups[index])} do not tell its "
-                                              "learning rates")
+                    raise NotImplementedError(
+                        f"the states of {self._rule(self.param_groups[index])} do not tell its learning rates"
+                    )
                 parts.append(rates)
         return histogram(parts)

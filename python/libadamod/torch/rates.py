@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import math
@@ -64,8 +65,9 @@ def histogram(parts: Sequence[Tuple[Tensor, Tensor]]) -> Histogram:
     both = [torch.cat(k) if k else torch.empty(0, dtype=torch.float64) for k in kept]
     n = both[0].numel()
     summary = [[float(f(x)) for f in (torch.min, torch.median, torch.max)] if n else [math.nan] * 3 for x in both]
-    return Histogram(_edges(), counts[0].tolist(), counts[1].tolist(), n, bounded / n if n else 0.0, *summary[0],
-                     *summary[1])
+    return Histogram(
+        _edges(), counts[0].tolist(), counts[1].tolist(), n, bounded / n if n else 0.0, *summary[0], *summary[1]
+    )
 
 
 def local_real(t: Tensor) -> Tensor:
@@ -102,8 +104,9 @@ def flavoured(o: Dict[str, Any], t: int) -> Tuple[float, float]:
 # ---- TensorBoard ----
 
 
-def log_learning_rates(writer: Any, optimizer: "Optimizer", step: int, tag: str = "learning_rates",
-                       group: Optional[int] = None) -> Histogram:
+def log_learning_rates(
+    writer: Any, optimizer: "Optimizer", step: int, tag: str = "learning_rates", group: Optional[int] = None
+) -> Histogram:
     """Writes the learning rates of the last update to a torch.utils.tensorboard.SummaryWriter: histograms of their
     log10 before and after the bound, the medians, and the share of elements that are bounded."""
     h = optimizer.lr_histogram(group)

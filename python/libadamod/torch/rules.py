@@ -4,6 +4,7 @@ A class that torch.optim has too behaves as that one does: Adam, RAdam and SGD h
 
 SPDX-License-Identifier: MIT
 """
+
 from __future__ import annotations
 
 import math
@@ -46,19 +47,29 @@ class AdaMod(Optimizer):
 
     rule = "adamod"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), beta3: float = 0.999,
-                 eps: float = 1e-8, weight_decay: float = 0, *, flavour: str = "paper",
-                 **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        beta3: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        *,
+        flavour: str = "paper",
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, betas=betas, beta3=beta3, eps=eps, weight_decay=weight_decay, flavour=flavour)
         super().__init__(params, defaults, common)
 
     def state_dict(self) -> Dict[str, Any]:
-        """As PyTorch's; the published package and its ports load it, whether they count updates for each parameter or in
-        the group."""
+        """As PyTorch's; the published package and its ports load it, whether they count updates for each parameter or
+        in the group."""
         saved = super().state_dict()
         for packed, group in zip(saved["param_groups"], self.param_groups):
-            packed["step"] = max((int(self.state[p].get("step", 0)) for p in group["params"] if p in self.state),
-                                 default=0)
+            packed["step"] = max(
+                (int(self.state[p].get("step", 0)) for p in group["params"] if p in self.state), default=0
+            )
         return saved
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
@@ -73,14 +84,23 @@ class AdaMod(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam, Kingma and Ba, arXiv 1412.6980; with amsgrad, Reddi et al., arXiv 1904.09237. As torch.optim.Adam: L2 decay,
-    unless decay says otherwise. flavour is AdaMod's."""
+    """Adam, Kingma and Ba, arXiv 1412.6980; with amsgrad, Reddi et al., arXiv 1904.09237. As torch.optim.Adam: L2
+    decay, unless decay says otherwise. flavour is AdaMod's."""
 
     rule = "adam"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 0, amsgrad: bool = False, *, flavour: str = "paper",
-                 **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        flavour: str = "paper",
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, flavour=flavour)
         super().__init__(params, defaults, common, decay="l2")
 
@@ -97,31 +117,58 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled decay, Loshchilov and Hutter, arXiv 1711.05101. As torch.optim.AdamW."""
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 1e-2, amsgrad: bool = False, *, flavour: str = "paper",
-                 **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        flavour: str = "paper",
+        **common: Unpack[Common],
+    ) -> None:
         merged: Common = {"decay": "decoupled", **common}  # type: ignore[typeddict-item]
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, flavour=flavour, **merged)
 
 
 class AMSGrad(Optimizer):
-    """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay. bias_correction=False is
-    as they write it."""
+    """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay.
+    bias_correction=False is as they write it."""
 
     rule = "amsgrad"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 0, *, flavour: str = "paper", bias_correction: bool = True,
-                 **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        *,
+        flavour: str = "paper",
+        bias_correction: bool = True,
+        **common: Unpack[Common],
+    ) -> None:
         # amsgrad is for torch.optim.Adam, should it load our checkpoint.
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=True, flavour=flavour,
-                        bias_correction=bias_correction)
+        defaults = dict(
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            amsgrad=True,
+            flavour=flavour,
+            bias_correction=bias_correction,
+        )
         super().__init__(params, defaults, common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr, vscale = rates.flavoured(o, t) if o["bias_correction"] else (o["lr"], 1.0)
-        return (rates.divided(lr, state["exp_avg_sq"], o["eps"], vscale),
-                rates.divided(lr, state["max_exp_avg_sq"], o["eps"], vscale))
+        return (
+            rates.divided(lr, state["exp_avg_sq"], o["eps"], vscale),
+            rates.divided(lr, state["max_exp_avg_sq"], o["eps"], vscale),
+        )
 
 
 class SGD(Optimizer):
@@ -129,8 +176,16 @@ class SGD(Optimizer):
 
     rule = "sgd"
 
-    def __init__(self, params: Params, lr: Rate = 1e-2, momentum: float = 0, dampening: float = 0,
-                 weight_decay: float = 0, nesterov: bool = False, **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-2,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
         super().__init__(params, defaults, common, decay="l2")
 
@@ -144,10 +199,23 @@ class Adagrad(Optimizer):
 
     rule = "adagrad"
 
-    def __init__(self, params: Params, lr: Rate = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
-                 initial_accumulator_value: float = 0, eps: float = 1e-10, **common: Unpack[Common]) -> None:
-        defaults = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
-                        initial_accumulator_value=initial_accumulator_value, eps=eps)
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        **common: Unpack[Common],
+    ) -> None:
+        defaults = dict(
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
         super().__init__(params, defaults, common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -160,8 +228,17 @@ class RMSprop(Optimizer):
 
     rule = "rmsprop"
 
-    def __init__(self, params: Params, lr: Rate = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
-                 momentum: float = 0, centered: bool = False, **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered)
         super().__init__(params, defaults, common, decay="l2")
 
@@ -179,13 +256,20 @@ class Adadelta(Optimizer):
 
     rule = "adadelta"
 
-    def __init__(self, params: Params, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
-                 **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), common, decay="l2")
 
 
 class AdaBound(Optimizer):
-    """AdaBound, Luo et al., arXiv 1902.09843: Adam clipped to bounds that close in on the learning rate final_lr of SGD.
+    """AdaBound, Luo et al., arXiv 1902.09843: Adam clipped to bounds that close in on a learning rate of SGD, final_lr.
 
     final_lr follows what a scheduler makes of lr, as in the authors' package: it is scaled by lr / base_lr, where
     base_lr is the learning rate that the group was made with.
@@ -193,8 +277,17 @@ class AdaBound(Optimizer):
 
     rule = "adabound"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), final_lr: float = 0.1,
-                 gamma: float = 1e-3, eps: float = 1e-8, weight_decay: float = 0, **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        final_lr: float = 0.1,
+        gamma: float = 1e-3,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, betas=betas, final_lr=final_lr, gamma=gamma, eps=eps, weight_decay=weight_decay)
         super().__init__(params, defaults, common)
 
@@ -223,28 +316,49 @@ class AMSBound(AdaBound):
 
 
 class AdaShift(Optimizer):
-    """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago, each
-    element's own (spatial="none") or the largest of the parameter ("max"). The first `window` updates only fill the
-    queue."""
+    """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago,
+    each element's own (spatial="none") or the largest of the parameter ("max"). The first `window` updates only fill
+    the queue."""
 
     rule = "adashift"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-10,
-                 weight_decay: float = 0, *, window: int = 10, spatial: str = "max", **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-10,
+        weight_decay: float = 0,
+        *,
+        window: int = 10,
+        spatial: str = "max",
+        **common: Unpack[Common],
+    ) -> None:
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, window=window, spatial=spatial)
         super().__init__(params, defaults, common)
 
 
 class NosAdam(Optimizer):
-    """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: update k weighs k^-gamma in the second moment. bias_correction=False
-    is as the paper writes it."""
+    """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: update k weighs k^-gamma in the second moment.
+    bias_correction=False is as the paper writes it."""
 
     rule = "nosadam"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, beta1: float = 0.9, gamma: float = 0.1, eps: float = 1e-8,
-                 weight_decay: float = 0, *, bias_correction: bool = True, **common: Unpack[Common]) -> None:
-        defaults = dict(lr=lr, beta1=beta1, gamma=gamma, eps=eps, weight_decay=weight_decay,
-                        bias_correction=bias_correction)
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        beta1: float = 0.9,
+        gamma: float = 0.1,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        *,
+        bias_correction: bool = True,
+        **common: Unpack[Common],
+    ) -> None:
+        defaults = dict(
+            lr=lr, beta1=beta1, gamma=gamma, eps=eps, weight_decay=weight_decay, bias_correction=bias_correction
+        )
         super().__init__(params, defaults, common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -253,7 +367,7 @@ class NosAdam(Optimizer):
 
 
 class Adafactor(Optimizer):
-    """Adafactor, Shazeer and Stern, arXiv 1804.04235: the second moment of a matrix as the product of a row and a column.
+    """Adafactor, Shazeer and Stern, arXiv 1804.04235: a matrix's second moment as the product of a row and a column.
 
     As in fairseq and Transformers, not as torch.optim.Adafactor; lr is read only with relative_step=False. It looks at
     whole parameters, so under FSDP it is not what it is without.
@@ -261,24 +375,52 @@ class Adafactor(Optimizer):
 
     rule = "adafactor"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, *, beta1: float = 0, eps1: float = 1e-30, eps2: float = 1e-3,
-                 clip_threshold: float = 1.0, decay_rate: float = 0.8, weight_decay: float = 0,
-                 relative_step: bool = True, scale_parameter: bool = True, warmup_init: bool = False,
-                 **common: Unpack[Common]) -> None:
-        defaults = dict(lr=lr, beta1=beta1, eps1=eps1, eps2=eps2, clip_threshold=clip_threshold, decay_rate=decay_rate,
-                        weight_decay=weight_decay, relative_step=relative_step, scale_parameter=scale_parameter,
-                        warmup_init=warmup_init)
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        *,
+        beta1: float = 0,
+        eps1: float = 1e-30,
+        eps2: float = 1e-3,
+        clip_threshold: float = 1.0,
+        decay_rate: float = 0.8,
+        weight_decay: float = 0,
+        relative_step: bool = True,
+        scale_parameter: bool = True,
+        warmup_init: bool = False,
+        **common: Unpack[Common],
+    ) -> None:
+        defaults = dict(
+            lr=lr,
+            beta1=beta1,
+            eps1=eps1,
+            eps2=eps2,
+            clip_threshold=clip_threshold,
+            decay_rate=decay_rate,
+            weight_decay=weight_decay,
+            relative_step=relative_step,
+            scale_parameter=scale_parameter,
+            warmup_init=warmup_init,
+        )
         super().__init__(params, defaults, common)
 
 
 class RAdam(Optimizer):
-    """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified. As torch.optim.RAdam: L2 decay,
-    unless decay says otherwise."""
+    """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified. As torch.optim.RAdam: L2
+    decay, unless decay says otherwise."""
 
     rule = "radam"
 
-    def __init__(self, params: Params, lr: Rate = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-                 weight_decay: float = 0, **common: Unpack[Common]) -> None:
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
