@@ -97,10 +97,10 @@ class Steps(unittest.TestCase):
                     loss.backward()
                     return loss
 
-                first = float(optimizer.step(closure))
+                first = float(optimizer.step(closure).detach())
                 for _ in range(120):
                     optimizer.step(closure)
-                self.assertLess(float(closure()), 0.5 * first)
+                self.assertLess(float(closure().detach()), 0.5 * first)
 
     def test_closure_runs_with_gradients_and_its_loss_returns(self):
         (p,) = make_params((3,))
@@ -436,10 +436,8 @@ class Types(unittest.TestCase):
         g = torch.randn(30, dtype=torch.bfloat16)
         one, other = lt.AdaMod([p]), lt.AdaMod([q])
         for _ in range(2):
-            try:
-                p.grad = g
-            except RuntimeError:
-                self.skipTest("this PyTorch gives parameters gradients of their own type only")
+            p.grad = torch.zeros(30)
+            p.grad.data = g  # as programs do that reduce gradients in bfloat16
             q.grad = g.float()
             one.step()
             other.step()
@@ -643,11 +641,10 @@ class LearningRates(unittest.TestCase):
                 self.assertEqual(h.elements, expected.elements)
                 self.assertEqual(h.eta, list(expected.eta))
                 self.assertEqual(h.step, list(expected.step))
-                for name in ("bounded", "eta_min", "eta_max", "step_min", "step_max"):
+                for name in ("bounded", "eta_min", "eta_median", "eta_max", "step_min", "step_median", "step_max"):
                     self.assertAlmostEqual(
                         getattr(h, name), getattr(expected, name), delta=1e-6 * abs(getattr(h, name))
                     )
-                self.assertAlmostEqual(h.step_median, expected.step_median, delta=0.06 * h.step_median)
 
     def test_of_one_group_and_after_the_rate_changed(self):
         a, b = make_params((10,), (20,))
@@ -707,6 +704,10 @@ class Errors(unittest.TestCase):
         self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=(0.9, 0.9, 0.9)))
         self.refused(ValueError, "flavour.*'papers'", lambda: lt.AdaMod(p, flavour="papers"))
         self.refused(ValueError, "decay", lambda: lt.SGD(p, decay="L3"))
+        self.refused(
+            TypeError, "flavour is 1, expected one of paper, published, keras", lambda: lt.AdaMod(p, flavour=1)
+        )
+        self.refused(TypeError, "lr is '0.1', expected a number", lambda: lt.AdaMod(p, lr="0.1"))
         self.refused(TypeError, "AdaMod has no option 'fused'", lambda: lt.AdaMod(p, fused=True))
         self.refused(TypeError, "lr is None", lambda: lt.AdaMod(p, lr=None))
         self.refused(ValueError, "empty parameter list", lambda: lt.AdaMod([]))

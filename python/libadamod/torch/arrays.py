@@ -97,7 +97,7 @@ class Arrays:
 
     def __init__(self, rule: str, index: int, first: int, params: List[Tensor]) -> None:
         self.hyper = _c.Hyper(rule)
-        self.structural = {name for name, option in _c.options(rule).items() if option.structural}
+        self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
         self.index = index
         self.first = first  # how many parameters the groups before have
@@ -131,15 +131,19 @@ class Arrays:
         for name, value in values.items():
             if name in self.values and self.values[name] == value:
                 continue
+            choices = self.options[name].choices
+            if isinstance(value, str) != bool(choices):
+                expected = f"one of {', '.join(choices)}" if choices else "a number"
+                raise TypeError(f"group {self.index}: {name} is {value!r}, expected {expected}")
             try:
                 self.hyper.set(name, value)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"group {self.index}: {error}") from None
             self.values[name] = value
-            if name in self.structural:
+            if self.options[name].structural:
                 self.bounds = [None] * len(self.params)
 
-    # ---- a step: prepare all groups, update all, finish all ----
+    # ---- a step: all groups are prepared before the first is updated ----
 
     def prepare(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         """Points the spans at what is there now. Whatever can be wrong with a parameter is found here."""
@@ -177,7 +181,7 @@ class Arrays:
             self.active.append(bound)
 
     def update(self, scale: float, threads: int) -> None:
-        """One update from gradients times scale. It fails before it changes anything, or not at all."""
+        """One update from gradients times scale. It fails before it changes anything of the group, or not at all."""
         if not self.active:
             return
         self.set_options({"grad_scale": scale})
@@ -185,16 +189,13 @@ class Arrays:
             self.hyper.update(self.spans, sum(bound.count for bound in self.active), threads)
         except ValueError as error:
             raise ValueError(re.sub(r"span (\d+)", lambda m: self.name(int(m[1])), str(error))) from None
-
-    def finish(self) -> None:
         for bound in self.active:
             bound.state["step"] += 1
         for p, copy in self.copies_back:
             p.copy_(copy)
-        if self.active:
-            # Autograd notices writes to tensors that a graph still needs, but not those through an address: writes of
-            # nothing tell it.
-            torch._foreach_zero_([bound.touch for bound in self.active])
+        # Autograd notices writes to tensors that a graph still needs, but not those through an address: writes of
+        # nothing tell it.
+        torch._foreach_zero_([bound.touch for bound in self.active])
         self.copies, self.copies_back = [], []
 
     # ---- binding: the slow way, when something is new or has moved ----
@@ -284,10 +285,10 @@ class Arrays:
                 dtype = _REAL.get(dtype, dtype)
         found = bound.state.get(spec.name)
         if found is None:
-            others = [name for name, value in bound.state.items() if name != "step" and value is not None]
-            if bound.state["step"] > 0 and others and spec.name != "momentum_buffer":
+            if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
                 raise ValueError(
-                    f"the state of {self.name(i)} has no {spec.name}, only {', '.join(others)}: it is another rule's"
+                    f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
+                    f"it is not one of {self.hyper.rule}"
                 )
             return self._new(i, bound, spec.name, shape, stride, dtype, spec.initial)
         return self._adopted(i, bound, spec.name, shape, stride, dtype, found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypedDict, Union
 
 import torch
 from torch import Tensor
@@ -149,7 +149,8 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None, **scaling: Any) -> Any:
         """One update of every parameter that has a gradient. Returns what the closure, if any, returns.
 
-        A step that fails, with a message that names the parameter, changes nothing.
+        A step that fails, with a message that names the parameter, changes nothing; only parameters that share memory
+        are found when the groups before theirs are updated already.
         """
         loss = None
         if closure is not None:
@@ -164,8 +165,6 @@ class Optimizer(torch.optim.Optimizer):
         threads = torch.get_num_threads()
         for arrays in groups:
             arrays.update(scale, threads)
-        for arrays in groups:
-            arrays.finish()
         return loss
 
     def _grad_scale(self, grad_scaler: Any = None) -> Optional[float]:
@@ -245,20 +244,18 @@ class Optimizer(torch.optim.Optimizer):
 
         They follow from the states, so nothing has to be switched on before, and a step costs no more.
         """
-        chosen = range(len(self.param_groups)) if group is None else [group]
-        parts = []
-        for index in chosen:
-            params = self.param_groups[index]["params"]
+        return histogram(self._all_rates(range(len(self.param_groups)) if group is None else [group]))
+
+    def _all_rates(self, groups: Iterable[int]) -> Iterator[Tuple[Tensor, Tensor]]:
+        for index in groups:
+            group = self.param_groups[index]
             used = self._arrays[index].values if index < len(self._arrays) else {}
-            options = {**self._options(self.param_groups[index]), **used}
-            for p in params:
+            options = {**self._options(group), **used}
+            for p in group["params"]:
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
                 rates = self._rates(options, p, state, int(state["step"]))
                 if rates is None:
-                    raise NotImplementedError(
-                        f"the states of {self._rule(self.param_groups[index])} do not tell its learning rates"
-                    )
-                parts.append(rates)
-        return histogram(parts)
+                    raise NotImplementedError(f"the states of {self._rule(group)} do not tell its learning rates")
+                yield rates

@@ -6,7 +6,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class Histogram(NamedTuple):
     elements: int
     bounded: float  # the share of elements whose step is below their eta
     eta_min: float
-    eta_median: float
+    eta_median: float  # to 5 %
     eta_max: float
     step_min: float
     step_median: float
@@ -49,25 +49,48 @@ def _counts(x: Tensor) -> Tensor:
     return torch.bincount(torch.bucketize(x.float(), inner, right=True), minlength=HIST_BINS).cpu()
 
 
-def histogram(parts: Sequence[Tuple[Tensor, Tensor]]) -> Histogram:
-    """Of (eta, step), one pair for each parameter; all in one place."""
-    counts = [torch.zeros(HIST_BINS, dtype=torch.long) for _ in range(2)]
-    kept: Tuple[List[Tensor], List[Tensor]] = ([], [])
-    bounded = 0
+class _Sums:
+    """What is known of the rates so far, without keeping them: there may be billions."""
+
+    FINE = 4096  # bins by the first 12 bits after the sign of a float32: 16 for each power of two
+
+    def __init__(self) -> None:
+        self.counts = torch.zeros(HIST_BINS, dtype=torch.long)
+        self.fine = torch.zeros(self.FINE, dtype=torch.long)
+        self.least, self.most = math.inf, -math.inf
+
+    def add(self, x: Tensor) -> None:
+        if x.numel() == 0:
+            return
+        self.counts += _counts(x)
+        self.fine += torch.bincount(x.float().view(torch.int32) >> 19, minlength=self.FINE).cpu()
+        self.least, self.most = min(self.least, float(x.min())), max(self.most, float(x.max()))
+
+    def summary(self) -> Tuple[float, float, float]:
+        """The least, the median to 5 %, the most."""
+        n = int(self.fine.sum())
+        if n == 0:
+            return math.nan, math.nan, math.nan
+        middle = int(torch.searchsorted(self.fine.cumsum(0), (n + 1) // 2))
+        low, high = torch.tensor([middle << 19, (middle + 1) << 19], dtype=torch.int32).view(torch.float32).tolist()
+        return self.least, min(max((low + high) / 2, self.least), self.most), self.most
+
+
+def histogram(parts: Iterable[Tuple[Tensor, Tensor]]) -> Histogram:
+    """Of (eta, step), one pair for each parameter."""
+    before, after = _Sums(), _Sums()
+    bounded = elements = 0
     for eta, step in parts:
         eta, step = (local_real(t) for t in torch.broadcast_tensors(eta, step))
         finite = torch.isfinite(eta) & torch.isfinite(step)
         eta, step = eta[finite], step[finite]
+        elements += eta.numel()
         bounded += int((step < eta).sum())
-        for i, x in enumerate((eta, step)):
-            counts[i] += _counts(x)
-            kept[i].append(x.double().cpu())
-    both = [torch.cat(k) if k else torch.empty(0, dtype=torch.float64) for k in kept]
-    n = both[0].numel()
-    summary = [[float(f(x)) for f in (torch.min, torch.median, torch.max)] if n else [math.nan] * 3 for x in both]
-    return Histogram(
-        _edges(), counts[0].tolist(), counts[1].tolist(), n, bounded / n if n else 0.0, *summary[0], *summary[1]
-    )
+        before.add(eta)
+        after.add(step)
+    share = bounded / elements if elements else 0.0
+    counts = before.counts.tolist(), after.counts.tolist()
+    return Histogram(_edges(), *counts, elements, share, *before.summary(), *after.summary())
 
 
 def local_real(t: Tensor) -> Tensor:
