@@ -154,7 +154,8 @@ SOURCES = ["CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "cmake", 
 
 def _wanted(info):
     name = Path(info.name).name
-    return None if name == "__pycache__" or name.endswith((".pyc", ".o", ".so", ".tmp")) else info
+    unwanted = name == "__pycache__" or name.startswith(".") or name.endswith((".pyc", ".o", ".so", ".tmp"))
+    return None if unwanted else info
 
 
 def build_sdist(sdist_directory, config_settings=None):

@@ -744,6 +744,15 @@ class Errors(unittest.TestCase):
         p.grad = torch.ones(3).to_sparse()
         self.refused(RuntimeError, r"parameter 0 of group 0 \('head.weight'\)", optimizer.step)
 
+    def test_named_parameters(self):
+        model = torch.nn.Linear(2, 2)
+        try:
+            optimizer = lt.AdaMod(model.named_parameters())
+        except TypeError:
+            self.skipTest("this PyTorch takes no names")
+        model.bias.grad = torch.ones(2).to_sparse()
+        self.refused(RuntimeError, r"parameter 1 of group 0 \('bias'\) has a sparse gradient", optimizer.step)
+
     def test_tensors_that_cannot_be_updated(self):
         expanded = torch.randn(3, 1).expand(3, 4).requires_grad_()
         expanded.grad = torch.ones(3, 4)

@@ -223,7 +223,9 @@ class Optimizer(torch.optim.Optimizer):
         params = [p for group in self.param_groups for p in group["params"]]
         for i, p in zip(saved, params):
             for name, value in state_dict["state"].get(i, {}).items():
-                if isinstance(value, Tensor):
+                if name == "step" and value is not None:
+                    self.state[p][name] = int(value)
+                elif isinstance(value, Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
