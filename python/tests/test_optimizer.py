@@ -136,6 +136,22 @@ class Steps(unittest.TestCase):
         self.assertTrue(torch.equal(b, moved))
         self.assertEqual((optimizer.state[a]["step"], optimizer.state[b]["step"]), (4, 1))
 
+    def test_gradients_that_come_and_go(self):
+        """One of two parameters at a time, for every rule."""
+        for cls in CLASSES:
+            params = make_params((4, 3), (5,))
+            alone = clones(params)
+            optimizer, others = cls(params), [cls([p]) for p in alone]
+            for t in range(1, 25):
+                i = t % 3 % 2
+                optimizer.zero_grad(set_to_none=True)
+                set_grads([params[i]], t)
+                alone[i].grad = params[i].grad.clone()
+                optimizer.step()
+                others[i].step()
+            for p, q in zip(params, alone):
+                self.assertTrue(torch.equal(p, q), cls)
+
     def test_no_gradients_at_all(self):
         params = make_params((4,))
         before = clones(params)
@@ -779,6 +795,10 @@ class Errors(unittest.TestCase):
             lt.AdaMod([a, b]).step,
         )
         self.assertTrue(torch.equal(a, before))
+        (c,) = make_params((3,))  # without a gradient
+        self.refused(
+            ValueError, "param of parameter 1 of group 0 and .* 2 of group 0 overlap", lt.AdaMod([c, a, b]).step
+        )
 
 
 if __name__ == "__main__":

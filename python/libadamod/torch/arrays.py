@@ -59,6 +59,7 @@ class Bound:
     """A parameter whose addresses are in its span."""
 
     __slots__ = (
+        "index",
         "state",
         "names",
         "key",
@@ -70,6 +71,7 @@ class Bound:
         "grad_dtype",
         "touch",
     )
+    index: int  # in the group
     state: Dict[str, Any]  # PyTorch's
     names: Tuple[str, ...]  # of the tensors in it that the span points to
     key: Optional[Tuple[Any, ...]]
@@ -105,8 +107,6 @@ class Arrays:
         self.names: Sequence[str] = ()
         self.spans = (_c.Span * len(self.params))()
         self.rows = list(self.spans)
-        for row in self.rows:
-            row.step = 1  # the library expects one of every span, also of those without a gradient
         self.sharded = [hasattr(p, "_local_tensor") for p in self.params]
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.active: List[Bound] = []
@@ -152,7 +152,6 @@ class Arrays:
         for i, (p, row, bound, sharded) in enumerate(zip(self.params, self.rows, self.bounds, self.sharded)):
             g = p.grad
             if g is None:
-                row.grad = None
                 continue
             state = states[p]
             if sharded:
@@ -185,10 +184,14 @@ class Arrays:
         if not self.active:
             return
         self.set_options({"grad_scale": scale})
+        spans = self.spans
+        if len(self.active) < len(self.params):  # the others' spans may point to memory that is gone
+            spans = (_c.Span * len(self.active))(*(self.rows[bound.index] for bound in self.active))
         try:
-            self.hyper.update(self.spans, sum(bound.count for bound in self.active), threads)
+            self.hyper.update(spans, sum(bound.count for bound in self.active), threads)
         except ValueError as error:
-            raise ValueError(re.sub(r"span (\d+)", lambda m: self.name(int(m[1])), str(error))) from None
+            named = re.sub(r"span (\d+)", lambda m: self.name(self.active[int(m[1])].index), str(error))
+            raise ValueError(named) from None
         for bound in self.active:
             bound.state["step"] += 1
         for p, copy in self.copies_back:
@@ -205,7 +208,7 @@ class Arrays:
         self._check_param(i, p, real)
         shaped = self.hyper.rule in SHAPED_RULES
         bound = Bound()
-        bound.state, bound.complex = state, p.dtype in _REAL
+        bound.index, bound.state, bound.complex = i, state, p.dtype in _REAL
         bound.count = p.numel() * (2 if bound.complex else 1)
         dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
