@@ -165,11 +165,15 @@ def fully_shard_2(rank):
         assert torch.equal(p.to_local(), q.to_local())
 
 
-def importable(name, attribute):
+def has_fully_shard():
     try:
-        return hasattr(__import__(name, fromlist=[attribute]), attribute)
+        import torch.distributed.fsdp as fsdp
     except Exception:  # Debian's PyTorch 1.13 has an FSDP that its Python 3.11 cannot import
         return False
+    return hasattr(fsdp, "fully_shard")
+
+
+HAS_FULLY_SHARD = has_fully_shard()
 
 
 @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "this PyTorch has no gloo")
@@ -184,14 +188,11 @@ class Distributed(unittest.TestCase):
     def test_zero_redundancy_optimizer(self):
         run(zero_redundancy)
 
-    @unittest.skipUnless(
-        importable("torch.distributed.fsdp", "FullyShardedDataParallel") and torch.__version__ >= "2",
-        "this PyTorch has no FSDP for the CPU",
-    )
+    @unittest.skipUnless(HAS_FULLY_SHARD, "the FSDP of this PyTorch is for CUDA alone")
     def test_fully_sharded_data_parallel(self):
         run(fully_sharded)
 
-    @unittest.skipUnless(importable("torch.distributed.fsdp", "fully_shard"), "this PyTorch has no fully_shard")
+    @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
     def test_fully_shard(self):
         run(fully_shard_2)
 
