@@ -3,8 +3,12 @@
 SPDX-License-Identifier: MIT
 """
 
+import contextlib
+import ctypes
+
 import libadamod.torch as lt
 import torch
+from libadamod import _c
 
 torch.set_num_threads(1)  # everything is small, and a busy machine is slow to wake others
 
@@ -43,3 +47,24 @@ def clones(params):
 
 def same_bits(a, b):
     return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
+
+
+@contextlib.contextmanager
+def library_optimizer(rule, options, params):
+    """The library's own optimizer, which has states of its own, for contiguous float32 tensors; yields its handle and
+    the gradients it reads."""
+    lib = _c.lib
+    lib.adamod_free.argtypes, lib.adamod_free.restype = [ctypes.c_void_p], None
+    handle = ctypes.c_void_p()
+    _c.check(lib.adamod_create(ctypes.byref(handle), rule.encode()))
+    try:
+        for name, value in options.items():
+            _c.check(lib.adamod_set_text(handle, name.encode(), str(value).encode()))
+        grads = [torch.zeros_like(p) for p in params]
+        for p, g in zip(params, grads):
+            shape = (ctypes.c_int64 * max(p.dim(), 1))(*p.shape)
+            addresses = ctypes.c_void_p(p.data_ptr()), ctypes.c_void_p(g.data_ptr())
+            _c.check(lib.adamod_add(handle, None, *addresses, p.dim(), shape))
+        yield handle, grads
+    finally:
+        lib.adamod_free(handle)

@@ -8,9 +8,8 @@ import copy
 import random
 import unittest
 
-import torch
-
 import libadamod.torch as lt
+import torch
 from support import make_params
 
 SHAPES = [(3, 4, 2, 2), (5, 4), (7,), (), (2, 1, 1, 1), (0, 3), (4, 3, 3)]

@@ -17,7 +17,7 @@ from collections import namedtuple
 import libadamod.torch as lt
 import torch
 from libadamod import _c
-from support import CLASSES, clones, make_params, same_bits, set_grads, train
+from support import CLASSES, clones, library_optimizer, make_params, same_bits, set_grads, train
 
 STATES_NAMES = ("exp_avg", "exp_avg_sq", "exp_avg_lr")
 
@@ -606,30 +606,15 @@ class Statistics(ctypes.Structure):
 class LearningRates(unittest.TestCase):
     def library(self, rule, options, params, steps):
         """The statistics the library's own optimizer collects in the last of the steps."""
-        lib = _c.lib
-        lib.adamod_free.argtypes, lib.adamod_free.restype = [ctypes.c_void_p], None
-        handle = ctypes.c_void_p()
-        _c.check(lib.adamod_create(ctypes.byref(handle), rule.encode()))
-        for name, value in options.items():
-            _c.check(lib.adamod_set_text(handle, name.encode(), str(value).encode()))
-        for p in params:
-            p.grad = torch.zeros_like(p)
-            shape = (ctypes.c_int64 * max(p.dim(), 1))(*p.shape)
-            _c.check(
-                lib.adamod_add(
-                    handle, None, ctypes.c_void_p(p.data_ptr()), ctypes.c_void_p(p.grad.data_ptr()), p.dim(), shape
-                )
-            )
-        _c.check(lib.adamod_collect(handle, 1))
-        fixed = [p.grad for p in params]
-        for t in range(1, steps + 1):
-            set_grads(params, t)
-            for to, p in zip(fixed, params):
-                to.copy_(p.grad)
-            _c.check(lib.adamod_step(handle))
         statistics = Statistics()
-        _c.check(lib.adamod_get_statistics(handle, -1, ctypes.byref(statistics)))
-        lib.adamod_free(handle)
+        with library_optimizer(rule, options, params) as (handle, grads):
+            _c.check(_c.lib.adamod_collect(handle, 1))
+            for t in range(1, steps + 1):
+                set_grads(params, t)
+                for to, p in zip(grads, params):
+                    to.copy_(p.grad)
+                _c.check(_c.lib.adamod_step(handle))
+            _c.check(_c.lib.adamod_get_statistics(handle, -1, ctypes.byref(statistics)))
         return statistics
 
     def test_they_are_what_the_library_counts(self):

@@ -4,7 +4,6 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
-import ctypes
 import math
 import unittest
 
@@ -15,7 +14,7 @@ import numpy as np
 import torch
 from libadamod import _c
 from published import PublishedAdaMod
-from support import CLASSES, clones, make_params, set_grads, train
+from support import CLASSES, clones, library_optimizer, make_params, set_grads, train
 
 SHAPES = [(7, 5), (33,), (), (2, 3, 4, 5)]
 BETAS = {"betas": (0.8, 0.95)}
@@ -189,22 +188,11 @@ class AgainstTheLibrary(unittest.TestCase):
 
     def handle_run(self, rule, options, arrays, grads):
         """adamod_step, through the handle that owns its states."""
-        lib = _c.lib
-        lib.adamod_free.argtypes, lib.adamod_free.restype = [ctypes.c_void_p], None
-        handle = ctypes.c_void_p()
-        _c.check(lib.adamod_create(ctypes.byref(handle), rule.encode()))
-        for name, value in options.items():
-            _c.check(lib.adamod_set_text(handle, name.encode(), str(value).encode()))
-        fixed = [np.empty_like(a) for a in arrays]
-        pointer = lambda a: a.ctypes.data_as(ctypes.c_void_p)  # noqa: E731
-        for a, g in zip(arrays, fixed):
-            shape = (ctypes.c_int64 * max(a.ndim, 1))(*a.shape)
-            _c.check(lib.adamod_add(handle, None, pointer(a), pointer(g), a.ndim, shape))
-        for step in grads:
-            for to, g in zip(fixed, step):
-                to[...] = g
-            _c.check(lib.adamod_step(handle))
-        lib.adamod_free(handle)
+        with library_optimizer(rule, options, [torch.from_numpy(a) for a in arrays]) as (handle, fixed):
+            for step in grads:
+                for to, g in zip(fixed, step):
+                    to.copy_(torch.from_numpy(g))
+                _c.check(_c.lib.adamod_step(handle))
 
     def test_all_rules_have_a_class(self):
         self.assertEqual({c.rule for c in CLASSES}, set(libadamod.rules()))

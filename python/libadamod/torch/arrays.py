@@ -9,7 +9,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -82,6 +82,15 @@ class Bound:
     grad_stride: Tuple[int, ...]  # of the last gradient that needed no copy
     grad_dtype: torch.dtype
     touch: Tensor
+
+
+class Wanted(NamedTuple):
+    """A tensor that the library needs in the state of a parameter."""
+
+    name: str
+    shape: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    dtype: torch.dtype
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
@@ -286,62 +295,46 @@ class Arrays:
                 shape, stride = (shape[0], *p.shape), (p.numel(), *bound.stride)
             else:  # one for all
                 dtype = _REAL.get(dtype, dtype)
+        wanted = Wanted(spec.name, shape, stride, dtype)
         found = bound.state.get(spec.name)
-        if found is None:
-            if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
-                raise ValueError(
-                    f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
-                    f"it is not one of {self.hyper.rule}"
-                )
-            return self._new(i, bound, spec.name, shape, stride, dtype, spec.initial)
-        return self._adopted(i, bound, spec.name, shape, stride, dtype, found)
-
-    def _new(
-        self,
-        i: int,
-        bound: Bound,
-        name: str,
-        shape: Sequence[int],
-        stride: Sequence[int],
-        dtype: torch.dtype,
-        initial: float,
-    ) -> Tensor:
-        if self.sharded[i]:  # only rules whose states all have the parameter's shape come here
-            t = torch.full_like(self.params[i], initial, dtype=dtype, requires_grad=False)
-        else:
-            value = complex(initial, initial) if dtype in _REAL else initial
-            t = torch.empty_strided(tuple(shape), tuple(stride), dtype=dtype).fill_(value)
-        bound.state[name] = t
-        return t
-
-    def _adopted(
-        self,
-        i: int,
-        bound: Bound,
-        name: str,
-        shape: Sequence[int],
-        stride: Sequence[int],
-        dtype: torch.dtype,
-        found: Any,
-    ) -> Tensor:
-        if not isinstance(found, Tensor):
-            raise TypeError(f"{name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
-        here = local(found)
-        if tuple(here.shape) != tuple(shape):
-            raise ValueError(f"{name} of {self.name(i)} has shape {tuple(here.shape)}, expected {tuple(shape)}")
-        fits = here.dtype is dtype and here.device.type == "cpu" and not here.is_neg() and not here.is_conj()
-        if fits and _same_layout(shape, here.stride(), stride):
-            return found
-        t = self._new(i, bound, name, shape, stride, dtype, 0.0)
-        local(t).copy_(here)
-        return t
+        if found is not None:
+            return self._adopted(i, bound, wanted, found)
+        if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
+            raise ValueError(
+                f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
+                f"it is not one of {self.hyper.rule}"
+            )
+        return self._new(i, bound, wanted, spec.initial)
 
     def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
-        if bound.state.get("master") is None:
-            t = self._new(i, bound, "master", p.shape, bound.stride, torch.float32, 0.0)
-            local(t).copy_(p)
-            return t
-        return self._adopted(i, bound, "master", p.shape, bound.stride, torch.float32, bound.state["master"])
+        wanted = Wanted("master", tuple(p.shape), bound.stride, torch.float32)
+        if bound.state.get("master") is not None:
+            return self._adopted(i, bound, wanted, bound.state["master"])
+        t = self._new(i, bound, wanted, 0.0)
+        local(t).copy_(p)
+        return t
+
+    def _new(self, i: int, bound: Bound, wanted: Wanted, initial: float) -> Tensor:
+        if self.sharded[i]:  # only rules whose states all have the parameter's shape come here
+            t = torch.full_like(self.params[i], initial, dtype=wanted.dtype, requires_grad=False)
+        else:
+            value = complex(initial, initial) if wanted.dtype in _REAL else initial
+            t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype).fill_(value)
+        bound.state[wanted.name] = t
+        return t
+
+    def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Any) -> Tensor:
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
+        here = local(found)
+        if tuple(here.shape) != wanted.shape:
+            raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(here.shape)}, expected {wanted.shape}")
+        fits = here.dtype is wanted.dtype and here.device.type == "cpu" and not here.is_neg() and not here.is_conj()
+        if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):
+            return found
+        t = self._new(i, bound, wanted, 0.0)
+        local(t).copy_(here)
+        return t
 
     def _fit_grad(self, i: int, g: Tensor, bound: Bound) -> Tensor:
         """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
