@@ -13,16 +13,25 @@ static const nn_backend *backend;
 static nn_device *device;
 static const nn_kernels *kernels; /* of the op under test */
 static nn_type value_type;
+static nn_precision precision;
 static bool intact;
 
-bool cudacheck_open(void) {
-    if (!device) backend = nn_backend_find("cuda");
-    return device || (backend && backend->device->open(&device, 0) == ADAMOD_OK);
-}
+/* Memory of all calls, taken from its beginning by each. */
+enum { ARENA = 1 << 28 };
+static char *arena, *staging;
+static size_t taken;
 
-void cudacheck_close(void) {
-    if (device) backend->device->close(device);
-    device = NULL;
+bool cudacheck_open(void) {
+    void *memory = NULL, *host = NULL;
+    if (device) return true;
+    backend = nn_backend_find("cuda");
+    if (!backend || backend->device->open(&device, 0)) return false;
+    if (backend->device->allocate(device, &memory, ARENA) || backend->device->allocate_host(device, &host, ARENA)) {
+        return false;
+    }
+    arena = memory;
+    staging = host;
+    return true;
 }
 
 /* ---- arrays there and back ---- */
@@ -39,30 +48,35 @@ static size_t bytes_of(const mirror *m) { return (size_t)m->n * (m->type == NN_B
 static mirror take(void *host, int64_t n, nn_type type) {
     mirror m = {.host = host, .n = n, .type = type};
     if (!host) return m;
-    const size_t bytes = bytes_of(&m);
-    m.raw = malloc(bytes + GUARD);
-    if (!m.raw || backend->device->allocate(device, &m.there, bytes + GUARD)) {
-        printf("cudacheck: %s\n", adamod_last_error());
+    const size_t bytes = bytes_of(&m), size = (bytes + GUARD + 255) / 256 * 256;
+    if (taken + size > ARENA) {
+        printf("cudacheck: %zu bytes are too many\n", taken + size);
         exit(1);
     }
+    m.raw = staging + taken;
+    m.there = arena + taken;
+    taken += size;
     memset(m.raw + bytes, 0xa5, GUARD);
     if (type == NN_BF16) {
         for (int64_t i = 0; i < n; i++) memcpy(m.raw + 2 * i, (char *)host + 4 * i + 2, 2);
     } else {
         memcpy(m.raw, host, bytes);
     }
-    backend->device->upload(device, m.there, m.raw, bytes + GUARD);
     return m;
+}
+
+/* All arrays in one copy. */
+static void exchange(bool up) {
+    if (up) backend->device->upload(device, arena, staging, taken);
+    else backend->device->download(device, staging, arena, taken);
+    if (up || backend->device->wait(device) == ADAMOD_OK) return;
+    printf("cudacheck: %s\n", adamod_last_error());
+    exit(1);
 }
 
 static void give(mirror *m, bool written) {
     if (!m->host) return;
     const size_t bytes = bytes_of(m);
-    backend->device->download(device, m->raw, m->there, bytes + GUARD);
-    if (backend->device->wait(device)) {
-        printf("cudacheck: %s\n", adamod_last_error());
-        exit(1);
-    }
     for (size_t i = 0; i < GUARD; i++) intact = intact && (unsigned char)m->raw[bytes + i] == 0xa5;
     if (written && m->type == NN_BF16) {
         memset(m->host, 0, 4 * (size_t)m->n);
@@ -70,8 +84,6 @@ static void give(mirror *m, bool written) {
     } else if (written) {
         memcpy(m->host, m->raw, bytes);
     }
-    backend->device->release(device, m->there, bytes + GUARD);
-    free(m->raw);
 }
 
 /* ---- calls ---- */
@@ -91,11 +103,32 @@ static void prepare(nn_call *c) {
     }
 }
 
+/* Kept from call to call, NaN before the first. */
+static float *workspace_of(size_t floats) {
+    static float *memory;
+    static size_t most;
+    if (floats <= most) return memory;
+    void *grown = NULL, *nan = malloc(floats * sizeof *memory);
+    if (!nan || backend->device->allocate(device, &grown, floats * sizeof *memory)) {
+        printf("cudacheck: no memory for a workspace\n");
+        exit(1);
+    }
+    memset(nan, 0xff, floats * sizeof *memory);
+    backend->device->upload(device, grown, nan, floats * sizeof *memory);
+    if (backend->device->wait(device)) exit(1);
+    free(nan);
+    if (memory) backend->device->release(device, memory, most * sizeof *memory);
+    memory = grown;
+    most = floats;
+    return memory;
+}
+
 static void call_device(const nn_call *c, bool backward) {
     nn_call d = *c;
-    mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], random, workspace = {0};
+    mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], random;
     const uint64_t key[2] = {opcheck_current->seed, 3};
     const bool in_place = c->output.data == c->input[0].data;
+    taken = 0;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         const int64_t n = c->input[i].rows * c->input[i].cols;
         in[i] = take(c->input[i].data, n, c->input[i].data ? type_of_input(i) : NN_F32);
@@ -116,13 +149,12 @@ static void call_device(const nn_call *c, bool backward) {
     d.random = random.there;
     d.node = 0;
     d.stream = backend->device->stream(device);
+    d.precision = precision;
     prepare(&d);
-    const size_t floats = kernels->workspace ? kernels->workspace(&d) : 0;
-    float *scratch = floats ? malloc(floats * sizeof *scratch) : NULL;
-    if (scratch) memset(scratch, 0xff, floats * sizeof *scratch);
-    workspace = take(scratch, (int64_t)floats, NN_F32);
-    d.workspace = workspace.there;
+    d.workspace = workspace_of(kernels->workspace ? kernels->workspace(&d) : 0);
+    exchange(true);
     (backward ? kernels->backward : kernels->forward)(&d);
+    exchange(false);
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         give(&in[i], in_place && i == 0);
         give(&grad[i], true);
@@ -131,15 +163,13 @@ static void call_device(const nn_call *c, bool backward) {
     give(&out_grad, false);
     give(&saved, !backward);
     give(&random, false);
-    give(&workspace, false);
-    free(scratch);
     if (kernels->release) kernels->release(d.prepared);
 }
 
 static void forward(const nn_call *c) { call_device(c, false); }
 static void backward(const nn_call *c) { call_device(c, true); }
 
-bool cudacheck(const opcheck *o, nn_type type) {
+static bool check(const opcheck *o, nn_type type) {
     nn_op_id id = 0;
     while (nn_ops[id] != o->op) id++;
     opcheck copy = *o;
@@ -152,4 +182,14 @@ bool cudacheck(const opcheck *o, nn_type type) {
     if (!intact) printf("cudacheck: %s wrote behind the end of an array\n", o->op->name);
     if (!ok || !intact) printf("cudacheck: %s with %s values\n", o->op->name, type == NN_BF16 ? "bf16" : "f32");
     return ok && intact;
+}
+
+bool cudacheck(const opcheck *o, nn_type type) {
+    precision = type == NN_BF16 ? NN_MIXED : NN_FULL;
+    return check(o, type);
+}
+
+bool cudacheck_tf32(const opcheck *o) {
+    precision = NN_TF32;
+    return check(o, NN_F32);
 }

@@ -13,8 +13,9 @@
 
 /* Whether there is a device; if not, why is in the last error. */
 bool cudacheck_open(void);
-void cudacheck_close(void);
 
 bool cudacheck(const opcheck *o, nn_type type);
+/* f32 values, products of factors with 11 bits: o's slack must allow for that. */
+bool cudacheck_tf32(const opcheck *o);
 
 #endif

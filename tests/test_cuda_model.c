@@ -42,7 +42,8 @@ static double distance(const nn_params *a, const nn_params *b) {
     return sqrt(difference / size);
 }
 
-/* Dropout draws the same numbers everywhere, so that it may be on. */
+/* Dropout draws the same numbers everywhere, so that it may be on. Rounding flips the sign of a few numbers that ReLU
+ * sees: of 41 x 96 in a layer here, one that flips changes the gradient by about a hundredth. */
 static void compare(transformer_config c, nn_precision precision, double loss_tolerance, double grad_tolerance) {
     small_transformer cpu = small_make(&c, "cpu", 2, true), cuda = small_make_on(&c, "cuda", precision, true);
     small_feed(&cpu);
@@ -72,8 +73,8 @@ TEST(loss_and_gradients_are_those_of_the_processor) {
             c.share_all = form == 3;
             if (form == 3) c.src_vocab = c.tgt_vocab = SMALL_VOCAB + 2;
             compare(c, NN_FULL, 1e-5, 1e-5);
-            compare(c, NN_TF32, 2e-3, 5e-3);
-            compare(c, NN_MIXED, 1e-2, 4e-2);
+            compare(c, NN_TF32, 2e-4, 3e-2);
+            compare(c, NN_MIXED, 2e-3, 1e-1);
         }
     }
 }
