@@ -437,16 +437,18 @@ template <typename T> __global__ static __launch_bounds__(THREADS) void decode_k
  *   dv_l += m_l p_l dy,   ds_l = scale p_l (m_l dy . v_l - dy . y),   dq = sum_l ds_l k_l,   dk_l += ds_l q */
 template <typename T, int D> struct backward_memory {
     tile<T, D> q, k, v, dy;
-    tile<T, TILE> p, ds;                         /* m p, and ds */
-    float most[TILE], inverse[TILE], dy_y[TILE]; /* of each query: what was saved, and dy . y */
+    tile<T, TILE> p, ds;             /* m p, and ds */
+    float most[TILE], inverse[TILE]; /* of each query: what was saved */
+    float dy_y[2][TILE];             /* dy . y = sum_l m_l p_l dy . v_l, in two parts */
 };
 
+/* A gradient, or, of a sequence with one tile of queries and keys, all of them. */
+enum { DV, DK, DQ, ALL };
+
+/* dy, and dy . y, which a sequence of one tile does not need: it has all of the sum over keys. */
 template <typename T, int D>
-__device__ static inline void load_queries(backward_memory<T, D> &s, const attention<T> &a, const item &x, int first) {
+__device__ static inline void load_dy(backward_memory<T, D> &s, const rows<const T> &dy, const rows<const T> &y) {
     constexpr int N = pack<T>::N;
-    load_tile(s.q, q_rows(a, x, first, a.q, a.q_stride));
-    copies_commit();
-    const rows<const T> dy = q_rows(a, x, first, a.dy, a.cols), y = q_rows(a, x, first, (const T *)a.y, a.cols);
     const int row = (int)threadIdx.x / 4; /* four neighbours have a row */
     float sum = 0;
 #pragma unroll
@@ -458,13 +460,26 @@ __device__ static inline void load_queries(backward_memory<T, D> &s, const atten
     }
     sum = quad_sum(sum);
     if (threadIdx.x % 4) return;
+    s.dy_y[0][row] = sum;
+    s.dy_y[1][row] = 0;
+}
+
+template <typename T, int D>
+__device__ static inline void load_queries(backward_memory<T, D> &s, const attention<T> &a, const item &x, int first,
+                                           int what) {
+    const rows<const T> dy = q_rows(a, x, first, a.dy, a.cols);
+    load_tile(s.q, q_rows(a, x, first, a.q, a.q_stride));
+    if (what == ALL) load_tile(s.dy, dy);
+    copies_commit();
+    if (what != ALL) load_dy(s, dy, q_rows(a, x, first, (const T *)a.y, a.cols));
+    const int row = (int)threadIdx.x;
+    if (row >= TILE) return;
     float2 saved = {0, 0};
     if (row < dy.n) {
         saved = *reinterpret_cast<const float2 *>(a.saved + 2 * ((int64_t)(x.q0 + first + row) * a.heads + x.head));
     }
     s.most[row] = saved.x;
     s.inverse[row] = saved.y;
-    s.dy_y[row] = sum;
 }
 
 template <typename T, int D>
@@ -473,9 +488,6 @@ __device__ static inline void load_keys(backward_memory<T, D> &s, const attentio
     load_tile(s.v, k_rows(a, x, first, a.v));
     copies_commit();
 }
-
-/* A gradient, or, of a sequence with one tile of queries and keys, all of them. */
-enum { DV, DK, DQ, ALL };
 
 /* s.p and s.ds of the tiles there, once they have arrived; dv needs only s.p. */
 template <typename T, int D>
@@ -488,23 +500,36 @@ __device__ static inline void backward_weights(backward_memory<T, D> &s, const a
     add_scores(w, s.q, s.k);
     if (what != DV) add_scores(g, s.dy, s.v);
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int half = 0; half < 2; half++) { /* w becomes the weights, g what it is times m */
         const int row = row_at(half), n = seen(a, x, q + row) - k;
-        const float most = s.most[row], inverse = s.inverse[row], dy_y = s.dy_y[row];
+        const float most = s.most[row], inverse = s.inverse[row];
+        float sum = 0;
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            const int col = col_at<TILE>(j);
-            float p[2], ds[2];
+            const int col = col_at<TILE>(j), i = 2 * half;
+            float factor[2];
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-                const int i = 2 * half + e;
-                const float factor = keep >> (4 * j + i) & 1 ? a.dropout.scale : 0;
-                const float weight = col + e < n ? expf(w[j][i] * a.scale - most) * inverse : 0;
-                p[e] = factor * weight;
-                ds[e] = a.scale * weight * (factor * g[j][i] - dy_y);
+                float &weight = w[j][i + e];
+                factor[e] = keep >> (4 * j + i + e) & 1 ? a.dropout.scale : 0;
+                weight = col + e < n ? expf(weight * a.scale - most) * inverse : 0;
+                g[j][i + e] *= factor[e];
+                sum = fmaf(weight, g[j][i + e], sum);
             }
-            store_pair(&s.p.x[row][col], p[0], p[1]);
-            store_pair(&s.ds.x[row][col], ds[0], ds[1]);
+            store_pair(&s.p.x[row][col], factor[0] * w[j][i], factor[1] * w[j][i + 1]);
+        }
+        sum = quad_sum(sum);
+        if (what == ALL && lane() % 4 == 0) s.dy_y[warp() % 2][row] = sum;
+    }
+    if (what == ALL) __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int row = row_at(half), i = 2 * half;
+        const float dy_y = s.dy_y[0][row] + s.dy_y[1][row];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            store_pair(&s.ds.x[row][col_at<TILE>(j)], a.scale * w[j][i] * (g[j][i] - dy_y),
+                       a.scale * w[j][i + 1] * (g[j][i + 1] - dy_y));
         }
     }
     __syncthreads();
@@ -547,8 +572,8 @@ __device__ static inline void backward_tile(backward_memory<T, D> &s, const atte
     float acc[D / 16][4] = {};
 #pragma unroll 1
     for (int i = 0; i < visits; i++) {
-        if (i == 0 || of_keys) load_queries(s, a, x, q);
         if (i == 0 || !of_keys) load_keys(s, a, x, k);
+        if (i == 0 || of_keys) load_queries(s, a, x, q, what);
         backward_weights(s, a, key, x, q, k, what);
         if (what == ALL) break;
         add_gradient(s, what, acc);
