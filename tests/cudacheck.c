@@ -154,6 +154,7 @@ static void call_device(const nn_call *c, bool backward) {
     d.workspace = workspace_of(kernels->workspace ? kernels->workspace(&d) : 0);
     exchange(true);
     (backward ? kernels->backward : kernels->forward)(&d);
+    if (backward && kernels->late) kernels->late(&d);
     exchange(false);
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         give(&in[i], in_place && i == 0);

@@ -75,7 +75,10 @@ typedef struct nn_call {
 typedef void (*nn_kernel)(const nn_call *c);
 
 typedef struct nn_kernels {
-    nn_kernel forward, backward;           /* backward NULL: the op has none */
+    nn_kernel forward, backward; /* backward NULL: the op has none */
+    /* On a device: the part of backward that only parameters' gradients need, called after backward with a stream and a
+     * workspace of its own; what follows does not wait for it. NULL: backward does everything. */
+    nn_kernel late;
     size_t (*workspace)(const nn_call *c); /* floats needed, asked at full capacity; NULL: none */
     /* Once for each node and direction, when a plan is made and before workspace is asked: descriptors and choices that
      * are the same in every run. output_grad is NULL for forward. May be NULL. */
@@ -137,6 +140,11 @@ typedef struct nn_device_functions {
     adamod_status (*record_end)(nn_device *d, void **recording);
     adamod_status (*replay)(nn_device *d, void *recording);
     void (*drop)(nn_device *d, void *recording);
+    /* Work beside the stream's: what is enqueued on the stream that begin returns waits for all before; end marks its end
+     * with an event (made if NULL), which join makes the device's own stream wait for. */
+    void *(*beside_begin)(nn_device *d);
+    void (*beside_end)(nn_device *d, void **event);
+    void (*beside_join)(nn_device *d, void *event);
 } nn_device_functions;
 
 /* A backend: kernels in place of the reference ones, where there are. On a device there must be all of them. */
@@ -150,7 +158,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 1
+#define NN_BACKEND_VERSION 2
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

@@ -88,6 +88,18 @@ static void nn_use(piece *p, int step) {
     if (unused || step > p->last) p->last = step;
 }
 
+static int nn_late_end(const nn_plan *plan, int s) {
+    return s + LATE_STEPS < plan->n_steps ? s + LATE_STEPS : plan->n_steps - 1;
+}
+
+/* What the late part of a node's backward reads. */
+static void nn_use_late(nn_plan *plan, const nn_node *node, int end) {
+    nn_use(&plan->grad[node->output], end);
+    for (int k = 0; k < node->n_inputs; k++) {
+        if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(&plan->data[node->input[k]], end);
+    }
+}
+
 /* Parameters are elsewhere; on a device, so are inputs that come anew and the gradient of the loss. */
 static void nn_leave_out(nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
@@ -114,6 +126,7 @@ static void nn_lifetimes(nn_plan *plan) {
         const plan_step *step = &plan->steps[s];
         const nn_node *node = step->node;
         const unsigned needs = step->backward ? node->backward_needs : ~0u;
+        if (step->backward && step->kernels.late) nn_use_late(plan, node, nn_late_end(plan, s));
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
         if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
         if (g->values[node->output].output || g->values[node->output].kept)
@@ -292,8 +305,13 @@ static adamod_status nn_make_workspace(nn_plan *plan) {
     }
     plan->workspace_bytes = (most + 16) * sizeof(float);
     void *p = NULL;
-    const adamod_status status = nn_allocate(plan, &p, plan->workspace_bytes);
+    adamod_status status = nn_allocate(plan, &p, plan->workspace_bytes);
     plan->workspace = p;
+    p = NULL;
+    if (!status && plan->place && plan->n_steps > plan->n_forward) {
+        status = nn_allocate(plan, &p, plan->workspace_bytes);
+        plan->late_workspace = p;
+    }
     return status;
 }
 
@@ -304,10 +322,12 @@ void nn_plan_free(nn_plan *plan) {
     for (int s = 0; plan->steps && s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
         if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
+        if (step->late_done) plan->f->forget(plan->place->device, step->late_done);
     }
     if (plan->place) nn_traffic_free(plan);
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
+    if (plan->late_workspace) nn_release(plan, plan->late_workspace, plan->workspace_bytes);
     free(plan->steps);
     free(plan->type);
     free(plan->data);

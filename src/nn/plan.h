@@ -16,7 +16,11 @@ typedef struct plan_step {
     nn_kernels kernels;
     nn_call call;
     bool backward;
+    void *late_done; /* event: the end of its late part */
 } plan_step;
+
+/* How many steps further what a late part reads is left alone; by then the device has mostly done with it. */
+enum { LATE_STEPS = 6 };
 
 /* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
  * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */
@@ -44,7 +48,7 @@ struct nn_plan {
     piece *data, *grad, *saved; /* of each value; of each value; of each node */
     char *block;
     size_t block_bytes, unshared_bytes, workspace_bytes;
-    float *workspace;
+    float *workspace, *late_workspace;
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
     const nn_place *place;        /* NULL: the host */

@@ -171,6 +171,21 @@ void nn_plan_forward(nn_plan *plan) {
     if (!t->replaying) plan->f->mark(plan->place->device, &t->done[nn_slot(plan)]);
 }
 
+/* The device's stream waits for late parts whose memory the step at `before` may take. */
+static void nn_join_late(nn_plan *plan, int *joined, int before) {
+    for (; *joined < before; (*joined)++) {
+        const plan_step *step = &plan->steps[*joined];
+        if (step->kernels.late) plan->f->beside_join(plan->place->device, step->late_done);
+    }
+}
+
+static void nn_run_late(nn_plan *plan, plan_step *step, nn_call *call) {
+    call->stream = plan->f->beside_begin(plan->place->device);
+    call->workspace = plan->late_workspace;
+    step->kernels.late(call);
+    plan->f->beside_end(plan->place->device, &step->late_done);
+}
+
 /* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
 void nn_plan_backward(nn_plan *plan, bool accumulate) {
     const nn_graph *g = plan->graph;
@@ -181,8 +196,10 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         memset(seed, 0, nn_plan_bytes(plan, &g->values[plan->options.loss].shape, NN_F32));
         seed[0] = 1;
     }
+    int joined = plan->n_forward;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
+        if (plan->place) nn_join_late(plan, &joined, s - LATE_STEPS);
         nn_plan_bind(plan, step);
         nn_call call = step->call;
         for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
@@ -190,7 +207,9 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
             if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
         }
         step->kernels.backward(&call);
+        if (plan->place && step->kernels.late) nn_run_late(plan, step, &call);
     }
+    if (plan->place) nn_join_late(plan, &joined, plan->n_steps);
 }
 
 /* The first run of a variant is not recorded: libraries load what they need when first called. */

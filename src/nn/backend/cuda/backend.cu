@@ -23,7 +23,8 @@ void nn_cuda_launch_failed(const char *what, const char *why) {
 
 struct nn_device {
     int index;
-    cudaStream_t stream;
+    cudaStream_t stream, beside;
+    cudaEvent_t fork;
     nn_device_info info;
     cudaError_t failed; /* the first failure since the last wait */
     const char *failed_in;
@@ -72,7 +73,9 @@ static adamod_status device_open(nn_device **out, int index) {
     cudaError_t e = cudaSetDevice(index);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, index);
     if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->moves_done, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->fork, cudaEventDisableTiming);
     if (e != cudaSuccess) {
         free(d);
         return nn_cuda_failed(e, "opening the device");
@@ -97,6 +100,8 @@ static void device_close(nn_device *d) {
     cudaFree(d->moves);
     cudaFreeHost(d->moves_host);
     cudaEventDestroy(d->moves_done);
+    cudaEventDestroy(d->fork);
+    cudaStreamDestroy(d->beside);
     cudaStreamDestroy(d->stream);
     free(d);
 }
@@ -277,6 +282,25 @@ static void device_drop(nn_device *d, void *recording) {
     cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
 
+static void *device_beside_begin(nn_device *d) {
+    note(d, cudaEventRecord(d->fork, d->stream), "marking");
+    note(d, cudaStreamWaitEvent(d->beside, d->fork, 0), "waiting");
+    return d->beside;
+}
+
+static void device_beside_end(nn_device *d, void **event) {
+    if (!*event) {
+        cudaEvent_t e = NULL;
+        note(d, cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
+        *event = e;
+    }
+    note(d, cudaEventRecord((cudaEvent_t)*event, d->beside), "marking");
+}
+
+static void device_beside_join(nn_device *d, void *event) {
+    note(d, cudaStreamWaitEvent(d->stream, (cudaEvent_t)event, 0), "waiting");
+}
+
 /* ---- sums of rows ---- */
 
 __global__ static void sum_rows_kernel(const float *parts, int64_t stride, int64_t n, int64_t cols, float *sum,
@@ -306,7 +330,8 @@ static const nn_device_functions functions = {
     device_open,          device_close,        device_info,       device_stream,   device_allocate, device_release,
     device_allocate_host, device_release_host, device_upload,     device_download, device_copy,     device_clear,
     device_move,          device_narrow,       device_widen,      device_wait,     device_mark,     device_wait_for,
-    device_forget,        device_record_begin, device_record_end, device_replay,   device_drop,
+    device_forget,        device_record_begin, device_record_end, device_replay,   device_drop,     device_beside_begin,
+    device_beside_end,    device_beside_join,
 };
 
 static const nn_backend backend = {

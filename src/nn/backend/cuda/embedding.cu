@@ -219,5 +219,5 @@ static void embedding_forward(const nn_call *c) { BY_TYPE(c->output.type, forwar
 static void embedding_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
 static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output.rows; }
 
-extern "C" const nn_kernels nn_cuda_embedding = {embedding_forward, embedding_backward, embedding_workspace, NULL,
-                                                 NULL};
+extern "C" const nn_kernels nn_cuda_embedding = {
+    embedding_forward, embedding_backward, NULL, embedding_workspace, NULL, NULL};

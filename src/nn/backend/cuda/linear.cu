@@ -209,18 +209,12 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     return status;
 }
 
-/* The library's own, then dz where an activation has a slope, then a bias's gradient before it is added. */
+/* The library's own, then a bias's gradient before it is added. */
 static size_t linear_workspace(const nn_call *c) {
-    const size_t dz = c->attributes->activation == NN_LINEAR ? 0 : (size_t)(c->output.rows * out_of(c));
-    return LIBRARY_WORKSPACE / sizeof(float) + (c->output_grad ? dz + (size_t)out_of(c) + 4 : 0);
+    return LIBRARY_WORKSPACE / sizeof(float) + (c->output_grad ? (size_t)out_of(c) : 0);
 }
 
-static float *dz_space(const nn_call *c) { return c->workspace + LIBRARY_WORKSPACE / sizeof(float); }
-
-static float *bias_space(const nn_call *c) {
-    const int64_t dz = c->attributes->activation == NN_LINEAR ? 0 : c->output.rows * out_of(c);
-    return dz_space(c) + parts(dz, 4) * 4;
-}
+static float *bias_space(const nn_call *c) { return c->workspace + LIBRARY_WORKSPACE / sizeof(float); }
 
 /* ---- activations that the library does not fuse ---- */
 
@@ -243,23 +237,23 @@ __global__ static void activate(int64_t n, int64_t cols, nn_activation activatio
 }
 
 template <typename T>
-__global__ static void slope(int64_t n, nn_activation activation, const float *saved, const T *y, const T *dy, T *dz) {
+__global__ static void slope(int64_t n, nn_activation activation, const float *saved, const T *y, T *dz) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     if (activation == NN_RELU) {
-        dz[i] = widen(y[i]) > 0 ? dy[i] : narrow<T>(0);
+        if (!(widen(y[i]) > 0)) dz[i] = narrow<T>(0);
     } else {
         const float z = saved[i];
-        dz[i] = narrow<T>(widen(dy[i]) * (normal_below(z) + z * 0.39894228f * expf(-0.5f * z * z)));
+        dz[i] = narrow<T>(widen(dz[i]) * (normal_below(z) + z * 0.39894228f * expf(-0.5f * z * z)));
     }
 }
 
 /* ReLU's, 16 bytes at a time. */
-template <typename T> __global__ static void relu_slope(int64_t packs, const T *y, const T *dy, T *dz) {
+template <typename T> __global__ static void relu_slope(int64_t packs, const T *y, T *dz) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= packs) return;
     const pack<T> a = load_pack(y + i * pack<T>::N);
-    pack<T> b = load_pack(dy + i * pack<T>::N);
+    pack<T> b = load_pack(dz + i * pack<T>::N);
     for (int k = 0; k < pack<T>::N; k++) {
         if (!(widen(a.x[k]) > 0)) b.x[k] = narrow<T>(0);
     }
@@ -275,13 +269,13 @@ template <typename T> static void launch_activate(const nn_call *c, bool bias) {
 
 template <typename T> static void launch_slope(const nn_call *c) {
     const int64_t n = c->output.rows * out_of(c);
-    const T *y = (const T *)c->output.data, *dy = (const T *)c->output_grad;
-    T *dz = (T *)dz_space(c);
+    const T *y = (const T *)c->output.data;
+    T *dz = (T *)c->output_grad; /* in place of dy, which nothing else reads */
     if (c->attributes->activation == NN_RELU && n % pack<T>::N == 0) {
         const int64_t packs = n / pack<T>::N;
-        relu_slope<T><<<(unsigned)parts(packs, 256), 256, 0, stream_of(c)>>>(packs, y, dy, dz);
+        relu_slope<T><<<(unsigned)parts(packs, 256), 256, 0, stream_of(c)>>>(packs, y, dz);
     } else {
-        slope<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, c->attributes->activation, c->saved, y, dy, dz);
+        slope<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, c->attributes->activation, c->saved, y, dz);
     }
 }
 
@@ -300,9 +294,9 @@ __global__ static void column_sums(int64_t rows, int64_t cols, const T *dz, floa
     sum[j] = add ? sum[j] + s : s;
 }
 
-template <typename T> static void launch_column_sums(const nn_call *c, const void *dz) {
+template <typename T> static void launch_column_sums(const nn_call *c) {
     column_sums<T><<<(unsigned)parts(out_of(c), 32), dim3(32, 8), 0, stream_of(c)>>>(
-        c->output.rows, out_of(c), (const T *)dz, c->input_grad[2], c->accumulate[2]);
+        c->output.rows, out_of(c), (const T *)c->output_grad, c->input_grad[2], c->accumulate[2]);
 }
 
 /* ---- forward and backward ---- */
@@ -316,25 +310,28 @@ static void linear_forward(const nn_call *c) {
         BY_TYPE(c->output.type, launch_activate, c, !p->fused);
 }
 
-/* dW, and with it the bias's gradient, which an epilogue can only replace. */
-static void weight_grads(const nn_call *c, linear_plan *p, const void *dz) {
+static void linear_backward(const nn_call *c) {
+    linear_plan *p = (linear_plan *)c->prepared;
+    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output.type, launch_slope, c);
+    if (c->input_grad[0])
+        product_run(c, &p->dx, c->input[1].data, c->output_grad, c->input_grad[0], c->accumulate[0], NULL);
+}
+
+/* dW and, with it, the bias's gradient, which an epilogue can only replace. */
+static void weight_grads(const nn_call *c, linear_plan *p) {
     float *bias = c->input_grad[2];
     if (bias && c->accumulate[2]) bias = bias_space(c);
-    product_run(c, &p->dw, c->input[0].data, dz, c->input_grad[1], c->accumulate[1], p->fused ? bias : NULL);
+    product_run(c, &p->dw, c->input[0].data, c->output_grad, c->input_grad[1], c->accumulate[1],
+                p->fused ? bias : NULL);
     if (p->fused && bias != c->input_grad[2])
         nn_cuda_sum_rows(stream_of(c), bias, out_of(c), 1, out_of(c), c->input_grad[2], true);
 }
 
-static void linear_backward(const nn_call *c) {
+static void linear_late(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    const void *dz = c->output_grad;
-    if (c->attributes->activation != NN_LINEAR) {
-        BY_TYPE(c->output.type, launch_slope, c);
-        dz = dz_space(c);
-    }
-    if (c->input_grad[0]) product_run(c, &p->dx, c->input[1].data, dz, c->input_grad[0], c->accumulate[0], NULL);
-    if (c->input_grad[1]) weight_grads(c, p, dz);
-    if (c->input_grad[2] && !(c->input_grad[1] && p->fused)) BY_TYPE(c->output.type, launch_column_sums, c, dz);
+    if (c->input_grad[1]) weight_grads(c, p);
+    if (c->input_grad[2] && !(c->input_grad[1] && p->fused)) BY_TYPE(c->output.type, launch_column_sums, c);
 }
 
-const nn_kernels nn_cuda_linear = {linear_forward, linear_backward, linear_workspace, linear_prepare, linear_release};
+const nn_kernels nn_cuda_linear = {linear_forward,   linear_backward, linear_late,
+                                   linear_workspace, linear_prepare,  linear_release};
