@@ -109,6 +109,66 @@ TEST(every_run_gives_the_same_bits) {
     }
 }
 
+typedef struct training {
+    small_transformer *s;
+    adamod_optimizer *opt;
+} training;
+
+static adamod_status train_step(void *context) {
+    const training *t = context;
+    nn_plan_forward(t->s->plan);
+    nn_plan_backward(t->s->plan, false);
+    return adamod_step(t->opt);
+}
+
+/* Trains on one batch; the loss of every step. */
+static void train(small_transformer *s, int steps, double *losses) {
+    training t = {.s = s};
+    CHECK_INT(adamod_create_on(&t.opt, "adamod", nn_params_device(s->params)), ADAMOD_OK);
+    CHECK_INT(adamod_set(t.opt, "lr", 1e-3), ADAMOD_OK);
+    CHECK_INT(adamod_set(t.opt, "beta3", 0.99), ADAMOD_OK);
+    if (s->params->place) CHECK_INT(adamod_set_stream(t.opt, nn_params_stream(s->params)), ADAMOD_OK);
+    for (int i = 0; i < s->params->n; i++) {
+        const nn_param *p = &s->params->list[i];
+        const nn_param_memory m = nn_params_memory(s->params, p);
+        adamod_tensor x = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
+        if (m.half) x.param_type = ADAMOD_BF16, x.master = m.data;
+        for (int d = 0; d < p->ndim; d++) x.shape[d] = p->shape[d];
+        CHECK_INT(adamod_add_tensor(t.opt, 0, &x, NULL), ADAMOD_OK);
+    }
+    for (int i = 0; i < steps; i++) {
+        small_feed(s);
+        nn_plan_set_random(s->plan, 3, (uint64_t)i);
+        CHECK_INT(adamod_set(t.opt, "grad_scale", 1.0 / 41), ADAMOD_OK);
+        CHECK_INT(nn_plan_replay(s->plan, 0, train_step, &t), ADAMOD_OK);
+        CHECK_INT(nn_plan_wait(s->plan), ADAMOD_OK);
+        losses[i] = (double)((float *)nn_plan_data(s->plan, "loss"))[0] / 41;
+    }
+    adamod_free(t.opt);
+}
+
+TEST(a_hundred_steps_follow_those_of_the_processor) {
+    enum { STEPS = 100 };
+    if (!cudacheck_open()) SKIP("no device");
+    transformer_config c = device_config();
+    c.dropout = 0.1;
+    double losses[4][STEPS];
+    small_transformer cpu = small_make(&c, "cpu", 2, true);
+    train(&cpu, STEPS, losses[3]);
+    small_free(&cpu);
+    CHECK(losses[3][STEPS - 1] < 0.7 * losses[3][0]); /* it learns */
+    for (int precision = NN_FULL; precision <= NN_MIXED; precision++) {
+        small_transformer s = small_make_on(&c, "cuda", (nn_precision)precision, true);
+        train(&s, STEPS, losses[precision]);
+        small_free(&s);
+        double worst = 0;
+        for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(losses[precision][i] / losses[3][i] - 1));
+        printf("precision %d: losses at most %.2g apart, the last %.4f and %.4f\n", precision, worst,
+               losses[precision][STEPS - 1], losses[3][STEPS - 1]);
+        CHECK(worst < (precision == NN_FULL ? 1e-3 : precision == NN_TF32 ? 1e-2 : 5e-2));
+    }
+}
+
 TEST(decoding_on_a_device_agrees_with_its_training_graph) {
     if (!cudacheck_open()) SKIP("no device");
     transformer_config c = device_config();
@@ -158,4 +218,5 @@ TEST(devices_that_are_not_there_are_told) {
 }
 
 RUN_TESTS(ENTRY(loss_and_gradients_are_those_of_the_processor), ENTRY(every_run_gives_the_same_bits),
+          ENTRY(a_hundred_steps_follow_those_of_the_processor),
           ENTRY(decoding_on_a_device_agrees_with_its_training_graph), ENTRY(devices_that_are_not_there_are_told))
