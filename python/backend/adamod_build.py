@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -70,7 +71,10 @@ def _run(*command):
 
 
 def _build_libraries(folder):
-    """The shared libraries: libadamod, and libadamod_cuda where CMake finds what it needs for it."""
+    """The shared libraries: libadamod, and libadamod_cuda where CMake finds what it needs for it.
+
+    ADAMOD_CMAKE_ARGS in the environment is given to CMake, say -DADAMOD_CUDA_ARCHITECTURES=90 or -DADAMOD_CUDA=OFF.
+    """
     if not shutil.which("cmake"):
         sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
     off = ["PROGRAM", "TRAINER", "TESTS", "EXAMPLES"]
@@ -85,6 +89,7 @@ def _build_libraries(folder):
         "-DCMAKE_BUILD_TYPE=Release",
         "-DADAMOD_INSTALL=OFF",
         *(f"-DADAMOD_BUILD_{part}=OFF" for part in off),
+        *shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", "")),
     )
     _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(os.cpu_count() or 1))
     found = {}
