@@ -96,8 +96,19 @@ static void write_diverged(FILE *out, const report_variant *v) {
             v->of[REPORT_UPDATES].median, plural(v->of[REPORT_UPDATES].median));
 }
 
+/* Whether no run of any variant has come to its end. */
+static bool all_open(const report *r) {
+    int open = 0;
+    for (int i = 0; i < r->n_variants; i++) {
+        open += r->variant[i].fates[REPORT_GOING] + r->variant[i].fates[REPORT_INTERRUPTED];
+    }
+    return open == r->n;
+}
+
 /* What the numbers of a variant leave out. */
 static void write_reservations(FILE *out, const report *r) {
+    const bool none_finished = r->n > 1 && all_open(r);
+    if (none_finished) fputs("No run has finished; the numbers are those of now. ", out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
         char word[16];
@@ -108,7 +119,7 @@ static void write_reservations(FILE *out, const report *r) {
                     v->fates[REPORT_DIVERGED] == 1 ? "is" : "are");
         }
         const int open = v->fates[REPORT_GOING] + v->fates[REPORT_INTERRUPTED];
-        if (!open || judge(r, v) == NO_DATA) continue;
+        if (!open || none_finished || judge(r, v) == NO_DATA) continue;
         emphasis(out, v->name);
         if (open == v->n) fprintf(out, " has not finished; its numbers are those of now. ");
         else fprintf(out, " has %s run%s that did not finish. ", number_word(open, word), plural(open));

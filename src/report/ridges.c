@@ -308,14 +308,17 @@ static int make_rates(const report *r, ridge_panel *out) {
     return n;
 }
 
+/* Where one variant alone has a bound, titles need not name it: the caption does. */
 static int make_bounds(const report *r, ridge_panel *out) {
-    int n = 0;
+    int n = 0, bounded = 0;
+    for (int i = 0; i < r->n_variants; i++) bounded += report_is_bounded(&r->variant[i]);
     for (int i = 0; i < r->n_variants && n + 1 < PANELS; i++) {
         if (!report_is_bounded(&r->variant[i])) continue;
         for (int after = 0; after < 2; after++, n++) {
             out[n] = (ridge_panel){.run = report_histogram_run(&r->variant[i]), .variant = i, .before = !after};
             snprintf(out[n].name, sizeof out[n].name, "bound-%d-%s", n / 2 + 1, after ? "after" : "before");
-            set_title(&out[n], r->variant[i].name, after ? ", after the bound" : ", before the bound");
+            if (bounded > 1) set_title(&out[n], r->variant[i].name, after ? ", after the bound" : ", before the bound");
+            else set_title(&out[n], "", after ? "after the bound" : "before the bound");
         }
     }
     return n;
