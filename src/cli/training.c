@@ -5,23 +5,38 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t stop_wanted;
+static atomic_int stop_wanted;
 
-static void on_signal(int number) {
-    if (stop_wanted) _exit(128 + number);
-    stop_wanted = number;
+static void *wait_for_signals(void *set) {
+    for (int number; !sigwait(set, &number);) {
+        if (stop_wanted) _exit(128 + number);
+        stop_wanted = number;
+    }
+    return NULL;
 }
 
-const volatile sig_atomic_t *training_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+/* In a thread of their own: a handler would run upon the stack of a thread that computes, and oneDNN's products (2.6 and
+ * 3.2) then corrupt memory. */
+const atomic_int *training_signals(void) {
+    static sigset_t set; /* of the thread, as long as the process lives */
+    static bool started;
+    pthread_t thread;
+    if (started) return &stop_wanted;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    signal(SIGINT, SIG_DFL);  /* a shell's background jobs ignore it */
     signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    started = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
+    if (started) pthread_detach(thread);
+    else pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* they end the process, then */
     return &stop_wanted;
 }
 

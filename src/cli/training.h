@@ -5,8 +5,9 @@
 #include "cli.h"
 #include "train.h"
 
-/* Ctrl-C and a termination signal ask for a stop at the next update; a second Ctrl-C ends the process at once. */
-const volatile sig_atomic_t *training_signals(void);
+/* Ctrl-C and a termination signal ask for a stop at the next update; a second one ends the process at once. To be called
+ * before threads are made, which inherit that signals are not for them. */
+const atomic_int *training_signals(void);
 
 /* --device: where a recipe computes; -1 with one line in message. */
 #define TRAINING_DEVICE_FLAG                                                                                           \

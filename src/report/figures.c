@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -167,6 +168,9 @@ static bool find_gnuplot(char *out, size_t size) {
 /* In the child: only what is safe after a fork among threads. -d keeps a user's own settings out. */
 static void become_gnuplot(const char *gnuplot, const char *directory, const char *script, int log) {
     const int nothing = open("/dev/null", O_RDWR);
+    sigset_t none; /* after a training, signals are blocked */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     if (nothing < 0 || chdir(directory) || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 || dup2(log, 2) < 0) _exit(127);
     execl(gnuplot, "gnuplot", "-d", script, (char *)NULL);
     _exit(127);

@@ -4,14 +4,14 @@
 
 #include "recipe.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 typedef struct train_options {
     const char *directory;
     bool resume;
-    bool progress;                     /* a live line on standard error */
-    const char *label;                 /* before that line; NULL: none */
-    const volatile sig_atomic_t *stop; /* becomes non-zero when the user wants to stop */
+    bool progress;          /* a live line on standard error */
+    const char *label;      /* before that line; NULL: none */
+    const atomic_int *stop; /* becomes non-zero when the user wants to stop */
 } train_options;
 
 typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } train_status;
