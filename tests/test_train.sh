@@ -191,7 +191,7 @@ spoiled=(tiny.yaml --out spoiled --set data.task=bitext --set data.tokens=words 
 "$ADAMOD" train "${spoiled[@]}" --set train.steps=4 >/dev/null
 file=spoiled/checkpoints/last.safetensors
 header=$(od -An -tu8 -N8 $file | tr -d ' ')
-begin=$(head -c $((8 + header)) $file | sed 's/.*"encoder.embedding.weight":{[^[]*\[[^[]*\[\([0-9]*\).*/\1/')
+begin=$(head -c $((8 + header)) $file | LC_ALL=C sed 's/.*"encoder.embedding.weight":{[^[]*\[[^[]*\[\([0-9]*\).*/\1/')
 row=$(($(grep -n '^poison$' spoiled/source.vocab | cut -d: -f1) - 1))
 printf '\377\377\177\177' | dd of=$file bs=1 seek=$((8 + header + begin + row * 16 * 4)) conv=notrunc 2>/dev/null
 cp -r spoiled stops
