@@ -167,7 +167,8 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
-    float *master; /* of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as
+    float
+        *master; /* of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as
                       its copy, and the master is not part of the state. NULL: the library keeps one, begun from param */
 } adamod_tensor;
 

@@ -103,8 +103,8 @@ static const key keys[] = {
     WHOLE_KEY(train.accumulate, "1", 1, 1000000, STRICT, "batches for an update"),
     WHOLE_KEY(train.seed, "1", 0, MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),
     WHOLE_KEY(train.threads, "0", 0, 1024, LOOSE, "0: one for each core"),
-    CHOICE_KEY(train.backend, "auto", "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7", LOOSE,
-               "where to compute; auto: cuda if there is a GPU, else cpu"),
+    CHOICE_KEY(train.backend, "auto", "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7",
+               LOOSE, "where to compute; auto: cuda if there is a GPU, else cpu"),
     CHOICE_KEY(train.precision, "auto", "auto full tf32 mixed", LOOSE,
                "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
     WHOLE_KEY(train.evaluate_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
@@ -856,8 +856,10 @@ static const char *pair_value(const recipe_pair *pairs, int n, const char *name)
 static int compare_options(const recipe *was, const recipe *is, const place *at) {
     adamod_optimizer *a = NULL, *b = NULL;
     adamod_option o;
-    int status =
-        recipe_optimizer(was, "cpu", &a, at->message, at->size) || recipe_optimizer(is, "cpu", &b, at->message, at->size) ? -1 : 0;
+    int status = recipe_optimizer(was, "cpu", &a, at->message, at->size) ||
+                         recipe_optimizer(is, "cpu", &b, at->message, at->size)
+                     ? -1
+                     : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
         double x = 0, y = 0;
         (void)adamod_get(a, o.name, &x), (void)adamod_get(b, o.name, &y);

@@ -66,7 +66,7 @@ typedef struct recipe {
         int accumulate; /* batches for an update */
         uint64_t seed;
         int threads;
-        char backend[16];   /* auto: cuda where it can be used, else cpu */
+        char backend[16]; /* auto: cuda where it can be used, else cpu */
         char precision[8];
         int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
         int64_t evaluate_pairs; /* of the validation text, translated at each evaluation for exact and BLEU; 0: none */
