@@ -31,12 +31,15 @@ static float *make(int64_t count, uint64_t seed) {
     return p;
 }
 
-static void list_linears(bench_products *p, const experiment *s) {
+static linear linear_of(const experiment *s, int node) {
     const nn_graph *g = s->graph;
-    for (int i = 0; i < g->n_nodes; i++) {
-        if (g->nodes[i].op != NN_OP_linear) continue;
-        const nn_shape *x = &g->values[g->nodes[i].input[0]].shape, *w = &g->values[g->nodes[i].input[1]].shape;
-        p->list[p->n++] = (linear){x->rows == s->symbols.src, w->dim[0], w->dim[1]};
+    const nn_shape *x = &g->values[g->nodes[node].input[0]].shape, *w = &g->values[g->nodes[node].input[1]].shape;
+    return (linear){x->rows == s->symbols.src, w->dim[0], w->dim[1]};
+}
+
+static void list_linears(bench_products *p, const experiment *s) {
+    for (int i = 0; i < s->graph->n_nodes; i++) {
+        if (s->graph->nodes[i].op == NN_OP_linear) p->list[p->n++] = linear_of(s, i);
     }
 }
 
@@ -78,10 +81,12 @@ void bench_products_free(bench_products *p) {
     free(p);
 }
 
-double bench_products_flops(const bench_products *p, const batch *b) {
+double bench_products_flops(const experiment *s, int64_t source, int64_t target) {
     double flops = 0;
-    for (int i = 0; i < p->n; i++) {
-        flops += 3 * 2.0 * (double)rows_of(&p->list[i], b) * (double)p->list[i].out * (double)p->list[i].in;
+    for (int i = 0; i < s->graph->n_nodes; i++) {
+        if (s->graph->nodes[i].op != NN_OP_linear) continue;
+        const linear l = linear_of(s, i);
+        flops += 3 * 2.0 * (double)(l.source ? source : target) * (double)l.out * (double)l.in;
     }
     return flops;
 }

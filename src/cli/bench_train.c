@@ -9,21 +9,24 @@
 #include "bench_train.h"
 #include "bench.h"
 #include "graph.h"
+#include "training.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { SET, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, JSON, DUMP, HELP };
+enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, DUMP, HELP };
 static const cli_flag flags[] = {
     {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
+    {"shape", "small|base|big", "a Transformer of that size on random words, in place of a recipe"},
     {"threads", "N", "threads of every contestant (the recipe's; 0: one for each core)"},
     {"steps", "N", "steps of each that count (as many as fit into --seconds)"},
     {"seconds", "N", "how long to measure (20)"},
-    {"device", "cpu|auto", "where to compute (auto)"},
+    TRAINING_DEVICE_FLAG,
     {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
     {"no-torch", NULL, "leave PyTorch out"},
+    {"verbose", NULL, "on a GPU: the slowest kernels one by one, too"},
     {"json", "FILE", "write all results to this file, too"},
     {"dump", "FILE", "write weights, gradients of the first batch without dropout, and batches (safetensors)"},
     CLI_HELP_FLAG,
@@ -32,25 +35,22 @@ static const cli_flag flags[] = {
 
 static void print_help(void) {
     printf(
-        "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n\n"
+        "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
+        "       adamod bench train --shape small|base|big [--device cuda] ...\n\n"
         "Trains on the recipe's first %d batches, over and over, and prints how fast: milliseconds a step (median and\n"
         "quartiles), tokens a second, GFLOP/s of the matrix products (attention's are not counted) and the share\n"
         "of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory. Where a\n"
         "Python can import torch, the same model with the same weights takes the same steps there, on padded\n"
-        "batches, with torch's AdamW; they take turns. The losses of the first batch must agree.\n\n",
+        "batches, with torch's AdamW; they take turns. The losses of the first batch must agree.\n\n"
+        "On a GPU the share is that of one large matrix product's speed, time is shown by kind of kernel, and torch\n"
+        "runs twice: step by step, and compiled as one CUDA graph.\n\n",
         BENCH_BATCHES);
     cli_print_flags(stdout, flags);
 }
 
 /* ---- the request ---- */
 
-typedef struct request {
-    const char *recipe, *python, *json, *dump;
-    int64_t threads, steps, seconds; /* threads -1: the recipe's; steps 0: as many as fit */
-    bool no_torch;
-} request;
-
-static int read_flag(request *ask, recipe *r, int flag, const char *value) {
+static int read_flag(bench_request *ask, recipe *r, int flag, const char *value) {
     char message[1024];
     switch (flag) {
         case CLI_BAD: return CLI_USAGE;
@@ -64,11 +64,15 @@ static int read_flag(request *ask, recipe *r, int flag, const char *value) {
         case THREADS: return cli_parse_int(BENCH_TRAIN, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
         case STEPS: return cli_parse_int(BENCH_TRAIN, "steps", value, 1, BENCH_MOST_STEPS, &ask->steps) ? 0 : CLI_USAGE;
         case SECONDS: return cli_parse_int(BENCH_TRAIN, "seconds", value, 1, 86400, &ask->seconds) ? 0 : CLI_USAGE;
+        case SHAPE:
+            ask->shape = bench_train_find_shape(value);
+            return ask->shape ? 0 : cli_usage(BENCH_TRAIN, "--shape is '%.40s', expected small, base or big", value);
         case DEVICE:
-            if (strcmp(value, "cpu") == 0 || strcmp(value, "auto") == 0) return 0;
-            return cli_usage(BENCH_TRAIN, "--device is '%.40s', expected cpu or auto", value);
+            if (r && training_device(r, value, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+            return 0;
         case PYTHON: ask->python = value; return 0;
         case NO_TORCH: ask->no_torch = true; return 0;
+        case VERBOSE: ask->verbose = true; return 0;
         case JSON: ask->json = value; return 0;
         default: ask->dump = value; return 0;
     }
@@ -76,25 +80,35 @@ static int read_flag(request *ask, recipe *r, int flag, const char *value) {
 
 /* One pass over the arguments; r NULL: without what changes the recipe, which is not loaded yet. *help: it was asked
  * for and printed. */
-static int parse(int argc, char **argv, request *ask, recipe *r, bool *help) {
+static int parse(int argc, char **argv, bench_request *ask, recipe *r, bool *help) {
     cli_parser parser = {.command = BENCH_TRAIN, .flags = flags, .argc = argc, .argv = argv};
-    *ask = (request){.threads = -1, .seconds = 20};
+    *ask = (bench_request){.threads = -1, .seconds = 20};
     for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
         if (flag == HELP) return print_help(), *help = true, 0;
         const int status = read_flag(ask, r, flag, parser.value);
         if (status) return status;
     }
-    return ask->recipe ? 0 : cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml");
+    if (ask->recipe && ask->shape) return cli_usage(BENCH_TRAIN, "needs a recipe or --shape, and was given both");
+    if (ask->recipe || ask->shape) return 0;
+    return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
 }
 
-static int load_recipe(int argc, char **argv, request *ask, recipe *r, bool *help) {
+static int read_recipe(const bench_request *ask, recipe *r, char *message, size_t size) {
+    if (ask->recipe) return recipe_load(r, ask->recipe, message, size);
+    return recipe_parse(r, ask->shape->recipe, strlen(ask->shape->recipe), ask->shape->name, message, size);
+}
+
+/* folder: where text of a shape is, to be dropped once it was read. */
+static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
     char message[1024];
     recipe_defaults(r);
     int status = parse(argc, argv, ask, NULL, help);
     if (status || *help) return status;
-    if (recipe_load(r, ask->recipe, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
+    if (read_recipe(ask, r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
     if ((status = parse(argc, argv, ask, r, help))) return status;
     if (ask->threads >= 0) r->train.threads = (int)ask->threads;
+    if (ask->shape && bench_train_make_text(ask->shape, r, folder, 512, message, sizeof message))
+        return cli_fail(BENCH_TRAIN, "%s", message);
     if (recipe_check(r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
     return 0;
 }
@@ -123,17 +137,6 @@ static void forget_peak(void) {
 
 /* ---- ours ---- */
 
-typedef struct bench {
-    request ask;
-    experiment s;
-    batch batches[BENCH_BATCHES];
-    int64_t steps_done; /* for the random numbers of dropout */
-    bench_products *products;
-    double *samples[6]; /* of each step: */
-    bench_train_result result;
-} bench;
-enum { TOTAL, FORWARD, BACKWARD, OPTIMIZER, PRODUCTS, TORCH, SAMPLES };
-
 static int32_t *put(int32_t **at, const void *from, int64_t n) {
     int32_t *p = *at;
     memcpy(p, from, (size_t)n * sizeof *p);
@@ -158,7 +161,7 @@ static bool copy_batch(const batch *b, batch *out) {
 }
 
 /* A training step as the trainer takes it; the seconds of its parts, and the loss a token. */
-static int take_step(bench *b, const batch *x, double times[SAMPLES], double *loss) {
+static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], double *loss) {
     experiment *s = &b->s;
     const double start = bench_now();
     experiment_feed(s->plan, &s->symbols, x);
@@ -175,39 +178,63 @@ static int take_step(bench *b, const batch *x, double times[SAMPLES], double *lo
     if (!status) status = adamod_step(s->optimizer);
     if (status) return cli_library(BENCH_TRAIN, status);
     const double end = bench_now();
-    times[TOTAL] = end - start;
-    times[FORWARD] = forward - start;
-    times[BACKWARD] = backward - forward;
-    times[OPTIMIZER] = end - backward;
+    times[BENCH_TOTAL] = end - start;
+    times[BENCH_FORWARD] = forward - start;
+    times[BENCH_BACKWARD] = backward - forward;
+    times[BENCH_OPTIMIZER] = end - backward;
     return 0;
 }
 
-/* Loss and gradients of the first batch without dropout. */
+/* Loss and gradients of the first batch without dropout; the gradients on the host. */
+static adamod_status run_check(bench *b, nn_plan *plan) {
+    experiment_feed(plan, &b->s.symbols, &b->batches[0]);
+    nn_plan_forward(plan);
+    nn_plan_backward(plan, false);
+    const adamod_status status = nn_plan_wait(plan);
+    const float *sums = nn_plan_data(plan, "loss");
+    b->result.check = (double)sums[0] / (double)sums[3];
+    return status ? status : nn_params_fetch_grad(b->s.params);
+}
+
 static int check_step(bench *b) {
     const nn_graph *g = b->s.graph;
     nn_plan *plan;
     nn_value loss = 0;
     while (!g->values[loss].output) loss++; /* the graph has no other */
     const nn_plan_options o = {.backend = b->s.recipe.train.backend, .loss = loss, .pool = b->s.pool};
-    const adamod_status status = nn_plan_create(&plan, b->s.graph, &o);
+    adamod_status status = nn_plan_create(&plan, b->s.graph, &o);
     if (status) return cli_library(BENCH_TRAIN, status);
-    experiment_feed(plan, &b->s.symbols, &b->batches[0]);
-    nn_plan_forward(plan);
-    nn_plan_backward(plan, false);
-    const float *sums = nn_plan_data(plan, "loss");
-    b->result.check = (double)sums[0] / (double)sums[3];
+    status = run_check(b, plan);
     nn_plan_free(plan);
+    if (status) return cli_library(BENCH_TRAIN, status);
     return isfinite(b->result.check) ? 0 : cli_fail(BENCH_TRAIN, "the loss of the first batch is not finite");
 }
 
 /* ---- torch ---- */
 
-/* Within rounding of f32 in another order of sums. */
-static int compare_losses(const bench *b) {
-    const double ours = b->result.check, theirs = b->result.peer.loss;
-    if (fabs(ours - theirs) <= 1e-4 * fabs(ours)) return 0;
-    return cli_fail(BENCH_TRAIN, "the first batch's loss is %.9g here and %.9g in torch, expected the same within 1e-4",
-                    ours, theirs);
+/* Within rounding in another order of sums. */
+static int compare_losses(const bench *b, const bench_train_peer *p) {
+    const char *precision = bench_train_precision(&b->s);
+    const char *bound = strcmp(precision, "full") == 0 ? "1e-4" : strcmp(precision, "tf32") == 0 ? "2e-3" : "2e-2";
+    const double ours = b->result.check;
+    if (fabs(ours - p->loss) <= strtod(bound, NULL) * fabs(ours)) return 0;
+    return cli_fail(BENCH_TRAIN, "the first batch's loss is %.9g here and %.9g in torch, expected the same within %s",
+                    ours, p->loss, bound);
+}
+
+/* On a device a second one, whose step becomes one CUDA graph. */
+static int start_peers(bench *b, const char *path) {
+    bench_train_result *r = &b->result;
+    const bool device = b->s.params->place;
+    bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
+    for (int i = 0; i < (device ? 2 : 1); i++) {
+        bench_train_peer_start(peers[i], b->ask.python, r->threads, device, path, r->no_torch, sizeof r->no_torch);
+        if (!peers[i]->process) return 0;
+        int status = compare_losses(b, peers[i]);
+        if (!status && i == 1) status = bench_train_peer_compile(peers[i]);
+        if (status) return status;
+    }
+    return 0;
 }
 
 /* The file is gone once torch has read it, unless it was asked for. */
@@ -224,36 +251,35 @@ static int start_torch(bench *b) {
     const int file = mkstemp(path);
     if (file < 0) return cli_fail(BENCH_TRAIN, "%s: cannot make a temporary file", path);
     close(file);
-    int status = 0;
-    if (bench_train_write(path, &b->s, b->batches, BENCH_BATCHES, message, sizeof message))
-        status = cli_fail(BENCH_TRAIN, "%s", message);
-    if (!status) bench_train_peer_start(&r->peer, b->ask.python, r->threads, path, r->no_torch, sizeof r->no_torch);
+    const int status = bench_train_write(path, &b->s, b->batches, BENCH_BATCHES, message, sizeof message)
+                           ? cli_fail(BENCH_TRAIN, "%s", message)
+                           : start_peers(b, path);
     unlink(path);
-    return status || !r->peer.process ? status : compare_losses(b);
+    return status;
 }
 
 /* ---- the race ---- */
 
 static int run_ours(bench *b, int first, int n) {
-    double times[SAMPLES], loss;
+    double times[BENCH_SAMPLES], loss;
     for (int i = first; i < first + n; i++) {
         const int status = take_step(b, &b->batches[i % BENCH_BATCHES], times, &loss);
         if (status) return status;
-        for (int k = TOTAL; k <= OPTIMIZER; k++) b->samples[k][i] = times[k];
+        for (int k = BENCH_TOTAL; k <= BENCH_OPTIMIZER; k++) b->samples[k][i] = times[k];
     }
     return 0;
 }
 
 static int run_products(bench *b, int first, int n) {
     for (int i = first; i < first + n; i++) {
-        b->samples[PRODUCTS][i] = bench_products_run(b->products, &b->batches[i % BENCH_BATCHES]);
+        b->samples[BENCH_PRODUCTS][i] = bench_products_run(b->products, &b->batches[i % BENCH_BATCHES]);
     }
     return 0;
 }
 
 static int run_torch(bench *b, int first, int n) {
     if (!b->result.peer.process) return 0;
-    return bench_train_peer_run(&b->result.peer, first, n, b->samples[TORCH] + first);
+    return bench_train_peer_run(&b->result.peer, first, n, b->samples[BENCH_TORCH] + first);
 }
 
 /* Steps first .. first + n - 1 of each, another one first in each round. */
@@ -271,7 +297,7 @@ static int run_round(bench *b, int round, int first, int n) {
 static int run_rounds(bench *b) {
     enum { LEAST_STEPS = 3 };
     const int most = b->ask.steps ? (int)b->ask.steps : BENCH_MOST_STEPS;
-    const double step = b->samples[TOTAL][BENCH_BATCHES - 1];
+    const double step = b->samples[BENCH_TOTAL][BENCH_BATCHES - 1];
     const int burst = step < 0.25 / BENCH_BATCHES ? BENCH_BATCHES : (int)ceil(0.25 / step);
     int status = run_round(b, 0, 0, burst); /* touches all memory; not counted */
     const double start = bench_now();
@@ -295,7 +321,7 @@ static int open_experiment(bench *b, const recipe *r) {
     for (int i = 0; i < BENCH_BATCHES; i++) {
         if (!copy_batch(batcher_next(b->s.batches), &b->batches[i])) return cli_fail(BENCH_TRAIN, "out of memory");
     }
-    for (int i = 0; i < SAMPLES; i++) {
+    for (int i = 0; i < BENCH_SAMPLES; i++) {
         b->samples[i] = calloc(BENCH_MOST_STEPS + BENCH_BATCHES, sizeof **b->samples);
         if (!b->samples[i]) return cli_fail(BENCH_TRAIN, "out of memory");
     }
@@ -307,35 +333,36 @@ static int open_experiment(bench *b, const recipe *r) {
 static int warm_up(bench *b) {
     forget_peak();
     for (int i = 0; i < BENCH_BATCHES; i++) {
-        double times[SAMPLES];
+        double times[BENCH_SAMPLES];
         const int status = take_step(b, &b->batches[i], times, &b->result.losses[i]);
         if (status) return status;
-        b->samples[TOTAL][i] = times[TOTAL];
+        b->samples[BENCH_TOTAL][i] = times[BENCH_TOTAL];
     }
     b->result.peak = resident("VmHWM:");
     b->products = bench_products_create(&b->s, b->batches, BENCH_BATCHES);
     return b->products ? 0 : cli_fail(BENCH_TRAIN, "out of memory");
 }
 
-static bench_spread spread(double *x, int n) {
+bench_spread bench_train_spread(double *x, int n) {
     return (bench_spread){bench_quantile(x, n, 0.25), bench_quantile(x, n, 0.5), bench_quantile(x, n, 0.75)};
 }
 
+/* Bursts on a device are of all batches alike. */
 static void summarize(bench *b) {
     bench_train_result *r = &b->result;
     size_t other;
-    for (int i = 0; i < r->steps; i++) {
+    const int steps = b->s.params->place ? BENCH_BATCHES : r->steps;
+    for (int i = 0; i < steps; i++) {
         const batch *x = &b->batches[i % BENCH_BATCHES];
-        r->sentences += (double)x->n / r->steps;
-        r->source += (double)x->n_src / r->steps;
-        r->target += (double)x->n_tgt / r->steps;
-        r->flops += bench_products_flops(b->products, x) / r->steps;
+        r->sentences += (double)x->n / steps;
+        r->source += (double)x->n_src / steps;
+        r->target += (double)x->n_tgt / steps;
+        r->flops += bench_products_flops(&b->s, x->n_src, x->n_tgt) / steps;
     }
-    bench_spread *const spreads[SAMPLES] = {&r->step,      &r->forward,  &r->backward,
-                                            &r->optimizer, &r->products, &r->peer_step};
-    for (int i = 0; i < SAMPLES; i++) *spreads[i] = spread(b->samples[i], r->steps);
     r->s = &b->s;
-    r->recipe = b->ask.recipe;
+    r->recipe = b->ask.shape ? b->s.recipe.name : b->ask.recipe;
+    r->shape = b->ask.shape;
+    r->verbose = b->ask.verbose;
     r->memory = nn_plan_memory(b->s.plan);
     adamod_memory(b->s.optimizer, &r->states, &other);
     for (int i = 0; i < BENCH_BATCHES; i++) {
@@ -343,15 +370,24 @@ static void summarize(bench *b) {
     }
 }
 
-static int run(bench *b, const recipe *r) {
-    char message[1024];
-    int status = open_experiment(b, r);
-    if (!status) status = check_step(b);
-    if (!status) status = start_torch(b);
-    if (!status) status = warm_up(b);
+static int run_here(bench *b) {
+    bench_train_result *r = &b->result;
+    int status = warm_up(b);
     if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
-    if (!status && b->result.peer.process) status = bench_train_peer_memory(&b->result.peer);
+    if (!status && r->peer.process) status = bench_train_peer_memory(&r->peer);
+    if (status) return status;
+    bench_spread *const spreads[BENCH_SAMPLES] = {&r->step,      &r->forward,  &r->backward,
+                                                  &r->optimizer, &r->products, &r->peer_step};
+    for (int i = 0; i < BENCH_SAMPLES; i++) *spreads[i] = bench_train_spread(b->samples[i], r->steps);
+    return 0;
+}
+
+static int run(bench *b) {
+    char message[1024];
+    int status = check_step(b);
+    if (!status) status = start_torch(b);
+    if (!status) status = b->s.params->place ? bench_train_on_device(b) : run_here(b);
     if (status) return status;
     summarize(b);
     bench_train_print(&b->result);
@@ -364,13 +400,18 @@ static int run(bench *b, const recipe *r) {
 int cli_bench_train(int argc, char **argv) {
     static recipe r;
     static bench b;
+    char folder[512] = "";
     bool help = false;
-    int status = load_recipe(argc, argv, &b.ask, &r, &help);
-    if (status || help) return status;
-    status = run(&b, &r);
+    int status = load_recipe(argc, argv, &b.ask, &r, folder, &help);
+    if (!status && !help) status = open_experiment(&b, &r);
+    bench_train_drop_text(folder);
+    if (!status && !help) status = run(&b);
     bench_train_peer_stop(&b.result.peer);
+    bench_train_peer_stop(&b.result.device.graph);
+    free(b.result.device.classes);
+    free(b.result.device.slowest);
     bench_products_free(b.products);
-    for (int i = 0; i < SAMPLES; i++) free(b.samples[i]);
+    for (int i = 0; i < BENCH_SAMPLES; i++) free(b.samples[i]);
     for (int i = 0; i < BENCH_BATCHES; i++) free(b.batches[i].src_ids);
     experiment_close(&b.s);
     return status;

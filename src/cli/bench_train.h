@@ -1,5 +1,5 @@
-/* The parts of `adamod bench train`: the batches, the file that carries model and batches elsewhere, the matrix products
- * alone, PyTorch, and what is printed.
+/* The parts of `adamod bench train`: the batches, shapes that need no data, the file that carries model and batches
+ * elsewhere, the matrix products alone, PyTorch, the race on a device, and what is printed.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -8,12 +8,36 @@
 
 #include "cli.h"
 #include "experiment.h"
+#include "profile.h"
 
 #define BENCH_TRAIN "bench train"
 
 enum { BENCH_BATCHES = 10, BENCH_MOST_STEPS = 10000 };
 
+/* ---- shapes that need no data (bench_train_shape.c) ---- */
+
+/* A model and a batch size of docs/performance.md's table, and what is to be reached on a GPU. */
+typedef struct bench_train_shape {
+    const char *name;
+    const char *recipe; /* YAML */
+    int vocabulary;     /* of either side */
+    int sentences;      /* of a batch */
+    double seconds;     /* of a step, at most; ... */
+    double speedup;     /* ... over PyTorch, compiled, at least; 0: no goal */
+} bench_train_shape;
+
+/* NULL: there is none of that name. */
+const bench_train_shape *bench_train_find_shape(const char *name);
+/* Writes text for it, made of random words, into a new folder, whose name is left in folder, and names the files in the
+ * recipe. Call bench_train_drop_text once it has been read; it may be called in any case. */
+int bench_train_make_text(const bench_train_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
+                          size_t size);
+void bench_train_drop_text(const char *folder);
+
 /* ---- the file (bench_train_file.c) ---- */
+
+/* How the experiment computes: full, tf32 or mixed. */
+const char *bench_train_precision(const experiment *s);
 
 /* A safetensors file with every parameter by its name, its gradient as "gradient/NAME", the arrays of batch i as
  * "batch/I/src_ids" and so on, and what of the configuration shapes do not tell as JSON values in the metadata. */
@@ -26,8 +50,8 @@ typedef struct bench_products bench_products;
 /* For batches no larger than these. NULL: no memory. */
 bench_products *bench_products_create(const experiment *s, const batch *batches, int n);
 void bench_products_free(bench_products *p);
-/* Operations of the products of a step on this batch, forward and backward. */
-double bench_products_flops(const bench_products *p, const batch *b);
+/* Operations of the products of a step on so many rows, forward and backward. */
+double bench_products_flops(const experiment *s, int64_t source, int64_t target);
 /* Seconds that they take, one after another on the experiment's threads, with nothing else. */
 double bench_products_run(const bench_products *p, const batch *b);
 
@@ -39,13 +63,22 @@ typedef struct bench_train_peer {
     double loss;                                    /* of the first batch without dropout, a token */
     double rows;                                    /* of all batches, with their padding */
     double base, peak;                              /* resident set after importing torch, and the most since; bytes */
+    /* on a device; base and peak are then 0 and the most that tensors took */
+    char how[256];   /* "eager"; "compiled, one CUDA graph" */
+    double reserved; /* bytes, at most */
 } bench_train_peer;
 
-/* Starts a Python with torch and gives it the file; process stays NULL, with why in message, where there is none. */
-void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, const char *file, char *message,
-                            size_t size);
+/* Starts a Python with torch and gives it the file; process stays NULL, with why in message, where there is none.
+ * device: the file says that it is to be used, so that nothing is tried with threads. */
+void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, bool device, const char *file,
+                            char *message, size_t size);
+/* On a device: from now on a step is one CUDA graph of a compiled model, or of one that is not if compiling fails or
+ * takes too long; how says which. 0, or the command's exit status. */
+int bench_train_peer_compile(bench_train_peer *p);
 /* Steps on batches first, first + 1, ...; the seconds of each. 0, or the command's exit status. */
 int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seconds);
+/* The same without waiting in between; the seconds of all. */
+int bench_train_peer_burst(bench_train_peer *p, int first, int steps, double *seconds);
 /* Asks for base and peak. */
 int bench_train_peer_memory(bench_train_peer *p);
 const char *bench_train_peer_python(const bench_train_peer *p);
@@ -59,9 +92,27 @@ typedef struct bench_spread {
     double low, median, high; /* quartiles */
 } bench_spread;
 
+enum { BENCH_SLOWEST = 20 };
+typedef struct bench_train_device {
+    char name[192];           /* "" : there is none */
+    int burst;                /* steps between two looks at the clock */
+    double peak;              /* operations in a second of one large product */
+    double flops;             /* of a step's products, at the rows that the device runs */
+    double (*classes)[2];     /* seconds of each op's kernels, forward and backward */
+    double optimizer;         /* seconds of its step alone */
+    nn_profile_step *slowest; /* the slowest kernels, slowest first */
+    int n_slowest;
+    double used; /* bytes, all of parameters, gradients, values, workspaces and states */
+    bench_train_peer graph;
+    bench_spread graph_step;
+} bench_train_device;
+
 typedef struct bench_train_result {
     const experiment *s;
     const char *recipe;
+    const bench_train_shape *shape; /* NULL: the recipe is the user's */
+    bool verbose;
+    bench_train_device device;
     int threads, steps;                              /* steps counted of each contestant */
     double sentences, source, target;                /* of a step, the mean of those counted */
     double rows;                                     /* tokens of all batches */
@@ -78,7 +129,36 @@ typedef struct bench_train_result {
     char no_torch[512]; /* why there is none */
 } bench_train_result;
 
+double bench_train_padding(const bench_train_result *r);
+double bench_train_difference(const bench_train_result *r, const bench_train_peer *p);
 void bench_train_print(const bench_train_result *r);
+/* bench_train_json.c */
 int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size);
+
+/* ---- the race (bench_train.c; on a device bench_train_device.c) ---- */
+
+typedef struct bench_request {
+    const char *recipe, *python, *json, *dump;
+    const bench_train_shape *shape;  /* in place of a recipe */
+    int64_t threads, steps, seconds; /* threads -1: the recipe's; steps 0: as many as fit */
+    bool no_torch, verbose;
+} bench_request;
+
+typedef struct bench {
+    bench_request ask;
+    experiment s;
+    batch batches[BENCH_BATCHES];
+    int64_t steps_done; /* for the random numbers of dropout */
+    bench_products *products;
+    double *samples[6]; /* of each step, or each burst of steps: */
+    bench_train_result result;
+} bench;
+enum { BENCH_TOTAL, BENCH_FORWARD, BENCH_BACKWARD, BENCH_OPTIMIZER, BENCH_PRODUCTS, BENCH_TORCH, BENCH_SAMPLES };
+/* The same arrays on a device, where a step has no parts. */
+enum { BENCH_TORCH_GRAPH = BENCH_FORWARD };
+
+bench_spread bench_train_spread(double *x, int n);
+/* Takes steps on each batch, races torch, times every kernel; fills the result. 0, or the exit status. */
+int bench_train_on_device(bench *b);
 
 #endif

@@ -6,8 +6,14 @@
 #include "safetensors.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { ARRAYS = 7, SETTINGS = 8, NAME = 160 };
+enum { ARRAYS = 7, SETTINGS = 8, TEXTS = 2, NAME = 160 };
+
+const char *bench_train_precision(const experiment *s) {
+    if (!s->params->place) return "full";
+    return strcmp(s->recipe.train.precision, "auto") == 0 ? "mixed" : s->recipe.train.precision;
+}
 
 typedef struct contents {
     adamod__st_tensor *tensors;
@@ -59,13 +65,19 @@ static int write_contents(contents *c, const char *path, const experiment *s, in
                             {"heads", m->heads},           {"pre_norm", m->pre_norm},
                             {"dropout", m->dropout},       {"attention_dropout", m->attention_dropout},
                             {"smoothing", m->smoothing},   {"batches", batches}};
-    char values[SETTINGS][32];
-    adamod__st_pair metadata[SETTINGS];
+    const char *const texts[TEXTS][2] = {{"device", nn_params_device(s->params)},
+                                         {"precision", bench_train_precision(s)}};
+    char values[SETTINGS + TEXTS][64];
+    adamod__st_pair metadata[SETTINGS + TEXTS];
     for (int i = 0; i < SETTINGS; i++) {
         snprintf(values[i], sizeof values[i], "%.17g", settings[i].value); /* whole numbers stay whole */
         metadata[i] = (adamod__st_pair){settings[i].key, values[i]};
     }
-    return adamod__st_write(path, metadata, SETTINGS, c->tensors, c->n, message, size) ? -1 : 0;
+    for (int i = 0; i < TEXTS; i++) {
+        snprintf(values[SETTINGS + i], sizeof *values, "\"%s\"", texts[i][1]);
+        metadata[SETTINGS + i] = (adamod__st_pair){texts[i][0], values[SETTINGS + i]};
+    }
+    return adamod__st_write(path, metadata, SETTINGS + TEXTS, c->tensors, c->n, message, size) ? -1 : 0;
 }
 
 int bench_train_write(const char *path, const experiment *s, const batch *batches, int n, char *message, size_t size) {

@@ -28,17 +28,27 @@ static const char *blas_kernels(void) {
     return NULL;
 }
 
-void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, const char *file, char *message,
-                            size_t size) {
-    const char *const trials[BENCH_TRIALS] = {blas_kernels(),
-                                              threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
+void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, bool device, const char *file,
+                            char *message, size_t size) {
+    const char *const here[BENCH_TRIALS] = {blas_kernels(),
+                                            threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
+    const char *const there[BENCH_TRIALS] = {NULL};
+    const char *const *trials = device ? there : here;
     p->process = bench_python_start(python, torch_transformer, threads, file, trials, message, size);
     if (!p->process) return;
     bench_python_get(p->process, "version", p->version, sizeof p->version);
     bench_python_get(p->process, "optimizer", p->optimizer, sizeof p->optimizer);
     bench_python_get(p->process, "attention", p->attention, sizeof p->attention);
+    bench_python_get(p->process, "how", p->how, sizeof p->how);
     p->rows = number(p, "rows");
     p->loss = number(p, "loss");
+}
+
+int bench_train_peer_compile(bench_train_peer *p) {
+    fprintf(bench_python_request(p->process), "{\"do\": \"compile\"}\n");
+    if (!bench_python_answer(p->process)) return failed(p);
+    bench_python_get(p->process, "how", p->how, sizeof p->how);
+    return 0;
 }
 
 int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seconds) {
@@ -50,11 +60,19 @@ int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seco
     return 0;
 }
 
+int bench_train_peer_burst(bench_train_peer *p, int first, int steps, double *seconds) {
+    fprintf(bench_python_request(p->process), "{\"do\": \"burst\", \"first\": %d, \"steps\": %d}\n", first, steps);
+    if (!bench_python_answer(p->process)) return failed(p);
+    *seconds = number(p, "seconds");
+    return 0;
+}
+
 int bench_train_peer_memory(bench_train_peer *p) {
     fprintf(bench_python_request(p->process), "{\"do\": \"memory\"}\n");
     if (!bench_python_answer(p->process)) return failed(p);
     p->base = number(p, "base");
     p->peak = number(p, "peak");
+    p->reserved = number(p, "reserved");
     return 0;
 }
 

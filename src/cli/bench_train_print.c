@@ -1,35 +1,45 @@
-/* What `adamod bench train` found, as text and as JSON.
+/* What `adamod bench train` found, as text.
  *
  * SPDX-License-Identifier: MIT
  */
 #include "bench_train.h"
 #include "backend/cpu/gemm.h"
-#include "json.h"
 
 #include <math.h>
 
 static double share_of_library(const bench_train_result *r) { return r->products.median / r->step.median; }
-static double padding(const bench_train_result *r) { return 1 - r->rows / r->peer.rows; }
-static double difference(const bench_train_result *r) { return fabs(r->check - r->peer.loss) / fabs(r->check); }
+double bench_train_padding(const bench_train_result *r) { return 1 - r->rows / r->peer.rows; }
 
-/* ---- text ---- */
+double bench_train_difference(const bench_train_result *r, const bench_train_peer *p) {
+    return fabs(r->check - p->loss) / fabs(r->check);
+}
+
+/* ---- either ---- */
+
+static void print_place(const bench_train_result *r) {
+    if (*r->device.name) {
+        printf("%s, %s precision\n", r->device.name, bench_train_precision(r->s));
+    } else {
+        printf("%d thread%s, products by %s\n", r->threads, r->threads > 1 ? "s" : "", nn_gemm_library());
+    }
+}
 
 static void print_setup(const bench_train_result *r) {
     const transformer_config *c = &r->s->config;
     printf("adamod %s: %s, %lld parameters (%d layers, d %d), rule %s\n", adamod_version_string(), r->recipe,
            (long long)nn_params_total(r->s->params), c->encoder_layers, c->d, r->s->recipe.optimizer.rule);
-    printf("a step: %.0f sentences, %.0f source and %.0f target tokens; %d thread%s, products by %s\n", r->sentences,
-           r->source, r->target, r->threads, r->threads > 1 ? "s" : "", nn_gemm_library());
+    printf("a step: %.0f sentences, %.0f source and %.0f target tokens; ", r->sentences, r->source, r->target);
+    print_place(r);
     if (!r->peer.process) {
         printf("torch is not measured: %s\n", r->no_torch);
         return;
     }
     printf("torch %s (%s): %s attention, %s AdamW, %.0f %% of its rows are padding\n", r->peer.version,
-           bench_train_peer_python(&r->peer), r->peer.attention, r->peer.optimizer, 100 * padding(r));
+           bench_train_peer_python(&r->peer), r->peer.attention, r->peer.optimizer, 100 * bench_train_padding(r));
     const char *settings = bench_train_peer_settings(&r->peer);
     if (*settings) printf("torch is faster with %s, and has it\n", settings);
     printf("loss of the first batch without dropout: %.6f here, %.6f in torch, relative difference %.1e\n", r->check,
-           r->peer.loss, difference(r));
+           r->peer.loss, bench_train_difference(r, &r->peer));
 }
 
 static void print_contestant(const bench_train_result *r, const char *name, const bench_spread *s, double bytes) {
@@ -37,8 +47,18 @@ static void print_contestant(const bench_train_result *r, const char *name, cons
            r->target / s->median, (r->source + r->target) / s->median, 1e-6 * bytes);
 }
 
-static void print_table(const bench_train_result *r) {
+static void print_head(void) {
     printf("\n%-12s %9s  %17s %12s %12s %10s\n", "", "ms/step", "quartiles", "target tok/s", "all tok/s", "memory MB");
+}
+
+static void print_goal(const char *goal, const char *bound, bool met, double found) {
+    printf("%-6s  %s: %s, found %.2f\n", met ? "met" : "MISSED", goal, bound, found);
+}
+
+/* ---- on the host ---- */
+
+static void print_table(const bench_train_result *r) {
+    print_head();
     print_contestant(r, "adamod", &r->step, r->peak - r->base);
     if (r->peer.process) print_contestant(r, "torch", &r->peer_step, r->peer.peak - r->peer.base);
     printf("\nforward %.2f ms, backward %.2f ms, optimizer %.2f ms (%.1f %% of a step)\n", 1e3 * r->forward.median,
@@ -55,12 +75,7 @@ static void print_table(const bench_train_result *r) {
            r->steps);
 }
 
-static void print_goal(const char *goal, const char *bound, bool met, double found) {
-    printf("%-6s  %s: %s, found %.2f\n", met ? "met" : "MISSED", goal, bound, found);
-}
-
-void bench_train_print(const bench_train_result *r) {
-    print_setup(r);
+static void print_here(const bench_train_result *r) {
     print_table(r);
     const double share = share_of_library(r);
     printf("\n");
@@ -72,100 +87,82 @@ void bench_train_print(const bench_train_result *r) {
     print_goal("memory over torch's", "below 1", memory < 1, memory);
 }
 
-/* ---- JSON ---- */
+/* ---- on a device ---- */
 
-static void add(json *j, const char *key, double x) {
-    json_key(j, key);
-    json_number(j, x);
+static void print_device_table(const bench_train_result *r) {
+    const bench_train_device *d = &r->device;
+    if (d->graph.process) printf("torch's graph: %s\n", d->graph.how);
+    print_head();
+    print_contestant(r, "adamod", &r->step, d->used);
+    if (r->peer.process) print_contestant(r, "torch eager", &r->peer_step, r->peer.peak);
+    if (d->graph.process) print_contestant(r, "torch graph", &d->graph_step, d->graph.peak);
+    printf(
+        "\nmatrix products: %.1f GFLOP a step as run, %.1f for the tokens of the batches; %.1f TFLOP/s, %.3f of the\n"
+        "%.1f TFLOP/s that one product of 8192 x 8192 x 8192 reaches\n",
+        1e-9 * d->flops, 1e-9 * r->flops, 1e-12 * d->flops / r->step.median, d->flops / r->step.median / d->peak,
+        1e-12 * d->peak);
+    printf("memory: values %.1f MB (%.1f without reuse), workspace %.1f MB, parameters and gradients %.1f MB, states "
+           "%.1f MB\n",
+           1e-6 * (double)r->memory.values, 1e-6 * (double)r->memory.without_reuse, 1e-6 * (double)r->memory.workspace,
+           1e-6 * (double)r->memory.params, 1e-6 * (double)r->states);
+    printf("bursts of %d steps without a wait, %d steps; memory of torch is the most that its tensors took%s\n",
+           d->burst, r->steps, r->peer.process ? ", which" : "");
+    if (r->peer.process)
+        printf("reserved %.1f MB eager, %.1f MB as a graph\n", 1e-6 * r->peer.reserved, 1e-6 * d->graph.reserved);
 }
 
-static void add_text(json *j, const char *key, const char *text) {
-    json_key(j, key);
-    json_string(j, text);
+static void print_class(const bench_train_result *r, const char *name, double forward, double backward) {
+    printf("%-14s %8.3f  %8.3f  %6.1f %%\n", name, 1e3 * forward, 1e3 * backward,
+           100 * (forward + backward) / r->step.median);
 }
 
-static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
-    json_key(j, key);
-    json_open(j, '{');
-    add(j, "median", 1e3 * s->median);
-    add(j, "low", 1e3 * s->low);
-    add(j, "high", 1e3 * s->high);
-    json_close(j, '}');
-}
-
-static void add_rates(json *j, const bench_train_result *r, const bench_spread *s, double base, double peak) {
-    add_milliseconds(j, "step_ms", s);
-    add(j, "target_tokens_per_second", r->target / s->median);
-    add(j, "tokens_per_second", (r->source + r->target) / s->median);
-    add(j, "resident_base", base);
-    add(j, "resident_peak", peak);
-}
-
-static void add_setup(json *j, const bench_train_result *r) {
-    add_text(j, "version", adamod_version_string());
-    add_text(j, "recipe", r->recipe);
-    add_text(j, "rule", r->s->recipe.optimizer.rule);
-    add_text(j, "library", nn_gemm_library());
-    add(j, "parameters", (double)nn_params_total(r->s->params));
-    add(j, "threads", r->threads);
-    add(j, "steps", r->steps);
-    add(j, "sentences", r->sentences);
-    add(j, "source_tokens", r->source);
-    add(j, "target_tokens", r->target);
-    add(j, "check_loss", r->check);
-    json_key(j, "losses");
-    json_open(j, '[');
-    for (int i = 0; i < BENCH_BATCHES; i++) json_number(j, r->losses[i]);
-    json_close(j, ']');
-}
-
-static void add_ours(json *j, const bench_train_result *r) {
-    add_rates(j, r, &r->step, r->base, r->peak);
-    add_milliseconds(j, "forward_ms", &r->forward);
-    add_milliseconds(j, "backward_ms", &r->backward);
-    add_milliseconds(j, "optimizer_ms", &r->optimizer);
-    add_milliseconds(j, "products_ms", &r->products);
-    add(j, "optimizer_share", r->optimizer.median / r->step.median);
-    add(j, "flops", r->flops);
-    add(j, "gflops", 1e-9 * r->flops / r->step.median);
-    add(j, "library_gflops", 1e-9 * r->flops / r->products.median);
-    add(j, "library_share", share_of_library(r));
-    add(j, "value_bytes", (double)r->memory.values);
-    add(j, "value_bytes_without_reuse", (double)r->memory.without_reuse);
-    add(j, "parameter_bytes", (double)r->memory.params);
-    add(j, "state_bytes", (double)r->states);
-}
-
-static void add_torch(json *j, const bench_train_result *r) {
-    json_key(j, "torch");
-    if (!r->peer.process) {
-        json_string(j, NULL);
-        add_text(j, "no_torch", r->no_torch);
-        return;
+/* What no kernel alone explains: copies in and out, and what lies between kernels; less what runs at the same time. */
+static void print_classes(const bench_train_result *r) {
+    const bench_train_device *d = &r->device;
+    double all = d->optimizer;
+    printf("\n%-14s %8s  %8s  %8s\n", "ms by kernel", "forward", "backward", "of a step");
+    for (int op = 0; op < nn_profile_ops(); op++) {
+        const double *x = d->classes[op];
+        all += x[0] + x[1];
+        if (x[0] + x[1] > 0) print_class(r, nn_profile_op_name(op), x[0], x[1]);
     }
-    json_open(j, '{');
-    add_text(j, "version", r->peer.version);
-    add_text(j, "attention", r->peer.attention);
-    add_text(j, "optimizer", r->peer.optimizer);
-    add_text(j, "environment", bench_train_peer_settings(&r->peer));
-    add(j, "padding", padding(r));
-    add(j, "check_loss", r->peer.loss);
-    add(j, "relative_difference", difference(r));
-    add_rates(j, r, &r->peer_step, r->peer.base, r->peer.peak);
-    add(j, "speedup", r->peer_step.median / r->step.median);
-    json_close(j, '}');
+    printf("%-14s %18.3f  %6.1f %%\n", "optimizer", 1e3 * d->optimizer, 100 * d->optimizer / r->step.median);
+    printf("%-14s %18.3f  %6.1f %%\n", "rest", 1e3 * (r->step.median - all), 100 * (1 - all / r->step.median));
+    printf("each kernel is timed alone, called many times in a row on the same data\n");
 }
 
-int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size) {
-    json j = {0};
-    json_open(&j, '{');
-    add_setup(&j, r);
-    add_ours(&j, r);
-    add_torch(&j, r);
-    json_close(&j, '}');
-    json_end_line(&j);
-    const int status = j.failed ? text_fail(message, size, "%s: no memory to write it", path)
-                                : text_write(path, (text_slice){j.text, j.n}, message, size);
-    json_free(&j);
-    return status;
+static void print_slowest(const bench_train_device *d) {
+    printf("\n%9s  slowest kernels\n", "us");
+    for (int i = 0; i < d->n_slowest; i++) {
+        const nn_profile_step *s = &d->slowest[i];
+        printf("%9.1f  %s %s %s\n", 1e6 * s->seconds, nn_profile_op_name(s->op), s->backward ? "backward" : "forward",
+               s->shape);
+    }
+}
+
+static void print_device_goals(const bench_train_result *r) {
+    const bench_train_shape *shape = r->shape;
+    const bench_train_device *d = &r->device;
+    char bound[48];
+    printf("\n");
+    snprintf(bound, sizeof bound, "at most %.1f", 1e3 * shape->seconds);
+    print_goal("milliseconds a step", bound, r->step.median <= shape->seconds, 1e3 * r->step.median);
+    if (!d->graph.process) return;
+    const double faster = d->graph_step.median / r->step.median, memory = d->used / d->graph.peak;
+    snprintf(bound, sizeof bound, "at least %.1f", shape->speedup);
+    if (shape->speedup > 0) print_goal("speed over torch's graph", bound, faster >= shape->speedup, faster);
+    print_goal("memory over that of torch's graph", "below 1", memory < 1, memory);
+}
+
+static void print_there(const bench_train_result *r) {
+    print_device_table(r);
+    print_classes(r);
+    if (r->verbose) print_slowest(&r->device);
+    if (r->shape) print_device_goals(r);
+}
+
+void bench_train_print(const bench_train_result *r) {
+    print_setup(r);
+    if (*r->device.name) print_there(r);
+    else print_here(r);
 }

@@ -2,14 +2,22 @@
 has this file in itself and runs it, and the truth of tests/test_torch_model.py.
 
 Batches are padded to their longest sentence, as users of nn.Transformer have them, tokens first ([longest, sentences]),
-so that heads are views. Attention is torch's own fused one where there is one. Sentences begin at their first row, so
-causal masking alone hides a target's padding; a source's needs a mask.
+so that heads are views; on a GPU with fused attention sentences first, as that likes it. Attention is torch's own fused
+one where there is one. Sentences begin at their first row, so causal masking alone hides a target's padding; a source's
+needs a mask.
+
+On a GPU a step is taken as most people take it, or as fast as torch can: compiled, forward, backward and optimizer one
+CUDA graph, for which all batches are padded to one shape.
 
 SPDX-License-Identifier: MIT
 """
+import contextlib
+import copy
+import gc
 import itertools
 import json
 import math
+import signal
 import sys
 import time
 
@@ -52,30 +60,64 @@ def pad(rows, ranges, fill):
     return torch.nn.utils.rnn.pad_sequence([rows[a:b].long() for a, b in ranges.tolist()], padding_value=fill)
 
 
+def grow(x, rows, columns, fill):
+    """A matrix with at least so many rows and columns."""
+    return F.pad(x, (0, max(columns - x.shape[1], 0), 0, max(rows - x.shape[0], 0)), value=fill)
+
+
 class Batch:
-    def __init__(self, tensors, index, heads, dtype=torch.float32):
+    """least: source rows, target rows and sentences that there are at least, with a mask in any case; None: as many as
+    it takes."""
+    TENSORS = ("source", "target", "expected", "mask", "causal", "count")
+
+    def __init__(self, tensors, index, heads, dtype=torch.float32, least=None):
         part = lambda name: tensors[f"batch/{index}/{name}"]
-        self.source = pad(part("src_ids"), part("src_ranges"), 0)
-        self.target = pad(part("tgt_in"), part("tgt_ranges"), 0)
-        self.expected = pad(part("tgt_out"), part("tgt_ranges"), -1)
+        source, target, sentences = least or (0, 0, 0)
+        self.source = grow(pad(part("src_ids"), part("src_ranges"), 0), source, sentences, 0)
+        self.target = grow(pad(part("tgt_in"), part("tgt_ranges"), 0), target, sentences, 0)
+        self.expected = grow(pad(part("tgt_out"), part("tgt_ranges"), -1), target, sentences, -1)
         self.tokens = int((self.expected >= 0).sum())
+        self.count = torch.tensor(float(self.tokens))
         self.rows = self.source.numel() + self.target.numel()
         lengths = part("src_ranges")[:, 1] - part("src_ranges")[:, 0]
+        lengths = F.pad(lengths, (0, self.source.shape[1] - len(lengths)), value=1)  # something to attend to
         hidden = torch.arange(len(self.source))[None, :] >= lengths[:, None]
         # Added to the scores [sentences * heads, queries, keys]; none where no sentence is shorter than another.
         self.mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, -math.inf)
-        self.mask = self.mask.repeat_interleave(heads, 0)[:, None] if hidden.any() else None
+        self.mask = self.mask.repeat_interleave(heads, 0)[:, None] if least or hidden.any() else None
         n = len(self.target)
         self.causal = torch.full((n, n), -math.inf, dtype=dtype).triu(1)[None]
+
+    def to(self, device, sentences_first):
+        for name in ("source", "target", "expected") if sentences_first else ():
+            setattr(self, name, getattr(self, name).t().contiguous())
+        for name in self.TENSORS:
+            x = getattr(self, name)
+            setattr(self, name, x if x is None else x.to(device))
+        return self
+
+    def clone(self):
+        other = copy.copy(self)
+        for name in self.TENSORS:
+            x = getattr(self, name)
+            setattr(other, name, x if x is None else x.clone())
+        return other
+
+    def copy_from(self, other):
+        """The numbers of another of the same shape, where these are."""
+        for name in self.TENSORS:
+            if getattr(self, name) is not None and name != "causal":
+                getattr(self, name).copy_(getattr(other, name))
 
 
 # ---- the model ----
 
 class Transformer:
-    """config: the metadata of the file. training: dropout drops."""
+    """config: the metadata of the file. training: dropout drops. sentences_first: so are ids, [sentences, longest]."""
 
-    def __init__(self, config, weights):
+    def __init__(self, config, weights, sentences_first=False):
         self.c, self.w, self.training = config, weights, False
+        self.sentences_first = sentences_first
         self.tables = {}
 
     def dropout(self, x):
@@ -88,29 +130,31 @@ class Transformer:
     def norm(self, name, x):
         return F.layer_norm(x, x.shape[-1:], self.w[name + ".weight"], self.w[name + ".bias"], 1e-5)
 
-    def positions(self, n, dtype):
+    def positions(self, ids, dtype):
         """Sinusoids as fairseq lays them out: sines, then cosines."""
+        n = ids.shape[1 if self.sentences_first else 0]
         if n not in self.tables:
             d = self.c["d"]
             rates = torch.exp(torch.arange(d // 2, dtype=torch.float64) * -(math.log(10000) / max(d // 2 - 1, 1)))
             angles = torch.arange(n, dtype=torch.float64)[:, None] * rates
             table = torch.cat([angles.sin(), angles.cos(), torch.zeros(n, d % 2, dtype=torch.float64)], 1)
-            self.tables[n] = table[:, None].to(dtype)
+            self.tables[n] = (table if self.sentences_first else table[:, None]).to(ids.device, dtype)
         return self.tables[n]
 
     def embed(self, ids, table):
         x = F.embedding(ids, table)
-        return self.dropout(torch.add(self.positions(len(ids), x.dtype), x, alpha=math.sqrt(self.c["d"])))
+        return self.dropout(torch.add(self.positions(ids, x.dtype), x, alpha=math.sqrt(self.c["d"])))
 
     def attend(self, q, k, v, mask, causal):
-        """q [queries, sentences, d], k and v [keys, sentences, d]."""
+        """q [queries, sentences, d], k and v [keys, sentences, d]; or sentences before the others."""
         n, sentences, d = q.shape
         heads, drop = self.c["heads"], self.c["attention_dropout"] if self.training else 0.0
         if FUSED_ATTENTION:
-            split = lambda x: x.unflatten(-1, (heads, d // heads)).permute(1, 2, 0, 3)
-            mask = None if causal or mask is None else mask.view(sentences, heads, 1, -1)
+            to, back = ((0, 2, 1, 3), (0, 2, 1, 3)) if self.sentences_first else ((1, 2, 0, 3), (2, 0, 1, 3))
+            split = lambda x: x.unflatten(-1, (heads, d // heads)).permute(to)
+            mask = None if causal or mask is None else mask.view(-1, heads, 1, mask.shape[-1])
             y = F.scaled_dot_product_attention(split(q), split(k), split(v), mask, drop, causal)
-            return y.permute(2, 0, 1, 3).reshape(n, sentences, d)
+            return y.permute(back).reshape(q.shape)
         split = lambda x: x.reshape(x.shape[0], sentences * heads, d // heads).transpose(0, 1)
         keys, scale = split(k).transpose(1, 2), math.sqrt(heads / d)
         if mask is None:
@@ -167,17 +211,17 @@ class Transformer:
 
 # ---- training, as the program asks for it ----
 
-def adamw(weights):
-    """The fastest AdamW of this torch for processors, and its name."""
+def adamw(weights, device="cpu", **options):
+    """The fastest AdamW of this torch for the device, and its name."""
     for kind in ("fused", "foreach"):
         try:
-            probe = torch.nn.Parameter(torch.ones(8))
-            probe.grad = torch.ones(8)
-            torch.optim.AdamW([probe], lr=1e-3, **{kind: True}).step()
-            return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0, **{kind: True}), kind
+            probe = torch.nn.Parameter(torch.ones(8, device=device))
+            probe.grad = torch.ones(8, device=device)
+            torch.optim.AdamW([probe], lr=1e-3, **{kind: True}, **options).step()
+            return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0, **{kind: True}, **options), kind
         except Exception:
             pass
-    return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0), "plain"
+    return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0, **options), "plain"
 
 
 def resident(field):
@@ -197,23 +241,32 @@ def forget_peak():
         pass  # then the peak of importing counts, too
 
 
+def one_line(error, most):
+    """An exception for an answer."""
+    return f"{type(error).__name__}: {(str(error) or '?').splitlines()[0]}".replace('"', "'").replace("\\", "/")[:most]
+
+
 class Peer:
     def __init__(self, path):
         self.base = resident("VmRSS")
         forget_peak()
         tensors, config = read_safetensors(path)
-        self.model = Transformer(config, parameters(tensors))
+        weights = parameters(tensors)
         self.batches = [Batch(tensors, i, config["heads"]) for i in range(config["batches"])]
-        self.optimizer, self.kind = adamw(self.model.w.values())
+        self.model = Transformer(config, weights)
+        self.optimizer, self.kind = adamw(weights.values())
 
     def describe(self):
         """With the loss of the first batch, a token, without dropout."""
         first = self.batches[0]
         with torch.no_grad():
-            loss = self.model.loss(first).item() / first.tokens
+            loss = self.loss(first).item() / first.tokens
         self.model.training = True
         return {"version": torch.__version__, "optimizer": self.kind, "attention": "fused" if FUSED_ATTENTION else "bmm",
                 "rows": sum(b.rows for b in self.batches), "loss": loss}
+
+    def loss(self, batch):
+        return self.model.loss(batch)
 
     def probe(self):
         """A step that changes no weights."""
@@ -224,7 +277,7 @@ class Peer:
     def step(self, batch):
         start = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
-        (self.model.loss(batch) / batch.tokens).backward()
+        (self.loss(batch) / batch.count).backward()
         self.optimizer.step()
         return time.perf_counter() - start
 
@@ -235,6 +288,126 @@ class Peer:
     def memory(self):
         return {"base": self.base, "peak": resident("VmHWM")}
 
+    def requests(self):
+        return {"probe": self.probe, "train": self.train, "memory": self.memory}
+
+
+class DevicePeer(Peer):
+    """On a GPU, in the precision that the file names: mixed is autocast to bf16, with weights in f32."""
+    WARM_STEPS, COMPILE_SECONDS = 3, 240
+
+    def __init__(self, path):
+        tensors, config = read_safetensors(path)
+        self.device, self.mixed = config["device"], config["precision"] == "mixed"
+        torch.cuda.set_device(self.device)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config["precision"] != "full"
+        weights = {name: torch.nn.Parameter(x.data.to(self.device)) for name, x in parameters(tensors).items()}
+        self.arrays = {name: x for name, x in tensors.items() if name.startswith("batch/")}
+        self.model = Transformer(config, weights, sentences_first=FUSED_ATTENTION)
+        self.batches = self.make_batches(None)
+        self.optimizer, self.kind = adamw(weights.values(), self.device)
+        self.graph, self.forward = None, self.model.loss
+
+    def make_batches(self, least):
+        c = self.model.c
+        return [Batch(self.arrays, i, c["heads"], least=least).to(self.device, self.model.sentences_first)
+                for i in range(c["batches"])]
+
+    def describe(self):
+        return {**super().describe(), "how": "eager"}
+
+    def loss(self, batch):
+        with torch.autocast("cuda", torch.bfloat16) if self.mixed else contextlib.nullcontext():
+            return self.forward(batch)
+
+    # ---- one CUDA graph ----
+
+    def same_shape(self):
+        """Pads all batches to one shape that holds each, unless they are so already."""
+        axes = (1, 0) if self.model.sentences_first else (0, 1)
+        shapes = {(b.source.shape[axes[0]], b.target.shape[axes[0]], b.source.shape[axes[1]]) for b in self.batches}
+        if len(shapes) > 1 or any(b.mask is not None for b in self.batches):
+            self.batches = self.make_batches([max(sizes) for sizes in zip(*shapes)])
+
+    def capture(self, forward):
+        """A step on self.static, after a few on another stream, as torch asks for it."""
+        self.forward = forward
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(self.WARM_STEPS):
+                self.step(self.static)
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        graph = torch.cuda.CUDAGraph()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            (self.loss(self.static) / self.static.count).backward()
+            self.optimizer.step()
+        graph.replay()
+        torch.cuda.synchronize()
+        self.graph = graph
+
+    def capture_compiled(self):
+        """None, or why it could not be."""
+        def late(number, frame):
+            raise TimeoutError(f"compiling took more than {self.COMPILE_SECONDS} s")
+        signal.signal(signal.SIGALRM, late)
+        signal.alarm(self.COMPILE_SECONDS)
+        try:
+            self.capture(torch.compile(self.model.loss, dynamic=False))
+        except Exception as error:
+            return one_line(error, 160)
+        finally:
+            signal.alarm(0)
+        return None
+
+    def compile(self):
+        self.same_shape()
+        self.static = self.batches[0].clone()
+        self.optimizer, self.kind = adamw(self.model.w.values(), self.device, capturable=True)
+        failed = self.capture_compiled()
+        if not failed:
+            return {"how": "compiled, one CUDA graph"}
+        torch.cuda.synchronize()
+        self.capture(self.model.loss)
+        return {"how": f"one CUDA graph, not compiled: {failed}"}
+
+    # ---- requests ----
+
+    def enqueue(self, batch):
+        if self.graph is None:
+            self.step(batch)
+        else:
+            self.static.copy_from(batch)
+            self.graph.replay()
+
+    def burst(self, first, steps):
+        """Seconds of so many steps, without a wait in between."""
+        for i in range(-self.WARM_STEPS, steps):
+            if i == 0:
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+            self.enqueue(self.batches[(first + i) % len(self.batches)])
+        torch.cuda.synchronize()
+        return {"seconds": time.perf_counter() - start}
+
+    def memory(self):
+        return {"base": 0, "peak": torch.cuda.max_memory_allocated(), "reserved": torch.cuda.max_memory_reserved()}
+
+    def requests(self):
+        return {"compile": self.compile, "burst": self.burst, "memory": self.memory}
+
+
+def open_peer(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    device = json.loads(header["__metadata__"]["device"])
+    return Peer(path) if device == "cpu" else DevicePeer(path)
+
 
 def main():
     """python torch_transformer.py THREADS FILE: requests and answers are lines of JSON, one answer to each request after
@@ -244,13 +417,13 @@ def main():
         try:
             if line is None:
                 torch.set_num_threads(int(sys.argv[1]))
-                peer = Peer(sys.argv[2])
+                peer = open_peer(sys.argv[2])
                 answer = peer.describe()
             else:
                 ask = json.loads(line)
-                answer = {"probe": peer.probe, "train": peer.train, "memory": peer.memory}[ask.pop("do")](**ask)
+                answer = peer.requests()[ask.pop("do")](**ask)
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}".replace('"', "'")[:300]}
+            answer = {"error": one_line(error, 300)}
         print(json.dumps(answer), flush=True)
 
 

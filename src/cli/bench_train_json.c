@@ -1,0 +1,155 @@
+/* What `adamod bench train` found, as JSON.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "bench_train.h"
+#include "backend/cpu/gemm.h"
+#include "json.h"
+
+static void add(json *j, const char *key, double x) {
+    json_key(j, key);
+    json_number(j, x);
+}
+
+static void add_text(json *j, const char *key, const char *text) {
+    json_key(j, key);
+    json_string(j, text);
+}
+
+static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
+    json_key(j, key);
+    json_open(j, '{');
+    add(j, "median", 1e3 * s->median);
+    add(j, "low", 1e3 * s->low);
+    add(j, "high", 1e3 * s->high);
+    json_close(j, '}');
+}
+
+static void add_rates(json *j, const bench_train_result *r, const bench_spread *s, double base, double peak) {
+    add_milliseconds(j, "step_ms", s);
+    add(j, "target_tokens_per_second", r->target / s->median);
+    add(j, "tokens_per_second", (r->source + r->target) / s->median);
+    if (*r->device.name) {
+        add(j, "device_bytes", peak);
+        return;
+    }
+    add(j, "resident_base", base);
+    add(j, "resident_peak", peak);
+}
+
+static void add_setup(json *j, const bench_train_result *r) {
+    add_text(j, "version", adamod_version_string());
+    add_text(j, "recipe", r->recipe);
+    add_text(j, "rule", r->s->recipe.optimizer.rule);
+    add_text(j, "library", nn_gemm_library());
+    add(j, "parameters", (double)nn_params_total(r->s->params));
+    add(j, "threads", r->threads);
+    add(j, "steps", r->steps);
+    add(j, "sentences", r->sentences);
+    add(j, "source_tokens", r->source);
+    add(j, "target_tokens", r->target);
+    add(j, "check_loss", r->check);
+    json_key(j, "losses");
+    json_open(j, '[');
+    for (int i = 0; i < BENCH_BATCHES; i++) json_number(j, r->losses[i]);
+    json_close(j, ']');
+}
+
+static void add_ours(json *j, const bench_train_result *r) {
+    add_rates(j, r, &r->step, r->base, r->peak);
+    add_milliseconds(j, "forward_ms", &r->forward);
+    add_milliseconds(j, "backward_ms", &r->backward);
+    add_milliseconds(j, "optimizer_ms", &r->optimizer);
+    add_milliseconds(j, "products_ms", &r->products);
+    add(j, "optimizer_share", r->optimizer.median / r->step.median);
+    add(j, "flops", r->flops);
+    add(j, "gflops", 1e-9 * r->flops / r->step.median);
+    add(j, "library_gflops", 1e-9 * r->flops / r->products.median);
+    add(j, "library_share", r->products.median / r->step.median);
+}
+
+static void add_memory(json *j, const bench_train_result *r) {
+    add(j, "value_bytes", (double)r->memory.values);
+    add(j, "value_bytes_without_reuse", (double)r->memory.without_reuse);
+    add(j, "parameter_bytes", (double)r->memory.params);
+    add(j, "state_bytes", (double)r->states);
+}
+
+/* The members of one peer, in an object of its own. */
+static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
+    json_open(j, '{');
+    add_text(j, "version", p->version);
+    add_text(j, "attention", p->attention);
+    add_text(j, "optimizer", p->optimizer);
+    add_text(j, "environment", bench_train_peer_settings(p));
+    add(j, "padding", bench_train_padding(r));
+    add(j, "check_loss", p->loss);
+    add(j, "relative_difference", bench_train_difference(r, p));
+    add_rates(j, r, step, p->base, p->peak);
+    add(j, "speedup", step->median / r->step.median);
+    if (*r->device.name) {
+        add_text(j, "how", p->how);
+        add(j, "reserved_bytes", p->reserved);
+    }
+    json_close(j, '}');
+}
+
+static void add_torch(json *j, const bench_train_result *r) {
+    json_key(j, "torch");
+    if (r->peer.process) {
+        add_peer(j, r, &r->peer, &r->peer_step);
+    } else {
+        json_string(j, NULL);
+        add_text(j, "no_torch", r->no_torch);
+    }
+    if (!r->device.graph.process) return;
+    json_key(j, "torch_graph");
+    add_peer(j, r, &r->device.graph, &r->device.graph_step);
+}
+
+/* ---- on a device ---- */
+
+static void add_kernels(json *j, const bench_train_device *d) {
+    json_key(j, "kernel_ms");
+    json_open(j, '{');
+    for (int op = 0; op < nn_profile_ops(); op++) {
+        static const char *const directions[2] = {"forward", "backward"};
+        for (int k = 0; k < 2; k++) {
+            char key[64];
+            snprintf(key, sizeof key, "%s_%s", nn_profile_op_name(op), directions[k]);
+            if (d->classes[op][k] > 0) add(j, key, 1e3 * d->classes[op][k]);
+        }
+    }
+    add(j, "optimizer", 1e3 * d->optimizer);
+    json_close(j, '}');
+}
+
+static void add_device(json *j, const bench_train_result *r) {
+    const bench_train_device *d = &r->device;
+    add_text(j, "device", d->name);
+    add_text(j, "precision", bench_train_precision(r->s));
+    add(j, "burst", d->burst);
+    add_rates(j, r, &r->step, 0, d->used);
+    add(j, "flops", r->flops);
+    add(j, "flops_run", d->flops);
+    add(j, "peak_flops", d->peak);
+    add(j, "peak_share", d->flops / r->step.median / d->peak);
+    add(j, "workspace_bytes", (double)r->memory.workspace);
+    add_kernels(j, d);
+}
+
+int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size) {
+    json j = {0};
+    json_open(&j, '{');
+    add_setup(&j, r);
+    if (*r->device.name) add_device(&j, r);
+    else add_ours(&j, r);
+    add_memory(&j, r);
+    add_torch(&j, r);
+    json_close(&j, '}');
+    json_end_line(&j);
+    const int status = j.failed ? text_fail(message, size, "%s: no memory to write it", path)
+                                : text_write(path, (text_slice){j.text, j.n}, message, size);
+    json_free(&j);
+    return status;
+}

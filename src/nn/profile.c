@@ -1,0 +1,120 @@
+/* Times kernels of a device's plan: a recording of many calls in a row, replayed between two looks at the clock, so that
+ * what it costs to enqueue and to wait does not count. Data that a kernel reads again and again may stay in the device's
+ * caches; in a run most of it was just written there, too. */
+#include "profile.h"
+#include "internal.h"
+#include "plan.h"
+
+#include <stdio.h>
+#include <time.h>
+
+enum { CALLS = 20, REPLAYS = 5, PEAK_SIZE = 8192 };
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- a recording ---- */
+
+static adamod_status record(const nn_plan *plan, adamod_status (*enqueue)(void *), void *context, int calls,
+                            void **out) {
+    nn_device *d = plan->place->device;
+    adamod_status status = enqueue(context); /* libraries load what they need when first called */
+    if (!status) status = plan->f->wait(d);
+    if (!status) status = plan->f->record_begin(d);
+    if (status) return status;
+    for (int i = 0; !status && i < calls; i++) status = enqueue(context);
+    const adamod_status ended = plan->f->record_end(d, out);
+    return status ? status : ended;
+}
+
+static adamod_status replay(const nn_plan *plan, void *recording, int times) {
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; !status && i < times; i++) status = plan->f->replay(plan->place->device, recording);
+    return status ? status : plan->f->wait(plan->place->device);
+}
+
+adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *context), void *context, int calls,
+                              double *seconds) {
+    void *recording = NULL;
+    adamod_status status = record(plan, enqueue, context, calls, &recording);
+    if (!status) status = replay(plan, recording, 1);
+    const double start = seconds_now();
+    if (!status) status = replay(plan, recording, REPLAYS);
+    *seconds = (seconds_now() - start) / (calls * REPLAYS);
+    plan->f->drop(plan->place->device, recording);
+    return status;
+}
+
+/* ---- steps ---- */
+
+int nn_profile_ops(void) { return NN_OP_COUNT; }
+const char *nn_profile_op_name(int op) { return nn_ops[op]->name; }
+int nn_profile_steps(const nn_plan *plan) { return plan->n_steps; }
+
+static adamod_status call_step(void *context) {
+    const plan_step *step = context;
+    (step->backward ? step->kernels.backward : step->kernels.forward)(&step->call);
+    return ADAMOD_OK;
+}
+
+static size_t add_array(char *out, size_t size, size_t used, const char *before, const nn_array *a) {
+    if (used >= size) return used;
+    return used +
+           (size_t)snprintf(out + used, size - used, "%s[%lld, %lld]", before, (long long)a->rows, (long long)a->cols);
+}
+
+/* The matrices among the inputs, and the output. */
+static void describe(const plan_step *step, char *out, size_t size) {
+    size_t used = 0;
+    for (int k = 0; k < step->node->n_inputs; k++) {
+        const nn_array *a = &step->call.input[k];
+        if (a->data && a->cols > 2) used = add_array(out, size, used, used ? " x " : "", a);
+    }
+    add_array(out, size, used, used ? " -> " : "", &step->call.output);
+}
+
+adamod_status nn_profile_run(nn_plan *plan, int step, nn_profile_step *out) {
+    plan_step *s = &plan->steps[step];
+    nn_plan_bind(plan, s);
+    *out = (nn_profile_step){.op = (int)s->node->op, .backward = s->backward};
+    describe(s, out->shape, sizeof out->shape);
+    return nn_profile_time(plan, call_step, s, CALLS, &out->seconds);
+}
+
+/* ---- the device ---- */
+
+size_t nn_profile_device_bytes(const nn_plan *plan) { return plan->f->info(plan->place->device).used; }
+
+const char *nn_profile_device_name(const nn_plan *plan, char *out, size_t size) {
+    snprintf(out, size, "%s (%s)", plan->place->name, plan->f->info(plan->place->device).name);
+    return out;
+}
+
+static adamod_status time_product(nn_params *params, nn_graph *g, const nn_place *place, double *flops) {
+    const int64_t shape[2] = {PEAK_SIZE, PEAK_SIZE};
+    const nn_value w = nn_parameter(g, "w", 2, shape, (nn_init){NN_UNIFORM, 1});
+    nn_keep(g, "y", nn_linear(g, w, w, -1, NN_LINEAR));
+    const nn_plan_options o = {.loss = -1};
+    nn_plan *plan = NULL;
+    nn_profile_step found = {0};
+    adamod_status status = nn_params_allocate(params, 1);
+    if (!status) status = nn_params_place(params, place->name, place->precision);
+    if (!status) status = nn_plan_create(&plan, g, &o);
+    if (!status) status = nn_profile_run(plan, 0, &found);
+    nn_plan_free(plan);
+    if (!status) *flops = nn_graph_flops(g) / found.seconds;
+    return status;
+}
+
+adamod_status nn_profile_peak(const nn_params *params, double *flops) {
+    nn_params *own = nn_params_create();
+    nn_graph *g = own ? nn_graph_create(own) : NULL;
+    const adamod_status status = g ? time_product(own, g, params->place, flops)
+                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a product of matrices");
+    nn_graph_free(g);
+    nn_params_free(own);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* How long the parts of a device's plan take, each alone. */
+#ifndef ADAMOD_NN_PROFILE_H
+#define ADAMOD_NN_PROFILE_H
+
+#include "nn.h"
+
+typedef struct nn_profile_step {
+    int op; /* an nn_op_id, less than nn_profile_ops() */
+    bool backward;
+    char shape[96]; /* of what it reads and writes: "[4000, 512] x [1024, 512] -> [4000, 1024]" */
+    double seconds; /* of one call */
+} nn_profile_step;
+
+int nn_profile_ops(void);
+const char *nn_profile_op_name(int op);
+
+/* Kernels of a forward and a backward pass, one for each op and direction, in the order they run. */
+int nn_profile_steps(const nn_plan *plan);
+
+/* Times one of them by calling it many times in a row; all rows of the capacity, as always on a device. From first to
+ * last in order each finds what a run would give it, but for gradients that are added up, which grow; what the plan
+ * holds is then of no more use. Nothing else may be under way. */
+adamod_status nn_profile_run(nn_plan *plan, int step, nn_profile_step *out);
+
+/* Seconds of one call of enqueue, which only enqueues work on the plan's device, recorded calls times in a row. */
+adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *context), void *context, int calls,
+                              double *seconds);
+
+/* Bytes that the plan's device holds, parameters and all plans, but not what an optimizer allocated; its name. */
+size_t nn_profile_device_bytes(const nn_plan *plan);
+const char *nn_profile_device_name(const nn_plan *plan, char *out, size_t size);
+
+/* Operations in a second of one large product of matrices by the device's library, in the precision of the parameters:
+ * what there is to reach. */
+adamod_status nn_profile_peak(const nn_params *params, double *flops);
+
+#endif
