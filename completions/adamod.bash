@@ -26,9 +26,10 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
-        'bench train --device') mapfile -t COMPREPLY < <(compgen -W 'cpu auto' -- "$4") ;;
+        'bench train --device') mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4") ;;
+        'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big' -- "$4") ;;
         'bench train --set' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds') ;;
-        *' --json' | *' --help' | 'bench train --no-torch' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        *' --json' | *' --help' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
         *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
@@ -91,7 +92,7 @@ _adamod() {
         report) words='--out --help' ;;
         evaluate) words='--checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--checkpoint --beam --length-penalty --set --help' ;;
-        'bench train') words='--set --threads --steps --seconds --device --python --no-torch --json --dump --help' ;;
+        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
             words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '

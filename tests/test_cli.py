@@ -485,7 +485,7 @@ class Tiny:
         self.folder = tempfile.TemporaryDirectory()
         with open(self / "tiny.yaml", "w") as file:
             file.write(TINY)
-        self.command = ["bench", "train", self / "tiny.yaml", "--steps", "4"]
+        self.command = ["bench", "train", self / "tiny.yaml", "--steps", "4", "--device", "cpu"]
 
     def __truediv__(self, name):
         return os.path.join(self.folder.name, name)
@@ -563,10 +563,49 @@ def test_bench_train_without_agreement():
     check(status == 1 and not out and "torch in " + fake + ": it " in err, status, out, err)
 
 
+def test_bench_train_shapes():
+    """Text of the whole vocabulary, sentences of 32 tokens, and nothing left behind."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    os.mkdir(tiny / "tmp")
+    small = ["--set", "model.d=16", "--set", "model.ffn=16", "--set", "model.layers=1", "--set", "data.max_tokens=64"]
+    for shape, words in (("small", 10000), ("base", 37000)):
+        status, out, err = run("bench", "train", "--shape", shape, *small, "--no-torch", "--steps", "1", "--device", "cpu",
+                               "--threads", "1", "--json", tiny / "out.json", env={"TMPDIR": tiny / "tmp"})
+        check(status == 0 and f"transformer-{shape}" in out, shape, status, out, err)
+        with open(tiny / "out.json") as file:
+            x = json.load(file)
+        check([x[key] for key in ("sentences", "source_tokens", "target_tokens")] == [2, 64, 64], x)
+        check(0 < x["parameters"] - 2 * 16 * words < 16 * 16 * 20, "two embeddings of", words, x)
+    check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
+
+
+def test_bench_train_on_a_gpu():
+    """Where there is one; else it says why not."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    status, out, err = run(*tiny.command, "--device", "cuda", "--no-torch", "--verbose", "--json", tiny / "out.json",
+                           "--set", "model.d=64", "--set", "model.ffn=128")
+    if status:
+        check(status == 1 and "cuda: " in err and not out, status, out, err)
+        return
+    with open(tiny / "out.json") as file:
+        x = json.load(file)
+    check(x["device"].startswith("cuda:0") and x["precision"] == "mixed" and x["device_bytes"] > 0, x)
+    check(0 < x["peak_share"] < 1 and x["flops"] <= x["flops_run"] and x["step_ms"]["low"] > 0, x)
+    check(all(x["kernel_ms"][f"{op}_{way}"] > 0 for op in ("linear", "attention") for way in ("forward", "backward")), x)
+    check(x["kernel_ms"]["optimizer"] > 0 and all(k["calls"] > 0 for k in x["kernels"]), x)
+    check("linear backward [" in out and "MISSED" not in out, out)
+
+
 def test_bench_train_errors():
     if not has_trainer():
         return
     tiny = Tiny()
+    refuse(2, "and was given both", *tiny.command, "--shape", "small")
+    refuse(2, "--shape is 'huge', expected small, base or big", "bench", "train", "--shape", "huge")
     refuse(2, "needs a recipe", "bench", "train")
     refuse(2, "needs a command: train", "bench")
     refuse(2, "No such file", "bench", "train", tiny / "nothing.yaml")

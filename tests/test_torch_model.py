@@ -54,8 +54,8 @@ def run_program(folder, settings):
     """What the program computed: the file's tensors and metadata, and its results."""
     with open(folder + "/small.yaml", "w") as file:
         file.write(RECIPE)
-    command = [PROGRAM, "bench", "train", folder + "/small.yaml", "--no-torch", "--steps", "1", "--dump",
-               folder + "/dump.safetensors", "--json", folder + "/results.json"]
+    command = [PROGRAM, "bench", "train", folder + "/small.yaml", "--no-torch", "--steps", "1",
+               "--device", "cpu", "--dump", folder + "/dump.safetensors", "--json", folder + "/results.json"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -91,6 +91,17 @@ def train(model, batches):
     return losses
 
 
+def padding_changes(model, tensors, heads):
+    """By how much the loss of the first batch changes when it is padded further, as for a CUDA graph."""
+    batch = peer.Batch(tensors, 0, heads, torch.float64)
+    (source, sentences), target = batch.source.shape, len(batch.target)
+    padded = peer.Batch(tensors, 0, heads, torch.float64, (source + 3, target + 2, sentences + 1))
+    assert padded.tokens == batch.tokens and padded.rows > batch.rows
+    with torch.no_grad():
+        loss = model.loss(batch).item()
+        return abs(model.loss(padded).item() - loss) / loss
+
+
 def compare(folder, settings):
     """False if anything differs by more than its bound."""
     tensors, config, results = run_program(folder, settings)
@@ -98,6 +109,7 @@ def compare(folder, settings):
     assert len(model.w) == sum(name.startswith("gradient/") for name in tensors) > 50
     batches = [peer.Batch(tensors, i, config["heads"], torch.float64) for i in range(config["batches"])]
     assert all(b.mask is not None for b in batches), "no sentence is shorter than another"
+    assert padding_changes(model, tensors, config["heads"]) < 1e-12
     loss, worst, error = compare_gradients(model, batches[0], tensors)
     losses = train(model, batches)
     assert losses[-1] < losses[0] and len(losses) == len(results["losses"]) == 10

@@ -26,7 +26,7 @@ static const cli_flag flags[] = {
     TRAINING_DEVICE_FLAG,
     {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
     {"no-torch", NULL, "leave PyTorch out"},
-    {"verbose", NULL, "on a GPU: the slowest kernels one by one, too"},
+    {"verbose", NULL, "on a GPU: the time of kernels by shape, too"},
     {"json", "FILE", "write all results to this file, too"},
     {"dump", "FILE", "write weights, gradients of the first batch without dropout, and batches (safetensors)"},
     CLI_HELP_FLAG,
@@ -409,7 +409,7 @@ int cli_bench_train(int argc, char **argv) {
     bench_train_peer_stop(&b.result.peer);
     bench_train_peer_stop(&b.result.device.graph);
     free(b.result.device.classes);
-    free(b.result.device.slowest);
+    free(b.result.device.kernels);
     bench_products_free(b.products);
     for (int i = 0; i < BENCH_SAMPLES; i++) free(b.samples[i]);
     for (int i = 0; i < BENCH_BATCHES; i++) free(b.batches[i].src_ids);

@@ -92,16 +92,21 @@ typedef struct bench_spread {
     double low, median, high; /* quartiles */
 } bench_spread;
 
-enum { BENCH_SLOWEST = 20 };
+/* Kernels of one op and direction on one shape. */
+typedef struct bench_kernel {
+    nn_profile_step step; /* seconds: of all calls in a step */
+    int calls;
+} bench_kernel;
+
 typedef struct bench_train_device {
-    char name[192];           /* "" : there is none */
-    int burst;                /* steps between two looks at the clock */
-    double peak;              /* operations in a second of one large product */
-    double flops;             /* of a step's products, at the rows that the device runs */
-    double (*classes)[2];     /* seconds of each op's kernels, forward and backward */
-    double optimizer;         /* seconds of its step alone */
-    nn_profile_step *slowest; /* the slowest kernels, slowest first */
-    int n_slowest;
+    char name[192];        /* "" : there is none */
+    int burst;             /* steps between two looks at the clock */
+    double peak;           /* operations in a second of one large product */
+    double flops;          /* of a step's products, at the rows that the device runs */
+    double (*classes)[2];  /* seconds of each op's kernels, forward and backward */
+    double optimizer;      /* seconds of its step alone */
+    bench_kernel *kernels; /* those that take the most time first */
+    int n_kernels;
     double used; /* bytes, all of parameters, gradients, values, workspaces and states */
     bench_train_peer graph;
     bench_spread graph_step;

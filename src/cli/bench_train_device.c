@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WARM_STEPS = 3, LEAST_BURSTS = 3, EAGER_BURST = BENCH_BATCHES };
 
@@ -133,9 +134,25 @@ static int ask_memory(bench *b) {
 
 static adamod_status step_optimizer(void *context) { return adamod_step(context); }
 
-static int slower_first(const void *a, const void *b) {
-    const double x = ((const nn_profile_step *)a)->seconds, y = ((const nn_profile_step *)b)->seconds;
+static int longer_first(const void *a, const void *b) {
+    const double x = ((const bench_kernel *)a)->step.seconds, y = ((const bench_kernel *)b)->step.seconds;
     return x > y ? -1 : x < y;
+}
+
+/* Adds a kernel to those of its kind and shape. */
+static void add_kernel(bench_train_device *d, const nn_profile_step *s) {
+    d->classes[s->op][s->backward] += s->seconds;
+    int i = 0;
+    for (; i < d->n_kernels; i++) {
+        const nn_profile_step *k = &d->kernels[i].step;
+        if (k->op == s->op && k->backward == s->backward && strcmp(k->shape, s->shape) == 0) break;
+    }
+    if (i == d->n_kernels) {
+        d->kernels[d->n_kernels++] = (bench_kernel){*s, 1};
+    } else {
+        d->kernels[i].step.seconds += s->seconds;
+        d->kernels[i].calls++;
+    }
 }
 
 /* The optimizer first: once kernels have run out of turn, gradients are of no use. */
@@ -143,22 +160,21 @@ static adamod_status time_kernels(bench *b) {
     enum { OPTIMIZER_CALLS = 5 };
     bench_train_device *d = &b->result.device;
     nn_plan *plan = b->s.plan;
-    const int n = nn_profile_steps(plan);
     adamod_status status = nn_profile_time(plan, step_optimizer, b->s.optimizer, OPTIMIZER_CALLS, &d->optimizer);
-    for (int i = 0; !status && i < n; i++) {
-        status = nn_profile_run(plan, i, &d->slowest[i]);
-        d->classes[d->slowest[i].op][d->slowest[i].backward] += d->slowest[i].seconds;
+    for (int i = 0; !status && i < nn_profile_steps(plan); i++) {
+        nn_profile_step step;
+        status = nn_profile_run(plan, i, &step);
+        add_kernel(d, &step);
     }
-    qsort(d->slowest, (size_t)n, sizeof *d->slowest, slower_first);
-    d->n_slowest = n < BENCH_SLOWEST ? n : BENCH_SLOWEST;
+    qsort(d->kernels, (size_t)d->n_kernels, sizeof *d->kernels, longer_first);
     return status ? status : nn_profile_peak(b->s.params, &d->peak);
 }
 
 static int profile(bench *b) {
     bench_train_device *d = &b->result.device;
     d->classes = calloc((size_t)nn_profile_ops(), sizeof *d->classes);
-    d->slowest = calloc((size_t)nn_profile_steps(b->s.plan) + 1, sizeof *d->slowest);
-    if (!d->classes || !d->slowest) return cli_fail(BENCH_TRAIN, "out of memory");
+    d->kernels = calloc((size_t)nn_profile_steps(b->s.plan) + 1, sizeof *d->kernels);
+    if (!d->classes || !d->kernels) return cli_fail(BENCH_TRAIN, "out of memory");
     const adamod_status status = time_kernels(b);
     return status ? cli_library(BENCH_TRAIN, status) : 0;
 }

@@ -109,11 +109,12 @@ static void add_torch(json *j, const bench_train_result *r) {
 
 /* ---- on a device ---- */
 
+static const char *const directions[2] = {"forward", "backward"};
+
 static void add_kernels(json *j, const bench_train_device *d) {
     json_key(j, "kernel_ms");
     json_open(j, '{');
     for (int op = 0; op < nn_profile_ops(); op++) {
-        static const char *const directions[2] = {"forward", "backward"};
         for (int k = 0; k < 2; k++) {
             char key[64];
             snprintf(key, sizeof key, "%s_%s", nn_profile_op_name(op), directions[k]);
@@ -122,6 +123,22 @@ static void add_kernels(json *j, const bench_train_device *d) {
     }
     add(j, "optimizer", 1e3 * d->optimizer);
     json_close(j, '}');
+}
+
+static void add_shapes(json *j, const bench_train_device *d) {
+    json_key(j, "kernels");
+    json_open(j, '[');
+    for (int i = 0; i < d->n_kernels; i++) {
+        const nn_profile_step *s = &d->kernels[i].step;
+        json_open(j, '{');
+        add_text(j, "op", nn_profile_op_name(s->op));
+        add_text(j, "direction", directions[s->backward]);
+        add_text(j, "shape", s->shape);
+        add(j, "calls", d->kernels[i].calls);
+        add(j, "ms", 1e3 * s->seconds);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
 }
 
 static void add_device(json *j, const bench_train_result *r) {
@@ -136,6 +153,7 @@ static void add_device(json *j, const bench_train_result *r) {
     add(j, "peak_share", d->flops / r->step.median / d->peak);
     add(j, "workspace_bytes", (double)r->memory.workspace);
     add_kernels(j, d);
+    add_shapes(j, d);
 }
 
 int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size) {

@@ -105,10 +105,10 @@ static void print_device_table(const bench_train_result *r) {
            "%.1f MB\n",
            1e-6 * (double)r->memory.values, 1e-6 * (double)r->memory.without_reuse, 1e-6 * (double)r->memory.workspace,
            1e-6 * (double)r->memory.params, 1e-6 * (double)r->states);
-    printf("bursts of %d steps without a wait, %d steps; memory of torch is the most that its tensors took%s\n",
-           d->burst, r->steps, r->peer.process ? ", which" : "");
+    printf("bursts of %d steps without a wait, %d steps in all\n", d->burst, r->steps);
     if (r->peer.process)
-        printf("reserved %.1f MB eager, %.1f MB as a graph\n", 1e-6 * r->peer.reserved, 1e-6 * d->graph.reserved);
+        printf("torch's memory is the most that its tensors took; it reserved %.1f MB, for the graph %.1f MB\n",
+               1e-6 * r->peer.reserved, 1e-6 * d->graph.reserved);
 }
 
 static void print_class(const bench_train_result *r, const char *name, double forward, double backward) {
@@ -131,11 +131,12 @@ static void print_classes(const bench_train_result *r) {
     printf("each kernel is timed alone, called many times in a row on the same data\n");
 }
 
-static void print_slowest(const bench_train_device *d) {
-    printf("\n%9s  slowest kernels\n", "us");
-    for (int i = 0; i < d->n_slowest; i++) {
-        const nn_profile_step *s = &d->slowest[i];
-        printf("%9.1f  %s %s %s\n", 1e6 * s->seconds, nn_profile_op_name(s->op), s->backward ? "backward" : "forward",
+static void print_kernels(const bench_train_device *d) {
+    printf("\n%9s %6s %9s\n", "us", "calls", "us each");
+    for (int i = 0; i < d->n_kernels; i++) {
+        const nn_profile_step *s = &d->kernels[i].step;
+        printf("%9.1f %6d %9.2f  %s %s %s\n", 1e6 * s->seconds, d->kernels[i].calls,
+               1e6 * s->seconds / d->kernels[i].calls, nn_profile_op_name(s->op), s->backward ? "backward" : "forward",
                s->shape);
     }
 }
@@ -157,7 +158,7 @@ static void print_device_goals(const bench_train_result *r) {
 static void print_there(const bench_train_result *r) {
     print_device_table(r);
     print_classes(r);
-    if (r->verbose) print_slowest(&r->device);
+    if (r->verbose) print_kernels(&r->device);
     if (r->shape) print_device_goals(r);
 }
 
