@@ -354,11 +354,13 @@ static void summarize(bench *b) {
     const int steps = b->s.params->place ? BENCH_BATCHES : r->steps;
     for (int i = 0; i < steps; i++) {
         const batch *x = &b->batches[i % BENCH_BATCHES];
-        r->sentences += (double)x->n / steps;
-        r->source += (double)x->n_src / steps;
-        r->target += (double)x->n_tgt / steps;
-        r->flops += bench_products_flops(&b->s, x->n_src, x->n_tgt) / steps;
+        r->sentences += x->n;
+        r->source += x->n_src;
+        r->target += x->n_tgt;
+        r->flops += bench_products_flops(&b->s, x->n_src, x->n_tgt);
     }
+    double *const means[] = {&r->sentences, &r->source, &r->target, &r->flops};
+    for (int i = 0; i < 4; i++) *means[i] /= steps;
     r->s = &b->s;
     r->recipe = b->ask.shape ? b->s.recipe.name : b->ask.recipe;
     r->shape = b->ask.shape;

@@ -92,6 +92,7 @@ static void print_here(const bench_train_result *r) {
 static void print_device_table(const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     if (d->graph.process) printf("torch's graph: %s\n", d->graph.how);
+    else if (r->peer.process) printf("torch's graph is not measured: %s\n", r->no_torch);
     print_head();
     print_contestant(r, "adamod", &r->step, d->used);
     if (r->peer.process) print_contestant(r, "torch eager", &r->peer_step, r->peer.peak);

@@ -211,17 +211,17 @@ class Transformer:
 
 # ---- training, as the program asks for it ----
 
-def adamw(weights, device="cpu", **options):
+def adamw(weights, device="cpu", lr=1e-3, **options):
     """The fastest AdamW of this torch for the device, and its name."""
     for kind in ("fused", "foreach"):
         try:
             probe = torch.nn.Parameter(torch.ones(8, device=device))
             probe.grad = torch.ones(8, device=device)
-            torch.optim.AdamW([probe], lr=1e-3, **{kind: True}, **options).step()
-            return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0, **{kind: True}, **options), kind
+            torch.optim.AdamW([probe], lr=lr, **{kind: True}, **options).step()
+            return torch.optim.AdamW(weights, lr=lr, weight_decay=0, **{kind: True}, **options), kind
         except Exception:
             pass
-    return torch.optim.AdamW(weights, lr=1e-3, weight_decay=0, **options), "plain"
+    return torch.optim.AdamW(weights, lr=lr, weight_decay=0, **options), "plain"
 
 
 def resident(field):
@@ -295,6 +295,7 @@ class Peer:
 class DevicePeer(Peer):
     """On a GPU, in the precision that the file names: mixed is autocast to bf16, with weights in f32."""
     WARM_STEPS, COMPILE_SECONDS = 3, 240
+    LR = 1e-4  # deep models stay finite: numbers that are not would be faster to multiply
 
     def __init__(self, path):
         tensors, config = read_safetensors(path)
@@ -305,7 +306,7 @@ class DevicePeer(Peer):
         self.arrays = {name: x for name, x in tensors.items() if name.startswith("batch/")}
         self.model = Transformer(config, weights, sentences_first=FUSED_ATTENTION)
         self.batches = self.make_batches(None)
-        self.optimizer, self.kind = adamw(weights.values(), self.device)
+        self.optimizer, self.kind = adamw(weights.values(), self.device, self.LR)
         self.graph, self.forward = None, self.model.loss
 
     def make_batches(self, least):
@@ -368,7 +369,9 @@ class DevicePeer(Peer):
     def compile(self):
         self.same_shape()
         self.static = self.batches[0].clone()
-        self.optimizer, self.kind = adamw(self.model.w.values(), self.device, capturable=True)
+        self.optimizer, self.kind = adamw(self.model.w.values(), self.device, self.LR, capturable=True)
+        with torch.no_grad():
+            self.loss(self.static)  # makes the tables of positions, which no graph should
         failed = self.capture_compiled()
         if not failed:
             return {"how": "compiled, one CUDA graph"}
