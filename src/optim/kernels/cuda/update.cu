@@ -55,11 +55,11 @@ template <> struct four<ADAMOD_BF16> {
         const uint32_t word = j < 2 ? raw.x : raw.y;
         return __uint_as_float(j % 2 ? word & 0xffff0000u : word << 16);
     }
-    /* add is what bf16 takes before it is cut. */
+    /* add is what bf16 takes before it is cut. The other half of the word stays: it may not have been read yet. */
     __device__ __forceinline__ void set(int j, float x, uint32_t add) {
         uint32_t &word = j < 2 ? raw.x : raw.y;
         const uint32_t half = f32_to_bf16(x, add);
-        word = j % 2 ? word | half << 16 : half;
+        word = j % 2 ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
     }
     __device__ __forceinline__ void store(void *array, int64_t i) const { *(uint2 *)((uint16_t *)array + i) = raw; }
 };
@@ -132,7 +132,7 @@ static __device__ __forceinline__ void update_tile(const arrays &a, const typena
         const uint32_t at = (uint32_t)(i - block);
         const uint32_t key0 = types::random ? adamod__block_key(a.key, 0, block) : 0;
         const uint32_t key1 = types::random ? adamod__block_key(a.key, 1, block) : 0;
-        four<ADAMOD_BF16> out;
+        four<ADAMOD_BF16> out = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             element<float> x = {};
