@@ -96,6 +96,19 @@ ADAMOD_API int64_t adamod_skipped(const adamod_optimizer *opt); /* updates skipp
  * (clip_norm, nonfinite and statistics do). */
 ADAMOD_API double adamod_grad_norm(const adamod_optimizer *opt);
 
+/* What an attempt at an update gave. Attempts are the updates done and skipped, together: 1, 2, ..., and the latest is
+ * adamod_steps + adamod_skipped. The last ADAMOD_REPORTS are kept; loading forgets them. On a GPU this never waits: who
+ * knows by an event that a step is done reads here what came of it. ADAMOD_ERROR_ORDER if the attempt is not among them,
+ * too long ago or not done yet. */
+#define ADAMOD_REPORTS 8
+typedef struct adamod_step_report {
+    int64_t attempt;
+    int taken;        /* 0: skipped */
+    double grad_norm; /* as adamod_grad_norm */
+    double lr;        /* the option lr of group 0 in this update, as its schedule said */
+} adamod_step_report;
+ADAMOD_API adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out);
+
 /* The rules, by index: name ("adamod") and one line about it. NULL past the end. */
 ADAMOD_API const char *adamod_rule_name(int index);
 ADAMOD_API const char *adamod_rule_summary(int index);
@@ -365,7 +378,7 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  * into a CUDA graph, after one step outside: replayed, it counts its steps, follows its schedules and sees options that
  * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
  *
- * These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps, adamod_scheduled,
+ * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps, adamod_scheduled,
  * adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free; none of them is allowed during a capture.
  *
  * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its

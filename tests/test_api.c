@@ -1227,6 +1227,44 @@ TEST(nonfinite_gradients) {
     }
 }
 
+TEST(reports_of_attempts) {
+    world w;
+    adamod_step_report r = {0};
+    adamod_schedule *s;
+    if (!world_make(&w, "adamod", 0)) return;
+    CHECK_INT(adamod_report(NULL, 1, &r), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_report(w.opt, 1, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_report(w.opt, 0, &r), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_report(w.opt, 1, &r), ADAMOD_ERROR_ORDER);
+    CHECK_HAS(adamod_last_error(), "attempt 1 is not done yet");
+    if (!CHECK_INT(adamod_schedule_warmup(&s, 0, 20), ADAMOD_OK)) return;
+    CHECK_INT(adamod_set_schedule(w.opt, 0, "lr", s), ADAMOD_OK);
+    adamod_schedule_free(s);
+    CHECK_INT(adamod_set_text(w.opt, "nonfinite", "skip"), ADAMOD_OK);
+    for (int t = 1; t <= 12; t++) { /* the tenth is skipped */
+        const double kept = w.scalar_grad;
+        double lr = 0;
+        CHECK_INT(adamod_scheduled(w.opt, 0, "lr", &lr), ADAMOD_OK);
+        if (t == 10) w.scalar_grad = NAN;
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        w.scalar_grad = kept;
+        CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
+        CHECK_INT(r.attempt, t);
+        CHECK_INT(r.taken, t != 10);
+        CHECK(r.lr == lr);
+        CHECK(t == 10 ? r.grad_norm != r.grad_norm : r.grad_norm == adamod_grad_norm(w.opt));
+    }
+    CHECK_INT(adamod_steps(w.opt) + adamod_skipped(w.opt), 12);
+    for (int t = 5; t <= 12; t++) CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
+    CHECK_INT(adamod_report(w.opt, 4, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_report(w.opt, 13, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_save(w.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_load(w.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_report(w.opt, 12, &r), ADAMOD_ERROR_ORDER);
+    remove("reports.tmp");
+    adamod_free(w.opt);
+}
+
 /* A gradient that is not looked at cannot stop a step. */
 TEST(nonfinite_frozen_gradients) {
     world w;
@@ -2154,9 +2192,10 @@ RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range
           ENTRY(hyper_refuses_what_it_would_ignore), ENTRY(groups), ENTRY(overlaps), ENTRY(misaligned), ENTRY(sizes),
           ENTRY(names_of_parameters), ENTRY(many_parameters), ENTRY(frozen_parameters), ENTRY(frozen_under_every_rule),
           ENTRY(empty_arrays_and_scalars), ENTRY(step_without_parameters), ENTRY(nonfinite_gradients),
-          ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm), ENTRY(allocator_accounts),
-          ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory), ENTRY(memory_of_states),
-          ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets), ENTRY(threads_change_between_steps),
-          ENTRY(zero_threads_is_one_for_each_core), ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
-          ENTRY(state_descriptions), ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
+          ENTRY(reports_of_attempts), ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm),
+          ENTRY(allocator_accounts), ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory),
+          ENTRY(memory_of_states), ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets),
+          ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
+          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes), ENTRY(state_descriptions),
+          ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
           ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams))

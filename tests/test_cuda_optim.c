@@ -649,6 +649,8 @@ TEST(files_move_between_devices) {
             to_device(a->device_p, a->p, a->count * adamod__type_size(a->param_type));
         }
         CHECK(pair_same(x));
+        adamod_step_report none;
+        CHECK_INT(adamod_report(x->gpu, 5, &none), ADAMOD_ERROR_ORDER); /* of the file's run, not of this one */
         pair_run(x, 2);
         pair_free(x);
     }
@@ -684,6 +686,15 @@ static void *capture(pair *x, void *stream) {
     return graph;
 }
 
+static void same_report(pair *x, int attempt) {
+    adamod_step_report cpu = {0}, gpu = {0};
+    OK(adamod_report(x->cpu, attempt, &cpu));
+    OK(adamod_report(x->gpu, attempt, &gpu));
+    CHECK_INT(gpu.attempt, attempt);
+    CHECK_INT(gpu.taken, cpu.taken);
+    CHECK(gpu.grad_norm == cpu.grad_norm && gpu.lr == cpu.lr);
+}
+
 TEST(a_captured_step_is_replayed_while_options_change) {
     NEED_CUDA;
     static const char *const rules[] = {"adamod", "adashift", "adafactor", "nosadam"};
@@ -709,9 +720,14 @@ TEST(a_captured_step_is_replayed_while_options_change) {
             OK(adamod_step(x->cpu));
             DEVICE_OK(x->gpu->api->graph_launch(x->gpu->device, graph));
             OK(adamod_sync(x->gpu));
+            same_report(x, t + 2);
         }
         CHECK(pair_same(x));
         CHECK_INT(adamod_steps(x->gpu), 10);
+        for (int t = 4; t <= 11; t++) same_report(x, t);
+        adamod_step_report none;
+        CHECK_INT(adamod_report(x->gpu, 3, &none), ADAMOD_ERROR_ORDER);
+        CHECK_INT(adamod_report(x->gpu, 12, &none), ADAMOD_ERROR_ORDER);
         CHECK_INT(adamod_skipped(x->gpu), 1);
         /* Other pointers in a step outside do not change the graph's. */
         void *elsewhere = device_alloc(x->arrays[0].count * 4);

@@ -293,6 +293,10 @@ adamod_status adamod__device_push(const adamod_optimizer *opt) {
     return opt->device && opt->laid_out ? adamod__push_counts(opt) : ADAMOD_OK;
 }
 
+adamod_status adamod__device_forget(const adamod_optimizer *opt) {
+    return opt->device ? adamod__result(opt, opt->api->forget(opt->device)) : ADAMOD_OK;
+}
+
 static adamod_status adamod__push_layout(adamod_optimizer *opt) {
     device_tensor *tensors = calloc((size_t)opt->n, sizeof *tensors);
     if (!tensors) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld parameters", (long long)opt->n);

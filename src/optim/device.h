@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ADAMOD__DEVICE_VERSION 1
+#define ADAMOD__DEVICE_VERSION 2
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
@@ -90,6 +90,18 @@ typedef struct device_error {
     double value; /* the option's, outside its bounds */
 } device_error;
 
+/* What came of an attempt, told likewise. The check is over all of it: the host may look while the device writes. */
+typedef struct device_report {
+    adamod_step_report report;
+    uint64_t check;
+} device_report;
+
+/* What the device tells the host, in memory that both see. */
+typedef struct device_mirror {
+    device_error error;
+    device_report reports[ADAMOD_REPORTS]; /* attempt n is at n % ADAMOD_REPORTS */
+} device_mirror;
+
 typedef struct adamod__device adamod__device;
 
 /* All return a status; error() then is one line about it. Those marked * wait for the stream. */
@@ -126,6 +138,9 @@ typedef struct adamod__device_api {
     adamod_status (*step)(adamod__device *d, const device_step *how);
     /* The latest error; count 0: there was none. */
     device_error (*failure)(const adamod__device *d);
+    /* False if that attempt is not there; and all of them forgotten. */
+    int (*report)(const adamod__device *d, int64_t attempt, adamod_step_report *out);
+    adamod_status (*forget)(adamod__device *d); /* * */
 
     /* edge and bin as in adamod__stats. */
     adamod_status (*collect)(adamod__device *d, const float *edge, const uint16_t *bin);

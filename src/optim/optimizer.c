@@ -654,6 +654,13 @@ static void adamod__count_step(adamod_optimizer *opt, int by) {
     }
 }
 
+/* The attempt that was counted last. */
+static void adamod__note_attempt(adamod_optimizer *opt, bool taken) {
+    const int64_t attempt = opt->steps + opt->skipped;
+    opt->reports[attempt % ADAMOD_REPORTS] =
+        (adamod_step_report){attempt, taken, opt->norm, opt->groups[0].effective[OPT_LR]};
+}
+
 adamod_status adamod_step(adamod_optimizer *opt) {
     if (!opt) return adamod__null_handle();
     if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
@@ -671,6 +678,7 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     if (status || skip) {
         adamod__count_step(opt, -1);
         opt->skipped += skip;
+        if (skip) adamod__note_attempt(opt, false);
         return status;
     }
     for (int64_t i = 0; i < opt->n; i++) opt->items[i].grad_scale *= factor;
@@ -678,6 +686,7 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     adamod__work_run(&w, &opt->space);
     opt->stats.filled = opt->collect;
     opt->steps++;
+    adamod__note_attempt(opt, true);
     return ADAMOD_OK;
 }
 
@@ -694,6 +703,19 @@ int64_t adamod_skipped(const adamod_optimizer *opt) {
 double adamod_grad_norm(const adamod_optimizer *opt) {
     if (opt) (void)adamod__refresh(opt);
     return opt ? opt->norm : -1;
+}
+
+adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out) {
+    if (!opt) return adamod__null_handle();
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (attempt < 1) return adamod__fail(ADAMOD_ERROR_RANGE, "attempt is %lld, expected 1 or more", (long long)attempt);
+    const adamod_step_report *kept = &opt->reports[attempt % ADAMOD_REPORTS];
+    bool there = !opt->device && kept->attempt == attempt;
+    if (there) *out = *kept;
+    else if (opt->device) there = opt->api->report(opt->device, attempt, out) != 0;
+    if (there) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is not done yet, or not among the last %d",
+                        (long long)attempt, ADAMOD_REPORTS);
 }
 
 const char *adamod_isa(const adamod_optimizer *opt) { return !opt ? NULL : opt->device ? "cuda" : opt->kernels->name; }

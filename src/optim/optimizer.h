@@ -40,7 +40,8 @@ struct adamod_optimizer {
     adamod_pool *pool;
     bool own_pool;
     int64_t steps, skipped;
-    double norm; /* negative: not computed in the last step */
+    double norm;                                /* negative: not computed in the last step */
+    adamod_step_report reports[ADAMOD_REPORTS]; /* attempt n is at n % ADAMOD_REPORTS; on a GPU the device keeps them */
     bool collect;
     adamod__stats stats;
 
@@ -107,6 +108,8 @@ adamod_status adamod__device_push(const adamod_optimizer *opt);
 /* Before parameters or groups are added: all of it is laid out anew before the next step. */
 adamod_status adamod__device_unlay(adamod_optimizer *opt);
 adamod_status adamod__device_options(const adamod_optimizer *opt, int first, int last);
+/* Reports of attempts before now. */
+adamod_status adamod__device_forget(const adamod_optimizer *opt);
 void adamod__device_repoint(adamod_optimizer *opt, int64_t id);
 adamod_status adamod__device_step(adamod_optimizer *opt);
 adamod_status adamod__device_collect(adamod_optimizer *opt);

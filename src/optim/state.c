@@ -273,7 +273,9 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
     if (status == ADAMOD_OK) {
         opt->steps = in.steps;
         opt->skipped = in.skipped;
+        memset(opt->reports, 0, sizeof opt->reports);
         status = adamod__device_push(opt);
+        if (status == ADAMOD_OK) status = adamod__device_forget(opt);
     }
     return status;
 }

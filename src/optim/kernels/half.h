@@ -57,11 +57,19 @@ static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_
 
 /* ---- random numbers ---- */
 
-static ADAMOD__DEVICE inline uint64_t adamod__mix64(uint64_t x) {
+static ADAMOD__BOTH inline uint64_t adamod__mix64(uint64_t x) {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
+}
+
+/* Of a report's numbers, to tell one that is only half written. */
+static ADAMOD__BOTH inline uint64_t adamod__report_check(int64_t attempt, int taken, double norm, double lr) {
+    uint64_t bits[2];
+    memcpy(&bits[0], &norm, sizeof norm);
+    memcpy(&bits[1], &lr, sizeof lr);
+    return adamod__mix64(adamod__mix64(adamod__mix64(2 * (uint64_t)attempt + (uint64_t)taken) ^ bits[0]) ^ bits[1]);
 }
 
 /* Names the random numbers of one array's update. */

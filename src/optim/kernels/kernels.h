@@ -8,11 +8,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is compiled for a CUDA device as well. */
+/* What is compiled for a CUDA device as well, and what for the host's side there, too. */
 #ifdef __CUDACC__
 #define ADAMOD__DEVICE __device__
+#define ADAMOD__BOTH __host__ __device__
 #else
 #define ADAMOD__DEVICE
+#define ADAMOD__BOTH
 #endif
 
 /* Rules, in the order of adamod_rule_name. */

@@ -1,5 +1,6 @@
 /* The host's side of libadamod_cuda: devices, memory, the tables that kernels read, and the order of launches. */
 #include "backend.h"
+#include "../half.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ struct adamod__device {
     char name[256];
     cudaStream_t stream, side; /* the user's; one for what must not wait for it */
     cudaEvent_t event;
-    device_error *mirror; /* on the host, where the device can write */
+    device_mirror *mirror; /* on the host, where the device can write */
     control *shared;
     device_limit *limits;
     void *schedules;
@@ -710,9 +711,9 @@ static adamod_status step(adamod__device *d, const device_step *how) {
 }
 
 static device_error failure(const adamod__device *d) {
-    const volatile device_error *m = d->mirror;
+    const volatile device_error *m = &d->mirror->error;
     device_error e = {};
-    e.count = __atomic_load_n(&d->mirror->count, __ATOMIC_ACQUIRE);
+    e.count = __atomic_load_n(&d->mirror->error.count, __ATOMIC_ACQUIRE);
     if (e.count == 0) return e;
     e.status = m->status;
     e.step = m->step;
@@ -721,6 +722,25 @@ static device_error failure(const adamod__device *d) {
     e.option = m->option;
     e.value = m->value;
     return e;
+}
+
+static int report(const adamod__device *d, int64_t attempt, adamod_step_report *out) {
+    const volatile device_report *from = &d->mirror->reports[attempt % ADAMOD_REPORTS];
+    adamod_step_report r;
+    r.attempt = from->report.attempt;
+    r.taken = from->report.taken;
+    r.grad_norm = from->report.grad_norm;
+    r.lr = from->report.lr;
+    if (r.attempt != attempt) return 0;
+    if (from->check != adamod__report_check(r.attempt, r.taken, r.grad_norm, r.lr)) return 0;
+    *out = r;
+    return 1;
+}
+
+static adamod_status forget(adamod__device *d) {
+    const adamod_status status = sync_device(d);
+    if (!status) memset(d->mirror->reports, 0, sizeof d->mirror->reports);
+    return status;
 }
 
 /* ---- for benchmarks and tests ---- */
@@ -815,6 +835,8 @@ const adamod__device_api *adamod__cuda(void) {
         progress,
         step,
         failure,
+        report,
+        forget,
         collect,
         statistics,
         stream_create,

@@ -65,7 +65,7 @@ typedef struct view {
     double *effective; /* options of each group in this update */
     double *base_lr;   /* of each group, before the schedule */
     control *shared;
-    device_error *mirror; /* on the host */
+    device_mirror *mirror; /* on the host */
     const device_limit *limits;
     const piece *chunks;        /* as the library cuts arrays to sum over them */
     const int64_t *first_chunk; /* of each tensor, and one past the last */

@@ -289,7 +289,7 @@ static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scal
 }
 
 static __device__ void report(const view &v, int status, int64_t tensor, int option, double value) {
-    device_error *e = v.mirror;
+    device_error *e = &v.mirror->error;
     e->status = status;
     e->step = v.shared->steps + 1;
     e->tensor = tensor;
@@ -313,6 +313,17 @@ struct decision {
     int skip;
     double sum, most, factor;
 };
+
+/* Written without waiting for the host's memory, which would take longer than all the rest: see device_report. */
+static __device__ void report_attempt(const view &v, int64_t attempt, int taken, double norm) {
+    device_report *to = &v.mirror->reports[attempt % ADAMOD_REPORTS];
+    const double lr = v.effective[OPT_LR];
+    to->report.attempt = attempt;
+    to->report.taken = taken;
+    to->report.grad_norm = norm;
+    to->report.lr = lr;
+    to->check = adamod__report_check(attempt, taken, norm, lr);
+}
 
 /* Thread 0: whether the step is taken, and what the gradients are multiplied by for clipping. */
 static __device__ void decide(const view &v, decision *d, const device_step &how, double norm) {
@@ -338,6 +349,7 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     c->skipped += count;
     c->steps += !d->skip;
     if (!d->skip) c->filled = how.collect;
+    if (count || !d->skip) report_attempt(v, c->steps + c->skipped, !d->skip, c->norm);
 }
 
 static __global__ void __launch_bounds__(SUM_THREADS)
