@@ -159,14 +159,16 @@ static int capture(contestant *c) {
     return status ? cli_library(COMMAND, status) : failed;
 }
 
-static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c) {
+/* tuning: how the update is cut, by index; negative: the standard way. */
+static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c, int tuning, const char **name) {
     const size_t size = x->type == BENCH_F32 ? 4 : 2;
     const size_t bytes = 2 * padded((size_t)x->elements * size, x->n_shapes);
     adamod_status status = adamod_create_on(&c->opt, b->ask->rule, b->ask->device);
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "low_precision", "stochastic");
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
     if (status) return cli_library(COMMAND, status);
-    int failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
+    int failed = tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, name));
+    if (!failed) failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
     if (!failed) failed = device_failed(c, c->opt->api->alloc(c->opt->device, bytes, &c->arrays));
     if (!failed) failed = fill_arrays(c, x->type, bytes);
     if (failed) return failed;
@@ -197,9 +199,12 @@ static int measure(contestant *c, int round) {
 
 /* ---- the copy ---- */
 
+/* By a plain kernel with 16-byte accesses, several in flight for each thread: with the caches told that nothing is used
+ * again, and without; the faster counts. (A memcpy node of a graph takes the copy engine, which is slower.) */
+enum { COPIES = 2 };
 typedef struct copier {
-    void *memory, *graph;
-    double seconds[MOST_ROUNDS];
+    void *memory, *graph[COPIES];
+    double seconds[COPIES][MOST_ROUNDS];
 } copier;
 
 static int make_copier(contestant *c, copier *copy) {
@@ -207,11 +212,38 @@ static int make_copier(contestant *c, copier *copy) {
     adamod__device *d = c->opt->device;
     int failed = device_failed(c, api->alloc(d, 2 * COPY_BYTES, &copy->memory));
     if (!failed) failed = device_failed(c, api->fill(d, copy->memory, ADAMOD_F32, (int64_t)(COPY_BYTES / 2), 0.7));
-    if (!failed) failed = device_failed(c, api->graph_begin(d));
-    if (failed) return failed;
-    const adamod_status status = api->copy(d, (char *)copy->memory + COPY_BYTES, copy->memory, COPY_BYTES);
-    failed = device_failed(c, api->graph_end(d, &copy->graph));
-    return status ? device_failed(c, status) : failed;
+    for (int i = 0; i < COPIES && !failed; i++) {
+        if ((failed = device_failed(c, api->graph_begin(d)))) return failed;
+        const adamod_status status = api->copy(d, (char *)copy->memory + COPY_BYTES, copy->memory, COPY_BYTES, i);
+        failed = device_failed(c, api->graph_end(d, &copy->graph[i]));
+        if (status) failed = device_failed(c, status);
+    }
+    return failed;
+}
+
+static int time_copy(contestant *c, copier *copy, int round) {
+    int failed = 0;
+    for (int i = 0; i < COPIES && !failed; i++) {
+        failed =
+            device_failed(c, c->opt->api->graph_time(c->opt->device, copy->graph[i], 10, &copy->seconds[i][round]));
+    }
+    return failed;
+}
+
+/* Bytes read and written in a second. */
+static double copy_rate(copier *copy, int rounds) {
+    double best = 0;
+    for (int i = 0; i < COPIES; i++) {
+        const double rate = 2 * (double)COPY_BYTES / bench_quantile(copy->seconds[i], rounds, 0.5);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+static void drop_copier(contestant *c, copier *copy) {
+    if (!c->opt) return;
+    for (int i = 0; i < COPIES; i++) c->opt->api->graph_free(c->opt->device, copy->graph[i]);
+    if (copy->memory) c->opt->api->release(c->opt->device, copy->memory);
 }
 
 /* ---- one list of shapes ---- */
@@ -226,13 +258,9 @@ typedef struct cuda_race {
 } cuda_race;
 
 static int run_round(const cuda_bench *b, cuda_race *race, int round) {
-    contestant *first = &race->ours[0];
     int failed = 0;
     for (int i = 0; i < TYPES && !failed; i++) failed = measure(&race->ours[i], round);
-    if (!failed) {
-        failed = device_failed(
-            first, first->opt->api->graph_time(first->opt->device, race->copy.graph, 10, &race->copy.seconds[round]));
-    }
+    if (!failed) failed = time_copy(&race->ours[0], &race->copy, round);
     if (failed || !race->torch) return failed;
     race->adamw[round] = bench_torch_burst(b->torch, PEER_ADAMW);
     race->adamod[round] = b->adamod ? bench_torch_burst(b->torch, PEER_ADAMOD) : -1;
@@ -308,7 +336,7 @@ static double memory_needed(const cuda_bench *b, int64_t elements) {
 
 static int prepare_race(cuda_bench *b, cuda_race *race) {
     int failed = 0;
-    for (int i = 0; i < TYPES && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i]);
+    for (int i = 0; i < TYPES && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i], -1, NULL);
     if (!failed) failed = make_copier(&race->ours[0], &race->copy);
     if (failed || !b->torch) return failed;
     race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->adamod);
@@ -321,7 +349,7 @@ static int run_race(cuda_bench *b, cuda_race *race) {
     int failed = prepare_race(b, race);
     for (int i = 0; i < rounds && !failed; i++, race->rounds++) failed = run_round(b, race, i);
     if (failed) return failed;
-    b->copy_rate = 2 * (double)COPY_BYTES / bench_quantile(race->copy.seconds, race->rounds, 0.5);
+    b->copy_rate = copy_rate(&race->copy, race->rounds);
     for (int i = 0; i < TYPES; i++) {
         const cuda_row r = make_row(b, race, i);
         print_row(b, race, i, &r);
@@ -345,11 +373,7 @@ static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, 
             .name = name, .type = types[i], .shapes = shapes, .n_shapes = n, .elements = elements, .sets = 1};
     }
     int failed = run_race(b, race);
-    contestant *first = &race->ours[0];
-    if (first->opt) {
-        first->opt->api->graph_free(first->opt->device, race->copy.graph);
-        if (race->copy.memory) first->opt->api->release(first->opt->device, race->copy.memory);
-    }
+    drop_copier(&race->ours[0], &race->copy);
     for (int i = 0; i < TYPES; i++) drop_contestant(&race->ours[i]);
     if (!failed && race->torch && !bench_torch_drop(b->torch)) {
         failed = cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
@@ -358,14 +382,51 @@ static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, 
     return failed;
 }
 
+/* ---- ways to cut the update ---- */
+
+/* One after the other, since memory may not hold all; for whoever tunes the kernels for another GPU. */
+static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
+    enum { ROUNDS = 5, MOST = 64 };
+    const bench_case x = {.name = name,
+                          .type = BENCH_F32,
+                          .shapes = shapes,
+                          .n_shapes = n,
+                          .elements = count_elements(shapes, n),
+                          .sets = 1};
+    const double bytes = (double)bench_bytes(x.type, b->states) * (double)x.elements;
+    int failed = 0;
+    for (int tuning = 0; tuning < MOST && !failed; tuning++) {
+        contestant c = {0};
+        const char *what = NULL;
+        failed = make_contestant(b, &x, &c, tuning, &what);
+        for (int i = 0; i < ROUNDS && !failed; i++) failed = measure(&c, i);
+        const double seconds = failed ? 0 : bench_quantile(c.graph_seconds, ROUNDS, 0.5);
+        if (!failed) printf("%-22s %8.4f ms %6.0f GB/s  %s\n", name, 1e3 * seconds, 1e-9 * bytes / seconds, what);
+        fflush(stdout);
+        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, &what) == ADAMOD_OK;
+        drop_contestant(&c);
+        if (!more) break;
+    }
+    return failed;
+}
+
 static int run_cases(cuda_bench *b) {
     bench_shape resnet[BENCH_RESNET_TENSORS], big[BIG_TENSORS];
     const bench_shape flat = {1, {INT64_C(1) << 28}};
     bench_make_resnet34(resnet);
     make_transformer_big(big);
-    int failed = run_case(b, "ResNet-34, 110", resnet, BENCH_RESNET_TENSORS);
-    if (!failed) failed = run_case(b, "Transformer-big, 186", big, BIG_TENSORS);
-    if (!failed) failed = run_case(b, "flat, 268M", &flat, 1);
+    const struct {
+        const char *name;
+        const bench_shape *shapes;
+        int n;
+    } cases[] = {{"ResNet-34, 110", resnet, BENCH_RESNET_TENSORS},
+                 {"Transformer-big, 186", big, BIG_TENSORS},
+                 {"flat, 268M", &flat, 1}};
+    const bool tune = b->adamod && getenv("ADAMOD_BENCH_TUNINGS");
+    int failed = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++) {
+        failed = (tune ? try_tunings : run_case)(b, cases[i].name, cases[i].shapes, cases[i].n);
+    }
     return failed;
 }
 
@@ -414,7 +475,7 @@ int bench_cuda(const bench_cuda_request *ask) {
     if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device, why, sizeof why);
     print_setup(&b, why);
     const int failed = run_cases(&b);
-    if (!failed && !ask->json) {
+    if (!failed && !ask->json && b.copy_rate > 0) {
         printf("\nfloor: the bytes a step must move at the speed of a copy within the device, %.0f GB/s here\n",
                1e-9 * b.copy_rate);
     }

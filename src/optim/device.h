@@ -156,7 +156,11 @@ typedef struct adamod__device_api {
     adamod_status (*graph_launch)(adamod__device *d, void *graph);
     adamod_status (*graph_time)(adamod__device *d, void *graph, int launches, double *seconds); /* * */
     void (*graph_free)(adamod__device *d, void *graph);
-    adamod_status (*copy)(adamod__device *d, void *to, const void *from, size_t bytes);
+    /* Of whole KiB, by a kernel; hint 1 tells the caches that nothing is used again. */
+    adamod_status (*copy)(adamod__device *d, void *to, const void *from, size_t bytes, int hint);
+    /* Before the first step: how AdaMod's update in f32 is cut, in place of the standard way. ADAMOD_ERROR_RANGE past
+     * the end. */
+    adamod_status (*tune)(adamod__device *d, int index, const char **name);
 } adamod__device_api;
 
 /* What libadamod_cuda exports. */

@@ -3,29 +3,41 @@
 #define NUMBERS(rule)                                                                                                  \
     static ADAMOD__DEVICE void adamod__##rule##_coefs(const double *o, const step_info *info, adamod__coef_f64 *c)
 
-/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
-static ADAMOD__DEVICE void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+/* The moments' decays, and 1 - beta^t of each: pow is slow, on a device above all. */
+typedef struct adamod__corrections {
+    double first, second;
+} adamod__corrections;
+static ADAMOD__DEVICE adamod__corrections adamod__decays_of(const double *o, const step_info *info,
+                                                            adamod__coef_f64 *c) {
     const double t = (double)info->t;
-    c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t)) / (1 - pow(o[OPT_BETA1], t));
     c->mscale = c->vscale = 1;
     c->eps = o[OPT_EPS];
     c->beta1 = o[OPT_BETA1];
     c->beta1c = 1 - o[OPT_BETA1];
     c->beta2 = o[OPT_BETA2];
     c->beta2c = 1 - o[OPT_BETA2];
+    const adamod__corrections x = {1 - pow(o[OPT_BETA1], t), 1 - pow(o[OPT_BETA2], t)};
+    return x;
+}
+
+/* lr, the moments' decays and corrections, with both corrections moved into lr as published packages do. */
+static ADAMOD__DEVICE void adamod__published_moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
 }
 
 /* The same in the flavour that is set; rules without the option have paper. */
 static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *info, adamod__coef_f64 *c) {
-    const double t = (double)info->t;
-    adamod__published_moments(o, info, c);
-    if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) return;
-    c->mscale = 1 / (1 - pow(o[OPT_BETA1], t));
-    if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
-        c->lr = o[OPT_LR] * sqrt(1 - pow(o[OPT_BETA2], t));
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) {
+        c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
+    } else if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
+        c->mscale = 1 / x.first;
+        c->lr = o[OPT_LR] * sqrt(x.second);
     } else {
+        c->mscale = 1 / x.first;
+        c->vscale = 1 / x.second;
         c->lr = o[OPT_LR];
-        c->vscale = 1 / (1 - pow(o[OPT_BETA2], t));
     }
 }
 

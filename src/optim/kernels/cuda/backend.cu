@@ -9,6 +9,8 @@
 
 struct adamod__device {
     int index, rule, processors;
+    int tuning;    /* of the update; negative: the standard one */
+    bool overlaps; /* launches can start before the one ahead of them has ended */
     char name[256];
     cudaStream_t stream, side; /* the user's; one for what must not wait for it */
     cudaEvent_t event;
@@ -177,10 +179,10 @@ static adamod_status copy_out(adamod__device *d, void *to, const void *from, siz
     return ADAMOD_OK;
 }
 
-static adamod_status copy_within(adamod__device *d, void *to, const void *from, size_t bytes) {
+static adamod_status copy_within(adamod__device *d, void *to, const void *from, size_t bytes, int hint) {
     device_guard guard(d->index);
-    TRY(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream));
-    return ADAMOD_OK;
+    cuda_copy(to, from, bytes, hint, d->stream);
+    return launched(d, "copying");
 }
 
 static adamod_status fill(adamod__device *d, void *to, adamod_type type, int64_t count, double value) {
@@ -234,6 +236,7 @@ static adamod_status start(adamod__device *d, const device_limit *limits) {
     TRY(d, cudaGetDeviceProperties(&properties, d->index));
     snprintf(d->name, sizeof d->name, "%s", properties.name);
     d->processors = properties.multiProcessorCount;
+    d->overlaps = properties.major >= 9;
     TRY(d, cudaStreamCreateWithFlags(&d->side, cudaStreamNonBlocking));
     TRY(d, cudaEventCreateWithFlags(&d->event, cudaEventDisableTiming));
     TRY(d, cudaHostAlloc((void **)&d->mirror, sizeof *d->mirror, cudaHostAllocMapped));
@@ -252,6 +255,7 @@ static adamod_status open_device(adamod__device **out, int index, int rule, cons
     if (!d) return no_memory();
     d->index = index;
     d->rule = rule;
+    d->tuning = -1;
     snprintf(d->name, sizeof d->name, "unknown");
     device_guard guard(index);
     if ((status = start(d, limits))) {
@@ -340,16 +344,16 @@ static int64_t matrices_of(const device_tensor *t) {
     return t->cols > 0 && t->rows > 0 ? t->count / (t->rows * t->cols) : 0;
 }
 
-static void count_tables(const device_layout *l, bool factored, tables *t) {
+static void count_tables(const adamod__device *d, const device_layout *l, tables *t) {
     for (int64_t i = 0; i < l->n; i++) {
         const device_tensor *x = &l->tensors[i];
         t->first_chunk[i] = t->n_chunks;
         t->first_row_chunk[i] = t->n_row_chunks;
         t->first_matrix[i] = t->n_matrices;
         t->first_column[i] = t->n_columns;
-        t->n_tiles += pieces_of(x->count, TILE);
+        t->n_tiles += pieces_of(x->count, cuda_tile(d->rule, d->tuning, x));
         t->n_chunks += pieces_of(x->count, l->chunk);
-        if (!factored) continue;
+        if (d->rule != RULE_adafactor) continue;
         t->n_row_chunks += pieces_of(x->count, cuda_row_chunk(x, l->chunk));
         t->n_matrices += matrices_of(x);
         t->n_columns += matrices_of(x) * x->cols;
@@ -360,12 +364,12 @@ static void count_tables(const device_layout *l, bool factored, tables *t) {
     t->first_column[l->n] = t->n_columns;
 }
 
-static bool make_tables(const device_layout *l, bool factored, tables *t) {
+static bool make_tables(const adamod__device *d, const device_layout *l, tables *t) {
     int64_t **const firsts[] = {&t->first_chunk, &t->first_row_chunk, &t->first_matrix, &t->first_column};
     for (int i = 0; i < 4; i++) {
         if (!(*firsts[i] = (int64_t *)calloc((size_t)l->n + 1, sizeof(int64_t)))) return false;
     }
-    count_tables(l, factored, t);
+    count_tables(d, l, t);
     t->tiles = (piece *)calloc((size_t)t->n_tiles + 1, sizeof(piece));
     t->chunks = (piece *)calloc((size_t)t->n_chunks + 1, sizeof(piece));
     t->row_chunks = (piece *)calloc((size_t)t->n_row_chunks + 1, sizeof(piece));
@@ -388,18 +392,20 @@ static adamod_status make_classes(adamod__device *d, const device_layout *l, tab
     d->classes = classes;
     d->n_classes = 0;
     for (int key = 0; key < 2 * MOST_VARIANTS; key++) {
-        update_class c = {key / 2, key % 2, device_tiles + tiles, 0, 0};
+        update_class c = {};
+        c.variant = key / 2;
+        c.f64 = key % 2;
+        c.tiles = device_tiles + tiles;
         const int64_t before = tiles;
         for (int64_t i = 0; i < l->n; i++) {
             const device_tensor *x = &l->tensors[i];
             if (x->variant != c.variant || (x->p_type == ADAMOD_F64) != (c.f64 != 0)) continue;
-            add_pieces(t->tiles, &tiles, i, pieces_of(x->count, TILE));
+            add_pieces(t->tiles, &tiles, i, pieces_of(x->count, cuda_tile(d->rule, d->tuning, x)));
         }
         c.n_tiles = tiles - before;
         if (c.n_tiles == 0) continue;
-        int per_processor = 1;
-        TRY(d, cuda_occupancy(d->rule, &c, &per_processor));
-        c.blocks = d->processors * (per_processor > 0 ? per_processor : 1);
+        TRY(d, cuda_choose(d->rule, d->tuning, d->processors, &c));
+        c.early = d->overlaps && d->n_classes == 0 && d->rule != RULE_adashift;
         classes[d->n_classes++] = c;
     }
     return ADAMOD_OK;
@@ -470,7 +476,7 @@ static adamod_status upload_tables(adamod__device *d, const device_layout *l, co
 }
 
 static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, tables *t) {
-    if (!make_tables(l, d->rule == RULE_adafactor, t)) return no_memory();
+    if (!make_tables(d, l, t)) return no_memory();
     device_tensor *tensors = (device_tensor *)malloc((size_t)l->n * sizeof *tensors);
     if (!tensors) return no_memory();
     memcpy(tensors, l->tensors, (size_t)l->n * sizeof *tensors);
@@ -804,6 +810,13 @@ static void graph_free(adamod__device *d, void *graph) {
     if (graph) (void)cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
+static adamod_status tune(adamod__device *d, int index, const char **name) {
+    *name = cuda_tuning(index);
+    if (!*name) return fail(ADAMOD_ERROR_RANGE, "cuda: no tuning %d", index);
+    d->tuning = index;
+    return ADAMOD_OK;
+}
+
 /* ---- the table ---- */
 
 extern "C" __attribute__((visibility("default"))) const adamod__device_api *adamod__cuda(void);
@@ -847,6 +860,7 @@ const adamod__device_api *adamod__cuda(void) {
         graph_time,
         graph_free,
         copy_within,
+        tune,
     };
     return &api;
 }

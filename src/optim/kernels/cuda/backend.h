@@ -11,7 +11,6 @@
 #include <cuda_runtime.h>
 
 enum { BLOCK = 512 }; /* elements that the library handles at a time: random numbers and sums go by it */
-enum { TILE = 2048 }; /* elements that a block of the update handles at a time; whole BLOCKs */
 enum { UPDATE_THREADS = 256 };
 enum { SUM_THREADS = 512 };
 
@@ -32,7 +31,7 @@ typedef struct array_step {
     int64_t turn;      /* where the queue's array is that this update replaces, in elements */
 } array_step;
 
-/* A piece of a parameter: elements from index * (TILE, or the chunk's size) on. */
+/* A piece of a parameter: elements from index * (the tile's or the chunk's size) on. */
 typedef struct piece {
     uint32_t tensor, index;
 } piece;
@@ -90,7 +89,9 @@ typedef struct update_class {
     int variant, f64;
     const piece *tiles;
     int64_t n_tiles;
-    int blocks; /* that fill the device */
+    int64_t blocks; /* at most: that fill the device */
+    const struct variant_launch *launch;
+    bool early; /* it may start while prepare runs */
 } update_class;
 
 /* prepare.cu */
@@ -100,6 +101,7 @@ void cuda_set_pointers(device_tensor *tensors, const device_tensor *from, int64_
 void cuda_set_control(control *to, const float *found_inf, const float *loss_scale, const device_schedule *schedules,
                       const int64_t *numbers, cudaStream_t stream);
 void cuda_fill(void *to, adamod_type type, int64_t count, double value, cudaStream_t stream);
+void cuda_copy(void *to, const void *from, size_t bytes, int hint, cudaStream_t stream);
 void cuda_widen(float *to, const void *from, adamod_type type, int64_t count, cudaStream_t stream);
 void cuda_norm(const view *v, cudaStream_t stream);
 void cuda_prepare(const view *v, const device_step *how, cudaStream_t stream);
@@ -109,7 +111,12 @@ void cuda_spatial(const view *v, cudaStream_t stream);
 uint8_t cuda_path(const device_tensor *t);
 
 /* update.cu */
-cudaError_t cuda_occupancy(int rule, const update_class *c, int *blocks);
+/* Ways to cut the update of AdaMod in f32, by index; NULL past the end. Negative elsewhere: the standard one. */
+const char *cuda_tuning(int index);
+/* Elements that a block handles at a time; whole BLOCKs. */
+int64_t cuda_tile(int rule, int tuning, const device_tensor *t);
+/* Fills in how a class is launched. */
+cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c);
 void cuda_update(const view *v, const update_class *c, cudaStream_t stream);
 void cuda_update_collect(const view *v, const update_class *c, cudaStream_t stream);
 

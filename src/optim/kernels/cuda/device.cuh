@@ -97,6 +97,22 @@ template <class R, class K> static __device__ __forceinline__ R shape_gradient(R
     return x;
 }
 
+/* ---- launches that overlap ---- */
+
+/* In the launch before: the next may start, up to where it waits for this one. */
+static __device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* In the next: until the one before has ended, and what it wrote can be seen. */
+static __device__ __forceinline__ void wait_for_prepare() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- sums ---- */
 
 /* The library keeps 32 running sums, which are a warp's lanes here, and adds them up in this order. All lanes call it;

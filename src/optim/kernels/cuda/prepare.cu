@@ -98,6 +98,32 @@ void cuda_widen(float *to, const void *from, adamod_type type, int64_t count, cu
     if (count > 0) widen_kernel<<<1024, 256, 0, stream>>>(to, from, (int)type, count);
 }
 
+/* ---- a plain copy ---- */
+
+template <bool STREAM>
+static __global__ void __launch_bounds__(256) copy_kernel(uint4 *to, const uint4 *from, int64_t n) {
+    enum { EACH = 4 };
+    const int64_t first = (int64_t)blockIdx.x * (256 * EACH) + threadIdx.x;
+    uint4 x[EACH];
+#pragma unroll
+    for (int u = 0; u < EACH; u++) {
+        const int64_t i = first + 256 * u;
+        if (i < n) x[u] = STREAM ? __ldcs(from + i) : from[i];
+    }
+#pragma unroll
+    for (int u = 0; u < EACH; u++) {
+        const int64_t i = first + 256 * u;
+        if (i < n && STREAM) __stcs(to + i, x[u]);
+        else if (i < n) to[i] = x[u];
+    }
+}
+
+void cuda_copy(void *to, const void *from, size_t bytes, int hint, cudaStream_t stream) {
+    const int64_t n = (int64_t)(bytes / sizeof(uint4));
+    const unsigned blocks = (unsigned)((n + 1023) / 1024);
+    (hint ? copy_kernel<true> : copy_kernel<false>)<<<blocks, 256, 0, stream>>>((uint4 *)to, (const uint4 *)from, n);
+}
+
 /* ---- the norm ---- */
 
 /* What gradients are multiplied by, before clipping. */
@@ -352,6 +378,20 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     if (count || !d->skip) report_attempt(v, c->steps + c->skipped, !d->skip, c->norm);
 }
 
+static __device__ __forceinline__ void prefetch(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+
+/* The last update has pushed these out of the caches: all of it at once, rather than one after the other as it is
+ * needed. */
+static __device__ void prefetch_tables(const view &v) {
+    enum { LINE = 128 };
+    const size_t groups = (size_t)v.n_groups * sizeof *v.groups;
+    for (size_t i = threadIdx.x * LINE; i < groups; i += blockDim.x * LINE) prefetch((const char *)v.groups + i);
+    for (int64_t i = threadIdx.x; i < v.n; i += blockDim.x) {
+        prefetch(&v.tensors[i]);
+        prefetch(&v.steps[i]);
+    }
+}
+
 static __global__ void __launch_bounds__(SUM_THREADS)
     prepare_kernel(const __grid_constant__ view v, const device_step how) {
     __shared__ union {
@@ -359,6 +399,8 @@ static __global__ void __launch_bounds__(SUM_THREADS)
         rounds<2> squares;
     } shared;
     __shared__ decision d;
+    let_next_start();
+    prefetch_tables(v);
     if (threadIdx.x == 0) d.bad_option = v.n_groups * OPT_COUNT;
     __syncthreads();
     const int64_t update = v.shared->steps + 1;

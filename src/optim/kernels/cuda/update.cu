@@ -1,7 +1,8 @@
 /* The update: one launch for all parameters of a kind, whatever their number and sizes.
  *
  * Memory is the limit, so what matters is that many wide loads are on their way at any time: blocks stay and take one
- * tile after the other, and each thread asks for all it needs of two groups of four elements before it computes. */
+ * tile after the other, and each thread asks for all it needs of several groups of four elements before it computes. The
+ * launch overlaps prepare: only what prepare writes is waited for, after the first tile was asked for. */
 #define MAKE_VARIANTS
 struct variant_launch;
 template <class RULE> static constexpr variant_launch make_variant();
@@ -13,23 +14,74 @@ struct variant_launch {
     const void *kernel;
     void (*update)(const view *v, const update_class *c, cudaStream_t stream);
     void (*collect)(const view *v, const update_class *c, cudaStream_t stream);
+    int threads, tile;
+    bool stay;
+    const char *name; /* of a tuning */
 };
 
 #include "formulas.cuh"
 
+/* How an update is cut: threads of a block, groups of four elements for each, blocks that a multiprocessor must have room
+ * for, what the caches are told, and whether blocks stay for one tile after the other. */
+template <int THREADS, int GROUPS, int BLOCKS, int HINT, bool STAY> struct cut {
+    enum { threads = THREADS, groups = GROUPS, blocks = BLOCKS, hint = HINT, stay = STAY, tile = 4 * GROUPS * THREADS };
+    static_assert(tile % BLOCK == 0, "a tile is whole blocks of the library's");
+};
+enum {
+    HINT_GRADIENT, /* gradients are read but once */
+    HINT_STREAM,   /* nothing is read again before the next step */
+    HINT_PASS      /* and nothing need be kept in the first cache */
+};
+typedef cut<256, 2, 3, HINT_GRADIENT, true> standard_cut;
+
+/* What `optim bench` can try in its place, for AdaMod in f32. */
+#define TUNINGS(X)                                                                                                     \
+    X(256, 2, 3, HINT_GRADIENT, true)                                                                                  \
+    X(256, 2, 3, HINT_STREAM, true)                                                                                    \
+    X(256, 2, 3, HINT_PASS, true)                                                                                      \
+    X(256, 2, 3, HINT_GRADIENT, false)                                                                                 \
+    X(256, 2, 3, HINT_STREAM, false)                                                                                   \
+    X(256, 2, 4, HINT_STREAM, true)                                                                                    \
+    X(256, 1, 4, HINT_STREAM, true)                                                                                    \
+    X(256, 1, 4, HINT_STREAM, false)                                                                                   \
+    X(256, 4, 2, HINT_STREAM, true)                                                                                    \
+    X(512, 2, 2, HINT_STREAM, true)                                                                                    \
+    X(512, 4, 1, HINT_STREAM, true)                                                                                    \
+    X(128, 4, 4, HINT_STREAM, true)                                                                                    \
+    X(128, 4, 4, HINT_STREAM, false)
+
 /* ---- four elements at a time ---- */
+
+template <int HINT, class T> static __device__ __forceinline__ T load_hinted(const T *p) {
+    if (HINT == HINT_STREAM) return __ldcs(p);
+    if (HINT == HINT_PASS) {
+        T x;
+        if (sizeof(T) == 16) {
+            uint4 &y = (uint4 &)x;
+            asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
+                         : "l"(p));
+        } else {
+            uint2 &y = (uint2 &)x;
+            asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(y.x), "=r"(y.y) : "l"(p));
+        }
+        return x;
+    }
+    return *p;
+}
+
+template <int HINT, class T> static __device__ __forceinline__ void store_hinted(T *p, T x) {
+    if (HINT == HINT_GRADIENT) *p = x;
+    else __stcs(p, x);
+}
 
 /* Four elements as they lie in memory, and as numbers. */
 template <int TYPE> struct four;
 
 template <> struct four<ADAMOD_F32> {
     float4 raw;
-    __device__ __forceinline__ void load(const void *array, int64_t i) {
-        raw = *(const float4 *)((const float *)array + i);
-    }
-    /* What is read but once, and after that not before the next step, need not push anything out of the caches. */
-    __device__ __forceinline__ void load_once(const void *array, int64_t i) {
-        raw = __ldcs((const float4 *)((const float *)array + i));
+    template <int HINT> __device__ __forceinline__ void load(const void *array, int64_t i) {
+        raw = load_hinted<HINT>((const float4 *)((const float *)array + i));
     }
     __device__ __forceinline__ float get(int j) const {
         return j == 0 ? raw.x : j == 1 ? raw.y : j == 2 ? raw.z : raw.w;
@@ -40,16 +92,15 @@ template <> struct four<ADAMOD_F32> {
         else if (j == 2) raw.z = x;
         else raw.w = x;
     }
-    __device__ __forceinline__ void store(void *array, int64_t i) const { *(float4 *)((float *)array + i) = raw; }
+    template <int HINT> __device__ __forceinline__ void store(void *array, int64_t i) const {
+        store_hinted<HINT>((float4 *)((float *)array + i), raw);
+    }
 };
 
 template <> struct four<ADAMOD_BF16> {
     uint2 raw;
-    __device__ __forceinline__ void load(const void *array, int64_t i) {
-        raw = *(const uint2 *)((const uint16_t *)array + i);
-    }
-    __device__ __forceinline__ void load_once(const void *array, int64_t i) {
-        raw = __ldcs((const uint2 *)((const uint16_t *)array + i));
+    template <int HINT> __device__ __forceinline__ void load(const void *array, int64_t i) {
+        raw = load_hinted<HINT>((const uint2 *)((const uint16_t *)array + i));
     }
     __device__ __forceinline__ float get(int j) const {
         const uint32_t word = j < 2 ? raw.x : raw.y;
@@ -61,7 +112,9 @@ template <> struct four<ADAMOD_BF16> {
         const uint32_t half = f32_to_bf16(x, add);
         word = j % 2 ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
     }
-    __device__ __forceinline__ void store(void *array, int64_t i) const { *(uint2 *)((uint16_t *)array + i) = raw; }
+    template <int HINT> __device__ __forceinline__ void store(void *array, int64_t i) const {
+        store_hinted<HINT>((uint2 *)((uint16_t *)array + i), raw);
+    }
 };
 
 /* The types of a path. */
@@ -76,72 +129,89 @@ template <> struct path_types<PATH_BF16> {
     enum { p = ADAMOD_BF16, g = ADAMOD_BF16, s = ADAMOD_BF16, master = 0, random = 1 };
 };
 
-/* The arrays of one tensor, as an update meets them; read once for all of its tiles. */
-struct arrays {
-    void *p, *out; /* the master, or the parameter itself; the parameter where there is a master */
+/* The tensor that a block is at: its arrays, which are known before prepare is done, and the numbers of its update.
+ * Registers are scarce, so what a tile needs but once is looked up then. */
+template <class RULE> struct site {
+    const view &v;
+    uint32_t tensor;
+    bool begun, fresh; /* prepare is done; the numbers are not read yet */
+    bool transform;
+    void *p; /* the master, or the parameter itself */
     const void *g;
     void *state[3];
-    uint64_t key;
-    int64_t count;
-    int path;
-    bool transform;
+    typename RULE::K k;
+
+    __device__ __forceinline__ explicit site(const view &all) : v(all), tensor(~0u), begun(false), fresh(true) {}
+
+    __device__ __forceinline__ void go_to(uint32_t to) {
+        if (to == tensor) return;
+        const device_tensor &t = v.tensors[to];
+        tensor = to;
+        fresh = true;
+        p = t.master ? t.master : t.p;
+        g = t.g;
+        for (int i = 0; i < 3; i++) state[i] = t.state[i];
+        /* Rules with a queue have launches between prepare and this one. */
+        if ((RULE::states & STATE_S) && t.queue) {
+            const int bytes = t.state_type == ADAMOD_BF16 ? 2 : (int)sizeof(typename RULE::R);
+            state[2] = (char *)t.state[2] + v.now[to].turn * bytes;
+        }
+    }
+
+    /* Waits for prepare, and reads what it wrote; false: the step is not taken. */
+    __device__ __forceinline__ bool ready() {
+        if (!begun) {
+            wait_for_prepare();
+            begun = true;
+            if (v.shared->skip) return false;
+        }
+        if (fresh) {
+            const array_step &now = v.now[tensor];
+            k = real<typename RULE::R>::of(now);
+            transform = now.transform;
+            fresh = false;
+        }
+        return true;
+    }
 };
 
-template <class RULE>
-static __device__ __forceinline__ arrays look_up(const view &v, uint32_t tensor, typename RULE::K *k) {
-    const device_tensor &t = v.tensors[tensor];
-    const array_step &now = v.now[tensor];
-    arrays a;
-    a.p = t.master ? t.master : t.p;
-    a.out = t.p;
-    a.g = t.g;
-    for (int i = 0; i < 3; i++) a.state[i] = t.state[i];
-    a.key = now.key;
-    a.count = t.count;
-    a.path = t.path;
-    a.transform = now.transform;
-    if ((RULE::states & STATE_S) && t.queue) {
-        a.state[2] = (char *)t.state[2] + now.turn * (t.state_type == ADAMOD_BF16 ? 2 : (int)sizeof(typename RULE::R));
-    }
-    *k = real<typename RULE::R>::of(now);
-    return a;
-}
-
-/* TILE elements from element first on, two groups of four for each thread. */
-template <class RULE, int PATH>
-static __device__ __forceinline__ void update_tile(const arrays &a, const typename RULE::K &k, int64_t first) {
+/* A tile from element first on. A warp has 128 elements a group, side by side. False if the step is not taken. */
+template <class RULE, class CUT, int PATH>
+static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first) {
     typedef path_types<PATH> types;
-    enum { GROUPS = TILE / 4 / UPDATE_THREADS };
+    enum { GROUPS = CUT::groups, HINT = CUT::hint, ONCE = HINT == HINT_GRADIENT ? HINT_STREAM : HINT };
     four<types::p> p[GROUPS];
     four<types::g> g[GROUPS];
     four<types::s> m[GROUPS], v[GROUPS], s[GROUPS];
-    const int64_t begin = first + 4 * threadIdx.x;
+    const int64_t begin = first + threadIdx.x / 32 * (128 * GROUPS) + threadIdx.x % 32 * 4;
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
-        const int64_t i = begin + u * 4 * UPDATE_THREADS;
-        p[u].load(a.p, i);
-        g[u].load_once(a.g, i);
-        if (RULE::states & STATE_M) m[u].load(a.state[0], i);
-        if (RULE::states & STATE_V) v[u].load(a.state[1], i);
-        if (RULE::states & STATE_S) s[u].load(a.state[2], i);
+        const int64_t i = begin + 128 * u;
+        p[u].template load<HINT>(a.p, i);
+        g[u].template load<ONCE>(a.g, i);
+        if (RULE::states & STATE_M) m[u].template load<HINT>(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].template load<HINT>(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].template load<HINT>(a.state[2], i);
     }
+    if (!a.ready()) return false;
+    const uint64_t key = types::random ? a.v.now[a.tensor].key : 0;
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
-        const int64_t i = begin + u * 4 * UPDATE_THREADS;
+        const int64_t i = begin + 128 * u;
         const int64_t block = i / BLOCK * BLOCK;
         const uint32_t at = (uint32_t)(i - block);
-        const uint32_t key0 = types::random ? adamod__block_key(a.key, 0, block) : 0;
-        const uint32_t key1 = types::random ? adamod__block_key(a.key, 1, block) : 0;
+        const uint32_t key0 = types::random ? adamod__block_key(key, 0, block) : 0;
+        const uint32_t key1 = types::random ? adamod__block_key(key, 1, block) : 0;
         four<ADAMOD_BF16> out = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             element<float> x = {};
             x.p = p[u].get(j);
-            x.g = shape_gradient(g[u].get(j), x.p, k, a.transform);
+            x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
             if (RULE::states & STATE_M) x.m = m[u].get(j);
             if (RULE::states & STATE_V) x.v = v[u].get(j);
             if (RULE::states & STATE_S) x.s = s[u].get(j);
-            x = update_element<RULE>(x, k);
+            x = update_element<RULE>(x, a.k);
             const uint32_t r0 = types::random ? adamod__random_bits(at + j, key0) : 0;
             const uint32_t r1 = types::random ? adamod__random_bits(at + j, key1) : 0;
             p[u].set(j, x.p, r0 & 0xffffu);
@@ -150,12 +220,13 @@ static __device__ __forceinline__ void update_tile(const arrays &a, const typena
             if (RULE::states & STATE_V) v[u].set(j, x.v, r1 & 0xffffu);
             if (RULE::states & STATE_S) s[u].set(j, x.s, r1 >> 16);
         }
-        p[u].store(a.p, i);
-        if (types::master) out.store(a.out, i);
-        if (RULE::states & STATE_M) m[u].store(a.state[0], i);
-        if (RULE::states & STATE_V) v[u].store(a.state[1], i);
-        if (RULE::states & STATE_S) s[u].store(a.state[2], i);
+        p[u].template store<HINT>(a.p, i);
+        if (types::master) out.template store<HINT>(a.v.tensors[a.tensor].p, i);
+        if (RULE::states & STATE_M) m[u].template store<HINT>(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].template store<HINT>(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].template store<HINT>(a.state[2], i);
     }
+    return true;
 }
 
 /* ---- one element at a time, whatever the types ---- */
@@ -192,7 +263,7 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
     const device_tensor &t = v.tensors[tensor];
     const array_step &now = v.now[tensor];
     const typename RULE::K k = real<R>::of(now);
-    for (int64_t i = first + threadIdx.x; i < last; i += UPDATE_THREADS) {
+    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
         R before;
         const int64_t block = i / BLOCK * BLOCK;
         const element<R> x = update_element<RULE>(load_element<RULE>(v, t, now, k, i, &before), k);
@@ -202,49 +273,46 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
 
 /* ---- kernels ---- */
 
-template <class RULE, bool F32> struct tile_update {
-    static __device__ __forceinline__ bool run(const arrays &a, const typename RULE::K &k, int64_t first) {
-        switch (a.path) {
-            case PATH_F32: update_tile<RULE, PATH_F32>(a, k, first); return true;
-            case PATH_MASTER: update_tile<RULE, PATH_MASTER>(a, k, first); return true;
-            case PATH_BF16: update_tile<RULE, PATH_BF16>(a, k, first); return true;
+/* False if there is no way to take the whole tile at once. */
+template <class RULE, class CUT, bool F32> struct tile_update {
+    static __device__ __forceinline__ bool run(site<RULE> &a, int64_t first, bool *taken) {
+        switch (a.v.tensors[a.tensor].path) {
+            case PATH_F32: *taken = update_tile<RULE, CUT, PATH_F32>(a, first); return true;
+            case PATH_MASTER: *taken = update_tile<RULE, CUT, PATH_MASTER>(a, first); return true;
+            case PATH_BF16: *taken = update_tile<RULE, CUT, PATH_BF16>(a, first); return true;
             default: return false;
         }
     }
 };
 
-template <class RULE> struct tile_update<RULE, false> {
-    static __device__ __forceinline__ bool run(const arrays &, const typename RULE::K &, int64_t) { return false; }
+template <class RULE, class CUT> struct tile_update<RULE, CUT, false> {
+    static __device__ __forceinline__ bool run(site<RULE> &, int64_t, bool *) { return false; }
 };
 
-template <class RULE>
-static __global__ void __launch_bounds__(UPDATE_THREADS, 3)
+/* There are no more blocks than tiles. */
+template <class RULE, class CUT>
+static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_kernel(const __grid_constant__ view v, const piece *tiles, int64_t n_tiles) {
-    if (v.shared->skip) return;
     int64_t i = blockIdx.x;
-    if (i >= n_tiles) return;
     piece tile = tiles[i];
-    typename RULE::K k;
-    uint32_t tensor = ~tile.tensor;
-    arrays a;
-    for (;;) {
+    site<RULE> a(v);
+    bool taken = true;
+    while (taken) {
         const int64_t next = i + gridDim.x;
         const piece ahead = next < n_tiles ? tiles[next] : tile; /* asked for before it is needed */
-        if (tile.tensor != tensor) {
-            tensor = tile.tensor;
-            a = look_up<RULE>(v, tensor, &k);
+        a.go_to(tile.tensor);
+        const int64_t first = (int64_t)tile.index * CUT::tile;
+        const int64_t count = v.tensors[tile.tensor].count;
+        const bool whole = count - first >= CUT::tile;
+        if (a.g && (!whole || !tile_update<RULE, CUT, sizeof(typename RULE::R) == 4>::run(a, first, &taken))) {
+            taken = a.ready();
+            if (taken) update_any<RULE>(v, a.tensor, first, whole ? first + CUT::tile : count);
         }
-        const int64_t first = (int64_t)tile.index * TILE, left = a.count - first;
-        if (a.g) {
-            const bool whole = left >= TILE;
-            if (!whole || !tile_update<RULE, sizeof(typename RULE::R) == 4>::run(a, k, first)) {
-                update_any<RULE>(v, tensor, first, whole ? first + TILE : a.count);
-            }
-        }
-        if (next >= n_tiles) return;
+        if (next >= n_tiles) break;
         i = next;
         tile = ahead;
     }
+    if (!a.begun) wait_for_prepare(); /* or the next launch might come before prepare is done */
 }
 
 /* The same with statistics. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come
@@ -300,18 +368,34 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 
 /* ---- launches ---- */
 
-template <class RULE> static void launch_update(const view *v, const update_class *c, cudaStream_t stream) {
-    const int64_t blocks = c->n_tiles < c->blocks ? c->n_tiles : c->blocks;
-    update_kernel<RULE><<<(unsigned)blocks, UPDATE_THREADS, 0, stream>>>(*v, c->tiles, c->n_tiles);
+template <class RULE, class CUT> static void launch_update(const view *v, const update_class *c, cudaStream_t stream) {
+    cudaLaunchConfig_t config = {};
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(c->n_tiles < c->blocks ? c->n_tiles : c->blocks));
+    config.blockDim = dim3(CUT::threads);
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = c->early ? 1 : 0;
+    (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT>, *v, c->tiles, c->n_tiles);
 }
 
 template <class RULE> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
     collect_kernel<RULE><<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64);
 }
 
-template <class RULE> static constexpr variant_launch make_variant() {
-    return variant_launch{(const void *)update_kernel<RULE>, launch_update<RULE>, launch_collect<RULE>};
+template <class RULE, class CUT> static constexpr variant_launch make_launch(const char *name) {
+    return variant_launch{(const void *)update_kernel<RULE, CUT>,
+                          launch_update<RULE, CUT>,
+                          launch_collect<RULE>,
+                          CUT::threads,
+                          CUT::tile,
+                          CUT::stay,
+                          name};
 }
+
+template <class RULE> static constexpr variant_launch make_variant() { return make_launch<RULE, standard_cut>(""); }
 
 static const variant_launch *const variants[2][RULE_COUNT] = {
     {
@@ -326,15 +410,36 @@ static const variant_launch *const variants[2][RULE_COUNT] = {
     },
 };
 
-cudaError_t cuda_occupancy(int rule, const update_class *c, int *blocks) {
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, variants[c->f64][rule][c->variant].kernel,
-                                                         UPDATE_THREADS, 0);
+#define TUNING(threads, groups, blocks, hint, stay)                                                                    \
+    make_launch<adamod_rule_f32, cut<threads, groups, blocks, hint, stay>>(                                            \
+        #threads " threads, " #groups " groups, " #blocks " blocks, " #hint ", stay " #stay),
+static const variant_launch tunings[] = {TUNINGS(TUNING)};
+enum { TUNING_COUNT = sizeof tunings / sizeof *tunings };
+
+const char *cuda_tuning(int index) { return index >= 0 && index < TUNING_COUNT ? tunings[index].name : NULL; }
+
+static const variant_launch *launch_of(int rule, int f64, int variant, int tuning) {
+    if (tuning >= 0 && rule == RULE_adamod && !f64) return &tunings[tuning];
+    return &variants[f64][rule][variant];
+}
+
+int64_t cuda_tile(int rule, int tuning, const device_tensor *t) {
+    return launch_of(rule, t->p_type == ADAMOD_F64, t->variant, tuning)->tile;
+}
+
+cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c) {
+    int blocks = 1;
+    c->launch = launch_of(rule, c->f64, c->variant, tuning);
+    const cudaError_t error =
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, c->launch->kernel, c->launch->threads, 0);
+    c->blocks = c->launch->stay ? (int64_t)processors * (blocks > 0 ? blocks : 1) : INT32_MAX;
+    return error;
 }
 
 void cuda_update(const view *v, const update_class *c, cudaStream_t stream) {
-    if (c->n_tiles > 0) variants[c->f64][v->rule][c->variant].update(v, c, stream);
+    if (c->n_tiles > 0) c->launch->update(v, c, stream);
 }
 
 void cuda_update_collect(const view *v, const update_class *c, cudaStream_t stream) {
-    if (v->n_chunks > 0) variants[c->f64][v->rule][c->variant].collect(v, c, stream);
+    if (v->n_chunks > 0) c->launch->collect(v, c, stream);
 }
