@@ -93,7 +93,6 @@ static adamod_status run_recorded(void *context) {
 static int run_there(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     const int n = s->recipe.train.accumulate;
     adamod_status status = adamod_collect(s->optimizer, collect);
-    if (adamod_scheduled_at(s->optimizer, 0, "lr", u->step, &u->lr)) u->lr = NAN;
     for (int i = 0; !status && i < n; i++) {
         feed(s, at, i, u);
         u->targets += (double)nn_plan_rows(s->plan, s->symbols.tgt);
@@ -108,15 +107,32 @@ static int run_there(experiment *s, checkpoint_meta *at, bool collect, update *u
     return status ? library_failed(u, message, size) : 0;
 }
 
+/* What the optimizer did. An update it refused has no report; the library says why. */
+static adamod_status read_report(experiment *s, update *u) {
+    adamod_step_report report;
+    if (adamod_report(s->optimizer, u->step, &report)) return adamod_sync(s->optimizer);
+    u->taken = u->taken && report.taken;
+    u->norm = report.grad_norm;
+    u->lr = report.lr;
+    return ADAMOD_OK;
+}
+
 static int end_there(experiment *s, update *u, char *message, size_t size) {
-    const adamod_status status = nn_plan_wait(s->plan);
+    adamod_status status = nn_plan_wait(s->plan);
     if (status) return library_failed(u, message, size);
     add_loss(s, u);
     u->taken = isfinite(u->sums[0]);
     u->norm = -1;
-    if (!u->taken && stops(s))
+    if (!u->taken && stops(s)) {
         snprintf(u->diverged, sizeof u->diverged, "the loss is not finite in update %lld", (long long)u->step);
-    return 0;
+        return 0;
+    }
+    status = read_report(s, u);
+    if (status == ADAMOD_ERROR_NONFINITE) {
+        snprintf(u->diverged, sizeof u->diverged, "%s", library_words());
+        return 0;
+    }
+    return status ? library_failed(u, message, size) : 0;
 }
 
 /* ---- either ---- */
