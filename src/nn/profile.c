@@ -57,6 +57,7 @@ int nn_profile_steps(const nn_plan *plan) { return plan->n_steps; }
 static adamod_status call_step(void *context) {
     const plan_step *step = context;
     (step->backward ? step->kernels.backward : step->kernels.forward)(&step->call);
+    if (step->backward && step->kernels.late) step->kernels.late(&step->call);
     return ADAMOD_OK;
 }
 
