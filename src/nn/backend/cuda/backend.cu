@@ -72,8 +72,10 @@ static adamod_status device_open(nn_device **out, int index) {
     cudaDeviceProp p;
     cudaError_t e = cudaSetDevice(index);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, index);
-    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
-    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->beside, cudaStreamNonBlocking);
+    int least = 0, most = 0; /* what nothing waits for must not hold up the rest */
+    if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &most);
+    if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&d->stream, cudaStreamNonBlocking, most);
+    if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&d->beside, cudaStreamNonBlocking, least);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->moves_done, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->fork, cudaEventDisableTiming);
     if (e != cudaSuccess) {
