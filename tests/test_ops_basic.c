@@ -224,8 +224,8 @@ TEST(linear_keeps_nan) {
         for (int b = 0; b < 2; b++) {
             float y[2], saved[2];
             const nn_call c = {.attributes = &attributes,
-                               .input = {{(void *)(uintptr_t)x, 2, 1}, {(void *)(uintptr_t)&w, 1, 1}},
-                               .output = {y, 2, 1},
+                               .input = {{(void *)(uintptr_t)x, 2, 1, NN_F32}, {(void *)(uintptr_t)&w, 1, 1, NN_F32}},
+                               .output = {y, 2, 1, NN_F32},
                                .saved = saved};
             both[b]->forward(&c);
             CHECK(isnan(y[0]) && y[1] > 0);
@@ -302,8 +302,11 @@ TEST(dropout_makes_zero_of_anything_and_keeps_the_share) {
     const nn_attributes attributes = {.dropout = 0.3};
     const nn_kernels *both[2] = {&nn_op_dropout.ref, &nn_cpu_dropout};
     for (int b = 0; b < 2; b++) {
-        const nn_call c = {
-            .attributes = &attributes, .input = {{x, N, 1}}, .output = {y, N, 1}, .training = true, .key = 5};
+        const nn_call c = {.attributes = &attributes,
+                           .input = {{x, N, 1, NN_F32}},
+                           .output = {y, N, 1, NN_F32},
+                           .training = true,
+                           .key = 5};
         both[b]->forward(&c);
         int zeros = 0, others = 0;
         for (int i = 0; i < N; i++) {
@@ -385,7 +388,7 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     for (int j = 0; j < COLS; j++) gamma[j] = 2, beta[j] = (float)j;
     const nn_attributes attributes = {.eps = 1e-5};
     const nn_call c = {.attributes = &attributes,
-                       .input = {{x, ROWS, COLS}, {0}, {gamma, COLS, 1}, {beta, COLS, 1}},
+                       .input = {{x, ROWS, COLS, NN_F32}, {0}, {gamma, COLS, 1, NN_F32}, {beta, COLS, 1, NN_F32}},
                        .output = {.data = y, .rows = ROWS, .cols = COLS},
                        .saved = saved,
                        .workspace = workspace};
