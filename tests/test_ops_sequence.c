@@ -229,11 +229,12 @@ static void check_attention_means(const nn_kernels *kernels) {
     for (int i = 0; i < 6 * 2 * D; i++) kv[i] = (float)(i / (2 * D));
     memset(y, 0xff, sizeof y);
     const nn_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
-    const nn_call c = {.attributes = &a,
-                       .input = {{q, ROWS, D}, {kv, 6, 2 * D}, {q_ranges, 2, 2}, {k_ranges, 2, 2}},
-                       .output = {y, ROWS, D},
-                       .saved = saved,
-                       .workspace = workspace};
+    const nn_call c = {
+        .attributes = &a,
+        .input = {{q, ROWS, D, NN_F32}, {kv, 6, 2 * D, NN_F32}, {q_ranges, 2, 2, NN_I32}, {k_ranges, 2, 2, NN_I32}},
+        .output = {y, ROWS, D, NN_F32},
+        .saved = saved,
+        .workspace = workspace};
     CHECK(kernels->workspace(&c) <= (1 << 20) / sizeof(float));
     kernels->forward(&c);
     static const float means[ROWS] = {0, 0, 0, 0.5f, 0, 3, 3.5f};
@@ -312,8 +313,8 @@ static void check_cross_entropy_sums(const nn_kernels *kernels, int32_t target, 
     float x[4] = {1, largest, 1, largest}, y[4], saved[1], workspace[64];
     const nn_attributes a = {.smoothing = 0.2};
     const nn_call c = {.attributes = &a,
-                       .input = {{x, 1, 4}, {&target, 1, 1}},
-                       .output = {y, 1, 4},
+                       .input = {{x, 1, 4, NN_F32}, {&target, 1, 1, NN_I32}},
+                       .output = {y, 1, 4, NN_F32},
                        .saved = saved,
                        .workspace = workspace};
     kernels->forward(&c);
@@ -407,8 +408,8 @@ TEST(positions_are_laid_out_sin_then_cos) {
     float table[D] = {0}, y[D], workspace[1024 * D + 64];
     const nn_attributes a = {.scale = 1};
     const nn_call c = {.attributes = &a,
-                       .input = {{&id, 1, 1}, {&position, 1, 1}, {table, 1, D}},
-                       .output = {y, 1, D},
+                       .input = {{&id, 1, 1, NN_I32}, {&position, 1, 1, NN_I32}, {table, 1, D, NN_F32}},
+                       .output = {y, 1, D, NN_F32},
                        .workspace = workspace};
     const nn_kernels *both[2] = {&nn_op_embedding.ref, &nn_cpu_embedding};
     for (int k = 0; k < 2; k++) {
@@ -439,7 +440,8 @@ TEST(cache_write_cpu_is_ref) {
 TEST(cache_write_copies_rows_where_the_index_says) {
     float cache[6] = {0, 1, 2, 3, 4, 5}, x[4] = {10, 11, 12, 13};
     int32_t index[2] = {2, 0};
-    const nn_call c = {.input = {{cache, 3, 2}, {x, 2, 2}, {index, 2, 1}}, .output = {cache, 3, 2}};
+    const nn_call c = {.input = {{cache, 3, 2, NN_F32}, {x, 2, 2, NN_F32}, {index, 2, 1, NN_I32}},
+                       .output = {cache, 3, 2, NN_F32}};
     nn_op_cache_write.ref.forward(&c);
     static const float want[6] = {12, 13, 2, 3, 10, 11};
     for (int i = 0; i < 6; i++) CHECK(cache[i] == want[i]);
