@@ -26,7 +26,9 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
-        'bench train --device') mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4") ;;
+        'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'bench train --device')
+            mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
+            ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big' -- "$4") ;;
         'bench train --set' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds') ;;
         *' --json' | *' --help' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
@@ -88,10 +90,10 @@ _adamod() {
     case $command in
         info) words='--json --help' ;;
         train) words='--set --out --device --resume --keys --help' ;;
-        compare) words='--vary --variant --seeds --set --out --resume --no-report --help' ;;
+        compare) words='--vary --variant --seeds --set --out --device --resume --no-report --help' ;;
         report) words='--out --help' ;;
-        evaluate) words='--checkpoint --beam --length-penalty --set --split --json --help' ;;
-        translate) words='--checkpoint --beam --length-penalty --set --help' ;;
+        evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
+        translate) words='--device --checkpoint --beam --length-penalty --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
