@@ -175,13 +175,14 @@ __device__ static inline void clear_outside(const attention<T> &a, const int2 *r
     __syncthreads();
     pack<T> zeros;
     for (int e = 0; e < pack<T>::N; e++) zeros.x[e] = narrow<T>(0);
-    const int64_t step = a.wide ? pack<T>::N : 1, columns = cols / step;
-    for (int64_t i = threadIdx.x; i < min((int64_t)THREADS, n - first) * columns; i += THREADS) {
-        const int64_t row = i / columns;
-        T *x = to + (first + row) * stride + i % columns * step;
+    const int step = a.wide ? pack<T>::N : 1;
+    for (int row = warp(); row < THREADS && first + row < n; row += THREADS / 32) {
         if (inside[row]) continue;
-        if (a.wide) store_pack(x, zeros);
-        else *x = zeros.x[0];
+        T *x = to + (first + row) * stride;
+        for (int64_t col = lane() * step; col < cols; col += 32 * step) {
+            if (a.wide) store_pack(x + col, zeros);
+            else x[col] = zeros.x[0];
+        }
     }
     __syncthreads();
 }
