@@ -163,10 +163,10 @@ static void read_lines(input *in) {
 
 static void warn_of_long(const experiment *s, const input *in) {
     for (int i = 0; i < in->n; i++) {
-        const int64_t n = text_count_tokens(s->unit, in->line[i]);
+        const int64_t n = text_count_tokens(s->unit, in->line[i]), line = in->first + i;
         if (n <= s->recipe.data.max_length) continue;
         fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
-                (long long)(in->first + i), (long long)n, s->recipe.data.max_length);
+                (long long)line, (long long)n, s->recipe.data.max_length);
     }
 }
 
