@@ -19,6 +19,7 @@ enum {
     PATH_ANY,    /* one element at a time, whatever the types */
     PATH_F32,    /* all f32 */
     PATH_MASTER, /* parameter and gradient bf16; master and states f32 */
+    PATH_COPY,   /* parameter bf16; gradient, master and states f32 */
     PATH_BF16    /* all bf16, rounded at random */
 };
 

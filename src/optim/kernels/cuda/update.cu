@@ -125,6 +125,9 @@ template <> struct path_types<PATH_F32> {
 template <> struct path_types<PATH_MASTER> {
     enum { p = ADAMOD_F32, g = ADAMOD_BF16, s = ADAMOD_F32, master = 1, random = 0 };
 };
+template <> struct path_types<PATH_COPY> {
+    enum { p = ADAMOD_F32, g = ADAMOD_F32, s = ADAMOD_F32, master = 1, random = 0 };
+};
 template <> struct path_types<PATH_BF16> {
     enum { p = ADAMOD_BF16, g = ADAMOD_BF16, s = ADAMOD_BF16, master = 0, random = 1 };
 };
@@ -279,6 +282,7 @@ template <class RULE, class CUT, bool F32> struct tile_update {
         switch (a.v.tensors[a.tensor].path) {
             case PATH_F32: *taken = update_tile<RULE, CUT, PATH_F32>(a, first); return true;
             case PATH_MASTER: *taken = update_tile<RULE, CUT, PATH_MASTER>(a, first); return true;
+            case PATH_COPY: *taken = update_tile<RULE, CUT, PATH_COPY>(a, first); return true;
             case PATH_BF16: *taken = update_tile<RULE, CUT, PATH_BF16>(a, first); return true;
             default: return false;
         }
