@@ -124,7 +124,8 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *   maximize      0         1: ascend
  *   clip_value    inf       gradients clamped to [-clip_value, clip_value]
  *   low_precision master    bf16 and f16 parameters: keep an fp32 master, or (stochastic) round at random instead
- *   state_type    auto      auto: f32 (f64 for f64 parameters); bf16: states in half the memory, rounded at random
+ *   state_type    auto      auto: f32 (f64 for f64 parameters); bf16: states in half the memory, rounded at random;
+ *                           q8 (adamod, adam, sgd): in a quarter, 8 bits in blocks of 256 with a scale each
  *
  * and for the optimizer as a whole, not for a group:
  *
@@ -162,7 +163,14 @@ ADAMOD_API adamod_status adamod_get(const adamod_optimizer *opt, const char *opt
 /* ---- 3. Groups and types ------------------------------------------------------------------------------------------
  *
  * Group 0 always exists. A new group starts with the options of group 0. */
-typedef enum adamod_type { ADAMOD_F32 = 0, ADAMOD_F64 = 1, ADAMOD_BF16 = 2, ADAMOD_F16 = 3 } adamod_type;
+typedef enum adamod_type {
+    ADAMOD_F32 = 0,
+    ADAMOD_F64 = 1,
+    ADAMOD_BF16 = 2,
+    ADAMOD_F16 = 3,
+    ADAMOD_Q8 = 4 /* of states alone: codes of 8 bits, with scales in an array of their own */
+} adamod_type;
+#define ADAMOD_Q8_BLOCK 256 /* codes that share a scale */
 
 ADAMOD_API adamod_status adamod_add_group(adamod_optimizer *opt, int *group);
 ADAMOD_API adamod_status adamod_group_set(adamod_optimizer *opt, int group, const char *option, double value);
@@ -272,7 +280,8 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
-/* A state as it lies in memory ("exp_avg"; "master" for masters). Valid until the next load or free. */
+/* A state as it lies in memory ("exp_avg"; "master" for masters; "exp_avg_scale" for the scales of one in 8 bits). Valid
+ * until the next load or free. */
 ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
                                       adamod_type *type, int64_t *count);
 /* How many updates a parameter has had. */
@@ -299,12 +308,13 @@ typedef struct adamod_span {
     const void *grad;
     void *master; /* f32 copy of a bf16 or f16 param; NULL: stochastic rounding */
     void *state[ADAMOD_MAX_STATES];
-    adamod_type param_type, grad_type, state_type; /* state_type: f64 for f64 parameters, else f32; or bf16 */
+    adamod_type param_type, grad_type, state_type; /* state_type: f64 for f64 parameters, else f32; or bf16, or q8 */
     int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
     int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
     int64_t count;
-    int64_t step;    /* which update of this array this is: 1 for the first */
-    uint64_t stream; /* of random numbers, for stochastic rounding: another for each array */
+    int64_t step;                   /* which update of this array this is: 1 for the first */
+    uint64_t stream;                /* of random numbers, for stochastic rounding: another for each array */
+    void *scale[ADAMOD_MAX_STATES]; /* of each state if they are q8, f32: one for each ADAMOD_Q8_BLOCK elements begun */
 } adamod_span;
 
 typedef struct adamod_state_desc {

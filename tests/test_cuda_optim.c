@@ -90,6 +90,7 @@ static void put(adamod_type type, void *array, size_t i, double value) {
         case ADAMOD_F64: ((double *)array)[i] = value; break;
         case ADAMOD_BF16: ((uint16_t *)array)[i] = (uint16_t)(adamod__to_bits(f) >> 16); break;
         case ADAMOD_F16: ((uint16_t *)array)[i] = adamod__f32_to_f16(f); break;
+        case ADAMOD_Q8: ((uint8_t *)array)[i] = (uint8_t)f; break;
     }
 }
 
@@ -99,6 +100,7 @@ static double value_at(adamod_type type, const void *array, size_t i) {
         case ADAMOD_F64: return ((const double *)array)[i];
         case ADAMOD_BF16: return (double)adamod__from_bits((uint32_t)((const uint16_t *)array)[i] << 16);
         case ADAMOD_F16: return (double)adamod__f16_to_f32(((const uint16_t *)array)[i]);
+        case ADAMOD_Q8: return (double)((const uint8_t *)array)[i]; /* the code */
     }
     return 0;
 }
@@ -251,6 +253,22 @@ static void pair_run(pair *x, int steps) {
     CHECK(pair_same(x));
 }
 
+static void same_statistics(pair *x, int g) {
+    adamod_statistics a, b;
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    OK(adamod_get_statistics(x->cpu, g, &a));
+    OK(adamod_get_statistics(x->gpu, g, &b));
+    CHECK_INT(a.elements, b.elements);
+    CHECK(memcmp(a.eta, b.eta, sizeof a.eta) == 0);
+    CHECK(memcmp(a.step, b.step, sizeof a.step) == 0);
+    const double *u = &a.bounded, *v = &b.bounded;
+    for (int i = 0; i < 9; i++) {
+        if (x->loose) CHECK_CLOSE(u[i], v[i], 1e-12 * fabs(u[i]));
+        else if (!CHECK(u[i] == v[i])) printf("    %s: number %d: %.17g and %.17g\n", x->what, i, u[i], v[i]);
+    }
+}
+
 /* ---- rules, sizes, options ---- */
 
 TEST(every_rule_gives_the_same_bits) {
@@ -351,6 +369,35 @@ TEST(every_type) {
                 }
             }
             pair_run(x, 6);
+            pair_free(x);
+        }
+    }
+}
+
+TEST(states_in_8_bits) {
+    NEED_CUDA;
+    static const char *const rules[][2] = {
+        {"adamod", ""}, {"adam", "weight_decay=0.01"}, {"sgd", "momentum=0.9 nesterov=1"}, {"sgd", ""}};
+    static const int64_t sizes[] = {1, 31, 255, 256, 257, 511, 513, 2048, 2049, 5000, 100003};
+    static const adamod_type types[] = {ADAMOD_F32, ADAMOD_BF16, ADAMOD_F16, ADAMOD_F64};
+    for (int r = 0; r < 4; r++) {
+        for (int collect = 0; collect < 2; collect++) {
+            pair *x = pair_new(rules[r][0]);
+            pair_set(x, "state_type=q8 seed=5");
+            pair_set(x, rules[r][1]);
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) pair_add(x, ADAMOD_F32, sizes[i]);
+            for (int t = 0; t < 4; t++) {
+                pair_add(x, types[t], 3000);
+                pair_add_at(x, 0, types[t], types[t], 1, &(int64_t){4099}, 1);
+            }
+            OK(adamod_collect(x->cpu, collect));
+            OK(adamod_collect(x->gpu, collect));
+            pair_run(x, 12);
+            if (collect) same_statistics(x, -1);
+            ((float *)x->arrays[9].g)[300] = NAN; /* its block is lost, the others are not */
+            pair_send_grads(x);
+            pair_step(x);
+            pair_run(x, 2);
             pair_free(x);
         }
     }
@@ -563,22 +610,6 @@ TEST(pointers_that_change_every_step) {
 
 /* ---- statistics ---- */
 
-static void same_statistics(pair *x, int g) {
-    adamod_statistics a, b;
-    memset(&a, 0, sizeof a);
-    memset(&b, 0, sizeof b);
-    OK(adamod_get_statistics(x->cpu, g, &a));
-    OK(adamod_get_statistics(x->gpu, g, &b));
-    CHECK_INT(a.elements, b.elements);
-    CHECK(memcmp(a.eta, b.eta, sizeof a.eta) == 0);
-    CHECK(memcmp(a.step, b.step, sizeof a.step) == 0);
-    const double *u = &a.bounded, *v = &b.bounded;
-    for (int i = 0; i < 9; i++) {
-        if (x->loose) CHECK_CLOSE(u[i], v[i], 1e-12 * fabs(u[i]));
-        else if (!CHECK(u[i] == v[i])) printf("    %s: number %d: %.17g and %.17g\n", x->what, i, u[i], v[i]);
-    }
-}
-
 TEST(statistics_are_equal) {
     NEED_CUDA;
     for (int r = 0; adamod_rule_name(r); r++) {
@@ -633,6 +664,7 @@ TEST(files_move_between_devices) {
     snprintf(path, sizeof path, "cuda_state.%d.tmp", (int)getpid());
     for (int r = 0; adamod_rule_name(r); r++) {
         pair *x = pair_new(adamod_rule_name(r));
+        if (r == 0) pair_set(x, "state_type=q8");
         pair_add_at(x, 0, ADAMOD_F32, ADAMOD_F32, 2, (int64_t[]){40, 70}, 0);
         pair_add_at(x, 0, ADAMOD_BF16, ADAMOD_BF16, 1, &(int64_t){3000}, 0);
         pair_run(x, 3);
@@ -908,7 +940,7 @@ TEST(large_array) {
 }
 
 RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(many_steps), ENTRY(unaligned_arrays),
-          ENTRY(every_type), ENTRY(many_small_arrays), ENTRY(clipping_and_scaling),
+          ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(many_small_arrays), ENTRY(clipping_and_scaling),
           ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
           ENTRY(an_error_is_reported_once_and_nothing_changes), ENTRY(schedules),
           ENTRY(a_schedule_out_of_bounds_is_an_error), ENTRY(groups_and_freezing),

@@ -17,7 +17,7 @@
 
 #define COMMAND "optim bench"
 
-enum { MOST_ROUNDS = 15, TYPES = 3 };
+enum { MOST_ROUNDS = 15, TYPES = 4 };
 static const size_t COPY_BYTES = (size_t)1 << 30;
 
 /* One optimizer and its arrays, for one type. */
@@ -34,13 +34,14 @@ typedef struct cuda_bench {
     adamod_cuda_device device;
     bench_torch *torch;
     int states;
+    int types; /* of those in the table: states in 8 bits come last, and not with every rule */
     bool adamod;
-    bench_verdict goals[5];
+    bench_verdict goals[6];
     double copy_rate; /* bytes read and written in a second; of the last case */
 } cuda_bench;
-enum { GOAL_SHARE, GOAL_RESNET, GOAL_ADAMW, GOAL_ADAMOD_BIG, GOAL_ADAMOD_RESNET, GOALS };
+enum { GOAL_SHARE, GOAL_RESNET, GOAL_ADAMW, GOAL_ADAMOD_BIG, GOAL_ADAMOD_RESNET, GOAL_Q8, GOALS };
 
-static const char *const type_names[TYPES] = {"f32", "bf16", "bf16, f32 master"};
+static const char *const type_names[TYPES] = {"f32", "bf16", "bf16, f32 master", "f32, 8-bit state"};
 
 /* ---- shapes ---- */
 
@@ -138,7 +139,7 @@ static adamod_status add_tensors(contestant *c, const bench_case *x, size_t size
     adamod_status status = ADAMOD_OK;
     for (int i = 0; i < x->n_shapes && !status; i++) {
         adamod_tensor t = {.param = param, .grad = grad, .ndim = x->shapes[i].ndim};
-        t.param_type = t.grad_type = x->type == BENCH_F32 ? ADAMOD_F32 : ADAMOD_BF16;
+        t.param_type = t.grad_type = size == 4 ? ADAMOD_F32 : ADAMOD_BF16;
         size_t bytes = size;
         for (int d = 0; d < t.ndim; d++) bytes *= (size_t)(t.shape[d] = x->shapes[i].dim[d]);
         status = adamod_add_tensor(c->opt, 0, &t, NULL);
@@ -161,13 +162,15 @@ static int capture(contestant *c) {
 
 /* tuning: how the update is cut, by index; negative: the standard way. */
 static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c, int tuning, const char **name) {
-    const size_t size = x->type == BENCH_F32 ? 4 : 2;
+    const size_t size = x->type == BENCH_F32 || x->type == BENCH_Q8 ? 4 : 2;
     const size_t bytes = 2 * padded((size_t)x->elements * size, x->n_shapes);
     adamod_status status = adamod_create_on(&c->opt, b->ask->rule, b->ask->device);
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "low_precision", "stochastic");
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
+    if (!status && x->type == BENCH_Q8) status = adamod_set_text(c->opt, "state_type", "q8");
     if (status) return cli_library(COMMAND, status);
-    int failed = tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, name));
+    int failed =
+        tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, x->type == BENCH_Q8, name));
     if (!failed) failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
     if (!failed) failed = device_failed(c, c->opt->api->alloc(c->opt->device, bytes, &c->arrays));
     if (!failed) failed = fill_arrays(c, x->type, bytes);
@@ -259,7 +262,7 @@ typedef struct cuda_race {
 
 static int run_round(const cuda_bench *b, cuda_race *race, int round) {
     int failed = 0;
-    for (int i = 0; i < TYPES && !failed; i++) failed = measure(&race->ours[i], round);
+    for (int i = 0; i < b->types && !failed; i++) failed = measure(&race->ours[i], round);
     if (!failed) failed = time_copy(&race->ours[0], &race->copy, round);
     if (failed || !race->torch) return failed;
     race->adamw[round] = bench_torch_burst(b->torch, PEER_ADAMW);
@@ -320,6 +323,9 @@ static void print_row(const cuda_bench *b, const cuda_race *race, int i, const c
 
 static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
     const bool resnet = strncmp(x->name, "ResNet", 6) == 0, big = strncmp(x->name, "Transformer", 11) == 0;
+    if (x->type == BENCH_Q8 && !resnet && r->adamw_ms > 0) {
+        bench_judge(&b->goals[GOAL_Q8], r->adamw_ms / r->ms, x->name);
+    }
     if (x->type != BENCH_F32) return;
     if (resnet) bench_judge(&b->goals[GOAL_RESNET], 1 / r->share, x->name);
     else bench_judge(&b->goals[GOAL_SHARE], r->share, x->name);
@@ -328,15 +334,15 @@ static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
     if (r->times_adamod > 0 && resnet) bench_judge(&b->goals[GOAL_ADAMOD_RESNET], r->times_adamod, x->name);
 }
 
-/* Ours in three types, the copy, and what PyTorch needs for its two. */
+/* Ours in all types, the copy, and what PyTorch needs for its two. */
 static double memory_needed(const cuda_bench *b, int64_t elements) {
-    const double ours = 8 + 4 * b->states + 4 + 2 * b->states + 8 + 4 * b->states;
+    const double ours = 8 + 4 * b->states + 4 + 2 * b->states + 8 + 4 * b->states + 8 + b->states;
     return (double)elements * (ours + (b->torch ? 16 + 20 + 12 : 0)) + 2.0 * (double)COPY_BYTES + 1e9;
 }
 
 static int prepare_race(cuda_bench *b, cuda_race *race) {
     int failed = 0;
-    for (int i = 0; i < TYPES && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i], -1, NULL);
+    for (int i = 0; i < b->types && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i], -1, NULL);
     if (!failed) failed = make_copier(&race->ours[0], &race->copy);
     if (failed || !b->torch) return failed;
     race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->adamod);
@@ -350,7 +356,7 @@ static int run_race(cuda_bench *b, cuda_race *race) {
     for (int i = 0; i < rounds && !failed; i++, race->rounds++) failed = run_round(b, race, i);
     if (failed) return failed;
     b->copy_rate = copy_rate(&race->copy, race->rounds);
-    for (int i = 0; i < TYPES; i++) {
+    for (int i = 0; i < b->types; i++) {
         const cuda_row r = make_row(b, race, i);
         print_row(b, race, i, &r);
         judge_row(b, &race->rows[i], &r);
@@ -359,7 +365,7 @@ static int run_race(cuda_bench *b, cuda_race *race) {
 }
 
 static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
-    static const bench_type types[TYPES] = {BENCH_F32, BENCH_MASTER, BENCH_BF16};
+    static const bench_type types[TYPES] = {BENCH_F32, BENCH_MASTER, BENCH_BF16, BENCH_Q8};
     const int64_t elements = count_elements(shapes, n);
     if (memory_needed(b, elements) > 0.95 * (double)b->device.free_memory) {
         fprintf(stderr, "adamod: " COMMAND ": %s is left out: it takes %.1f GB on the device, %.1f are free\n", name,
@@ -385,14 +391,10 @@ static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, 
 /* ---- ways to cut the update ---- */
 
 /* One after the other, since memory may not hold all; for whoever tunes the kernels for another GPU. */
-static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
+static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name, const bench_shape *shapes, int n) {
     enum { ROUNDS = 5, MOST = 64 };
-    const bench_case x = {.name = name,
-                          .type = BENCH_F32,
-                          .shapes = shapes,
-                          .n_shapes = n,
-                          .elements = count_elements(shapes, n),
-                          .sets = 1};
+    const bench_case x = {
+        .name = name, .type = type, .shapes = shapes, .n_shapes = n, .elements = count_elements(shapes, n), .sets = 1};
     const double bytes = (double)bench_bytes(x.type, b->states) * (double)x.elements;
     int failed = 0;
     for (int tuning = 0; tuning < MOST && !failed; tuning++) {
@@ -403,11 +405,16 @@ static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shape
         const double seconds = failed ? 0 : bench_quantile(c.graph_seconds, ROUNDS, 0.5);
         if (!failed) printf("%-22s %8.4f ms %6.0f GB/s  %s\n", name, 1e3 * seconds, 1e-9 * bytes / seconds, what);
         fflush(stdout);
-        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, &what) == ADAMOD_OK;
+        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, type == BENCH_Q8, &what) == ADAMOD_OK;
         drop_contestant(&c);
         if (!more) break;
     }
     return failed;
+}
+
+static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
+    const int failed = try_tunings_of(b, BENCH_F32, name, shapes, n);
+    return failed ? failed : try_tunings_of(b, BENCH_Q8, name, shapes, n);
 }
 
 static int run_cases(cuda_bench *b) {
@@ -459,6 +466,9 @@ static void print_setup(const cuda_bench *b, const char *why) {
 int bench_cuda(const bench_cuda_request *ask) {
     cuda_bench b = {.ask = ask, .states = ask->states, .adamod = strcmp(ask->rule, "adamod") == 0};
     char why[512] = "--no-torch";
+    adamod_option state_type = {0};
+    (void)adamod_option_find(ask->rule, "state_type", &state_type);
+    b.types = state_type.max == STATE_Q8 ? TYPES : TYPES - 1;
     adamod_optimizer *opt;
     adamod_status status = adamod_create_on(&opt, ask->rule, ask->device);
     if (status) return cli_library(COMMAND, status);
@@ -471,6 +481,7 @@ int bench_cuda(const bench_cuda_request *ask) {
     b.goals[GOAL_RESNET] = (bench_verdict){.goal = "time over the floor, f32", .bound = 1.35, .at_most = true};
     b.goals[GOAL_ADAMW] = (bench_verdict){.goal = "speed per byte over torch's fused AdamW, f32", .bound = 1};
     b.goals[GOAL_ADAMOD_BIG] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 10};
+    b.goals[GOAL_Q8] = (bench_verdict){.goal = "speed over torch's fused AdamW in f32, 8-bit state", .bound = 1.7};
     b.goals[GOAL_ADAMOD_RESNET] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 50};
     if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device, why, sizeof why);
     print_setup(&b, why);

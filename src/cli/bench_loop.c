@@ -191,6 +191,7 @@ double bench_loop_burst(bench_loop *loop) {
 
 int bench_bytes(bench_type type, int states) {
     if (type == BENCH_MASTER) return 2 + 2 + 8 * (1 + states);
+    if (type == BENCH_Q8) return 12 + 2 * states; /* the scales are a fiftieth of that */
     return (type == BENCH_F32 ? 4 : 2) * (1 + 2 * (1 + states));
 }
 

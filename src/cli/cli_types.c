@@ -55,6 +55,7 @@ static double load(adamod_type type, const void *from, size_t i) {
         case ADAMOD_F32: return (double)((const float *)from)[i];
         case ADAMOD_BF16: return widen(((const uint16_t *)from)[i], EXPONENT_BF16);
         case ADAMOD_F16: return widen(((const uint16_t *)from)[i], EXPONENT_F16);
+        case ADAMOD_Q8: break; /* no number without its scale */
     }
     return NAN;
 }
@@ -71,6 +72,7 @@ void type_convert(adamod_type to_type, void *to, adamod_type from_type, const vo
             case ADAMOD_F32: ((float *)to)[i] = (float)x; break;
             case ADAMOD_BF16: ((uint16_t *)to)[i] = narrow(x, EXPONENT_BF16); break;
             case ADAMOD_F16: ((uint16_t *)to)[i] = narrow(x, EXPONENT_F16); break;
+            case ADAMOD_Q8: break;
         }
     }
 }

@@ -14,8 +14,9 @@
 
 typedef enum bench_type {
     BENCH_F32,
-    BENCH_BF16,  /* everything bf16: parameters rounded at random, states, gradients */
-    BENCH_MASTER /* bf16 parameters and gradients, f32 masters and states */
+    BENCH_BF16,   /* everything bf16: parameters rounded at random, states, gradients */
+    BENCH_MASTER, /* bf16 parameters and gradients, f32 masters and states */
+    BENCH_Q8      /* f32 parameters and gradients, states in 8 bits */
 } bench_type;
 
 typedef struct bench_shape {

@@ -330,6 +330,7 @@ static int open_state(trace *t, const char *name) {
     int64_t count;
     const adamod_status status = adamod_state(t->opt, 0, name, &data, &type, &count);
     if (status) return cli_library(COMMAND, status);
+    if (type == ADAMOD_Q8) return cli_fail(COMMAND, "--states: %s is in 8 bits; --save writes it", name);
     const int written = snprintf(path, sizeof path, "%.*s.%s.npy", (int)(suffix ? length - 4 : length), out, name);
     if (written >= (int)sizeof path) return cli_fail(COMMAND, "%s: the name is too long", out);
     return open_output(t, path, data, type, count);

@@ -263,7 +263,10 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     device_tensor d = {.p = x->param, .g = x->grad, .master = x->master, .count = x->count, .stream = x->stream};
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(opt->rule, o, x->ndim, specs);
-    for (int i = 0; i < 3; i++) d.state[i] = x->state[i];
+    for (int i = 0; i < 3; i++) {
+        d.state[i] = x->state[i];
+        d.scale[i] = x->scale[i];
+    }
     d.queue = specs[2].shape == SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
     if (x->ndim >= 2) {
         d.rows = x->shape[x->ndim - 2];
@@ -275,7 +278,8 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     d.variant = c.variant;
     d.p_type = (uint8_t)x->param_type;
     d.g_type = (uint8_t)x->grad_type;
-    d.state_type = (uint8_t)x->state_type;
+    const bool states = d.state[0] || d.state[1] || d.state[2];
+    d.state_type = (uint8_t)(states ? x->state_type : adamod__compute_type(x->param_type));
     return d;
 }
 

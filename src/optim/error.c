@@ -66,12 +66,15 @@ size_t adamod__type_size(adamod_type type) {
         case ADAMOD_F64: return 8;
         case ADAMOD_BF16:
         case ADAMOD_F16: return 2;
+        case ADAMOD_Q8: return 1;
     }
     return 0;
 }
 
+bool adamod__is_real(adamod_type type) { return adamod__type_size(type) && type != ADAMOD_Q8; }
+
 const char *adamod__type_name(adamod_type type) {
-    static const char *const names[] = {"f32", "f64", "bf16", "f16"};
+    static const char *const names[] = {"f32", "f64", "bf16", "f16", "q8"};
     return adamod__type_size(type) ? names[type] : "an unknown type";
 }
 

@@ -61,6 +61,8 @@ extern const rule *const adamod__rules[RULE_COUNT];
 /* The rule of this name, or NULL with the last error set. */
 const rule *adamod__find_rule(const char *name);
 int adamod__rule_index(const rule *r);
+/* Whether its states can be kept in 8 bits. */
+bool adamod__has_q8(const rule *r);
 
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);
@@ -87,6 +89,8 @@ struct adamod_hyper {
 
 size_t adamod__type_size(adamod_type type);
 const char *adamod__type_name(adamod_type type);
+/* What parameters and gradients can have. */
+bool adamod__is_real(adamod_type type);
 /* The product of the dimensions; -1 if one is negative or the bytes would overflow. */
 int64_t adamod__element_count(int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);

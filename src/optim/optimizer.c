@@ -292,14 +292,35 @@ adamod_status adamod_scheduled(const adamod_optimizer *opt, int g, const char *o
 /* ---- parameters ---- */
 
 adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
-    const bool half = opt->groups[t->group].options[OPT_STATE_TYPE] == STATE_BF16;
-    return half ? ADAMOD_BF16 : adamod__compute_type(t->span.param_type);
+    const double type = opt->groups[t->group].options[OPT_STATE_TYPE];
+    if (type == STATE_BF16) return ADAMOD_BF16;
+    return type == STATE_Q8 ? ADAMOD_Q8 : adamod__compute_type(t->span.param_type);
 }
 
 /* Of the library's own. */
 static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
     const bool low = t->span.param_type == ADAMOD_BF16 || t->span.param_type == ADAMOD_F16;
     return low && !t->given_master && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
+}
+
+/* What the scales of a state in 8 bits are called. */
+static const char *adamod__scale_name(const char *state) {
+    static const char *const names[] = {"exp_avg_scale", "exp_avg_sq_scale", "exp_avg_lr_scale",
+                                        "momentum_buffer_scale"};
+    const size_t length = strlen(state);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(names[i], state, length) == 0 && strcmp(names[i] + length, "_scale") == 0) return names[i];
+    }
+    return NULL;
+}
+
+/* Makes of a state its scales. */
+static void adamod__refer_to_scales(state_ref *s, void **data) {
+    const int64_t blocks = (s->desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
+    s->data = data;
+    s->type = ADAMOD_F32;
+    s->desc =
+        (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1, .shape = {blocks}};
 }
 
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
@@ -309,11 +330,17 @@ bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, 
     tensor *mutable = (tensor *)(uintptr_t)t;
     *out = (state_ref){0};
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
-        if (specs[i].shape == SHAPE_NONE || index-- > 0) continue;
+        if (specs[i].shape == SHAPE_NONE) continue;
+        const int parts = adamod__state_type(opt, t) == ADAMOD_Q8 ? 2 : 1; /* codes and scales */
+        if (index >= parts) {
+            index -= parts;
+            continue;
+        }
         out->data = &mutable->span.state[i];
         out->type = adamod__state_type(opt, t);
         /* cannot fail: it did not when the parameter was added */
         (void)adamod__state_size(&specs[i], o, t->span.ndim, t->span.shape, &out->desc);
+        if (index == 1) adamod__refer_to_scales(out, &mutable->span.scale[i]);
         break;
     }
     if (!out->data) {

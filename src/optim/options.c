@@ -10,6 +10,7 @@
 static const char *const adamod__decays[] = {"none", "l2", "decoupled", "independent", NULL};
 static const char *const adamod__low_precisions[] = {"master", "stochastic", NULL};
 static const char *const adamod__state_types[] = {"auto", "bf16", NULL};
+static const char *const adamod__state_types_q8[] = {"auto", "bf16", "q8", NULL};
 static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
 
 /* The last 0 or 1 says whether it belongs to the optimizer as a whole. */
@@ -39,9 +40,16 @@ static const option_spec adamod__common[] = {
 };
 enum { COMMON_COUNT = sizeof adamod__common / sizeof *adamod__common };
 
+/* For rules whose states can be kept in 8 bits. */
+static const option_spec adamod__state_type_q8 = {
+    OPT_STATE_TYPE,
+    {"state_type", "auto: the type of computation; bf16, q8: 16 or 8 bits, rounded at random", ADAMOD_CHOICE,
+     STATE_AUTO, 0, 2, 0, 0, adamod__state_types_q8, 1, 0}};
+
 const option_spec *adamod__option(const rule *r, int index) {
     if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;
-    return index < r->n_options ? &r->options[index] : &adamod__common[index - r->n_options];
+    const option_spec *o = index < r->n_options ? &r->options[index] : &adamod__common[index - r->n_options];
+    return o->id == OPT_STATE_TYPE && adamod__has_q8(r) ? &adamod__state_type_q8 : o;
 }
 
 /* Edit distance, for names of at most 31 characters; used to suggest the name that was meant. */

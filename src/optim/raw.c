@@ -8,7 +8,7 @@
 static bool adamod__misaligned(const void *p, adamod_type type) { return (uintptr_t)p % adamod__type_size(type) != 0; }
 
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
-    if (!adamod__type_size(x->param_type) || !adamod__type_size(x->grad_type)) {
+    if (!adamod__is_real(x->param_type) || !adamod__is_real(x->grad_type)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param_type is %d and grad_type %d, expected an adamod_type",
                             name, (int)x->param_type, (int)x->grad_type);
     }
@@ -34,7 +34,7 @@ typedef struct array_ref {
     int order; /* within the span, for messages */
     bool written;
 } array_ref;
-enum { SPAN_ARRAYS = 3 + ADAMOD_MAX_STATES };
+enum { SPAN_ARRAYS = 3 + 2 * ADAMOD_MAX_STATES };
 
 static int adamod__lower_address(const void *a, const void *b) {
     const uintptr_t x = (uintptr_t)((const array_ref *)a)->data, y = (uintptr_t)((const array_ref *)b)->data;
@@ -84,10 +84,12 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     adamod_status status = adamod__check_shape(x, name);
     if (status || (status = adamod__check_arrays(x, name))) return status;
     const adamod_type compute = adamod__compute_type(x->param_type);
-    const adamod_type state_type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : compute;
-    if (x->state_type != state_type) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16", name,
-                            adamod__type_name(x->state_type), adamod__type_name(compute));
+    const adamod_type state_type = x->state_type;
+    const bool q8 = state_type == ADAMOD_Q8 && adamod__has_q8(r);
+    if (state_type != compute && state_type != ADAMOD_BF16 && !q8) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16%s", name,
+                            adamod__type_name(state_type), adamod__type_name(compute),
+                            adamod__has_q8(r) ? " or q8" : "");
     }
     if (x->step < 1)
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
@@ -119,6 +121,14 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
         }
         const size_t bytes = (size_t)desc.count * adamod__type_size(state_type);
         arrays[(*n_arrays)++] = (array_ref){desc.name, x->state[i], bytes, index, 3 + i, true};
+        if (!q8) continue;
+        if (!x->scale[i] || adamod__misaligned(x->scale[i], ADAMOD_F32)) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d], of %s, is %s", name, i, desc.name,
+                                x->scale[i] ? "not aligned to its elements" : "NULL");
+        }
+        const size_t scales = ((size_t)desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
+        arrays[(*n_arrays)++] =
+            (array_ref){"scale", x->scale[i], scales * sizeof(float), index, 3 + ADAMOD_MAX_STATES + i, true};
     }
     return ADAMOD_OK;
 }
@@ -164,7 +174,7 @@ adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, siz
 adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm) {
     if (!norm || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: the spans or out are NULL");
     for (size_t i = 0; i < n; i++) {
-        const bool valid = adamod__type_size(spans[i].grad_type) && adamod__element_count(1, &spans[i].count) >= 0;
+        const bool valid = adamod__is_real(spans[i].grad_type) && adamod__element_count(1, &spans[i].count) >= 0;
         if (valid && adamod__misaligned(spans[i].grad, spans[i].grad_type)) {
             return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: grad is not aligned to its elements", i);
         }

@@ -68,6 +68,10 @@ int adamod__rule_index(const rule *r) {
     return i;
 }
 
+bool adamod__has_q8(const rule *r) {
+    return r == adamod__rules[RULE_adamod] || r == adamod__rules[RULE_adam] || r == adamod__rules[RULE_sgd];
+}
+
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,
                    adamod__coef_f64 *c) {
     *c = (adamod__coef_f64){0};

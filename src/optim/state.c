@@ -47,6 +47,11 @@ static void *adamod__fetch(const adamod_optimizer *opt, const state_ref *s) {
     return copy;
 }
 
+static adamod__st_dtype adamod__entry_dtype(const state_ref *s) {
+    if (!s->data) return ADAMOD__ST_I64;
+    return s->type == ADAMOD_Q8 ? ADAMOD__ST_U8 : (adamod__st_dtype)s->type;
+}
+
 static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix, adamod__st_tensor *out) {
     size_t at = 0;
     for (int64_t i = 0; i < opt->n; i++) {
@@ -55,7 +60,7 @@ static bool adamod__list_entries(const adamod_optimizer *opt, const char *prefix
         for (int e = 0; e < n; e++, at++) {
             const state_ref s = adamod__entry(opt, t, e);
             adamod__st_tensor *x = &out[at];
-            *x = (adamod__st_tensor){.dtype = s.data ? (adamod__st_dtype)s.type : ADAMOD__ST_I64, .ndim = s.desc.ndim};
+            *x = (adamod__st_tensor){.dtype = adamod__entry_dtype(&s), .ndim = s.desc.ndim};
             memcpy(x->shape, s.desc.shape, sizeof x->shape);
             x->data = s.data ? *s.data : &t->span.step;
             if (!(x->name = adamod__entry_name(prefix, t->name, s.name))) return false;
@@ -184,7 +189,7 @@ static void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t
 
 static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_ref *s, const char *path,
                                          const char *name) {
-    const adamod__st_dtype dtype = s->data ? (adamod__st_dtype)s->type : ADAMOD__ST_I64;
+    const adamod__st_dtype dtype = adamod__entry_dtype(s);
     if (!e) return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: no tensor '%s'", path, name);
     if (e->dtype != dtype) {
         return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: '%s' is %s, expected %s", path, name,

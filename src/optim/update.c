@@ -1,6 +1,7 @@
 /* One update of many arrays: cut into chunks for threads and blocks for kernels, converted where types ask for it. */
 #include "update.h"
 #include "kernels/half.h"
+#include "kernels/q8.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ const void *adamod__read_block(const kernel_set *kernels, adamod_type compute, c
                 ((float *)buffer)[i] = (float)x;
             }
             break;
+        case ADAMOD_Q8: break; /* states alone: adamod__read_state */
     }
     return buffer;
 }
@@ -71,10 +73,11 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     adamod__states(w->rule, item->options, x->ndim, specs);
     b.p = x->master ? x->master : x->param;
     b.p_type = x->master ? ADAMOD_F32 : x->param_type;
-    b.state_type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : b.compute;
+    b.state_type = x->state_type == ADAMOD_BF16 || x->state_type == ADAMOD_Q8 ? x->state_type : b.compute;
     for (int i = 0; i < 3; i++) {
         if (specs[i].shape != SHAPE_SAME && specs[i].shape != SHAPE_QUEUE) continue;
         b.state[i] = adamod__state_base(item, b.state_type, i, specs[i].shape == SHAPE_QUEUE);
+        b.scale[i] = x->scale[i];
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
     b.update = b.kernels->update[adamod__rule_index(w->rule)][coef->variant];
@@ -138,6 +141,27 @@ static void adamod__update_bf16(const block_source *b, int64_t first, size_t n) 
     b->update.bf16(&data, b->coef);
 }
 
+/* State i as the rule reads it: the array itself or buffer. */
+static void *adamod__read_state(const work *w, const block_source *b, int i, int64_t first, size_t n, void *buffer) {
+    if (b->state_type != ADAMOD_Q8) {
+        return (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
+                                                     buffer);
+    }
+    b->kernels->load_q8(buffer, (const uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, n, i);
+    return buffer;
+}
+
+static void adamod__write_state(const work *w, const block_source *b, int i, int64_t first, size_t n,
+                                const void *buffer) {
+    if (b->state_type != ADAMOD_Q8) {
+        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, buffer,
+                            &(block_random){b->key, 1 + i});
+        return;
+    }
+    b->kernels->store_q8((uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, buffer, n, i,
+                         adamod__block_key(b->key, 1, first));
+}
+
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const void *eta, stats_counts *counts) {
     if (b->all_bf16 && !u && !b->transform && !counts) {
@@ -157,16 +181,12 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     data.p = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
     void **state[3] = {&data.m, &data.v, &data.s};
     for (int i = 0; i < 3; i++) {
-        if (!b->state[i]) continue;
-        *state[i] = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
-                                                          buffer->state[i]);
+        if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
     }
     if (counts) adamod__update_with_counts(w, b, &data, &coef, eta, counts);
     else b->update.plain(&data, &coef);
     for (int i = 0; i < 3; i++) {
-        if (!*state[i] || b->state_type == b->compute) continue;
-        adamod__write_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, *state[i],
-                            &(block_random){b->key, 1 + i});
+        if (*state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, *state[i]);
     }
     if (x->param_type != b->compute) {
         adamod__write_block(w->kernels, b->compute, x->param, x->param_type, first, n, data.p,

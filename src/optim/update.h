@@ -17,8 +17,9 @@ typedef struct block_source {
     adamod_type compute;
     void *p; /* the master if there is one */
     adamod_type p_type, state_type;
-    void *state[3]; /* where element 0 is in this update; NULL: none, or not one number for each element */
-    bool transform; /* the gradient takes more than a factor */
+    void *state[3];  /* where element 0 is in this update; NULL: none, or not one number for each element */
+    float *scale[3]; /* of states in 8 bits */
+    bool transform;  /* the gradient takes more than a factor */
     update_pair update;
     uint64_t key;  /* of random numbers */
     bool all_bf16; /* parameter, gradient and states */

@@ -3,6 +3,7 @@
 
 #ifdef ADAMOD_X86
 #include "kernels/half.h"
+#include "kernels/q8.h"
 
 #include <immintrin.h>
 #include <math.h>

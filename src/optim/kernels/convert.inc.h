@@ -133,6 +133,44 @@ static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint
     }
 }
 
+/* Plain loops, with state a constant in each copy, which compilers make vectors of. */
+INLINE void NAME(load_q8_of)(float *out, const uint8_t *codes, const float *scales, size_t n, int state) {
+    for (size_t first = 0; first < n; first += Q8_BLOCK) {
+        const q8_block b = adamod__q8_block(scales[first / Q8_BLOCK], state);
+        const size_t end = n - first < Q8_BLOCK ? n : first + Q8_BLOCK;
+        for (size_t i = first; i < end; i++) out[i] = adamod__q8_decode(codes[i], &b, state);
+    }
+}
+
+INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, size_t n, int state, uint32_t key) {
+    for (size_t first = 0; first < n; first += Q8_BLOCK) {
+        const size_t end = n - first < Q8_BLOCK ? n : first + Q8_BLOCK;
+        uint32_t most = 0;
+        for (size_t i = first; i < end; i++) {
+            const uint32_t magnitude = adamod__to_bits(in[i]) & 0x7fffffffu;
+            most = magnitude > most ? magnitude : most;
+        }
+        const float scale = adamod__q8_scale(most);
+        const q8_block b = adamod__q8_block(scale, state);
+        for (size_t i = first; i < end; i++) {
+            const uint32_t random = adamod__q8_random(adamod__random_bits((uint32_t)i, key), state);
+            codes[i] = (uint8_t)adamod__q8_encode(in[i], &b, random, state);
+        }
+        scales[first / Q8_BLOCK] = scale;
+    }
+}
+
+static void NAME(load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int state) {
+    if (state == 0) NAME(load_q8_of)(out, codes, scales, n, 0);
+    else NAME(load_q8_of)(out, codes, scales, n, 1);
+}
+
+static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int state, uint32_t key) {
+    if (state == 0) NAME(store_q8_of)(codes, scales, in, n, 0, key);
+    else if (state == 1) NAME(store_q8_of)(codes, scales, in, n, 1, key);
+    else NAME(store_q8_of)(codes, scales, in, n, 2, key);
+}
+
 #undef EACH
 #undef LOAD_F16
 #undef STORE_F16
@@ -142,10 +180,10 @@ static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint
 #else /* f64: through f32, which holds every bf16 and f16 */
 
 #define NAME_F32(name) NAME2(name, ISA, f32)
-#define IN_F64(from)                                                                                                   \
-    static void NAME(load_##from)(void *out, const uint16_t *in, size_t n) {                                           \
+#define IN_F64(from, parameters, arguments)                                                                            \
+    static void NAME(load_##from) parameters {                                                                         \
         float x[BLOCK];                                                                                                \
-        NAME_F32(load_##from)(x, in, n);                                                                               \
+        NAME_F32(load_##from) arguments;                                                                               \
         for (size_t i = 0; i < n; i++) ((REAL *)out)[i] = (REAL)x[i];                                                  \
     }
 #define OUT_F64(to, parameters, arguments)                                                                             \
@@ -154,12 +192,15 @@ static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint
         for (size_t i = 0; i < n; i++) x[i] = (float)NAME(at)(in, i);                                                  \
         NAME_F32(store_##to) arguments;                                                                                \
     }
-IN_F64(bf16)
-IN_F64(f16)
+IN_F64(bf16, (void *out, const uint16_t *in, size_t n), (x, in, n))
+IN_F64(f16, (void *out, const uint16_t *in, size_t n), (x, in, n))
+IN_F64(q8, (void *out, const uint8_t *codes, const float *scales, size_t n, int state), (x, codes, scales, n, state))
 OUT_F64(bf16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(f16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
 OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
+OUT_F64(q8, (uint8_t * codes, float *scales, const void *in, size_t n, int state, uint32_t key),
+        (codes, scales, x, n, state, key))
 #undef IN_F64
 #undef OUT_F64
 #undef NAME_F32

@@ -93,6 +93,9 @@ typedef struct real_kernels {
      * from shift on are used. */
     void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
     void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
+    /* State number state in 8 bits (q8.h), from the beginning of a block of the codes on. */
+    void (*load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int state);
+    void (*store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int state, uint32_t key);
 } real_kernels;
 
 typedef struct kernel_set {

@@ -273,6 +273,8 @@ static const real_kernels NAME(table) = {
     .store_f16 = NAME(store_f16),
     .store_bf16_random = NAME(store_bf16_random),
     .store_f16_random = NAME(store_f16_random),
+    .load_q8 = NAME(load_q8),
+    .store_q8 = NAME(store_q8),
 };
 #undef RULE
 

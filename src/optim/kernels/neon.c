@@ -3,6 +3,7 @@
 
 #ifdef ADAMOD_NEON
 #include "kernels/half.h"
+#include "kernels/q8.h"
 
 #include <arm_neon.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* Kernels in plain C, one element at a time. */
 #include "internal.h"
 #include "kernels/half.h"
+#include "kernels/q8.h"
 
 #include <math.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 
 struct adamod__device {
     int index, rule, processors;
-    int tuning;    /* of the update; negative: the standard one */
+    int tuning;    /* of the update; -1: the standard one */
     bool overlaps; /* launches can start before the one ahead of them has ended */
     char name[256];
     cudaStream_t stream, side; /* the user's; one for what must not wait for it */
@@ -385,21 +385,24 @@ static bool make_tables(const adamod__device *d, const device_layout *l, tables 
 /* One class for each variant and type of computation that occurs; the tiles are sorted by it. */
 static adamod_status make_classes(adamod__device *d, const device_layout *l, tables *t, const piece *device_tiles) {
     enum { MOST_VARIANTS = 8 };
-    update_class *classes = (update_class *)calloc(2 * MOST_VARIANTS, sizeof *classes);
+    enum { KEYS = 4 * MOST_VARIANTS };
+    update_class *classes = (update_class *)calloc(KEYS, sizeof *classes);
     int64_t tiles = 0;
     if (!classes) return no_memory();
     free(d->classes);
     d->classes = classes;
     d->n_classes = 0;
-    for (int key = 0; key < 2 * MOST_VARIANTS; key++) {
+    for (int key = 0; key < KEYS; key++) {
         update_class c = {};
-        c.variant = key / 2;
-        c.f64 = key % 2;
+        c.variant = key / 4;
+        c.f64 = key / 2 % 2;
+        c.q8 = key % 2;
         c.tiles = device_tiles + tiles;
         const int64_t before = tiles;
         for (int64_t i = 0; i < l->n; i++) {
             const device_tensor *x = &l->tensors[i];
             if (x->variant != c.variant || (x->p_type == ADAMOD_F64) != (c.f64 != 0)) continue;
+            if ((x->state_type == ADAMOD_Q8) != (c.q8 != 0)) continue;
             add_pieces(t->tiles, &tiles, i, pieces_of(x->count, cuda_tile(d->rule, d->tuning, x)));
         }
         c.n_tiles = tiles - before;
@@ -810,8 +813,8 @@ static void graph_free(adamod__device *d, void *graph) {
     if (graph) (void)cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
-static adamod_status tune(adamod__device *d, int index, const char **name) {
-    *name = cuda_tuning(index);
+static adamod_status tune(adamod__device *d, int index, int q8, const char **name) {
+    *name = cuda_tuning(index, q8);
     if (!*name) return fail(ADAMOD_ERROR_RANGE, "cuda: no tuning %d", index);
     d->tuning = index;
     return ADAMOD_OK;

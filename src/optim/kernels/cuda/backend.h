@@ -20,7 +20,8 @@ enum {
     PATH_F32,    /* all f32 */
     PATH_MASTER, /* parameter and gradient bf16; master and states f32 */
     PATH_COPY,   /* parameter bf16; gradient, master and states f32 */
-    PATH_BF16    /* all bf16, rounded at random */
+    PATH_BF16,   /* all bf16, rounded at random */
+    PATH_Q8      /* parameter and gradient f32; states in 8 bits */
 };
 
 /* What one parameter's update reads: written by prepare. */
@@ -87,7 +88,7 @@ typedef struct view {
 
 /* The tensors that one launch of an update covers. */
 typedef struct update_class {
-    int variant, f64;
+    int variant, f64, q8;
     const piece *tiles;
     int64_t n_tiles;
     int64_t blocks; /* at most: that fill the device */
@@ -112,8 +113,9 @@ void cuda_spatial(const view *v, cudaStream_t stream);
 uint8_t cuda_path(const device_tensor *t);
 
 /* update.cu */
-/* Ways to cut the update of AdaMod in f32, by index; NULL past the end. Negative elsewhere: the standard one. */
-const char *cuda_tuning(int index);
+/* Ways to cut the update of AdaMod in f32, with states in f32 or 8 bits, by index; NULL past the end. Elsewhere one that
+ * there is not is the standard one. */
+const char *cuda_tuning(int index, int q8);
 /* Elements that a block handles at a time; whole BLOCKs. */
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t);
 /* Fills in how a class is launched. */

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_CUDA_DEVICE_CUH
 #define ADAMOD_CUDA_DEVICE_CUH
 
-#include "../half.h"
+#include "../q8.h"
 #include "backend.h"
 
 #include <math.h>
@@ -65,6 +65,42 @@ static __device__ __forceinline__ void store_state(const device_tensor &t, int i
     } else {
         ((R *)t.state[i])[offset + first + at] = x;
     }
+}
+
+/* State i. */
+template <class R, bool Q8>
+static __device__ __forceinline__ R load_state(const device_tensor &t, int i, int64_t offset, int64_t at) {
+    if (!Q8) return load_as<R>(t.state[i], t.state_type, offset + at);
+    const q8_block b = adamod__q8_block(t.scale[i][at / Q8_BLOCK], i);
+    return (R)adamod__q8_decode(((const uint8_t *)t.state[i])[at], &b, i);
+}
+
+/* A warp's: the scale of a block whose elements its lanes have. */
+static __device__ __forceinline__ float warp_q8_scale(uint32_t most) {
+    return adamod__q8_scale(__reduce_max_sync(0xffffffffu, most));
+}
+
+/* State i in 8 bits, of the block that begins at element first and ends before last: lane l has l, l + 32, ... */
+static __device__ __forceinline__ void store_state_q8(const device_tensor &t, int i, int64_t first, int64_t last,
+                                                      const float *x, uint64_t key) {
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t origin = first / BLOCK * BLOCK;
+    const uint32_t random_key = adamod__block_key(key, 1, origin), at = (uint32_t)(first - origin);
+    uint32_t most = 0;
+#pragma unroll
+    for (int r = 0; r < Q8_BLOCK / 32; r++) {
+        if (first + 32 * r + lane < last) most = max(most, __float_as_uint(x[r]) & 0x7fffffffu);
+    }
+    const float scale = warp_q8_scale(most);
+    const q8_block b = adamod__q8_block(scale, i);
+#pragma unroll
+    for (int r = 0; r < Q8_BLOCK / 32; r++) {
+        const uint32_t bits = adamod__random_bits(at + 32 * r + lane, random_key);
+        if (first + 32 * r + lane >= last) continue;
+        ((uint8_t *)t.state[i])[first + 32 * r + lane] =
+            (uint8_t)adamod__q8_encode(x[r], &b, adamod__q8_random(bits, i), i);
+    }
+    if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
 }
 
 /* The parameter in its type, and the master if there is one. */

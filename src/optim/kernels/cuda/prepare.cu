@@ -65,6 +65,8 @@ uint8_t cuda_path(const device_tensor *t) {
     if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays within the queue are not aligned */
     const bool f32 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32;
     if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
+    const bool q8 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_Q8;
+    if (q8 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_Q8;
     const bool low = t->p_type == ADAMOD_BF16 && aligned_to(t->p, 8) && aligned_to(t->master, 16);
     const bool bf16 = low && t->g_type == ADAMOD_BF16 && aligned_to(t->g, 8);
     if (bf16 && t->master && t->state_type == ADAMOD_F32) return PATH_MASTER;
@@ -82,6 +84,7 @@ static __global__ void fill_kernel(void *to, int type, int64_t count, double val
         switch (type) {
             case ADAMOD_F32: ((float *)to)[i] = (float)value; break;
             case ADAMOD_F64: ((double *)to)[i] = value; break;
+            case ADAMOD_Q8: ((uint8_t *)to)[i] = 0; break;
             default: store_nearest(to, type, i, (float)value); break;
         }
     }

@@ -33,8 +33,9 @@ enum {
     HINT_PASS      /* and nothing need be kept in the first cache */
 };
 typedef cut<256, 2, 3, HINT_GRADIENT, true> standard_cut;
+typedef cut<256, 2, 2, HINT_GRADIENT, true> q8_cut; /* of states in 8 bits, which take more registers */
 
-/* What `optim bench` can try in its place, for AdaMod in f32. */
+/* What `optim bench` can try in their place, for AdaMod in f32. */
 #define TUNINGS(X)                                                                                                     \
     X(256, 2, 3, HINT_GRADIENT, true)                                                                                  \
     X(256, 2, 3, HINT_STREAM, true)                                                                                    \
@@ -49,6 +50,14 @@ typedef cut<256, 2, 3, HINT_GRADIENT, true> standard_cut;
     X(512, 4, 1, HINT_STREAM, true)                                                                                    \
     X(128, 4, 4, HINT_STREAM, true)                                                                                    \
     X(128, 4, 4, HINT_STREAM, false)
+#define Q8_TUNINGS(X)                                                                                                  \
+    X(256, 2, 2, HINT_GRADIENT, true)                                                                                  \
+    X(256, 2, 2, HINT_STREAM, true)                                                                                    \
+    X(256, 2, 2, HINT_STREAM, false)                                                                                   \
+    X(256, 2, 3, HINT_STREAM, true)                                                                                    \
+    X(256, 2, 3, HINT_STREAM, false)                                                                                   \
+    X(128, 2, 5, HINT_STREAM, true)                                                                                    \
+    X(128, 2, 6, HINT_STREAM, false)
 
 /* ---- four elements at a time ---- */
 
@@ -56,14 +65,15 @@ template <int HINT, class T> static __device__ __forceinline__ T load_hinted(con
     if (HINT == HINT_STREAM) return __ldcs(p);
     if (HINT == HINT_PASS) {
         T x;
-        if (sizeof(T) == 16) {
-            uint4 &y = (uint4 &)x;
+        uint32_t *y = (uint32_t *)&x;
+        if constexpr (sizeof(T) == 16) {
             asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
+                         : "=r"(y[0]), "=r"(y[1]), "=r"(y[2]), "=r"(y[3])
                          : "l"(p));
+        } else if constexpr (sizeof(T) == 8) {
+            asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(y[0]), "=r"(y[1]) : "l"(p));
         } else {
-            uint2 &y = (uint2 &)x;
-            asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(y.x), "=r"(y.y) : "l"(p));
+            asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(y[0]) : "l"(p));
         }
         return x;
     }
@@ -232,11 +242,84 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
     return true;
 }
 
+/* The same with states in 8 bits: a warp has one of their blocks, and so finds its scales by itself. */
+template <class RULE, class CUT> static __device__ __forceinline__ bool update_tile_q8(site<RULE> &a, int64_t first) {
+    enum { HINT = CUT::hint, STATES = 3 };
+    const int64_t block = first + threadIdx.x / 32 * Q8_BLOCK, begin = block + threadIdx.x % 32 * 4;
+    const device_tensor &t = a.v.tensors[a.tensor];
+    four<ADAMOD_F32> p[2], g[2];
+    uint32_t codes[STATES][2];
+    float scale[STATES];
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+        p[u].template load<HINT>(a.p, begin + 128 * u);
+        g[u].template load<HINT_STREAM>(a.g, begin + 128 * u);
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (!(RULE::states >> i & 1)) continue;
+            codes[i][u] = load_hinted<HINT>((const uint32_t *)((const uint8_t *)a.state[i] + begin + 128 * u));
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < STATES; i++) scale[i] = RULE::states >> i & 1 ? t.scale[i][block / Q8_BLOCK] : 0;
+    if (!a.ready()) return false;
+    float next[STATES][2][4];
+    q8_block b[STATES];
+#pragma unroll
+    for (int i = 0; i < STATES; i++) b[i] = adamod__q8_block(scale[i], i);
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            element<float> x = {};
+            x.p = p[u].get(j);
+            x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
+            if (RULE::states & STATE_M) x.m = adamod__q8_decode(codes[0][u] >> 8 * j & 255u, &b[0], 0);
+            if (RULE::states & STATE_V) x.v = adamod__q8_decode(codes[1][u] >> 8 * j & 255u, &b[1], 1);
+            if (RULE::states & STATE_S) x.s = adamod__q8_decode(codes[2][u] >> 8 * j & 255u, &b[2], 2);
+            x = update_element<RULE>(x, a.k);
+            p[u].set(j, x.p, 0);
+            next[0][u][j] = x.m;
+            next[1][u][j] = x.v;
+            next[2][u][j] = x.s;
+        }
+        p[u].template store<HINT>(a.p, begin + 128 * u);
+    }
+    const int64_t origin = block / BLOCK * BLOCK;
+    const uint32_t key = adamod__block_key(a.v.now[a.tensor].key, 1, origin), at = (uint32_t)(begin - origin);
+    uint32_t random[2][4];
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) random[u][j] = adamod__random_bits(at + 128 * u + j, key);
+    }
+#pragma unroll
+    for (int i = 0; i < STATES; i++) {
+        if (!(RULE::states >> i & 1)) continue;
+        uint32_t most = 0;
+#pragma unroll
+        for (int e = 0; e < 8; e++) most = max(most, __float_as_uint(next[i][e / 4][e % 4]) & 0x7fffffffu);
+        const float top = warp_q8_scale(most);
+        b[i] = adamod__q8_block(top, i);
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            uint32_t word = 0;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint32_t bits = adamod__q8_random(random[u][j], i);
+                word |= adamod__q8_encode(next[i][u][j], &b[i], bits, i) << 8 * j;
+            }
+            store_hinted<HINT>((uint32_t *)((uint8_t *)a.state[i] + begin + 128 * u), word);
+        }
+        if (threadIdx.x % 32 == 0) t.scale[i][block / Q8_BLOCK] = top;
+    }
+    return true;
+}
+
 /* ---- one element at a time, whatever the types ---- */
 
-template <class RULE>
-static __device__ __forceinline__ element<typename RULE::R> load_element(const view &v, const device_tensor &t,
-                                                                         const array_step &now,
+template <class RULE, bool Q8>
+static __device__ __forceinline__ element<typename RULE::R> load_element(const device_tensor &t, const array_step &now,
                                                                          const typename RULE::K &k, int64_t i,
                                                                          typename RULE::R *before) {
     typedef typename RULE::R R;
@@ -244,20 +327,65 @@ static __device__ __forceinline__ element<typename RULE::R> load_element(const v
     x.p = load_param<R>(t, i);
     *before = x.p;
     x.g = shape_gradient(load_as<R>(t.g, t.g_type, i), x.p, k, now.transform);
-    if (RULE::states & STATE_M) x.m = load_as<R>(t.state[0], t.state_type, i);
-    if (RULE::states & STATE_V) x.v = load_as<R>(t.state[1], t.state_type, i);
-    if (RULE::states & STATE_S) x.s = load_as<R>(t.state[2], t.state_type, now.turn + i);
+    if (RULE::states & STATE_M) x.m = load_state<R, Q8>(t, 0, 0, i);
+    if (RULE::states & STATE_V) x.v = load_state<R, Q8>(t, 1, 0, i);
+    if (RULE::states & STATE_S) x.s = load_state<R, Q8>(t, 2, now.turn, i);
     return x;
 }
 
-template <class RULE>
+/* States in 8 bits are stored by whole blocks: states_q8. */
+template <class RULE, bool Q8>
 static __device__ __forceinline__ void store_element(const device_tensor &t, const array_step &now, int64_t block,
                                                      uint32_t at, const element<typename RULE::R> &x) {
     typedef typename RULE::R R;
+    store_param<R>(t, block, at, x.p, now.key);
+    if (Q8) return;
     if (RULE::states & STATE_M) store_state<R>(t, 0, 0, block, at, x.m, now.key);
     if (RULE::states & STATE_V) store_state<R>(t, 1, 0, block, at, x.v, now.key);
     if (RULE::states & STATE_S) store_state<R>(t, 2, now.turn, block, at, x.s, now.key);
-    store_param<R>(t, block, at, x.p, now.key);
+}
+
+/* A warp's new states of a block in 8 bits, until all of them are known. */
+template <class RULE> struct states_q8 {
+    enum { EACH = Q8_BLOCK / 32 };
+    float m[EACH], v[EACH], s[EACH];
+
+    __device__ __forceinline__ void keep(int r, const element<typename RULE::R> &x) {
+        m[r] = (float)x.m;
+        v[r] = (float)x.v;
+        s[r] = (float)x.s;
+    }
+
+    /* All lanes. */
+    __device__ __forceinline__ void store(const device_tensor &t, int64_t first, int64_t last, uint64_t key) const {
+        if (RULE::states & STATE_M) store_state_q8(t, 0, first, last, m, key);
+        if (RULE::states & STATE_V) store_state_q8(t, 1, first, last, v, key);
+        if (RULE::states & STATE_S) store_state_q8(t, 2, first, last, s, key);
+    }
+};
+
+/* Elements first to last with states in 8 bits: a warp takes one of their blocks at a time. */
+template <class RULE>
+static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t first, int64_t last) {
+    typedef typename RULE::R R;
+    const device_tensor &t = v.tensors[tensor];
+    const array_step &now = v.now[tensor];
+    const typename RULE::K k = real<R>::of(now);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    for (int64_t begin = first + warp * Q8_BLOCK; begin < last; begin += warps * Q8_BLOCK) {
+        const int64_t block = begin / BLOCK * BLOCK;
+        states_q8<RULE> next = {};
+#pragma unroll
+        for (int r = 0; r < states_q8<RULE>::EACH; r++) {
+            const int64_t i = begin + 32 * r + lane;
+            if (i >= last) continue;
+            R before;
+            const element<R> x = update_element<RULE>(load_element<RULE, true>(t, now, k, i, &before), k);
+            store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
+            next.keep(r, x);
+        }
+        next.store(t, begin, last, now.key);
+    }
 }
 
 template <class RULE>
@@ -269,17 +397,25 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
     for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
         R before;
         const int64_t block = i / BLOCK * BLOCK;
-        const element<R> x = update_element<RULE>(load_element<RULE>(v, t, now, k, i, &before), k);
-        store_element<RULE>(t, now, block, (uint32_t)(i - block), x);
+        const element<R> x = update_element<RULE>(load_element<RULE, false>(t, now, k, i, &before), k);
+        store_element<RULE, false>(t, now, block, (uint32_t)(i - block), x);
     }
 }
 
 /* ---- kernels ---- */
 
 /* False if there is no way to take the whole tile at once. */
-template <class RULE, class CUT, bool F32> struct tile_update {
-    static __device__ __forceinline__ bool run(site<RULE> &a, int64_t first, bool *taken) {
-        switch (a.v.tensors[a.tensor].path) {
+template <class RULE, class CUT, bool Q8>
+static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first, bool *taken) {
+    const int path = a.v.tensors[a.tensor].path;
+    if constexpr (sizeof(typename RULE::R) != 4) {
+        return false;
+    } else if constexpr (Q8) {
+        if (path != PATH_Q8) return false;
+        *taken = update_tile_q8<RULE, CUT>(a, first);
+        return true;
+    } else {
+        switch (path) {
             case PATH_F32: *taken = update_tile<RULE, CUT, PATH_F32>(a, first); return true;
             case PATH_MASTER: *taken = update_tile<RULE, CUT, PATH_MASTER>(a, first); return true;
             case PATH_COPY: *taken = update_tile<RULE, CUT, PATH_COPY>(a, first); return true;
@@ -287,14 +423,10 @@ template <class RULE, class CUT, bool F32> struct tile_update {
             default: return false;
         }
     }
-};
-
-template <class RULE, class CUT> struct tile_update<RULE, CUT, false> {
-    static __device__ __forceinline__ bool run(site<RULE> &, int64_t, bool *) { return false; }
-};
+}
 
 /* There are no more blocks than tiles. */
-template <class RULE, class CUT>
+template <class RULE, class CUT, bool Q8>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_kernel(const __grid_constant__ view v, const piece *tiles, int64_t n_tiles) {
     int64_t i = blockIdx.x;
@@ -308,9 +440,11 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
         const int64_t first = (int64_t)tile.index * CUT::tile;
         const int64_t count = v.tensors[tile.tensor].count;
         const bool whole = count - first >= CUT::tile;
-        if (a.g && (!whole || !tile_update<RULE, CUT, sizeof(typename RULE::R) == 4>::run(a, first, &taken))) {
+        if (a.g && (!whole || !update_whole<RULE, CUT, Q8>(a, first, &taken))) {
+            const int64_t last = whole ? first + CUT::tile : count;
             taken = a.ready();
-            if (taken) update_any<RULE>(v, a.tensor, first, whole ? first + CUT::tile : count);
+            if (taken && Q8) update_any_q8<RULE>(v, a.tensor, first, last);
+            else if (taken) update_any<RULE>(v, a.tensor, first, last);
         }
         if (next >= n_tiles) break;
         i = next;
@@ -321,7 +455,7 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
 
 /* The same with statistics. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come
  * in the library's order. */
-template <class RULE>
+template <class RULE, bool Q8>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
     collect_kernel(const __grid_constant__ view v, int variant, int f64) {
     typedef typename RULE::R R;
@@ -330,6 +464,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     const piece c = v.chunks[blockIdx.x];
     const device_tensor &t = v.tensors[c.tensor];
     if (v.shared->skip || t.variant != variant || (t.p_type == ADAMOD_F64) != (f64 != 0)) return;
+    if ((t.state_type == ADAMOD_Q8) != Q8) return;
     if (threadIdx.x == 0) v.sums[2 * blockIdx.x] = v.sums[2 * blockIdx.x + 1] = 0;
     if (!t.g) return;
     counts.clear();
@@ -342,20 +477,27 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     for (int64_t at = first; at < last; at += warps * BLOCK, round++) {
         const int64_t block = at + warp * BLOCK;
         double sum[2] = {0, 0};
+        states_q8<RULE> next;
         for (int r = 0; r < BLOCK && block + r < last; r += 32) {
             const int64_t i = block + r + lane;
             const int lanes = last - block - r < 32 ? (int)(last - block - r) : 32;
             double distance = 0;
             if (lane < lanes) {
                 R before;
-                element<R> x = load_element<RULE>(v, t, now, k, i, &before);
+                element<R> x = load_element<RULE, Q8>(t, now, k, i, &before);
                 sum[0] += (double)x.g * (double)x.g;
                 x = update_element<RULE>(x, k);
-                store_element<RULE>(t, now, block, (uint32_t)(r + lane), x);
+                store_element<RULE, Q8>(t, now, block, (uint32_t)(r + lane), x);
+                if (Q8) next.keep(r % Q8_BLOCK / 32, x);
                 distance = (double)x.p - (double)before;
                 counts.add(v, (double)x.eta, (double)x.step);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
+            /* the last of a block in 8 bits */
+            const int64_t begin = block + r / Q8_BLOCK * Q8_BLOCK;
+            if (Q8 && ((r + 32) % Q8_BLOCK == 0 || block + r + 32 >= last)) {
+                next.store(t, begin, last, now.key);
+            }
         }
         sum[0] = sum_lanes(sum[0]);
         shared.gather(round, sum, active_warps(at, last), [&](int j, double y) {
@@ -372,7 +514,8 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 
 /* ---- launches ---- */
 
-template <class RULE, class CUT> static void launch_update(const view *v, const update_class *c, cudaStream_t stream) {
+template <class RULE, class CUT, bool Q8>
+static void launch_update(const view *v, const update_class *c, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -382,24 +525,26 @@ template <class RULE, class CUT> static void launch_update(const view *v, const 
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = c->early ? 1 : 0;
-    (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT>, *v, c->tiles, c->n_tiles);
+    (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT, Q8>, *v, c->tiles, c->n_tiles);
 }
 
-template <class RULE> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
-    collect_kernel<RULE><<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64);
+template <class RULE, bool Q8> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
+    collect_kernel<RULE, Q8><<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64);
 }
 
-template <class RULE, class CUT> static constexpr variant_launch make_launch(const char *name) {
-    return variant_launch{(const void *)update_kernel<RULE, CUT>,
-                          launch_update<RULE, CUT>,
-                          launch_collect<RULE>,
+template <class RULE, class CUT, bool Q8> static constexpr variant_launch make_launch(const char *name) {
+    return variant_launch{(const void *)update_kernel<RULE, CUT, Q8>,
+                          launch_update<RULE, CUT, Q8>,
+                          launch_collect<RULE, Q8>,
                           CUT::threads,
                           CUT::tile,
                           CUT::stay,
                           name};
 }
 
-template <class RULE> static constexpr variant_launch make_variant() { return make_launch<RULE, standard_cut>(""); }
+template <class RULE> static constexpr variant_launch make_variant() {
+    return make_launch<RULE, standard_cut, false>("");
+}
 
 static const variant_launch *const variants[2][RULE_COUNT] = {
     {
@@ -414,26 +559,47 @@ static const variant_launch *const variants[2][RULE_COUNT] = {
     },
 };
 
-#define TUNING(threads, groups, blocks, hint, stay)                                                                    \
-    make_launch<adamod_rule_f32, cut<threads, groups, blocks, hint, stay>>(                                            \
-        #threads " threads, " #groups " groups, " #blocks " blocks, " #hint ", stay " #stay),
+/* Those whose states can be kept in 8 bits: see adamod__has_q8. */
+static const variant_launch *q8_launch(int rule, int f64) {
+    static const variant_launch launches[2][3] = {
+        {make_launch<adamod_rule_f32, q8_cut, true>(""), make_launch<adam_rule_f32, q8_cut, true>(""),
+         make_launch<sgd_momentum_rule_f32, q8_cut, true>("")},
+        {make_launch<adamod_rule_f64, q8_cut, true>(""), make_launch<adam_rule_f64, q8_cut, true>(""),
+         make_launch<sgd_momentum_rule_f64, q8_cut, true>("")}};
+    return &launches[f64][rule == RULE_adamod ? 0 : rule == RULE_adam ? 1 : 2];
+}
+
+#define NAME_TUNING(threads, groups, blocks, hint, stay)                                                               \
+#threads " threads, " #groups " groups, " #blocks " blocks, " #hint ", stay " #stay
+#define TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, false>(NAME_TUNING(__VA_ARGS__)),
+#define Q8_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, true>("q8, " NAME_TUNING(__VA_ARGS__)),
 static const variant_launch tunings[] = {TUNINGS(TUNING)};
-enum { TUNING_COUNT = sizeof tunings / sizeof *tunings };
+static const variant_launch q8_tunings[] = {Q8_TUNINGS(Q8_TUNING)};
 
-const char *cuda_tuning(int index) { return index >= 0 && index < TUNING_COUNT ? tunings[index].name : NULL; }
+static const variant_launch *tuning_at(int index, int q8) {
+    const int n = (int)(q8 ? sizeof q8_tunings / sizeof *q8_tunings : sizeof tunings / sizeof *tunings);
+    if (index < 0 || index >= n) return NULL;
+    return q8 ? &q8_tunings[index] : &tunings[index];
+}
 
-static const variant_launch *launch_of(int rule, int f64, int variant, int tuning) {
-    if (tuning >= 0 && rule == RULE_adamod && !f64) return &tunings[tuning];
-    return &variants[f64][rule][variant];
+const char *cuda_tuning(int index, int q8) {
+    const variant_launch *found = tuning_at(index, q8);
+    return found ? found->name : NULL;
+}
+
+static const variant_launch *launch_of(int rule, int tuning, int f64, int q8, int variant) {
+    const variant_launch *tuned = rule == RULE_adamod && !f64 ? tuning_at(tuning, q8) : NULL;
+    if (tuned) return tuned;
+    return q8 ? q8_launch(rule, f64) : &variants[f64][rule][variant];
 }
 
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t) {
-    return launch_of(rule, t->p_type == ADAMOD_F64, t->variant, tuning)->tile;
+    return launch_of(rule, tuning, t->p_type == ADAMOD_F64, t->state_type == ADAMOD_Q8, t->variant)->tile;
 }
 
 cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c) {
     int blocks = 1;
-    c->launch = launch_of(rule, c->f64, c->variant, tuning);
+    c->launch = launch_of(rule, tuning, c->f64, c->q8, c->variant);
     const cudaError_t error =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, c->launch->kernel, c->launch->threads, 0);
     c->blocks = c->launch->stay ? (int64_t)processors * (blocks > 0 ? blocks : 1) : INT32_MAX;

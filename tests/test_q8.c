@@ -1,0 +1,298 @@
+/* States in 8 bits: what a code holds, that all ways to an update give the same bits, and what training loses by it.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#include "check.h"
+#include "internal.h"
+#include "kernels/q8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static double uniform(uint64_t *random) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int32_t)(*random >> 32) * 0x1p-31;
+}
+
+/* ---- codes ---- */
+
+static double decoded_mean(float x, float scale, int state) {
+    enum { DRAWS = 65536 };
+    const q8_block b = adamod__q8_block(scale, state);
+    double sum = 0;
+    for (uint32_t r = 0; r < DRAWS; r++) {
+        sum += (double)adamod__q8_decode(adamod__q8_encode(x, &b, r, state), &b, state);
+    }
+    return sum / DRAWS;
+}
+
+TEST(codes_are_right_on_average) {
+    uint64_t random = 1;
+    for (int state = 0; state < 3; state++) {
+        for (int i = 0; i < 60; i++) {
+            const float scale = adamod__q8_scale(adamod__to_bits((float)exp(40 * uniform(&random))));
+            const double range = state == 0 ? 1e-8 : 1e-9; /* of state 0 also what is below its least code */
+            float x = scale * (float)exp(log(range) * fabs(uniform(&random)));
+            if (state == 0 && i % 2) x = -x;
+            const double mean = decoded_mean(x, scale, state), unit = 0.125 * 0x1p-16;
+            CHECK_CLOSE(mean, x, unit * fabs((double)x) + (state == 0 ? 2e-5 * 0x1p-17 * (double)scale : 0));
+        }
+    }
+}
+
+TEST(codes_at_the_ends) {
+    for (int state = 0; state < 3; state++) {
+        const float scale = adamod__q8_scale(adamod__to_bits(3.3f)), inside = 3.3f;
+        const q8_block b = adamod__q8_block(scale, state);
+        CHECK(scale == 3.5f);
+        CHECK_INT(adamod__q8_encode(0, &b, 65535, state), 0);
+        CHECK(adamod__q8_decode(0, &b, state) == 0);
+        CHECK_INT(adamod__q8_encode(scale, &b, 65535, state), adamod__q8_top(state));
+        CHECK(adamod__q8_decode((uint32_t)adamod__q8_top(state), &b, state) == scale);
+        CHECK(adamod__q8_encode(inside, &b, 65535, state) <= (uint32_t)adamod__q8_top(state));
+        /* squares and learning rates never vanish */
+        const uint32_t least = adamod__q8_encode(1e-30f, &b, 65535, state);
+        CHECK_INT(least, state == 0 ? 0 : 1);
+        const q8_block lost = adamod__q8_block(adamod__q8_scale(0x7f800000u), state);
+        CHECK(isnan(adamod__q8_decode(17, &lost, state)));
+        const q8_block empty = adamod__q8_block(adamod__q8_scale(0), state);
+        CHECK(adamod__q8_decode(adamod__q8_encode(0, &empty, 65535, state), &empty, state) == 0);
+        const q8_block tiny = adamod__q8_block(adamod__q8_scale(adamod__to_bits(1e-44f)), state);
+        CHECK(adamod__q8_decode(adamod__q8_encode(0, &tiny, 65535, state), &tiny, state) == 0);
+    }
+}
+
+/* ---- the same bits ---- */
+
+enum { ARRAYS = 3 };
+static const int64_t counts[ARRAYS] = {70001, 300, 5};
+
+typedef struct setting {
+    adamod_optimizer *opt;
+    float *p[ARRAYS], *g[ARRAYS];
+} setting;
+
+static void setting_make(setting *x, const char *name, const char *isa, int threads) {
+    uint64_t random = 7;
+    if (isa) setenv("ADAMOD_ISA", isa, 1);
+    CHECK_INT(adamod_create(&x->opt, name), ADAMOD_OK);
+    unsetenv("ADAMOD_ISA");
+    CHECK_INT(adamod_set_text(x->opt, "state_type", "q8"), ADAMOD_OK);
+    CHECK_INT(adamod_set(x->opt, "threads", threads), ADAMOD_OK);
+    CHECK_INT(adamod_set(x->opt, "clip_norm", 50), ADAMOD_OK);
+    if (strcmp(name, "sgd") == 0) CHECK_INT(adamod_set(x->opt, "momentum", 0.9), ADAMOD_OK);
+    for (int k = 0; k < ARRAYS; k++) {
+        x->p[k] = malloc((size_t)counts[k] * sizeof(float));
+        x->g[k] = malloc((size_t)counts[k] * sizeof(float));
+        for (int64_t i = 0; i < counts[k]; i++) x->p[k][i] = (float)uniform(&random);
+        CHECK_INT(adamod_add(x->opt, NULL, x->p[k], x->g[k], 1, &counts[k]), ADAMOD_OK);
+    }
+}
+
+static void setting_run(setting *x, int first, int steps) {
+    for (int t = first; t < first + steps; t++) {
+        uint64_t random = (uint64_t)t + 1000;
+        for (int k = 0; k < ARRAYS; k++) {
+            for (int64_t i = 0; i < counts[k]; i++) x->g[k][i] = (float)(uniform(&random) * exp(8 * uniform(&random)));
+        }
+        CHECK_INT(adamod_step(x->opt), ADAMOD_OK);
+    }
+}
+
+static void setting_free(setting *x) {
+    adamod_free(x->opt);
+    for (int k = 0; k < ARRAYS; k++) {
+        free(x->p[k]);
+        free(x->g[k]);
+    }
+}
+
+static int same_state(const setting *a, const setting *b, int k, const char *name) {
+    void *x, *y;
+    adamod_type type = ADAMOD_F32;
+    int64_t count = 0;
+    if (adamod_state(a->opt, k, name, &x, &type, &count) || adamod_state(b->opt, k, name, &y, &type, &count)) return 0;
+    return memcmp(x, y, (size_t)count * adamod__type_size(type)) == 0;
+}
+
+static void same_setting(const setting *a, const setting *b, const char *state) {
+    char scale[64];
+    snprintf(scale, sizeof scale, "%s_scale", state);
+    for (int k = 0; k < ARRAYS; k++) {
+        CHECK(memcmp(a->p[k], b->p[k], (size_t)counts[k] * sizeof(float)) == 0);
+        CHECK(same_state(a, b, k, state));
+        CHECK(same_state(a, b, k, scale));
+    }
+}
+
+static const char *const rules[][2] = {{"adamod", "exp_avg_lr"}, {"adam", "exp_avg_sq"}, {"sgd", "momentum_buffer"}};
+
+TEST(instruction_sets_and_threads_agree) {
+    for (int r = 0; r < 3; r++) {
+        setting first;
+        setting_make(&first, rules[r][0], "plain", 1);
+        setting_run(&first, 0, 20);
+        for (int i = 0; adamod_isa_name(i); i++) {
+            setting x;
+            setting_make(&x, rules[r][0], adamod_isa_name(i), 1 + i);
+            setting_run(&x, 0, 20);
+            same_setting(&first, &x, rules[r][1]);
+            setting_free(&x);
+        }
+        setting_free(&first);
+    }
+}
+
+TEST(files_continue_bit_for_bit) {
+    char path[64];
+    snprintf(path, sizeof path, "q8_state.%d.tmp", (int)getpid());
+    for (int r = 0; r < 3; r++) {
+        setting a, b;
+        setting_make(&a, rules[r][0], NULL, 1);
+        setting_make(&b, rules[r][0], NULL, 1);
+        setting_run(&a, 0, 5);
+        CHECK_INT(adamod_save(a.opt, path), ADAMOD_OK);
+        CHECK_INT(adamod_load(b.opt, path), ADAMOD_OK);
+        for (int k = 0; k < ARRAYS; k++) memcpy(b.p[k], a.p[k], (size_t)counts[k] * sizeof(float));
+        setting_run(&a, 5, 5);
+        setting_run(&b, 5, 5);
+        same_setting(&a, &b, rules[r][1]);
+        /* not into states of another type */
+        adamod_optimizer *other;
+        CHECK_INT(adamod_create(&other, rules[r][0]), ADAMOD_OK);
+        if (r == 2) CHECK_INT(adamod_set(other, "momentum", 0.9), ADAMOD_OK);
+        for (int k = 0; k < ARRAYS; k++) CHECK_INT(adamod_add(other, NULL, a.p[k], a.g[k], 1, &counts[k]), ADAMOD_OK);
+        CHECK_INT(adamod_load(other, path), ADAMOD_ERROR_MISMATCH);
+        adamod_free(other);
+        setting_free(&a);
+        setting_free(&b);
+    }
+    unlink(path);
+}
+
+TEST(raw_updates_are_the_handles) {
+    setting x;
+    setting_make(&x, "adamod", NULL, 1);
+    CHECK_INT(adamod_set(x.opt, "clip_norm", INFINITY), ADAMOD_OK);
+    setting_run(&x, 0, 1); /* fills the gradients */
+    enum { N = 300 };
+    float p[N], scale[3][2] = {{0}};
+    uint8_t state[3][N] = {{0}};
+    adamod_optimizer *opt;
+    adamod_hyper *h;
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(opt, "state_type", "q8"), ADAMOD_OK);
+    for (int i = 0; i < N; i++) p[i] = x.p[1][i];
+    CHECK_INT(adamod_add(opt, "w", x.p[1], x.g[1], 1, (int64_t[]){N}), ADAMOD_OK);
+    CHECK_INT(adamod_hyper_create(&h, "adamod"), ADAMOD_OK);
+    adamod_span s = {.param = p, .grad = x.g[1], .state_type = ADAMOD_Q8, .count = N};
+    for (int i = 0; i < 3; i++) s.state[i] = state[i];
+    s.stream = 0xcbf29ce484222325u; /* of the name "w", as the handle has it */
+    s.stream = (s.stream ^ 'w') * 0x100000001b3u;
+    s.step = 1;
+    CHECK_INT(adamod_update(h, &s, 1, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "scale[0], of exp_avg, is NULL");
+    for (int i = 0; i < 3; i++) s.scale[i] = scale[i];
+    for (int t = 1; t <= 5; t++) {
+        s.step = t;
+        CHECK_INT(adamod_update(h, &s, 1, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_step(opt), ADAMOD_OK);
+    }
+    CHECK(memcmp(p, x.p[1], sizeof p) == 0);
+    adamod_hyper_free(h);
+    adamod_free(opt);
+    setting_free(&x);
+}
+
+/* ---- options, memory ---- */
+
+TEST(only_rules_that_have_it_take_it) {
+    for (int r = 0; adamod_rule_name(r); r++) {
+        const char *name = adamod_rule_name(r);
+        adamod_optimizer *opt;
+        float p = 1, g = 1;
+        const bool has = !strcmp(name, "adamod") || !strcmp(name, "adam") || !strcmp(name, "sgd");
+        CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
+        CHECK_INT(adamod_set_text(opt, "state_type", "q8"), has ? ADAMOD_OK : ADAMOD_ERROR_NAME);
+        CHECK_INT(adamod_set(opt, "state_type", 2), has ? ADAMOD_OK : ADAMOD_ERROR_RANGE);
+        adamod_tensor t = {.param = &p, .grad = &g, .param_type = ADAMOD_Q8};
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+        adamod_free(opt);
+    }
+}
+
+TEST(memory_of_states_in_8_bits) {
+    setting x;
+    size_t states, other, expected = 0;
+    setting_make(&x, "adamod", NULL, 1);
+    adamod_memory(x.opt, &states, &other);
+    for (int k = 0; k < ARRAYS; k++) expected += 3 * ((size_t)counts[k] + 4 * (((size_t)counts[k] + 255) / 256));
+    CHECK_INT(states, expected);
+    setting_free(&x);
+}
+
+/* ---- what training loses ---- */
+
+/* Regression by a network of one hidden layer on what another such network gives; returns the loss at the end. */
+enum { IN = 16, HIDDEN = 48, BATCH = 32, WEIGHTS = IN * HIDDEN + HIDDEN };
+
+static double forward(const float *w, const float *x, double *hidden) {
+    double y = 0;
+    for (int h = 0; h < HIDDEN; h++) {
+        double sum = 0;
+        for (int i = 0; i < IN; i++) sum += (double)w[h * IN + i] * (double)x[i];
+        hidden[h] = tanh(sum);
+        y += (double)w[IN * HIDDEN + h] * hidden[h];
+    }
+    return y;
+}
+
+static double train(const char *name, const char *state_type, int steps) {
+    static float w[WEIGHTS], teacher[WEIGHTS], g[WEIGHTS];
+    uint64_t random = 3;
+    adamod_optimizer *opt;
+    double late = 0;
+    for (int i = 0; i < WEIGHTS; i++) {
+        teacher[i] = (float)uniform(&random) * (i < IN * HIDDEN ? 0.5f : 0.3f);
+        w[i] = (float)uniform(&random) * 0.2f;
+    }
+    CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(opt, "state_type", state_type), ADAMOD_OK);
+    CHECK_INT(adamod_set(opt, "lr", strcmp(name, "sgd") == 0 ? 0.05 : 3e-3), ADAMOD_OK);
+    if (strcmp(name, "sgd") == 0) CHECK_INT(adamod_set(opt, "momentum", 0.9), ADAMOD_OK);
+    CHECK_INT(adamod_add(opt, "w", w, g, 1, (int64_t[]){WEIGHTS}), ADAMOD_OK);
+    for (int t = 0; t < steps; t++) {
+        double gradient[WEIGHTS] = {0}, loss = 0;
+        for (int n = 0; n < BATCH; n++) {
+            float x[IN];
+            double hidden[HIDDEN], wanted[HIDDEN];
+            for (int i = 0; i < IN; i++) x[i] = (float)uniform(&random);
+            const double error = forward(w, x, hidden) - forward(teacher, x, wanted);
+            loss += error * error / BATCH;
+            for (int h = 0; h < HIDDEN; h++) {
+                const double back = 2 * error / BATCH * (double)w[IN * HIDDEN + h] * (1 - hidden[h] * hidden[h]);
+                gradient[IN * HIDDEN + h] += 2 * error / BATCH * hidden[h];
+                for (int i = 0; i < IN; i++) gradient[h * IN + i] += back * (double)x[i];
+            }
+        }
+        for (int i = 0; i < WEIGHTS; i++) g[i] = (float)gradient[i];
+        CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        if (t >= steps - 200) late += loss / 200;
+    }
+    adamod_free(opt);
+    return late;
+}
+
+TEST(training_hardly_notices) {
+    for (int r = 0; r < 3; r++) {
+        const double f32 = train(rules[r][0], "auto", 2000), q8 = train(rules[r][0], "q8", 2000);
+        printf("    %s: loss %.4g with states in f32, %.4g in 8 bits, %.3f of it\n", rules[r][0], f32, q8, q8 / f32);
+        CHECK(q8 < 1.05 * f32);
+    }
+}
+
+RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(instruction_sets_and_threads_agree),
+          ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles), ENTRY(only_rules_that_have_it_take_it),
+          ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices))
