@@ -206,6 +206,26 @@ TEST(raw_updates_are_the_handles) {
     setting_free(&x);
 }
 
+/* Whatever a NaN's bits are, its block's codes are the same. */
+TEST(a_block_with_a_nan_is_lost) {
+    static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0x7f800000u};
+    for (int k = 0; k < 4; k++) {
+        enum { N = 600 };
+        float in[N], out[N], scale[3];
+        uint8_t codes[N];
+        for (int i = 0; i < N; i++) in[i] = 1 + (float)i;
+        in[300] = adamod__from_bits(nans[k]);
+        for (int state = 0; state < 3; state++) {
+            adamod__kernels_plain.f32->store_q8(codes, scale, in, N, state, 5);
+            adamod__kernels_plain.f32->load_q8(out, codes, scale, N, state);
+            for (int i = 0; i < N; i++) {
+                const bool lost = i / ADAMOD_Q8_BLOCK == 1;
+                if (!CHECK(lost ? codes[i] == 0 && isnan(out[i]) : fabsf(out[i] - in[i]) <= in[i] / 8)) break;
+            }
+        }
+    }
+}
+
 /* ---- options, memory ---- */
 
 TEST(only_rules_that_have_it_take_it) {
@@ -294,5 +314,5 @@ TEST(training_hardly_notices) {
 }
 
 RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(instruction_sets_and_threads_agree),
-          ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles), ENTRY(only_rules_that_have_it_take_it),
-          ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices))
+          ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles), ENTRY(a_block_with_a_nan_is_lost),
+          ENTRY(only_rules_that_have_it_take_it), ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices))

@@ -154,7 +154,7 @@ INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, si
         const q8_block b = adamod__q8_block(scale, state);
         for (size_t i = first; i < end; i++) {
             const uint32_t random = adamod__q8_random(adamod__random_bits((uint32_t)i, key), state);
-            codes[i] = (uint8_t)adamod__q8_encode(in[i], &b, random, state);
+            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(in[i], &b, random, state);
         }
         scales[first / Q8_BLOCK] = scale;
     }

@@ -46,7 +46,7 @@ static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_blo
     return adamod__from_bits((magnitude ? bits : 0) | sign | b->lost);
 }
 
-/* random has 16 bits. Below code 1, state 0 is 0 or that, at random; the others are that, since dividing by the root of a
+/* random has 16 bits. Of a block that is lost the result means nothing, and all codes are to be 0. Below code 1, state 0 is 0 or that, at random; the others are that, since dividing by the root of a
  * zero would be worse than a small error. */
 static ADAMOD__DEVICE inline uint32_t adamod__q8_encode(float x, const q8_block *b, uint32_t random, int state) {
     const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;

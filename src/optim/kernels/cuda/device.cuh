@@ -97,8 +97,8 @@ static __device__ __forceinline__ void store_state_q8(const device_tensor &t, in
     for (int r = 0; r < Q8_BLOCK / 32; r++) {
         const uint32_t bits = adamod__random_bits(at + 32 * r + lane, random_key);
         if (first + 32 * r + lane >= last) continue;
-        ((uint8_t *)t.state[i])[first + 32 * r + lane] =
-            (uint8_t)adamod__q8_encode(x[r], &b, adamod__q8_random(bits, i), i);
+        const uint32_t code = adamod__q8_encode(x[r], &b, adamod__q8_random(bits, i), i);
+        ((uint8_t *)t.state[i])[first + 32 * r + lane] = b.lost ? 0 : (uint8_t)code;
     }
     if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
 }

@@ -309,7 +309,7 @@ template <class RULE, class CUT> static __device__ __forceinline__ bool update_t
                 const uint32_t bits = adamod__q8_random(random[u][j], i);
                 word |= adamod__q8_encode(next[i][u][j], &b[i], bits, i) << 8 * j;
             }
-            store_hinted<HINT>((uint32_t *)((uint8_t *)a.state[i] + begin + 128 * u), word);
+            store_hinted<HINT>((uint32_t *)((uint8_t *)a.state[i] + begin + 128 * u), b[i].lost ? 0u : word);
         }
         if (threadIdx.x % 32 == 0) t.scale[i][block / Q8_BLOCK] = top;
     }
