@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* The largest tile; and in causal attention, how many queries or keys are computed at once, to the width that the
+/* The largest tile; and how many queries or keys are computed at once, in causal attention to the width that the
  * widest of them needs. SLAB divides NN_LANES, so that a slab of keys lies within the padding of any query that sees
  * its first. */
 enum { QUERIES = 64, KEYS = 256, SLAB = 8 };
@@ -22,6 +22,22 @@ typedef struct buffers {
     float *most, *sum;                  /* of each query's scores, and of their exponentials */
 } buffers;
 
+/* An array that items read or write, whose rows belong to queries or to keys; x NULL: none. */
+typedef struct array {
+    const float *x;
+    int64_t stride;
+    bool keys;
+} array;
+
+/* Brings the item that a thread takes next into the cache while it computes this one. Rows of an item are short and
+ * far apart, which no processor foresees; asked for a few at a time, they come unnoticed. */
+typedef struct fetcher {
+    const struct item *next;
+    int arrays;           /* begun */
+    const float *at;      /* in the last of them */
+    int64_t rows, stride; /* left of it */
+} fetcher;
+
 typedef struct job job;
 typedef struct item item;
 struct job {
@@ -30,6 +46,8 @@ struct job {
     const nn_vector *x;
     int64_t width; /* of a head, padded */
     float *memory;
+    const array *arrays; /* that the kernel touches */
+    int n_arrays;
     void (*kernel)(const item *w);
     atomic_llong next;
 };
@@ -39,6 +57,7 @@ struct item {
     const job *j;
     const buffers *b;
     int64_t head, q_row, nq, k_row, nk;
+    fetcher *ahead;
 };
 
 /* Queries q0 .. q0 + m - 1 and keys k0 .. k0 + n - 1 of an item; width is n, padded. */
@@ -102,26 +121,68 @@ static void clear_outside(const job *j, const int32_t *ranges, int64_t rows, flo
 
 /* ---- items ---- */
 
+/* False where there is no more. */
+static bool take(job *j, item *w) {
+    const nn_attention_view *v = &j->view;
+    const int64_t n = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+    if (n >= v->sequences * v->heads) return false;
+    const int32_t *q = v->q_ranges + 2 * (n / v->heads), *k = v->k_ranges + 2 * (n / v->heads);
+    w->head = n % v->heads;
+    w->q_row = q[0], w->nq = q[1] - q[0];
+    w->k_row = k[0], w->nk = k[1] - k[0];
+    return true;
+}
+
 static void work(void *context, int64_t thread) {
     job *j = context;
-    const nn_attention_view *v = &j->view;
     buffers b;
     const size_t floats = divide(j, NULL, &b);
     divide(j, j->memory + (size_t)thread * floats, &b);
-    for (;;) {
-        const int64_t n = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
-        if (n >= v->sequences * v->heads) return;
-        const int32_t *q = v->q_ranges + 2 * (n / v->heads), *k = v->k_ranges + 2 * (n / v->heads);
-        const item w = {j, &b, n % v->heads, q[0], q[1] - q[0], k[0], k[1] - k[0]};
-        j->kernel(&w);
+    fetcher ahead;
+    item now, next = {.j = j, .b = &b, .ahead = &ahead};
+    for (bool more = take(j, &next); more;) {
+        now = next;
+        more = take(j, &next);
+        ahead = (fetcher){.next = &next, .arrays = more ? 0 : j->n_arrays};
+        j->kernel(&now);
     }
 }
 
-static void run(job *j, void (*kernel)(const item *w)) {
+static void run(job *j, void (*kernel)(const item *w), const array *arrays, int n) {
     j->memory = j->call->workspace + marks_floats(j);
     j->kernel = kernel;
+    j->arrays = arrays;
+    j->n_arrays = n;
     atomic_init(&j->next, 0);
     nn_parallel(j->call->pool, adamod_pool_threads(j->call->pool), work, j);
+}
+
+/* False where all arrays have been fetched. */
+static bool fetch_array(const item *w, fetcher *f) {
+    if (f->arrays == w->j->n_arrays) return false;
+    const array *a = &w->j->arrays[f->arrays++];
+    const item *n = f->next;
+    if (!a->x) return true;
+    f->rows = a->keys ? n->nk : n->nq;
+    f->stride = a->stride;
+    f->at = a->x + (a->keys ? n->k_row : n->q_row) * a->stride + n->head * w->j->view.size;
+    return true;
+}
+
+/* Some rows of the next item. */
+static void fetch_ahead(const item *w, int64_t rows) {
+    fetcher *f = w->ahead;
+    const int64_t size = w->j->view.size;
+    while (rows > 0 && (f->rows > 0 || fetch_array(w, f))) {
+        const float *at = f->at;
+        const int64_t n = least(rows, f->rows);
+        for (int64_t i = 0; i < n; i++, at += f->stride) {
+            for (int64_t e = 0; e < size; e += NN_LANES) __builtin_prefetch(at + e, 0, 2);
+        }
+        f->at = at;
+        f->rows -= n;
+        rows -= n;
+    }
 }
 
 /* Keys of the tile that its query i sees. */
@@ -136,13 +197,9 @@ static int64_t first_to_see(const item *w, const tile *t, int64_t l) {
     return i < 0 ? 0 : least(i, t->m);
 }
 
-/* Rows of a tile that are computed at once. */
-static int64_t slab(const item *w, int64_t rows) { return w->j->view.causal ? SLAB : rows; }
-
 /* Keys that any query of the slab at i sees. */
 static int64_t seen_by_slab(const item *w, const tile *t, int64_t i) {
-    const int64_t step = slab(w, t->m);
-    return seen(w, t, least(i / step * step + step, t->m) - 1);
+    return seen(w, t, least(i / SLAB * SLAB + SLAB, t->m) - 1);
 }
 
 static const float *q_at(const item *w, const tile *t, const float *x, int64_t stride) {
@@ -155,9 +212,10 @@ static const float *k_at(const item *w, const tile *t, const float *x) {
 
 /* to = q k^T for the keys that each slab sees, where q is [m, size] and k_t is [size, n]. */
 static void scores(const item *w, const tile *t, float *q, float *k_t, float *to) {
-    const int64_t width = w->j->width, step = slab(w, t->m);
-    for (int64_t i = 0; i < t->m; i += step) {
-        w->j->x->product(least(step, t->m - i), nn_padded(seen_by_slab(w, t, i)), w->j->view.size,
+    const int64_t width = w->j->width;
+    for (int64_t i = 0; i < t->m; i += SLAB) {
+        fetch_ahead(w, 8);
+        w->j->x->product(least(SLAB, t->m - i), nn_padded(seen_by_slab(w, t, i)), w->j->view.size,
                          (nn_tile){q + i * width, width, 1}, (nn_tile){k_t, t->width, 1},
                          (nn_tile){to + i * t->width, t->width, 1}, false);
     }
@@ -165,19 +223,21 @@ static void scores(const item *w, const tile *t, float *q, float *k_t, float *to
 
 /* to = s k, or to += s k, where s is [m, n] and k is [n, size]. */
 static void mix(const item *w, const tile *t, float *s, float *k, float *to, bool add) {
-    const int64_t width = w->j->width, step = slab(w, t->m);
-    for (int64_t i = 0; i < t->m; i += step) {
-        w->j->x->product(least(step, t->m - i), width, seen_by_slab(w, t, i), (nn_tile){s + i * t->width, t->width, 1},
+    const int64_t width = w->j->width;
+    for (int64_t i = 0; i < t->m; i += SLAB) {
+        fetch_ahead(w, 8);
+        w->j->x->product(least(SLAB, t->m - i), width, seen_by_slab(w, t, i), (nn_tile){s + i * t->width, t->width, 1},
                          (nn_tile){k, width, 1}, (nn_tile){to + i * width, width, 1}, add);
     }
 }
 
 /* to += s^T q, where s is [m, n] and q is [m, size]. */
 static void mix_back(const item *w, const tile *t, float *s, float *q, float *to) {
-    const int64_t width = w->j->width, step = slab(w, t->n);
-    for (int64_t l = 0; l < t->n; l += step) {
+    const int64_t width = w->j->width;
+    for (int64_t l = 0; l < t->n; l += SLAB) {
         const int64_t i = first_to_see(w, t, l);
-        w->j->x->product(least(step, t->n - l), width, t->m - i, (nn_tile){s + i * t->width + l, 1, t->width},
+        fetch_ahead(w, 8);
+        w->j->x->product(least(SLAB, t->n - l), width, t->m - i, (nn_tile){s + i * t->width + l, 1, t->width},
                          (nn_tile){q + i * width, width, 1}, (nn_tile){to + l * width, width, 1}, true);
     }
 }
@@ -203,6 +263,7 @@ static void weigh(const item *w, const tile *t, const float *factor, int64_t i) 
     const buffers *b = w->b;
     const int64_t n = seen(w, t, i), end = nn_padded(seen_by_slab(w, t, i));
     float *s = b->s + i * t->width, most = x->most(n, s);
+    fetch_ahead(w, 2);
     if (t->k0 == 0) {
         b->sum[i] = 0;
     } else if (most > b->most[i]) {
@@ -262,8 +323,12 @@ static void forward_item(const item *w) {
 
 static void attention_forward(const nn_call *c) {
     job j = attention_job(c);
-    clear_outside(&j, j.view.q_ranges, j.view.q_rows, c->output.data, c->output.cols, c->output.cols);
-    run(&j, forward_item);
+    const nn_attention_view *v = &j.view;
+    const int64_t d = c->output.cols;
+    const array touched[] = {
+        {v->q, v->q_stride, false}, {v->k, v->k_stride, true}, {v->v, v->k_stride, true}, {c->output.data, d, false}};
+    clear_outside(&j, v->q_ranges, v->q_rows, c->output.data, d, d);
+    run(&j, forward_item, touched, sizeof touched / sizeof touched[0]);
 }
 
 /* ---- backward: see ops/attention.c for the formulas ---- */
@@ -281,6 +346,7 @@ static void backward_weights(const item *w, const tile *t) {
         const float *saved = w->j->call->saved + 2 * ((w->q_row + t->q0 + i) * v->heads + w->head);
         const int64_t end = nn_padded(seen_by_slab(w, t, i));
         float *s = w->b->s + i * t->width;
+        fetch_ahead(w, 2);
         const float dy_y = x->dot(v->size, w->b->dy + i * w->j->width, y + i * d);
         x->weights(seen(w, t, i), end, saved[0], s);
         x->weights_gradient(end, saved[1], dy_y, factor ? factor + i * t->width : NULL, s, w->b->ds + i * t->width);
@@ -343,9 +409,12 @@ static void attention_backward(const nn_call *c) {
     const nn_attention_view *v = &j.view;
     const int64_t d = c->output.cols;
     if (!v->dq && !v->dk) return;
+    const array touched[] = {{v->k, v->k_stride, true},  {v->v, v->k_stride, true},  {v->q, v->q_stride, false},
+                             {c->output_grad, d, false}, {c->output.data, d, false}, {v->dq, v->q_stride, false},
+                             {v->dk, v->k_stride, true}, {v->dv, v->k_stride, true}};
     if (v->dq && !v->add_q) clear_outside(&j, v->q_ranges, v->q_rows, v->dq, v->q_stride, d);
     if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * d);
-    run(&j, backward_item);
+    run(&j, backward_item, touched, sizeof touched / sizeof touched[0]);
 }
 
 const nn_kernels nn_cpu_attention = {

@@ -1,7 +1,7 @@
 /* The loops of vector.h for one instruction set. The includer defines
  *   ISA                   the instruction set's name
  *   WIDTH                 floats in a vector V: 4, 8 or 16
- *   ROWS                  rows of a product's block, 4 or 8: ROWS * 2 sums must fit the registers
+ *   ROWS                  rows of a product's block, 4 or 8: ROWS * 2 sums must fit the registers, with WIDTH 16 ROWS * 3
  *   FMA(a, b, c)          a b + c
  *   GREATER(a, b)         a > b ? a : b, so the second where either is NaN
  *   UNLESS_LESS(a, b, y)  y, but 0 where a < b
@@ -23,6 +23,7 @@
 #define STORE(p, value) (*(UNALIGNED *)(p) = (value))
 #define SPLAT(x) ((x) - (V){0}) /* not +: that would have to turn -0 into 0 */
 #define VECTORS (NN_LANES / WIDTH)
+#define MOST_VECTORS 3
 #define EACH(v) for (int v = 0; v < VECTORS; v++)
 
 typedef float V __attribute__((vector_size(WIDTH * 4)));
@@ -60,17 +61,19 @@ INLINE float NAME(highest)(const V *x) {
 
 /* ---- tiles ---- */
 
-/* rows x (2 or 1 vectors) of a product; rows and vectors are constants where this is inlined, so that sums are in
- * registers. */
+/* rows x vectors of a product; both are constants where this is inlined, so that sums are in registers. a's rows are
+ * addressed from the first and from the fifth, for which there are registers enough. */
 INLINE void NAME(block)(int rows, int vectors, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
-    V sum[ROWS][2];
+    V sum[ROWS][MOST_VECTORS];
+    const float *left = a.x;
     UNROLL for (int i = 0; i < rows; i++) { UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = SPLAT(0.0f); }
-    for (int64_t p = 0; p < k; p++) {
-        V right[2];
+    for (int64_t p = 0; p < k; p++, left += a.column) {
+        const float *const fifth = left + 4 * a.row;
+        V right[MOST_VECTORS];
         UNROLL for (int v = 0; v < vectors; v++) right[v] = LOAD(b.x + p * b.row + v * WIDTH);
         UNROLL for (int i = 0; i < rows; i++) {
-            const V left = SPLAT(a.x[i * a.row + p * a.column]);
-            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = FMA(left, right[v], sum[i][v]);
+            const V x = SPLAT(i < 4 ? left[i * a.row] : fifth[(i - 4) * a.row]);
+            UNROLL for (int v = 0; v < vectors; v++) sum[i][v] = FMA(x, right[v], sum[i][v]);
         }
     }
     UNROLL for (int i = 0; i < rows; i++) {
@@ -96,10 +99,20 @@ INLINE void NAME(columns)(int vectors, int64_t m, int64_t k, nn_tile a, nn_tile 
 }
 
 static void NAME(product)(int64_t m, int64_t n, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add) {
-    for (; n >= 2 * WIDTH; n -= 2 * WIDTH, b.x += 2 * WIDTH, c.x += 2 * WIDTH) NAME(columns)(2, m, k, a, b, c, add);
+#define COLUMNS(vectors)                                                                                               \
+    NAME(columns)(vectors, m, k, a, b, c, add);                                                                        \
+    n -= (vectors)*WIDTH, b.x += (vectors)*WIDTH, c.x += (vectors)*WIDTH;
 #if WIDTH == 16
-    if (n) NAME(columns)(1, m, k, a, b, c, add);
+    if (n == WIDTH) {
+        COLUMNS(1)
+    } else if (n % (2 * WIDTH)) {
+        COLUMNS(3)
+    }
 #endif
+    while (n > 0) {
+        COLUMNS(2)
+    }
+#undef COLUMNS
 }
 
 static void NAME(copy)(int64_t m, int64_t n, const float *from, int64_t row, float scale, float *to, int64_t width) {
@@ -256,6 +269,7 @@ static const nn_vector NAME(table) = {
 #undef STORE
 #undef SPLAT
 #undef VECTORS
+#undef MOST_VECTORS
 #undef EACH
 #undef ISA
 #undef WIDTH
