@@ -7,14 +7,31 @@
 
 /* ---- rows ---- */
 
+#define INLINE static inline __attribute__((always_inline))
+
 /* Sums over a row run in this many lanes on every processor. */
 enum { LANES = 16 };
 
 /* LANES numbers, anywhere in memory. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+typedef double double16 __attribute__((vector_size(16 * sizeof(double))));
+typedef double double8 __attribute__((vector_size(8 * sizeof(double))));
+typedef double double4 __attribute__((vector_size(4 * sizeof(double))));
+
+/* In double, by halves: lane j with lane j + 8, then with lane j + 4. */
+INLINE double total(const lanes *x) {
+    const double16 all = __builtin_convertvector(*x, double16);
+    double8 eight[2];
+    memcpy(eight, &all, sizeof eight);
+    eight[0] += eight[1];
+    double4 four[2];
+    memcpy(four, &eight[0], sizeof four);
+    four[0] += four[1];
+    return (four[0][0] + four[0][2]) + (four[0][1] + four[0][3]);
+}
 
 /* The mean of (z - center)^power, power 1 or 2. */
-static inline __attribute__((always_inline)) double mean_power(int64_t n, const float *z, float center, int power) {
+INLINE double mean_power(int64_t n, const float *z, float center, int power) {
     lanes sums = {0};
     const int64_t whole = n / LANES * LANES;
     for (int64_t j = 0; j < whole; j += LANES) {
@@ -22,8 +39,7 @@ static inline __attribute__((always_inline)) double mean_power(int64_t n, const 
         if (power == 2) d *= d;
         sums += d;
     }
-    double sum = 0;
-    for (int64_t j = 0; j < LANES; j++) sum += sums[j];
+    double sum = total(&sums);
     for (int64_t j = whole; j < n; j++) sum += power == 2 ? (z[j] - center) * (z[j] - center) : z[j] - center;
     return sum / (double)n;
 }
@@ -57,8 +73,7 @@ static void norm_row_grad(int64_t n, const float *restrict gamma, const float *r
         sums_g += g;
         sums_gh += g * *(const lanes *)(h + j);
     }
-    double sum_g = 0, sum_gh = 0;
-    for (int64_t j = 0; j < LANES; j++) sum_g += sums_g[j], sum_gh += sums_gh[j];
+    double sum_g = total(&sums_g), sum_gh = total(&sums_gh);
     for (int64_t j = whole; j < n; j++) sum_g += dz[j], sum_gh += dz[j] * h[j];
     const float mean_g = (float)(sum_g / (double)n), mean_gh = (float)(sum_gh / (double)n);
     for (int64_t j = 0; j < n; j++) dz[j] = (dz[j] - mean_g - h[j] * mean_gh) * scale;
@@ -66,39 +81,49 @@ static void norm_row_grad(int64_t n, const float *restrict gamma, const float *r
 
 /* ---- tasks of some rows ---- */
 
+/* Factors drawn at once, about: enough to keep the generator busy, few enough to stay in the first cache. */
+enum { DRAWN = 1024 };
+
 typedef struct norm_work {
     const nn_call *c;
     nn_drop drop;
-    int64_t n, rows; /* columns; rows of a task */
+    int64_t n, rows, drawn; /* columns; rows of a task, and those for which factors are drawn at once */
 } norm_work;
 
 static norm_work norm_work_of(const nn_call *c) {
     const int64_t n = c->output.cols;
-    return (norm_work){c, nn_cpu_drop(c), n, n < NN_CHUNK ? NN_CHUNK / n : 1};
+    return (norm_work){c, nn_cpu_drop(c), n, n < NN_CHUNK ? NN_CHUNK / n : 1, n < DRAWN ? DRAWN / n : 1};
 }
 
 static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output.rows, w->rows); }
 
-/* Of a task: sums over its rows for gamma and beta, and rows of factors, h and dz. */
+/* Of a task: sums over its rows for gamma and beta, rows of h and dz, and factors of some rows. */
 typedef struct norm_scratch {
-    float *dgamma, *dbeta, *factor, *h, *dz;
+    float *dgamma, *dbeta, *h, *dz, *factor;
 } norm_scratch;
 
+static int64_t norm_scratch_size(const norm_work *w) { return (4 + w->drawn) * w->n; }
+
 static norm_scratch norm_scratch_of(const norm_work *w, int64_t task) {
-    float *p = w->c->workspace + task * 5 * w->n;
+    float *p = w->c->workspace + task * norm_scratch_size(w);
     return (norm_scratch){p, p + w->n, p + 2 * w->n, p + 3 * w->n, p + 4 * w->n};
 }
 
 static size_t add_norm_workspace(const nn_call *c) {
     const norm_work w = norm_work_of(c);
-    return (size_t)(norm_tasks(&w) * 5 * w.n);
+    return (size_t)(norm_tasks(&w) * norm_scratch_size(&w));
 }
 
-/* z of a row; its factors are returned, or NULL if all are 1. */
-static const float *row_sum(const norm_work *w, int64_t row, float *factor, float *z) {
+/* z of a row; its factors are returned, or NULL if all are 1. Rows are asked for one after the other, from the first
+ * of a task on. */
+static const float *row_sum(const norm_work *w, int64_t row, const norm_scratch *s, float *z) {
     const float *x = (const float *)w->c->input[0].data + row * w->n, *branch = w->c->input[1].data;
-    if (!branch || !w->drop.drops) factor = NULL;
-    if (factor) nn_cpu_mask(w->drop.key, (uint64_t)(row * w->n), w->n, w->drop.threshold, w->drop.scale, factor);
+    const int64_t drawn = row % w->rows % w->drawn;
+    const float *factor = branch && w->drop.drops ? s->factor + drawn * w->n : NULL;
+    if (factor && drawn == 0) {
+        const int64_t left = w->c->output.rows - row, rows = left < w->drawn ? left : w->drawn;
+        nn_cpu_mask(w->drop.key, (uint64_t)(row * w->n), rows * w->n, w->drop.threshold, w->drop.scale, s->factor);
+    }
     if (branch) nn_cpu_multiply_add(w->n, x, factor, branch + row * w->n, z);
     else nn_cpu_multiply_add(w->n, NULL, NULL, x, z);
     return factor;
@@ -110,7 +135,7 @@ static void forward_task(void *context, int64_t i) {
     const norm_scratch s = norm_scratch_of(w, i);
     for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
         float *y = (float *)c->output.data + row * w->n;
-        row_sum(w, row, s.factor, y);
+        row_sum(w, row, &s, y);
         norm_row(w->n, c->input[2].data, c->input[3].data, c->attributes->eps, y, c->saved + 2 * row);
     }
 }
@@ -123,7 +148,7 @@ static void backward_task(void *context, int64_t i) {
     memset(s.dgamma, 0, (size_t)w->n * sizeof *s.dgamma);
     memset(s.dbeta, 0, (size_t)w->n * sizeof *s.dbeta);
     for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
-        const float *factor = row_sum(w, row, s.factor, s.h);
+        const float *factor = row_sum(w, row, &s, s.h);
         norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad + row * w->n, s.dgamma, s.dbeta, s.h,
                       s.dz);
         for (int k = 0; k < 2; k++) {
@@ -145,7 +170,7 @@ static void add_norm_backward(const nn_call *c) {
     const float *parts[2] = {first.dgamma, first.dbeta};
     for (int k = 2; k < 4; k++) {
         float *g = c->input_grad[k];
-        if (g) nn_cpu_sum_rows(c->pool, parts[k - 2], 5 * w.n, norm_tasks(&w), w.n, g, c->accumulate[k]);
+        if (g) nn_cpu_sum_rows(c->pool, parts[k - 2], norm_scratch_size(&w), norm_tasks(&w), w.n, g, c->accumulate[k]);
     }
 }
 
