@@ -222,23 +222,23 @@ static void scores(const item *w, const tile *t, float *q, float *k_t, float *to
 }
 
 /* to = s k, or to += s k, where s is [m, n] and k is [n, size]. */
-static void mix(const item *w, const tile *t, float *s, float *k, float *to, bool add) {
+static void mix(const item *w, const tile *t, float *s, float *k, nn_tile to, bool add) {
     const int64_t width = w->j->width;
     for (int64_t i = 0; i < t->m; i += SLAB) {
         fetch_ahead(w, 8);
         w->j->x->product(least(SLAB, t->m - i), width, seen_by_slab(w, t, i), (nn_tile){s + i * t->width, t->width, 1},
-                         (nn_tile){k, width, 1}, (nn_tile){to + i * width, width, 1}, add);
+                         (nn_tile){k, width, 1}, (nn_tile){to.x + i * to.row, to.row, 1}, add);
     }
 }
 
-/* to += s^T q, where s is [m, n] and q is [m, size]. */
-static void mix_back(const item *w, const tile *t, float *s, float *q, float *to) {
+/* to = s^T q, or to += s^T q, where s is [m, n] and q is [m, size]. */
+static void mix_back(const item *w, const tile *t, float *s, float *q, nn_tile to, bool add) {
     const int64_t width = w->j->width;
     for (int64_t l = 0; l < t->n; l += SLAB) {
         const int64_t i = first_to_see(w, t, l);
         fetch_ahead(w, 8);
         w->j->x->product(least(SLAB, t->n - l), width, t->m - i, (nn_tile){s + i * t->width + l, 1, t->width},
-                         (nn_tile){q + i * width, width, 1}, (nn_tile){to + l * width, width, 1}, true);
+                         (nn_tile){q + i * width, width, 1}, (nn_tile){to.x + l * to.row, to.row, 1}, add);
     }
 }
 
@@ -309,7 +309,7 @@ static void forward_queries(const item *w, tile t) {
         scores(w, &t, b->q, b->k_t, b->s);
         const float *factor = draw(w, &t);
         for (int64_t i = 0; i < t.m; i++) weigh(w, &t, factor, i);
-        mix(w, &t, b->s, b->v, b->y, t.k0 > 0);
+        mix(w, &t, b->s, b->v, (nn_tile){b->y, j->width, 1}, t.k0 > 0);
     }
     if (w->nk == 0) memset(b->y, 0, (size_t)(t.m * j->width) * sizeof(float));
     finish(w, &t);
@@ -353,8 +353,22 @@ static void backward_weights(const item *w, const tile *t) {
     }
 }
 
-/* What the queries of a tile get from its keys, and the reverse. */
-static void backward_tile(const item *w, const tile *t) {
+/* Where products put rows of a gradient: in its place, or, if a head's columns have padding, in a buffer. */
+static nn_tile target(const item *w, const float *gradient, int64_t stride, float *buffer) {
+    if (w->j->width > w->j->view.size) return (nn_tile){buffer, w->j->width, 1};
+    return (nn_tile){(float *)gradient, stride, 1};
+}
+
+/* From there to its place, if that is another. */
+static void place(const item *w, int64_t rows, nn_tile from, const float *gradient, int64_t stride, bool add) {
+    if (from.x == gradient) return;
+    for (int64_t i = 0; i < rows; i++) {
+        w->j->x->scale(w->j->view.size, from.x + i * from.row, 1, (float *)gradient + i * stride, add);
+    }
+}
+
+/* What the queries of a tile get from its keys, and the reverse. dk and dv: where that of the keys goes. */
+static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, bool add) {
     const nn_attention_view *v = &w->j->view;
     const buffers *b = w->b;
     const nn_vector *x = w->j->x;
@@ -363,37 +377,40 @@ static void backward_tile(const item *w, const tile *t) {
     x->copy(t->m, v->size, q_at(w, t, w->j->call->output_grad, d), d, 1, b->dy, width);
     backward_weights(w, t);
     if (v->dk) {
-        mix_back(w, t, b->s, b->dy, b->dv);
-        mix_back(w, t, b->ds, b->q, b->dk);
+        mix_back(w, t, b->s, b->dy, dv, add);
+        mix_back(w, t, b->ds, b->q, dk, add);
     }
     if (!v->dq) return;
-    mix(w, t, b->ds, b->k, b->dq, false);
-    float *dq = (float *)q_at(w, t, v->dq, v->q_stride);
-    for (int64_t i = 0; i < t->m; i++) {
-        x->scale(v->size, b->dq + i * width, (float)v->scale, dq + i * v->q_stride, v->add_q || t->k0 > 0);
-    }
+    const float *to = q_at(w, t, v->dq, v->q_stride);
+    const nn_tile dq = target(w, to, v->q_stride, b->dq);
+    const bool add_q = v->add_q || t->k0 > 0;
+    mix(w, t, b->ds, b->k, dq, add_q && dq.x == to);
+    place(w, t->m, dq, to, v->q_stride, add_q);
 }
 
 static void backward_keys(const item *w, tile t) {
     const nn_attention_view *v = &w->j->view;
     const buffers *b = w->b;
     const nn_vector *x = w->j->x;
-    const int64_t width = w->j->width;
-    x->copy(t.n, v->size, k_at(w, &t, v->k), v->k_stride, 1, b->k, width);
+    x->copy(t.n, v->size, k_at(w, &t, v->k), v->k_stride, (float)v->scale, b->k, w->j->width); /* for dq alone */
     x->transpose(t.n, v->size, k_at(w, &t, v->k), v->k_stride, b->k_t, t.width);
     x->transpose(t.n, v->size, k_at(w, &t, v->v), v->k_stride, b->v_t, t.width);
-    memset(b->dk, 0, (size_t)(t.n * width) * sizeof(float));
-    memset(b->dv, 0, (size_t)(t.n * width) * sizeof(float));
+    const float *to_k = v->dk ? k_at(w, &t, v->dk) : b->dk, *to_v = v->dk ? k_at(w, &t, v->dv) : b->dv;
+    const nn_tile dk = target(w, to_k, v->k_stride, b->dk), dv = target(w, to_v, v->k_stride, b->dv);
+    bool add = v->add_k && dk.x == to_k;
     for (; t.q0 < w->nq; t.q0 += QUERIES) {
         t.m = least(QUERIES, w->nq - t.q0);
-        if (t.k0 == 0 || seen(w, &t, t.m - 1) > 0) backward_tile(w, &t);
+        if (t.k0 > 0 && seen(w, &t, t.m - 1) == 0) continue;
+        backward_tile(w, &t, dk, dv, add);
+        add = true;
     }
     if (!v->dk) return;
-    float *dk = (float *)k_at(w, &t, v->dk), *dv = (float *)k_at(w, &t, v->dv);
-    for (int64_t l = 0; l < t.n; l++) {
-        x->scale(v->size, b->dk + l * width, 1, dk + l * v->k_stride, v->add_k);
-        x->scale(v->size, b->dv + l * width, 1, dv + l * v->k_stride, v->add_k);
+    for (int64_t l = 0; !add && l < t.n; l++) { /* no query sees these keys */
+        memset(dk.x + l * dk.row, 0, (size_t)v->size * sizeof(float));
+        memset(dv.x + l * dv.row, 0, (size_t)v->size * sizeof(float));
     }
+    place(w, t.n, dk, to_k, v->k_stride, v->add_k);
+    place(w, t.n, dv, to_v, v->k_stride, v->add_k);
 }
 
 static void backward_item(const item *w) {
