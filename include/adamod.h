@@ -178,6 +178,7 @@ ADAMOD_API adamod_status adamod_group_set_text(adamod_optimizer *opt, int group,
 ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group, const char *option, double *out);
 
 #define ADAMOD_MAX_DIMS 8
+#define ADAMOD_MAX_STATES 4
 
 /* A parameter of any type. Start from {0} and fill in what is needed. f64 parameters are computed in f64, all others in
  * f32; the gradient may have any type. */
@@ -188,9 +189,12 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
-    float
-        *master; /* of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as
-                      its copy, and the master is not part of the state. NULL: the library keeps one, begun from param */
+    /* The master of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as its
+     * copy, and the master is not part of the state. NULL: the library keeps one, begun from param. */
+    float *master;
+    /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
+     * freed, and not part of the state that is saved. All NULL: the library keeps them. */
+    void *state[ADAMOD_MAX_STATES];
 } adamod_tensor;
 
 /* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
@@ -200,6 +204,10 @@ ADAMOD_API int64_t adamod_tensors(const adamod_optimizer *opt);
 /* Point a parameter at another array of the same type and size; a NULL grad freezes it. */
 ADAMOD_API adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param);
 ADAMOD_API adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad);
+/* Both for n parameters in one call, either all or, if any of it fails, none: those with these ids, or with ids NULL the
+ * first n. params or grads NULL: they stay; a NULL among grads freezes. */
+ADAMOD_API adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
+                                           const void *const *grads);
 
 /* ---- 4. Schedules -------------------------------------------------------------------------------------------------
  *
@@ -286,6 +294,9 @@ ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, c
                                       adamod_type *type, int64_t *count);
 /* How many updates a parameter has had. */
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
+/* Says so: for states that you keep and that have had some. adamod_steps, which schedules follow, becomes at least as
+ * many. On a device that has taken a step already, it waits for the stream. */
+ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
 
 /* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------
  *
@@ -298,8 +309,6 @@ ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_
  *     adamod_update(h, &x, 1, NULL);                    // the first update; m, v, s start at 0
  *
  * adamod_span.state[i] is what adamod_state_at describes; a rule's missing states stay NULL. */
-#define ADAMOD_MAX_STATES 4
-
 typedef struct adamod_hyper adamod_hyper;
 typedef struct adamod_pool adamod_pool;
 
@@ -388,8 +397,9 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  * into a CUDA graph, after one step outside: replayed, it counts its steps, follows its schedules and sees options that
  * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
  *
- * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps, adamod_scheduled,
- * adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free; none of them is allowed during a capture.
+ * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps,
+ * adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free;
+ * none of them is allowed during a capture.
  *
  * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its
  * bounds) changes nothing there. The host learns of it afterwards: adamod_sync, or the next adamod_step that finds it,

@@ -189,12 +189,15 @@ static void world_arrays(world *w, const char *rule) {
 static adamod_tensor world_tensor(world *w, int which) {
     switch (which) {
         case MATRIX:
-            return (adamod_tensor){"matrix", w->matrix, w->matrix_grad, ADAMOD_F32, ADAMOD_F32, 2, {5, 7}, NULL};
-        case HALF: return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16, 1, {9}, NULL};
+            return (adamod_tensor){"matrix", w->matrix, w->matrix_grad, ADAMOD_F32, ADAMOD_F32,
+                                   2,        {5, 7},    NULL,           {NULL}};
+        case HALF:
+            return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16, 1, {9}, NULL, {NULL}};
         case SCALAR:
-            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0, {0}, NULL};
-        case EMPTY: return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32, 2, {0, 3}, NULL};
-        default: return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL};
+            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0, {0}, NULL, {NULL}};
+        case EMPTY:
+            return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32, 2, {0, 3}, NULL, {NULL}};
+        default: return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL, {NULL}};
     }
 }
 
@@ -1936,6 +1939,161 @@ TEST(raw_updates_are_the_handles) {
     }
 }
 
+/* An optimizer whose states, masters included, are the caller's does what another does; halfway it is thrown away and a
+ * new one goes on with the same states. */
+TEST(states_the_caller_keeps) {
+    for (int r = 0; adamod_rule_name(r); r++) {
+        world w, mine;
+        owned x[PARAMETERS];
+        adamod_hyper *h = NULL;
+        float master[9];
+        if (!world_make(&w, adamod_rule_name(r), 0)) return;
+        world_arrays(&mine, adamod_rule_name(r));
+        CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), ADAMOD_OK);
+        for (int i = 0; i < 9; i++) {
+            const uint32_t bits = (uint32_t)mine.half[i] << 16;
+            memcpy(&master[i], &bits, sizeof bits);
+        }
+        for (int i = 0; i < PARAMETERS; i++) {
+            const adamod_tensor t = world_tensor(&mine, i);
+            own(h, &x[i], &t, ADAMOD_F32);
+        }
+        for (int half = 0; half < 2; half++) {
+            size_t states = 1;
+            CHECK_INT(adamod_create(&mine.opt, adamod_rule_name(r)), ADAMOD_OK);
+            CHECK_INT(adamod_add_group(mine.opt, &mine.group), ADAMOD_OK);
+            CHECK_INT(adamod_group_set(mine.opt, mine.group, "lr", 0.0625), ADAMOD_OK);
+            for (int i = 0; i < PARAMETERS; i++) {
+                adamod_tensor t = world_tensor(&mine, i);
+                memcpy(t.state, x[i].blocks, sizeof t.state);
+                if (i == HALF) t.master = master;
+                CHECK_INT(adamod_add_tensor(mine.opt, i == HALF ? mine.group : 0, &t, NULL), ADAMOD_OK);
+                if (i != FROZEN) CHECK_INT(adamod_set_tensor_steps(mine.opt, i, 7 * half), ADAMOD_OK);
+            }
+            CHECK_INT(adamod_steps(mine.opt), 7 * half);
+            adamod_memory(mine.opt, &states, NULL);
+            CHECK_INT(states, 0);
+            for (int step = 0; step < 7; step++) {
+                CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+                CHECK_INT(adamod_step(mine.opt), ADAMOD_OK);
+            }
+            CHECK_INT(adamod_steps(mine.opt), 7 * half + 7);
+            adamod_free(mine.opt);
+        }
+        CHECK(memcmp(w.matrix, mine.matrix, sizeof w.matrix) == 0);
+        CHECK(memcmp(w.half, mine.half, sizeof w.half) == 0);
+        CHECK(w.scalar == mine.scalar);
+        for (int i = 0; i < PARAMETERS; i++) disown(&x[i]);
+        adamod_hyper_free(h);
+        adamod_free(w.opt);
+    }
+}
+
+TEST(states_the_caller_keeps_are_checked) {
+    world w;
+    if (!world_make(&w, "adamod", 3)) return;
+    float a[48] = {0};
+    void *state = NULL;
+    adamod_tensor t = {.name = "t", .param = a, .grad = a + 4, .ndim = 1, .shape = {4}};
+#define STATES(m, v, s, status, says)                                                                                  \
+    t.state[0] = (m), t.state[1] = (v), t.state[2] = (s);                                                              \
+    REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), status, says)
+    STATES(a + 8, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[1], exp_avg_sq, is NULL, and others are given");
+    STATES(NULL, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[0], exp_avg, is NULL");
+    STATES(a + 8, a + 11, a + 16, ADAMOD_ERROR_ARGUMENT, "t: exp_avg and exp_avg_sq overlap");
+    STATES(a + 8, a + 12, a + 3, ADAMOD_ERROR_ARGUMENT, "t: param and exp_avg_lr overlap");
+    STATES(a + 8, a + 7, a + 16, ADAMOD_ERROR_ARGUMENT, "t: grad and exp_avg_sq overlap");
+    STATES(w.matrix + 2, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg overlaps param of matrix");
+    STATES(a + 8, w.matrix_grad, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_sq overlaps grad of matrix");
+    STATES(a + 8, a + 12, (char *)(a + 16) + 2, ADAMOD_ERROR_ARGUMENT, "t: exp_avg_lr is not aligned");
+    CHECK_INT(adamod_state(w.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
+    STATES(a + 8, a + 12, state, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_lr overlaps exp_avg of matrix");
+    t.state[3] = a + 20;
+    STATES(a + 8, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[3] is given, and adamod has none there");
+    t.state[3] = NULL;
+#undef STATES
+    /* They are the user's as the parameter is: nothing else may come to lie there, and they are found by name. */
+    CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_state(w.opt, PARAMETERS, "exp_avg_sq", &state, NULL, NULL), ADAMOD_OK);
+    CHECK(state == a + 12);
+    REFUSED(&w, adamod_set_grad(w.opt, MATRIX, a + 9), ADAMOD_ERROR_ARGUMENT, "matrix: its gradient overlaps a state");
+    adamod_tensor u = {.name = "u", .param = a + 16, .ndim = 1, .shape = {2}};
+    REFUSED(&w, adamod_add_tensor(w.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its parameters overlap a state of t");
+    u = (adamod_tensor){.name = "u", .param = a + 20, .ndim = 1, .shape = {4}, .state = {a + 24, a + 28, a + 15}};
+    REFUSED(&w, adamod_add_tensor(w.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its exp_avg_lr overlaps exp_avg");
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_INT(adamod_save(w.opt, "test_api_given.safetensors"), ADAMOD_OK);
+    a[8] = 5;
+    CHECK_INT(adamod_load(w.opt, "test_api_given.safetensors"), ADAMOD_OK);
+    CHECK(a[8] == 5);
+    remove("test_api_given.safetensors");
+    adamod_free(w.opt);
+}
+
+TEST(many_arrays_in_one_call) {
+    world w;
+    if (!world_make(&w, "adamod", 3)) return;
+    float p[2][40] = {{0}}, g[2][40] = {{0}};
+    const int64_t ids[3] = {FROZEN, MATRIX, FROZEN};
+    void *params[3] = {p[0], p[1], w.frozen};
+    const void *grads[3] = {g[0], g[1], NULL};
+    REFUSED(&w, adamod_set_arrays(NULL, 1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    REFUSED(&w, adamod_set_arrays(w.opt, -1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "n is -1");
+    REFUSED(&w, adamod_set_arrays(w.opt, PARAMETERS + 1, NULL, NULL, NULL), ADAMOD_ERROR_RANGE, "parameter number");
+    params[1] = (char *)p[1] + 2;
+    REFUSED(&w, adamod_set_arrays(w.opt, 3, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is not aligned");
+    params[1] = p[0] + 3;
+    REFUSED(&w, adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT,
+            "frozen: its param overlaps param of matrix");
+    params[1] = NULL;
+    REFUSED(&w, adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
+    /* What was refused is not there, nor is the half of it that was good. */
+    memcpy(w.frozen_grad, w.frozen, sizeof w.frozen);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK(memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) == 0);
+
+    params[1] = p[1];
+    for (int i = 0; i < 40; i++) g[0][i] = g[1][i] = 1;
+    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_OK);
+    const float matrix = w.matrix[0];
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK(p[0][0] < 0 && p[1][34] < 0 && w.matrix[0] == matrix);
+    /* An id twice, the last counts; the gradients alone; two that change places. */
+    CHECK_INT(adamod_set_arrays(w.opt, 3, ids, params, grads), ADAMOD_OK);
+    p[0][0] = 3;
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK(p[0][0] == 3 && memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) == 0);
+    CHECK_INT(adamod_set_arrays(w.opt, 1, ids, NULL, grads), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK(memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) != 0);
+    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, (void *[]){w.frozen, p[0]}, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, (void *[]){p[0], p[1]}, (const void *[]){g[1], g[0]}), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_INT(adamod_set_arrays(w.opt, 0, NULL, NULL, NULL), ADAMOD_OK);
+    adamod_free(w.opt);
+}
+
+TEST(steps_that_are_set) {
+    world w;
+    if (!world_make(&w, "adamod", 3)) return;
+    int64_t steps = 0;
+    REFUSED(&w, adamod_set_tensor_steps(NULL, 0, 1), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    REFUSED(&w, adamod_set_tensor_steps(w.opt, 9, 1), ADAMOD_ERROR_RANGE, "parameter number is 9");
+    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, -1), ADAMOD_ERROR_RANGE, "matrix: steps is -1");
+    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, INT64_MAX), ADAMOD_ERROR_RANGE, "matrix: steps is 9223");
+    CHECK_INT(adamod_set_tensor_steps(w.opt, MATRIX, 1), ADAMOD_OK);
+    CHECK_INT(adamod_steps(w.opt), 3);
+    CHECK_INT(adamod_set_tensor_steps(w.opt, SCALAR, 40), ADAMOD_OK);
+    CHECK_INT(adamod_steps(w.opt), 40);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_INT(adamod_tensor_steps(w.opt, MATRIX, &steps), ADAMOD_OK);
+    CHECK_INT(steps, 2);
+    CHECK_INT(adamod_tensor_steps(w.opt, SCALAR, &steps), ADAMOD_OK);
+    CHECK_INT(steps, 41);
+    CHECK_INT(adamod_steps(w.opt), 41);
+    adamod_free(w.opt);
+}
+
 /* All arrays of one bf16 parameter, apart from each other. */
 typedef struct raw_arrays {
     uint16_t p[64];
@@ -2198,4 +2356,5 @@ RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range
           ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
           ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes), ENTRY(state_descriptions),
           ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
-          ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams))
+          ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams), ENTRY(states_the_caller_keeps),
+          ENTRY(states_the_caller_keeps_are_checked), ENTRY(many_arrays_in_one_call), ENTRY(steps_that_are_set))

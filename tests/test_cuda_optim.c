@@ -608,6 +608,66 @@ TEST(pointers_that_change_every_step) {
     pair_free(x);
 }
 
+/* The caller's states, begun from the CPU's after some steps, and gradients that move: one call a step. */
+TEST(states_the_caller_keeps) {
+    NEED_CUDA;
+    enum { ARRAYS = 30, STEPS = 6 };
+    pair *x = pair_new("adamod");
+    for (int i = 0; i < ARRAYS; i++) pair_add(x, i % 3 ? ADAMOD_F32 : ADAMOD_BF16, 100 + 77 * i);
+    pair_run(x, STEPS);
+    adamod_optimizer *mine = NULL;
+    void *memory[ARRAYS][6] = {{NULL}}, *params[ARRAYS];
+    const void *grads[ARRAYS];
+    OK(adamod_create_on(&mine, "adamod", "cuda"));
+    for (int i = 0; i < ARRAYS; i++) {
+        pair_array *a = &x->arrays[i];
+        adamod_tensor t = {.param_type = a->param_type, .grad_type = a->grad_type, .ndim = 1};
+        state_ref s;
+        t.shape[0] = (int64_t)a->count;
+        for (int k = 0; adamod__state_ref(x->cpu, &x->cpu->tensors[i], k, &s); k++) {
+            void *to = memory[i][k] = device_alloc(s.bytes);
+            to_device(to, *s.data, s.bytes);
+            if (k < 3) t.state[k] = to;
+            else t.master = to;
+        }
+        params[i] = t.param = memory[i][4] = device_alloc(4 * a->count);
+        to_device(t.param, a->p, a->count * adamod__type_size(a->param_type));
+        OK(adamod_add_tensor(mine, 0, &t, NULL));
+        OK(adamod_set_tensor_steps(mine, i, STEPS));
+        grads[i] = memory[i][5] = device_alloc(4 * a->count);
+    }
+    CHECK_INT(adamod_steps(mine), STEPS);
+    for (int step = 0; step < STEPS; step++) {
+        pair_grads(x);
+        OK(adamod_step(x->cpu));
+        for (int i = 0; i < ARRAYS; i++) {
+            const size_t bytes = x->arrays[i].count * adamod__type_size(x->arrays[i].grad_type);
+            grads[i] = step % 2 ? memory[i][5] : x->arrays[i].device_g;
+            to_device((void *)(uintptr_t)grads[i], x->arrays[i].g, bytes);
+        }
+        OK(adamod_set_arrays(mine, ARRAYS, NULL, params, grads));
+        OK(adamod_step(mine));
+        if (step == 2) OK(adamod_set_tensor_steps(mine, 1, STEPS + 3)); /* as it is */
+    }
+    OK(adamod_sync(mine));
+    for (int i = 0; i < ARRAYS; i++) {
+        const pair_array *a = &x->arrays[i];
+        CHECK(same_array(x, "the parameters", i, a->param_type, a->p, params[i], a->count));
+        state_ref s;
+        for (int k = 0; adamod__state_ref(x->cpu, &x->cpu->tensors[i], k, &s); k++) {
+            CHECK(same_array(x, s.name, i, s.type, *s.data, memory[i][k], a->count));
+        }
+    }
+    adamod_tensor t = {.param = params[0], .ndim = 1, .shape = {1}, .state = {grads, grads, grads}};
+    adamod_free(mine);
+    OK(adamod_create_on(&mine, "adamod", "cuda"));
+    CHECK_INT(adamod_add_tensor(mine, 0, &t, NULL), ADAMOD_ERROR_DEVICE);
+    CHECK_HAS(adamod_last_error(), "exp_avg is host memory");
+    adamod_free(mine);
+    for (int i = 0; i < ARRAYS * 6; i++) device_free(memory[i / 6][i % 6]);
+    pair_free(x);
+}
+
 /* ---- statistics ---- */
 
 TEST(statistics_are_equal) {
@@ -944,7 +1004,8 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
           ENTRY(an_error_is_reported_once_and_nothing_changes), ENTRY(schedules),
           ENTRY(a_schedule_out_of_bounds_is_an_error), ENTRY(groups_and_freezing),
-          ENTRY(pointers_that_change_every_step), ENTRY(statistics_are_equal), ENTRY(statistics_outlive_a_skipped_step),
-          ENTRY(files_move_between_devices), ENTRY(streams), ENTRY(a_captured_step_is_replayed_while_options_change),
-          ENTRY(what_a_graph_cannot_hold_is_refused), ENTRY(options_from_device_memory),
-          ENTRY(loss_scaling_on_the_device), ENTRY(errors_name_the_device), ENTRY(large_array))
+          ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps), ENTRY(statistics_are_equal),
+          ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(streams),
+          ENTRY(a_captured_step_is_replayed_while_options_change), ENTRY(what_a_graph_cannot_hold_is_refused),
+          ENTRY(options_from_device_memory), ENTRY(loss_scaling_on_the_device), ENTRY(errors_name_the_device),
+          ENTRY(large_array))

@@ -166,6 +166,22 @@ void adamod__work_free(work_space *space);
 void adamod__work_run(const work *w, work_space *space);
 /* The global norm of the scaled gradients; not finite if any element is not. */
 double adamod__work_norm(const work *w, work_space *space);
+bool adamod__misaligned(const void *p, adamod_type type);
+
+/* One array of a parameter, for the check that no two overlap. */
+typedef struct array_ref {
+    const char *name;
+    const char *data;
+    size_t bytes;
+    size_t owner; /* the parameter's number */
+    int order;    /* within it, for messages */
+    bool written;
+} array_ref;
+
+/* Whether something that is written is also something else; gradients may share memory. If so, *a and *b are the two, in
+ * the order of their owners. Sorts the arrays. */
+bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, const array_ref **b);
+
 /* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
 

@@ -297,10 +297,9 @@ adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
     return type == STATE_Q8 ? ADAMOD_Q8 : adamod__compute_type(t->span.param_type);
 }
 
-/* Of the library's own. */
 static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
     const bool low = t->span.param_type == ADAMOD_BF16 || t->span.param_type == ADAMOD_F16;
-    return low && !t->given_master && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
+    return low && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
 }
 
 /* What the scales of a state in 8 bits are called. */
@@ -323,7 +322,8 @@ static void adamod__refer_to_scales(state_ref *s, void **data) {
         (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1, .shape = {blocks}};
 }
 
-bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
+/* As adamod__state_ref, those included that the user keeps. */
+static bool adamod__any_state(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
     const double *o = opt->groups[t->group].options;
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(opt->rule, o, t->span.ndim, specs);
@@ -353,6 +353,14 @@ bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, 
     out->name = out->desc.name;
     out->bytes = (size_t)out->desc.count * adamod__type_size(out->type);
     return true;
+}
+
+bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
+    for (int i = 0; adamod__any_state(opt, t, i, out); i++) {
+        const bool given = out->data == &t->span.master ? t->given_master : t->given_states;
+        if (!given && index-- == 0) return true;
+    }
+    return false;
 }
 
 static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, const state_ref *s) {
@@ -404,9 +412,12 @@ static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
 /* Whether an array given by the user lies in a state or master of any parameter. */
 static const char *adamod__within_states(const adamod_optimizer *opt, const void *array, size_t bytes) {
     for (int64_t i = 0; i < opt->n; i++) {
+        const tensor *t = &opt->tensors[i];
         state_ref s;
-        for (int k = 0; adamod__state_ref(opt, &opt->tensors[i], k, &s); k++) {
-            if (adamod__overlap(array, bytes, *s.data, s.bytes)) return opt->tensors[i].name;
+        /* A device's states are in memory that no user's pointer comes from. */
+        if (opt->device && !t->given_states && !t->given_master) continue;
+        for (int k = 0; adamod__any_state(opt, t, k, &s); k++) {
+            if (adamod__overlap(array, bytes, *s.data, s.bytes)) return t->name;
         }
     }
     return NULL;
@@ -416,26 +427,61 @@ static const char *adamod__within_states(const adamod_optimizer *opt, const void
 static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name,
                                          int64_t self) {
     const size_t param_bytes = adamod__bytes(x, x->param_type), grad_bytes = adamod__bytes(x, x->grad_type);
-    const size_t master_bytes = adamod__bytes(x, ADAMOD_F32);
     for (int64_t i = 0; i < opt->n; i++) {
         const adamod_span *y = &opt->tensors[i].span;
         const size_t y_bytes = adamod__bytes(y, y->param_type);
         const char *what = NULL;
         if (i == self) continue;
-        if (adamod__overlap(x->master, master_bytes, y->master, adamod__bytes(y, ADAMOD_F32)))
-            what = "its master overlaps that";
-        else if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
+        if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
         else if (adamod__overlap(x->param, param_bytes, y->grad, adamod__bytes(y, y->grad_type)))
             what = "its parameters overlap the gradient";
         else if (adamod__overlap(x->grad, grad_bytes, y->param, y_bytes)) what = "its gradient overlaps the parameters";
         if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
     }
-    if (opt->device) return ADAMOD_OK; /* where states are in memory that no user's pointer comes from */
     const char *owner = adamod__within_states(opt, x->param, param_bytes);
     if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its parameters overlap a state of %s", name, owner);
     owner = adamod__within_states(opt, x->grad, grad_bytes);
     if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its gradient overlaps a state of %s", name, owner);
     return ADAMOD_OK;
+}
+
+/* The parameter, gradient, states and master of a parameter that there are. */
+enum { TENSOR_ARRAYS = 3 + ADAMOD_MAX_STATES };
+static size_t adamod__list_arrays(const adamod_optimizer *opt, const tensor *t, size_t owner, array_ref *out) {
+    const adamod_span *x = &t->span;
+    size_t n = 0;
+    state_ref s;
+    const array_ref own[2] = {{"param", x->param, adamod__bytes(x, x->param_type), owner, 0, true},
+                              {"grad", x->grad, adamod__bytes(x, x->grad_type), owner, 1, false}};
+    for (int i = 0; i < 2; i++) {
+        if (own[i].data && own[i].bytes) out[n++] = own[i];
+    }
+    for (int i = 0; adamod__any_state(opt, t, i, &s); i++) {
+        if (*s.data && s.bytes) out[n++] = (array_ref){s.name, *s.data, s.bytes, owner, 2 + i, true};
+    }
+    return n;
+}
+
+/* The same for all parameters at once, together with one that is not added yet (NULL: there is none). */
+static adamod_status adamod__check_all_apart(const adamod_optimizer *opt, const tensor *more, const char *name) {
+    array_ref *arrays = malloc(((size_t)opt->n + 1) * TENSOR_ARRAYS * sizeof *arrays);
+    if (!arrays)
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the arrays of %lld parameters", (long long)opt->n);
+    size_t n = 0;
+    for (int64_t i = 0; i < opt->n; i++) n += adamod__list_arrays(opt, &opt->tensors[i], (size_t)i, arrays + n);
+    if (more) n += adamod__list_arrays(opt, more, (size_t)opt->n, arrays + n);
+    const array_ref *a, *b;
+    adamod_status status = ADAMOD_OK;
+    if (adamod__find_overlap(arrays, n, &a, &b)) {
+        const char *of_a = a->owner < (size_t)opt->n ? opt->tensors[a->owner].name : name;
+        const char *of_b = b->owner < (size_t)opt->n ? opt->tensors[b->owner].name : name;
+        status =
+            a->owner == b->owner
+                ? adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s and %s overlap", of_a, a->name, b->name)
+                : adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", of_b, b->name, a->name, of_a);
+    }
+    free(arrays);
+    return status;
 }
 
 uint64_t adamod__name_hash(const char *name) {
@@ -444,7 +490,48 @@ uint64_t adamod__name_hash(const char *name) {
     return hash;
 }
 
-/* Fills in t from what the user gave, all but the states. */
+/* Takes the states that the user keeps: all, or none. */
+static adamod_status adamod__take_states(const adamod_optimizer *opt, const adamod_tensor *in, const char *name,
+                                         tensor *t) {
+    const double *o = opt->groups[t->group].options;
+    state_spec specs[ADAMOD_MAX_STATES];
+    int missing = -1;
+    adamod_state_desc desc, first = {0};
+    adamod__states(opt->rule, o, in->ndim, specs);
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        const adamod_status status = adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc);
+        if (status) return status;
+        if (in->state[i] && !desc.name) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is given, and %s has none there", name, i,
+                                opt->rule->name);
+        }
+        t->span.state[i] = in->state[i];
+        t->given_states = t->given_states || in->state[i];
+        if (missing >= 0 || !desc.name || desc.count == 0 || in->state[i]) continue;
+        missing = i;
+        first = desc;
+    }
+    if (!t->given_states || missing < 0) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, and others are given", name, missing,
+                        first.name);
+}
+
+/* Of what the user keeps besides parameter and gradient. */
+static adamod_status adamod__check_given(const adamod_optimizer *opt, const tensor *t, const char *name) {
+    state_ref s;
+    if (!t->given_states && !t->given_master) return ADAMOD_OK;
+    for (int i = 0; adamod__any_state(opt, t, i, &s); i++) {
+        if (!*s.data) continue;
+        if (adamod__misaligned(*s.data, s.type)) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, s.name);
+        }
+        const adamod_status status = opt->device ? adamod__device_check(opt, name, s.name, *s.data) : ADAMOD_OK;
+        if (status) return status;
+    }
+    return adamod__check_all_apart(opt, t, name);
+}
+
+/* Fills in t from what the user gave. */
 static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name,
                                       tensor *t) {
     if (in->ndim < 0 || in->ndim > ADAMOD_MAX_DIMS) {
@@ -465,24 +552,18 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             .step = 1,
                             .stream = adamod__name_hash(name)};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
-    if (in->master && (!adamod__has_master(opt, t))) {
+    if (in->master && !adamod__has_master(opt, t)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a master is for bf16 and f16 with low_precision=master", name);
     }
     t->given_master = in->master;
     adamod_status status = adamod__check_arrays(&t->span, name);
     if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
     if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
-                        (status = adamod__device_check(opt, name, "grad", in->grad)) ||
-                        (in->master && (status = adamod__device_check(opt, name, "master", in->master))))) {
+                        (status = adamod__device_check(opt, name, "grad", in->grad)))) {
         return status;
     }
     t->span.state_type = adamod__state_type(opt, t);
-    state_spec specs[ADAMOD_MAX_STATES];
-    adamod__states(opt->rule, opt->groups[g].options, in->ndim, specs);
-    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
-        adamod_state_desc desc;
-        if ((status = adamod__state_size(&specs[i], opt->groups[g].options, in->ndim, in->shape, &desc))) return status;
-    }
+    if ((status = adamod__take_states(opt, in, name, t)) || (status = adamod__check_given(opt, t, name))) return status;
     t->span.step = 0;
     return ADAMOD_OK;
 }
@@ -569,6 +650,54 @@ adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *gra
     return status ? status : adamod__repoint(opt, id, opt->tensors[id].span.param, grad);
 }
 
+/* What adamod_set_arrays replaces. */
+typedef struct pointer_pair {
+    void *param;
+    const void *grad;
+} pointer_pair;
+
+static adamod_status adamod__check_moved(const adamod_optimizer *opt, const tensor *t, const pointer_pair *before) {
+    const adamod_span *x = &t->span;
+    adamod_status status = adamod__check_arrays(x, t->name);
+    if (status || !opt->device) return status;
+    if (x->param != before->param) status = adamod__device_check(opt, t->name, "param", x->param);
+    if (!status && x->grad != before->grad) status = adamod__device_check(opt, t->name, "grad", x->grad);
+    return status;
+}
+
+adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
+                                const void *const *grads) {
+    if (!opt) return adamod__null_handle();
+    if (n < 0 || n > INT32_MAX) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "set_arrays: n is %lld", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        const adamod_status status = adamod__check_id(opt, ids ? ids[i] : i);
+        if (status) return status;
+    }
+    pointer_pair *before = malloc(((size_t)n + 1) * sizeof *before);
+    if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld pointers", (long long)n);
+    adamod_status status = ADAMOD_OK;
+    bool moved = false;
+    int64_t done = 0;
+    for (; done < n && !status; done++) {
+        tensor *t = &opt->tensors[ids ? ids[done] : done];
+        before[done] = (pointer_pair){t->span.param, t->span.grad};
+        if (params) t->span.param = params[done];
+        if (grads) t->span.grad = grads[done];
+        if (t->span.param == before[done].param && t->span.grad == before[done].grad) continue;
+        moved = true;
+        status = adamod__check_moved(opt, t, &before[done]);
+    }
+    if (!status && moved) status = adamod__check_all_apart(opt, NULL, NULL);
+    while (status && done-- > 0) { /* backwards, since an id may occur twice */
+        adamod_span *x = &opt->tensors[ids ? ids[done] : done].span;
+        x->param = before[done].param;
+        x->grad = before[done].grad;
+    }
+    for (int64_t i = 0; !status && moved && i < n; i++) adamod__device_repoint(opt, ids ? ids[i] : i);
+    free(before);
+    return status;
+}
+
 adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *name, void **data, adamod_type *type,
                            int64_t *count) {
     const adamod_status status = adamod__check_id(opt, id);
@@ -576,7 +705,7 @@ adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *
     if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the state's name or data is NULL");
     state_ref s;
     char known[128] = "";
-    for (int i = 0; adamod__state_ref(opt, &opt->tensors[id], i, &s); i++) {
+    for (int i = 0; adamod__any_state(opt, &opt->tensors[id], i, &s); i++) {
         if (strcmp(s.name, name) == 0) {
             *data = *s.data;
             if (type) *type = s.type;
@@ -597,6 +726,19 @@ adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64
     if ((status = adamod__refresh(opt))) return status;
     *steps = opt->tensors[id].span.step;
     return ADAMOD_OK;
+}
+
+adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {
+    adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (steps < 0 || steps == INT64_MAX) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: steps is %lld, expected 0 <= steps < 2^63 - 1",
+                            opt->tensors[id].name, (long long)steps);
+    }
+    if ((status = adamod__refresh(opt))) return status;
+    opt->tensors[id].span.step = steps;
+    if (opt->steps < steps) opt->steps = steps;
+    return adamod__device_push(opt);
 }
 
 /* ---- the step ---- */

@@ -23,6 +23,7 @@ typedef struct tensor {
     char *name;
     int group;
     bool given_master; /* span.master is the user's */
+    bool given_states; /* span.state are the user's */
     adamod_span span;
 } tensor;
 
@@ -59,7 +60,7 @@ struct adamod_optimizer {
 /* The type states are kept in. */
 adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t);
 
-/* The states of a parameter, in order, and then the master if there is one; false past the end. */
+/* The library's own states of a parameter, in order, and then its master if there is one; false past the end. */
 typedef struct state_ref {
     const char *name;
     void **data;

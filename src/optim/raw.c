@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool adamod__misaligned(const void *p, adamod_type type) { return (uintptr_t)p % adamod__type_size(type) != 0; }
+bool adamod__misaligned(const void *p, adamod_type type) { return (uintptr_t)p % adamod__type_size(type) != 0; }
 
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
     if (!adamod__is_real(x->param_type) || !adamod__is_real(x->grad_type)) {
@@ -25,15 +25,6 @@ adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
     return ADAMOD_OK;
 }
 
-/* One array among those of an update, for the check that no two overlap. */
-typedef struct array_ref {
-    const char *name;
-    const char *data;
-    size_t bytes;
-    size_t span;
-    int order; /* within the span, for messages */
-    bool written;
-} array_ref;
 enum { SPAN_ARRAYS = 3 + 2 * ADAMOD_MAX_STATES };
 
 static int adamod__lower_address(const void *a, const void *b) {
@@ -41,28 +32,31 @@ static int adamod__lower_address(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* What is written must not be touched by anything else; gradients may share memory. In the order of addresses, an array
- * overlaps one before it iff it begins before the furthest end so far. */
-static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
+/* In the order of addresses, an array overlaps one before it iff it begins before the furthest end so far. */
+bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **first, const array_ref **second) {
     const array_ref *any = NULL, *written = NULL; /* those that reach furthest */
     qsort(arrays, n, sizeof *arrays, adamod__lower_address);
     for (size_t i = 0; i < n; i++) {
         const array_ref *a = &arrays[i], *b = a->written ? any : written;
         if (b && adamod__overlap(a->data, a->bytes, b->data, b->bytes)) {
-            if (a->span > b->span || (a->span == b->span && a->order > b->order)) {
-                const array_ref *swap = a;
-                a = b;
-                b = swap;
-            }
-            if (a->span == b->span)
-                return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: %s and %s overlap", a->span, a->name, b->name);
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s of span %zu and %s of span %zu overlap", a->name, a->span,
-                                b->name, b->span);
+            const bool swap = a->owner > b->owner || (a->owner == b->owner && a->order > b->order);
+            *first = swap ? b : a;
+            *second = swap ? a : b;
+            return true;
         }
         if (!any || a->data + a->bytes > any->data + any->bytes) any = a;
         if (a->written && (!written || a->data + a->bytes > written->data + written->bytes)) written = a;
     }
-    return ADAMOD_OK;
+    return false;
+}
+
+static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
+    const array_ref *a, *b;
+    if (!adamod__find_overlap(arrays, n, &a, &b)) return ADAMOD_OK;
+    if (a->owner == b->owner)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: %s and %s overlap", a->owner, a->name, b->name);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s of span %zu and %s of span %zu overlap", a->name, a->owner, b->name,
+                        b->owner);
 }
 
 static adamod_status adamod__check_shape(const adamod_span *x, const char *name) {
