@@ -40,6 +40,22 @@ class Span(ctypes.Structure):
     ]
 
 
+class TensorDesc(ctypes.Structure):
+    """adamod_tensor: a parameter as a handle is told of it."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("param", c_void_p),
+        ("grad", c_void_p),
+        ("param_type", c_int),
+        ("grad_type", c_int),
+        ("ndim", c_int),
+        ("shape", c_int64 * MAX_DIMS),
+        ("master", c_void_p),
+        ("state", c_void_p * MAX_STATES),
+    ]
+
+
 class StateDesc(ctypes.Structure):
     """adamod_state_desc"""
 
@@ -99,6 +115,24 @@ def _load() -> ctypes.CDLL:
         "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
         "adamod_norm": (c_int, [POINTER(Span), c_size_t, c_void_p, POINTER(c_double)]),
         "adamod_pool_create": (c_int, [POINTER(c_void_p), c_int]),
+        "adamod_create_on": (c_int, [POINTER(c_void_p), c_char_p, c_char_p]),
+        "adamod_free": (None, [c_void_p]),
+        "adamod_set": (c_int, [c_void_p, c_char_p, c_double]),
+        "adamod_add_group": (c_int, [c_void_p, POINTER(c_int)]),
+        "adamod_group_set": (c_int, [c_void_p, c_int, c_char_p, c_double]),
+        "adamod_group_set_text": (c_int, [c_void_p, c_int, c_char_p, c_char_p]),
+        "adamod_add_tensor": (c_int, [c_void_p, c_int, POINTER(TensorDesc), POINTER(c_int64)]),
+        "adamod_set_arrays": (
+            c_int,
+            [c_void_p, c_int64, POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)],
+        ),
+        "adamod_tensor_steps": (c_int, [c_void_p, c_int64, POINTER(c_int64)]),
+        "adamod_set_tensor_steps": (c_int, [c_void_p, c_int64, c_int64]),
+        "adamod_step": (c_int, [c_void_p]),
+        "adamod_cuda_status": (c_int, []),
+        "adamod_set_stream": (c_int, [c_void_p, c_void_p]),
+        "adamod_set_device_value": (c_int, [c_void_p, c_int, c_char_p, c_void_p, c_int]),
+        "adamod_set_scaler": (c_int, [c_void_p, c_void_p, c_void_p]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -181,6 +215,14 @@ def options(rule: str) -> Dict[str, Option]:
     while lib.adamod_option_at(rule.encode(), len(found), byref(c)) == 0:
         found[c.name.decode()] = _option(c)
     return found
+
+
+def stream(name: str) -> int:
+    """The stream of random numbers that the library's handles give a parameter of this name."""
+    number = 0xCBF29CE484222325  # FNV-1a
+    for byte in name.encode():
+        number = (number ^ byte) * 0x100000001B3 % 2**64
+    return number
 
 
 class State(NamedTuple):

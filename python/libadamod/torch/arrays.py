@@ -27,6 +27,11 @@ _data_ptr = Tensor.data_ptr
 SHAPED_RULES = ("adafactor",)
 
 
+def device_of(p: Tensor) -> Optional[str]:
+    """The device whose handle updates a parameter; None: the CPU, where it takes none."""
+    return None if p.device.type == "cpu" else str(p.device)
+
+
 def local(t: Tensor) -> Tensor:
     """This process's part of a DTensor; any other tensor itself."""
     return getattr(t, "_local_tensor", t)
@@ -66,10 +71,14 @@ class Bound:
         "count",
         "stride",
         "in_place",
+        "copy",
         "complex",
         "grad_stride",
         "grad_dtype",
         "touch",
+        "device",
+        "shaped",
+        "counted",
     )
     index: int  # in the group
     state: Dict[str, Any]  # PyTorch's
@@ -78,10 +87,14 @@ class Bound:
     count: int  # of real numbers
     stride: Tuple[int, ...]  # of everything in the span
     in_place: bool  # the parameter has it too; otherwise the span points to a copy
+    copy: Tensor  # which is this one
     complex: bool
     grad_stride: Tuple[int, ...]  # of the last gradient that needed no copy
     grad_dtype: torch.dtype
     touch: Tensor
+    device: Optional[str]  # None: the CPU
+    shaped: bool  # the rule looks at the parameter's shape
+    counted: Any  # what a device's handle knows of it; None on the CPU
 
 
 class Wanted(NamedTuple):
@@ -110,6 +123,7 @@ class Arrays:
         self.hyper = _c.Hyper(rule)
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
+        self.tensors: Dict[str, Tensor] = {}  # options whose value is on a GPU
         self.index = index
         self.first = first  # how many parameters the groups before have
         self.params = list(params)
@@ -118,6 +132,7 @@ class Arrays:
         self.rows = list(self.spans)
         self.sharded = [hasattr(p, "_local_tensor") for p in self.params]
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
+        self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
@@ -137,30 +152,36 @@ class Arrays:
         )
 
     def set_options(self, values: Dict[str, Any]) -> None:
+        self.tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         for name, value in values.items():
-            if name in self.values and self.values[name] == value:
+            if name in self.tensors or (name in self.values and self.values[name] == value):
                 continue
-            choices = self.options[name].choices
-            if isinstance(value, str) != bool(choices):
-                expected = f"one of {', '.join(choices)}" if choices else "a number"
-                raise TypeError(f"group {self.index}: {name} is {value!r}, expected {expected}")
-            try:
-                self.hyper.set(name, value)
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"group {self.index}: {error}") from None
-            self.values[name] = value
-            if self.options[name].structural:
-                self.bounds = [None] * len(self.params)
+            self._set_one(name, value)
+
+    def _set_one(self, name: str, value: Any) -> None:
+        choices = self.options[name].choices
+        if isinstance(value, str) != bool(choices):
+            expected = f"one of {', '.join(choices)}" if choices else "a number"
+            raise TypeError(f"group {self.index}: {name} is {value!r}, expected {expected}")
+        try:
+            self.hyper.set(name, value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"group {self.index}: {error}") from None
+        self.values[name] = value
+        if self.options[name].structural:
+            self.bounds = [None] * len(self.params)
 
     # ---- a step: all groups are prepared before the first is updated ----
 
     def prepare(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         """Points the spans at what is there now. Whatever can be wrong with a parameter is found here."""
         self.active, self.copies, self.copies_back = [], [], []
+        before = self.bounds[:]
         strided = torch.strided
         for i, (p, row, bound, sharded) in enumerate(zip(self.params, self.rows, self.bounds, self.sharded)):
             g = p.grad
             if g is None:
+                row.grad = None
                 continue
             state = states[p]
             if sharded:
@@ -181,43 +202,56 @@ class Arrays:
             ):
                 g = self._fit_grad(i, g, bound)
             if not bound.in_place:
-                copy = torch.empty_strided(p.shape, bound.stride, dtype=p.dtype).copy_(p)
-                self.copies_back.append((p, copy))
-                row.param = copy.data_ptr()
+                self.copies_back.append((p, bound.copy.copy_(p)))
             row.grad = g.data_ptr()
-            row.step = state["step"] + 1
+            if bound.device is None:
+                row.step = state["step"] + 1
             self.active.append(bound)
+        if before != self.bounds:
+            self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 
     def update(self, scale: float, threads: int) -> None:
-        """One update from gradients times scale. It fails before it changes anything of the group, or not at all."""
+        """One update of what is on the CPU, from gradients times scale. It fails before it changes anything of the
+        group, or not at all."""
+        active = [bound for bound in self.active if bound.device is None] if self.devices else self.active
+        if not active:
+            return
+        self._set_one("grad_scale", scale)
+        for name, tensor in self.tensors.items():
+            self._set_one(name, float(tensor))
+        spans = self.spans
+        if len(active) < len(self.params):  # the others' spans may point to memory that is gone
+            spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))
+        try:
+            self.hyper.update(spans, sum(bound.count for bound in active), threads)
+        except ValueError as error:
+            named = re.sub(r"span (\d+)", lambda m: self.name(active[int(m[1])].index), str(error))
+            raise ValueError(named) from None
+        for bound in active:
+            bound.state["step"] += 1
+        if not self.devices:
+            self.finish()
+
+    def finish(self) -> None:
+        """After the update, of all devices."""
         if not self.active:
             return
-        self.set_options({"grad_scale": scale})
-        spans = self.spans
-        if len(self.active) < len(self.params):  # the others' spans may point to memory that is gone
-            spans = (_c.Span * len(self.active))(*(self.rows[bound.index] for bound in self.active))
-        try:
-            self.hyper.update(spans, sum(bound.count for bound in self.active), threads)
-        except ValueError as error:
-            named = re.sub(r"span (\d+)", lambda m: self.name(self.active[int(m[1])].index), str(error))
-            raise ValueError(named) from None
-        for bound in self.active:
-            bound.state["step"] += 1
         for p, copy in self.copies_back:
             p.copy_(copy)
         # Autograd notices writes to tensors that a graph still needs, but not those through an address: writes of
         # nothing tell it.
         torch._foreach_zero_([bound.touch for bound in self.active])
-        self.copies, self.copies_back = [], []
+        self.active, self.copies, self.copies_back = [], [], []
 
     # ---- binding: the slow way, when something is new or has moved ----
 
     def _bind(self, i: int, p: Tensor, state: Dict[str, Any]) -> Bound:
         real = _REAL.get(p.dtype, p.dtype)
         self._check_param(i, p, real)
-        shaped = self.hyper.rule in SHAPED_RULES
         bound = Bound()
         bound.index, bound.state, bound.complex = i, state, p.dtype in _REAL
+        bound.device, bound.counted = device_of(p), None
+        bound.shaped = shaped = self.hyper.rule in SHAPED_RULES
         bound.count = p.numel() * (2 if bound.complex else 1)
         dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
@@ -227,12 +261,15 @@ class Arrays:
         state["step"] = self._steps(i, state)
 
         row = self.rows[i]
-        row.param = p.data_ptr()
+        if not bound.in_place:
+            bound.copy = torch.empty_strided(p.shape, bound.stride, dtype=p.dtype, device=p.device)
+        row.param = p.data_ptr() if bound.in_place else bound.copy.data_ptr()
         row.param_type = row.grad_type = _TYPES[real]
         row.count = bound.count
         row.ndim = p.dim() if shaped else 0
         row.shape[: row.ndim] = p.shape[: row.ndim]
-        row.stream = self.first + i
+        row.stream = _c.stream(f"param.{self.first + i}")  # as the library has it for its own handles
+        row.step = 0
         bound.names = self._bind_states(i, p, real, bound)
         bound.key = _key(p, state, bound.names, self.sharded[i])
         return bound
@@ -257,10 +294,8 @@ class Arrays:
         rule = self.hyper.rule
         if p.layout is not torch.strided:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
-        if p.device.type != "cpu":
-            raise RuntimeError(
-                f"{self.name(i)} is on {p.device}, expected it on the CPU: this build has no kernels for it"
-            )
+        if p.device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"{self.name(i)} is on {p.device}, expected the CPU or a CUDA device")
         if real not in _TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, expected float32, float64, bfloat16, float16 or complex")
         if p.dtype in _REAL and self.values["state_type"] == "bf16":
@@ -319,7 +354,8 @@ class Arrays:
             t = torch.full_like(self.params[i], initial, dtype=wanted.dtype, requires_grad=False)
         else:
             value = complex(initial, initial) if wanted.dtype in _REAL else initial
-            t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype).fill_(value)
+            device = self.params[i].device
+            t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype, device=device).fill_(value)
         bound.state[wanted.name] = t
         return t
 
@@ -329,7 +365,8 @@ class Arrays:
         here = local(found)
         if tuple(here.shape) != wanted.shape:
             raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(here.shape)}, expected {wanted.shape}")
-        fits = here.dtype is wanted.dtype and here.device.type == "cpu" and not here.is_neg() and not here.is_conj()
+        device = local(self.params[i]).device
+        fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
         if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
         t = self._new(i, bound, wanted, 0.0)
@@ -348,7 +385,7 @@ class Arrays:
             raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected a type of floating-point numbers")
         resolved = g.resolve_conj().resolve_neg()
         if not _same_layout(g.shape, resolved.stride(), bound.stride):
-            resolved = torch.empty_strided(g.shape, bound.stride, dtype=g.dtype).copy_(resolved)
+            resolved = torch.empty_strided(g.shape, bound.stride, dtype=g.dtype, device=g.device).copy_(resolved)
         elif resolved is g or resolved.data_ptr() == g.data_ptr():
             bound.grad_stride = g.stride()
         self.copies.append(resolved)

@@ -1,4 +1,5 @@
-"""What all rules share: a torch.optim.Optimizer whose step is one call of the C library for each parameter group.
+"""What all rules share: a torch.optim.Optimizer whose step is one call of the C library for each parameter group on
+the CPU, and one for all groups on each GPU.
 
 SPDX-License-Identifier: MIT
 """
@@ -13,7 +14,8 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from .arrays import Arrays
+from .arrays import Arrays, device_of
+from .devices import Handles, Scaling
 from .rates import Histogram, histogram
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class Optimizer(torch.optim.Optimizer):
             **common,
         }
         self._arrays: List[Arrays] = []
+        self._handles = Handles()
         super().__init__(params, defaults)
 
     # ---- groups and options ----
@@ -99,7 +102,10 @@ class Optimizer(torch.optim.Optimizer):
                 continue
             value = group[key]
             if len(names) == 1:
-                values[names[0]] = float(value) if isinstance(value, Tensor) else value
+                on_gpu = isinstance(value, Tensor) and value.is_cuda
+                if on_gpu and value.numel() != 1:
+                    raise ValueError(f"{key} is a tensor of {value.numel()} elements, expected one")
+                values[names[0]] = float(value) if isinstance(value, Tensor) and not on_gpu else value
                 continue
             try:
                 pair = tuple(float(x) for x in value)
@@ -156,19 +162,31 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        scale = self._grad_scale(**scaling)
-        if scale is None:
+        scaled = self._scaling(**scaling)
+        on_host = bool(scaled) and any(device_of(p) is None for group in self.param_groups for p in group["params"])
+        if on_host and scaled.found_inf is not None and float(scaled.found_inf) != 0:
             return loss
         groups = self._all_arrays()
         for arrays in groups:
             arrays.prepare(self.state)
+        handles = self._handles.prepare(groups, scaled)
+        scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
         threads = torch.get_num_threads()
         for arrays in groups:
             arrays.update(scale, threads)
+        for handle in handles:
+            handle.step()
+        for arrays in groups:
+            arrays.finish()
         return loss
 
-    def _grad_scale(self, grad_scaler: Any = None) -> Optional[float]:
-        """What to multiply gradients by; None if a GradScaler found one that is not finite, and the step is skipped.
+    def push_options(self) -> None:
+        """Tells the GPUs what the parameter groups' options are now. A step does so by itself; a captured one that is
+        replayed cannot, so call this where a scheduler has changed them. A tensor on the GPU as lr needs no call."""
+        self._handles.push_options(self._all_arrays())
+
+    def _scaling(self, grad_scaler: Any = None) -> Scaling:
+        """What a GradScaler wants.
 
         PyTorch 1.13's GradScaler hands itself to step; later ones leave found_inf and grad_scale here for its duration.
         """
@@ -181,13 +199,25 @@ class Optimizer(torch.optim.Optimizer):
                 each = grad_scaler._check_inf_per_device(self)
                 scale = grad_scaler._get_scale_async()
             found = sum(float(f) for f in each.values())
-        if found is not None and float(found) != 0:
-            return None
-        return 1.0 if scale is None else 1.0 / float(scale)
+        return Scaling(scale, found)
 
     # ---- saving and loading ----
 
+    def state_dict(self) -> Dict[str, Any]:
+        """As PyTorch's. Waits for a GPU whose count of steps the host does not know: after a GradScaler's steps, and
+        once a graph was captured."""
+        self._handles.read_steps()
+        return super().state_dict()
+
+    def __getstate__(self) -> Dict[str, Any]:
+        self._handles.read_steps()
+        return super().__getstate__()
+
     def __setstate__(self, state: Dict[str, Any]) -> None:
+        if hasattr(self, "_handles"):
+            self._handles.drop()
+        else:
+            self._handles = Handles()
         super().__setstate__(state)
         self._arrays = []
         for group in self.param_groups:
@@ -246,13 +276,16 @@ class Optimizer(torch.optim.Optimizer):
 
         They follow from the states, so nothing has to be switched on before, and a step costs no more.
         """
+        self._handles.read_steps()
         return histogram(self._all_rates(range(len(self.param_groups)) if group is None else [group]))
 
     def _all_rates(self, groups: Iterable[int]) -> Iterator[Tuple[Tensor, Tensor]]:
         for index in groups:
             group = self.param_groups[index]
-            used = self._arrays[index].values if index < len(self._arrays) else {}
-            options = {**self._options(group), **used}
+            options = self._options(group)
+            if index < len(self._arrays):  # as they were in the last update
+                options = {**options, **self._arrays[index].values, **self._arrays[index].tensors}
+            options = {name: float(x) if isinstance(x, Tensor) else x for name, x in options.items()}
             for p in group["params"]:
                 state = self.state.get(p)
                 if not state or not state.get("step"):

@@ -1,0 +1,355 @@
+"""Parameters on GPUs: a handle of the C library for all of an optimizer's parameters on one device.
+
+The handle is given PyTorch's own tensors, states included, and keeps what a step must find on the device: addresses,
+options and counts of updates. So a step is one call that enqueues kernels, and can be captured into a CUDA graph. A
+handle holds nothing that the optimizer's state does not tell: where that changes, it is made anew.
+
+SPDX-License-Identifier: MIT
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _c
+from .arrays import Arrays, Bound
+
+_SPAN = ctypes.sizeof(_c.Span)
+_POINTERS = _c.Span.master.offset  # param and grad, which may change from step to step, come before all else
+_VALUE_TYPES = {torch.float32: _c.F32, torch.float64: _c.F64}
+
+
+class Scaling(NamedTuple):
+    """What a GradScaler says: gradients are divided by scale, and the step is skipped unless found_inf is 0."""
+
+    scale: Any = None
+    found_inf: Any = None
+
+    def __bool__(self) -> bool:
+        return self.scale is not None or self.found_inf is not None
+
+
+def _capturing(device: str) -> bool:
+    return device != "cpu" and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class Changed(Exception):
+    """The state is no longer the one a handle was made for."""
+
+
+class Counted:
+    """A parameter in a handle."""
+
+    __slots__ = ("id", "state", "steps")
+
+    def __init__(self, id: int, state: Dict[str, Any]) -> None:
+        self.id = id
+        self.state = state  # PyTorch's
+        self.steps = 0  # what the handle was last told, or told itself, when state["step"] was the same
+
+
+class Member:
+    """A parameter group in a handle."""
+
+    def __init__(self, arrays: Arrays, group: int) -> None:
+        self.arrays = arrays
+        self.group = group  # the handle's number for it
+        self.values: Dict[str, Any] = {}  # options as they were set
+        self.tensors: Dict[str, Tensor] = {}  # those that the device reads from a tensor
+        self.bounds: List[Optional[Bound]] = []
+        self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
+        self.seen = bytes(_SPAN * len(arrays.params))
+
+
+class Handle:
+    """An adamod_optimizer for the parameters of one rule on one device."""
+
+    def __init__(self, device: str, rule: str, seed: int) -> None:
+        self.handle: Any = None
+        handle = ctypes.c_void_p()
+        _c.check(_c.lib.adamod_create_on(ctypes.byref(handle), rule.encode(), device.encode()))
+        self.handle = handle
+        self.device = device
+        self.number = torch.device(device).index
+        self.members: Dict[int, Member] = {}
+        self.scaling = Scaling()
+        self.behind = False  # the device has counted steps that state["step"] does not show
+        self.captured: Optional[List[Any]] = None  # what a graph may still use
+        _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            _c.lib.adamod_free(self.handle)
+            self.handle = None
+
+    # ---- before a step: whatever can be wrong is found here ----
+
+    def follow(self, groups: Sequence[Arrays]) -> None:
+        """Makes the handle see what the groups have now; Changed if that takes another handle."""
+        for index in self.members:
+            if not any(arrays.index == index for arrays in groups):
+                raise Changed
+        moved: List[Tuple[int, _c.Span]] = []
+        new: List[Tuple[Member, int]] = []
+        for arrays in groups:
+            member = self.members.get(arrays.index)
+            if member is None:
+                member = self.members[arrays.index] = self._new_member(arrays)
+            elif member.arrays is not arrays:
+                raise Changed
+            self._follow_options(member)
+            self._compare(member, moved, new)
+        # First those that are there: what they pointed to may be another's memory by now.
+        if moved:
+            self._move(moved)
+        for member, i in new:
+            self._add(member, i)
+        for arrays in groups:
+            self._settle(self.members[arrays.index])
+
+    def _new_member(self, arrays: Arrays) -> Member:
+        group = ctypes.c_int(0)
+        if self.members:
+            _c.check(_c.lib.adamod_add_group(self.handle, ctypes.byref(group)))
+        return Member(arrays, group.value)
+
+    def _follow_options(self, member: Member) -> None:
+        arrays = member.arrays
+        if member.values != arrays.values:
+            for name, value in arrays.values.items():
+                option = arrays.options[name]
+                if option.optimizer_wide or member.values.get(name) == value:
+                    continue
+                if option.structural and member.bounds:
+                    raise Changed
+                self._set(member.group, name, value)
+            member.values = dict(arrays.values)
+        for name in [name for name in member.tensors if name not in arrays.tensors]:
+            _c.check(_c.lib.adamod_set_device_value(self.handle, member.group, name.encode(), None, _c.F32))
+            del member.tensors[name]
+        for name, tensor in arrays.tensors.items():
+            self._follow_tensor(member, name, tensor)
+
+    def _set(self, group: int, name: str, value: Any) -> None:
+        if isinstance(value, str):
+            _c.check(_c.lib.adamod_group_set_text(self.handle, group, name.encode(), value.encode()))
+        else:
+            _c.check(_c.lib.adamod_group_set(self.handle, group, name.encode(), float(value)))
+
+    def _follow_tensor(self, member: Member, name: str, tensor: Tensor) -> None:
+        """The learning rate is read where it lies; what is computed from it anew in every step is copied."""
+        held = member.tensors.get(name)
+        if held is tensor:
+            return
+        direct = name == "lr" and tensor.dtype in _VALUE_TYPES and str(tensor.device) == self.device
+        if direct or held is None:
+            dtype = tensor.dtype if tensor.dtype in _VALUE_TYPES else torch.float32
+            held = tensor if direct else torch.empty((), dtype=dtype, device=self.device)
+            pointer, kind = ctypes.c_void_p(held.data_ptr()), _VALUE_TYPES[held.dtype]
+            _c.check(_c.lib.adamod_set_device_value(self.handle, member.group, name.encode(), pointer, kind))
+            member.tensors[name] = held
+        if not direct:
+            held.copy_(tensor.reshape(()))
+
+    def _compare(self, member: Member, moved: List[Tuple[int, _c.Span]], new: List[Tuple[Member, int]]) -> None:
+        """Finds what is not as it was when it was last seen."""
+        arrays, now = member.arrays, bytes(member.arrays.spans)
+        if now == member.seen and member.bounds == arrays.bounds:
+            return
+        for i, (bound, counted) in enumerate(zip(arrays.bounds, member.counted)):
+            if bound is None or bound.device != self.device:
+                if counted is not None:
+                    raise Changed
+                continue
+            row, before = now[i * _SPAN : (i + 1) * _SPAN], member.seen[i * _SPAN : (i + 1) * _SPAN]
+            if counted is None:
+                new.append((member, i))
+            elif row[_POINTERS:] != before[_POINTERS:]:
+                raise Changed
+            elif row != before:
+                moved.append((counted.id, arrays.rows[i]))
+
+    def _move(self, moved: List[Tuple[int, _c.Span]]) -> None:
+        n, address = len(moved), ctypes.c_void_p
+        ids = (ctypes.c_int64 * n)(*(id for id, _ in moved))
+        params = (address * n)(*(row.param for _, row in moved))
+        grads = (address * n)(*(row.grad for _, row in moved))
+        _c.check(_c.lib.adamod_set_arrays(self.handle, n, ids, params, grads))
+
+    def _add(self, member: Member, i: int) -> None:
+        arrays = member.arrays
+        row, bound = arrays.rows[i], arrays.bounds[i]
+        tensor = _c.TensorDesc(
+            name=b"param.%d" % (arrays.first + i),
+            param=row.param,
+            grad=row.grad,
+            param_type=row.param_type,
+            grad_type=row.grad_type,
+            ndim=row.ndim if bound.shaped else 1,
+            shape=row.shape if bound.shaped else (row.count,),
+            master=row.master,
+            state=row.state,
+        )
+        id = ctypes.c_int64()
+        _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))
+        member.counted[i] = Counted(id.value, bound.state)
+
+    def _settle(self, member: Member) -> None:
+        """All that is there is seen, and has its count of updates."""
+        arrays = member.arrays
+        if member.bounds != arrays.bounds:
+            for bound, counted in zip(arrays.bounds, member.counted):
+                if counted is not None:
+                    counted.state, bound.counted = bound.state, counted
+            member.bounds = list(arrays.bounds)
+        member.seen = bytes(arrays.spans)
+        for bound in arrays.active:
+            counted = bound.counted
+            if counted is not None and counted.steps != bound.state["step"]:
+                _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.state["step"]))
+                counted.steps = bound.state["step"]
+
+    def scale(self, scaling: Scaling) -> None:
+        """What a GradScaler says is read on the device: the host does not wait for it."""
+        if not scaling and not self.scaling:
+            return
+        self.scaling = Scaling(  # kept alive until the step that reads it is enqueued
+            *(None if x is None else torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in scaling)
+        )
+        pointers = (None if x is None else ctypes.c_void_p(x.data_ptr()) for x in self.scaling)
+        _c.check(_c.lib.adamod_set_scaler(self.handle, *pointers))
+
+    def use_current_stream(self) -> None:
+        if self.number is not None:
+            stream = torch.cuda.current_stream(self.number).cuda_stream
+            _c.check(_c.lib.adamod_set_stream(self.handle, ctypes.c_void_p(stream)))
+
+    # ---- the step, and what it counted ----
+
+    def step(self) -> None:
+        active = [b for m in self.members.values() for b in m.arrays.active if b.device == self.device]
+        if not active:
+            return
+        status = _c.lib.adamod_step(self.handle)
+        if not status and _capturing(self.device):
+            self.captured = [dict(counted.state) for counted in self._all_counted()]
+        # A failure is one of a step before, which the host took for done.
+        self.behind = self.behind or self.captured is not None or self.scaling.found_inf is not None or status != 0
+        _c.check(status)
+        if self.behind:
+            return
+        for bound in active:
+            bound.state["step"] += 1
+            bound.counted.steps = bound.state["step"]
+
+    def _all_counted(self) -> List[Counted]:
+        return [counted for member in self.members.values() for counted in member.counted if counted is not None]
+
+    def read_steps(self) -> None:
+        """Brings state["step"] up to what the device has counted; waits for it."""
+        if not self.behind:
+            return
+        self.use_current_stream()  # where graphs are replayed
+        steps = ctypes.c_int64()
+        for counted in self._all_counted():
+            _c.check(_c.lib.adamod_tensor_steps(self.handle, counted.id, ctypes.byref(steps)))
+            if counted.state.get("step") == counted.steps:  # else it was set by hand, and that counts
+                counted.state["step"] = steps.value
+            counted.steps = steps.value
+        self.behind = self.captured is not None
+
+
+class Handles:
+    """Those of one optimizer."""
+
+    def __init__(self) -> None:
+        self.by_key: Dict[Tuple[str, str, int], Handle] = {}
+        self.kept: List[Handle] = []  # no longer used, except by graphs that were captured with them
+
+    def prepare(self, groups: Sequence[Arrays], scaling: Scaling) -> List[Handle]:
+        """The handles to step, ready for it. They fail here, and before anything has changed, if at all."""
+        wanted: Dict[Tuple[str, str, int], List[Arrays]] = {}
+        for arrays in groups:
+            for device in arrays.devices:
+                wanted.setdefault((device, arrays.hyper.rule, arrays.values["seed"]), []).append(arrays)
+        for key in [key for key in self.by_key if key not in wanted]:
+            self._retire(key)
+        try:
+            ready = []
+            for key, members in wanted.items():
+                handle = self._following(key, members)
+                handle.scale(scaling)
+                ready.append(handle)
+            return ready
+        except (ValueError, RuntimeError, MemoryError) as error:
+            hint = "; push_options() before the capture does it" if "captured into a graph" in str(error) else ""
+            raise type(error)(_named(str(error), groups) + hint) from None
+
+    def _following(self, key: Tuple[str, str, int], groups: List[Arrays]) -> Handle:
+        handle = self.by_key.get(key)
+        try:
+            if handle is not None:
+                handle.use_current_stream()
+                handle.follow(groups)
+                return handle
+        except Changed:
+            pass
+        if _capturing(key[0]):
+            raise RuntimeError(
+                f"{key[0]}: parameters or states are not those of the step before: take a step outside, then capture one"
+            )
+        if handle is not None:
+            self._retire(key)
+        try:
+            handle = Handle(*key)
+        except RuntimeError as error:
+            first = next(b for b in groups[0].bounds if b is not None and b.device == key[0])
+            raise RuntimeError(f"{groups[0].name(first.index)} is on {key[0]}: {error}") from None
+        handle.use_current_stream()
+        handle.follow(groups)
+        self.by_key[key] = handle
+        return handle
+
+    def _retire(self, key: Tuple[str, str, int]) -> None:
+        handle = self.by_key[key]
+        handle.read_steps()
+        del self.by_key[key]
+        if handle.captured is not None:
+            self.kept.append(handle)
+
+    def push_options(self, groups: Sequence[Arrays]) -> None:
+        for handle in self.by_key.values():
+            handle.use_current_stream()
+            for arrays in groups:
+                member = handle.members.get(arrays.index)
+                if member is not None and member.arrays is arrays:
+                    handle._follow_options(member)
+
+    def read_steps(self) -> None:
+        for handle in self.by_key.values():
+            handle.read_steps()
+
+    def drop(self) -> None:
+        """Forgets all handles: the optimizer's state was replaced."""
+        for key in list(self.by_key):
+            self._retire(key)
+
+
+def _named(message: str, groups: Sequence[Arrays]) -> str:
+    """The library's message with its names for parameters replaced by those that the user knows."""
+
+    def name(match: Any) -> str:
+        number = int(match[1])
+        for arrays in groups:
+            if arrays.first <= number < arrays.first + len(arrays.params):
+                return arrays.name(number - arrays.first)
+        return match[0]
+
+    return re.sub(r"param\.(\d+)", name, message)
+
+
