@@ -102,10 +102,10 @@ class Optimizer(torch.optim.Optimizer):
                 continue
             value = group[key]
             if len(names) == 1:
-                on_gpu = isinstance(value, Tensor) and value.is_cuda
-                if on_gpu and value.numel() != 1:
+                if isinstance(value, Tensor) and value.numel() != 1:
                     raise ValueError(f"{key} is a tensor of {value.numel()} elements, expected one")
-                values[names[0]] = float(value) if isinstance(value, Tensor) and not on_gpu else value
+                on_cpu = isinstance(value, Tensor) and not value.is_cuda
+                values[names[0]] = float(value) if on_cpu else value
                 continue
             try:
                 pair = tuple(float(x) for x in value)
