@@ -409,15 +409,16 @@ static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);
 }
 
-/* Whether an array given by the user lies in a state or master of any parameter. */
+/* Whether an array given by the user lies in a state or master of any parameter. Sizes are at hand, since this is done
+ * for all pairs of parameters. */
 static const char *adamod__within_states(const adamod_optimizer *opt, const void *array, size_t bytes) {
     for (int64_t i = 0; i < opt->n; i++) {
         const tensor *t = &opt->tensors[i];
-        state_ref s;
         /* A device's states are in memory that no user's pointer comes from. */
         if (opt->device && !t->given_states && !t->given_master) continue;
-        for (int k = 0; adamod__any_state(opt, t, k, &s); k++) {
-            if (adamod__overlap(array, bytes, *s.data, s.bytes)) return t->name;
+        if (adamod__overlap(array, bytes, t->span.master, adamod__bytes(&t->span, ADAMOD_F32))) return t->name;
+        for (int k = 0; k < ADAMOD_MAX_STATES; k++) {
+            if (adamod__overlap(array, bytes, t->span.state[k], t->state_bytes[k])) return t->name;
         }
     }
     return NULL;
@@ -445,40 +446,70 @@ static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adam
     return ADAMOD_OK;
 }
 
-/* The parameter, gradient, states and master of a parameter that there are. */
+/* The arrays of a parameter that there are; the name of one follows from its order. */
 enum { TENSOR_ARRAYS = 3 + ADAMOD_MAX_STATES };
-static size_t adamod__list_arrays(const adamod_optimizer *opt, const tensor *t, size_t owner, array_ref *out) {
+static size_t adamod__list_arrays(const tensor *t, size_t owner, array_ref *out) {
     const adamod_span *x = &t->span;
     size_t n = 0;
-    state_ref s;
-    const array_ref own[2] = {{"param", x->param, adamod__bytes(x, x->param_type), owner, 0, true},
-                              {"grad", x->grad, adamod__bytes(x, x->grad_type), owner, 1, false}};
-    for (int i = 0; i < 2; i++) {
-        if (own[i].data && own[i].bytes) out[n++] = own[i];
-    }
-    for (int i = 0; adamod__any_state(opt, t, i, &s); i++) {
-        if (*s.data && s.bytes) out[n++] = (array_ref){s.name, *s.data, s.bytes, owner, 2 + i, true};
+    const array_ref own[3] = {{NULL, x->param, adamod__bytes(x, x->param_type), owner, 0, true},
+                              {NULL, x->grad, adamod__bytes(x, x->grad_type), owner, 1, false},
+                              {NULL, x->master, adamod__bytes(x, ADAMOD_F32), owner, 2, true}};
+    for (int i = 0; i < TENSOR_ARRAYS; i++) {
+        const array_ref a = i < 3 ? own[i] : (array_ref){NULL, x->state[i - 3], t->state_bytes[i - 3], owner, i, true};
+        if (a.data && a.bytes) out[n++] = a;
     }
     return n;
 }
 
-/* The same for all parameters at once, together with one that is not added yet (NULL: there is none). */
-static adamod_status adamod__check_all_apart(const adamod_optimizer *opt, const tensor *more, const char *name) {
+static const char *adamod__array_name(const adamod_optimizer *opt, const tensor *t, int order) {
+    static const char *const own[3] = {"param", "grad", "master"};
+    const double *o = opt->groups[t->group].options;
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod_state_desc desc = {0};
+    if (order < 3) return own[order];
+    adamod__states(opt->rule, o, t->span.ndim, specs);
+    (void)adamod__state_size(&specs[order - 3], o, t->span.ndim, t->span.shape, &desc); /* it did not fail before */
+    return desc.name;
+}
+
+static adamod_status adamod__overlapping(const adamod_optimizer *opt, const tensor *t, const array_ref *a,
+                                         const tensor *u, const array_ref *b) {
+    const char *first = adamod__array_name(opt, t, a->order), *second = adamod__array_name(opt, u, b->order);
+    if (t == u) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s and %s overlap", t->name, first, second);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", u->name, second, first, t->name);
+}
+
+/* The same for all arrays of a parameter that is not added yet. */
+static adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t) {
+    array_ref mine[TENSOR_ARRAYS], theirs[TENSOR_ARRAYS];
+    const array_ref *a, *b;
+    const size_t n = adamod__list_arrays(t, (size_t)opt->n, mine);
+    if (adamod__find_overlap(mine, n, &a, &b)) return adamod__overlapping(opt, t, a, t, b);
+    for (int64_t i = 0; i < opt->n; i++) {
+        const size_t m = adamod__list_arrays(&opt->tensors[i], (size_t)i, theirs);
+        for (size_t k = 0; k < n * m; k++) {
+            a = &theirs[k / n];
+            b = &mine[k % n];
+            if ((a->written || b->written) && adamod__overlap(a->data, a->bytes, b->data, b->bytes)) {
+                return adamod__overlapping(opt, &opt->tensors[i], a, t, b);
+            }
+        }
+    }
+    return ADAMOD_OK;
+}
+
+/* And for all that are there, at once. */
+static adamod_status adamod__check_all_apart(const adamod_optimizer *opt) {
     array_ref *arrays = malloc(((size_t)opt->n + 1) * TENSOR_ARRAYS * sizeof *arrays);
-    if (!arrays)
+    if (!arrays) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the arrays of %lld parameters", (long long)opt->n);
+    }
     size_t n = 0;
-    for (int64_t i = 0; i < opt->n; i++) n += adamod__list_arrays(opt, &opt->tensors[i], (size_t)i, arrays + n);
-    if (more) n += adamod__list_arrays(opt, more, (size_t)opt->n, arrays + n);
+    for (int64_t i = 0; i < opt->n; i++) n += adamod__list_arrays(&opt->tensors[i], (size_t)i, arrays + n);
     const array_ref *a, *b;
     adamod_status status = ADAMOD_OK;
     if (adamod__find_overlap(arrays, n, &a, &b)) {
-        const char *of_a = a->owner < (size_t)opt->n ? opt->tensors[a->owner].name : name;
-        const char *of_b = b->owner < (size_t)opt->n ? opt->tensors[b->owner].name : name;
-        status =
-            a->owner == b->owner
-                ? adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s and %s overlap", of_a, a->name, b->name)
-                : adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", of_b, b->name, a->name, of_a);
+        status = adamod__overlapping(opt, &opt->tensors[a->owner], a, &opt->tensors[b->owner], b);
     }
     free(arrays);
     return status;
@@ -506,6 +537,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
                                 opt->rule->name);
         }
         t->span.state[i] = in->state[i];
+        t->state_bytes[i] = desc.name ? (size_t)desc.count * adamod__type_size(t->span.state_type) : 0;
         t->given_states = t->given_states || in->state[i];
         if (missing >= 0 || !desc.name || desc.count == 0 || in->state[i]) continue;
         missing = i;
@@ -528,7 +560,9 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
         const adamod_status status = opt->device ? adamod__device_check(opt, name, s.name, *s.data) : ADAMOD_OK;
         if (status) return status;
     }
-    return adamod__check_all_apart(opt, t, name);
+    tensor named = *t;
+    named.name = (char *)(uintptr_t)name;
+    return adamod__check_new_apart(opt, &named);
 }
 
 /* Fills in t from what the user gave. */
@@ -687,7 +721,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
         moved = true;
         status = adamod__check_moved(opt, t, &before[done]);
     }
-    if (!status && moved) status = adamod__check_all_apart(opt, NULL, NULL);
+    if (!status && moved) status = adamod__check_all_apart(opt);
     while (status && done-- > 0) { /* backwards, since an id may occur twice */
         adamod_span *x = &opt->tensors[ids ? ids[done] : done].span;
         x->param = before[done].param;

@@ -25,6 +25,7 @@ typedef struct tensor {
     bool given_master; /* span.master is the user's */
     bool given_states; /* span.state are the user's */
     adamod_span span;
+    size_t state_bytes[ADAMOD_MAX_STATES]; /* of span.state; 0: there is none */
 } tensor;
 
 struct adamod_optimizer {
