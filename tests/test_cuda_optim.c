@@ -616,7 +616,7 @@ TEST(states_the_caller_keeps) {
     for (int i = 0; i < ARRAYS; i++) pair_add(x, i % 3 ? ADAMOD_F32 : ADAMOD_BF16, 100 + 77 * i);
     pair_run(x, STEPS);
     adamod_optimizer *mine = NULL;
-    void *memory[ARRAYS][6] = {{NULL}}, *params[ARRAYS];
+    void *memory[ARRAYS][6] = {{NULL}}, *states[ARRAYS][4] = {{NULL}}, *params[ARRAYS];
     const void *grads[ARRAYS];
     OK(adamod_create_on(&mine, "adamod", "cuda"));
     for (int i = 0; i < ARRAYS; i++) {
@@ -625,7 +625,8 @@ TEST(states_the_caller_keeps) {
         state_ref s;
         t.shape[0] = (int64_t)a->count;
         for (int k = 0; adamod__state_ref(x->cpu, &x->cpu->tensors[i], k, &s); k++) {
-            void *to = memory[i][k] = device_alloc(s.bytes);
+            memory[i][k] = device_alloc(s.bytes + 16);
+            void *to = states[i][k] = (char *)memory[i][k] + 4 * (i % 4); /* not all where vectors may begin */
             to_device(to, *s.data, s.bytes);
             if (k < 3) t.state[k] = to;
             else t.master = to;
@@ -655,7 +656,7 @@ TEST(states_the_caller_keeps) {
         CHECK(same_array(x, "the parameters", i, a->param_type, a->p, params[i], a->count));
         state_ref s;
         for (int k = 0; adamod__state_ref(x->cpu, &x->cpu->tensors[i], k, &s); k++) {
-            CHECK(same_array(x, s.name, i, s.type, *s.data, memory[i][k], a->count));
+            CHECK(same_array(x, s.name, i, s.type, *s.data, states[i][k], a->count));
         }
     }
     adamod_tensor t = {.param = params[0], .ndim = 1, .shape = {1}, .state = {grads, grads, grads}};

@@ -175,6 +175,21 @@ class AsOnTheCpu(Cuda):
                 optimizer.step()
         self.assert_same_optimizers(one, params, other, others, "some at a time")
 
+    def test_states_that_lie_anywhere(self):
+        """Where no vector of elements may begin, as parts of a larger array do."""
+        params = make_params((60,), (61,)) + make_params((62,), dtype=torch.bfloat16)
+        others = on("cuda", params)
+        one, other = lt.AdaMod(params), lt.AdaMod(others)
+        run(one, params, 6)
+        run(other, others, 3)
+        for i, p in enumerate(others):
+            for name, state in other.state[p].items():
+                if name != "step":
+                    room = torch.empty(state.numel() + 4, dtype=state.dtype, device="cuda")
+                    other.state[p][name] = room[i + 1 : i + 1 + state.numel()].copy_(state)
+        run(other, others, 3, first=4)
+        self.assert_same_optimizers(one, params, other, others, "anywhere")
+
     def test_a_gradient_of_another_type(self):
         params = make_params((50,), dtype=torch.float32)
         others = on("cuda", params)

@@ -95,7 +95,7 @@ class Handle:
             if not any(arrays.index == index for arrays in groups):
                 raise Changed
         moved: List[Tuple[int, _c.Span]] = []
-        new: List[Tuple[Member, int]] = []
+        new: List[Tuple[Member, Bound]] = []
         for arrays in groups:
             member = self.members.get(arrays.index)
             if member is None:
@@ -107,8 +107,8 @@ class Handle:
         # First those that are there: what they pointed to may be another's memory by now.
         if moved:
             self._move(moved)
-        for member, i in new:
-            self._add(member, i)
+        for member, bound in new:
+            self._add(member, bound)
         for arrays in groups:
             self._settle(self.members[arrays.index])
 
@@ -156,7 +156,7 @@ class Handle:
         if not direct:
             held.copy_(tensor.reshape(()))
 
-    def _compare(self, member: Member, moved: List[Tuple[int, _c.Span]], new: List[Tuple[Member, int]]) -> None:
+    def _compare(self, member: Member, moved: List[Tuple[int, _c.Span]], new: List[Tuple[Member, Bound]]) -> None:
         """Finds what is not as it was when it was last seen."""
         arrays, now = member.arrays, bytes(member.arrays.spans)
         if now == member.seen and member.bounds == arrays.bounds:
@@ -168,7 +168,7 @@ class Handle:
                 continue
             row, before = now[i * _SPAN : (i + 1) * _SPAN], member.seen[i * _SPAN : (i + 1) * _SPAN]
             if counted is None:
-                new.append((member, i))
+                new.append((member, bound))
             elif row[_POINTERS:] != before[_POINTERS:]:
                 raise Changed
             elif row != before:
@@ -181,11 +181,10 @@ class Handle:
         grads = (address * n)(*(row.grad for _, row in moved))
         _c.check(_c.lib.adamod_set_arrays(self.handle, n, ids, params, grads))
 
-    def _add(self, member: Member, i: int) -> None:
-        arrays = member.arrays
-        row, bound = arrays.rows[i], arrays.bounds[i]
+    def _add(self, member: Member, bound: Bound) -> None:
+        arrays, row = member.arrays, member.arrays.rows[bound.index]
         tensor = _c.TensorDesc(
-            name=b"param.%d" % (arrays.first + i),
+            name=b"param.%d" % (arrays.first + bound.index),
             param=row.param,
             grad=row.grad,
             param_type=row.param_type,
@@ -197,14 +196,14 @@ class Handle:
         )
         id = ctypes.c_int64()
         _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))
-        member.counted[i] = Counted(id.value, bound.state)
+        member.counted[bound.index] = Counted(id.value, bound.state)
 
     def _settle(self, member: Member) -> None:
         """All that is there is seen, and has its count of updates."""
         arrays = member.arrays
         if member.bounds != arrays.bounds:
             for bound, counted in zip(arrays.bounds, member.counted):
-                if counted is not None:
+                if bound is not None and counted is not None:
                     counted.state, bound.counted = bound.state, counted
             member.bounds = list(arrays.bounds)
         member.seen = bytes(arrays.spans)

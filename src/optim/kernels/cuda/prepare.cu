@@ -61,8 +61,16 @@ void cuda_set_control(control *to, const float *found_inf, const float *loss_sca
 
 static bool aligned_to(const void *p, uintptr_t bytes) { return (uintptr_t)p % bytes == 0; }
 
+/* Masters are f32 always. Both may be the caller's, and then lie anywhere. */
+static bool states_aligned_to(const device_tensor *t, uintptr_t bytes) {
+    bool aligned = aligned_to(t->master, 16);
+    for (int i = 0; i < 3; i++) aligned = aligned && aligned_to(t->state[i], bytes);
+    return aligned;
+}
+
 uint8_t cuda_path(const device_tensor *t) {
     if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays within the queue are not aligned */
+    if (!states_aligned_to(t, t->state_type == ADAMOD_BF16 ? 8 : 16)) return PATH_ANY;
     const bool f32 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32;
     if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
     const bool q8 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_Q8;
