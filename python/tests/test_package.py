@@ -18,7 +18,12 @@ from libadamod import _c
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HEADER = os.path.join(ROOT, "include", "adamod.h")
-STRUCTURES = {"adamod_tensor": _c.TensorDesc, "adamod_span": _c.Span, "adamod_state_desc": _c.StateDesc, "adamod_option": _c.OptionDesc}
+STRUCTURES = {
+    "adamod_tensor": _c.TensorDesc,
+    "adamod_span": _c.Span,
+    "adamod_state_desc": _c.StateDesc,
+    "adamod_option": _c.OptionDesc,
+}
 CONSTANTS = {
     "ADAMOD_MAX_DIMS": _c.MAX_DIMS,
     "ADAMOD_MAX_STATES": _c.MAX_STATES,

@@ -300,7 +300,7 @@ class Handles:
             pass
         if _capturing(key[0]):
             raise RuntimeError(
-                f"{key[0]}: parameters or states are not those of the step before: take a step outside, then capture one"
+                f"{key[0]}: parameters or states are not those of the last step: take a step outside, then capture one"
             )
         if handle is not None:
             self._retire(key)
@@ -350,5 +350,3 @@ def _named(message: str, groups: Sequence[Arrays]) -> str:
         return match[0]
 
     return re.sub(r"param\.(\d+)", name, message)
-
-
