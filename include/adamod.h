@@ -193,7 +193,7 @@ typedef struct adamod_tensor {
      * copy, and the master is not part of the state. NULL: the library keeps one, begun from param. */
     float *master;
     /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
-     * freed, and not part of the state that is saved. All NULL: the library keeps them. */
+     * freed, and not part of the state that is saved; not in 8 bits. All NULL: the library keeps them. */
     void *state[ADAMOD_MAX_STATES];
 } adamod_tensor;
 

@@ -37,6 +37,7 @@ class Span(ctypes.Structure):
         ("count", c_int64),
         ("step", c_int64),
         ("stream", c_uint64),
+        ("scale", c_void_p * MAX_STATES),
     ]
 
 

@@ -543,6 +543,9 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
         missing = i;
         first = desc;
     }
+    if (t->given_states && t->span.state_type == ADAMOD_Q8) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: states in 8 bits are the library's to keep", name);
+    }
     if (!t->given_states || missing < 0) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, and others are given", name, missing,
                         first.name);

@@ -75,7 +75,7 @@ uint8_t cuda_path(const device_tensor *t) {
     if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
     const bool q8 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_Q8;
     if (q8 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_Q8;
-    const bool low = t->p_type == ADAMOD_BF16 && aligned_to(t->p, 8) && aligned_to(t->master, 16);
+    const bool low = t->p_type == ADAMOD_BF16 && aligned_to(t->p, 8);
     const bool bf16 = low && t->g_type == ADAMOD_BF16 && aligned_to(t->g, 8);
     if (bf16 && t->master && t->state_type == ADAMOD_F32) return PATH_MASTER;
     if (low && t->master && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32 && aligned_to(t->g, 16)) {

@@ -32,8 +32,8 @@ enum {
     HINT_STREAM,   /* nothing is read again before the next step */
     HINT_PASS      /* and nothing need be kept in the first cache */
 };
-typedef cut<256, 2, 3, HINT_GRADIENT, true> standard_cut;
-typedef cut<256, 2, 2, HINT_GRADIENT, true> q8_cut; /* of states in 8 bits, which take more registers */
+typedef cut<256, 2, 3, HINT_STREAM, false> standard_cut;
+typedef cut<256, 2, 2, HINT_STREAM, true> q8_cut; /* of states in 8 bits, which take more registers */
 
 /* What `optim bench` can try in their place, for AdaMod in f32. */
 #define TUNINGS(X)                                                                                                     \
