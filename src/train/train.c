@@ -3,6 +3,7 @@
 #include "backend/cpu/gemm.h"
 #include "checkpoint.h"
 #include "experiment.h"
+#include "profile.h"
 #include "run.h"
 #include "update.h"
 
@@ -354,10 +355,12 @@ static int start(trainer *t, char *message, size_t size) {
 
 /* What the numbers were computed with, beyond what run.c knows by itself. */
 static int describe(trainer *t, char *message, size_t size) {
-    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
-    char threads[16];
+    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0, device = t->s.params->place;
+    const char *library = plain ? "reference kernels" : device ? "cuBLASLt" : nn_gemm_library();
+    char threads[16], name[192];
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
-    if (run_describe(t->run, "matrix_library", plain ? "reference kernels" : nn_gemm_library(), message, size))
+    if (run_describe(t->run, "matrix_library", library, message, size)) return -1;
+    if (device && run_describe(t->run, "device", nn_profile_device_name(t->s.plan, name, sizeof name), message, size))
         return -1;
     return run_describe(t->run, "threads", threads, message, size);
 }

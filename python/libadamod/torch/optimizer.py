@@ -114,6 +114,8 @@ class Optimizer(torch.optim.Optimizer):
             if len(pair) != len(names):
                 raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
             values.update(zip(names, pair))
+        if values.get("state_type") == "q8":  # whose scales are arrays that no torch.optim state has a place for yet
+            raise ValueError("state_type is 'q8', expected 'auto' or 'bf16': states in 8 bits are for the C interface")
         return values
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
