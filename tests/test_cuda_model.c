@@ -169,6 +169,47 @@ TEST(a_hundred_steps_follow_those_of_the_processor) {
     }
 }
 
+/* The table is the output's matrix too: its gradient comes from two steps, one after the other, the first of which is
+ * computed beside the second. */
+static nn_params *tied_gradient(const char *device) {
+    enum { ROWS = 300, WORDS = 500, COLS = 256 };
+    nn_params *p = nn_params_create();
+    nn_graph *g = nn_graph_create(p);
+    const int rows = nn_symbol(g, "rows", ROWS);
+    const nn_value ids = nn_input(g, "ids", NN_I32, rows, 0), targets = nn_input(g, "targets", NN_I32, rows, 0);
+    const nn_value table = nn_parameter(g, "table", 2, (int64_t[]){WORDS, COLS}, (nn_init){NN_NORMAL, 0.1});
+    const nn_value x = nn_embedding(g, ids, -1, table, 1);
+    const nn_value loss = nn_cross_entropy(g, nn_linear(g, x, table, -1, NN_LINEAR), targets, 0);
+    nn_plan *plan = NULL;
+    nn_output(g, "loss", loss);
+    CHECK_INT(nn_params_allocate(p, 3), ADAMOD_OK);
+    CHECK_INT(nn_params_place(p, device, NN_FULL), ADAMOD_OK);
+    if (CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = loss}), ADAMOD_OK)) {
+        for (int i = 0; i < ROWS; i++) {
+            ((int32_t *)nn_plan_data(plan, "ids"))[i] = (int32_t)nn_below(1, (uint64_t)i, WORDS);
+            ((int32_t *)nn_plan_data(plan, "targets"))[i] = (int32_t)nn_below(2, (uint64_t)i, WORDS);
+        }
+        nn_plan_forward(plan);
+        nn_plan_backward(plan, false);
+        CHECK_INT(nn_plan_wait(plan), ADAMOD_OK);
+        CHECK_INT(nn_params_fetch_grad(p), ADAMOD_OK);
+    }
+    nn_plan_free(plan);
+    nn_graph_free(g);
+    return p;
+}
+
+TEST(a_gradient_from_two_steps_has_both) {
+    if (!cudacheck_open()) SKIP("no device");
+    nn_params *cpu = tied_gradient("cpu");
+    for (int i = 0; i < 20; i++) {
+        nn_params *cuda = tied_gradient("cuda");
+        CHECK(distance(cpu, cuda) < 1e-5);
+        nn_params_free(cuda);
+    }
+    nn_params_free(cpu);
+}
+
 TEST(decoding_on_a_device_agrees_with_its_training_graph) {
     if (!cudacheck_open()) SKIP("no device");
     transformer_config c = device_config();
@@ -218,5 +259,5 @@ TEST(devices_that_are_not_there_are_told) {
 }
 
 RUN_TESTS(ENTRY(loss_and_gradients_are_those_of_the_processor), ENTRY(every_run_gives_the_same_bits),
-          ENTRY(a_hundred_steps_follow_those_of_the_processor),
+          ENTRY(a_hundred_steps_follow_those_of_the_processor), ENTRY(a_gradient_from_two_steps_has_both),
           ENTRY(decoding_on_a_device_agrees_with_its_training_graph), ENTRY(devices_that_are_not_there_are_told))

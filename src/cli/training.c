@@ -50,7 +50,7 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
     char set[64], why[512];
     snprintf(set, sizeof set, "train.backend=%.40s", device);
     if (recipe_set(r, set, why, sizeof why) == 0) return 0;
-    snprintf(message, size, "--device is '%.40s', expected auto, cpu, cuda or cuda:N", device);
+    snprintf(message, size, "--device is '%.40s', expected auto, cpu, cuda or cuda:0 to cuda:7", device);
     return -1;
 }
 

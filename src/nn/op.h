@@ -124,12 +124,10 @@ typedef struct nn_device_functions {
     void (*upload)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*download)(nn_device *d, void *to, const void *from, size_t bytes);
     void (*copy)(nn_device *d, void *to, const void *from, size_t bytes);
-    void (*clear)(nn_device *d, void *to, size_t bytes);
     /* Rows of row bytes, a multiple of 4: move i takes rows[i] of them from from[i] to to[i]; the lists are the host's. */
     void (*move)(nn_device *d, void *base, int64_t row, int64_t n, const int64_t *from, const int64_t *to,
                  const int64_t *rows);
     void (*narrow)(nn_device *d, void *to_bf16, const float *from, int64_t n);
-    void (*widen)(nn_device *d, float *to, const void *from_bf16, int64_t n);
     adamod_status (*wait)(nn_device *d); /* until all is done; what failed since the last wait */
     /* A point in the order of work, and waiting for it on the host. */
     adamod_status (*mark)(nn_device *d, void **event); /* *event NULL: makes one */
@@ -158,7 +156,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 2
+#define NN_BACKEND_VERSION 3
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

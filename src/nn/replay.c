@@ -186,6 +186,16 @@ static void nn_run_late(nn_plan *plan, plan_step *step, nn_call *call) {
     plan->f->beside_end(plan->place->device, &step->late_done);
 }
 
+/* Whether a step adds to a parameter's gradient what another step of this pass has begun, perhaps in its late part. */
+static bool nn_adds_to_another(const nn_plan *plan, const plan_step *step) {
+    bool adds = false;
+    for (int k = 0; !step->kernels.late && k < step->node->n_inputs; k++) {
+        const nn_value v = step->node->input[k];
+        adds = adds || (v >= 0 && plan->graph->values[v].source == NN_FROM_PARAM && step->call.accumulate[k]);
+    }
+    return adds;
+}
+
 /* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
 void nn_plan_backward(nn_plan *plan, bool accumulate) {
     const nn_graph *g = plan->graph;
@@ -199,7 +209,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
     int joined = plan->n_forward;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        if (plan->place) nn_join_late(plan, &joined, s - LATE_STEPS);
+        if (plan->place) nn_join_late(plan, &joined, nn_adds_to_another(plan, step) ? s : s - LATE_STEPS);
         nn_plan_bind(plan, step);
         nn_call call = step->call;
         for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
@@ -226,7 +236,11 @@ static adamod_status nn_replay_slot(nn_plan *plan, int variant, adamod_status (*
         if (status) return status;
         status = steps(context);
         const adamod_status ended = plan->f->record_end(d, recording);
-        if (status || ended) return status ? status : ended;
+        if (status || ended) { /* what was recorded is not the whole */
+            plan->f->drop(d, *recording);
+            *recording = NULL;
+            return status ? status : ended;
+        }
     }
     return plan->f->replay(d, *recording);
 }

@@ -59,6 +59,19 @@ static adamod_status no_device(cudaError_t error) {
                         error == cudaSuccess ? "the driver found no device" : cudaGetErrorString(error));
 }
 
+static void device_close(nn_device *d) {
+    if (!d) return;
+    if (d->stream) cudaStreamSynchronize(d->stream);
+    cudaFree(d->moves);
+    cudaFreeHost(d->moves_host);
+    if (d->moves_done) cudaEventDestroy(d->moves_done);
+    if (d->fork) cudaEventDestroy(d->fork);
+    if (d->beside) cudaStreamDestroy(d->beside);
+    if (d->stream) cudaStreamDestroy(d->stream);
+    cudaGetLastError();
+    free(d);
+}
+
 static adamod_status device_open(nn_device **out, int index) {
     int n = 0;
     const cudaError_t error = cudaGetDeviceCount(&n);
@@ -78,34 +91,19 @@ static adamod_status device_open(nn_device **out, int index) {
     if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&d->beside, cudaStreamNonBlocking, least);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->moves_done, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->fork, cudaEventDisableTiming);
-    if (e != cudaSuccess) {
-        free(d);
-        return nn_cuda_failed(e, "opening the device");
+    adamod_status status = nn_cuda_failed(e, "opening the device");
+    if (!status && p.major < 8) {
+        status = nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s has compute capability %d.%d, expected 8.0 or later",
+                              p.name, p.major, p.minor);
     }
-    if (p.major < 8) {
-        const adamod_status status =
-            nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s has compute capability %d.%d, expected 8.0 or later", p.name,
-                         p.major, p.minor);
-        cudaStreamDestroy(d->stream);
-        free(d);
+    if (status) {
+        device_close(d);
         return status;
     }
     snprintf(d->info.name, sizeof d->info.name, "%.100s", p.name);
     d->info.memory = p.totalGlobalMem;
     *out = d;
     return ADAMOD_OK;
-}
-
-static void device_close(nn_device *d) {
-    if (!d) return;
-    cudaStreamSynchronize(d->stream);
-    cudaFree(d->moves);
-    cudaFreeHost(d->moves_host);
-    cudaEventDestroy(d->moves_done);
-    cudaEventDestroy(d->fork);
-    cudaStreamDestroy(d->beside);
-    cudaStreamDestroy(d->stream);
-    free(d);
 }
 
 static nn_device_info device_info(const nn_device *d) { return d->info; }
@@ -163,10 +161,6 @@ static void device_copy(nn_device *d, void *to, const void *from, size_t bytes) 
     note(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copying on the device");
 }
 
-static void device_clear(nn_device *d, void *to, size_t bytes) {
-    note(d, cudaMemsetAsync(to, 0, bytes, d->stream), "clearing memory");
-}
-
 __global__ static void move_kernel(char *base, int64_t row, int64_t n, const int64_t *list) {
     const int64_t i = blockIdx.x, words = list[2 * n + i] * row / 4;
     const uint32_t *from = (const uint32_t *)(base + list[i] * row);
@@ -208,17 +202,8 @@ __global__ static void narrow_kernel(bf16 *to, const float *from, int64_t n) {
     if (i < n) to[i] = narrow<bf16>(from[i]);
 }
 
-__global__ static void widen_kernel(float *to, const bf16 *from, int64_t n) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) to[i] = widen(from[i]);
-}
-
 static void device_narrow(nn_device *d, void *to, const float *from, int64_t n) {
     if (n > 0) narrow_kernel<<<(unsigned)parts(n, 256), 256, 0, d->stream>>>((bf16 *)to, from, n);
-}
-
-static void device_widen(nn_device *d, float *to, const void *from, int64_t n) {
-    if (n > 0) widen_kernel<<<(unsigned)parts(n, 256), 256, 0, d->stream>>>(to, (const bf16 *)from, n);
 }
 
 /* ---- order ---- */
@@ -329,11 +314,11 @@ void nn_cuda_sum_rows(cudaStream_t stream, const float *from, int64_t stride, in
 /* ---- the table ---- */
 
 static const nn_device_functions functions = {
-    device_open,          device_close,        device_info,       device_stream,   device_allocate, device_release,
-    device_allocate_host, device_release_host, device_upload,     device_download, device_copy,     device_clear,
-    device_move,          device_narrow,       device_widen,      device_wait,     device_mark,     device_wait_for,
-    device_forget,        device_record_begin, device_record_end, device_replay,   device_drop,     device_beside_begin,
-    device_beside_end,    device_beside_join,
+    device_open,     device_close,         device_info,         device_stream,      device_allocate,
+    device_release,  device_allocate_host, device_release_host, device_upload,      device_download,
+    device_copy,     device_move,          device_narrow,       device_wait,        device_mark,
+    device_wait_for, device_forget,        device_record_begin, device_record_end,  device_replay,
+    device_drop,     device_beside_begin,  device_beside_end,   device_beside_join,
 };
 
 static const nn_backend backend = {
