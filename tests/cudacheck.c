@@ -104,26 +104,31 @@ static void prepare(nn_call *c) {
 }
 
 /* Kept from call to call, NaN before the first. */
-static float *workspace_of(size_t floats) {
-    static float *memory;
-    static size_t most;
-    if (floats <= most) return memory;
-    void *grown = NULL, *nan = malloc(floats * sizeof *memory);
-    if (!nan || backend->device->allocate(device, &grown, floats * sizeof *memory)) {
-        printf("cudacheck: no memory for a workspace\n");
+typedef struct scratch {
+    float *memory;
+    size_t most;
+} scratch;
+
+static float *scratch_of(scratch *s, size_t floats) {
+    const size_t bytes = floats * sizeof(float);
+    if (floats <= s->most) return floats ? s->memory : NULL;
+    void *grown = NULL, *nan = malloc(bytes);
+    if (!nan || backend->device->allocate(device, &grown, bytes)) {
+        printf("cudacheck: no memory for a kernel's own\n");
         exit(1);
     }
-    memset(nan, 0xff, floats * sizeof *memory);
-    backend->device->upload(device, grown, nan, floats * sizeof *memory);
+    memset(nan, 0xff, bytes);
+    backend->device->upload(device, grown, nan, bytes);
     if (backend->device->wait(device)) exit(1);
     free(nan);
-    if (memory) backend->device->release(device, memory, most * sizeof *memory);
-    memory = grown;
-    most = floats;
-    return memory;
+    if (s->memory) backend->device->release(device, s->memory, s->most * sizeof(float));
+    s->memory = grown;
+    s->most = floats;
+    return s->memory;
 }
 
 static void call_device(const nn_call *c, bool backward) {
+    static scratch workspace, parts;
     nn_call d = *c;
     mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], random;
     const uint64_t key[2] = {opcheck_current->seed, 3};
@@ -151,7 +156,8 @@ static void call_device(const nn_call *c, bool backward) {
     d.stream = backend->device->stream(device);
     d.precision = precision;
     prepare(&d);
-    d.workspace = workspace_of(kernels->workspace ? kernels->workspace(&d) : 0);
+    d.workspace = scratch_of(&workspace, kernels->workspace ? kernels->workspace(&d) : 0);
+    d.parts = scratch_of(&parts, backward && kernels->parts ? kernels->parts(&d) : 0);
     exchange(true);
     (backward ? kernels->backward : kernels->forward)(&d);
     if (backward && kernels->late) kernels->late(&d);

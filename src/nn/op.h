@@ -43,6 +43,21 @@ typedef struct nn_array {
     nn_type type;       /* on the host f32 or i32; a device's plan may keep f32 values as bf16 */
 } nn_array;
 
+/* A sum over rows that a backward pass leaves for its end: to_j = parts_0j + ... + parts_(n-1)j, added to what is there
+ * if add. */
+typedef struct nn_sum {
+    const float *parts;
+    int64_t stride, n, cols; /* of parts: from row to row, rows, columns */
+    float *to;
+    bool add;
+} nn_sum;
+
+/* Those of a pass, with room for NN_MAX_INPUTS of each step. */
+typedef struct nn_sums {
+    nn_sum *list;
+    int count;
+} nn_sums;
+
 /* One call of an op's forward or backward kernel.
  *
  * On a device (backend/cuda) all pointers but attributes are the device's, and a kernel only enqueues work on stream.
@@ -70,6 +85,8 @@ typedef struct nn_call {
     nn_precision precision;
     void *stream;
     void *prepared; /* what the kernels' prepare made for this call */
+    float *parts;   /* as many floats as the kernels' parts asked for; they stay until the end of the backward pass */
+    nn_sums *sums;  /* where to note what is to be summed then; NULL: sum at once */
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
@@ -84,6 +101,9 @@ typedef struct nn_kernels {
      * are the same in every run. output_grad is NULL for forward. May be NULL. */
     adamod_status (*prepare)(const nn_call *c, void **prepared);
     void (*release)(void *prepared);
+    /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have memory:
+     * there are shapes, types, attributes and the parameters' gradients that are wanted. NULL: none. */
+    size_t (*parts)(const nn_call *c);
 } nn_kernels;
 
 /* An op: its shape rule and its reference kernels, plain loops in double precision. shape fills output, node->saved and
@@ -143,6 +163,8 @@ typedef struct nn_device_functions {
     void *(*beside_begin)(nn_device *d);
     void (*beside_end)(nn_device *d, void **event);
     void (*beside_join)(nn_device *d, void *event);
+    /* All of these sums, which write to different places; the list is the host's. */
+    void (*sum)(nn_device *d, int n, const nn_sum *sums);
 } nn_device_functions;
 
 /* A backend: kernels in place of the reference ones, where there are. On a device there must be all of them. */
@@ -156,7 +178,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 3
+#define NN_BACKEND_VERSION 4
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

@@ -123,9 +123,10 @@ static void nn_lifetimes(nn_plan *plan) {
         plan->saved[n] = (piece){.bytes = nn_plan_bytes(plan, &g->nodes[n].saved, NN_F32), .first = 0, .last = -1};
     }
     for (int s = 0; s < plan->n_steps; s++) {
-        const plan_step *step = &plan->steps[s];
+        plan_step *step = &plan->steps[s];
         const nn_node *node = step->node;
         const unsigned needs = step->backward ? node->backward_needs : ~0u;
+        if (step->parts.bytes) nn_use(&step->parts, s), nn_use(&step->parts, plan->n_steps);
         if (step->backward && step->kernels.late) nn_use_late(plan, node, nn_late_end(plan, s));
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
         if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
@@ -174,7 +175,7 @@ static void nn_place_piece(piece *p, piece **placed, int n, piece **scratch) {
 
 static bool nn_layout(nn_plan *plan) {
     const nn_graph *g = plan->graph;
-    const size_t most = 2 * (size_t)g->n_values + (size_t)g->n_nodes + 1;
+    const size_t most = 2 * (size_t)g->n_values + (size_t)g->n_nodes + (size_t)plan->n_steps + 1;
     piece **all = calloc(most, sizeof *all), **scratch = calloc(most, sizeof *scratch);
     int n = 0;
     for (int v = 0; all && v < g->n_values; v++) {
@@ -183,6 +184,9 @@ static bool nn_layout(nn_plan *plan) {
     }
     for (int i = 0; all && i < g->n_nodes; i++) {
         if (plan->saved[i].last >= plan->saved[i].first) all[n++] = &plan->saved[i];
+    }
+    for (int s = 0; all && s < plan->n_steps; s++) {
+        if (plan->steps[s].parts.bytes) all[n++] = &plan->steps[s].parts;
     }
     if (all && scratch) qsort(all, (size_t)n, sizeof *all, nn_larger_first);
     for (int i = 0; all && scratch && i < n; i++) {
@@ -221,12 +225,19 @@ void *nn_plan_address(const nn_plan *plan, nn_value v) {
     return nn_address(plan, &plan->data[v]);
 }
 
-static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
+/* All but its memory. */
+static nn_array nn_array_shape(const nn_plan *plan, nn_value v) {
     if (v < 0) return (nn_array){0};
     const nn_shape *shape = &plan->graph->values[v].shape;
-    nn_array a = {.data = nn_plan_address(plan, v), .rows = shape->dim[0], .cols = 1, .type = plan->type[v]};
+    nn_array a = {.rows = shape->dim[0], .cols = 1, .type = plan->type[v]};
     if (shape->rows && !plan->place) a.rows = plan->rows[shape->rows];
     for (int d = 1; d < shape->ndim; d++) a.cols *= shape->dim[d];
+    return a;
+}
+
+static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
+    nn_array a = nn_array_shape(plan, v);
+    if (v >= 0) a.data = nn_plan_address(plan, v);
     return a;
 }
 
@@ -253,35 +264,77 @@ static void nn_release(const nn_plan *plan, void *memory, size_t bytes) {
     else free(memory);
 }
 
-static void nn_fill_calls(nn_plan *plan) {
+/* How many steps write each value's gradient; of these, the second and later ones add to it. */
+static bool nn_count_writers(nn_plan *plan, int **out) {
+    int *writers = *out = calloc((size_t)plan->graph->n_values + 1, sizeof *writers);
+    for (int s = plan->n_forward; writers && s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        for (int k = 0; k < step->node->n_inputs; k++) {
+            const nn_value v = step->node->input[k];
+            if (v >= 0) step->call.accumulate[k] = writers[v]++ > 0;
+        }
+    }
+    return writers != NULL;
+}
+
+/* Sums at the end of a pass have no order, so only those may wait that nothing else adds to. */
+static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *writers) {
+    bool alone = plan->place != NULL;
+    for (int k = 0; k < node->n_inputs; k++) {
+        const nn_value v = node->input[k];
+        if (v >= 0 && plan->graph->values[v].source == NN_FROM_PARAM) alone = alone && writers[v] == 1;
+    }
+    return alone;
+}
+
+/* What calls have before there is memory for values; and how much their partial sums take. */
+static void nn_begin_calls(nn_plan *plan, const int *writers) {
     const nn_graph *g = plan->graph;
-    bool *written = calloc((size_t)g->n_values + 1, sizeof *written);
-    for (int s = 0; written && s < plan->n_steps; s++) {
+    for (int s = 0; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
         nn_call *c = &step->call;
         const nn_node *node = step->node;
         c->attributes = &node->attributes;
-        c->saved = nn_address(plan, &plan->saved[node - g->nodes]);
         c->pool = plan->options.pool;
         c->training = plan->options.training;
         c->node = (uint64_t)(node - g->nodes);
+        if (plan->place) c->precision = plan->place->precision;
+        c->output = nn_array_shape(plan, node->output);
+        for (int k = 0; k < node->n_inputs; k++) {
+            const nn_value v = node->input[k];
+            c->input[k] = nn_array_shape(plan, v);
+            if (!step->backward || v < 0) continue;
+            const bool param = g->values[v].source == NN_FROM_PARAM;
+            c->input_grad_type[k] = param ? NN_F32 : plan->type[v];
+            if (param) c->input_grad[k] = nn_plan_grad_address(plan, v);
+        }
+        if (!step->backward) continue;
+        if (nn_may_wait(plan, node, writers)) c->sums = &plan->sums;
+        const int64_t floats = step->kernels.parts ? (int64_t)step->kernels.parts(c) : 0;
+        const nn_shape shape = {.ndim = 1, .dim = {floats}};
+        step->parts = (piece){.bytes = nn_plan_bytes(plan, &shape, NN_F32), .first = 0, .last = -1};
+    }
+}
+
+static void nn_finish_calls(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    for (int s = 0; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        nn_call *c = &step->call;
+        const nn_node *node = step->node;
+        c->saved = nn_address(plan, &plan->saved[node - g->nodes]);
         if (plan->place) {
             c->stream = plan->f->stream(plan->place->device);
             c->random = (const uint64_t *)(void *)plan->traffic.device_inputs;
-            c->precision = plan->place->precision;
         }
         if (!step->backward) continue;
+        if (step->parts.bytes) c->parts = nn_address(plan, &step->parts);
         c->output_grad = nn_plan_grad_address(plan, node->output);
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
-            if (v < 0) continue;
-            c->input_grad[k] = nn_plan_grad_address(plan, v);
-            c->input_grad_type[k] = g->values[v].source == NN_FROM_PARAM ? NN_F32 : plan->type[v];
-            c->accumulate[k] = written[v];
-            written[v] = true;
+            if (v >= 0 && g->values[v].source != NN_FROM_PARAM) c->input_grad[k] = nn_plan_grad_address(plan, v);
         }
     }
-    free(written);
 }
 
 void nn_plan_bind(nn_plan *plan, plan_step *step) {
@@ -328,6 +381,7 @@ void nn_plan_free(nn_plan *plan) {
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
     if (plan->late_workspace) nn_release(plan, plan->late_workspace, plan->workspace_bytes);
+    free(plan->sums.list);
     free(plan->steps);
     free(plan->type);
     free(plan->data);
@@ -344,9 +398,20 @@ static const nn_node *nn_without_gradient(const nn_plan *plan) {
     return NULL;
 }
 
+/* Which steps there are is known; what each does, and where its sums go. */
+static adamod_status nn_make_calls(nn_plan *plan) {
+    const size_t steps = (size_t)(plan->n_steps - plan->n_forward);
+    int *writers = NULL;
+    nn_types(plan);
+    if (plan->place) plan->sums.list = calloc(NN_MAX_INPUTS * steps + 1, sizeof *plan->sums.list);
+    const bool memory = nn_count_writers(plan, &writers) && (plan->sums.list || !plan->place);
+    if (memory) nn_begin_calls(plan, writers);
+    free(writers);
+    return memory ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the calls of a plan");
+}
+
 static adamod_status nn_make_memory(nn_plan *plan) {
     void *memory = NULL;
-    nn_types(plan);
     nn_lifetimes(plan);
     if (!nn_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to lay out a plan");
     plan->block_bytes += 64;
@@ -354,7 +419,7 @@ static adamod_status nn_make_memory(nn_plan *plan) {
     plan->block = memory;
     if (!status && plan->place) status = nn_traffic_create(plan);
     if (status) return status;
-    nn_fill_calls(plan);
+    nn_finish_calls(plan);
     return nn_make_workspace(plan);
 }
 
@@ -377,7 +442,8 @@ static adamod_status nn_plan_build(nn_plan *plan) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
                             nn_ops[stuck->op]->name);
     }
-    return nn_make_memory(plan);
+    const adamod_status status = nn_make_calls(plan);
+    return status ? status : nn_make_memory(plan);
 }
 
 adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options) {

@@ -16,6 +16,7 @@ typedef struct plan_step {
     nn_kernels kernels;
     nn_call call;
     bool backward;
+    piece parts;     /* of its partial sums */
     void *late_done; /* event: the end of its late part */
 } plan_step;
 
@@ -49,6 +50,7 @@ struct nn_plan {
     char *block;
     size_t block_bytes, unshared_bytes, workspace_bytes;
     float *workspace, *late_workspace;
+    nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
     const nn_place *place;        /* NULL: the host */

@@ -50,14 +50,29 @@ adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *cont
 
 /* ---- steps ---- */
 
-int nn_profile_ops(void) { return NN_OP_COUNT; }
-const char *nn_profile_op_name(int op) { return nn_ops[op]->name; }
-int nn_profile_steps(const nn_plan *plan) { return plan->n_steps; }
+/* The sums at the end of a backward pass follow the ops. */
+int nn_profile_ops(void) { return NN_OP_COUNT + 1; }
+const char *nn_profile_op_name(int op) { return op < NN_OP_COUNT ? nn_ops[op]->name : "sums"; }
+int nn_profile_steps(const nn_plan *plan) { return plan->n_steps + (plan->n_steps > plan->n_forward); }
+
+typedef struct profiled {
+    nn_plan *plan;
+    const plan_step *step;
+    int sums; /* noted by the steps before */
+} profiled;
 
 static adamod_status call_step(void *context) {
-    const plan_step *step = context;
+    const profiled *p = context;
+    const plan_step *step = p->step;
+    p->plan->sums.count = p->sums; /* what the last call noted is noted again */
     (step->backward ? step->kernels.backward : step->kernels.forward)(&step->call);
     if (step->backward && step->kernels.late) step->kernels.late(&step->call);
+    return ADAMOD_OK;
+}
+
+static adamod_status call_sums(void *context) {
+    const nn_plan *plan = context;
+    plan->f->sum(plan->place->device, plan->sums.count, plan->sums.list);
     return ADAMOD_OK;
 }
 
@@ -77,12 +92,20 @@ static void describe(const plan_step *step, char *out, size_t size) {
     add_array(out, size, used, used ? " -> " : "", &step->call.output);
 }
 
+static adamod_status run_sums(nn_plan *plan, nn_profile_step *out) {
+    *out = (nn_profile_step){.op = NN_OP_COUNT, .backward = true};
+    snprintf(out->shape, sizeof out->shape, "%d at the end", plan->sums.count);
+    return nn_profile_time(plan, call_sums, plan, CALLS, &out->seconds);
+}
+
 adamod_status nn_profile_run(nn_plan *plan, int step, nn_profile_step *out) {
+    if (step == plan->n_steps) return run_sums(plan, out);
     plan_step *s = &plan->steps[step];
+    profiled p = {plan, s, step > plan->n_forward ? plan->sums.count : 0};
     nn_plan_bind(plan, s);
     *out = (nn_profile_step){.op = (int)s->node->op, .backward = s->backward};
     describe(s, out->shape, sizeof out->shape);
-    return nn_profile_time(plan, call_step, s, CALLS, &out->seconds);
+    return nn_profile_time(plan, call_step, &p, CALLS, &out->seconds);
 }
 
 /* ---- the device ---- */

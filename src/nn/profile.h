@@ -5,7 +5,7 @@
 #include "nn.h"
 
 typedef struct nn_profile_step {
-    int op; /* an nn_op_id, less than nn_profile_ops() */
+    int op; /* an nn_op_id, or that of the sums over rows at the end of a backward pass; less than nn_profile_ops() */
     bool backward;
     char shape[96]; /* of what it reads and writes: "[4000, 512] x [1024, 512] -> [4000, 1024]" */
     double seconds; /* of one call */
@@ -14,7 +14,7 @@ typedef struct nn_profile_step {
 int nn_profile_ops(void);
 const char *nn_profile_op_name(int op);
 
-/* Kernels of a forward and a backward pass, one for each op and direction, in the order they run. */
+/* Kernels of a forward and a backward pass, one for each op and direction, and the sums at the end, in the order they run. */
 int nn_profile_steps(const nn_plan *plan);
 
 /* Times one of them by calling it many times in a row; all rows of the capacity, as always on a device. From first to

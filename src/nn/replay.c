@@ -207,6 +207,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         seed[0] = 1;
     }
     int joined = plan->n_forward;
+    plan->sums.count = 0;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
         if (plan->place) nn_join_late(plan, &joined, nn_adds_to_another(plan, step) ? s : s - LATE_STEPS);
@@ -219,7 +220,10 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         step->kernels.backward(&call);
         if (plan->place && step->kernels.late) nn_run_late(plan, step, &call);
     }
-    if (plan->place) nn_join_late(plan, &joined, plan->n_steps);
+    if (plan->place) {
+        nn_join_late(plan, &joined, plan->n_steps);
+        plan->f->sum(plan->place->device, plan->sums.count, plan->sums.list);
+    }
 }
 
 /* The first run of a variant is not recorded: libraries load what they need when first called. */

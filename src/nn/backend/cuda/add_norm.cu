@@ -3,7 +3,7 @@
  *
  * A row is a group of 1 to 8 warps, which keep it in registers. Rows of more than 4096 columns, or whose number of
  * columns is no multiple of 8, take the kernels whose name begins with any_: a block for each, which reads it several
- * times. In backward a block takes many rows and sums their part of dgamma and dbeta; a second kernel adds those up. */
+ * times. In backward a block takes many rows and leaves their part of dgamma and dbeta to be summed. */
 #include "cuda.h"
 
 enum {
@@ -12,8 +12,7 @@ enum {
     CHUNK = 8,  /* columns side by side of a thread */
     CHUNKS = 2, /* of a thread */
     WARP_COLS = 32 * CHUNK * CHUNKS,
-    MOST_PARTS = 256, /* blocks of backward */
-    SUM_ROWS = 32     /* of a block of the second kernel of backward, and its columns */
+    MOST_PARTS = 256 /* blocks of backward */
 };
 
 template <typename T> struct norm_rows {
@@ -230,25 +229,6 @@ __global__ static void any_backward_kernel(norm_rows<T> p, const T *dy, target<T
     for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) any_row_grad(p, key, row, dy, dx, db, mine);
 }
 
-/* ---- the second kernel of backward ---- */
-
-/* The sum of each column of sums [n, 2 cols], of which the first cols are dgamma's and the others dbeta's. */
-__global__ static void __launch_bounds__(32 * SUM_ROWS)
-    sum_kernel(const float *sums, int64_t n, int64_t cols, target<float> dgamma, target<float> dbeta) {
-    __shared__ float shared[SUM_ROWS][32 + 1];
-    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
-    float sum = 0;
-    for (int64_t i = threadIdx.y; j < 2 * cols && i < n; i += SUM_ROWS) sum += sums[i * 2 * cols + j];
-    shared[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    /* A warp for each column now. */
-    sum = warp_sum(shared[threadIdx.x][threadIdx.y]);
-    const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.y;
-    if (threadIdx.x > 0 || column >= 2 * cols) return;
-    if (column < cols) put<1>(dgamma, column, &sum);
-    else put<1>(dbeta, column - cols, &sum);
-}
-
 /* ---- calls ---- */
 
 /* Warps of a row's group; 0: a row of any kind. */
@@ -302,17 +282,19 @@ template <typename T> static void forward(const nn_call *c) {
 template <typename T> static void backward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) = backward_for<T>(warps_of(c));
     const int64_t n = parts_of(c), cols = c->output.cols;
-    float *sums = c->input_grad[2] || c->input_grad[3] ? c->workspace : NULL;
     kernel<<<(unsigned)n, THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad, target_of<T>(c, 0),
-                                                      target_of<T>(c, 1), sums);
-    if (!sums) return;
-    sum_kernel<<<(unsigned)parts(2 * cols, 32), dim3(32, SUM_ROWS), 0, stream_of(c)>>>(
-        sums, n, cols, target_of<float>(c, 2), target_of<float>(c, 3));
+                                                      target_of<T>(c, 1), c->parts);
+    const nn_sum gamma = {c->parts, 2 * cols, n, cols, c->input_grad[2], c->accumulate[2]};
+    const nn_sum beta = {c->parts + cols, 2 * cols, n, cols, c->input_grad[3], c->accumulate[3]};
+    nn_cuda_sum(c, &gamma);
+    nn_cuda_sum(c, &beta);
 }
 
 static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
 static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
-static size_t add_norm_workspace(const nn_call *c) { return (size_t)(parts_of(c) * 2 * c->output.cols); }
+static size_t add_norm_parts(const nn_call *c) {
+    return c->input_grad[2] || c->input_grad[3] ? (size_t)(parts_of(c) * 2 * c->output.cols) : 0;
+}
 
-extern "C" const nn_kernels nn_cuda_add_norm = {
-    add_norm_forward, add_norm_backward, NULL, add_norm_workspace, NULL, NULL};
+extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL,
+                                                add_norm_parts};

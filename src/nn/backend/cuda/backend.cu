@@ -288,27 +288,70 @@ static void device_beside_join(nn_device *d, void *event) {
     note(d, cudaStreamWaitEvent(d->stream, (cudaEvent_t)event, 0), "waiting");
 }
 
-/* ---- sums of rows ---- */
+/* ---- sums over rows ---- */
 
-__global__ static void sum_rows_kernel(const float *parts, int64_t stride, int64_t n, int64_t cols, float *sum,
-                                       bool add) {
-    const int64_t j = (int64_t)blockIdx.x * 32 + threadIdx.x;
-    float s = 0;
-    __shared__ float shared[8][32];
-    if (j < cols) {
-        for (int64_t i = threadIdx.y; i < n; i += 8) s += parts[i * stride + j];
+enum {
+    SUM_LANES = 32, /* rows of a block's threads */
+    SUM_COLS = 32,  /* columns of a block */
+    MOST_SUMS = 120 /* of one launch: its arguments may take 4096 bytes */
+};
+
+struct sum_entry {
+    const float *parts;
+    float *to;
+    int32_t stride, n, cols;
+    uint32_t end : 31, add : 1; /* end: the first block after those of this sum */
+};
+
+struct sum_table {
+    int count;
+    sum_entry entry[MOST_SUMS];
+};
+
+__global__ static void __launch_bounds__(SUM_COLS *SUM_LANES) sum_kernel(const __grid_constant__ sum_table t) {
+    __shared__ float shared[SUM_LANES][SUM_COLS + 1];
+    int low = 0, high = t.count - 1; /* the first whose end is behind this block */
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (t.entry[middle].end > blockIdx.x) high = middle;
+        else low = middle + 1;
     }
-    shared[threadIdx.y][threadIdx.x] = s;
+    const sum_entry &e = t.entry[low];
+    const int first = (int)(blockIdx.x - (low ? t.entry[low - 1].end : 0)) * SUM_COLS;
+    const int j = first + (int)threadIdx.x;
+    float sum = 0;
+    if (j < e.cols) {
+#pragma unroll 8
+        for (int i = (int)threadIdx.y; i < e.n; i += SUM_LANES) sum += e.parts[(int64_t)i * e.stride + j];
+    }
+    shared[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y > 0 || j >= cols) return;
-    for (int k = 1; k < 8; k++) s += shared[k][threadIdx.x];
-    sum[j] = add ? sum[j] + s : s;
+    sum = warp_sum(shared[threadIdx.x][threadIdx.y]); /* a warp for each column now */
+    const int column = first + (int)threadIdx.y;
+    if (threadIdx.x > 0 || column >= e.cols) return;
+    e.to[column] = e.add ? e.to[column] + sum : sum;
 }
 
-void nn_cuda_sum_rows(cudaStream_t stream, const float *from, int64_t stride, int64_t n, int64_t cols, float *sum,
-                      bool add) {
-    if (cols > 0)
-        sum_rows_kernel<<<(unsigned)parts(cols, 32), dim3(32, 8), 0, stream>>>(from, stride, n, cols, sum, add);
+static void launch_sums(cudaStream_t stream, int n, const nn_sum *sums) {
+    for (int first = 0; first < n; first += MOST_SUMS) {
+        sum_table t = {};
+        uint32_t blocks = 0;
+        t.count = n - first < MOST_SUMS ? n - first : MOST_SUMS;
+        for (int i = 0; i < t.count; i++) {
+            const nn_sum *s = &sums[first + i];
+            blocks += (uint32_t)parts(s->cols, SUM_COLS);
+            t.entry[i] = {s->parts, s->to, (int32_t)s->stride, (int32_t)s->n, (int32_t)s->cols, blocks, s->add};
+        }
+        if (blocks > 0) sum_kernel<<<blocks, dim3(SUM_COLS, SUM_LANES), 0, stream>>>(t);
+    }
+}
+
+static void device_sum(nn_device *d, int n, const nn_sum *sums) { launch_sums(d->stream, n, sums); }
+
+void nn_cuda_sum(const nn_call *c, const nn_sum *sum) {
+    if (!sum->to) return;
+    if (c->sums) c->sums->list[c->sums->count++] = *sum;
+    else launch_sums(stream_of(c), 1, sum);
 }
 
 /* ---- the table ---- */
@@ -318,7 +361,7 @@ static const nn_device_functions functions = {
     device_release,  device_allocate_host, device_release_host, device_upload,      device_download,
     device_copy,     device_move,          device_narrow,       device_wait,        device_mark,
     device_wait_for, device_forget,        device_record_begin, device_record_end,  device_replay,
-    device_drop,     device_beside_begin,  device_beside_end,   device_beside_join,
+    device_drop,     device_beside_begin,  device_beside_end,   device_beside_join, device_sum,
 };
 
 static const nn_backend backend = {

@@ -90,6 +90,25 @@ template <int N, typename T> __device__ static inline void store_floats(T *p, co
     }
 }
 
+/* Numbers as they were loaded, so that those under way take no more registers than bytes: N of them, a pack or one. */
+template <int N, typename T> __device__ static inline uint4 load_raw(const T *p, bool there) {
+    static_assert(N == 1 || N == pack<T>::N, "a pack or one");
+    uint4 r = make_uint4(0, 0, 0, 0);
+    if (!there) return r;
+    if constexpr (N > 1) return *reinterpret_cast<const uint4 *>(p);
+    else if constexpr (sizeof(T) == 2) r.x = *reinterpret_cast<const uint16_t *>(p);
+    else r.x = *reinterpret_cast<const uint32_t *>(p);
+    return r;
+}
+
+template <typename T, int N> __device__ static inline void widen_raw(const uint4 &r, float (&x)[N]) {
+    const uint32_t words[4] = {r.x, r.y, r.z, r.w};
+    for (int k = 0; k < N; k++) {
+        if (sizeof(T) == 4) x[k] = __uint_as_float(words[k]);
+        else x[k] = __uint_as_float(k % 2 ? words[k / 2] & 0xffff0000u : words[k / 2] << 16);
+    }
+}
+
 /* Where results go, and whether they are added to what is there; to is NULL: they are not wanted. */
 template <typename T> struct target {
     T *to;
@@ -225,8 +244,7 @@ __device__ static inline exp_sum exp_sum_of_block(exp_sum s) {
     return all;
 }
 
-/* sum_j = the sum of column j of parts [n, cols] in the order of rows, added to what sum holds if add. */
-void nn_cuda_sum_rows(cudaStream_t stream, const float *parts, int64_t stride, int64_t n, int64_t cols, float *sum,
-                      bool add);
+/* At the end of the pass, or at once where nothing collects sums; to NULL: not at all. */
+void nn_cuda_sum(const nn_call *c, const nn_sum *sum);
 
 #endif

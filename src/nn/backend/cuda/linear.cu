@@ -200,12 +200,9 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     return status;
 }
 
-enum { SUM_ROWS = 128, SUM_LANES = 8 }; /* of a block that sums columns: rows, and threads that share them */
-
-/* The library's own, then a bias's gradient in parts. */
 static size_t linear_workspace(const nn_call *c) {
-    const size_t sums = c->output_grad ? (size_t)(parts(c->output.rows, SUM_ROWS) * out_of(c)) : 0;
-    return LIBRARY_WORKSPACE / sizeof(float) + sums;
+    (void)c;
+    return LIBRARY_WORKSPACE / sizeof(float);
 }
 
 /* ---- activations that the library does not fuse ---- */
@@ -228,30 +225,6 @@ __global__ static void activate(int64_t n, int64_t cols, nn_activation activatio
     }
 }
 
-template <typename T>
-__global__ static void slope(int64_t n, nn_activation activation, const float *saved, const T *y, T *dz) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    if (activation == NN_RELU) {
-        if (!(widen(y[i]) > 0)) dz[i] = narrow<T>(0);
-    } else {
-        const float z = saved[i];
-        dz[i] = narrow<T>(widen(dz[i]) * (normal_below(z) + z * 0.39894228f * expf(-0.5f * z * z)));
-    }
-}
-
-/* ReLU's, 16 bytes at a time. */
-template <typename T> __global__ static void relu_slope(int64_t packs, const T *y, T *dz) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= packs) return;
-    const pack<T> a = load_pack(y + i * pack<T>::N);
-    pack<T> b = load_pack(dz + i * pack<T>::N);
-    for (int k = 0; k < pack<T>::N; k++) {
-        if (!(widen(a.x[k]) > 0)) b.x[k] = narrow<T>(0);
-    }
-    store_pack(dz + i * pack<T>::N, b);
-}
-
 template <typename T> static void launch_activate(const nn_call *c, bool bias) {
     const int64_t n = c->output.rows * out_of(c);
     const T *b = bias ? (const T *)c->input[2].data : NULL;
@@ -259,56 +232,89 @@ template <typename T> static void launch_activate(const nn_call *c, bool bias) {
                                                                    (T *)c->output.data);
 }
 
-template <typename T> static void launch_slope(const nn_call *c) {
-    const int64_t n = c->output.rows * out_of(c);
-    const T *y = (const T *)c->output.data;
-    T *dz = (T *)c->output_grad; /* in place of dy, which nothing else reads */
-    if (c->attributes->activation == NN_RELU && n % pack<T>::N == 0) {
-        const int64_t packs = n / pack<T>::N;
-        relu_slope<T><<<(unsigned)parts(packs, 256), 256, 0, stream_of(c)>>>(packs, y, dz);
-    } else {
-        slope<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, c->attributes->activation, c->saved, y, dz);
+/* ---- slopes and sums over rows ---- */
+
+enum { SUM_ROWS = 32, SUM_LANES = 8 }; /* of a block: rows, and threads that share them */
+
+/* The gradient before the activation, given that after it. */
+template <nn_activation A, typename T, int N>
+__device__ static inline void times_slope(const uint4 &y, const float *saved, float (&g)[N]) {
+    if (A == NN_RELU) {
+        float x[N];
+        widen_raw<T>(y, x);
+        for (int k = 0; k < N; k++) g[k] = x[k] > 0 ? g[k] : 0;
+    } else if (A == NN_GELU) {
+        float z[N];
+        load_floats<N>(saved, z);
+        for (int k = 0; k < N; k++) g[k] *= normal_below(z[k]) + z[k] * 0.39894228f * expf(-0.5f * z[k] * z[k]);
     }
 }
 
-/* ---- sums over rows ---- */
-
-/* Rows blockIdx.y * SUM_ROWS .. of dz; a thread has a pack of columns, or one column where they are no whole packs. */
-template <typename T, int N> __global__ static void column_sums(int64_t rows, int64_t cols, const T *dz, float *sums) {
-    __shared__ float shared[SUM_LANES][32 * N + 1];
-    const int64_t j = ((int64_t)blockIdx.x * 32 + threadIdx.x) * N, first = (int64_t)blockIdx.y * SUM_ROWS;
-    float s[N] = {};
-    for (int64_t i = first + threadIdx.y; j < cols && i < rows && i < first + SUM_ROWS; i += SUM_LANES) {
-        if (N == 1) {
-            s[0] += widen(dz[i * cols + j]);
-        } else {
-            const pack<T> x = load_pack(dz + i * cols + j);
-            for (int k = 0; k < N; k++) s[k] += widen(x.x[k]);
-        }
+/* dy becomes dz, in its place: nothing else reads it. A block has SUM_ROWS rows of 32 N columns, N a pack or, where columns
+ * are no whole packs, one, and leaves their sums in its row of sums, unless that is NULL. */
+template <typename T, int N, nn_activation A>
+__global__ static void __launch_bounds__(32 * SUM_LANES, 4)
+    slope_and_sums(int64_t rows, int64_t cols, unsigned across, const T *y, const float *saved, T *dz, float *sums) {
+    constexpr int ROWS = SUM_ROWS / SUM_LANES; /* of a thread */
+    __shared__ __align__(16) float shared[SUM_LANES][32 * N];
+    const int64_t part = blockIdx.x / across, column = (int64_t)(blockIdx.x % across) * 32 * N;
+    const int64_t j = column + threadIdx.x * N, first = part * SUM_ROWS + threadIdx.y;
+    uint4 g[ROWS], a[ROWS] = {};
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) { /* all loads before the first store */
+        const int64_t row = first + i * SUM_LANES, at = row * cols + j;
+        const bool there = row < rows && j < cols;
+        g[i] = load_raw<N>(dz + at, there);
+        if (A == NN_RELU) a[i] = load_raw<N>(y + at, there);
     }
-    for (int k = 0; k < N; k++) shared[threadIdx.y][N * threadIdx.x + k] = s[k];
+    float sum[N] = {};
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        const int64_t row = first + i * SUM_LANES, at = row * cols + j;
+        float x[N];
+        if (row >= rows || j >= cols) continue;
+        widen_raw<T>(g[i], x);
+        times_slope<A, T>(a[i], saved + at, x);
+        if (A != NN_LINEAR) store_floats<N>(dz + at, x);
+        for (int k = 0; k < N; k++) sum[k] += x[k];
+    }
+    if (!sums) return;
+    store_floats<N>(&shared[threadIdx.y][threadIdx.x * N], sum);
     __syncthreads();
-    for (int c = (int)(threadIdx.y * 32 + threadIdx.x); c < 32 * N; c += 32 * SUM_LANES) {
-        const int64_t column = (int64_t)blockIdx.x * 32 * N + c;
-        float sum = 0;
-        for (int k = 0; k < SUM_LANES; k++) sum += shared[k][c];
-        if (column < cols) sums[(int64_t)blockIdx.y * cols + column] = sum;
+    for (int k = (int)(threadIdx.y * 32 + threadIdx.x); k < 32 * N && column + k < cols; k += 32 * SUM_LANES) {
+        float all = 0;
+        for (int lane = 0; lane < SUM_LANES; lane++) all += shared[lane][k];
+        sums[part * cols + column + k] = all;
     }
 }
 
-template <typename T> static void bias_grad(const nn_call *c) {
-    const int64_t rows = c->output.rows, cols = out_of(c), n = parts(rows, SUM_ROWS);
-    const T *dz = (const T *)c->output_grad;
-    float *sums = c->workspace + LIBRARY_WORKSPACE / sizeof(float);
-    const dim3 threads(32, SUM_LANES);
-    if (cols % pack<T>::N == 0) {
-        const dim3 grid((unsigned)parts(cols, 32 * pack<T>::N), (unsigned)n);
-        column_sums<T, pack<T>::N><<<grid, threads, 0, stream_of(c)>>>(rows, cols, dz, sums);
-    } else {
-        const dim3 grid((unsigned)parts(cols, 32), (unsigned)n);
-        column_sums<T, 1><<<grid, threads, 0, stream_of(c)>>>(rows, cols, dz, sums);
-    }
-    nn_cuda_sum_rows(stream_of(c), sums, cols, n, cols, c->input_grad[2], c->accumulate[2]);
+template <typename T, int N> static void launch_slope(const nn_call *c) {
+    const int64_t rows = c->output.rows, cols = out_of(c), across = parts(cols, 32 * N);
+    const nn_activation activation = c->attributes->activation;
+    void (*const kernel)(int64_t, int64_t, unsigned, const T *, const float *, T *, float *) =
+        activation == NN_RELU   ? slope_and_sums<T, N, NN_RELU>
+        : activation == NN_GELU ? slope_and_sums<T, N, NN_GELU>
+                                : slope_and_sums<T, N, NN_LINEAR>;
+    const unsigned blocks = (unsigned)(across * parts(rows, SUM_ROWS));
+    if (blocks == 0) return;
+    kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output.data,
+                                                             c->saved, (T *)c->output_grad,
+                                                             c->input_grad[2] ? c->parts : NULL);
+}
+
+template <typename T> static void find_dz(const nn_call *c) {
+    if (out_of(c) % pack<T>::N == 0) launch_slope<T, pack<T>::N>(c);
+    else launch_slope<T, 1>(c);
+}
+
+static size_t linear_parts(const nn_call *c) {
+    return c->input_grad[2] ? (size_t)(parts(c->output.rows, SUM_ROWS) * out_of(c)) : 0;
+}
+
+static void bias_grad(const nn_call *c) {
+    const int64_t cols = out_of(c);
+    const nn_sum sum = {c->parts, cols, parts(c->output.rows, SUM_ROWS), cols, c->input_grad[2], c->accumulate[2]};
+    nn_cuda_sum(c, &sum);
 }
 
 /* ---- forward and backward ---- */
@@ -322,19 +328,21 @@ static void linear_forward(const nn_call *c) {
         BY_TYPE(c->output.type, launch_activate, c, !p->fused);
 }
 
+/* Sums over rows come with the slope, where there is one; else nothing waits for them. */
 static void linear_backward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output.type, launch_slope, c);
+    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output.type, find_dz, c);
     if (c->input_grad[0])
         product_run(c, &p->dx, c->input[1].data, c->output_grad, c->input_grad[0], c->accumulate[0], NULL);
 }
 
 static void linear_late(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->input_grad[2]) BY_TYPE(c->output.type, bias_grad, c);
+    if (c->input_grad[2] && c->attributes->activation == NN_LINEAR) BY_TYPE(c->output.type, find_dz, c);
+    bias_grad(c);
     if (c->input_grad[1])
         product_run(c, &p->dw, c->input[0].data, c->output_grad, c->input_grad[1], c->accumulate[1], NULL);
 }
 
-const nn_kernels nn_cuda_linear = {linear_forward,   linear_backward, linear_late,
-                                   linear_workspace, linear_prepare,  linear_release};
+const nn_kernels nn_cuda_linear = {linear_forward, linear_backward, linear_late, linear_workspace,
+                                   linear_prepare, linear_release,  linear_parts};
