@@ -3,6 +3,7 @@
 #include "backend.h"
 #include "check.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static nn_device *device;
 static const nn_kernels *kernels; /* of the op under test */
 static nn_type value_type;
 static nn_precision precision;
-static bool intact;
+static bool intact, summed;
 
 /* Memory of all calls, taken from its beginning by each. */
 enum { ARENA = 1 << 28 };
@@ -127,10 +128,44 @@ static float *scratch_of(scratch *s, size_t floats) {
     return s->memory;
 }
 
+/* ---- sums over rows ---- */
+
+/* Room for the sums over rows of gradients, where the kernels give them and a plan would ask: where all of a gradient is
+ * written. BEFORE is there, so that sums can be added to it. */
+static const float BEFORE = 0.5f;
+
+static mirror take_sums(const nn_call *c, int i) {
+    static float *host[NN_MAX_INPUTS];
+    if (!c->input_grad[i] || c->accumulate[i] || !(kernels->row_sums & (1u << i))) return (mirror){0};
+    free(host[i]);
+    host[i] = malloc((size_t)c->input[i].cols * sizeof **host);
+    for (int64_t j = 0; j < c->input[i].cols; j++) host[i][j] = BEFORE;
+    return take(host[i], c->input[i].cols, NN_F32);
+}
+
+/* The gradients are on the host. They may have been rounded to bf16 before they were summed, or after. */
+static void check_sums(const nn_call *c, int i, const mirror *sums, bool added) {
+    const double unit = type_of_grad(i) == NN_BF16 ? 0x1p-8 : 0x1p-24 * (8 + (double)c->input[i].rows);
+    for (int64_t j = 0; sums->host && j < c->input[i].cols; j++) {
+        double sum = added ? (double)BEFORE : 0, size = 1;
+        for (int64_t k = 0; k < c->input[i].rows; k++) {
+            const double x = (double)c->input_grad[i][k * c->input[i].cols + j];
+            sum += x;
+            size += fabs(x);
+        }
+        const double got = (double)((const float *)sums->host)[j];
+        if (fabs(got - sum) <= unit * size) continue;
+        if (summed) printf("cudacheck: column %lld of gradient %d sums to %g, not %g\n", (long long)j, i, sum, got);
+        summed = false;
+    }
+}
+
+/* ---- a call ---- */
+
 static void call_device(const nn_call *c, bool backward) {
     static scratch workspace, parts;
     nn_call d = *c;
-    mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], random;
+    mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], sums[NN_MAX_INPUTS], random;
     const uint64_t key[2] = {opcheck_current->seed, 3};
     const bool in_place = c->output.data == c->input[0].data;
     taken = 0;
@@ -142,7 +177,10 @@ static void call_device(const nn_call *c, bool backward) {
         d.input[i].type = in[i].type;
         d.input_grad[i] = grad[i].there;
         d.input_grad_type[i] = grad[i].type;
+        sums[i] = backward ? take_sums(c, i) : (mirror){0};
+        d.row_sums[i] = sums[i].there;
     }
+    d.accumulate_sums = c->output.rows % 2;
     mirror out = take(in_place ? NULL : c->output.data, c->output.rows * c->output.cols, type_of_output());
     mirror out_grad = take(backward ? c->output_grad : NULL, c->output.rows * c->output.cols, type_of_output());
     mirror saved = take(c->saved, (int64_t)opcheck_saved_bytes / 4, NN_F32);
@@ -165,6 +203,8 @@ static void call_device(const nn_call *c, bool backward) {
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         give(&in[i], in_place && i == 0);
         give(&grad[i], true);
+        give(&sums[i], true);
+        check_sums(c, i, &sums[i], d.accumulate_sums);
     }
     give(&out, !backward);
     give(&out_grad, false);
@@ -183,12 +223,13 @@ static bool check(const opcheck *o, nn_type type) {
     copy.bf16 = type == NN_BF16;
     value_type = type;
     kernels = backend->kernels[id];
-    intact = true;
+    intact = summed = true;
     const nn_kernels shim = {.forward = forward, .backward = kernels->backward ? backward : NULL};
     const bool ok = opcheck_kernels(&copy, &shim);
     if (!intact) printf("cudacheck: %s wrote behind the end of an array\n", o->op->name);
-    if (!ok || !intact) printf("cudacheck: %s with %s values\n", o->op->name, type == NN_BF16 ? "bf16" : "f32");
-    return ok && intact;
+    if (!ok || !intact || !summed)
+        printf("cudacheck: %s with %s values\n", o->op->name, type == NN_BF16 ? "bf16" : "f32");
+    return ok && intact && summed;
 }
 
 bool cudacheck(const opcheck *o, nn_type type) {

@@ -5,7 +5,8 @@
  *     CHECK(cudacheck(&o, NN_BF16));     // o.rounded says how many numbers are rounded on the way to a result
  *
  * Device memory has the size of the host's, holds NaN (-1) where nothing was written, and a write behind an array's
- * end is a failure. Values, gradients of values and parameters are of the given type, gradients of parameters f32. */
+ * end is a failure. Values, gradients of values and parameters are of the given type, gradients of parameters f32. Where
+ * kernels give sums over rows of a gradient, they must be those of the gradient they wrote. */
 #ifndef CUDACHECK_H
 #define CUDACHECK_H
 

@@ -87,6 +87,10 @@ typedef struct nn_call {
     void *prepared; /* what the kernels' prepare made for this call */
     float *parts;   /* as many floats as the kernels' parts asked for; they stay until the end of the backward pass */
     nn_sums *sums;  /* where to note what is to be summed then; NULL: sum at once */
+    /* Where the sums over rows of input_grad go, for inputs that the kernels' row_sums has: the gradient of a bias that was
+     * added to the input. NULL: not wanted. accumulate is false for such an input; accumulate_sums is for all of them. */
+    float *row_sums[NN_MAX_INPUTS];
+    bool accumulate_sums;
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
@@ -104,6 +108,7 @@ typedef struct nn_kernels {
     /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have memory:
      * there are shapes, types, attributes and the parameters' gradients that are wanted. NULL: none. */
     size_t (*parts)(const nn_call *c);
+    unsigned row_sums; /* bit i: backward gives the call's row_sums[i], too */
 } nn_kernels;
 
 /* An op: its shape rule and its reference kernels, plain loops in double precision. shape fills output, node->saved and

@@ -277,7 +277,7 @@ static bool nn_count_writers(nn_plan *plan, int **out) {
     return writers != NULL;
 }
 
-/* Sums at the end of a pass have no order, so only those may wait that nothing else adds to. */
+/* Sums at the end of a pass have no order, so that a step with a parameter that another adds to sums at once. */
 static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *writers) {
     bool alone = plan->place != NULL;
     for (int k = 0; k < node->n_inputs; k++) {
@@ -287,7 +287,48 @@ static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *wri
     return alone;
 }
 
-/* What calls have before there is memory for values; and how much their partial sums take. */
+/* The bias that a node adds last. */
+static nn_value nn_last_bias(const nn_node *node) {
+    const bool plain = node->op == NN_OP_linear && node->attributes.activation == NN_LINEAR;
+    return plain && node->n_inputs > 2 ? node->input[2] : -1;
+}
+
+/* A bias's gradient is the sum over rows of its node's output's. Where one step writes all of that, and can sum it on the
+ * way, the bias's own node is relieved. */
+static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *writers) {
+    const nn_graph *g = plan->graph;
+    const nn_value v = step->node->input[k];
+    if (v < 0 || g->values[v].source != NN_FROM_NODE || writers[v] != 1) return;
+    const nn_node *maker = &g->nodes[g->values[v].index];
+    const nn_value bias = nn_last_bias(maker);
+    if (bias < 0 || writers[bias] != 1) return;
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        nn_call *c = &plan->steps[s].call;
+        if (plan->steps[s].node != maker) continue;
+        step->call.row_sums[k] = c->input_grad[2];
+        c->input_grad[2] = NULL;
+    }
+}
+
+static void nn_hand_on_biases(nn_plan *plan, const int *writers) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        for (int k = 0; k < step->node->n_inputs; k++) {
+            if (step->kernels.row_sums & (1u << k)) nn_hand_on_bias(plan, step, k, writers);
+        }
+    }
+}
+
+static void nn_size_parts(nn_plan *plan) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        const int64_t floats = step->kernels.parts ? (int64_t)step->kernels.parts(&step->call) : 0;
+        const nn_shape shape = {.ndim = 1, .dim = {floats}};
+        step->parts = (piece){.bytes = nn_plan_bytes(plan, &shape, NN_F32), .first = 0, .last = -1};
+    }
+}
+
+/* What calls have before there is memory for values. */
 static void nn_begin_calls(nn_plan *plan, const int *writers) {
     const nn_graph *g = plan->graph;
     for (int s = 0; s < plan->n_steps; s++) {
@@ -308,11 +349,7 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
             c->input_grad_type[k] = param ? NN_F32 : plan->type[v];
             if (param) c->input_grad[k] = nn_plan_grad_address(plan, v);
         }
-        if (!step->backward) continue;
-        if (nn_may_wait(plan, node, writers)) c->sums = &plan->sums;
-        const int64_t floats = step->kernels.parts ? (int64_t)step->kernels.parts(c) : 0;
-        const nn_shape shape = {.ndim = 1, .dim = {floats}};
-        step->parts = (piece){.bytes = nn_plan_bytes(plan, &shape, NN_F32), .first = 0, .last = -1};
+        if (step->backward && nn_may_wait(plan, node, writers)) c->sums = &plan->sums;
     }
 }
 
@@ -405,7 +442,11 @@ static adamod_status nn_make_calls(nn_plan *plan) {
     nn_types(plan);
     if (plan->place) plan->sums.list = calloc(NN_MAX_INPUTS * steps + 1, sizeof *plan->sums.list);
     const bool memory = nn_count_writers(plan, &writers) && (plan->sums.list || !plan->place);
-    if (memory) nn_begin_calls(plan, writers);
+    if (memory) {
+        nn_begin_calls(plan, writers);
+        nn_hand_on_biases(plan, writers);
+        nn_size_parts(plan);
+    }
     free(writers);
     return memory ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the calls of a plan");
 }

@@ -213,6 +213,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         if (plan->place) nn_join_late(plan, &joined, nn_adds_to_another(plan, step) ? s : s - LATE_STEPS);
         nn_plan_bind(plan, step);
         nn_call call = step->call;
+        call.accumulate_sums = accumulate;
         for (int k = 0; accumulate && k < step->node->n_inputs; k++) {
             const nn_value v = step->node->input[k];
             if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;

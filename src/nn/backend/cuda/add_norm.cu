@@ -3,7 +3,8 @@
  *
  * A row is a group of 1 to 8 warps, which keep it in registers. Rows of more than 4096 columns, or whose number of
  * columns is no multiple of 8, take the kernels whose name begins with any_: a block for each, which reads it several
- * times. In backward a block takes many rows and leaves their part of dgamma and dbeta to be summed. */
+ * times. In backward a block takes many rows and leaves their part of sums over rows: of dgamma, of dbeta and, where it is
+ * asked for, of the branch's gradient. */
 #include "cuda.h"
 
 enum {
@@ -24,15 +25,17 @@ template <typename T> struct norm_rows {
 };
 
 template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
-    return {(const T *)c->input[0].data,
-            (const T *)c->input[1].data,
-            (const T *)c->input[2].data,
-            (const T *)c->input[3].data,
-            c->output.rows,
-            c->output.cols,
-            drop_of(c),
-            (float)c->attributes->eps,
-            c->saved};
+    norm_rows<T> p = {(const T *)c->input[0].data,
+                      (const T *)c->input[1].data,
+                      (const T *)c->input[2].data,
+                      (const T *)c->input[3].data,
+                      c->output.rows,
+                      c->output.cols,
+                      drop_of(c),
+                      (float)c->attributes->eps,
+                      c->saved};
+    if (!p.branch) p.dropout.threshold = 0;
+    return p;
 }
 
 /* ---- rows in registers ---- */
@@ -41,32 +44,68 @@ template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
 template <int warps> struct place {
     int group, lane;
     __device__ place() : group(threadIdx.x / (32 * warps)), lane(threadIdx.x % (32 * warps)) {}
-    __device__ int64_t column(int k) const { return CHUNK * (k * 32 * warps + lane); }
+    __device__ int column(int k) const { return CHUNK * (k * 32 * warps + lane); }
 };
 
-/* z of CHUNK elements from i on; bit k of the result: the branch's k-th was kept. */
+/* CHUNK numbers as they were loaded. */
+template <typename T> struct chunk { uint4 raw[CHUNK / pack<T>::N]; };
+
+template <typename T> __device__ static inline chunk<T> load_chunk(const T *p, bool there) {
+    constexpr int N = pack<T>::N;
+    chunk<T> c;
+#pragma unroll
+    for (int k = 0; k < CHUNK / N; k++) c.raw[k] = load_raw<N>(p + k * N, there);
+    return c;
+}
+
+template <typename T> __device__ static inline void widen_chunk(const chunk<T> &c, float (&x)[CHUNK]) {
+    constexpr int N = pack<T>::N;
+#pragma unroll
+    for (int k = 0; k < CHUNK / N; k++) widen_raw<T>(c.raw[k], *reinterpret_cast<float(*)[N]>(x + k * N));
+}
+
+/* A thread's numbers of a row of x and the branch, zeros where there is nothing. */
+template <typename T> struct row_inputs { chunk<T> x[CHUNKS], branch[CHUNKS]; };
+
+template <typename T, int warps>
+__device__ static inline row_inputs<T> load_inputs(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
+    row_inputs<T> r;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k), i = row * p.cols + j;
+        const bool there = row < p.rows && j < p.cols;
+        r.x[k] = load_chunk(p.x + i, there);
+        r.branch[k] = load_chunk(p.branch + i, there && p.branch);
+    }
+    return r;
+}
+
+/* Chunk k of z, given its part of the branch that was kept: bit e is number e's. */
 template <typename T>
-__device__ static inline unsigned load_z(const norm_rows<T> &p, uint64_t key, int64_t i, float z[CHUNK]) {
-    load_floats<CHUNK>(p.x + i, z);
-    if (!p.branch) return 0;
+__device__ static inline void find_z(const norm_rows<T> &p, const row_inputs<T> &r, int k, unsigned kept,
+                                     float (&z)[CHUNK]) {
     float b[CHUNK];
-    load_floats<CHUNK>(p.branch + i, b);
-    const unsigned kept = drop_kept(p.dropout, key, i);
-    for (int k = 0; k < CHUNK; k++) z[k] = kept >> k & 1 ? fmaf(p.dropout.scale, b[k], z[k]) : z[k];
-    return kept;
+    widen_chunk<T>(r.x[k], z);
+    widen_chunk<T>(r.branch[k], b);
+    for (int e = 0; e < CHUNK; e++) z[e] = kept >> e & 1 ? fmaf(p.dropout.scale, b[e], z[e]) : z[e];
 }
 
 template <typename T, int warps>
-__global__ static void __launch_bounds__(THREADS, 4) forward_kernel(norm_rows<T> p, T *y) {
+__global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forward_kernel(norm_rows<T> p, T *y) {
     const place<warps> at;
     const int64_t row = (int64_t)blockIdx.x * (WARPS / warps) + at.group;
+    const row_inputs<T> r = load_inputs(p, at, row);
+    chunk<T> gamma[CHUNKS], beta[CHUNKS];
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) { /* so that nothing waits for them later */
+        gamma[k] = load_chunk(p.gamma + at.column(k), at.column(k) < p.cols);
+        beta[k] = load_chunk(p.beta + at.column(k), at.column(k) < p.cols);
+    }
     const uint64_t key = drop_key(p.dropout);
-    float z[CHUNKS][CHUNK] = {}, sum[1] = {0};
+    float z[CHUNKS][CHUNK], sum[1] = {0};
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        const int64_t j = at.column(k);
-        if (row >= p.rows || j >= p.cols) continue;
-        load_z(p, key, row * p.cols + j, z[k]);
+        find_z(p, r, k, drop_kept(p.dropout, key, row * p.cols + at.column(k)), z[k]);
         for (int e = 0; e < CHUNK; e++) sum[0] += z[k][e];
     }
     group_sums<warps>(sum);
@@ -79,44 +118,62 @@ __global__ static void __launch_bounds__(THREADS, 4) forward_kernel(norm_rows<T>
     group_sums<warps>(sum);
     const float scale = 1 / sqrtf(sum[0] / (float)p.cols + p.eps);
     if (row >= p.rows) return;
-    if (at.lane == 0) p.saved[2 * row] = mean, p.saved[2 * row + 1] = scale;
+    if (at.lane == 0) *reinterpret_cast<float2 *>(p.saved + 2 * row) = make_float2(mean, scale);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
+        float g[CHUNK], b[CHUNK];
         if (j >= p.cols) continue;
-        float gamma[CHUNK], beta[CHUNK];
-        load_floats<CHUNK>(p.gamma + j, gamma);
-        load_floats<CHUNK>(p.beta + j, beta);
-        for (int e = 0; e < CHUNK; e++) z[k][e] = (z[k][e] - mean) * scale * gamma[e] + beta[e];
+        widen_chunk<T>(gamma[k], g);
+        widen_chunk<T>(beta[k], b);
+        for (int e = 0; e < CHUNK; e++) z[k][e] = (z[k][e] - mean) * scale * g[e] + b[e];
         store_floats<CHUNK>(y + row * p.cols + j, z[k]);
     }
 }
 
-/* A thread's sums over the rows its group had, for its columns. */
-typedef struct columns_grad {
-    float gamma[CHUNKS][CHUNK], beta[CHUNKS][CHUNK];
-} columns_grad;
+/* What a row's gradient is found from. */
+template <typename T> struct row_grads {
+    row_inputs<T> inputs;
+    chunk<T> dy[CHUNKS];
+    float2 saved;
+};
 
-/* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
 template <typename T, int warps>
-__device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, uint64_t key, int64_t row,
-                                       const T *dy, target<T> dx, target<T> db, columns_grad *sums) {
-    float h[CHUNKS][CHUNK] = {}, g[CHUNKS][CHUNK] = {}, mean[2] = {0};
-    unsigned kept[CHUNKS] = {};
-    const bool there = row < p.rows;
-    const float center = there ? p.saved[2 * row] : 0, scale = there ? p.saved[2 * row + 1] : 0;
+__device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const place<warps> &at, int64_t row,
+                                                 const T *dy) {
+    row_grads<T> r;
+    r.saved = row < p.rows ? *reinterpret_cast<const float2 *>(p.saved + 2 * row) : make_float2(0, 0);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
-        if (!there || j >= p.cols) continue;
+        r.dy[k] = load_chunk(dy + row * p.cols + j, row < p.rows && j < p.cols);
+    }
+    r.inputs = load_inputs(p, at, row);
+    return r;
+}
+
+/* A thread's sums over the rows its group had, for its columns: of dgamma, dbeta and, if N is 3, the branch's gradient. */
+template <int N> struct columns_grad { float x[N][CHUNKS][CHUNK]; };
+
+/* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
+template <typename T, int warps, int N>
+__device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, uint64_t key, int64_t row,
+                                       const row_grads<T> &r, target<T> dx, target<T> db, columns_grad<N> *sums) {
+    float h[CHUNKS][CHUNK], g[CHUNKS][CHUNK], mean[2] = {0};
+    unsigned kept[CHUNKS];
+    const float center = r.saved.x, scale = r.saved.y;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        const int64_t j = at.column(k);
         float gamma[CHUNK];
-        load_floats<CHUNK>(dy + row * p.cols + j, g[k]);
-        load_floats<CHUNK>(p.gamma + j, gamma);
-        kept[k] = load_z(p, key, row * p.cols + j, h[k]);
+        widen_chunk<T>(load_chunk(p.gamma + j, j < p.cols), gamma);
+        kept[k] = drop_kept(p.dropout, key, row * p.cols + j);
+        find_z(p, r.inputs, k, kept[k], h[k]);
+        widen_chunk<T>(r.dy[k], g[k]); /* 0 where there is no number, and so is all that follows from it */
         for (int e = 0; e < CHUNK; e++) {
             h[k][e] = (h[k][e] - center) * scale;
-            sums->gamma[k][e] += g[k][e] * h[k][e];
-            sums->beta[k][e] += g[k][e];
+            sums->x[0][k][e] += g[k][e] * h[k][e];
+            sums->x[1][k][e] += g[k][e];
             g[k][e] = __fmul_rn(g[k][e], gamma[e]); /* never fused with what follows: g - mean(g) can be 0 */
             mean[0] += g[k][e];
             mean[1] += g[k][e] * h[k][e];
@@ -127,43 +184,52 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k), i = row * p.cols + j;
-        if (!there || j >= p.cols) continue;
+        if (row >= p.rows || j >= p.cols) continue;
         for (int e = 0; e < CHUNK; e++) g[k][e] = (g[k][e] - mean_g - h[k][e] * mean_gh) * scale;
         put<CHUNK>(dx, i, g[k]);
         for (int e = 0; e < CHUNK; e++) g[k][e] = kept[k] >> e & 1 ? p.dropout.scale * g[k][e] : 0;
         put<CHUNK>(db, i, g[k]);
+        for (int e = 0; N > 2 && e < CHUNK; e++) sums->x[N - 1][k][e] += g[k][e];
     }
 }
 
-/* The sums of a block's groups into its row of sums, [dgamma | dbeta]. */
-template <int warps>
-__device__ static inline void block_grad(const place<warps> &at, const columns_grad &mine, int64_t cols, float *sums) {
+/* The sums of a block's groups into its row of sums, [dgamma | dbeta | branch]. */
+template <int warps, int N>
+__device__ static inline void block_grad(const place<warps> &at, const columns_grad<N> &mine, int64_t cols,
+                                         float *sums) {
     constexpr int GROUPS = WARPS / warps;
-    __shared__ __align__(16) float shared[2][GROUPS][WARP_COLS * warps];
+    __shared__ __align__(16) float shared[GROUPS][WARP_COLS * warps];
 #pragma unroll
-    for (int k = 0; k < CHUNKS; k++) {
-        store_floats<CHUNK>(&shared[0][at.group][at.column(k)], mine.gamma[k]);
-        store_floats<CHUNK>(&shared[1][at.group][at.column(k)], mine.beta[k]);
-    }
-    __syncthreads();
-    for (int64_t j = threadIdx.x; j < 2 * cols; j += THREADS) {
-        const int beta = j >= cols;
-        float sum = 0;
-        for (int group = 0; group < GROUPS; group++) sum += shared[beta][group][j - beta * cols];
-        sums[blockIdx.x * 2 * cols + j] = sum;
+    for (int n = 0; n < N; n++) {
+        if (n > 0) __syncthreads();
+#pragma unroll
+        for (int k = 0; k < CHUNKS; k++) store_floats<CHUNK>(&shared[at.group][at.column(k)], mine.x[n][k]);
+        __syncthreads();
+        for (int64_t j = threadIdx.x; j < cols; j += THREADS) {
+            float sum = 0;
+            for (int group = 0; group < GROUPS; group++) sum += shared[group][j];
+            sums[(blockIdx.x * N + n) * cols + j] = sum;
+        }
     }
 }
 
-/* sums [blocks, 2 cols], or NULL if neither gamma's nor beta's gradient is wanted. */
-template <typename T, int warps>
+/* sums [blocks, N cols], or NULL if they are not wanted. The next row is on its way while this one is computed, unless it
+ * would take too many registers. */
+template <typename T, int warps, int N>
 __global__ static void __launch_bounds__(THREADS, 2)
     backward_kernel(norm_rows<T> p, const T *dy, target<T> dx, target<T> db, float *sums) {
+    constexpr bool AHEAD = sizeof(T) == 2;
     const place<warps> at;
-    const int64_t rows = WARPS / warps;
+    const int64_t rows = WARPS / warps, step = gridDim.x * rows;
+    row_grads<T> next = {};
+    if (AHEAD) next = load_grads(p, at, blockIdx.x * rows + at.group, dy);
     const uint64_t key = drop_key(p.dropout);
-    columns_grad mine = {};
-    for (int64_t first = blockIdx.x * rows; first < p.rows; first += gridDim.x * rows) {
-        row_grad<T, warps>(p, at, key, first + at.group, dy, dx, db, &mine);
+    columns_grad<N> mine = {};
+    for (int64_t first = blockIdx.x * rows; first < p.rows; first += step) {
+        const int64_t row = first + at.group;
+        const row_grads<T> now = AHEAD ? next : load_grads(p, at, row, dy);
+        if (AHEAD) next = load_grads(p, at, row + step, dy);
+        row_grad<T, warps>(p, at, key, row, now, dx, db, &mine);
     }
     if (sums) block_grad<warps>(at, mine, p.cols, sums);
 }
@@ -197,7 +263,7 @@ template <typename T> __global__ static void any_forward_kernel(norm_rows<T> p, 
 }
 
 /* mine: the block's row of sums, each thread's columns its own, or NULL. */
-template <typename T>
+template <typename T, int N>
 __device__ static inline void any_row_grad(const norm_rows<T> &p, uint64_t key, int64_t row, const T *dy, target<T> dx,
                                            target<T> db, float *mine) {
     const float center = p.saved[2 * row], scale = p.saved[2 * row + 1];
@@ -218,15 +284,18 @@ __device__ static inline void any_row_grad(const norm_rows<T> &p, uint64_t key, 
         const float dropped = drop_keeps(p.dropout, key, i) ? p.dropout.scale * dz : 0;
         put<1>(dx, i, &dz);
         put<1>(db, i, &dropped);
+        if (N > 2 && mine) mine[2 * p.cols + j] += dropped;
     }
 }
 
-template <typename T>
+template <typename T, int N>
 __global__ static void any_backward_kernel(norm_rows<T> p, const T *dy, target<T> dx, target<T> db, float *sums) {
-    float *mine = sums ? sums + blockIdx.x * 2 * p.cols : NULL;
+    float *mine = sums ? sums + blockIdx.x * N * p.cols : NULL;
     const uint64_t key = drop_key(p.dropout);
-    for (int64_t j = threadIdx.x; mine && j < p.cols; j += THREADS) mine[j] = mine[p.cols + j] = 0;
-    for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) any_row_grad(p, key, row, dy, dx, db, mine);
+    for (int n = 0; mine && n < N; n++) {
+        for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) mine[n * p.cols + j] = 0;
+    }
+    for (int64_t row = blockIdx.x; row < p.rows; row += gridDim.x) any_row_grad<T, N>(p, key, row, dy, dx, db, mine);
 }
 
 /* ---- calls ---- */
@@ -263,15 +332,19 @@ template <typename T> static void (*forward_for(int warps))(norm_rows<T>, T *) {
     }
 }
 
-template <typename T> static void (*backward_for(int warps))(norm_rows<T>, const T *, target<T>, target<T>, float *) {
+template <typename T, int N>
+static void (*backward_for(int warps))(norm_rows<T>, const T *, target<T>, target<T>, float *) {
     switch (warps) {
-        case 1: return backward_kernel<T, 1>;
-        case 2: return backward_kernel<T, 2>;
-        case 4: return backward_kernel<T, 4>;
-        case 8: return backward_kernel<T, 8>;
-        default: return any_backward_kernel<T>;
+        case 1: return backward_kernel<T, 1, N>;
+        case 2: return backward_kernel<T, 2, N>;
+        case 4: return backward_kernel<T, 4, N>;
+        case 8: return backward_kernel<T, 8, N>;
+        default: return any_backward_kernel<T, N>;
     }
 }
+
+/* Sums over rows that are wanted, or might be: gamma's and beta's always come together. */
+static int sums_of(const nn_call *c) { return c->row_sums[1] ? 3 : c->input_grad[2] || c->input_grad[3] ? 2 : 0; }
 
 template <typename T> static void forward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, T *) = forward_for<T>(warps_of(c));
@@ -280,21 +353,22 @@ template <typename T> static void forward(const nn_call *c) {
 }
 
 template <typename T> static void backward(const nn_call *c) {
-    void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) = backward_for<T>(warps_of(c));
-    const int64_t n = parts_of(c), cols = c->output.cols;
+    void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) =
+        c->row_sums[1] ? backward_for<T, 3>(warps_of(c)) : backward_for<T, 2>(warps_of(c));
+    const int64_t n = parts_of(c), cols = c->output.cols, stride = sums_of(c) * cols;
+    float *sums = stride ? c->parts : NULL;
     kernel<<<(unsigned)n, THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad, target_of<T>(c, 0),
-                                                      target_of<T>(c, 1), c->parts);
-    const nn_sum gamma = {c->parts, 2 * cols, n, cols, c->input_grad[2], c->accumulate[2]};
-    const nn_sum beta = {c->parts + cols, 2 * cols, n, cols, c->input_grad[3], c->accumulate[3]};
-    nn_cuda_sum(c, &gamma);
-    nn_cuda_sum(c, &beta);
+                                                      target_of<T>(c, 1), sums);
+    if (!sums) return;
+    const nn_sum all[3] = {{sums, stride, n, cols, c->input_grad[2], c->accumulate[2]},
+                           {sums + cols, stride, n, cols, c->input_grad[3], c->accumulate[3]},
+                           {sums + 2 * cols, stride, n, cols, c->row_sums[1], c->accumulate_sums}};
+    for (int i = 0; i < 3; i++) nn_cuda_sum(c, &all[i]);
 }
 
 static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
 static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
-static size_t add_norm_parts(const nn_call *c) {
-    return c->input_grad[2] || c->input_grad[3] ? (size_t)(parts_of(c) * 2 * c->output.cols) : 0;
-}
+static size_t add_norm_parts(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output.cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL,
-                                                add_norm_parts};
+extern "C" const nn_kernels nn_cuda_add_norm = {
+    add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL, add_norm_parts, 1u << 1};

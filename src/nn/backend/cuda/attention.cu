@@ -690,5 +690,6 @@ static adamod_status attention_prepare(const nn_call *c, void **prepared) {
 }
 
 extern "C" {
-const nn_kernels nn_cuda_attention = {attention_forward, attention_backward, NULL, NULL, attention_prepare, NULL, NULL};
+const nn_kernels nn_cuda_attention = {
+    attention_forward, attention_backward, NULL, NULL, attention_prepare, NULL, NULL, 0};
 }
