@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, DUMP, HELP };
+enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, LOSSES, DUMP, HELP };
 static const cli_flag flags[] = {
     {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
     {"shape", "small|base|big", "a Transformer of that size on random words, in place of a recipe"},
@@ -28,6 +28,7 @@ static const cli_flag flags[] = {
     {"no-torch", NULL, "leave PyTorch out"},
     {"verbose", NULL, "on a GPU: the time of kernels by shape, too"},
     {"json", "FILE", "write all results to this file, too"},
+    {"losses", "N", "with the losses of the first N steps, which do not count (10)"},
     {"dump", "FILE", "write weights, gradients of the first batch without dropout, and batches (safetensors)"},
     CLI_HELP_FLAG,
     {0},
@@ -74,6 +75,10 @@ static int read_flag(bench_request *ask, recipe *r, int flag, const char *value)
         case NO_TORCH: ask->no_torch = true; return 0;
         case VERBOSE: ask->verbose = true; return 0;
         case JSON: ask->json = value; return 0;
+        case LOSSES:
+            return cli_parse_int(BENCH_TRAIN, "losses", value, BENCH_BATCHES, BENCH_MOST_STEPS, &ask->losses)
+                       ? 0
+                       : CLI_USAGE;
         default: ask->dump = value; return 0;
     }
 }
@@ -82,7 +87,7 @@ static int read_flag(bench_request *ask, recipe *r, int flag, const char *value)
  * for and printed. */
 static int parse(int argc, char **argv, bench_request *ask, recipe *r, bool *help) {
     cli_parser parser = {.command = BENCH_TRAIN, .flags = flags, .argc = argc, .argv = argv};
-    *ask = (bench_request){.threads = -1, .seconds = 20};
+    *ask = (bench_request){.threads = -1, .seconds = 20, .losses = BENCH_BATCHES};
     for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
         if (flag == HELP) return print_help(), *help = true, 0;
         const int status = read_flag(ask, r, flag, parser.value);
@@ -326,17 +331,19 @@ static int open_experiment(bench *b, const recipe *r) {
         if (!b->samples[i]) return cli_fail(BENCH_TRAIN, "out of memory");
     }
     b->result.threads = adamod_pool_threads(b->s.pool);
-    return 0;
+    b->result.n_losses = (int)b->ask.losses;
+    b->result.losses = calloc((size_t)b->ask.losses, sizeof *b->result.losses);
+    return b->result.losses ? 0 : cli_fail(BENCH_TRAIN, "out of memory");
 }
 
-/* One step on each batch, before anything else is in memory. */
+/* One step on each batch or more, before anything else is in memory. */
 static int warm_up(bench *b) {
     forget_peak();
-    for (int i = 0; i < BENCH_BATCHES; i++) {
+    for (int i = 0; i < b->result.n_losses; i++) {
         double times[BENCH_SAMPLES];
-        const int status = take_step(b, &b->batches[i], times, &b->result.losses[i]);
+        const int status = take_step(b, &b->batches[i % BENCH_BATCHES], times, &b->result.losses[i]);
         if (status) return status;
-        b->samples[BENCH_TOTAL][i] = times[BENCH_TOTAL];
+        b->samples[BENCH_TOTAL][i % BENCH_BATCHES] = times[BENCH_TOTAL];
     }
     b->result.peak = resident("VmHWM:");
     b->products = bench_products_create(&b->s, b->batches, BENCH_BATCHES);
@@ -410,6 +417,7 @@ int cli_bench_train(int argc, char **argv) {
     if (!status && !help) status = run(&b);
     bench_train_peer_stop(&b.result.peer);
     bench_train_peer_stop(&b.result.device.graph);
+    free(b.result.losses);
     free(b.result.device.classes);
     free(b.result.device.kernels);
     bench_products_free(b.products);

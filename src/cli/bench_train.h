@@ -126,9 +126,10 @@ typedef struct bench_train_result {
     bench_spread products;                           /* seconds, alone */
     nn_memory memory;
     size_t states;
-    double base, peak;            /* resident set when the program began, and the most while it trained */
-    double check;                 /* loss of the first batch without dropout, a token */
-    double losses[BENCH_BATCHES]; /* of the first steps, with dropout */
+    double base, peak; /* resident set when the program began, and the most while it trained */
+    double check;      /* loss of the first batch without dropout, a token */
+    double *losses;    /* of the first n_losses steps, with dropout */
+    int n_losses;
     bench_train_peer peer;
     bench_spread peer_step;
     char no_torch[512]; /* why there is none */
@@ -144,8 +145,8 @@ int bench_train_print_json(const bench_train_result *r, const char *path, char *
 
 typedef struct bench_request {
     const char *recipe, *python, *json, *dump;
-    const bench_train_shape *shape;  /* in place of a recipe */
-    int64_t threads, steps, seconds; /* threads -1: the recipe's; steps 0: as many as fit */
+    const bench_train_shape *shape;          /* in place of a recipe */
+    int64_t threads, steps, seconds, losses; /* threads -1: the recipe's; steps 0: as many as fit */
     bool no_torch, verbose;
 } bench_request;
 

@@ -40,23 +40,23 @@ static int end_step(bench *b, double *loss) {
     return isfinite(*loss) ? 0 : cli_fail(BENCH_TRAIN, "the loss is not finite by step %lld", (long long)b->steps_done);
 }
 
-/* Steps on batches first, first + 1, ...; the losses a token of the first BENCH_BATCHES of them. */
-static int run_steps(bench *b, int first, int n, double losses[BENCH_BATCHES]) {
+/* Steps on batches first, first + 1, ...; losses: those of each, a token, or NULL. */
+static int run_steps(bench *b, int first, int n, double *losses) {
+    double loss;
     int status = 0;
     for (int i = 0; !status && i < n; i++) {
         const adamod_status begun = begin_step(b, &b->batches[(first + i) % BENCH_BATCHES]);
         if (begun) return cli_library(BENCH_TRAIN, begun);
-        if (i > 0) status = end_step(b, &losses[(i - 1) % BENCH_BATCHES]);
+        if (i > 0) status = end_step(b, losses ? &losses[i - 1] : &loss);
     }
-    return status ? status : end_step(b, &losses[(n - 1) % BENCH_BATCHES]);
+    return status ? status : end_step(b, losses ? &losses[n - 1] : &loss);
 }
 
 /* Seconds of a step. */
 static int run_burst(bench *b, int steps, double *seconds) {
-    double losses[BENCH_BATCHES];
-    int status = run_steps(b, 0, WARM_STEPS, losses);
+    int status = run_steps(b, 0, WARM_STEPS, NULL);
     const double start = bench_now();
-    if (!status) status = run_steps(b, WARM_STEPS, steps, losses);
+    if (!status) status = run_steps(b, WARM_STEPS, steps, NULL);
     *seconds = (bench_now() - start) / steps;
     return status;
 }
@@ -192,7 +192,7 @@ static void describe(bench *b) {
 }
 
 int bench_train_on_device(bench *b) {
-    int status = run_steps(b, 0, BENCH_BATCHES, b->result.losses);
+    int status = run_steps(b, 0, b->result.n_losses, b->result.losses);
     if (!status) status = choose_burst(b);
     if (status) return status;
     describe(b);

@@ -51,7 +51,7 @@ static void add_setup(json *j, const bench_train_result *r) {
     add(j, "check_loss", r->check);
     json_key(j, "losses");
     json_open(j, '[');
-    for (int i = 0; i < BENCH_BATCHES; i++) json_number(j, r->losses[i]);
+    for (int i = 0; i < r->n_losses; i++) json_number(j, r->losses[i]);
     json_close(j, ']');
 }
 

@@ -91,6 +91,9 @@ typedef struct nn_call {
      * added to the input. NULL: not wanted. accumulate is false for such an input; accumulate_sums is for all of them. */
     float *row_sums[NN_MAX_INPUTS];
     bool accumulate_sums;
+    /* Backward: another call of the same op and shapes, whose late part waits for this one's to be done with it, with
+     * this one's stream and workspace and what it says about adding to gradients of parameters. NULL: none. */
+    const struct nn_call *mate;
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
@@ -109,6 +112,7 @@ typedef struct nn_kernels {
      * there are shapes, types, attributes and the parameters' gradients that are wanted. NULL: none. */
     size_t (*parts)(const nn_call *c);
     unsigned row_sums; /* bit i: backward gives the call's row_sums[i], too */
+    bool pairs;        /* late takes a mate */
 } nn_kernels;
 
 /* An op: its shape rule and its reference kernels, plain loops in double precision. shape fills output, node->saved and
@@ -183,7 +187,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 4
+#define NN_BACKEND_VERSION 5
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

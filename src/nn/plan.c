@@ -127,7 +127,8 @@ static void nn_lifetimes(nn_plan *plan) {
         const nn_node *node = step->node;
         const unsigned needs = step->backward ? node->backward_needs : ~0u;
         if (step->parts.bytes) nn_use(&step->parts, s), nn_use(&step->parts, plan->n_steps);
-        if (step->backward && step->kernels.late) nn_use_late(plan, node, nn_late_end(plan, s));
+        if (step->backward && step->kernels.late)
+            nn_use_late(plan, node, nn_late_end(plan, step->taken_by ? step->taken_by : s));
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
         if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
         if (g->values[node->output].output || g->values[node->output].kept)
@@ -435,6 +436,57 @@ static const nn_node *nn_without_gradient(const nn_plan *plan) {
     return NULL;
 }
 
+/* ---- pairs ---- */
+
+static bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++) same = a->dim[d] == b->dim[d];
+    return same;
+}
+
+/* Whether a step's parameters are few numbers, and it does not matter when they get their gradients. */
+static bool nn_can_pair(const nn_plan *plan, const plan_step *step, const int *writers) {
+    const nn_graph *g = plan->graph;
+    bool can = step->kernels.late && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
+    for (int k = 0; can && k < step->node->n_inputs; k++) {
+        const nn_value v = step->node->input[k];
+        if (v < 0 || g->values[v].source != NN_FROM_PARAM) continue;
+        const nn_shape *shape = &g->values[v].shape;
+        int64_t numbers = 1;
+        for (int d = 0; d < shape->ndim; d++) numbers *= shape->dim[d];
+        can = numbers <= PAIR_NUMBERS;
+    }
+    return can;
+}
+
+static bool nn_alike(const nn_graph *g, const nn_node *a, const nn_node *b) {
+    bool alike = a->op == b->op && a->n_inputs == b->n_inputs &&
+                 nn_same_shape(&g->values[a->output].shape, &g->values[b->output].shape);
+    for (int k = 0; alike && k < a->n_inputs; k++) {
+        const nn_value x = a->input[k], y = b->input[k];
+        alike = (x < 0) == (y < 0) && (x < 0 || (g->values[x].has_grad == g->values[y].has_grad &&
+                                                 g->values[x].source == g->values[y].source &&
+                                                 nn_same_shape(&g->values[x].shape, &g->values[y].shape)));
+    }
+    return alike;
+}
+
+static void nn_pair_steps(nn_plan *plan, const int *writers) {
+    for (int s = plan->n_forward; plan->place && s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        if (!nn_can_pair(plan, step, writers)) continue;
+        for (int t = s - 1; t >= plan->n_forward && t >= s - PAIR_STEPS; t--) {
+            plan_step *mate = &plan->steps[t];
+            if (mate->taken_by || mate->call.mate || !nn_can_pair(plan, mate, writers) ||
+                !nn_alike(plan->graph, step->node, mate->node))
+                continue;
+            mate->taken_by = s;
+            step->call.mate = &mate->call;
+            break;
+        }
+    }
+}
+
 /* Which steps there are is known; what each does, and where its sums go. */
 static adamod_status nn_make_calls(nn_plan *plan) {
     const size_t steps = (size_t)(plan->n_steps - plan->n_forward);
@@ -445,6 +497,7 @@ static adamod_status nn_make_calls(nn_plan *plan) {
     if (memory) {
         nn_begin_calls(plan, writers);
         nn_hand_on_biases(plan, writers);
+        nn_pair_steps(plan, writers);
         nn_size_parts(plan);
     }
     free(writers);

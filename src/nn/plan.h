@@ -18,10 +18,14 @@ typedef struct plan_step {
     bool backward;
     piece parts;     /* of its partial sums */
     void *late_done; /* event: the end of its late part */
+    int taken_by;    /* its late part is done with that step's; 0: by itself */
 } plan_step;
 
 /* How many steps further what a late part reads is left alone; by then the device has mostly done with it. */
 enum { LATE_STEPS = 6 };
+/* A gradient of at most so many numbers leaves much of a device idle while it is computed, and is computed with another
+ * one at most so many steps later. */
+enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
 
 /* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
  * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */

@@ -66,7 +66,7 @@ static adamod_status call_step(void *context) {
     const plan_step *step = p->step;
     p->plan->sums.count = p->sums; /* what the last call noted is noted again */
     (step->backward ? step->kernels.backward : step->kernels.forward)(&step->call);
-    if (step->backward && step->kernels.late) step->kernels.late(&step->call);
+    if (step->backward && step->kernels.late && !step->taken_by) step->kernels.late(&step->call);
     return ADAMOD_OK;
 }
 

@@ -175,7 +175,7 @@ void nn_plan_forward(nn_plan *plan) {
 static void nn_join_late(nn_plan *plan, int *joined, int before) {
     for (; *joined < before; (*joined)++) {
         const plan_step *step = &plan->steps[*joined];
-        if (step->kernels.late) plan->f->beside_join(plan->place->device, step->late_done);
+        if (step->kernels.late && !step->taken_by) plan->f->beside_join(plan->place->device, step->late_done);
     }
 }
 
@@ -219,7 +219,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
             if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
         }
         step->kernels.backward(&call);
-        if (plan->place && step->kernels.late) nn_run_late(plan, step, &call);
+        if (plan->place && step->kernels.late && !step->taken_by) nn_run_late(plan, step, &call);
     }
     if (plan->place) {
         nn_join_late(plan, &joined, plan->n_steps);

@@ -370,5 +370,5 @@ static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward
 static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
 static size_t add_norm_parts(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output.cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {
-    add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL, add_norm_parts, 1u << 1};
+extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL,
+                                                add_norm_parts,   1u << 1,           false};

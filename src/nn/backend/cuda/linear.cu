@@ -1,123 +1,22 @@
 /* y = activation(x W^T + b) and its gradient (ops/linear.c) by cuBLASLt, with bias and ReLU in its epilogue. (It could sum
- * the bias's gradient on the way to dW, too; but those kernels take 1.4 to 1.9 times as long on an H200.)
+ * the bias's gradient on the way to dW, too, or take ReLU's slope on the way to dx; but those kernels take 1.4 to 1.9 and
+ * 1.5 to 3 times as long on an H200.)
  *
  * cuBLASLt sees columns where we see rows, so each product is asked for transposed:
  *   y  [rows, out]: y^T = W x^T        dx [rows, in]: dx^T = W^T dz^T        dW [out, in]: dW^T = x^T dz
- * The first algorithm it recommends is taken, always the same for the same shapes on the same chip, so that runs repeat.
+ * A small dW leaves most of the chip idle, so the plan may have two of them done as one.
  */
-#include "cuda.h"
+#include "product.h"
 
-#include <cublasLt.h>
-#include <pthread.h>
 #include <stdlib.h>
 
-enum { LIBRARY_WORKSPACE = 32 << 20, MAX_DEVICES = 64 };
-
-/* ---- one product ---- */
-
-typedef struct product {
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algo;
-    bool ready;
-} product;
-
-/* What a node's direction has: forward its one product, backward those of x and W. fused: forward's bias and ReLU are in
- * the epilogue; cuBLASLt has that not for all shapes. */
+/* What a node's direction has: forward its one product, backward those of x and W. */
 typedef struct linear_plan {
     product y, dx, dw;
-    bool fused; /* y's epilogue */
+    bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt has that not for all shapes */
+    product pair;    /* dw together with the mate's; not ready: there is no mate, or no such product */
+    void **pointers; /* its, on the device: two of x, two of dz, two of dW */
 } linear_plan;
-
-/* D [m, n] = op(A) op(B), by columns. */
-typedef struct product_shape {
-    bool trans_a, trans_b;
-    int64_t m, n, k, lda, ldb, ldd;
-    cudaDataType_t in, out;
-    cublasLtEpilogue_t epilogue;
-} product_shape;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static cublasLtHandle_t handle_of_device(void) {
-    static cublasLtHandle_t handles[MAX_DEVICES];
-    int device = 0;
-    cudaGetDevice(&device);
-    if (device < 0 || device >= MAX_DEVICES) return NULL;
-    pthread_mutex_lock(&lock);
-    if (!handles[device]) cublasLtCreate(&handles[device]);
-    pthread_mutex_unlock(&lock);
-    return handles[device];
-}
-
-static adamod_status library_failed(cublasStatus_t status, const char *what) {
-    if (status == CUBLAS_STATUS_SUCCESS) return ADAMOD_OK;
-    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
-}
-
-static void product_free(product *p) {
-    if (p->desc) cublasLtMatmulDescDestroy(p->desc);
-    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
-    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
-    if (p->d) cublasLtMatrixLayoutDestroy(p->d);
-}
-
-static cublasStatus_t describe(product *p, const product_shape *s, nn_precision precision) {
-    const cublasComputeType_t compute = precision == NN_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasStatus_t e = cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue);
-    const int64_t ra = s->trans_a ? s->k : s->m, ca = s->trans_a ? s->m : s->k;
-    const int64_t rb = s->trans_b ? s->n : s->k, cb = s->trans_b ? s->k : s->n;
-    if (e == CUBLAS_STATUS_SUCCESS) e = cublasLtMatrixLayoutCreate(&p->a, s->in, (uint64_t)ra, (uint64_t)ca, s->lda);
-    if (e == CUBLAS_STATUS_SUCCESS) e = cublasLtMatrixLayoutCreate(&p->b, s->in, (uint64_t)rb, (uint64_t)cb, s->ldb);
-    if (e == CUBLAS_STATUS_SUCCESS)
-        e = cublasLtMatrixLayoutCreate(&p->d, s->out, (uint64_t)s->m, (uint64_t)s->n, s->ldd);
-    return e;
-}
-
-/* A pointer with the alignment an array of this plan has, for the choice of an algorithm. */
-static cublasStatus_t choose(product *p) {
-    cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t found;
-    int n = 0;
-    const uint64_t workspace = LIBRARY_WORKSPACE;
-    cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
-    if (e != CUBLAS_STATUS_SUCCESS) return e;
-    e = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                             sizeof workspace);
-    if (e == CUBLAS_STATUS_SUCCESS) {
-        e = cublasLtMatmulAlgoGetHeuristic(handle_of_device(), p->desc, p->a, p->b, p->d, p->d, preference, 1, &found,
-                                           &n);
-    }
-    cublasLtMatmulPreferenceDestroy(preference);
-    if (e == CUBLAS_STATUS_SUCCESS && n == 0) e = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (e == CUBLAS_STATUS_SUCCESS) p->algo = found.algo;
-    return e;
-}
-
-static adamod_status product_make(product *p, const product_shape *s, nn_precision precision) {
-    cublasStatus_t e = describe(p, s, precision);
-    if (e == CUBLAS_STATUS_SUCCESS) e = choose(p);
-    p->ready = e == CUBLAS_STATUS_SUCCESS;
-    if (p->ready) return ADAMOD_OK;
-    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
-                        (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
-}
-
-/* bias: what the epilogue adds or writes; NULL: none. */
-static void product_run(const nn_call *c, product *p, const void *a, const void *b, void *d, bool add, void *bias) {
-    const float one = 1, beta = add ? 1 : 0;
-    if (bias) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    const cublasStatus_t e = cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, d, p->d, d,
-                                            p->d, &p->algo, c->workspace, LIBRARY_WORKSPACE, stream_of(c));
-    if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
-}
 
 /* ---- shapes ---- */
 
@@ -135,7 +34,7 @@ static product_shape forward_shape(const nn_call *c, bool fused) {
                                         : relu ? CUBLASLT_EPILOGUE_RELU
                                                : CUBLASLT_EPILOGUE_DEFAULT;
     const cudaDataType_t type = data_type(c->input[0].type);
-    return product_shape{true, false, out, rows, in, in, in, out, type, data_type(c->output.type), epilogue};
+    return product_shape{true, false, out, rows, in, in, in, out, type, data_type(c->output.type), epilogue, 1};
 }
 
 static product_shape input_grad_shape(const nn_call *c) {
@@ -150,13 +49,15 @@ static product_shape input_grad_shape(const nn_call *c) {
                          in,
                          data_type(c->input[0].type),
                          data_type(c->input_grad_type[0]),
-                         CUBLASLT_EPILOGUE_DEFAULT};
+                         CUBLASLT_EPILOGUE_DEFAULT,
+                         1};
 }
 
-static product_shape weight_grad_shape(const nn_call *c) {
+static product_shape weight_grad_shape(const nn_call *c, int count) {
     const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
     return product_shape{
-        false, true, in, out, rows, in, out, in, data_type(c->input[0].type), CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT};
+        false, true, in, out, rows, in, out, in, data_type(c->input[0].type), CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT,
+        count};
 }
 
 static void linear_release(void *prepared) {
@@ -165,36 +66,48 @@ static void linear_release(void *prepared) {
     product_free(&p->y);
     product_free(&p->dx);
     product_free(&p->dw);
+    product_free(&p->pair);
+    cudaFree(p->pointers);
     free(p);
 }
 
-/* Tries the fused form first. */
-static adamod_status make_either(linear_plan *p, product *to, const product_shape shapes[2], nn_precision precision) {
-    p->fused = true;
-    if (product_make(to, &shapes[0], precision) == ADAMOD_OK) return ADAMOD_OK;
-    product_free(to);
-    *to = product{};
-    p->fused = false;
-    return product_make(to, &shapes[1], precision);
+/* Fused, if that can be. */
+static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
+    const product_shape fused = forward_shape(c, true), plain = forward_shape(c, false);
+    p->fused = product_make(&p->y, &fused, c->precision, c->training) == ADAMOD_OK;
+    return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->precision, c->training);
+}
+
+/* Where it cannot be, late takes one after the other. */
+static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
+    const product_shape s = weight_grad_shape(c, 2);
+    if (product_make(&p->pair, &s, c->precision, false)) return ADAMOD_OK;
+    const void *const pointers[6] = {c->mate->input[0].data, c->input[0].data,       c->mate->output_grad,
+                                     c->output_grad,         c->mate->input_grad[1], c->input_grad[1]};
+    cudaError_t e = cudaMalloc((void **)&p->pointers, sizeof pointers);
+    if (e == cudaSuccess) e = cudaMemcpy(p->pointers, pointers, sizeof pointers, cudaMemcpyHostToDevice);
+    return nn_cuda_failed(e, "pairing products");
+}
+
+static adamod_status prepare_backward(const nn_call *c, linear_plan *p) {
+    adamod_status status = ADAMOD_OK;
+    if (c->input_grad[0]) {
+        const product_shape s = input_grad_shape(c);
+        status = product_make(&p->dx, &s, c->precision, c->training);
+    }
+    if (!status && c->input_grad[1]) {
+        const product_shape s = weight_grad_shape(c, 1);
+        status = product_make(&p->dw, &s, c->precision, c->training);
+    }
+    return status || !c->mate ? status : prepare_pair(c, p);
 }
 
 static adamod_status linear_prepare(const nn_call *c, void **prepared) {
-    if (!handle_of_device()) return library_failed(CUBLAS_STATUS_NOT_INITIALIZED, "starting");
+    adamod_status status = product_library();
+    if (status) return status;
     linear_plan *p = (linear_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a linear op");
-    adamod_status status = ADAMOD_OK;
-    if (!c->output_grad) {
-        const product_shape shapes[2] = {forward_shape(c, true), forward_shape(c, false)};
-        status = make_either(p, &p->y, shapes, c->precision);
-    }
-    if (!status && c->output_grad && c->input_grad[0]) {
-        const product_shape s = input_grad_shape(c);
-        status = product_make(&p->dx, &s, c->precision);
-    }
-    if (!status && c->output_grad && c->input_grad[1]) {
-        const product_shape s = weight_grad_shape(c);
-        status = product_make(&p->dw, &s, c->precision);
-    }
+    status = c->output_grad ? prepare_backward(c, p) : prepare_forward(c, p);
     if (status) linear_release(p);
     else *prepared = p;
     return status;
@@ -202,7 +115,7 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
 
 static size_t linear_workspace(const nn_call *c) {
     (void)c;
-    return LIBRARY_WORKSPACE / sizeof(float);
+    return PRODUCT_WORKSPACE / sizeof(float);
 }
 
 /* ---- activations that the library does not fuse ---- */
@@ -336,13 +249,33 @@ static void linear_backward(const nn_call *c) {
         product_run(c, &p->dx, c->input[1].data, c->output_grad, c->input_grad[0], c->accumulate[0], NULL);
 }
 
-static void linear_late(const nn_call *c) {
+static void late_alone(const nn_call *c, bool weight) {
     linear_plan *p = (linear_plan *)c->prepared;
     if (c->input_grad[2] && c->attributes->activation == NN_LINEAR) BY_TYPE(c->output.type, find_dz, c);
     bias_grad(c);
-    if (c->input_grad[1])
+    if (c->input_grad[1] && weight)
         product_run(c, &p->dw, c->input[0].data, c->output_grad, c->input_grad[1], c->accumulate[1], NULL);
 }
 
-const nn_kernels nn_cuda_linear = {linear_forward, linear_backward, linear_late,  linear_workspace,
-                                   linear_prepare, linear_release,  linear_parts, 0};
+static void linear_late(const nn_call *c) {
+    linear_plan *p = (linear_plan *)c->prepared;
+    if (c->mate) {
+        nn_call mate = *c->mate;
+        mate.stream = c->stream;
+        mate.workspace = c->workspace;
+        for (int k = 1; k < NN_MAX_INPUTS; k++) mate.accumulate[k] = c->accumulate[k];
+        late_alone(&mate, !p->pair.ready);
+    }
+    late_alone(c, !p->pair.ready);
+    if (p->pair.ready) product_run(c, &p->pair, p->pointers, p->pointers + 2, p->pointers + 4, c->accumulate[1], NULL);
+}
+
+const nn_kernels nn_cuda_linear = {linear_forward,
+                                   linear_backward,
+                                   linear_late,
+                                   linear_workspace,
+                                   linear_prepare,
+                                   linear_release,
+                                   linear_parts,
+                                   0,
+                                   true};

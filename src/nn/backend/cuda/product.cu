@@ -1,0 +1,264 @@
+#include "product.h"
+
+#include <pthread.h>
+
+enum { MAX_DEVICES = 64, CANDIDATES = 8, RUNS = 10, MOST_KNOWN = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static cublasLtHandle_t handle_of_device(void) {
+    static cublasLtHandle_t handles[MAX_DEVICES];
+    int device = 0;
+    cudaGetDevice(&device);
+    if (device < 0 || device >= MAX_DEVICES) return NULL;
+    pthread_mutex_lock(&lock);
+    if (!handles[device]) cublasLtCreate(&handles[device]);
+    pthread_mutex_unlock(&lock);
+    return handles[device];
+}
+
+adamod_status product_library(void) {
+    if (handle_of_device()) return ADAMOD_OK;
+    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt: starting: %s",
+                        cublasLtGetStatusString(CUBLAS_STATUS_NOT_INITIALIZED));
+}
+
+void product_free(product *p) {
+    if (p->desc) cublasLtMatmulDescDestroy(p->desc);
+    if (p->a) cublasLtMatrixLayoutDestroy(p->a);
+    if (p->b) cublasLtMatrixLayoutDestroy(p->b);
+    if (p->d) cublasLtMatrixLayoutDestroy(p->d);
+    *p = product{};
+}
+
+/* ---- description ---- */
+
+static cublasStatus_t lay_out(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld,
+                              int count) {
+    cublasStatus_t e = cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld);
+    if (e != CUBLAS_STATUS_SUCCESS || count == 1) return e;
+#if CUBLAS_VER_MAJOR >= 13
+    const int32_t n = count;
+    const uint32_t mode = CUBLASLT_BATCH_MODE_POINTER_ARRAY;
+    e = cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    return cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, &mode, sizeof mode);
+#else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+#endif
+}
+
+static cublasStatus_t describe(product *p, const product_shape *s, nn_precision precision) {
+    const cublasComputeType_t compute = precision == NN_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasStatus_t e = cublasLtMatmulDescCreate(&p->desc, compute, CUDA_R_32F);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    if (e == CUBLAS_STATUS_SUCCESS)
+        e = cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue);
+    const int64_t ra = s->trans_a ? s->k : s->m, ca = s->trans_a ? s->m : s->k;
+    const int64_t rb = s->trans_b ? s->n : s->k, cb = s->trans_b ? s->k : s->n;
+    if (e == CUBLAS_STATUS_SUCCESS) e = lay_out(&p->a, s->in, ra, ca, s->lda, s->count);
+    if (e == CUBLAS_STATUS_SUCCESS) e = lay_out(&p->b, s->in, rb, cb, s->ldb, s->count);
+    if (e == CUBLAS_STATUS_SUCCESS) e = lay_out(&p->d, s->out, s->m, s->n, s->ldd, s->count);
+    return e;
+}
+
+static cublasStatus_t recommend(const product *p, cublasLtMatmulHeuristicResult_t found[CANDIDATES], int *n) {
+    cublasLtMatmulPreference_t preference;
+    const uint64_t workspace = PRODUCT_WORKSPACE;
+    cublasStatus_t e = cublasLtMatmulPreferenceCreate(&preference);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    e = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                             sizeof workspace);
+    if (e == CUBLAS_STATUS_SUCCESS) {
+        e = cublasLtMatmulAlgoGetHeuristic(handle_of_device(), p->desc, p->a, p->b, p->d, p->d, preference, CANDIDATES,
+                                           found, n);
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+    return e == CUBLAS_STATUS_SUCCESS && *n == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : e;
+}
+
+/* ---- measuring ---- */
+
+/* Memory for one shape's trials. */
+typedef struct trial {
+    void *a, *b, *d[2], *bias, *workspace;
+    unsigned *differences;
+    size_t result; /* bytes of d */
+    cudaStream_t stream;
+} trial;
+
+/* Numbers between -1 and 1. */
+template <typename T> __global__ static void fill(T *x, int64_t n, uint64_t key) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = narrow<T>((float)nn_random_bits(key, (uint64_t)i) * (2 / 4294967296.0f) - 1);
+}
+
+__global__ static void compare(const uint16_t *a, const uint16_t *b, int64_t n, unsigned *differences) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && a[i] != b[i]) *differences = 1;
+}
+
+static void fill_type(cudaDataType_t type, void *x, int64_t n, uint64_t key, cudaStream_t stream) {
+    const unsigned blocks = (unsigned)parts(n, 256);
+    if (type == CUDA_R_16BF) fill<bf16><<<blocks, 256, 0, stream>>>((bf16 *)x, n, key);
+    else fill<float><<<blocks, 256, 0, stream>>>((float *)x, n, key);
+}
+
+static size_t size_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
+
+static void trial_close(trial *t) {
+    void *const all[] = {t->a, t->b, t->d[0], t->d[1], t->bias, t->workspace, t->differences};
+    for (void *p : all) cudaFree(p);
+    if (t->stream) cudaStreamDestroy(t->stream);
+    cudaGetLastError(); /* what there was no memory for */
+}
+
+static bool trial_open(trial *t, const product_shape *s) {
+    *t = trial{};
+    t->result = (size_t)(s->m * s->n) * size_of(s->out);
+    bool ok = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->a, (size_t)(s->m * s->k) * size_of(s->in)) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->b, (size_t)(s->n * s->k) * size_of(s->in)) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->d[0], t->result) == cudaSuccess && cudaMalloc(&t->d[1], t->result) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->bias, (size_t)s->m * size_of(s->out)) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->workspace, PRODUCT_WORKSPACE) == cudaSuccess;
+    ok = ok && cudaMalloc((void **)&t->differences, sizeof *t->differences) == cudaSuccess;
+    if (!ok) return false;
+    fill_type(s->in, t->a, s->m * s->k, 1, t->stream);
+    fill_type(s->in, t->b, s->n * s->k, 2, t->stream);
+    fill_type(s->out, t->bias, s->m, 3, t->stream);
+    return true;
+}
+
+static bool trial_run(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo, void *d) {
+    const float one = 1, zero = 0;
+    return cublasLtMatmul(handle_of_device(), p->desc, &one, t->a, p->a, t->b, p->b, &zero, d, p->d, d, p->d, algo,
+                          t->workspace, PRODUCT_WORKSPACE, t->stream) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Whether an algorithm gives what the first gave, which is in d[0]. */
+static bool same_bits(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo) {
+    const int64_t n = (int64_t)(t->result / 2);
+    unsigned differences = 1;
+    bool ok = cudaMemsetAsync(t->differences, 0, sizeof *t->differences, t->stream) == cudaSuccess;
+    ok = ok && trial_run(t, p, algo, t->d[1]);
+    compare<<<(unsigned)parts(n, 256), 256, 0, t->stream>>>((const uint16_t *)t->d[0], (const uint16_t *)t->d[1], n,
+                                                            t->differences);
+    ok = ok && cudaMemcpyAsync(&differences, t->differences, sizeof differences, cudaMemcpyDeviceToHost, t->stream) ==
+                   cudaSuccess;
+    return cudaStreamSynchronize(t->stream) == cudaSuccess && ok && differences == 0;
+}
+
+/* Of RUNS as one graph, the better of two; 0: it failed. */
+static float milliseconds(const trial *t, cudaGraphExec_t graph) {
+    cudaEvent_t begin = NULL, end = NULL;
+    float best = 0;
+    bool ok = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
+    for (int i = 0; ok && i < 3; i++) {
+        float ms = 0;
+        ok = cudaEventRecord(begin, t->stream) == cudaSuccess && cudaGraphLaunch(graph, t->stream) == cudaSuccess &&
+             cudaEventRecord(end, t->stream) == cudaSuccess && cudaEventSynchronize(end) == cudaSuccess &&
+             cudaEventElapsedTime(&ms, begin, end) == cudaSuccess;
+        if (i > 0 && (i == 1 || ms < best)) best = ms;
+    }
+    if (begin) cudaEventDestroy(begin);
+    if (end) cudaEventDestroy(end);
+    return ok ? best : 0;
+}
+
+static float time_algorithm(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo) {
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    bool ok = cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    for (int i = 0; ok && i < RUNS; i++) ok = trial_run(t, p, algo, t->d[1]);
+    ok = cudaStreamEndCapture(t->stream, &graph) == cudaSuccess && ok;
+    ok = ok && cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess;
+    const float ms = ok ? milliseconds(t, exec) : 0;
+    if (exec) cudaGraphExecDestroy(exec);
+    if (graph) cudaGraphDestroy(graph);
+    return ms;
+}
+
+static int fastest(const trial *t, product *p, const product_shape *s, const cublasLtMatmulHeuristicResult_t *found,
+                   int n) {
+    const bool epilogue = s->epilogue != CUBLASLT_EPILOGUE_DEFAULT && s->epilogue != CUBLASLT_EPILOGUE_RELU;
+    if (epilogue) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &t->bias, sizeof t->bias);
+    if (!trial_run(t, p, &found[0].algo, t->d[0])) return 0;
+    int best = 0;
+    float least = 0;
+    for (int i = 0; i < n; i++) {
+        if (!same_bits(t, p, &found[i].algo)) continue;
+        const float ms = time_algorithm(t, p, &found[i].algo);
+        if (ms > 0 && (least == 0 || ms < least)) least = ms, best = i;
+    }
+    return best;
+}
+
+/* Shapes measured so far, with what was found. */
+typedef struct known_shape {
+    product_shape shape;
+    nn_precision precision;
+    int device, best;
+} known_shape;
+
+static bool is_known(const known_shape *k, const product_shape *s, nn_precision precision, int device) {
+    const product_shape *o = &k->shape;
+    return k->device == device && k->precision == precision && o->trans_a == s->trans_a && o->trans_b == s->trans_b &&
+           o->m == s->m && o->n == s->n && o->k == s->k && o->lda == s->lda && o->ldb == s->ldb && o->ldd == s->ldd &&
+           o->in == s->in && o->out == s->out && o->epilogue == s->epilogue;
+}
+
+static int measure(product *p, const product_shape *s, nn_precision precision,
+                   const cublasLtMatmulHeuristicResult_t *found, int n) {
+    static known_shape known[MOST_KNOWN];
+    static int count;
+    int device = 0, best = -1;
+    cudaGetDevice(&device);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; best < 0 && i < count; i++) {
+        if (is_known(&known[i], s, precision, device)) best = known[i].best;
+    }
+    pthread_mutex_unlock(&lock);
+    if (best >= 0) return best < n ? best : 0;
+    trial t;
+    best = trial_open(&t, s) ? fastest(&t, p, s, found, n) : 0;
+    trial_close(&t);
+    pthread_mutex_lock(&lock);
+    if (count < MOST_KNOWN) known[count++] = known_shape{*s, precision, device, best};
+    pthread_mutex_unlock(&lock);
+    return best;
+}
+
+/* ---- make and run ---- */
+
+static cublasStatus_t choose(product *p, const product_shape *s, nn_precision precision, bool measured) {
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int n = 0;
+    const cublasStatus_t e = recommend(p, found, &n);
+    if (e != CUBLAS_STATUS_SUCCESS) return e;
+    p->algo = found[measured && n > 1 && s->count == 1 ? measure(p, s, precision, found, n) : 0].algo;
+    return e;
+}
+
+adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured) {
+    cublasStatus_t e = describe(p, s, precision);
+    if (e == CUBLAS_STATUS_SUCCESS) e = choose(p, s, precision, measured);
+    p->ready = e == CUBLAS_STATUS_SUCCESS;
+    if (p->ready) return ADAMOD_OK;
+    product_free(p);
+    return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
+                        (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
+}
+
+void product_run(const nn_call *c, const product *p, const void *a, const void *b, void *d, bool add,
+                 const void *bias) {
+    const float one = 1, beta = add ? 1 : 0;
+    if (bias) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    const cublasStatus_t e = cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, d, p->d, d,
+                                            p->d, &p->algo, c->workspace, PRODUCT_WORKSPACE, stream_of(c));
+    if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
+}

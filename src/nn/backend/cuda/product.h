@@ -1,0 +1,41 @@
+/* One product of matrices by cuBLASLt: made once, run many times. */
+#ifndef ADAMOD_NN_CUDA_PRODUCT_H
+#define ADAMOD_NN_CUDA_PRODUCT_H
+
+#include "cuda.h"
+
+#include <cublasLt.h>
+
+/* What every run may use: the beginning of a call's workspace. */
+enum { PRODUCT_WORKSPACE = 32 << 20 };
+
+/* D [m, n] = op(A) op(B), by columns. */
+typedef struct product_shape {
+    bool trans_a, trans_b;
+    int64_t m, n, k, lda, ldb, ldd;
+    cudaDataType_t in, out;
+    cublasLtEpilogue_t epilogue;
+    int count; /* of products in one, each with pointers of its own */
+} product_shape;
+
+typedef struct product {
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algo;
+    bool ready;
+} product;
+
+/* ADAMOD_OK also says that the library could be started. */
+adamod_status product_library(void);
+
+/* cuBLASLt recommends algorithms; the first is taken, always the same for the same shapes on the same chip. If measured,
+ * the fastest of those is taken that give the same bits as the first, so that measuring, which has noise, does not show in
+ * any result. Each shape is measured once in a program. */
+adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured);
+void product_free(product *p);
+
+/* D = op(A) op(B), or that added to D. bias: what the epilogue adds; NULL: none. If count is more than 1, a, b and d are
+ * arrays of pointers on the device. */
+void product_run(const nn_call *c, const product *p, const void *a, const void *b, void *d, bool add, const void *bias);
+
+#endif
