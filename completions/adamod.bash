@@ -94,7 +94,7 @@ _adamod() {
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--device --checkpoint --beam --length-penalty --set --help' ;;
-        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --dump --help' ;;
+        'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
             words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '

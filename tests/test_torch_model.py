@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The trainer's Transformer against PyTorch's autograd: the program writes weights, batches, the gradients of the first
-batch and the losses of ten training steps; PyTorch computes the same from the same weights, in float64.
+batch and the losses of a hundred training steps; PyTorch computes the same from the same weights, in float64.
 
 A gradient's error is the norm of the difference over the norm. The program computes in float32, whose rounding is 6e-8.
 
-ADAMOD is the program. Without PyTorch the test is skipped (77), or fails if ADAMOD_REQUIRE_TORCH is set.
+ADAMOD is the program. Without PyTorch the test is skipped (77), or fails if ADAMOD_REQUIRE_TORCH is set. With
+ADAMOD_TEST_DEVICE=cuda the program computes on the GPU, in each precision; PyTorch stays on the CPU in float64.
 
 SPDX-License-Identifier: MIT
 """
@@ -27,16 +28,26 @@ import torch_transformer as peer
 
 torch.set_num_threads(1)
 
-LOSS_BOUND, GRADIENT_BOUND, TRAINING_BOUND = 5e-7, 2e-6, 1e-6
+DEVICE = os.environ.get("ADAMOD_TEST_DEVICE", "cpu")
+# Of the loss, of gradients, of the losses of ten and of a hundred steps. A unit of a ReLU that rounding moves across 0
+# changes what follows: PyTorch's own float32 comes to differ from its float64 by up to 5e-4 in a hundred steps. tf32 has
+# 11 bits and bf16 8, whose roundings are 5e-4 and 4e-3, so that units cross in the first step already: one of the 41 x 48
+# in a layer changes a gradient by about a hundredth.
+BOUNDS = {
+    "full": (5e-7, 2e-6, 1e-6, 1e-2),
+    "tf32": (5e-4, 3e-2, 5e-3, 2e-2),
+    "mixed": (5e-3, 1e-1, 2e-2, 5e-2),
+}
 ADAM = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6}
 RECIPE = """
 name: small
 data: {task: numbers, train: 64, valid: 10, test: 10, sentences: 16}
 model: {layers: 2, d: 32, ffn: 48, heads: 4, dropout: 0, attention_dropout: 0}
 optimizer: {rule: adam, lr: 1e-3, beta1: 0.9, beta2: 0.98, eps: 1e-6}
-train: {steps: 10, threads: 2}
+train: {steps: 100, threads: 2}
 """
 SHARED = {"model.share_all": "true", "data.joint": "true"}
+STEPS = 100
 CASES = {  # what differs from the recipe
     "post-LN, separate embeddings": {"model.smoothing": 0.1},
     "post-LN, no smoothing": {"model.smoothing": 0},
@@ -48,6 +59,12 @@ CASES = {  # what differs from the recipe
     "odd widths": {"model.d": 42, "model.heads": 3, "model.ffn": 70, "model.smoothing": 0.1},
     "reference kernels": {"model.smoothing": 0.1, "train.backend": "ref"},
 }
+if DEVICE != "cpu":
+    del CASES["reference kernels"]
+    wide = list(CASES)[:: len(CASES) - 1]
+    CASES = {
+        f"{name}, {p}": {"train.precision": p, **CASES[name]} for p in BOUNDS for name in (CASES if p == "full" else wide)
+    }
 
 
 def run_program(folder, settings):
@@ -55,7 +72,7 @@ def run_program(folder, settings):
     with open(folder + "/small.yaml", "w") as file:
         file.write(RECIPE)
     command = [PROGRAM, "bench", "train", folder + "/small.yaml", "--no-torch", "--steps", "1",
-               "--device", "cpu", "--dump", folder + "/dump.safetensors", "--json", folder + "/results.json"]
+               "--device", DEVICE, "--losses", str(STEPS), "--dump", folder + "/dump.safetensors", "--json", folder + "/results.json"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -79,10 +96,10 @@ def compare_gradients(model, batch, tensors):
 
 
 def train(model, batches):
-    """The loss of each step."""
+    """The loss of each step, over and over on the batches."""
     optimizer = torch.optim.Adam(model.w.values(), lr=ADAM["lr"], betas=(ADAM["beta1"], ADAM["beta2"]), eps=ADAM["eps"])
     losses = []
-    for batch in batches:
+    for batch in batches * (STEPS // len(batches)):
         optimizer.zero_grad(set_to_none=True)
         loss = model.loss(batch) / batch.tokens
         loss.backward()
@@ -103,7 +120,7 @@ def padding_changes(model, tensors, heads):
 
 
 def compare(folder, settings):
-    """False if anything differs by more than its bound."""
+    """What differs by more than its bound, or None."""
     tensors, config, results = run_program(folder, settings)
     model = peer.Transformer(config, peer.parameters(tensors, torch.float64))
     assert len(model.w) == sum(name.startswith("gradient/") for name in tensors) > 50
@@ -112,11 +129,15 @@ def compare(folder, settings):
     assert padding_changes(model, tensors, config["heads"]) < 1e-12
     loss, worst, error = compare_gradients(model, batches[0], tensors)
     losses = train(model, batches)
-    assert losses[-1] < losses[0] and len(losses) == len(results["losses"]) == 10
+    assert losses[-1] < losses[0] and len(losses) == len(results["losses"]) == STEPS
     off = abs(results["check_loss"] - loss) / loss
-    drift = max(abs(ours - theirs) / theirs for ours, theirs in zip(results["losses"], losses))
-    print(f"  loss {off:.1e}, {len(model.w)} gradients {error:.1e} ({worst}), ten steps {drift:.1e}")
-    return off <= LOSS_BOUND and error <= GRADIENT_BOUND and drift <= TRAINING_BOUND
+    apart = [abs(ours - theirs) / theirs for ours, theirs in zip(results["losses"], losses)]
+    found = (off, error, max(apart[:10]), max(apart))
+    print("  loss {:.1e}, {} gradients {:.1e} ({}), ten steps {:.1e}, {} {:.1e}".format(
+        off, len(model.w), error, worst, found[2], STEPS, found[3]))
+    bounds = BOUNDS[settings.get("train.precision", "full")]
+    good = all(x <= bound for x, bound in zip(found, bounds))
+    return None if good else f"expected at most {bounds}"
 
 
 def main():
@@ -127,10 +148,11 @@ def main():
     for name, settings in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             print(name, flush=True)
-            if not compare(folder, settings):
-                failed.append(name)
-    for name in failed:
-        print(f"FAILED: {name}: expected at most {LOSS_BOUND}, {GRADIENT_BOUND}, {TRAINING_BOUND}")
+            wrong = compare(folder, settings)
+            if wrong:
+                failed.append(f"{name}: {wrong}")
+    for line in failed:
+        print("FAILED: " + line)
     return 1 if failed else 0
 
 
