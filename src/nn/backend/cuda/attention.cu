@@ -691,5 +691,5 @@ static adamod_status attention_prepare(const nn_call *c, void **prepared) {
 
 extern "C" {
 const nn_kernels nn_cuda_attention = {
-    attention_forward, attention_backward, NULL, NULL, attention_prepare, NULL, NULL, 0};
+    attention_forward, attention_backward, NULL, NULL, attention_prepare, NULL, NULL, NULL, 0};
 }

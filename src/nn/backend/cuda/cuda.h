@@ -163,9 +163,7 @@ static inline drop drop_of(const nn_call *c) {
 }
 
 /* Once for each thread, before its factors. */
-__device__ static inline uint64_t drop_key(const drop &d) {
-    return d.threshold ? nn_key(d.random[0], d.random[1], d.node) : 0;
-}
+__device__ static inline uint64_t drop_key(const drop &d) { return d.threshold ? nn_stream_key(*d.random, d.node) : 0; }
 
 /* Factors of elements 4 * block .. 4 * block + 3. */
 __device__ static inline void drop_factors(const drop &d, uint64_t key, uint64_t block, float factor[4]) {
@@ -198,12 +196,14 @@ __device__ static inline float warp_max(float x) {
     return x;
 }
 
-/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 8. All
+/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 16. All
  * threads of the block call it. */
 template <int warps, int N> __device__ static inline void group_sums(float (&x)[N]) {
-    for (int i = 0; i < N; i++) x[i] = warp_sum(x[i]);
+    for (int step = 16; step > 0; step /= 2) {
+        for (int i = 0; i < N; i++) x[i] += __shfl_xor_sync(0xffffffffu, x[i], step);
+    }
     if constexpr (warps > 1) {
-        __shared__ float shared[N][8];
+        __shared__ float shared[N][16];
         const int warp = threadIdx.x / 32;
         __syncthreads(); /* what the last call left there has been read */
         for (int i = 0; threadIdx.x % 32 == 0 && i < N; i++) shared[i][warp] = x[i];

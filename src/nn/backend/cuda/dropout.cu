@@ -35,4 +35,5 @@ template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c
 static void dropout_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
 static void dropout_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
 
-extern "C" const nn_kernels nn_cuda_dropout = {dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, 0};
+extern "C" const nn_kernels nn_cuda_dropout = {
+    dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0};

@@ -344,5 +344,12 @@ static void linear_late(const nn_call *c) {
         product_run(c, &p->dw, c->input[0].data, c->output_grad, c->input_grad[1], c->accumulate[1], NULL);
 }
 
-const nn_kernels nn_cuda_linear = {linear_forward, linear_backward, linear_late,  linear_workspace,
-                                   linear_prepare, linear_release,  linear_parts, 0};
+const nn_kernels nn_cuda_linear = {linear_forward,
+                                   linear_backward,
+                                   linear_late,
+                                   linear_workspace,
+                                   linear_prepare,
+                                   linear_release,
+                                   NULL,
+                                   linear_parts,
+                                   0};
