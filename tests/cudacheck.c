@@ -2,6 +2,7 @@
 #include "cudacheck.h"
 #include "backend.h"
 #include "check.h"
+#include "random.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,11 +163,23 @@ static void check_sums(const nn_call *c, int i, const mirror *sums, bool added) 
 
 /* ---- a call ---- */
 
+/* What a forward pass saved: the op's, and what its kernels keep behind that from one call to the next. */
+static float *saved_on_host(const nn_call *c, int64_t own, int64_t all) {
+    static float *memory;
+    static int64_t room;
+    if (all > room) {
+        memory = realloc(memory, (size_t)all * sizeof *memory);
+        room = all;
+    }
+    if (c->saved) memcpy(memory, c->saved, (size_t)own * sizeof *memory);
+    return c->saved ? memory : NULL;
+}
+
 static void call_device(const nn_call *c, bool backward) {
     static scratch workspace, parts;
     nn_call d = *c;
     mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], sums[NN_MAX_INPUTS], random;
-    const uint64_t key[2] = {opcheck_current->seed, 3};
+    const uint64_t key = nn_run_key(opcheck_current->seed, 3);
     const bool in_place = c->output.data == c->input[0].data;
     taken = 0;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
@@ -183,8 +196,9 @@ static void call_device(const nn_call *c, bool backward) {
     d.accumulate_sums = c->output.rows % 2;
     mirror out = take(in_place ? NULL : c->output.data, c->output.rows * c->output.cols, type_of_output());
     mirror out_grad = take(backward ? c->output_grad : NULL, c->output.rows * c->output.cols, type_of_output());
-    mirror saved = take(c->saved, (int64_t)opcheck_saved_bytes / 4, NN_F32);
-    random = take((void *)(uintptr_t)key, 4, NN_I32);
+    const int64_t own = (int64_t)opcheck_saved_bytes / 4, all = own + (kernels->keeps ? (int64_t)kernels->keeps(c) : 0);
+    mirror saved = take(saved_on_host(c, own, all), all, NN_F32);
+    random = take((void *)(uintptr_t)&key, 2, NN_I32);
     d.output.data = in_place ? in[0].there : out.there;
     d.output.type = in_place ? in[0].type : out.type;
     d.output_grad = out_grad.there;
@@ -209,6 +223,7 @@ static void call_device(const nn_call *c, bool backward) {
     give(&out, !backward);
     give(&out_grad, false);
     give(&saved, !backward);
+    if (!backward && c->saved) memcpy(c->saved, saved.host, opcheck_saved_bytes);
     give(&random, false);
     if (kernels->release) kernels->release(d.prepared);
 }

@@ -7,6 +7,7 @@
 #include "cudacheck.h"
 #include "internal.h"
 #include "small_transformer.h"
+#include "sums_graph.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -210,79 +211,13 @@ TEST(a_gradient_from_two_steps_has_both) {
     nn_params_free(cpu);
 }
 
-/* Gradients that are sums over rows, each found another way: biases of one node and of two, before a norm, before a norm
- * and something else, before GELU and before nothing that could sum for them; norms with weights of their own and shared.
- * The second and third pass add to what the first left. */
-static nn_value sums_graph(nn_graph *g, int rows, int64_t cols) {
-    enum { WORDS = 40, LAYERS = 6 };
-    static const char *const biases[LAYERS] = {"b", "b", "b2", "b3", "b4", "b5"};
-    static const char *const norms[LAYERS] = {"n", "n1", "n", "n3", "n4", "n5"};
-    const nn_init wide = {NN_NORMAL, 0.2};
-    const nn_value ids = nn_input(g, "ids", NN_I32, rows, 0), targets = nn_input(g, "targets", NN_I32, rows, 0);
-    nn_pad(g, targets, -1);
-    nn_value x = nn_embedding(g, ids, -1, nn_parameter(g, "table", 2, (int64_t[]){WORDS, cols}, wide), 1);
-    for (int i = 0; i < LAYERS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "w%d", i);
-        const nn_value w = nn_parameter(g, name, 2, (int64_t[]){cols, cols}, wide);
-        const nn_value b = nn_parameter(g, biases[i], 1, &cols, wide);
-        nn_scope_push(g, "%s", norms[i]);
-        const nn_value gamma = nn_parameter(g, "gamma", 1, &cols, (nn_init){NN_ONES, 0});
-        const nn_value beta = nn_parameter(g, "beta", 1, &cols, wide);
-        nn_scope_pop(g);
-        const nn_value branch = nn_linear(g, x, w, b, i == 4 ? NN_GELU : NN_LINEAR);
-        if (i == 3) x = nn_add(g, x, branch, 0);
-        x = nn_add_norm(g, x, branch, 0.1, gamma, beta, 1e-5);
-    }
-    const int64_t words = WORDS;
-    const nn_value out = nn_parameter(g, "out", 2, (int64_t[]){WORDS, cols}, wide);
-    return nn_cross_entropy(g, nn_linear(g, x, out, nn_parameter(g, "b_out", 1, &words, wide), NN_LINEAR), targets, 0);
-}
-
-static nn_params *sums_gradient(const char *device, nn_precision precision, int64_t n, int64_t cols) {
-    enum { CAPACITY = 1100, PASSES = 3 };
-    nn_params *p = nn_params_create();
-    nn_graph *g = nn_graph_create(p);
-    const int rows = nn_symbol(g, "rows", CAPACITY);
-    nn_plan *plan = NULL;
-    nn_plan_options o = {.loss = sums_graph(g, rows, cols), .training = true};
-    nn_output(g, "loss", o.loss);
-    CHECK_INT(nn_params_allocate(p, 3), ADAMOD_OK);
-    CHECK_INT(nn_params_place(p, device, precision), ADAMOD_OK);
-    if (CHECK_INT(nn_plan_create(&plan, g, &o), ADAMOD_OK)) {
-        CHECK_INT(nn_plan_set_rows(plan, rows, n), ADAMOD_OK);
-        for (int pass = 0; pass < PASSES; pass++) {
-            for (int64_t i = 0; i < n; i++) {
-                ((int32_t *)nn_plan_data(plan, "ids"))[i] = (int32_t)nn_below(1, (uint64_t)(PASSES * i + pass), 40);
-                ((int32_t *)nn_plan_data(plan, "targets"))[i] = (int32_t)nn_below(2, (uint64_t)i, 40);
-            }
-            nn_plan_set_random(plan, 5, (uint64_t)pass);
-            nn_plan_forward(plan);
-            nn_plan_backward(plan, pass > 0);
-            CHECK_INT(nn_plan_wait(plan), ADAMOD_OK);
-        }
-        CHECK_INT(nn_params_fetch_grad(p), ADAMOD_OK);
-    }
-    nn_plan_free(plan);
-    nn_graph_free(g);
-    return p;
+static adamod_status on_cuda(nn_params *p, void *precision) {
+    return nn_params_place(p, "cuda", *(const nn_precision *)precision);
 }
 
 static void compare_sums(nn_precision precision, int64_t rows, int64_t cols, double tolerance) {
-    nn_params *cpu = sums_gradient("cpu", NN_FULL, rows, cols), *cuda = sums_gradient("cuda", precision, rows, cols);
-    for (int i = 0; i < cpu->n; i++) {
-        const nn_param *p = &cpu->list[i];
-        double difference = 0, size = 1e-12;
-        for (int64_t k = p->offset; k < p->offset + p->count; k++) {
-            const double d = (double)cpu->grad[k] - (double)cuda->grad[k];
-            difference += d * d;
-            size += (double)cpu->grad[k] * (double)cpu->grad[k];
-        }
-        if (!CHECK(sqrt(difference / size) < tolerance)) {
-            printf("precision %d, %lld x %lld: the gradient of %s is %.2g off\n", precision, (long long)rows,
-                   (long long)cols, p->name, sqrt(difference / size));
-        }
-    }
+    nn_params *cpu = sums_gradient(rows, cols, NULL, NULL), *cuda = sums_gradient(rows, cols, on_cuda, &precision);
+    if (CHECK(cpu && cuda)) CHECK(sums_agree(cpu, cuda, tolerance));
     nn_params_free(cpu);
     nn_params_free(cuda);
 }
@@ -292,7 +227,7 @@ TEST(sums_over_rows_are_those_of_the_processor) {
     static const int64_t sizes[][2] = {{1, 64}, {37, 64}, {1090, 64}, {300, 512}, {100, 1024}, {50, 20}};
     for (int i = 0; i < 6; i++) {
         compare_sums(NN_FULL, sizes[i][0], sizes[i][1], 1e-4);
-        compare_sums(NN_MIXED, sizes[i][0], sizes[i][1], 0.15);
+        compare_sums(NN_MIXED, sizes[i][0], sizes[i][1], 0.2);
     }
 }
 

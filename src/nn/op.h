@@ -80,7 +80,7 @@ typedef struct nn_call {
     bool training;
     uint64_t key; /* of this op's random numbers in this run: see random.h */
     /* on a device only */
-    const uint64_t *random; /* seed and step: the key is nn_key(random[0], random[1], node) */
+    const uint64_t *random; /* the run's key: the op's is nn_stream_key(*random, node) */
     uint64_t node;
     nn_precision precision;
     void *stream;
@@ -108,6 +108,9 @@ typedef struct nn_kernels {
      * are the same in every run. output_grad is NULL for forward. May be NULL. */
     adamod_status (*prepare)(const nn_call *c, void **prepared);
     void (*release)(void *prepared);
+    /* On a device: floats that forward leaves for backward right behind those that the op saves, of which there are some.
+     * Asked as parts is. NULL: none. */
+    size_t (*keeps)(const nn_call *c);
     /* On a device: floats in which backward leaves partial sums of parameters' gradients. Asked before values have memory:
      * there are shapes, types, attributes and the parameters' gradients that are wanted. NULL: none. */
     size_t (*parts)(const nn_call *c);

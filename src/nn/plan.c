@@ -72,6 +72,12 @@ size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
     return (n + align - 1) / align * align;
 }
 
+/* Bytes of what a kernel asks for. */
+static size_t nn_asked_bytes(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c) {
+    const nn_shape shape = {.ndim = 1, .dim = {ask ? (int64_t)ask(c) : 0}};
+    return nn_plan_bytes(plan, &shape, NN_F32);
+}
+
 static void nn_types(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     const bool mixed = plan->place && plan->place->precision == NN_MIXED;
@@ -130,6 +136,8 @@ static void nn_lifetimes(nn_plan *plan) {
         if (step->backward && step->kernels.late)
             nn_use_late(plan, node, nn_late_end(plan, step->taken_by ? step->taken_by : s));
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
+        if (!step->backward)
+            plan->saved[node - g->nodes].bytes += nn_asked_bytes(plan, step->kernels.keeps, &step->call);
         if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
         if (g->values[node->output].output || g->values[node->output].kept)
             nn_use(&plan->data[node->output], plan->n_steps);
@@ -323,9 +331,8 @@ static void nn_hand_on_biases(nn_plan *plan, const int *writers) {
 static void nn_size_parts(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        const int64_t floats = step->kernels.parts ? (int64_t)step->kernels.parts(&step->call) : 0;
-        const nn_shape shape = {.ndim = 1, .dim = {floats}};
-        step->parts = (piece){.bytes = nn_plan_bytes(plan, &shape, NN_F32), .first = 0, .last = -1};
+        const size_t bytes = nn_asked_bytes(plan, step->kernels.parts, &step->call);
+        step->parts = (piece){.bytes = bytes, .first = 0, .last = -1};
     }
 }
 

@@ -35,7 +35,7 @@ typedef struct plan_traffic {
     size_t input_bytes, output_bytes;
     char *inputs, *outputs;                       /* the caller's */
     char *input_slot[SLOTS], *output_slot[SLOTS]; /* what is copied from and to */
-    char *device_inputs;                          /* begins with the seed and step of random numbers */
+    char *device_inputs;                          /* begins with the key of the run's random numbers */
     float *device_one;                            /* the gradient of the loss: 1, 0, 0, ... */
     void *done[SLOTS];                            /* events */
     int64_t begun, waited;                        /* runs */

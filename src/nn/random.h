@@ -36,9 +36,13 @@ NN_RANDOM uint64_t nn_mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* The key of a stream of numbers, from what names it. */
+/* The key of a stream of numbers, from what names it; the first half is the same for all streams of a run. */
+NN_RANDOM uint64_t nn_run_key(uint64_t seed, uint64_t step) {
+    return nn_mix(nn_mix(seed + 0x9e3779b97f4a7c15u) + step);
+}
+NN_RANDOM uint64_t nn_stream_key(uint64_t run_key, uint64_t stream) { return nn_mix(run_key + stream); }
 NN_RANDOM uint64_t nn_key(uint64_t seed, uint64_t step, uint64_t stream) {
-    return nn_mix(nn_mix(nn_mix(seed + 0x9e3779b97f4a7c15u) + step) + stream);
+    return nn_stream_key(nn_run_key(seed, step), stream);
 }
 
 /* Element i of a stream, 32 bits: word i % 4 of block i / 4. Kernels draw whole blocks. */

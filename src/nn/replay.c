@@ -2,6 +2,7 @@
  * recordings of it all. */
 #include "plan.h"
 #include "internal.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,8 @@ static void nn_begin(nn_plan *plan) {
     const int slot = nn_slot(plan);
     if (t->begun - t->waited > SLOTS) t->waited = t->begun - SLOTS; /* nobody asked for the outputs */
     if (t->done[slot]) plan->f->wait_for(plan->place->device, t->done[slot]);
-    memcpy(t->inputs, &plan->seed, sizeof plan->seed);
-    memcpy(t->inputs + sizeof plan->seed, &plan->random_step, sizeof plan->random_step);
+    const uint64_t key = nn_run_key(plan->seed, plan->random_step);
+    memcpy(t->inputs, &key, sizeof key);
     for (int v = 0; v < plan->graph->n_values; v++) {
         const nn_value_info *info = &plan->graph->values[v];
         if (info->source == NN_FROM_INPUT && !info->state) nn_pad_input(plan, v);

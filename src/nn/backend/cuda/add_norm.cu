@@ -1,5 +1,6 @@
 /* Layer normalisation of z = x + dropout(branch), and its gradient: formulas are in ops/add_norm.c. saved holds a row's
- * mean and 1 / sqrt(variance + eps).
+ * mean and 1 / sqrt(variance + eps); behind that, forward leaves which numbers dropout kept, a bit each, which takes
+ * backward less time to read than to draw again.
  *
  * A row is a group of 1 to 8 warps, which keep it in registers. Rows of more than 4096 columns, or whose number of
  * columns is no multiple of 8, take the kernels whose name begins with any_: a block for each, which reads it several
@@ -9,12 +10,15 @@
 
 enum {
     THREADS = 256,
-    WARPS = THREADS / 32,
-    CHUNK = 8,  /* columns side by side of a thread */
-    CHUNKS = 2, /* of a thread */
+    BACK_THREADS = 512, /* of backward: a block for each multiprocessor, so that there are few sums of blocks to add */
+    CHUNK = 8,          /* columns side by side of a thread */
+    CHUNKS = 2,         /* of a thread */
     WARP_COLS = 32 * CHUNK * CHUNKS,
-    MOST_PARTS = 256 /* blocks of backward */
+    MOST_PARTS = 132 /* blocks of backward: the multiprocessors of an H100 or H200 */
 };
+
+/* Rows that a block has at once, where a row is a group of `warps`. */
+static constexpr __host__ __device__ int rows_at_once(int threads, int warps) { return threads / 32 / warps; }
 
 template <typename T> struct norm_rows {
     const T *x, *branch, *gamma, *beta;
@@ -22,6 +26,7 @@ template <typename T> struct norm_rows {
     drop dropout;
     float eps;
     float *saved;
+    uint16_t *kept; /* of each thread's part of a row; not for rows of any kind */
 };
 
 template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
@@ -33,7 +38,8 @@ template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
                       c->output.cols,
                       drop_of(c),
                       (float)c->attributes->eps,
-                      c->saved};
+                      c->saved,
+                      (uint16_t *)(c->saved + 2 * c->output.rows)};
     if (!p.branch) p.dropout.threshold = 0;
     return p;
 }
@@ -80,20 +86,39 @@ __device__ static inline row_inputs<T> load_inputs(const norm_rows<T> &p, const 
     return r;
 }
 
-/* Chunk k of z, given its part of the branch that was kept: bit e is number e's. */
+static_assert(CHUNKS * CHUNK == 16, "kept holds a bit for each");
+
+/* Which of a thread's numbers of the branch dropout keeps: bit e is number e's. */
+template <typename T, int warps>
+__device__ static inline unsigned draw_kept(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
+    if (!p.dropout.threshold) return 0xffff;
+    const uint64_t key = drop_key(p.dropout);
+    unsigned kept = 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) kept |= drop_kept(p.dropout, key, row * p.cols + at.column(k)) << (k * CHUNK);
+    if (row < p.rows) p.kept[row * 32 * warps + at.lane] = (uint16_t)kept;
+    return kept;
+}
+
+template <typename T, int warps>
+__device__ static inline unsigned load_kept(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
+    return p.dropout.threshold && row < p.rows ? p.kept[row * 32 * warps + at.lane] : 0xffff;
+}
+
+/* Chunk k of z. */
 template <typename T>
 __device__ static inline void find_z(const norm_rows<T> &p, const row_inputs<T> &r, int k, unsigned kept,
                                      float (&z)[CHUNK]) {
     float b[CHUNK];
     widen_chunk<T>(r.x[k], z);
     widen_chunk<T>(r.branch[k], b);
-    for (int e = 0; e < CHUNK; e++) z[e] = kept >> e & 1 ? fmaf(p.dropout.scale, b[e], z[e]) : z[e];
+    for (int e = 0; e < CHUNK; e++) z[e] = kept >> (k * CHUNK + e) & 1 ? fmaf(p.dropout.scale, b[e], z[e]) : z[e];
 }
 
 template <typename T, int warps>
 __global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forward_kernel(norm_rows<T> p, T *y) {
     const place<warps> at;
-    const int64_t row = (int64_t)blockIdx.x * (WARPS / warps) + at.group;
+    const int64_t row = (int64_t)blockIdx.x * rows_at_once(THREADS, warps) + at.group;
     const row_inputs<T> r = load_inputs(p, at, row);
     chunk<T> gamma[CHUNKS], beta[CHUNKS];
 #pragma unroll
@@ -101,11 +126,11 @@ __global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forwar
         gamma[k] = load_chunk(p.gamma + at.column(k), at.column(k) < p.cols);
         beta[k] = load_chunk(p.beta + at.column(k), at.column(k) < p.cols);
     }
-    const uint64_t key = drop_key(p.dropout);
+    const unsigned kept = draw_kept(p, at, row);
     float z[CHUNKS][CHUNK], sum[1] = {0};
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        find_z(p, r, k, drop_kept(p.dropout, key, row * p.cols + at.column(k)), z[k]);
+        find_z(p, r, k, kept, z[k]);
         for (int e = 0; e < CHUNK; e++) sum[0] += z[k][e];
     }
     group_sums<warps>(sum);
@@ -136,6 +161,7 @@ template <typename T> struct row_grads {
     row_inputs<T> inputs;
     chunk<T> dy[CHUNKS];
     float2 saved;
+    unsigned kept;
 };
 
 template <typename T, int warps>
@@ -143,6 +169,7 @@ __device__ static inline row_grads<T> load_grads(const norm_rows<T> &p, const pl
                                                  const T *dy) {
     row_grads<T> r;
     r.saved = row < p.rows ? *reinterpret_cast<const float2 *>(p.saved + 2 * row) : make_float2(0, 0);
+    r.kept = load_kept(p, at, row);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
@@ -157,18 +184,16 @@ template <int N> struct columns_grad { float x[N][CHUNKS][CHUNK]; };
 
 /* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
 template <typename T, int warps, int N>
-__device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, uint64_t key, int64_t row,
+__device__ static inline void row_grad(const norm_rows<T> &p, const place<warps> &at, int64_t row,
                                        const row_grads<T> &r, target<T> dx, target<T> db, columns_grad<N> *sums) {
     float h[CHUNKS][CHUNK], g[CHUNKS][CHUNK], mean[2] = {0};
-    unsigned kept[CHUNKS];
     const float center = r.saved.x, scale = r.saved.y;
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
         float gamma[CHUNK];
         widen_chunk<T>(load_chunk(p.gamma + j, j < p.cols), gamma);
-        kept[k] = drop_kept(p.dropout, key, row * p.cols + j);
-        find_z(p, r.inputs, k, kept[k], h[k]);
+        find_z(p, r.inputs, k, r.kept, h[k]);
         widen_chunk<T>(r.dy[k], g[k]); /* 0 where there is no number, and so is all that follows from it */
         for (int e = 0; e < CHUNK; e++) {
             h[k][e] = (h[k][e] - center) * scale;
@@ -187,7 +212,7 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
         if (row >= p.rows || j >= p.cols) continue;
         for (int e = 0; e < CHUNK; e++) g[k][e] = (g[k][e] - mean_g - h[k][e] * mean_gh) * scale;
         put<CHUNK>(dx, i, g[k]);
-        for (int e = 0; e < CHUNK; e++) g[k][e] = kept[k] >> e & 1 ? p.dropout.scale * g[k][e] : 0;
+        for (int e = 0; e < CHUNK; e++) g[k][e] = r.kept >> (k * CHUNK + e) & 1 ? p.dropout.scale * g[k][e] : 0;
         put<CHUNK>(db, i, g[k]);
         for (int e = 0; N > 2 && e < CHUNK; e++) sums->x[N - 1][k][e] += g[k][e];
     }
@@ -197,7 +222,7 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
 template <int warps, int N>
 __device__ static inline void block_grad(const place<warps> &at, const columns_grad<N> &mine, int64_t cols,
                                          float *sums) {
-    constexpr int GROUPS = WARPS / warps;
+    constexpr int GROUPS = rows_at_once(BACK_THREADS, warps);
     __shared__ __align__(16) float shared[GROUPS][WARP_COLS * warps];
 #pragma unroll
     for (int n = 0; n < N; n++) {
@@ -205,7 +230,7 @@ __device__ static inline void block_grad(const place<warps> &at, const columns_g
 #pragma unroll
         for (int k = 0; k < CHUNKS; k++) store_floats<CHUNK>(&shared[at.group][at.column(k)], mine.x[n][k]);
         __syncthreads();
-        for (int64_t j = threadIdx.x; j < cols; j += THREADS) {
+        for (int64_t j = threadIdx.x; j < cols; j += BACK_THREADS) {
             float sum = 0;
             for (int group = 0; group < GROUPS; group++) sum += shared[group][j];
             sums[(blockIdx.x * N + n) * cols + j] = sum;
@@ -216,20 +241,19 @@ __device__ static inline void block_grad(const place<warps> &at, const columns_g
 /* sums [blocks, N cols], or NULL if they are not wanted. The next row is on its way while this one is computed, unless it
  * would take too many registers. */
 template <typename T, int warps, int N>
-__global__ static void __launch_bounds__(THREADS, 2)
+__global__ static void __launch_bounds__(BACK_THREADS, 1)
     backward_kernel(norm_rows<T> p, const T *dy, target<T> dx, target<T> db, float *sums) {
     constexpr bool AHEAD = sizeof(T) == 2;
     const place<warps> at;
-    const int64_t rows = WARPS / warps, step = gridDim.x * rows;
+    const int64_t rows = rows_at_once(BACK_THREADS, warps), step = gridDim.x * rows;
     row_grads<T> next = {};
     if (AHEAD) next = load_grads(p, at, blockIdx.x * rows + at.group, dy);
-    const uint64_t key = drop_key(p.dropout);
     columns_grad<N> mine = {};
     for (int64_t first = blockIdx.x * rows; first < p.rows; first += step) {
         const int64_t row = first + at.group;
         const row_grads<T> now = AHEAD ? next : load_grads(p, at, row, dy);
         if (AHEAD) next = load_grads(p, at, row + step, dy);
-        row_grad<T, warps>(p, at, key, row, now, dx, db, &mine);
+        row_grad<T, warps>(p, at, row, now, dx, db, &mine);
     }
     if (sums) block_grad<warps>(at, mine, p.cols, sums);
 }
@@ -246,14 +270,14 @@ template <typename T> __global__ static void any_forward_kernel(norm_rows<T> p, 
     const uint64_t key = drop_key(p.dropout);
     float sum[1] = {0};
     for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) sum[0] += any_z(p, key, first + j);
-    group_sums<WARPS>(sum);
+    group_sums<THREADS / 32>(sum);
     const float mean = sum[0] / (float)p.cols;
     sum[0] = 0;
     for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
         const float d = any_z(p, key, first + j) - mean;
         sum[0] += d * d;
     }
-    group_sums<WARPS>(sum);
+    group_sums<THREADS / 32>(sum);
     const float scale = 1 / sqrtf(sum[0] / (float)p.cols + p.eps);
     if (threadIdx.x == 0) p.saved[2 * blockIdx.x] = mean, p.saved[2 * blockIdx.x + 1] = scale;
     for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
@@ -275,7 +299,7 @@ __device__ static inline void any_row_grad(const norm_rows<T> &p, uint64_t key, 
         mean[1] += g * h;
         if (mine) mine[j] += d * h, mine[p.cols + j] += d;
     }
-    group_sums<WARPS>(mean);
+    group_sums<THREADS / 32>(mean);
     const float mean_g = mean[0] / (float)p.cols, mean_gh = mean[1] / (float)p.cols;
     for (int64_t j = threadIdx.x; j < p.cols; j += THREADS) {
         const int64_t i = row * p.cols + j;
@@ -304,22 +328,24 @@ __global__ static void any_backward_kernel(norm_rows<T> p, const T *dy, target<T
 static int warps_of(const nn_call *c) {
     const int64_t cols = c->output.cols;
     if (cols % CHUNK != 0) return 0;
-    for (int warps = 1; warps <= WARPS; warps *= 2) {
+    for (int warps = 1; warps <= THREADS / 32; warps *= 2) {
         if (cols <= warps * WARP_COLS) return warps;
     }
     return 0;
 }
 
+static int back_threads(const nn_call *c) { return warps_of(c) ? BACK_THREADS : THREADS; }
+
 /* Blocks that have their rows all at once. */
-static int64_t blocks_of(const nn_call *c) {
+static int64_t blocks_of(const nn_call *c, int threads) {
     const int warps = warps_of(c);
-    return parts(c->output.rows, warps ? WARPS / warps : 1);
+    return parts(c->output.rows, warps ? rows_at_once(threads, warps) : 1);
 }
 
-/* Blocks of backward: few, so that there are few sums to add; a number that follows from the shape alone. */
+/* Blocks of backward, as few as have their rows in the same time: a number that follows from the shape alone. */
 static int64_t parts_of(const nn_call *c) {
-    const int64_t n = blocks_of(c), most = MOST_PARTS;
-    return n < 1 ? 1 : n < most ? n : most;
+    const int64_t n = blocks_of(c, back_threads(c));
+    return n > 0 ? parts(n, parts(n, MOST_PARTS)) : 1;
 }
 
 template <typename T> static void (*forward_for(int warps))(norm_rows<T>, T *) {
@@ -349,7 +375,7 @@ static int sums_of(const nn_call *c) { return c->row_sums[1] ? 3 : c->input_grad
 template <typename T> static void forward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, T *) = forward_for<T>(warps_of(c));
     if (c->output.rows == 0) return;
-    kernel<<<(unsigned)blocks_of(c), THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (T *)c->output.data);
+    kernel<<<(unsigned)blocks_of(c, THREADS), THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (T *)c->output.data);
 }
 
 template <typename T> static void backward(const nn_call *c) {
@@ -357,8 +383,8 @@ template <typename T> static void backward(const nn_call *c) {
         c->row_sums[1] ? backward_for<T, 3>(warps_of(c)) : backward_for<T, 2>(warps_of(c));
     const int64_t n = parts_of(c), cols = c->output.cols, stride = sums_of(c) * cols;
     float *sums = stride ? c->parts : NULL;
-    kernel<<<(unsigned)n, THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad, target_of<T>(c, 0),
-                                                      target_of<T>(c, 1), sums);
+    kernel<<<(unsigned)n, (unsigned)back_threads(c), 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad,
+                                                                        target_of<T>(c, 0), target_of<T>(c, 1), sums);
     if (!sums) return;
     const nn_sum all[3] = {{sums, stride, n, cols, c->input_grad[2], c->accumulate[2]},
                            {sums + cols, stride, n, cols, c->input_grad[3], c->accumulate[3]},
@@ -368,7 +394,11 @@ template <typename T> static void backward(const nn_call *c) {
 
 static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
 static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
+static size_t add_norm_keeps(const nn_call *c) {
+    return c->input[1].cols && drop_of(c).threshold ? (size_t)(c->output.rows * warps_of(c)) * 32 / 2 : 0;
+}
+
 static size_t add_norm_parts(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output.cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL, NULL, NULL, NULL,
-                                                add_norm_parts,   1u << 1,           false};
+extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL,    NULL, NULL, NULL,
+                                                add_norm_keeps,   add_norm_parts,    1u << 1, false};

@@ -8,8 +8,11 @@
  * written once, by one block, whose sums have one order.
  *
  * The grid depends on the capacity alone, and each block finds its work in the ranges. Blocks are, in this order:
- * those that share out the tiles of long sequences, one for each head of each sequence (with nothing to do if it is a
- * long one), and those that write zeros into rows in no range. */
+ * those that share out the tiles of long sequences, each those of one head; one for each head of each sequence (with
+ * nothing to do if it is a long one); and those that write zeros into rows in no range.
+ *
+ * Where the sums over rows of gradients are asked for, each block of the first two kinds leaves its part of them: there is
+ * a row [dq | dk | dv] for each sequence, and one for each group of blocks of the first kind that has all heads. */
 #include "attention_tile.cuh"
 
 enum {
@@ -33,7 +36,27 @@ template <typename T> struct attention {
     bool causal, add_q, add_k, wide;
     float scale;
     drop dropout;
+    int longs;   /* blocks that share out the tiles of long sequences, a multiple of heads */
+    float *sums; /* NULL: they are not wanted */
 };
+
+static int64_t keys_of(const nn_call *c) {
+    return c->input[c->input[ATTENTION_KV].cols ? ATTENTION_KV : ATTENTION_Q].rows;
+}
+
+static int long_blocks(const nn_call *c, bool backward) {
+    const int heads = c->attributes->heads;
+    const int64_t queries = c->input[ATTENTION_Q].rows, most = backward ? max(queries, keys_of(c)) : queries;
+    if (most <= TILE || c->input[ATTENTION_Q_RANGES].rows == 0) return 0;
+    return heads < LONG_BLOCKS ? LONG_BLOCKS / heads * heads : heads;
+}
+
+static bool wants_sums(const nn_call *c) { return c->row_sums[ATTENTION_Q] || c->row_sums[ATTENTION_KV]; }
+
+/* Rows of sums. */
+static int64_t parts_of(const nn_call *c) {
+    return c->input[ATTENTION_Q_RANGES].rows + long_blocks(c, true) / c->attributes->heads;
+}
 
 static bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
@@ -57,7 +80,7 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.add_q = c->accumulate[ATTENTION_Q];
     a.add_k = c->accumulate[packed ? ATTENTION_Q : ATTENTION_KV];
     a.q_rows = q->rows;
-    a.k_rows = packed ? q->rows : kv->rows;
+    a.k_rows = keys_of(c);
     a.q_stride = q->cols;
     a.k_stride = packed ? q->cols : kv->cols;
     a.sequences = (int)c->input[ATTENTION_Q_RANGES].rows;
@@ -66,6 +89,8 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.causal = c->attributes->causal;
     a.scale = (float)(1 / sqrt((double)a.size));
     a.dropout = drop_of(c);
+    a.longs = long_blocks(c, a.dy != NULL);
+    a.sums = wants_sums(c) ? c->parts : NULL;
     a.wide = a.size % pack<T>::N == 0 && aligned(a.q) && aligned(a.k) && aligned(a.y) && aligned(a.dy) &&
              aligned(a.dq) && aligned(a.dk);
     return a;
@@ -128,9 +153,9 @@ __device__ static inline int sum_before(int n, int *total) {
  * the tiles that are there. */
 enum { ALONE = -1 };
 template <typename T, typename Tiles, typename Work>
-__device__ static inline void each_tile(const attention<T> &a, int longs, Tiles tiles, Work work) {
+__device__ static inline void each_tile(const attention<T> &a, Tiles tiles, Work work) {
     __shared__ int sequence, tile;
-    const int block = (int)blockIdx.x - longs;
+    const int block = (int)blockIdx.x - a.longs;
     const int share = (int)parts(a.sequences, THREADS), begin = min((int)threadIdx.x * share, a.sequences);
     int n = 0, before = 0, total = 0;
     if (block < 0) {
@@ -140,7 +165,7 @@ __device__ static inline void each_tile(const attention<T> &a, int longs, Tiles 
     }
     const int64_t end = block < 0 ? (int64_t)total * a.heads : 1;
 #pragma unroll 1
-    for (int64_t next = block < 0 ? blockIdx.x : 0; next < end; next += longs) {
+    for (int64_t next = block < 0 ? blockIdx.x : 0; next < end; next += a.longs) {
         int head = block % a.heads;
         if (block < 0) {
             int rest = (int)(next / a.heads) - before, i = begin;
@@ -326,17 +351,17 @@ __device__ static inline void forward_tile(forward_memory<T, D> &s, const attent
 }
 
 template <typename T, int D>
-__global__ static __launch_bounds__(THREADS, resident<T>()) void forward_kernel(attention<T> a, int longs) {
+__global__ static __launch_bounds__(THREADS, resident<T>()) void forward_kernel(attention<T> a) {
     extern __shared__ __align__(16) unsigned char memory[];
     forward_memory<T, D> &s = *reinterpret_cast<forward_memory<T, D> *>(memory);
     const uint64_t key = drop_key(a.dropout);
-    const int64_t clearing = (int64_t)blockIdx.x - longs - (int64_t)a.sequences * a.heads;
+    const int64_t clearing = (int64_t)blockIdx.x - a.longs - (int64_t)a.sequences * a.heads;
     if (clearing >= 0) {
         clear_outside(a, a.q_ranges, clearing * THREADS, a.q_rows, a.y, a.cols, a.cols);
         return;
     }
     each_tile(
-        a, longs, [](const item &x) { return x.nq > TILE ? (int)parts(x.nq, TILE) : 0; },
+        a, [](const item &x) { return x.nq > TILE ? (int)parts(x.nq, TILE) : 0; },
         [&](const item &x, int tile) {
             if (x.nq > 0) forward_tile(s, a, key, x, max(tile, 0) * TILE);
         });
@@ -441,6 +466,7 @@ template <typename T, int D> struct backward_memory {
     tile<T, TILE> p, ds;             /* m p, and ds */
     float most[TILE], inverse[TILE]; /* of each query: what was saved */
     float dy_y[2][TILE];             /* dy . y = sum_l m_l p_l dy . v_l, in two parts */
+    float sums[3][D];                /* over rows, of the block's dv, dk and dq */
 };
 
 /* A gradient, or, of a sequence with one tile of queries and keys, all of them. */
@@ -556,6 +582,7 @@ __device__ static inline void store_gradient(backward_memory<T, D> &s, const att
     stage(staged, acc);
     __syncthreads();
     store_tile(staged, to);
+    if (a.sums) add_column_sums(s.sums[what], staged); /* rows beyond the sequence are 0 */
 }
 
 /* `what` of the tile that begins at query or key `first`. */
@@ -595,20 +622,38 @@ __device__ static inline void backward_tile(backward_memory<T, D> &s, const atte
     }
 }
 
+template <typename T, int D> __device__ static inline void clear_sums(backward_memory<T, D> &s) {
+    for (int i = (int)threadIdx.x; i < 3 * D; i += THREADS) s.sums[i / D][i % D] = 0;
+    __syncthreads();
+}
+
+/* The block's row of sums, and in it the columns of its head. */
 template <typename T, int D>
-__global__ static __launch_bounds__(THREADS, resident<T>()) void backward_kernel(attention<T> a, int longs) {
+__device__ static inline void store_sums(const backward_memory<T, D> &s, const attention<T> &a) {
+    const int block = (int)blockIdx.x - a.longs, index = block < 0 ? (int)blockIdx.x : block;
+    const int64_t row = index / a.heads + (block < 0 ? a.sequences : 0);
+    float *to = a.sums + row * 3 * a.cols + (int64_t)(index % a.heads) * a.size;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 3 * D; i += THREADS) {
+        if (i % D < a.size) to[(DQ - i / D) * a.cols + i % D] = s.sums[i / D][i % D];
+    }
+}
+
+template <typename T, int D>
+__global__ static __launch_bounds__(THREADS, resident<T>()) void backward_kernel(attention<T> a) {
     extern __shared__ __align__(16) unsigned char memory[];
     backward_memory<T, D> &s = *reinterpret_cast<backward_memory<T, D> *>(memory);
     const uint64_t key = drop_key(a.dropout);
-    const int64_t clearing = (int64_t)blockIdx.x - longs - (int64_t)a.sequences * a.heads;
+    const int64_t clearing = (int64_t)blockIdx.x - a.longs - (int64_t)a.sequences * a.heads;
     if (clearing >= 0) {
         const int64_t first = clearing * THREADS;
         if (a.dq && !a.add_q) clear_outside(a, a.q_ranges, first, a.q_rows, a.dq, a.q_stride, a.cols);
         if (a.dk && !a.add_k) clear_outside(a, a.k_ranges, first, a.k_rows, a.dk, a.k_stride, 2 * a.cols);
         return;
     }
+    if (a.sums) clear_sums(s);
     each_tile(
-        a, longs,
+        a,
         [](const item &x) { return x.nq > TILE || x.nk > TILE ? (int)(parts(x.nq, TILE) + 2 * parts(x.nk, TILE)) : 0; },
         [&](const item &x, int tile) {
             const int of_keys = tile - (int)parts(x.nq, TILE); /* tiles of queries come first */
@@ -618,6 +663,7 @@ __global__ static __launch_bounds__(THREADS, resident<T>()) void backward_kernel
                 backward_tile(s, a, key, x, what, first);
             }
         });
+    if (a.sums) store_sums(s, a);
 }
 
 /* ---- launches ---- */
@@ -641,11 +687,10 @@ template <typename T, int D> struct launcher {
     static void run(const attention<T> &a, cudaStream_t stream) {
         const bool backward = a.dy != NULL;
         const int64_t most = backward ? max(a.q_rows, a.k_rows) : a.q_rows;
-        const int64_t longs = most > TILE && a.sequences > 0 ? LONG_BLOCKS : 0;
-        const unsigned blocks = (unsigned)(longs + (int64_t)a.sequences * a.heads + parts(most, THREADS));
+        const unsigned blocks = (unsigned)(a.longs + (int64_t)a.sequences * a.heads + parts(most, THREADS));
         if (blocks == 0) return;
-        if (backward) backward_kernel<T, D><<<blocks, THREADS, sizeof(backward_memory<T, D>), stream>>>(a, (int)longs);
-        else forward_kernel<T, D><<<blocks, THREADS, sizeof(forward_memory<T, D>), stream>>>(a, (int)longs);
+        if (backward) backward_kernel<T, D><<<blocks, THREADS, sizeof(backward_memory<T, D>), stream>>>(a);
+        else forward_kernel<T, D><<<blocks, THREADS, sizeof(forward_memory<T, D>), stream>>>(a);
     }
 };
 
@@ -669,7 +714,16 @@ template <typename T> static void run_forward(const nn_call *c) {
     else run_tiles(a, stream_of(c));
 }
 
-template <typename T> static void run_backward(const nn_call *c) { run_tiles(attention_of<T>(c), stream_of(c)); }
+template <typename T> static void run_backward(const nn_call *c) {
+    const attention<T> a = attention_of<T>(c);
+    run_tiles(a, stream_of(c));
+    if (!wants_sums(c)) return;
+    const int64_t q_cols = c->input[ATTENTION_Q].cols, kv_cols = c->input[ATTENTION_KV].cols, n = parts_of(c);
+    const nn_sum q = {a.sums, 3 * a.cols, n, q_cols, c->row_sums[ATTENTION_Q], c->accumulate_sums};
+    const nn_sum kv = {a.sums + a.cols, 3 * a.cols, n, kv_cols, c->row_sums[ATTENTION_KV], c->accumulate_sums};
+    nn_cuda_sum(c, &q);
+    nn_cuda_sum(c, &kv);
+}
 
 static void attention_forward(const nn_call *c) { BY_TYPE(c->output.type, run_forward, c); }
 static void attention_backward(const nn_call *c) { BY_TYPE(c->output.type, run_backward, c); }
@@ -689,7 +743,19 @@ static adamod_status attention_prepare(const nn_call *c, void **prepared) {
     return c->output.type == NN_BF16 ? allow_memory<bf16>(size) : allow_memory<float>(size);
 }
 
+static size_t attention_parts(const nn_call *c) {
+    return wants_sums(c) ? (size_t)(parts_of(c) * 3 * c->output.cols) : 0;
+}
+
 extern "C" {
-const nn_kernels nn_cuda_attention = {
-    attention_forward, attention_backward, NULL, NULL, attention_prepare, NULL, NULL, 0, false};
+const nn_kernels nn_cuda_attention = {attention_forward,
+                                      attention_backward,
+                                      NULL,
+                                      NULL,
+                                      attention_prepare,
+                                      NULL,
+                                      NULL,
+                                      attention_parts,
+                                      1u << ATTENTION_Q | 1u << ATTENTION_KV,
+                                      false};
 }

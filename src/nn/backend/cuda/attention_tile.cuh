@@ -166,6 +166,36 @@ template <typename T, int D> __device__ static inline void stage(tile<T, D> &to,
     }
 }
 
+/* ---- sums ---- */
+
+/* Adds the sums over a tile's rows to `to`, by column; each column is always the same thread's. They are a product with a
+ * matrix of ones, of which every row is the sums: a warp has D / 4 columns, its first four lanes write. */
+template <int D> __device__ static inline void add_column_sums(float (&to)[D], const tile<bf16, D> &from) {
+    const uint32_t ones[4] = {0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
+    const int l = lane(), first = warp() * (D / 4);
+#pragma unroll
+    for (int j = 0; j < D / 4; j += 8) {
+        uint32_t m[4];
+        float sum[4] = {};
+        load_matrices_transposed(m, &from.x[l][first + j]);
+        multiply_add(sum, ones, m[0], m[1]);
+        multiply_add(sum, ones, m[2], m[3]);
+        if (l >= 4) continue;
+        to[first + j + 2 * l] += sum[0];
+        to[first + j + 2 * l + 1] += sum[1];
+    }
+}
+
+template <int D> __device__ static inline void add_column_sums(float (&to)[D], const tile<float, D> &from) {
+    static_assert(D <= THREADS, "a thread for each column");
+    const int col = (int)threadIdx.x;
+    float sum = 0;
+    if (col >= D) return;
+#pragma unroll 8
+    for (int row = 0; row < TILE; row++) sum += from.x[row][col];
+    to[col] += sum;
+}
+
 /* ---- products ---- */
 
 /* acc += a b^T, TILE x TILE. */

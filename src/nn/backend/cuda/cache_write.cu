@@ -30,4 +30,5 @@ template <typename T> static void forward(const nn_call *c) {
 
 static void cache_write_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
 
-extern "C" const nn_kernels nn_cuda_cache_write = {cache_write_forward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};
+extern "C" const nn_kernels nn_cuda_cache_write = {
+    cache_write_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

@@ -127,19 +127,20 @@ template <int N, typename T> __device__ static inline void put(const target<T> &
     store_floats<N>(t.to + i, sum);
 }
 
-/* The block's threads share a row of n numbers, which may begin at any number: f(i, x) has x[0] as number i, and as many
- * as an access takes or one. */
-template <typename T, typename F> __device__ static inline void each_pack(const T *row, int64_t n, F f) {
+/* Threads 0 .. threads - 1, of which this is one, share a row of n numbers, which may begin at any number: f(i, x) has x[0]
+ * as number i, and as many as an access takes or one. */
+template <typename T, typename F>
+__device__ static inline void each_pack(const T *row, int64_t n, unsigned thread, unsigned threads, F f) {
     constexpr int N = pack<T>::N;
     const int64_t start = (int64_t)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = start < n ? start : n;
     const int64_t whole = (n - head) / N * N;
-#pragma unroll 2
-    for (int64_t i = head + (int64_t)threadIdx.x * N; i < head + whole; i += (int64_t)blockDim.x * N) {
+#pragma unroll 4
+    for (int64_t i = head + (int64_t)thread * N; i < head + whole; i += (int64_t)threads * N) {
         float x[N];
         load_floats<N>(row + i, x);
         f(i, x);
     }
-    for (int64_t k = threadIdx.x; k < n - whole; k += blockDim.x) {
+    for (int64_t k = thread; k < n - whole; k += threads) {
         const int64_t i = k < head ? k : k + whole;
         const float x[1] = {widen(row[i])};
         f(i, x);
@@ -163,9 +164,7 @@ static inline drop drop_of(const nn_call *c) {
 }
 
 /* Once for each thread, before its factors. */
-__device__ static inline uint64_t drop_key(const drop &d) {
-    return d.threshold ? nn_key(d.random[0], d.random[1], d.node) : 0;
-}
+__device__ static inline uint64_t drop_key(const drop &d) { return d.threshold ? nn_stream_key(*d.random, d.node) : 0; }
 
 /* Factors of elements 4 * block .. 4 * block + 3. */
 __device__ static inline void drop_factors(const drop &d, uint64_t key, uint64_t block, float factor[4]) {
@@ -198,12 +197,14 @@ __device__ static inline float warp_max(float x) {
     return x;
 }
 
-/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 8. All
+/* Each of x becomes its sum over the `warps` consecutive warps that this one is among, of a block of at most 16. All
  * threads of the block call it. */
 template <int warps, int N> __device__ static inline void group_sums(float (&x)[N]) {
-    for (int i = 0; i < N; i++) x[i] = warp_sum(x[i]);
+    for (int step = 16; step > 0; step /= 2) {
+        for (int i = 0; i < N; i++) x[i] += __shfl_xor_sync(0xffffffffu, x[i], step);
+    }
     if constexpr (warps > 1) {
-        __shared__ float shared[N][8];
+        __shared__ float shared[N][16];
         const int warp = threadIdx.x / 32;
         __syncthreads(); /* what the last call left there has been read */
         for (int i = 0; threadIdx.x % 32 == 0 && i < N; i++) shared[i][warp] = x[i];
@@ -231,12 +232,18 @@ template <int N> __device__ static inline void exp_sum_add(exp_sum *s, const flo
     for (int k = 0; k < N; k++) s->sum += __expf(x[k] - most);
 }
 
+/* Of all threads of a warp. */
+__device__ static inline exp_sum exp_sum_of_warp(const exp_sum &s) {
+    const float most = warp_max(s.most);
+    return {most, warp_sum(s.sum * __expf(s.most - most))};
+}
+
 /* Of all threads of a block of at most 32 warps, all of which call it. */
 __device__ static inline exp_sum exp_sum_of_block(exp_sum s) {
     __shared__ exp_sum shared[32];
-    const float most = warp_max(s.most), sum = warp_sum(s.sum * __expf(s.most - most));
+    s = exp_sum_of_warp(s);
     __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = {most, sum};
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = s;
     __syncthreads();
     exp_sum all = exp_sum_of_none();
     for (unsigned k = 0; k < blockDim.x / 32; k++) all.most = fmaxf(all.most, shared[k].most);

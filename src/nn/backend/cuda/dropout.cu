@@ -36,4 +36,4 @@ static void dropout_forward(const nn_call *c) { BY_TYPE(c->output.type, forward,
 static void dropout_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
 
 extern "C" const nn_kernels nn_cuda_dropout = {
-    dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, 0, false};
+    dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

@@ -276,6 +276,7 @@ const nn_kernels nn_cuda_linear = {linear_forward,
                                    linear_workspace,
                                    linear_prepare,
                                    linear_release,
+                                   NULL,
                                    linear_parts,
                                    0,
                                    true};

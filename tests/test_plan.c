@@ -1,0 +1,225 @@
+/* Plans on a device: what is summed when, and by whom. The device is the host's memory, and its kernels are the reference
+ * ones, which leave sums over rows to the plan as a device's may. */
+#include "check.h"
+#include "place.h"
+#include "sums_graph.h"
+
+#include <stdlib.h>
+
+/* ---- the device ---- */
+
+struct nn_device {
+    nn_device_info info;
+};
+
+static int at_once, at_the_end, handed_on; /* sums of the passes so far */
+
+static adamod_status device_open(nn_device **out, int index) {
+    (void)index;
+    *out = calloc(1, sizeof **out);
+    return *out ? ADAMOD_OK : ADAMOD_ERROR_MEMORY;
+}
+
+static void device_close(nn_device *d) { free(d); }
+static nn_device_info device_info(const nn_device *d) { return d->info; }
+static void *device_stream(const nn_device *d) { return (void *)(uintptr_t)d; }
+
+static adamod_status device_allocate(nn_device *d, void **out, size_t bytes) {
+    (void)d;
+    if (posix_memalign(out, 256, bytes + 256)) return ADAMOD_ERROR_MEMORY;
+    memset(*out, 0, bytes);
+    return ADAMOD_OK;
+}
+
+static void device_release(nn_device *d, void *memory, size_t bytes) {
+    (void)d, (void)bytes;
+    free(memory);
+}
+
+static void device_release_host(nn_device *d, void *memory) {
+    (void)d;
+    free(memory);
+}
+
+static void device_copy(nn_device *d, void *to, const void *from, size_t bytes) {
+    (void)d;
+    memcpy(to, from, bytes);
+}
+
+static adamod_status device_wait(nn_device *d) {
+    (void)d;
+    return ADAMOD_OK;
+}
+
+static adamod_status device_mark(nn_device *d, void **event) {
+    *event = d;
+    return ADAMOD_OK;
+}
+
+static adamod_status device_wait_for(nn_device *d, void *event) {
+    (void)event;
+    return device_wait(d);
+}
+
+static void device_forget(nn_device *d, void *event) { (void)d, (void)event; }
+
+static void sum(const nn_sum *s) {
+    for (int64_t j = 0; j < s->cols; j++) {
+        double all = s->add ? (double)s->to[j] : 0;
+        for (int64_t i = 0; i < s->n; i++) all += (double)s->parts[i * s->stride + j];
+        s->to[j] = (float)all;
+    }
+}
+
+static void device_sum(nn_device *d, int n, const nn_sum *sums) {
+    (void)d;
+    for (int i = 0; i < n; i++) sum(&sums[i]);
+    at_the_end += n;
+}
+
+static const nn_device_functions functions = {
+    .open = device_open,
+    .close = device_close,
+    .info = device_info,
+    .stream = device_stream,
+    .allocate = device_allocate,
+    .release = device_release,
+    .allocate_host = device_allocate,
+    .release_host = device_release_host,
+    .upload = device_copy,
+    .download = device_copy,
+    .copy = device_copy,
+    .wait = device_wait,
+    .mark = device_mark,
+    .wait_for = device_wait_for,
+    .forget = device_forget,
+    .drop = device_forget,
+    .sum = device_sum,
+};
+
+/* ---- kernels ---- */
+
+/* Inputs whose gradients are sums over rows: a bias, gamma and beta. */
+static unsigned summed(nn_op_id op) {
+    return op == NN_OP_linear ? 1u << 2 : op == NN_OP_add_norm ? 1u << 2 | 1u << 3 : 0;
+}
+
+static int64_t columns(const nn_call *c, nn_op_id op, int k) {
+    if (c->row_sums[k]) return c->input[k].cols;
+    return c->input_grad[k] && (summed(op) & (1u << k)) ? c->input[k].rows : 0;
+}
+
+static size_t find_parts(const nn_call *c, nn_op_id op) {
+    size_t n = 0;
+    for (int k = 0; k < NN_MAX_INPUTS; k++) n += 2 * (size_t)columns(c, op, k);
+    return n;
+}
+
+/* Two rows of parts, the second of zeros. */
+static void leave(const nn_call *c, const float *parts, int64_t cols, float *to, bool add) {
+    const nn_sum s = {parts, cols, 2, cols, to, add};
+    if (c->sums) c->sums->list[c->sums->count++] = s;
+    else at_once++, sum(&s);
+}
+
+static void sum_rows(const nn_array *shape, const float *x, float *parts) {
+    for (int64_t j = 0; j < shape->cols; j++) {
+        double all = 0;
+        for (int64_t i = 0; i < shape->rows; i++) all += (double)x[i * shape->cols + j];
+        parts[j] = (float)all;
+    }
+}
+
+static void run_backward(const nn_call *c, nn_op_id op) {
+    nn_call d = *c;
+    float *parts = c->parts;
+    for (int k = 0; k < NN_MAX_INPUTS; k++) {
+        const int64_t cols = columns(c, op, k);
+        if (cols && !c->row_sums[k]) d.input_grad[k] = parts, d.accumulate[k] = false;
+        if (cols) memset(parts + cols, 0, (size_t)cols * sizeof *parts);
+        parts += 2 * cols;
+    }
+    nn_ops[op]->ref.backward(&d);
+    parts = c->parts;
+    for (int k = 0; k < NN_MAX_INPUTS; k++) {
+        const int64_t cols = columns(c, op, k);
+        if (c->row_sums[k]) {
+            CHECK(!c->accumulate[k]);
+            handed_on++;
+            sum_rows(&c->input[k], c->input_grad[k], parts);
+            leave(c, parts, cols, c->row_sums[k], c->accumulate_sums);
+        } else if (cols) {
+            leave(c, parts, cols, c->input_grad[k], c->accumulate[k]);
+        }
+        parts += 2 * cols;
+    }
+}
+
+#define KERNELS(name)                                                                                                  \
+    static void name##_forward(const nn_call *c) { nn_ops[NN_OP_##name]->ref.forward(c); }                             \
+    static void name##_backward(const nn_call *c) { run_backward(c, NN_OP_##name); }                                   \
+    static size_t name##_workspace(const nn_call *c) {                                                                 \
+        return nn_ops[NN_OP_##name]->ref.workspace ? nn_ops[NN_OP_##name]->ref.workspace(c) : 0;                       \
+    }                                                                                                                  \
+    static size_t name##_parts(const nn_call *c) { return find_parts(c, NN_OP_##name); }                               \
+    static const nn_kernels name##_kernels = {                                                                         \
+        .forward = name##_forward,                                                                                     \
+        .backward = name##_backward,                                                                                   \
+        .workspace = name##_workspace,                                                                                 \
+        .parts = name##_parts,                                                                                         \
+        .row_sums = NN_OP_##name == NN_OP_add_norm    ? 2u                                                             \
+                    : NN_OP_##name == NN_OP_attention ? 3u                                                             \
+                                                      : 0,                                                             \
+    };
+NN_OPS(KERNELS)
+
+static const nn_backend backend = {
+    .name = "test",
+    .kernels =
+        {
+#define ENTRY_OF(name) &name##_kernels,
+            NN_OPS(ENTRY_OF)},
+    .device = &functions,
+};
+
+static adamod_status on_the_device(nn_params *p, void *context) {
+    (void)context;
+    void *data = NULL, *grad = NULL;
+    nn_place *place = calloc(1, sizeof *place);
+    *place = (nn_place){.backend = &backend, .name = "test:0", .count = p->count};
+    const size_t bytes = (size_t)p->count * sizeof *p->data;
+    adamod_status status = functions.open(&place->device, 0);
+    if (!status) status = functions.allocate(place->device, &data, bytes);
+    if (!status) status = functions.allocate(place->device, &grad, bytes);
+    place->data = data;
+    place->grad = grad;
+    if (!status) memset(grad, 0xff, bytes); /* what a pass replaces may be anything */
+    p->place = place;
+    return status ? status : nn_params_store(p);
+}
+
+/* ---- tests ---- */
+
+TEST(gradients_are_those_of_the_host) {
+    static const int64_t sizes[][2] = {{5, 20}, {37, 64}, {700, 64}};
+    for (int i = 0; i < 3; i++) {
+        nn_params *host = sums_gradient(sizes[i][0], sizes[i][1], NULL, NULL);
+        nn_params *device = sums_gradient(sizes[i][0], sizes[i][1], on_the_device, NULL);
+        if (CHECK(host && device)) CHECK(sums_agree(host, device, 1e-5));
+        nn_params_free(host);
+        nn_params_free(device);
+    }
+}
+
+/* Two layers have one bias, and two norms one gamma and beta: these are summed at once, as is b2, which one of these norms
+ * sums for its layer. */
+TEST(sums_wait_for_the_end_unless_two_add_to_one) {
+    enum { PASSES = 3 };
+    at_once = at_the_end = handed_on = 0;
+    nn_params_free(sums_gradient(50, 20, on_the_device, NULL));
+    CHECK_INT(handed_on, 5 * PASSES);             /* b2, b5, b6, b7, b8 */
+    CHECK_INT(at_once, (2 + 5) * PASSES);         /* b twice; gamma and beta of two norms, and b2 with them */
+    CHECK_INT(at_the_end, (4 + 10 + 3) * PASSES); /* b5 to b8; five norms' own; b3, b4, b_out */
+}
+
+RUN_TESTS(ENTRY(gradients_are_those_of_the_host), ENTRY(sums_wait_for_the_end_unless_two_add_to_one))
