@@ -91,8 +91,8 @@ typedef struct nn_call {
      * added to the input. NULL: not wanted. accumulate is false for such an input; accumulate_sums is for all of them. */
     float *row_sums[NN_MAX_INPUTS];
     bool accumulate_sums;
-    /* Backward: another call of the same op and shapes, whose late part waits for this one's to be done with it, with
-     * this one's stream and workspace and what it says about adding to gradients of parameters. NULL: none. */
+    /* Backward: another call of the same op and shapes, whose late part is to be done with this one's, and adds to
+     * gradients of parameters where this one does. NULL: none. */
     const struct nn_call *mate;
 } nn_call;
 
@@ -100,8 +100,8 @@ typedef void (*nn_kernel)(const nn_call *c);
 
 typedef struct nn_kernels {
     nn_kernel forward, backward; /* backward NULL: the op has none */
-    /* On a device: the part of backward that only parameters' gradients need, called after backward with a stream and a
-     * workspace of its own; what follows does not wait for it. NULL: backward does everything. */
+    /* On a device: the part of backward that only parameters' gradients need, called after backward, or later, together
+     * with another's (mate). NULL: backward does everything. */
     nn_kernel late;
     size_t (*workspace)(const nn_call *c); /* floats needed, asked at full capacity; NULL: none */
     /* Once for each node and direction, when a plan is made and before workspace is asked: descriptors and choices that
@@ -170,11 +170,6 @@ typedef struct nn_device_functions {
     adamod_status (*record_end)(nn_device *d, void **recording);
     adamod_status (*replay)(nn_device *d, void *recording);
     void (*drop)(nn_device *d, void *recording);
-    /* Work beside the stream's: what is enqueued on the stream that begin returns waits for all before; end marks its end
-     * with an event (made if NULL), which join makes the device's own stream wait for. */
-    void *(*beside_begin)(nn_device *d);
-    void (*beside_end)(nn_device *d, void **event);
-    void (*beside_join)(nn_device *d, void *event);
     /* All of these sums, which write to different places; the list is the host's. */
     void (*sum)(nn_device *d, int n, const nn_sum *sums);
 } nn_device_functions;

@@ -94,10 +94,6 @@ static void nn_use(piece *p, int step) {
     if (unused || step > p->last) p->last = step;
 }
 
-static int nn_late_end(const nn_plan *plan, int s) {
-    return s + LATE_STEPS < plan->n_steps ? s + LATE_STEPS : plan->n_steps - 1;
-}
-
 /* What the late part of a node's backward reads. */
 static void nn_use_late(nn_plan *plan, const nn_node *node, int end) {
     nn_use(&plan->grad[node->output], end);
@@ -133,8 +129,7 @@ static void nn_lifetimes(nn_plan *plan) {
         const nn_node *node = step->node;
         const unsigned needs = step->backward ? node->backward_needs : ~0u;
         if (step->parts.bytes) nn_use(&step->parts, s), nn_use(&step->parts, plan->n_steps);
-        if (step->backward && step->kernels.late)
-            nn_use_late(plan, node, nn_late_end(plan, step->taken_by ? step->taken_by : s));
+        if (step->backward && step->kernels.late) nn_use_late(plan, node, step->taken_by ? step->taken_by : s);
         if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
         if (!step->backward)
             plan->saved[node - g->nodes].bytes += nn_asked_bytes(plan, step->kernels.keeps, &step->call);
@@ -403,13 +398,8 @@ static adamod_status nn_make_workspace(nn_plan *plan) {
     }
     plan->workspace_bytes = (most + 16) * sizeof(float);
     void *p = NULL;
-    adamod_status status = nn_allocate(plan, &p, plan->workspace_bytes);
+    const adamod_status status = nn_allocate(plan, &p, plan->workspace_bytes);
     plan->workspace = p;
-    p = NULL;
-    if (!status && plan->place && plan->n_steps > plan->n_forward) {
-        status = nn_allocate(plan, &p, plan->workspace_bytes);
-        plan->late_workspace = p;
-    }
     return status;
 }
 
@@ -420,12 +410,10 @@ void nn_plan_free(nn_plan *plan) {
     for (int s = 0; plan->steps && s < plan->n_steps; s++) {
         const plan_step *step = &plan->steps[s];
         if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
-        if (step->late_done) plan->f->forget(plan->place->device, step->late_done);
     }
     if (plan->place) nn_traffic_free(plan);
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
-    if (plan->late_workspace) nn_release(plan, plan->late_workspace, plan->workspace_bytes);
     free(plan->sums.list);
     free(plan->steps);
     free(plan->type);

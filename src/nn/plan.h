@@ -16,13 +16,10 @@ typedef struct plan_step {
     nn_kernels kernels;
     nn_call call;
     bool backward;
-    piece parts;     /* of its partial sums */
-    void *late_done; /* event: the end of its late part */
-    int taken_by;    /* its late part is done with that step's; 0: by itself */
+    piece parts;  /* of its partial sums */
+    int taken_by; /* its late part is done with that step's; 0: by itself */
 } plan_step;
 
-/* How many steps further what a late part reads is left alone; by then the device has mostly done with it. */
-enum { LATE_STEPS = 6 };
 /* A gradient of at most so many numbers leaves much of a device idle while it is computed, and is computed with another
  * one at most so many steps later. */
 enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
@@ -53,7 +50,7 @@ struct nn_plan {
     piece *data, *grad, *saved; /* of each value; of each value; of each node */
     char *block;
     size_t block_bytes, unshared_bytes, workspace_bytes;
-    float *workspace, *late_workspace;
+    float *workspace;
     nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;

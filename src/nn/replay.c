@@ -172,31 +172,6 @@ void nn_plan_forward(nn_plan *plan) {
     if (!t->replaying) plan->f->mark(plan->place->device, &t->done[nn_slot(plan)]);
 }
 
-/* The device's stream waits for late parts whose memory the step at `before` may take. */
-static void nn_join_late(nn_plan *plan, int *joined, int before) {
-    for (; *joined < before; (*joined)++) {
-        const plan_step *step = &plan->steps[*joined];
-        if (step->kernels.late && !step->taken_by) plan->f->beside_join(plan->place->device, step->late_done);
-    }
-}
-
-static void nn_run_late(nn_plan *plan, plan_step *step, nn_call *call) {
-    call->stream = plan->f->beside_begin(plan->place->device);
-    call->workspace = plan->late_workspace;
-    step->kernels.late(call);
-    plan->f->beside_end(plan->place->device, &step->late_done);
-}
-
-/* Whether a step adds to a parameter's gradient what another step of this pass has begun, perhaps in its late part. */
-static bool nn_adds_to_another(const nn_plan *plan, const plan_step *step) {
-    bool adds = false;
-    for (int k = 0; !step->kernels.late && k < step->node->n_inputs; k++) {
-        const nn_value v = step->node->input[k];
-        adds = adds || (v >= 0 && plan->graph->values[v].source == NN_FROM_PARAM && step->call.accumulate[k]);
-    }
-    return adds;
-}
-
 /* A parameter's first gradient of a run replaces what was there, unless runs are to be added up. */
 void nn_plan_backward(nn_plan *plan, bool accumulate) {
     const nn_graph *g = plan->graph;
@@ -207,11 +182,9 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         memset(seed, 0, nn_plan_bytes(plan, &g->values[plan->options.loss].shape, NN_F32));
         seed[0] = 1;
     }
-    int joined = plan->n_forward;
     plan->sums.count = 0;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        if (plan->place) nn_join_late(plan, &joined, nn_adds_to_another(plan, step) ? s : s - LATE_STEPS);
         nn_plan_bind(plan, step);
         nn_call call = step->call;
         call.accumulate_sums = accumulate;
@@ -220,12 +193,9 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
             if (v >= 0 && g->values[v].source == NN_FROM_PARAM) call.accumulate[k] = true;
         }
         step->kernels.backward(&call);
-        if (plan->place && step->kernels.late && !step->taken_by) nn_run_late(plan, step, &call);
+        if (step->kernels.late && !step->taken_by) step->kernels.late(&call);
     }
-    if (plan->place) {
-        nn_join_late(plan, &joined, plan->n_steps);
-        plan->f->sum(plan->place->device, plan->sums.count, plan->sums.list);
-    }
+    if (plan->place) plan->f->sum(plan->place->device, plan->sums.count, plan->sums.list);
 }
 
 /* The first run of a variant is not recorded: libraries load what they need when first called. */

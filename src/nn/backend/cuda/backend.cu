@@ -23,8 +23,7 @@ void nn_cuda_launch_failed(const char *what, const char *why) {
 
 struct nn_device {
     int index;
-    cudaStream_t stream, beside;
-    cudaEvent_t fork;
+    cudaStream_t stream;
     nn_device_info info;
     cudaError_t failed; /* the first failure since the last wait */
     const char *failed_in;
@@ -65,8 +64,6 @@ static void device_close(nn_device *d) {
     cudaFree(d->moves);
     cudaFreeHost(d->moves_host);
     if (d->moves_done) cudaEventDestroy(d->moves_done);
-    if (d->fork) cudaEventDestroy(d->fork);
-    if (d->beside) cudaStreamDestroy(d->beside);
     if (d->stream) cudaStreamDestroy(d->stream);
     cudaGetLastError();
     free(d);
@@ -85,12 +82,8 @@ static adamod_status device_open(nn_device **out, int index) {
     cudaDeviceProp p;
     cudaError_t e = cudaSetDevice(index);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&p, index);
-    int least = 0, most = 0; /* what nothing waits for must not hold up the rest */
-    if (e == cudaSuccess) e = cudaDeviceGetStreamPriorityRange(&least, &most);
-    if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&d->stream, cudaStreamNonBlocking, most);
-    if (e == cudaSuccess) e = cudaStreamCreateWithPriority(&d->beside, cudaStreamNonBlocking, least);
+    if (e == cudaSuccess) e = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->moves_done, cudaEventDisableTiming);
-    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&d->fork, cudaEventDisableTiming);
     adamod_status status = nn_cuda_failed(e, "opening the device");
     if (!status && p.major < 8) {
         status = nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: %s has compute capability %d.%d, expected 8.0 or later",
@@ -269,25 +262,6 @@ static void device_drop(nn_device *d, void *recording) {
     cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
 
-static void *device_beside_begin(nn_device *d) {
-    note(d, cudaEventRecord(d->fork, d->stream), "marking");
-    note(d, cudaStreamWaitEvent(d->beside, d->fork, 0), "waiting");
-    return d->beside;
-}
-
-static void device_beside_end(nn_device *d, void **event) {
-    if (!*event) {
-        cudaEvent_t e = NULL;
-        note(d, cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "making an event");
-        *event = e;
-    }
-    note(d, cudaEventRecord((cudaEvent_t)*event, d->beside), "marking");
-}
-
-static void device_beside_join(nn_device *d, void *event) {
-    note(d, cudaStreamWaitEvent(d->stream, (cudaEvent_t)event, 0), "waiting");
-}
-
 /* ---- sums over rows ---- */
 
 enum {
@@ -357,11 +331,10 @@ void nn_cuda_sum(const nn_call *c, const nn_sum *sum) {
 /* ---- the table ---- */
 
 static const nn_device_functions functions = {
-    device_open,     device_close,         device_info,         device_stream,      device_allocate,
-    device_release,  device_allocate_host, device_release_host, device_upload,      device_download,
-    device_copy,     device_move,          device_narrow,       device_wait,        device_mark,
-    device_wait_for, device_forget,        device_record_begin, device_record_end,  device_replay,
-    device_drop,     device_beside_begin,  device_beside_end,   device_beside_join, device_sum,
+    device_open,          device_close,        device_info,   device_stream,   device_allocate, device_release,
+    device_allocate_host, device_release_host, device_upload, device_download, device_copy,     device_move,
+    device_narrow,        device_wait,         device_mark,   device_wait_for, device_forget,   device_record_begin,
+    device_record_end,    device_replay,       device_drop,   device_sum,
 };
 
 static const nn_backend backend = {

@@ -1,45 +1,71 @@
-/* Label-smoothed cross entropy: see ops/cross_entropy.c for the formulas. Logits are read once in each direction, and
- * no probability is ever stored. Forward has a warp for each row, so that no thread waits for others; backward a block. */
+/* Label-smoothed cross entropy: see ops/cross_entropy.c for the formulas. A block takes a row, reads its logits once in
+ * each direction, and never stores a probability. */
 #include "cuda.h"
 
-enum { THREADS = 256, ROWS = 4, SUM_THREADS = 1024 };
+enum { THREADS = 256, SUM_THREADS = 1024 };
 
-/* Loss, nll, correct and counted of each row into results; its log-sum-exp into saved. */
-template <typename T>
-__global__ static void __launch_bounds__(32 * ROWS)
-    forward_kernel(const T *logits, int64_t rows, int64_t n, const int32_t *targets, float smoothing, float *saved,
-                   float4 *results) {
-    const int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / 32;
-    const unsigned lane = threadIdx.x % 32;
-    if (row >= rows) return;
-    const int32_t goal = targets[row];
-    if (goal < 0) {
-        if (lane == 0) results[row] = make_float4(0, 0, 0, 0);
-        return;
+/* What a part of a row has: sum is that of exp(x - most), at the first place of most. */
+struct logits_part {
+    float most, sum, sum_x;
+    int at;
+};
+
+__device__ static inline logits_part join(const logits_part &a, const logits_part &b) {
+    const float most = fmaxf(a.most, b.most);
+    const bool left = a.most > b.most || (a.most == b.most && (unsigned)a.at < (unsigned)b.at); /* -1: none */
+    return {most, a.sum * __expf(a.most - most) + b.sum * __expf(b.most - most), a.sum_x + b.sum_x, left ? a.at : b.at};
+}
+
+__device__ static inline logits_part join_lanes(logits_part p, int lanes) {
+    for (int step = lanes / 2; step > 0; step /= 2) {
+        const logits_part other = {
+            __shfl_xor_sync(0xffffffffu, p.most, step), __shfl_xor_sync(0xffffffffu, p.sum, step),
+            __shfl_xor_sync(0xffffffffu, p.sum_x, step), __shfl_xor_sync(0xffffffffu, p.at, step)};
+        p = join(p, other);
     }
+    return p;
+}
+
+template <int N> __device__ static inline void add_logits(logits_part *p, int64_t i, const float (&x)[N]) {
+    float most = x[0];
+    for (int k = 1; k < N; k++) most = fmaxf(most, x[k]);
+    if (most >= p->most) { /* seldom, after the first few */
+        int first = N - 1;
+        for (int k = N - 2; k >= 0; k--) first = x[k] == most ? k : first;
+        const int at = (int)i + first;
+        if (most > p->most || (unsigned)at < (unsigned)p->at) p->at = at;
+        p->sum *= __expf(p->most - most);
+        p->most = most;
+    }
+    for (int k = 0; k < N; k++) {
+        p->sum += __expf(x[k] - p->most);
+        p->sum_x += x[k];
+    }
+}
+
+/* Loss, nll, correct and counted of each row into rows; its log-sum-exp into saved. What the target is matters only at the
+ * end, so that nothing waits for it. */
+template <typename T>
+__global__ static void __launch_bounds__(THREADS)
+    forward_kernel(const T *logits, int64_t n, const int32_t *targets, float smoothing, float *saved, float4 *rows) {
+    __shared__ logits_part shared[THREADS / 32];
+    const int64_t row = blockIdx.x;
     const T *x = logits + row * n;
-    const float x_goal = widen(x[goal]);
-    exp_sum s = exp_sum_of_none();
-    float sum_x = 0;
-    bool beaten = !(x_goal > -INFINITY); /* another is larger, or as large and earlier */
-    each_pack(x, n, lane, 32, [&](int64_t i, auto &v) {
-        exp_sum_add(&s, v);
-        for (float e : v) sum_x += e;
-        if (beaten || s.most < x_goal) return;
-        int64_t at = i;
-        for (float e : v) {
-            beaten = beaten || e > x_goal || (e == x_goal && at < goal);
-            at++;
-        }
-    });
-    s = exp_sum_of_warp(s);
-    sum_x = warp_sum(sum_x);
-    beaten = __any_sync(0xffffffffu, beaten);
-    if (lane > 0) return;
-    const float log_sum = logf(s.sum), nll = s.most - x_goal + log_sum;
-    const float all = s.most - sum_x / (float)n + log_sum; /* the mean over classes of -log p */
-    results[row] = make_float4(smoothing > 0 ? (1 - smoothing) * nll + smoothing * all : nll, nll, beaten ? 0 : 1, 1);
-    saved[row] = (float)((double)s.most + log_sum);
+    const int32_t goal = targets[row];
+    logits_part p = {-3.402823466e38f, 0, 0, -1}; /* finite, so that -infinity may come first */
+    each_pack(x, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) { add_logits(&p, i, v); });
+    const float x_goal = threadIdx.x == 0 && goal >= 0 ? widen(x[goal]) : 0;
+    p = join_lanes(p, 32);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = p;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    p = join_lanes(shared[threadIdx.x % (THREADS / 32)], THREADS / 32);
+    if (threadIdx.x > 0) return;
+    const float log_sum = logf(p.sum), nll = p.most - x_goal + log_sum;
+    const float all = p.most - p.sum_x / (float)n + log_sum; /* the mean over classes of -log p */
+    const float loss = smoothing > 0 ? (1 - smoothing) * nll + smoothing * all : nll;
+    rows[row] = goal < 0 ? make_float4(0, 0, 0, 0) : make_float4(loss, nll, p.at == goal ? 1 : 0, 1);
+    saved[row] = (float)((double)p.most + log_sum);
 }
 
 /* Sums over rows, by one block. */
@@ -84,8 +110,8 @@ template <typename T> static void forward(const nn_call *c) {
     const int64_t rows = c->input[0].rows;
     float4 *results = (float4 *)c->workspace;
     if (rows > 0) {
-        forward_kernel<T><<<(unsigned)parts(rows, ROWS), 32 * ROWS, 0, stream_of(c)>>>(
-            (const T *)c->input[0].data, rows, c->input[0].cols, (const int32_t *)c->input[1].data,
+        forward_kernel<T><<<(unsigned)rows, THREADS, 0, stream_of(c)>>>(
+            (const T *)c->input[0].data, c->input[0].cols, (const int32_t *)c->input[1].data,
             (float)c->attributes->smoothing, c->saved, results);
     }
     sum_kernel<<<1, SUM_THREADS, 0, stream_of(c)>>>(results, rows, (float *)c->output.data);

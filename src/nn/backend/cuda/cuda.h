@@ -232,18 +232,12 @@ template <int N> __device__ static inline void exp_sum_add(exp_sum *s, const flo
     for (int k = 0; k < N; k++) s->sum += __expf(x[k] - most);
 }
 
-/* Of all threads of a warp. */
-__device__ static inline exp_sum exp_sum_of_warp(const exp_sum &s) {
-    const float most = warp_max(s.most);
-    return {most, warp_sum(s.sum * __expf(s.most - most))};
-}
-
 /* Of all threads of a block of at most 32 warps, all of which call it. */
 __device__ static inline exp_sum exp_sum_of_block(exp_sum s) {
     __shared__ exp_sum shared[32];
-    s = exp_sum_of_warp(s);
+    const float most = warp_max(s.most), sum = warp_sum(s.sum * __expf(s.most - most));
     __syncthreads();
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = s;
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = {most, sum};
     __syncthreads();
     exp_sum all = exp_sum_of_none();
     for (unsigned k = 0; k < blockDim.x / 32; k++) all.most = fmaxf(all.most, shared[k].most);

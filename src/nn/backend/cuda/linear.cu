@@ -261,8 +261,6 @@ static void linear_late(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
     if (c->mate) {
         nn_call mate = *c->mate;
-        mate.stream = c->stream;
-        mate.workspace = c->workspace;
         for (int k = 1; k < NN_MAX_INPUTS; k++) mate.accumulate[k] = c->accumulate[k];
         late_alone(&mate, !p->pair.ready);
     }
