@@ -16,11 +16,22 @@ typedef struct nn_random4 {
     uint32_t x[4];
 } nn_random4;
 
+/* All 64 bits; on a device by the one instruction there is for it, which the compiler does not find. */
+NN_RANDOM uint64_t nn_wide_product(uint32_t a, uint32_t b) {
+#ifdef __CUDA_ARCH__
+    uint64_t p;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(p) : "r"(a), "r"(b));
+    return p;
+#else
+    return (uint64_t)a * b;
+#endif
+}
+
 NN_RANDOM nn_random4 nn_philox(uint64_t key, uint64_t counter) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     nn_random4 c = {{(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}};
     for (int round = 0; round < 10; round++) {
-        const uint64_t a = (uint64_t)0xd2511f53u * c.x[0], b = (uint64_t)0xcd9e8d57u * c.x[2];
+        const uint64_t a = nn_wide_product(0xd2511f53u, c.x[0]), b = nn_wide_product(0xcd9e8d57u, c.x[2]);
         const nn_random4 next = {
             {(uint32_t)(b >> 32) ^ c.x[1] ^ k0, (uint32_t)b, (uint32_t)(a >> 32) ^ c.x[3] ^ k1, (uint32_t)a}};
         c = next;

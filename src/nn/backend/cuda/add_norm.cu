@@ -88,10 +88,9 @@ __device__ static inline row_inputs<T> load_inputs(const norm_rows<T> &p, const 
 
 static_assert(CHUNKS * CHUNK == 16, "kept holds a bit for each");
 
-/* Which of a thread's numbers of the branch dropout keeps: bit e is number e's. */
+/* Which of a thread's numbers of the branch dropout keeps, where there is dropout: bit e is number e's. */
 template <typename T, int warps>
 __device__ static inline unsigned draw_kept(const norm_rows<T> &p, const place<warps> &at, int64_t row) {
-    if (!p.dropout.threshold) return 0xffff;
     const uint64_t key = drop_key(p.dropout);
     unsigned kept = 0;
 #pragma unroll
@@ -105,14 +104,18 @@ __device__ static inline unsigned load_kept(const norm_rows<T> &p, const place<w
     return p.dropout.threshold && row < p.rows ? p.kept[row * 32 * warps + at.lane] : 0xffff;
 }
 
-/* Chunk k of z. */
 template <typename T>
-__device__ static inline void find_z(const norm_rows<T> &p, const row_inputs<T> &r, int k, unsigned kept,
-                                     float (&z)[CHUNK]) {
-    float b[CHUNK];
-    widen_chunk<T>(r.x[k], z);
-    widen_chunk<T>(r.branch[k], b);
-    for (int e = 0; e < CHUNK; e++) z[e] = kept >> (k * CHUNK + e) & 1 ? fmaf(p.dropout.scale, b[e], z[e]) : z[e];
+__device__ static inline void find_z(const norm_rows<T> &p, const row_inputs<T> &r, unsigned kept,
+                                     float (&z)[CHUNKS][CHUNK]) {
+#pragma unroll
+    for (int k = 0; k < CHUNKS; k++) {
+        float b[CHUNK];
+        widen_chunk<T>(r.x[k], z[k]);
+        widen_chunk<T>(r.branch[k], b);
+        for (int e = 0; e < CHUNK; e++) {
+            z[k][e] = kept >> (k * CHUNK + e) & 1 ? fmaf(p.dropout.scale, b[e], z[k][e]) : z[k][e];
+        }
+    }
 }
 
 template <typename T, int warps>
@@ -126,11 +129,10 @@ __global__ static void __launch_bounds__(THREADS, sizeof(T) == 2 ? 4 : 2) forwar
         gamma[k] = load_chunk(p.gamma + at.column(k), at.column(k) < p.cols);
         beta[k] = load_chunk(p.beta + at.column(k), at.column(k) < p.cols);
     }
-    const unsigned kept = draw_kept(p, at, row);
     float z[CHUNKS][CHUNK], sum[1] = {0};
+    find_z(p, r, p.dropout.threshold ? draw_kept(p, at, row) : 0xffff, z);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
-        find_z(p, r, k, kept, z[k]);
         for (int e = 0; e < CHUNK; e++) sum[0] += z[k][e];
     }
     group_sums<warps>(sum);
@@ -188,12 +190,12 @@ __device__ static inline void row_grad(const norm_rows<T> &p, const place<warps>
                                        const row_grads<T> &r, target<T> dx, target<T> db, columns_grad<N> *sums) {
     float h[CHUNKS][CHUNK], g[CHUNKS][CHUNK], mean[2] = {0};
     const float center = r.saved.x, scale = r.saved.y;
+    find_z(p, r.inputs, r.kept, h);
 #pragma unroll
     for (int k = 0; k < CHUNKS; k++) {
         const int64_t j = at.column(k);
         float gamma[CHUNK];
         widen_chunk<T>(load_chunk(p.gamma + j, j < p.cols), gamma);
-        find_z(p, r.inputs, k, r.kept, h[k]);
         widen_chunk<T>(r.dy[k], g[k]); /* 0 where there is no number, and so is all that follows from it */
         for (int e = 0; e < CHUNK; e++) {
             h[k][e] = (h[k][e] - center) * scale;
