@@ -265,7 +265,7 @@ static void device_drop(nn_device *d, void *recording) {
 /* ---- sums over rows ---- */
 
 enum {
-    SUM_LANES = 32, /* rows of a block's threads */
+    SUM_LANES = 8,  /* rows of a block's threads: few, so that each has many numbers under way */
     SUM_COLS = 32,  /* columns of a block */
     MOST_SUMS = 127 /* of one launch: its arguments may take 4096 bytes */
 };
@@ -283,7 +283,7 @@ struct sum_table {
 };
 
 __global__ static void __launch_bounds__(SUM_COLS *SUM_LANES) sum_kernel(const __grid_constant__ sum_table t) {
-    __shared__ float shared[SUM_LANES][SUM_COLS + 1];
+    __shared__ float shared[SUM_LANES][SUM_COLS];
     int low = 0, high = t.count - 1; /* the first whose end is behind this block */
     while (low < high) {
         const int middle = (low + high) / 2;
@@ -295,15 +295,14 @@ __global__ static void __launch_bounds__(SUM_COLS *SUM_LANES) sum_kernel(const _
     const int j = first + (int)threadIdx.x;
     float sum = 0;
     if (j < e.cols) {
-#pragma unroll 8
+#pragma unroll 16
         for (int i = (int)threadIdx.y; i < e.n; i += SUM_LANES) sum += e.parts[(int64_t)i * e.stride + j];
     }
     shared[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    sum = warp_sum(shared[threadIdx.x][threadIdx.y]); /* a warp for each column now */
-    const int column = first + (int)threadIdx.y;
-    if (threadIdx.x > 0 || column >= e.cols) return;
-    e.to[column] = e.add ? e.to[column] + sum : sum;
+    if (threadIdx.y > 0 || j >= e.cols) return;
+    for (int k = 1; k < SUM_LANES; k++) sum += shared[k][threadIdx.x];
+    e.to[j] = e.add ? e.to[j] + sum : sum;
 }
 
 static void launch_sums(cudaStream_t stream, int n, const nn_sum *sums) {
