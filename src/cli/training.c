@@ -13,16 +13,19 @@
 
 static atomic_int stop_wanted;
 
+static void want_stop(int number) {
+    if (stop_wanted) _exit(128 + number);
+    stop_wanted = number;
+}
+
 static void *wait_for_signals(void *set) {
-    for (int number; !sigwait(set, &number);) {
-        if (stop_wanted) _exit(128 + number);
-        stop_wanted = number;
-    }
+    for (int number; !sigwait(set, &number);) want_stop(number);
     return NULL;
 }
 
-/* In a thread of their own: a handler would run upon the stack of a thread that computes, and oneDNN's products (2.6 and
- * 3.2) then corrupt memory. */
+/* Signals are waited for in a thread of their own and blocked in all others: a handler would run upon the stack of a thread
+ * that computes, and oneDNN's products (2.6 and 3.2) then corrupt memory. The handler is for threads that a library
+ * started without that mask, as the CUDA driver may. */
 const atomic_int *training_signals(void) {
     static sigset_t set; /* of the thread, as long as the process lives */
     static bool started;
@@ -31,12 +34,13 @@ const atomic_int *training_signals(void) {
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    signal(SIGINT, SIG_DFL);  /* a shell's background jobs ignore it */
+    signal(SIGINT, want_stop); /* which a shell's background jobs ignore */
+    signal(SIGTERM, want_stop);
     signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     started = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
     if (started) pthread_detach(thread);
-    else pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* they end the process, then */
+    else pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then the handler has to do */
     return &stop_wanted;
 }
 
