@@ -265,7 +265,8 @@ static void device_drop(nn_device *d, void *recording) {
 /* ---- sums over rows ---- */
 
 enum {
-    SUM_LANES = 8,  /* rows of a block's threads: few, so that each has many numbers under way */
+    SUM_LANES = 8,  /* rows of a block's threads */
+    SUM_AHEAD = 8,  /* loads of a thread under way at once */
     SUM_COLS = 32,  /* columns of a block */
     MOST_SUMS = 127 /* of one launch: its arguments may take 4096 bytes */
 };
@@ -294,9 +295,14 @@ __global__ static void __launch_bounds__(SUM_COLS *SUM_LANES) sum_kernel(const _
     const int first = (int)(blockIdx.x - (low ? t.entry[low - 1].end : 0)) * SUM_COLS;
     const int j = first + (int)threadIdx.x;
     float sum = 0;
-    if (j < e.cols) {
-#pragma unroll 16
-        for (int i = (int)threadIdx.y; i < e.n; i += SUM_LANES) sum += e.parts[(int64_t)i * e.stride + j];
+    for (int row = (int)threadIdx.y; row < e.n; row += SUM_AHEAD * SUM_LANES) {
+        float x[SUM_AHEAD];
+#pragma unroll
+        for (int k = 0; k < SUM_AHEAD; k++) {
+            const int i = row + k * SUM_LANES;
+            x[k] = i < e.n && j < e.cols ? e.parts[(int64_t)i * e.stride + j] : 0;
+        }
+        for (int k = 0; k < SUM_AHEAD; k++) sum += x[k];
     }
     shared[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
