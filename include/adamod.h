@@ -193,8 +193,10 @@ typedef struct adamod_tensor {
      * copy, and the master is not part of the state. NULL: the library keeps one, begun from param. */
     float *master;
     /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
-     * freed, and not part of the state that is saved; not in 8 bits. All NULL: the library keeps them. */
+     * freed, and not part of the state that is saved. All NULL: the library keeps them. */
     void *state[ADAMOD_MAX_STATES];
+    /* And the scales of each, if they are in 8 bits: one for each ADAMOD_Q8_BLOCK elements begun, 0 as the codes. */
+    float *scale[ADAMOD_MAX_STATES];
 } adamod_tensor;
 
 /* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
@@ -347,6 +349,13 @@ ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const 
 /* One update of n arrays; pool NULL means on this thread. clip_norm and nonfinite are the optimizer's: use
  * adamod_norm and grad_scale here. An array whose grad is NULL is passed over. */
 ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
+
+/* A state of count elements to 8 bits and back, on the host; index is its place in adamod_span.state, since state 0 has a
+ * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. A block with what is
+ * not finite is lost, all of it: its scale is a NaN. */
+ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
+ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
+                                          float *values);
 
 /* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. */
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);

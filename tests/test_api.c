@@ -190,14 +190,18 @@ static adamod_tensor world_tensor(world *w, int which) {
     switch (which) {
         case MATRIX:
             return (adamod_tensor){"matrix", w->matrix, w->matrix_grad, ADAMOD_F32, ADAMOD_F32,
-                                   2,        {5, 7},    NULL,           {NULL}};
+                                   2,        {5, 7},    NULL,           {NULL},     {NULL}};
         case HALF:
-            return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16, 1, {9}, NULL, {NULL}};
+            return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16,
+                                   1,      {9},     NULL,         {NULL},      {NULL}};
         case SCALAR:
-            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0, {0}, NULL, {NULL}};
+            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0,
+                                   {0},      NULL,       {NULL},          {NULL}};
         case EMPTY:
-            return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32, 2, {0, 3}, NULL, {NULL}};
-        default: return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL, {NULL}};
+            return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32,
+                                   2,       {0, 3},   NULL,     {NULL},     {NULL}};
+        default:
+            return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL, {NULL}, {NULL}};
     }
 }
 

@@ -1,5 +1,6 @@
 /* The raw interface: updates of arrays the caller owns. */
 #include "internal.h"
+#include "kernels/q8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,6 +163,45 @@ adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, siz
     if (status == ADAMOD_OK) adamod__work_run(&w, &space);
     adamod__work_free(&space);
     free(items);
+    return status;
+}
+
+/* ---- states in 8 bits ---- */
+
+static adamod_status adamod__check_q8(int index, int64_t count, const void *values, const void *codes,
+                                      const void *scales) {
+    if (index < 0 || index >= ADAMOD_MAX_STATES) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "q8: index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
+    }
+    if (count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: count is %lld", (long long)count);
+    if (count > 0 && (!values || !codes || !scales)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: %s is NULL", !values ? "values" : !codes ? "codes" : "scales");
+    }
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales) {
+    const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    for (int64_t first = 0; !status && first < count; first += Q8_BLOCK) {
+        const int64_t end = count - first < Q8_BLOCK ? count : first + Q8_BLOCK;
+        uint32_t most = 0;
+        for (int64_t i = first; i < end; i++) {
+            const uint32_t magnitude = adamod__to_bits(values[i]) & 0x7fffffffu;
+            if (magnitude > most) most = magnitude;
+        }
+        const float scale = scales[first / Q8_BLOCK] = adamod__q8_scale(most);
+        const q8_block b = adamod__q8_block(scale, index);
+        for (int64_t i = first; i < end; i++) {
+            const uint32_t nearest = 1u << 15; /* in place of 16 random bits, half of them */
+            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(values[i], &b, nearest, index);
+        }
+    }
+    return status;
+}
+
+adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales, float *values) {
+    const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    if (!status) adamod__kernels_plain.f32->load_q8(values, codes, scales, (size_t)count, index);
     return status;
 }
 
