@@ -14,7 +14,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type,
 
 MAX_DIMS = 8
 MAX_STATES = 4
-F32, F64, BF16, F16 = range(4)
+F32, F64, BF16, F16, Q8 = range(5)
+Q8_BLOCK = 256
 HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0
 WORTH_THREADS = 65536  # elements; fewer are updated before other threads are awake
 
@@ -54,6 +55,7 @@ class TensorDesc(ctypes.Structure):
         ("shape", c_int64 * MAX_DIMS),
         ("master", c_void_p),
         ("state", c_void_p * MAX_STATES),
+        ("scale", c_void_p * MAX_STATES),
     ]
 
 
@@ -114,6 +116,8 @@ def _load() -> ctypes.CDLL:
         "adamod_hyper_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
         "adamod_state_at": (c_int, [c_void_p, c_int, POINTER(c_int64), c_int, POINTER(StateDesc)]),
         "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
+        "adamod_q8_encode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
+        "adamod_q8_decode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
         "adamod_norm": (c_int, [POINTER(Span), c_size_t, c_void_p, POINTER(c_double)]),
         "adamod_pool_create": (c_int, [POINTER(c_void_p), c_int]),
         "adamod_create_on": (c_int, [POINTER(c_void_p), c_char_p, c_char_p]),
@@ -273,6 +277,16 @@ class Hyper:
     def update(self, spans: ctypes.Array, elements: int, threads: int) -> None:
         """One update of all arrays, which have so many elements together. Other Python threads run meanwhile."""
         check(lib.adamod_update(self.handle, spans, len(spans), pool(threads if elements >= WORTH_THREADS else 1)))
+
+
+def q8_encode(index: int, count: int, values: int, codes: int, scales: int) -> None:
+    """Writes the codes and scales of a state's values; all three are addresses."""
+    check(lib.adamod_q8_encode(index, count, values, codes, scales))
+
+
+def q8_decode(index: int, count: int, codes: int, scales: int, values: int) -> None:
+    """The way back."""
+    check(lib.adamod_q8_decode(index, count, codes, scales, values))
 
 
 # ---- threads ----

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from .. import _c
+from . import q8
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
+_STATE_TYPES = {"bf16": torch.bfloat16, "q8": torch.uint8}  # "auto" is the type of computation
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 _COMPUTE = {torch.float64: torch.float64}  # all others are computed in float32
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
@@ -277,13 +279,17 @@ class Arrays:
     def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
         """Points the span at the states and the master; returns their names."""
         row, names = self.rows[i], []
-        dtype = torch.bfloat16 if self.values["state_type"] == "bf16" else _COMPUTE.get(real, torch.float32)
-        row.state_type = _TYPES[dtype]
+        dtype = _STATE_TYPES.get(self.values["state_type"]) or _COMPUTE.get(real, torch.float32)
+        row.state_type = _c.Q8 if dtype is torch.uint8 else _TYPES[dtype]
         shaped = self.hyper.rule in SHAPED_RULES
         for spec in self.hyper.states(p.shape if shaped else (bound.count,)):
             t = self._state(i, p, bound, spec, _COMPLEX[dtype] if bound.complex else dtype)
             row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
+            row.scale[spec.place] = None
+            if dtype is torch.uint8:
+                names.append(q8.scale_name(spec.name))
+                row.scale[spec.place] = bound.state[names[-1]].data_ptr()
         row.master = None
         if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
             row.master = local(self._master(i, p, bound)).data_ptr()
@@ -298,8 +304,11 @@ class Arrays:
             raise RuntimeError(f"{self.name(i)} is on {p.device}, expected the CPU or a CUDA device")
         if real not in _TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, expected float32, float64, bfloat16, float16 or complex")
-        if p.dtype in _REAL and self.values["state_type"] == "bf16":
-            raise TypeError(f"{self.name(i)} is {p.dtype}, and states in bf16 are for real parameters")
+        state_type = self.values["state_type"]
+        if p.dtype in _REAL and state_type in _STATE_TYPES:
+            raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
+        if self.sharded[i] and state_type == "q8":
+            raise TypeError(f"{self.name(i)} is sharded; states in q8, which share scales, are for whole parameters")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
         if rule in SHAPED_RULES and p.dtype in _REAL:
@@ -331,15 +340,44 @@ class Arrays:
             else:  # one for all
                 dtype = _REAL.get(dtype, dtype)
         wanted = Wanted(spec.name, shape, stride, dtype)
-        found = bound.state.get(spec.name)
-        if found is not None:
-            return self._adopted(i, bound, wanted, found)
+        if bound.state.get(spec.name) is not None:
+            return self._found(i, bound, wanted)
         if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
             raise ValueError(
                 f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
                 f"it is not one of {self.hyper.rule}"
             )
+        if dtype is torch.uint8:
+            self._new(i, bound, self._wanted_scale(bound, wanted), 0.0)
         return self._new(i, bound, wanted, spec.initial)
+
+    def _found(self, i: int, bound: Bound, wanted: Wanted) -> Tensor:
+        """A state that is there, into 8 bits or out of them if need be."""
+        found, want_codes = bound.state[wanted.name], wanted.dtype is torch.uint8
+        if not (isinstance(found, Tensor) and (want_codes or found.dtype is torch.uint8)):
+            return self._adopted(i, bound, wanted, found)
+        self._check_shape(i, wanted, found)
+        numbers = found
+        if found.dtype is torch.uint8:
+            wanted_scale = self._wanted_scale(bound, wanted)
+            scale = bound.state.get(wanted_scale.name)
+            if scale is None or not _is_dense(found.shape, found.stride()):
+                lacks = f"no {wanted_scale.name}" if scale is None else "gaps in memory"
+                raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and has {lacks}")
+            scale = self._adopted(i, bound, wanted_scale, scale)
+            if want_codes and _same_layout(wanted.shape, found.stride(), wanted.stride):
+                return self._adopted(i, bound, wanted, found)
+            numbers = bound.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
+            del bound.state[wanted_scale.name]
+        if not want_codes:
+            return self._adopted(i, bound, wanted, numbers)
+        numbers = self._adopted(i, bound, wanted._replace(dtype=torch.float32), numbers)
+        codes, scale = q8.encode(wanted.name, numbers)
+        bound.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
+        return codes
+
+    def _wanted_scale(self, bound: Bound, wanted: Wanted) -> Wanted:
+        return Wanted(q8.scale_name(wanted.name), (q8.blocks(bound.count),), (1,), torch.float32)
 
     def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
         wanted = Wanted("master", tuple(p.shape), bound.stride, torch.float32)
@@ -359,12 +397,15 @@ class Arrays:
         bound.state[wanted.name] = t
         return t
 
+    def _check_shape(self, i: int, wanted: Wanted, found: Tensor) -> None:
+        if tuple(found.shape) != wanted.shape:
+            raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(found.shape)}, expected {wanted.shape}")
+
     def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Any) -> Tensor:
         if not isinstance(found, Tensor):
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = local(found)
-        if tuple(here.shape) != wanted.shape:
-            raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(here.shape)}, expected {wanted.shape}")
+        self._check_shape(i, wanted, here)
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
         if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):

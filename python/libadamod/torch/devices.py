@@ -193,6 +193,7 @@ class Handle:
             shape=row.shape if bound.shaped else (row.count,),
             master=row.master,
             state=row.state,
+            scale=row.scale,
         )
         id = ctypes.c_int64()
         _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
+from . import q8
 from .arrays import Arrays, device_of
 from .devices import Handles, Scaling
 from .rates import Histogram, histogram
@@ -39,7 +40,8 @@ class Common(TypedDict, total=False):
     clip_value: gradients are clamped to plus and minus this.
     low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
         and rounds at random, so that small updates act on average.
-    state_type: "auto" (float32; float64 for float64 parameters) or "bf16": half the memory, rounded at random.
+    state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
+        for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
     seed: of the random rounding.
     """
 
@@ -114,8 +116,6 @@ class Optimizer(torch.optim.Optimizer):
             if len(pair) != len(names):
                 raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
             values.update(zip(names, pair))
-        if values.get("state_type") == "q8":  # whose scales are arrays that no torch.optim state has a place for yet
-            raise ValueError("state_type is 'q8', expected 'auto' or 'bf16': states in 8 bits are for the C interface")
         return values
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -232,8 +232,9 @@ class Optimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
 
-        Options that the saved groups lack stay as they are. States keep their own type; PyTorch would round those of
-        bfloat16 parameters to bfloat16. What was loaded is copied.
+        Options that the saved groups lack stay as they are, and so does state_type: states of another type are
+        converted in the next step. PyTorch would round those of bfloat16 parameters to bfloat16; here they keep their
+        own type. What was loaded is copied.
         """
         before = self.param_groups
         seen = [state_dict]
@@ -264,6 +265,7 @@ class Optimizer(torch.optim.Optimizer):
         """Options that a loaded group lacks."""
         for key, value in before.items():
             group.setdefault(key, value)
+        group["state_type"] = before["state_type"]  # how much memory there is, the checkpoint does not know
 
     # ---- what no other package shows ----
 
@@ -292,7 +294,7 @@ class Optimizer(torch.optim.Optimizer):
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
-                rates = self._rates(options, p, state, int(state["step"]))
+                rates = self._rates(options, p, q8.decoded(state), int(state["step"]))
                 if rates is None:
                     raise NotImplementedError(f"the states of {self._rule(group)} do not tell its learning rates")
                 yield rates
