@@ -349,6 +349,9 @@ ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const 
 /* One update of n arrays; pool NULL means on this thread. clip_norm and nonfinite are the optimizer's: use
  * adamod_norm and grad_scale here. An array whose grad is NULL is passed over. */
 ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
+/* The same, with statistics of all n arrays together. */
+ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n,
+                                               adamod_pool *pool, adamod_statistics *out);
 
 /* A state of count elements to 8 bits and back, on the host; index is its place in adamod_span.state, since state 0 has a
  * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. A block with what is

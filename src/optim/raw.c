@@ -151,18 +151,40 @@ static adamod_status adamod__check_spans(const adamod_hyper *h, const adamod_spa
     return status;
 }
 
-adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
+static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
+                                        adamod__stats *stats) {
     if (!h || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: the hyper or the spans are NULL");
     const adamod_status checked = adamod__check_spans(h, spans, n);
     if (checked) return checked;
     work_item *items = adamod__raw_items(spans, n, h->options);
     if (!items) return ADAMOD_ERROR_MEMORY;
-    const work w = {h->rule, h->kernels, items, n, pool, NULL};
+    const work w = {h->rule, h->kernels, items, n, pool, stats};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
     if (status == ADAMOD_OK) adamod__work_run(&w, &space);
     adamod__work_free(&space);
     free(items);
+    return status;
+}
+
+adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
+    return adamod__raw_update(h, spans, n, pool, NULL);
+}
+
+adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
+                                    adamod_statistics *out) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update_collect: out is NULL");
+    stats_counts *counts = malloc(sizeof *counts);
+    if (!counts) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+    adamod__stats stats;
+    adamod__stats_init(&stats);
+    adamod__stats_clear(counts);
+    stats.groups = counts;
+    stats.n_groups = 1;
+    const adamod_status status = adamod__raw_update(h, spans, n, pool, &stats);
+    if (status == ADAMOD_OK) adamod__stats_result(&stats, 0, out);
+    pthread_mutex_destroy(&stats.lock);
+    free(counts);
     return status;
 }
 
