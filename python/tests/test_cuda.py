@@ -608,6 +608,42 @@ class Copies(Cuda):
         for name in ("eta_min", "eta_median", "eta_max", "step_min", "step_median", "step_max"):
             self.assertAlmostEqual(getattr(a, name) / getattr(b, name), 1, places=4, msg=name)
 
+    def test_histograms_that_are_collected(self):
+        for cls in (lt.Adadelta, lt.Adafactor):
+            params = make_params((300, 70), (7, 8))
+            others = on("cuda", params)
+            one, other = ([{"params": x[:1]}, {"params": x[1:], "lr": 0.1}] for x in (params, others))
+            one, other = cls(one), cls(other)
+            run(other, others, 1)
+            with self.assertRaisesRegex(RuntimeError, "collect_learning_rates"):
+                other.lr_histogram()
+            run(one, params, 1)
+            for optimizer, tensors in ((one, params), (other, others)):
+                optimizer.collect_learning_rates()
+                run(optimizer, tensors, 4, first=2)
+            for group in (None, 0, 1):
+                self.assertEqual(one.lr_histogram(group), other.lr_histogram(group), cls.__name__)
+            self.assert_same_optimizers(one, params, other, others, f"{cls.__name__}, collected")
+            other.collect_learning_rates(False)
+            run(other, others, 1, first=6)
+            self.assertRaises(RuntimeError, other.lr_histogram)
+
+    def test_histograms_of_replays(self):
+        params = on("cuda", make_params((300, 70)))
+        twins = on("cpu", params)
+        optimizer, twin = lt.Adadelta(params), lt.Adadelta(twins)
+        optimizer.collect_learning_rates()
+        twin.collect_learning_rates()
+        set_grads_of(params, 1)
+        set_grads(twins, 1)
+        warm_up(optimizer.step, 2)
+        graph = capture(optimizer.step)
+        for _ in range(3):
+            graph.replay()
+        for _ in range(5):
+            twin.step()
+        self.assertEqual(optimizer.lr_histogram(), twin.lr_histogram())
+
 
 class Errors(Cuda):
     def test_the_parameter_is_named(self):

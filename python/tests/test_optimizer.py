@@ -582,31 +582,22 @@ class GradScaler(unittest.TestCase):
 # ---- learning rates ----
 
 
-class Statistics(ctypes.Structure):
-    _fields_ = (
-        [("elements", ctypes.c_int64)]
-        + [
-            (n, ctypes.c_double)
-            for n in (
-                "bounded",
-                "eta_min",
-                "eta_median",
-                "eta_max",
-                "step_min",
-                "step_median",
-                "step_max",
-                "grad_norm",
-                "update_norm",
-            )
-        ]
-        + [("eta", ctypes.c_int64 * _c.HIST_BINS), ("step", ctypes.c_int64 * _c.HIST_BINS)]
-    )
+class Writer:
+    def __init__(self):
+        self.histograms, self.scalars = {}, {}
+
+    def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step):
+        assert len(bucket_limits) == len(bucket_counts) and min < max
+        self.histograms[tag] = (num, bucket_counts, global_step)
+
+    def add_scalar(self, tag, value, global_step):
+        self.scalars[tag] = value
 
 
 class LearningRates(unittest.TestCase):
     def library(self, rule, options, params, steps):
         """The statistics the library's own optimizer collects in the last of the steps."""
-        statistics = Statistics()
+        statistics = _c.Statistics()
         with library_optimizer(rule, options, params) as (handle, grads):
             _c.check(_c.lib.adamod_collect(handle, 1))
             for t in range(1, steps + 1):
@@ -632,11 +623,18 @@ class LearningRates(unittest.TestCase):
             (lt.RAdam, {}),
             (lt.AdaBound, {"gamma": 0.1}),
             (lt.AMSBound, {"gamma": 0.1}),
+            (lt.AdaShift, {"window": 3}),
+            (lt.AdaShift, {"window": 3, "spatial": "none"}),
+            (lt.AdaShift, {"window": 20}),
+            (lt.Adadelta, {}),
+            (lt.Adafactor, {}),
+            (lt.Adafactor, {"relative_step": 0, "beta1": 0.9}),
         ]:
             with self.subTest(cls.__name__, **options):
                 params = make_params((400, 30), (77,), ())
                 expected = self.library(cls.rule, options, clones(params), 9)
                 optimizer = cls(params, **options)
+                optimizer.collect_learning_rates()
                 train(optimizer, params, 9)
                 h = optimizer.lr_histogram()
                 self.assertEqual(h.elements, expected.elements)
@@ -658,27 +656,38 @@ class LearningRates(unittest.TestCase):
         self.assertEqual(optimizer.lr_histogram(1), h)
         self.assertEqual(optimizer.lr_histogram().elements, 30)
 
-    def test_rules_whose_states_do_not_tell_say_so(self):
-        params = make_params((10,))
-        optimizer = lt.Adadelta(params)
-        train(optimizer, params, 1)
-        with self.assertRaisesRegex(NotImplementedError, "adadelta"):
-            optimizer.lr_histogram()
+    def test_rules_whose_states_do_not_tell_have_to_collect(self):
+        for cls in (lt.Adadelta, lt.Adafactor):
+            params = make_params((40, 30), (20,), (5, 6))
+            others, quiet = clones(params), clones(params)
+            groups = [{"params": params[:2]}, {"params": params[2:], "lr": 0.1}]
+            optimizer, other, third = cls(groups), cls(others), cls(quiet)
+            train(optimizer, params, 1)
+            with self.assertRaisesRegex(RuntimeError, f"{cls.rule}.* collect_learning_rates"):
+                optimizer.lr_histogram()
+            optimizer.collect_learning_rates()
+            self.assertEqual(optimizer.lr_histogram().elements, 0)
+            train(optimizer, params, 1, first=2)
+            self.assertEqual(optimizer.lr_histogram(1).elements, 30)
+            h = optimizer.lr_histogram()
+            self.assertEqual(h.elements, 1250)
+            other.collect_learning_rates()
+            train(other, others, 2)
+            train(third, quiet, 2)
+            self.assertTrue(all(same_bits(p, q) for p, q in zip(others, quiet)))  # counting changes nothing
+            whole, first = other.lr_histogram(), optimizer.lr_histogram(0)
+            self.assertEqual((h.elements, sum(h.eta), sum(h.step)), (whole.elements, 1250, 1250))
+            self.assertEqual(h.eta, [a + b for a, b in zip(first.eta, optimizer.lr_histogram(1).eta)])
+            self.assertLessEqual(h.step_min, h.step_median)
+            if cls is lt.Adafactor:  # which does not read lr
+                self.assertEqual((h.eta, h.step_min, h.step_max), (whole.eta, whole.step_min, whole.step_max))
+                self.assertAlmostEqual(h.step_median / whole.step_median, 1, delta=0.18)
+            lt.log_learning_rates(Writer(), optimizer, 3)
+            optimizer.collect_learning_rates(False)
+            train(optimizer, params, 1, first=3)
+            self.assertRaises(RuntimeError, optimizer.lr_histogram)
 
     def test_tensorboard(self):
-        class Writer:
-            def __init__(self):
-                self.histograms, self.scalars = {}, {}
-
-            def add_histogram_raw(
-                self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step
-            ):
-                assert len(bucket_limits) == len(bucket_counts) and min < max
-                self.histograms[tag] = (num, bucket_counts, global_step)
-
-            def add_scalar(self, tag, value, global_step):
-                self.scalars[tag] = value
-
         params = make_params((10, 10))
         optimizer = lt.AdaMod(params)
         train(optimizer, params, 3)

@@ -23,6 +23,7 @@ STRUCTURES = {
     "adamod_span": _c.Span,
     "adamod_state_desc": _c.StateDesc,
     "adamod_option": _c.OptionDesc,
+    "adamod_statistics": _c.Statistics,
 }
 CONSTANTS = {
     "ADAMOD_MAX_DIMS": _c.MAX_DIMS,
@@ -34,6 +35,9 @@ CONSTANTS = {
     "ADAMOD_F64": _c.F64,
     "ADAMOD_BF16": _c.BF16,
     "ADAMOD_F16": _c.F16,
+    "ADAMOD_Q8": _c.Q8,
+    "ADAMOD_Q8_BLOCK": _c.Q8_BLOCK,
+    "ADAMOD_ERROR_ORDER": _c.ERROR_ORDER,
 }
 
 

@@ -136,6 +136,7 @@ class Arrays:
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
+        self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
 
@@ -212,9 +213,10 @@ class Arrays:
         if before != self.bounds:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 
-    def update(self, scale: float, threads: int) -> None:
+    def update(self, scale: float, threads: int, collect: bool) -> None:
         """One update of what is on the CPU, from gradients times scale. It fails before it changes anything of the
         group, or not at all."""
+        self.statistics = None
         active = [bound for bound in self.active if bound.device is None] if self.devices else self.active
         if not active:
             return
@@ -225,7 +227,11 @@ class Arrays:
         if len(active) < len(self.params):  # the others' spans may point to memory that is gone
             spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))
         try:
-            self.hyper.update(spans, sum(bound.count for bound in active), threads)
+            elements = sum(bound.count for bound in active)
+            if collect:
+                self.statistics = self.hyper.collect(spans, elements, threads)
+            else:
+                self.hyper.update(spans, elements, threads)
         except ValueError as error:
             named = re.sub(r"span (\d+)", lambda m: self.name(active[int(m[1])].index), str(error))
             raise ValueError(named) from None

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypedDict, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
+)
 
 import torch
 from torch import Tensor
@@ -17,7 +30,7 @@ from .. import _c
 from . import q8
 from .arrays import Arrays, device_of
 from .devices import Handles, Scaling
-from .rates import Histogram, histogram
+from .rates import Histogram, histogram, merged
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401
@@ -27,8 +40,10 @@ Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]]]
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
 
+_Step = TypeVar("_Step", bound=Callable[..., Any])
+
 # PyTorch would trace into step to compile it, and there is nothing to compile.
-_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+_not_compiled: Callable[[_Step], _Step] = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
 class Common(TypedDict, total=False):
@@ -66,6 +81,10 @@ class Optimizer(torch.optim.Optimizer):
     """
 
     rule: str
+
+    # Whether the states tell the learning rates of single elements. If not, they must be collected in the step.
+    _states_tell_rates = True
+    _collecting = False
 
     # GradScaler leaves unscaling, and skipping where a gradient is not finite, to step.
     _step_supports_amp_scaling = True
@@ -171,11 +190,11 @@ class Optimizer(torch.optim.Optimizer):
         groups = self._all_arrays()
         for arrays in groups:
             arrays.prepare(self.state)
-        handles = self._handles.prepare(groups, scaled)
+        handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
         threads = torch.get_num_threads()
         for arrays in groups:
-            arrays.update(scale, threads)
+            arrays.update(scale, threads, self._collecting)
         for handle in handles:
             handle.step()
         for arrays in groups:
@@ -269,19 +288,35 @@ class Optimizer(torch.optim.Optimizer):
 
     # ---- what no other package shows ----
 
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Optional[Tuple[Tensor, Tensor]]:
-        """The learning rates of p's elements in update t under options o, before and after the bound; None if the
-        states do not tell."""
-        return None
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Tuple[Tensor, Tensor]:
+        """The learning rates of p's elements in update t under options o, before and after the bound."""
+        raise NotImplementedError
+
+    def collect_learning_rates(self, on: bool = True) -> None:
+        """Switches on, or off, that steps of Adadelta and Adafactor count learning rates for lr_histogram, which takes
+        longer. Other rules need it not, and for them it changes nothing. Before a step is captured, one with it is
+        needed outside."""
+        self._collecting = on and not self._states_tell_rates
 
     @torch.no_grad()
     def lr_histogram(self, group: Optional[int] = None) -> Histogram:
         """The learning rates that single elements were given in the last update, of one group or all.
 
-        They follow from the states, so nothing has to be switched on before, and a step costs no more.
+        They follow from the states, so nothing has to be switched on before, and a step costs no more; except those of
+        Adadelta and Adafactor, which have to be collected in the step: see collect_learning_rates.
         """
+        groups = range(len(self.param_groups)) if group is None else [group]
         self._handles.read_steps()
-        return histogram(self._all_rates(range(len(self.param_groups)) if group is None else [group]))
+        return histogram(self._all_rates(groups)) if self._states_tell_rates else self._collected(groups)
+
+    def _collected(self, groups: Iterable[int]) -> Histogram:
+        if not self._collecting:
+            raise RuntimeError(
+                f"the states of {self.rule} do not tell its learning rates: collect_learning_rates() before the step"
+            )
+        arrays = [self._arrays[index] for index in groups if index < len(self._arrays)]
+        parts = [statistics for a in arrays for statistics in [a.statistics, *self._handles.statistics(a)]]
+        return merged([statistics for statistics in parts if statistics is not None])
 
     def _all_rates(self, groups: Iterable[int]) -> Iterator[Tuple[Tensor, Tensor]]:
         for index in groups:
@@ -294,7 +329,4 @@ class Optimizer(torch.optim.Optimizer):
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
-                rates = self._rates(options, p, q8.decoded(state), int(state["step"]))
-                if rates is None:
-                    raise NotImplementedError(f"the states of {self._rule(group)} do not tell its learning rates")
-                yield rates
+                yield self._rates(options, p, q8.decoded(state), int(state["step"]))

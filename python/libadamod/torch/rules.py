@@ -8,7 +8,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Rate = Union[float, Tensor]
 Betas = Tuple[float, float]
-Rates = Optional[Tuple[Tensor, Tensor]]
+Rates = Tuple[Tensor, Tensor]
 
 
 class AdaMod(Optimizer):
@@ -129,7 +129,7 @@ class AdamW(Adam):
         flavour: str = "paper",
         **common: Unpack[Common],
     ) -> None:
-        merged: Common = {"decay": "decoupled", **common}  # type: ignore[typeddict-item]
+        merged: Common = {"decay": "decoupled", **common}
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, flavour=flavour, **merged)
 
 
@@ -255,6 +255,7 @@ class Adadelta(Optimizer):
     """AdaDelta, Zeiler, arXiv 1212.5701, as torch.optim.Adadelta."""
 
     rule = "adadelta"
+    _states_tell_rates = False
 
     def __init__(
         self,
@@ -337,6 +338,14 @@ class AdaShift(Optimizer):
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, window=window, spatial=spatial)
         super().__init__(params, defaults, common)
 
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        v, late = rates.local_real(state["exp_avg_sq"]), t - o["window"]
+        eta = rates.divided(o["lr"], v, o["eps"], 1 / (1 - o["beta2"] ** late) if late > 0 else 1.0)
+        step = torch.where(v > 0, eta, torch.zeros_like(eta))  # an element whose gradients were all zero stays
+        if o["spatial"] == "none":
+            return eta, step
+        return (step.expand(rates.local_real(p).numel()),) * 2
+
 
 class NosAdam(Optimizer):
     """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: update k weighs k^-gamma in the second moment.
@@ -374,6 +383,7 @@ class Adafactor(Optimizer):
     """
 
     rule = "adafactor"
+    _states_tell_rates = False
 
     def __init__(
         self,
