@@ -135,6 +135,7 @@ def _load() -> ctypes.CDLL:
         "adamod_hyper_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
         "adamod_state_at": (c_int, [c_void_p, c_int, POINTER(c_int64), c_int, POINTER(StateDesc)]),
         "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
+        "adamod_check": (c_int, [POINTER(c_void_p), POINTER(Span), c_size_t]),
         "adamod_update_collect": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p, POINTER(Statistics)]),
         "adamod_q8_encode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
         "adamod_q8_decode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
@@ -151,7 +152,7 @@ def _load() -> ctypes.CDLL:
             c_int,
             [c_void_p, c_int64, POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)],
         ),
-        "adamod_tensor_steps": (c_int, [c_void_p, c_int64, POINTER(c_int64)]),
+        "adamod_all_tensor_steps": (c_int, [c_void_p, c_int64, POINTER(c_int64)]),
         "adamod_set_tensor_steps": (c_int, [c_void_p, c_int64, c_int64]),
         "adamod_step": (c_int, [c_void_p]),
         "adamod_collect": (c_int, [c_void_p, c_int]),
@@ -306,6 +307,13 @@ class Hyper:
         found = Statistics()
         check(lib.adamod_update_collect(self.handle, spans, len(spans), pool_for(elements, threads), byref(found)))
         return found
+
+
+def check_together(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
+    """Raises what updates of arrays, each with its hyper, would, and where two of them share memory."""
+    n = len(spans)
+    handles = (c_void_p * n)(*(hyper.handle for hyper in hypers))
+    check(lib.adamod_check(handles, (Span * n)(*spans), n))
 
 
 def q8_encode(index: int, count: int, values: int, codes: int, scales: int) -> None:

@@ -719,13 +719,22 @@ class Errors(unittest.TestCase):
             TypeError, "flavour is 1, expected one of paper, published, keras", lambda: lt.AdaMod(p, flavour=1)
         )
         self.refused(TypeError, "lr is '0.1', expected a number", lambda: lt.AdaMod(p, lr="0.1"))
-        self.refused(TypeError, "AdaMod has no option 'fused'", lambda: lt.AdaMod(p, fused=True))
+        self.refused(TypeError, "AdaMod has no option 'lrr'", lambda: lt.AdaMod(p, lrr=1))
+        self.refused(TypeError, "no option 'differentiable': autograd", lambda: lt.AdaMod(p, differentiable=True))
+        self.refused(TypeError, "decay='decoupled'", lambda: lt.RAdam(p, decoupled_weight_decay=True))
+        self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=("a", "b")))
+        self.refused(IndexError, "group is 1, expected 0 <= group < 1", lambda: lt.AdaMod(p).lr_histogram(1))
         self.refused(TypeError, "lr is None", lambda: lt.AdaMod(p, lr=None))
         self.refused(ValueError, "empty parameter list", lambda: lt.AdaMod([]))
         self.refused(TypeError, "params argument", lambda: lt.AdaMod(p[0]))
         self.refused(ValueError, "non-leaf", lambda: lt.AdaMod([p[0] * 2]))
         with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'nothing'"):
             lt.AdaMod(p).step(nothing=1)
+
+    def test_what_programs_tell_torch_optim_is_taken(self):
+        """Which of its implementations to use: here there is one."""
+        optimizer = lt.AdamW(make_params((3,)), capturable=True, foreach=None, fused=True)
+        self.assertNotIn("fused", optimizer.param_groups[0])
 
     def test_a_rate_that_a_scheduler_spoils(self):
         params = make_params((3,), (4,))
@@ -778,6 +787,35 @@ class Errors(unittest.TestCase):
         (deep,) = make_params((1,) * 9)
         set_grads([deep], 1)
         self.refused(ValueError, "has 9 dimensions", lt.Adafactor([deep]).step)
+
+    def test_groups_that_share_memory(self):
+        """Found before anything is changed, also by the second step that is tried."""
+        memory = torch.randn(10)
+        a, b = torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])
+        (c,) = make_params((3,))
+        for groups, text in (
+            ([[c, a], [b]], "param of parameter 1 of group 0 and param of parameter 0 of group 1 overlap"),
+            ([[c], [a, b]], "param of parameter 0 of group 1 and param of parameter 1 of group 1 overlap"),
+        ):
+            optimizer = lt.AdaMod([{"params": params} for params in groups])
+            set_grads([a, b, c], 1)
+            before = [p.detach().clone() for p in (a, b, c)]
+            for _ in range(2):
+                self.refused(ValueError, text, optimizer.step)
+                for p, q in zip((a, b, c), before):
+                    self.assertTrue(torch.equal(p, q))
+            b.grad = None
+            optimizer.step()
+            self.assertFalse(torch.equal(c, before[2]))
+            set_grads([b], 1)
+            self.refused(ValueError, text, optimizer.step)
+
+    def test_a_count_that_is_none(self):
+        (p,) = make_params((3,))
+        optimizer = lt.AdaMod([p])
+        train(optimizer, [p], 1)
+        optimizer.state[p]["step"] = "x"
+        self.refused(TypeError, "step of parameter 0 of group 0 is 'x', expected a number", optimizer.step)
 
     def test_parameters_that_share_memory(self):
         a = torch.nn.Parameter(torch.randn(10))

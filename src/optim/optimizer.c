@@ -789,6 +789,18 @@ adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64
     return ADAMOD_OK;
 }
 
+adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps) {
+    if (!opt) return adamod__null_handle();
+    if (n < 0 || n > opt->n) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "n is %lld, expected 0 <= n <= %lld, the number of parameters",
+                            (long long)n, (long long)opt->n);
+    }
+    if (n > 0 && !steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    const adamod_status status = adamod__refresh(opt);
+    for (int64_t i = 0; !status && i < n; i++) steps[i] = opt->tensors[i].span.step;
+    return status;
+}
+
 adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {
     adamod_status status = adamod__check_id(opt, id);
     if (status) return status;

@@ -138,23 +138,34 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
-static adamod_status adamod__check_spans(const adamod_hyper *h, const adamod_span *spans, size_t n) {
+/* Each with its own hyper, or all with one. */
+static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
+                                         const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : malloc(n * SPAN_ARRAYS * sizeof *arrays);
     if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
     size_t n_arrays = 0;
     adamod_status status = ADAMOD_OK;
     for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
-        status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+        const adamod_hyper *h = all ? all : each[i];
+        if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+        else status = adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: its hyper is NULL", i);
     }
     if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
     if (arrays != few) free(arrays);
     return status;
 }
 
+adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n) {
+    if (n > 0 && (!hypers || !spans)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "check: the hypers or the spans are NULL");
+    }
+    return adamod__check_spans(NULL, hypers, spans, n);
+}
+
 static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
                                         adamod__stats *stats) {
     if (!h || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: the hyper or the spans are NULL");
-    const adamod_status checked = adamod__check_spans(h, spans, n);
+    const adamod_status checked = adamod__check_spans(h, NULL, spans, n);
     if (checked) return checked;
     work_item *items = adamod__raw_items(spans, n, h->options);
     if (!items) return ADAMOD_ERROR_MEMORY;

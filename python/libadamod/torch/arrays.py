@@ -118,6 +118,27 @@ def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) 
         return None
 
 
+def _named(error: ValueError, names: Sequence[str]) -> ValueError:
+    """The library's error with the names of parameters in place of the numbers of spans."""
+    return ValueError(re.sub(r"span (\d+)", lambda m: names[int(m[1])], str(error)))
+
+
+def check_together(groups: Sequence[Arrays]) -> None:
+    """Finds what is wrong with the arrays of any group on the CPU, before the first is updated. Each group's update
+    does so for itself; what is between groups can only have changed where some memory is new."""
+    if len(groups) < 2 or not any(arrays.rebound for arrays in groups):
+        return
+    active = [(arrays, bound) for arrays in groups for bound in arrays.active if bound.device is None]
+    try:
+        _c.check_together(
+            [arrays.hyper for arrays, _ in active], [arrays.rows[bound.index] for arrays, bound in active]
+        )
+    except ValueError as error:
+        for arrays in groups:
+            arrays.bounds = [None] * len(arrays.params)  # so that the next step looks again
+        raise _named(error, [arrays.name(bound.index) for arrays, bound in active]) from None
+
+
 class Arrays:
     """One parameter group: its options as an adamod_hyper, its tensors as adamod_spans."""
 
@@ -136,6 +157,7 @@ class Arrays:
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
+        self.rebound = False  # in this step: other memory than in the last
         self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
@@ -210,7 +232,8 @@ class Arrays:
             if bound.device is None:
                 row.step = state["step"] + 1
             self.active.append(bound)
-        if before != self.bounds:
+        self.rebound = before != self.bounds
+        if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 
     def update(self, scale: float, threads: int, collect: bool) -> None:
@@ -233,8 +256,7 @@ class Arrays:
             else:
                 self.hyper.update(spans, elements, threads)
         except ValueError as error:
-            named = re.sub(r"span (\d+)", lambda m: self.name(active[int(m[1])].index), str(error))
-            raise ValueError(named) from None
+            raise _named(error, [self.name(bound.index) for bound in active]) from None
         for bound in active:
             bound.state["step"] += 1
         if not self.devices:
@@ -333,7 +355,10 @@ class Arrays:
             return 1
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
-        return int(steps)
+        try:
+            return int(steps)
+        except (TypeError, ValueError):
+            raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
 
     def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
         """A state as the library needs it: the one that is there, converted if it must be, or a new one."""

@@ -281,12 +281,13 @@ class Handle:
         if not self.behind:
             return
         self.use_current_stream()  # where graphs are replayed
-        steps = ctypes.c_int64()
-        for counted in self._all_counted():
-            _c.check(_c.lib.adamod_tensor_steps(self.handle, counted.id, ctypes.byref(steps)))
+        all_counted = self._all_counted()
+        steps = (ctypes.c_int64 * len(all_counted))()  # ids are 0, 1, ...
+        _c.check(_c.lib.adamod_all_tensor_steps(self.handle, len(steps), steps))
+        for counted in all_counted:
             if counted.state.get("step") == counted.steps:  # else it was set by hand, and that counts
-                counted.state["step"] = steps.value
-            counted.steps = steps.value
+                counted.state["step"] = steps[counted.id]
+            counted.steps = steps[counted.id]
         self.behind = self.captured is not None
 
 

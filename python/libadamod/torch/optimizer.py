@@ -28,7 +28,7 @@ from torch import Tensor
 
 from .. import _c
 from . import q8
-from .arrays import Arrays, device_of
+from .arrays import Arrays, check_together, device_of
 from .devices import Handles, Scaling
 from .rates import Histogram, histogram, merged
 
@@ -46,6 +46,14 @@ _Step = TypeVar("_Step", bound=Callable[..., Any])
 _not_compiled: Callable[[_Step], _Step] = getattr(torch, "_disable_dynamo", lambda function: function)
 
 
+# What torch.optim's optimizers have to be told: there, which of several implementations to use. Here one does it all.
+_IMPLEMENTATIONS = ("capturable", "foreach", "fused")
+_HINTS = {
+    "decoupled_weight_decay": ": decay='decoupled' or 'l2' says how weight_decay acts",
+    "differentiable": ": autograd cannot see through a step",
+}
+
+
 class Common(TypedDict, total=False):
     """Options that every optimizer here has, for all parameters or in a parameter group.
 
@@ -58,6 +66,8 @@ class Common(TypedDict, total=False):
     state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
         for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
     seed: of the random rounding.
+    capturable, foreach, fused: torch.optim's, for programs that pass them, and without effect: all steps are fused, and
+        all can be captured into a CUDA graph.
     """
 
     decay: str
@@ -66,6 +76,9 @@ class Common(TypedDict, total=False):
     low_precision: str
     state_type: str
     seed: int
+    capturable: bool
+    foreach: Optional[bool]
+    fused: Optional[bool]
 
 
 @functools.lru_cache(maxsize=None)
@@ -90,9 +103,11 @@ class Optimizer(torch.optim.Optimizer):
     _step_supports_amp_scaling = True
 
     def __init__(self, params: Params, defaults: Dict[str, Any], common: "Common", decay: str = "decoupled") -> None:
-        unknown = set(common) - set(Common.__annotations__)
+        given: Dict[str, Any] = {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}
+        unknown = sorted(set(given) - set(Common.__annotations__))
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no option '{sorted(unknown)[0]}'")
+            hint = _HINTS.get(unknown[0], "")
+            raise TypeError(f"{type(self).__name__} has no option '{unknown[0]}'{hint}")
         defaults = {
             **defaults,
             "decay": decay,
@@ -101,7 +116,7 @@ class Optimizer(torch.optim.Optimizer):
             "low_precision": "master",
             "state_type": "auto",
             "seed": 0,
-            **common,
+            **given,
         }
         self._arrays: List[Arrays] = []
         self._handles = Handles()
@@ -130,7 +145,7 @@ class Optimizer(torch.optim.Optimizer):
                 continue
             try:
                 pair = tuple(float(x) for x in value)
-            except TypeError:
+            except (TypeError, ValueError):
                 pair = ()
             if len(pair) != len(names):
                 raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
@@ -176,8 +191,7 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None, **scaling: Any) -> Any:
         """One update of every parameter that has a gradient. Returns what the closure, if any, returns.
 
-        A step that fails, with a message that names the parameter, changes nothing; only parameters that share memory
-        are found when the groups before theirs are updated already.
+        A step that fails, with a message that names the parameter, changes nothing.
         """
         loss = None
         if closure is not None:
@@ -190,6 +204,7 @@ class Optimizer(torch.optim.Optimizer):
         groups = self._all_arrays()
         for arrays in groups:
             arrays.prepare(self.state)
+        check_together(groups)
         handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
         threads = torch.get_num_threads()
@@ -305,7 +320,10 @@ class Optimizer(torch.optim.Optimizer):
         They follow from the states, so nothing has to be switched on before, and a step costs no more; except those of
         Adadelta and Adafactor, which have to be collected in the step: see collect_learning_rates.
         """
-        groups = range(len(self.param_groups)) if group is None else [group]
+        n = len(self.param_groups)
+        if group is not None and not 0 <= group < n:
+            raise IndexError(f"group is {group}, expected 0 <= group < {n}")
+        groups = range(n) if group is None else [group]
         self._handles.read_steps()
         return histogram(self._all_rates(groups)) if self._states_tell_rates else self._collected(groups)
 
