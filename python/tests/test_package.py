@@ -5,6 +5,7 @@ SPDX-License-Identifier: MIT
 
 import ctypes
 import importlib.metadata
+import inspect
 import os
 import re
 import shutil
@@ -93,6 +94,22 @@ class Package(unittest.TestCase):
         self.assertEqual((options["beta3"].value, options["beta3"].max), (0.999, 1.0))
         with self.assertRaisesRegex(ValueError, "did you mean 'adamod'"):
             libadamod.options("adamodd")
+
+    def test_every_argument_is_explained(self):
+        """In the docstring of its class, or of the one it refers to."""
+        try:
+            import libadamod.torch as lt
+        except ImportError:
+            self.skipTest("there is no PyTorch")
+        for name in lt.__all__:
+            cls = getattr(lt, name)
+            if not isinstance(cls, type) or not issubclass(cls, lt.Optimizer) or cls is lt.Optimizer:
+                continue
+            text = cls.__doc__ + (cls.__base__.__doc__ if "arguments are" in cls.__doc__ else "")
+            for argument in inspect.signature(cls).parameters:
+                self.assertRegex(text, rf"\n        {argument}: ", f"{name}: {argument}")
+        for option in lt.Common.__annotations__:
+            self.assertRegex(lt.Common.__doc__, rf"\b{option}\b")
 
     def test_a_missing_library_is_named(self):
         run = subprocess.run(

@@ -309,8 +309,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def collect_learning_rates(self, on: bool = True) -> None:
         """Switches on, or off, that steps of Adadelta and Adafactor count learning rates for lr_histogram, which takes
-        longer. Other rules need it not, and for them it changes nothing. Before a step is captured, one with it is
-        needed outside."""
+        longer. Other rules do not need it, and for them it changes nothing. For a CUDA graph, switch before the last
+        step outside."""
         self._collecting = on and not self._states_tell_rates
 
     @torch.no_grad()
