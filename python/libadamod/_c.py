@@ -271,9 +271,9 @@ class Hyper:
         check(lib.adamod_hyper_create(byref(self.handle), rule.encode()))
         self.rule = rule
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = lib.adamod_hyper_free) -> None:  # at exit, modules may be gone already
         if getattr(self, "handle", None):
-            lib.adamod_hyper_free(self.handle)
+            free(self.handle)
             self.handle = None
 
     def set(self, option: str, value: Any) -> None:

@@ -111,6 +111,15 @@ class Package(unittest.TestCase):
         for option in lt.Common.__annotations__:
             self.assertRegex(lt.Common.__doc__, rf"\b{option}\b")
 
+    def test_nothing_is_said_at_exit(self):
+        """Though an optimizer outlives the modules it needs."""
+        code = (
+            "import torch, libadamod.torch as lt; p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3); "
+            "o = lt.AdaMod([p]); o.step(); lt.optimizer._c.lib = None"
+        )
+        run = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+
     def test_a_missing_library_is_named(self):
         run = subprocess.run(
             [sys.executable, "-c", "import libadamod"],

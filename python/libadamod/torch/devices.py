@@ -84,9 +84,9 @@ class Handle:
         self.captured: Optional[List[Any]] = None  # what a graph may still use
         _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = _c.lib.adamod_free) -> None:  # at exit, modules may be gone already
         if getattr(self, "handle", None):
-            _c.lib.adamod_free(self.handle)
+            free(self.handle)
             self.handle = None
 
     # ---- before a step: whatever can be wrong is found here ----
