@@ -748,6 +748,23 @@ class Errors(unittest.TestCase):
             self.assertTrue(torch.equal(p, q))
         self.assertEqual(optimizer.state[params[0]]["step"], 1)
 
+    def test_options_after_some_that_were_refused(self):
+        """Those that came before the bad one were set; the old ones count again."""
+        params = make_params((3,), (4,))
+        others = clones(params)
+        optimizer, other = lt.AdaMod(params, lr=0.5), lt.AdaMod(others, lr=0.5)
+        train(optimizer, params, 2)
+        train(other, others, 3)
+        group = optimizer.param_groups[0]
+        before = dict(group)
+        group.update(lr=0.25, eps=-1)
+        set_grads(params, 3)
+        self.refused(ValueError, "eps is -1", optimizer.step)
+        group.update(before)
+        optimizer.step()
+        for p, q in zip(params, others):
+            self.assertTrue(torch.equal(p, q))
+
     def test_sparse_gradients(self):
         (a,) = make_params((3,))
         embedding = torch.nn.Embedding(10, 3, sparse=True)

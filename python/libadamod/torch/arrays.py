@@ -8,6 +8,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -22,6 +23,8 @@ _STATE_TYPES = {"bf16": torch.bfloat16, "q8": torch.uint8}  # "auto" is the type
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 _COMPUTE = {torch.float64: torch.float64}  # all others are computed in float32
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
+
+_FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
 _data_ptr = Tensor.data_ptr
 
@@ -146,6 +149,8 @@ class Arrays:
         self.hyper = _c.Hyper(rule)
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
+        self.keys: Tuple[str, ...] = ()  # of the group: nothing else decides the values; empty: not known
+        self.group_values: Tuple[Any, ...] = ()
         self.tensors: Dict[str, Tensor] = {}  # options whose value is on a GPU
         self.index = index
         self.first = first  # how many parameters the groups before have
@@ -176,7 +181,21 @@ class Arrays:
             and all(a is b for a, b in zip(self.params, params))
         )
 
+    def remember(self, group: Dict[str, Any]) -> None:
+        """Notes the values that a group's options were set from; not where one of them can change in place."""
+        self.keys = tuple(key for key in group if key not in ("params", "param_names"))
+        self.group_values = tuple(map(group.get, self.keys))
+        flat = [x for value in self.group_values for x in (value if type(value) is tuple else (value,))]
+        if not all(type(x) in _FIXED for x in flat):
+            self.keys = ()
+
+    def is_as_before(self, group: Dict[str, Any], first: int) -> bool:
+        """Whether a group has the very values it was remembered with, and the same parameters."""
+        same = all(map(operator.is_, map(group.get, self.keys), self.group_values))
+        return bool(self.keys) and same and self.matches(self.hyper.rule, first, group["params"])
+
     def set_options(self, values: Dict[str, Any]) -> None:
+        self.keys = ()
         self.tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         for name, value in values.items():
             if name in self.tensors or (name in self.values and self.values[name] == value):
@@ -243,7 +262,8 @@ class Arrays:
         active = [bound for bound in self.active if bound.device is None] if self.devices else self.active
         if not active:
             return
-        self._set_one("grad_scale", scale)
+        if self.values.get("grad_scale") != scale:
+            self._set_one("grad_scale", scale)
         for name, tensor in self.tensors.items():
             self._set_one(name, float(tensor))
         spans = self.spans

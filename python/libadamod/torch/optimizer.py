@@ -165,6 +165,8 @@ class Optimizer(torch.optim.Optimizer):
     def _group_arrays(self, index: int, first: int) -> Arrays:
         """A group's arrays, with the options it has now."""
         group = self.param_groups[index]
+        if index < len(self._arrays) and self._arrays[index].is_as_before(group, first):
+            return self._arrays[index]
         rule = self._rule(group)
         try:
             values = self._options(group)
@@ -174,6 +176,7 @@ class Optimizer(torch.optim.Optimizer):
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
         arrays.set_options(values)
+        arrays.remember(group)
         return arrays
 
     def _all_arrays(self) -> List[Arrays]:
