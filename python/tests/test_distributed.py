@@ -167,6 +167,29 @@ def fully_sharded(rank):
         assert torch.equal(p, q)
 
 
+def fully_sharded_in_8_bits(rank):
+    """FSDP1 trains with the states of its shards; FSDP2, whose states can be sharded anew, is refused."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"))
+    optimizer = lt.AdaMod(model.parameters(), state_type="q8", **ARGUMENTS)
+    train(model, optimizer, rank)
+    assert all(state["exp_avg"].dtype is torch.uint8 for state in optimizer.state.values())
+    with FullyShardedDataParallel.summon_full_params(model):
+        for p, q, b in zip(model.parameters(), reference()[0].parameters(), network().parameters()):
+            assert (p - q).norm() < 0.2 * (q - b).norm()
+    model = network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
+    optimizer = lt.AdaMod(model.parameters(), state_type="q8", **ARGUMENTS)
+    try:
+        train(model, optimizer, rank, 1)
+    except TypeError as error:
+        assert "parameter 0 of group 0 is sharded; states in q8" in str(error), error
+    else:
+        raise AssertionError("states in 8 bits of a sharded parameter were taken")
+
+
 def fully_shard_2(rank):
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
     from torch.distributed.device_mesh import init_device_mesh
@@ -221,6 +244,10 @@ class Distributed(unittest.TestCase):
     @unittest.skipUnless(HAS_FULLY_SHARD, "the FSDP of this PyTorch is for CUDA alone")
     def test_fully_sharded_data_parallel(self):
         run(fully_sharded)
+
+    @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
+    def test_fully_sharded_in_8_bits(self):
+        run(fully_sharded_in_8_bits)
 
     @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
     def test_fully_shard(self):
