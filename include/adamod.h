@@ -193,8 +193,10 @@ typedef struct adamod_tensor {
      * copy, and the master is not part of the state. NULL: the library keeps one, begun from param. */
     float *master;
     /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
-     * freed, and not part of the state that is saved; not in 8 bits. All NULL: the library keeps them. */
+     * freed, and not part of the state that is saved. All NULL: the library keeps them. */
     void *state[ADAMOD_MAX_STATES];
+    /* And the scales of each, if they are in 8 bits: one for each ADAMOD_Q8_BLOCK elements begun, 0 as the codes. */
+    float *scale[ADAMOD_MAX_STATES];
 } adamod_tensor;
 
 /* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
@@ -292,8 +294,9 @@ ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
  * until the next load or free. */
 ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
                                       adamod_type *type, int64_t *count);
-/* How many updates a parameter has had. */
+/* How many updates a parameter has had; and each of the first n, in one call. */
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
+ADAMOD_API adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps);
 /* Says so: for states that you keep and that have had some. adamod_steps, which schedules follow, becomes at least as
  * many. On a device that has taken a step already, it waits for the stream. */
 ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
@@ -347,6 +350,19 @@ ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const 
 /* One update of n arrays; pool NULL means on this thread. clip_norm and nonfinite are the optimizer's: use
  * adamod_norm and grad_scale here. An array whose grad is NULL is passed over. */
 ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
+/* What adamod_update would refuse of n arrays, each with its hyper, and whether they are apart from each other: so that
+ * one who updates several groups finds what is wrong before the first is changed. */
+ADAMOD_API adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n);
+/* An update with statistics of all n arrays together. */
+ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n,
+                                               adamod_pool *pool, adamod_statistics *out);
+
+/* A state of count elements to 8 bits and back, on the host; index is its place in adamod_span.state, since state 0 has a
+ * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. A block with what is
+ * not finite is lost, all of it: its scale is a NaN. */
+ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
+ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
+                                          float *values);
 
 /* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. */
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
@@ -398,7 +414,7 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
  *
  * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps,
- * adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free;
+ * adamod_all_tensor_steps, adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free;
  * none of them is allowed during a capture.
  *
  * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its

@@ -190,14 +190,18 @@ static adamod_tensor world_tensor(world *w, int which) {
     switch (which) {
         case MATRIX:
             return (adamod_tensor){"matrix", w->matrix, w->matrix_grad, ADAMOD_F32, ADAMOD_F32,
-                                   2,        {5, 7},    NULL,           {NULL}};
+                                   2,        {5, 7},    NULL,           {NULL},     {NULL}};
         case HALF:
-            return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16, 1, {9}, NULL, {NULL}};
+            return (adamod_tensor){"half", w->half, w->half_grad, ADAMOD_BF16, ADAMOD_BF16,
+                                   1,      {9},     NULL,         {NULL},      {NULL}};
         case SCALAR:
-            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0, {0}, NULL, {NULL}};
+            return (adamod_tensor){"scalar", &w->scalar, &w->scalar_grad, ADAMOD_F64, ADAMOD_F64, 0,
+                                   {0},      NULL,       {NULL},          {NULL}};
         case EMPTY:
-            return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32, 2, {0, 3}, NULL, {NULL}};
-        default: return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL, {NULL}};
+            return (adamod_tensor){"empty", w->empty, w->empty, ADAMOD_F32, ADAMOD_F32,
+                                   2,       {0, 3},   NULL,     {NULL},     {NULL}};
+        default:
+            return (adamod_tensor){"frozen", w->frozen, NULL, ADAMOD_F32, ADAMOD_F32, 1, {4}, NULL, {NULL}, {NULL}};
     }
 }
 
@@ -2091,6 +2095,16 @@ TEST(steps_that_are_set) {
     CHECK_INT(adamod_tensor_steps(w.opt, SCALAR, &steps), ADAMOD_OK);
     CHECK_INT(steps, 41);
     CHECK_INT(adamod_steps(w.opt), 41);
+    int64_t all[PARAMETERS], n = adamod_tensors(w.opt);
+    CHECK_INT(adamod_all_tensor_steps(w.opt, n, all), ADAMOD_OK);
+    for (int64_t i = 0; i < n; i++) {
+        CHECK_INT(adamod_tensor_steps(w.opt, i, &steps), ADAMOD_OK);
+        CHECK_INT(all[i], steps);
+    }
+    REFUSED(&w, adamod_all_tensor_steps(w.opt, n + 1, all), ADAMOD_ERROR_RANGE, "n is");
+    REFUSED(&w, adamod_all_tensor_steps(w.opt, -1, all), ADAMOD_ERROR_RANGE, "n is -1");
+    REFUSED(&w, adamod_all_tensor_steps(w.opt, n, NULL), ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    REFUSED(&w, adamod_all_tensor_steps(NULL, n, all), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
     adamod_free(w.opt);
 }
 
@@ -2111,11 +2125,13 @@ static adamod_span raw_span(raw_arrays *a) {
                          .step = 1};
 }
 
-/* adamod_update fails, says this, and leaves all arrays as they were. */
+/* adamod_update fails, says this, and leaves all arrays as they were; adamod_check finds the same. */
 static void raw_refused(const adamod_hyper *h, raw_arrays *a, const adamod_span *spans, size_t n, adamod_status status,
                         const char *part, int line) {
     static raw_arrays copy;
     copy = *a;
+    const adamod_hyper *hypers[4] = {h, h, h, h};
+    check_int(n <= 4 && spans ? keep_message(adamod_check(hypers, spans, n)) : status, status, part, __FILE__, line);
     check_int(keep_message(adamod_update(h, spans, n, NULL)), status, part, __FILE__, line);
     check_has(message, part, "the message", __FILE__, line);
     check_true(memcmp(&copy, a, sizeof copy) == 0, "nothing changes", __FILE__, line);
@@ -2179,6 +2195,33 @@ TEST(raw_overlaps) {
     both[1].grad = a.g; /* only read */
     CHECK_INT(adamod_update(h, both, 2, NULL), ADAMOD_OK);
     adamod_hyper_free(h);
+}
+
+/* Groups that are updated one after the other are checked together before. */
+TEST(raw_checks_of_several_groups) {
+    adamod_hyper *adamod = NULL, *sgd = NULL;
+    CHECK_INT(adamod_hyper_create(&adamod, "adamod"), ADAMOD_OK);
+    CHECK_INT(adamod_hyper_create(&sgd, "sgd"), ADAMOD_OK);
+    float p[20] = {0}, g[8] = {0}, m[8] = {0}, v[8] = {0}, s[8] = {0};
+    const adamod_hyper *hypers[2] = {sgd, adamod};
+    adamod_span x[2] = {{.param = p, .grad = g, .count = 8, .step = 1},
+                        {.param = p + 8, .grad = g, .state = {m, v, s}, .count = 8, .step = 1}};
+    CHECK_INT(adamod_check(hypers, x, 2), ADAMOD_OK);
+    x[1].param = p + 7;
+    CHECK_INT(adamod_check(hypers, x, 2), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "param of span 0 and param of span 1 overlap");
+    x[1].param = p + 8;
+    x[1].state[2] = NULL; /* which the other rule has no need of */
+    CHECK_INT(adamod_check(hypers, x, 2), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "span 1: state[2], exp_avg_lr, is NULL");
+    hypers[1] = NULL;
+    CHECK_INT(adamod_check(hypers, x, 2), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "span 1: its hyper is NULL");
+    CHECK_INT(adamod_check(NULL, x, 2), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_check(hypers, NULL, 2), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_check(NULL, NULL, 0), ADAMOD_OK);
+    adamod_hyper_free(adamod);
+    adamod_hyper_free(sgd);
 }
 
 TEST(raw_arguments) {
@@ -2356,5 +2399,6 @@ RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range
           ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
           ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes), ENTRY(state_descriptions),
           ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
-          ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams), ENTRY(states_the_caller_keeps),
-          ENTRY(states_the_caller_keeps_are_checked), ENTRY(many_arrays_in_one_call), ENTRY(steps_that_are_set))
+          ENTRY(raw_checks_of_several_groups), ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams),
+          ENTRY(states_the_caller_keeps), ENTRY(states_the_caller_keeps_are_checked), ENTRY(many_arrays_in_one_call),
+          ENTRY(steps_that_are_set))

@@ -609,16 +609,19 @@ TEST(pointers_that_change_every_step) {
 }
 
 /* The caller's states, begun from the CPU's after some steps, and gradients that move: one call a step. */
-TEST(states_the_caller_keeps) {
-    NEED_CUDA;
-    enum { ARRAYS = 30, STEPS = 6 };
+static void states_the_caller_keeps(const char *state_type) {
+    enum { ARRAYS = 30, STEPS = 6, MOST = 9 };
+    const bool q8 = strcmp(state_type, "q8") == 0;
     pair *x = pair_new("adamod");
+    OK(adamod_set_text(x->cpu, "state_type", state_type));
+    OK(adamod_set_text(x->gpu, "state_type", state_type));
     for (int i = 0; i < ARRAYS; i++) pair_add(x, i % 3 ? ADAMOD_F32 : ADAMOD_BF16, 100 + 77 * i);
     pair_run(x, STEPS);
     adamod_optimizer *mine = NULL;
-    void *memory[ARRAYS][6] = {{NULL}}, *states[ARRAYS][4] = {{NULL}}, *params[ARRAYS];
+    void *memory[ARRAYS][MOST] = {{NULL}}, *states[ARRAYS][MOST] = {{NULL}}, *params[ARRAYS];
     const void *grads[ARRAYS];
     OK(adamod_create_on(&mine, "adamod", "cuda"));
+    OK(adamod_set_text(mine, "state_type", state_type));
     for (int i = 0; i < ARRAYS; i++) {
         pair_array *a = &x->arrays[i];
         adamod_tensor t = {.param_type = a->param_type, .grad_type = a->grad_type, .ndim = 1};
@@ -628,14 +631,15 @@ TEST(states_the_caller_keeps) {
             memory[i][k] = device_alloc(s.bytes + 16);
             void *to = states[i][k] = (char *)memory[i][k] + 4 * (i % 4); /* not all where vectors may begin */
             to_device(to, *s.data, s.bytes);
-            if (k < 3) t.state[k] = to;
-            else t.master = to;
+            if (k == (q8 ? 6 : 3)) t.master = to;
+            else if (q8 && k % 2) t.scale[k / 2] = to;
+            else t.state[q8 ? k / 2 : k] = to;
         }
-        params[i] = t.param = memory[i][4] = device_alloc(4 * a->count);
+        params[i] = t.param = memory[i][MOST - 2] = device_alloc(4 * a->count);
         to_device(t.param, a->p, a->count * adamod__type_size(a->param_type));
         OK(adamod_add_tensor(mine, 0, &t, NULL));
         OK(adamod_set_tensor_steps(mine, i, STEPS));
-        grads[i] = memory[i][5] = device_alloc(4 * a->count);
+        grads[i] = memory[i][MOST - 1] = device_alloc(4 * a->count);
     }
     CHECK_INT(adamod_steps(mine), STEPS);
     for (int step = 0; step < STEPS; step++) {
@@ -643,7 +647,7 @@ TEST(states_the_caller_keeps) {
         OK(adamod_step(x->cpu));
         for (int i = 0; i < ARRAYS; i++) {
             const size_t bytes = x->arrays[i].count * adamod__type_size(x->arrays[i].grad_type);
-            grads[i] = step % 2 ? memory[i][5] : x->arrays[i].device_g;
+            grads[i] = step % 2 ? memory[i][MOST - 1] : x->arrays[i].device_g;
             to_device((void *)(uintptr_t)grads[i], x->arrays[i].g, bytes);
         }
         OK(adamod_set_arrays(mine, ARRAYS, NULL, params, grads));
@@ -656,7 +660,7 @@ TEST(states_the_caller_keeps) {
         CHECK(same_array(x, "the parameters", i, a->param_type, a->p, params[i], a->count));
         state_ref s;
         for (int k = 0; adamod__state_ref(x->cpu, &x->cpu->tensors[i], k, &s); k++) {
-            CHECK(same_array(x, s.name, i, s.type, *s.data, states[i][k], a->count));
+            CHECK(same_array(x, s.name, i, s.type, *s.data, states[i][k], (size_t)s.desc.count));
         }
     }
     adamod_tensor t = {.param = params[0], .ndim = 1, .shape = {1}, .state = {grads, grads, grads}};
@@ -665,8 +669,14 @@ TEST(states_the_caller_keeps) {
     CHECK_INT(adamod_add_tensor(mine, 0, &t, NULL), ADAMOD_ERROR_DEVICE);
     CHECK_HAS(adamod_last_error(), "exp_avg is host memory");
     adamod_free(mine);
-    for (int i = 0; i < ARRAYS * 6; i++) device_free(memory[i / 6][i % 6]);
+    for (int i = 0; i < ARRAYS * MOST; i++) device_free(memory[i / MOST][i % MOST]);
     pair_free(x);
+}
+
+TEST(states_the_caller_keeps) {
+    NEED_CUDA;
+    states_the_caller_keeps("auto");
+    states_the_caller_keeps("q8");
 }
 
 /* ---- statistics ---- */

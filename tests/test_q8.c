@@ -206,6 +206,112 @@ TEST(raw_updates_are_the_handles) {
     setting_free(&x);
 }
 
+/* ---- states that the caller keeps ---- */
+
+TEST(states_of_the_callers_are_as_the_handles) {
+    for (int r = 0; r < 3; r++) {
+        enum { N = 300 };
+        setting x;
+        float p[N], g[N], scale[3][2] = {{0}};
+        uint8_t state[3][N] = {{0}};
+        adamod_optimizer *opt;
+        const int states = r == 0 ? 3 : r == 1 ? 2 : 1;
+        setting_make(&x, rules[r][0], NULL, 1);
+        CHECK_INT(adamod_create(&opt, rules[r][0]), ADAMOD_OK);
+        CHECK_INT(adamod_set_text(opt, "state_type", "q8"), ADAMOD_OK);
+        CHECK_INT(adamod_set(opt, "clip_norm", INFINITY), ADAMOD_OK);
+        CHECK_INT(adamod_set(x.opt, "clip_norm", INFINITY), ADAMOD_OK);
+        if (r == 2) CHECK_INT(adamod_set(opt, "momentum", 0.9), ADAMOD_OK);
+        memcpy(p, x.p[1], sizeof p);
+        adamod_tensor t = {.name = "param.1", .param = p, .grad = g, .ndim = 1, .shape = {N}};
+        for (int i = 0; i < states; i++) t.state[i] = state[i];
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+        CHECK_HAS(adamod_last_error(), "param.1: scale[0] is NULL, and the states are in 8 bits");
+        for (int i = 0; i < states; i++) t.scale[i] = scale[i];
+        t.scale[states - 1] = (float *)(void *)((char *)scale[states - 1] + 1);
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+        CHECK_HAS(adamod_last_error(), "_scale is not aligned to its elements");
+        t.scale[states - 1] = p;
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+        CHECK_HAS(adamod_last_error(), "_scale overlap");
+        t.scale[states - 1] = scale[states - 1];
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_set_grad(opt, 0, scale[states - 1]), ADAMOD_ERROR_ARGUMENT);
+        for (int step = 0; step < 5; step++) {
+            setting_run(&x, step, 1);
+            memcpy(g, x.g[1], sizeof g);
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        }
+        CHECK(memcmp(p, x.p[1], sizeof p) == 0);
+        void *codes, *scales;
+        char name[64];
+        snprintf(name, sizeof name, "%s_scale", rules[r][1]);
+        CHECK_INT(adamod_state(x.opt, 1, rules[r][1], &codes, NULL, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_state(x.opt, 1, name, &scales, NULL, NULL), ADAMOD_OK);
+        CHECK(memcmp(codes, state[states - 1], N) == 0);
+        CHECK(memcmp(scales, scale[states - 1], sizeof scale[0]) == 0);
+        adamod_free(opt);
+        setting_free(&x);
+    }
+}
+
+TEST(scales_without_states_in_8_bits_are_refused) {
+    float p[4] = {0}, state[3][4] = {{0}}, scale[3] = {0};
+    adamod_optimizer *opt;
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    adamod_tensor t = {.name = "t", .param = p, .ndim = 1, .shape = {4}, .scale = {&scale[0], &scale[1], &scale[2]}};
+    CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "t: scale[0] is given, and no state in 8 bits");
+    for (int i = 0; i < 3; i++) t.state[i] = state[i];
+    CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
+    adamod_free(opt);
+}
+
+/* ---- to 8 bits and back ---- */
+
+TEST(values_are_encoded_to_the_nearest_code) {
+    enum { N = 600 };
+    float in[N], out[N], scale[3], again[3];
+    uint8_t codes[N], other[N];
+    uint64_t random = 5;
+    for (int state = 0; state < 3; state++) {
+        for (int size = 0; size < 3; size++) {
+            const float unit = size == 0 ? 1 : size == 1 ? 1e-38f : 1e36f;
+            for (int i = 0; i < N; i++) {
+                const float x = (float)(uniform(&random) * exp(4 * uniform(&random))) * unit;
+                in[i] = i % 50 == 0 ? 0 : state == 0 ? x : fabsf(x);
+            }
+            CHECK_INT(adamod_q8_encode(state, N, in, codes, scale), ADAMOD_OK);
+            CHECK_INT(adamod_q8_decode(state, N, codes, scale, out), ADAMOD_OK);
+            for (int i = 0; i < N; i++) {
+                const float least = scale[i / ADAMOD_Q8_BLOCK] * (state == 0 ? 2e-5f : 3e-10f) + 1.5e-39f;
+                if (!CHECK(fabsf(out[i] - in[i]) <= fabsf(in[i]) / 16 + least)) break;
+                if (!CHECK((out[i] == 0) == (in[i] == 0) || state == 0 || size == 1))
+                    break; /* subnormal codes may be 0 */
+            }
+            CHECK_INT(adamod_q8_encode(state, N, out, other, again), ADAMOD_OK);
+            float back[N];
+            CHECK_INT(adamod_q8_decode(state, N, other, again, back), ADAMOD_OK);
+            CHECK(memcmp(out, back, sizeof out) == 0);
+        }
+    }
+}
+
+TEST(encoding_refuses_what_it_cannot_do) {
+    float x[1] = {1}, scale[1];
+    uint8_t code[1];
+    CHECK_INT(adamod_q8_encode(-1, 1, x, code, scale), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_q8_decode(ADAMOD_MAX_STATES, 1, code, scale, x), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_q8_encode(0, -1, x, code, scale), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_q8_encode(0, 1, NULL, code, scale), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "q8: values is NULL");
+    CHECK_INT(adamod_q8_decode(0, 1, code, NULL, x), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_q8_encode(0, 0, NULL, NULL, NULL), ADAMOD_OK);
+    x[0] = INFINITY;
+    CHECK_INT(adamod_q8_encode(1, 1, x, code, scale), ADAMOD_OK);
+    CHECK(isnan(scale[0]) && code[0] == 0);
+}
+
 /* Whatever a NaN's bits are, its block's codes are the same. */
 TEST(a_block_with_a_nan_is_lost) {
     static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0x7f800000u};
@@ -314,5 +420,8 @@ TEST(training_hardly_notices) {
 }
 
 RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(instruction_sets_and_threads_agree),
-          ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles), ENTRY(a_block_with_a_nan_is_lost),
-          ENTRY(only_rules_that_have_it_take_it), ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices))
+          ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles),
+          ENTRY(states_of_the_callers_are_as_the_handles), ENTRY(scales_without_states_in_8_bits_are_refused),
+          ENTRY(values_are_encoded_to_the_nearest_code), ENTRY(encoding_refuses_what_it_cannot_do),
+          ENTRY(a_block_with_a_nan_is_lost), ENTRY(only_rules_that_have_it_take_it), ENTRY(memory_of_states_in_8_bits),
+          ENTRY(training_hardly_notices))

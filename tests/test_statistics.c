@@ -705,7 +705,52 @@ TEST(steps_that_fail) {
     adamod_free(x.opt);
 }
 
+/* The stateless update counts what the handle counts, and changes no bit by it. */
+TEST(of_raw_updates) {
+    enum { ROWS = 230, COLS = 97, N = ROWS * COLS, MOST = 10 * N, STEPS = 12 };
+    static float p[N], g[N], raw[N], memory[ADAMOD_MAX_STATES][MOST];
+    static adamod_statistics s, t;
+    const int64_t shape[2] = {ROWS, COLS};
+    adamod_pool *pool;
+    CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
+    for (int r = 0; adamod_rule_name(r); r++) {
+        adamod_optimizer *opt;
+        adamod_hyper *h;
+        adamod_state_desc d;
+        adamod_span x = {.param = raw, .grad = g, .ndim = 2, .shape = {ROWS, COLS}, .count = N};
+        CHECK_INT(adamod_create(&opt, adamod_rule_name(r)), ADAMOD_OK);
+        CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), ADAMOD_OK);
+        for (int i = 0; i < N; i++) raw[i] = p[i] = (float)noise((uint64_t)i);
+        CHECK_INT(adamod_add(opt, NULL, p, g, 2, shape), ADAMOD_OK);
+        CHECK_INT(adamod_collect(opt, 1), ADAMOD_OK);
+        for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+            CHECK_INT(adamod_state_at(h, 2, shape, i, &d), ADAMOD_OK);
+            if (!d.name || !CHECK(d.count <= MOST)) continue;
+            for (int64_t k = 0; k < d.count; k++) memory[i][k] = (float)d.initial;
+            x.state[i] = memory[i];
+        }
+        for (x.step = 1; x.step <= STEPS; x.step++) {
+            for (int i = 0; i < N; i++) g[i] = (float)gradient(0, i, (int)x.step);
+            memset(&t, 0xff, sizeof t);
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            CHECK_INT(adamod_update_collect(h, &x, 1, x.step % 2 ? pool : NULL, &t), ADAMOD_OK);
+            CHECK_INT(adamod_get_statistics(opt, -1, &s), ADAMOD_OK);
+            if (!CHECK(memcmp(&s, &t, sizeof s) == 0)) printf("  %s\n", adamod_rule_name(r));
+            CHECK_INT(t.elements, N);
+        }
+        CHECK(memcmp(p, raw, sizeof p) == 0);
+        x.step = 0;
+        CHECK_INT(adamod_update_collect(h, &x, 1, NULL, &t), ADAMOD_ERROR_RANGE);
+        CHECK_INT(adamod_update_collect(h, &x, 1, NULL, NULL), ADAMOD_ERROR_ARGUMENT);
+        CHECK(memcmp(&s, &t, sizeof s) == 0);
+        adamod_hyper_free(h);
+        adamod_free(opt);
+    }
+    adamod_pool_free(pool);
+}
+
 RUN_TESTS(ENTRY(against_a_count_in_double), ENTRY(adashift_of_each_element), ENTRY(norms_of_what_the_rule_sees),
           ENTRY(collecting_changes_no_bit), ENTRY(edges_of_bins), ENTRY(medians),
           ENTRY(zeros_and_values_that_are_not_finite), ENTRY(frozen_and_empty),
-          ENTRY(statistics_that_were_not_collected), ENTRY(groups_that_come_later), ENTRY(steps_that_fail))
+          ENTRY(statistics_that_were_not_collected), ENTRY(groups_that_come_later), ENTRY(steps_that_fail),
+          ENTRY(of_raw_updates))

@@ -14,7 +14,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type,
 
 MAX_DIMS = 8
 MAX_STATES = 4
-F32, F64, BF16, F16 = range(4)
+F32, F64, BF16, F16, Q8 = range(5)
+Q8_BLOCK = 256
 HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0
 WORTH_THREADS = 65536  # elements; fewer are updated before other threads are awake
 
@@ -54,6 +55,7 @@ class TensorDesc(ctypes.Structure):
         ("shape", c_int64 * MAX_DIMS),
         ("master", c_void_p),
         ("state", c_void_p * MAX_STATES),
+        ("scale", c_void_p * MAX_STATES),
     ]
 
 
@@ -87,6 +89,25 @@ class OptionDesc(ctypes.Structure):
     ]
 
 
+class Statistics(ctypes.Structure):
+    """adamod_statistics"""
+
+    _fields_ = [
+        ("elements", c_int64),
+        ("bounded", c_double),
+        ("eta_min", c_double),
+        ("eta_median", c_double),
+        ("eta_max", c_double),
+        ("step_min", c_double),
+        ("step_median", c_double),
+        ("step_max", c_double),
+        ("grad_norm", c_double),
+        ("update_norm", c_double),
+        ("eta", c_int64 * HIST_BINS),
+        ("step", c_int64 * HIST_BINS),
+    ]
+
+
 def _find_library() -> str:
     given = os.environ.get("ADAMOD_LIBRARY")
     if given:
@@ -114,6 +135,10 @@ def _load() -> ctypes.CDLL:
         "adamod_hyper_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
         "adamod_state_at": (c_int, [c_void_p, c_int, POINTER(c_int64), c_int, POINTER(StateDesc)]),
         "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
+        "adamod_check": (c_int, [POINTER(c_void_p), POINTER(Span), c_size_t]),
+        "adamod_update_collect": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p, POINTER(Statistics)]),
+        "adamod_q8_encode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
+        "adamod_q8_decode": (c_int, [c_int, c_int64, c_void_p, c_void_p, c_void_p]),
         "adamod_norm": (c_int, [POINTER(Span), c_size_t, c_void_p, POINTER(c_double)]),
         "adamod_pool_create": (c_int, [POINTER(c_void_p), c_int]),
         "adamod_create_on": (c_int, [POINTER(c_void_p), c_char_p, c_char_p]),
@@ -127,9 +152,11 @@ def _load() -> ctypes.CDLL:
             c_int,
             [c_void_p, c_int64, POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)],
         ),
-        "adamod_tensor_steps": (c_int, [c_void_p, c_int64, POINTER(c_int64)]),
+        "adamod_all_tensor_steps": (c_int, [c_void_p, c_int64, POINTER(c_int64)]),
         "adamod_set_tensor_steps": (c_int, [c_void_p, c_int64, c_int64]),
         "adamod_step": (c_int, [c_void_p]),
+        "adamod_collect": (c_int, [c_void_p, c_int]),
+        "adamod_get_statistics": (c_int, [c_void_p, c_int, POINTER(Statistics)]),
         "adamod_cuda_status": (c_int, []),
         "adamod_set_stream": (c_int, [c_void_p, c_void_p]),
         "adamod_set_device_value": (c_int, [c_void_p, c_int, c_char_p, c_void_p, c_int]),
@@ -143,6 +170,7 @@ def _load() -> ctypes.CDLL:
 
 lib = _load()
 
+ERROR_ORDER = -4
 _ERRORS: Dict[int, Type[Exception]] = {
     -1: ValueError,  # ADAMOD_ERROR_ARGUMENT
     -2: ValueError,  # _NAME
@@ -160,7 +188,7 @@ def check(status: int) -> None:
 
 
 def version() -> str:
-    return lib.adamod_version_string().decode()
+    return str(lib.adamod_version_string().decode())
 
 
 # ---- rules and options ----
@@ -243,9 +271,9 @@ class Hyper:
         check(lib.adamod_hyper_create(byref(self.handle), rule.encode()))
         self.rule = rule
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = lib.adamod_hyper_free) -> None:  # at exit, modules may be gone already
         if getattr(self, "handle", None):
-            lib.adamod_hyper_free(self.handle)
+            free(self.handle)
             self.handle = None
 
     def set(self, option: str, value: Any) -> None:
@@ -270,9 +298,32 @@ class Hyper:
                 found.append(State(place, c.name.decode(), tuple(c.shape[: c.ndim]), c.initial))
         return found
 
-    def update(self, spans: ctypes.Array, elements: int, threads: int) -> None:
+    def update(self, spans: "ctypes.Array[Span]", elements: int, threads: int) -> None:
         """One update of all arrays, which have so many elements together. Other Python threads run meanwhile."""
-        check(lib.adamod_update(self.handle, spans, len(spans), pool(threads if elements >= WORTH_THREADS else 1)))
+        check(lib.adamod_update(self.handle, spans, len(spans), pool_for(elements, threads)))
+
+    def collect(self, spans: "ctypes.Array[Span]", elements: int, threads: int) -> Statistics:
+        """The same, counting the learning rates of single elements."""
+        found = Statistics()
+        check(lib.adamod_update_collect(self.handle, spans, len(spans), pool_for(elements, threads), byref(found)))
+        return found
+
+
+def check_together(hypers: Sequence[Hyper], spans: Sequence[Span]) -> None:
+    """Raises what updates of arrays, each with its hyper, would, and where two of them share memory."""
+    n = len(spans)
+    handles = (c_void_p * n)(*(hyper.handle for hyper in hypers))
+    check(lib.adamod_check(handles, (Span * n)(*spans), n))
+
+
+def q8_encode(index: int, count: int, values: int, codes: int, scales: int) -> None:
+    """Writes the codes and scales of a state's values; all three are addresses."""
+    check(lib.adamod_q8_encode(index, count, values, codes, scales))
+
+
+def q8_decode(index: int, count: int, codes: int, scales: int, values: int) -> None:
+    """The way back."""
+    check(lib.adamod_q8_decode(index, count, codes, scales, values))
 
 
 # ---- threads ----
@@ -291,6 +342,10 @@ def pool(threads: int) -> Optional[int]:
             check(lib.adamod_pool_create(byref(handle), threads))
             _pools[threads] = handle.value
         return _pools[threads]
+
+
+def pool_for(elements: int, threads: int) -> Optional[int]:
+    return pool(threads) if elements >= WORTH_THREADS else None
 
 
 def _forget_pools() -> None:

@@ -15,6 +15,7 @@ import libadamod.torch as lt
 import torch
 from libadamod import _c
 from support import CLASSES, make_params, same_bits, set_grads
+from test_q8 import RULES as EIGHT_BITS
 
 SHAPES = ((5, 3), (70,), (), (0, 3), (4, 3, 2, 2), (3000,))
 
@@ -133,6 +134,16 @@ class AsOnTheCpu(Cuda):
             for options in ({"low_precision": "stochastic"}, {"low_precision": "stochastic", "state_type": "bf16"}):
                 self.compare(cls, make_params(*SHAPES, dtype=torch.bfloat16), **options)
 
+    def test_states_in_8_bits(self):
+        for cls, options, _ in EIGHT_BITS:
+            for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+                if dtype is torch.float64 and cls is not lt.SGD:  # whose last bits differ, and so what they round to
+                    continue
+                self.compare(cls, make_params(*SHAPES, dtype=dtype), what=f"{dtype} ", state_type="q8", **options)
+        image = make_params((8, 5, 6, 7))[0].detach()
+        channels_last = image.to(memory_format=torch.channels_last)
+        self.compare(lt.AdaMod, [torch.nn.Parameter(t) for t in (channels_last, image[:, ::2])], state_type="q8")
+
     def test_complex(self):
         generator = torch.Generator().manual_seed(3)
         for dtype in (torch.complex64, torch.complex128):
@@ -175,9 +186,13 @@ class AsOnTheCpu(Cuda):
 
     def test_states_that_lie_anywhere(self):
         """Where no vector of elements may begin, as parts of a larger array do."""
+        for options in ({}, {"state_type": "q8"}):
+            self.states_that_lie_anywhere(options)
+
+    def states_that_lie_anywhere(self, options):
         params = make_params((60,), (61,)) + make_params((62,), dtype=torch.bfloat16)
         others = on("cuda", params)
-        one, other = lt.AdaMod(params), lt.AdaMod(others)
+        one, other = lt.AdaMod(params, **options), lt.AdaMod(others, **options)
         run(one, params, 6)
         run(other, others, 3)
         for i, p in enumerate(others):
@@ -357,8 +372,9 @@ class Graphs(Cuda):
         return one, params, other, others, graph
 
     def test_replays_are_steps(self):
-        for cls in CLASSES:
-            one, params, other, others, graph = self.captured(cls)
+        cases = [(cls, {}) for cls in CLASSES] + [(cls, {"state_type": "q8", **o}) for cls, o, _ in EIGHT_BITS]
+        for cls, options in cases:
+            one, params, other, others, graph = self.captured(cls, **options)
             for t in range(3, 9):
                 set_grads_static(params, t)
                 graph.replay()
@@ -479,10 +495,10 @@ class Scalers(Cuda):
         scaler.scale(torch.zeros((), device="cuda"))  # it begins with the first loss
         return scaler
 
-    def steps(self, unscale, waits):
+    def steps(self, unscale, waits, **options):
         params = make_params((20,), (5, 3))
         others = on("cuda", params)
-        one, other = lt.AdaMod(params), lt.AdaMod(others)
+        one, other = lt.AdaMod(params, **options), lt.AdaMod(others, **options)
         scaler = self.scaler()
         for t in range(1, 8):
             set_grads(params, t)
@@ -507,6 +523,7 @@ class Scalers(Cuda):
 
     def test_a_step_that_is_not_finite_is_skipped_on_the_device(self):
         self.steps(unscale=False, waits=False)
+        self.steps(unscale=False, waits=False, state_type="q8")
 
     def test_after_unscale(self):
         self.steps(unscale=True, waits=False)
@@ -531,9 +548,13 @@ class Scalers(Cuda):
 
 class Copies(Cuda):
     def test_state_to_the_cpu_and_back(self):
-        params = on("cuda", make_params((5, 3), (7,))) + on("cuda", make_params((9,), dtype=torch.bfloat16))
+        for state_type in ("auto", "bf16", "q8"):
+            self.state_to_the_cpu_and_back(state_type)
+
+    def state_to_the_cpu_and_back(self, state_type):
+        params = on("cuda", make_params((5, 3), (700,))) + on("cuda", make_params((9,), dtype=torch.bfloat16))
         others = on("cpu", params)
-        one, other = lt.AdaMod(params), lt.AdaMod(others)
+        one, other = lt.AdaMod(params, state_type=state_type), lt.AdaMod(others, state_type=state_type)
         run(one, params, 3)
         run(other, others, 3)
         file = io.BytesIO()
@@ -548,6 +569,18 @@ class Copies(Cuda):
         run(other, others, 3, first=7)
         self.assert_same_optimizers(one, params, other, others, "moved")
 
+    def test_from_f32_to_8_bits_and_back(self):
+        """Converted on either device, states are the same."""
+        for first, then in (("auto", "q8"), ("q8", "auto"), ("bf16", "q8")):
+            params = make_params((40, 30), (7,), ())
+            others = on("cuda", params)
+            one, other = lt.AdaMod(params, state_type=first), lt.AdaMod(others, state_type=first)
+            for optimizer, tensors in ((one, params), (other, others)):
+                run(optimizer, tensors, 3)
+                optimizer.param_groups[0]["state_type"] = then
+                run(optimizer, tensors, 3, first=4)
+            self.assert_same_optimizers(one, params, other, others, f"from {first} to {then}")
+
     def test_deepcopy(self):
         model = torch.nn.Linear(4, 3).cuda()
         optimizer = lt.AdaMod(model.parameters())
@@ -560,16 +593,59 @@ class Copies(Cuda):
         self.assertEqual(optimizer2.state[model2.weight]["step"], 6)
 
     def test_histograms(self):
+        for state_type in ("auto", "q8"):
+            self.histograms(state_type)
+
+    def histograms(self, state_type):
         params = make_params((500,), (7, 8))
         others = on("cuda", params)
-        one, other = lt.AdaMod(params, beta3=0.9), lt.AdaMod(others, beta3=0.9)
+        one, other = (lt.AdaMod(x, beta3=0.9, state_type=state_type) for x in (params, others))
         run(one, params, 5)
         run(other, others, 5)
-        a, b = one.lr_histogram(), other.lr_histogram()
+        self.assert_alike(one.lr_histogram(), other.lr_histogram())
+
+    def assert_alike(self, a, b):
+        self.assertGreater(a.elements, 0)
         self.assertEqual((a.elements, sum(a.eta), sum(a.step)), (b.elements, sum(b.eta), sum(b.step)))
         self.assertAlmostEqual(a.bounded, b.bounded, places=2)
         for name in ("eta_min", "eta_median", "eta_max", "step_min", "step_median", "step_max"):
             self.assertAlmostEqual(getattr(a, name) / getattr(b, name), 1, places=4, msg=name)
+
+    def test_histograms_that_are_collected(self):
+        for cls in (lt.Adadelta, lt.Adafactor):
+            params = make_params((300, 70), (7, 8))
+            others = on("cuda", params)
+            one, other = ([{"params": x[:1]}, {"params": x[1:], "lr": 0.1}] for x in (params, others))
+            one, other = cls(one), cls(other)
+            run(other, others, 1)
+            with self.assertRaisesRegex(RuntimeError, "collect_learning_rates"):
+                other.lr_histogram()
+            run(one, params, 1)
+            for optimizer, tensors in ((one, params), (other, others)):
+                optimizer.collect_learning_rates()
+                run(optimizer, tensors, 4, first=2)
+            for group in (None, 0, 1):
+                self.assert_alike(one.lr_histogram(group), other.lr_histogram(group))
+            self.assert_same_optimizers(one, params, other, others, f"{cls.__name__}, collected")
+            other.collect_learning_rates(False)
+            run(other, others, 1, first=6)
+            self.assertRaises(RuntimeError, other.lr_histogram)
+
+    def test_histograms_of_replays(self):
+        params = on("cuda", make_params((300, 70)))
+        twins = on("cpu", params)
+        optimizer, twin = lt.Adadelta(params), lt.Adadelta(twins)
+        optimizer.collect_learning_rates()
+        twin.collect_learning_rates()
+        set_grads_of(params, 1)
+        set_grads(twins, 1)
+        warm_up(optimizer.step, 2)
+        graph = capture(optimizer.step)
+        for _ in range(3):
+            graph.replay()
+        for _ in range(5):
+            twin.step()
+        self.assert_alike(optimizer.lr_histogram(), twin.lr_histogram())
 
 
 class Errors(Cuda):

@@ -118,6 +118,33 @@ def zero_redundancy(rank):
         assert loaded.state_dict()["param_groups"][0]["step"] == STEPS
 
 
+def in_8_bits(rank):
+    """Random rounding follows a parameter's place in its optimizer, so sharded states differ in bits, not in kind."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = nn.parallel.DistributedDataParallel(network())
+    train(model, lt.AdaMod(model.parameters(), state_type="q8", **ARGUMENTS), rank)
+    alike(model)
+    model = nn.parallel.DistributedDataParallel(network())
+    arguments = dict(ARGUMENTS, state_type="q8")
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=lt.AdaMod, **arguments)
+    train(model, optimizer, rank)
+    alike(model)
+    for p, q, b in zip(model.parameters(), reference()[0].parameters(), network().parameters()):
+        assert (p - q).norm() < 0.2 * (q - b).norm()
+    optimizer.consolidate_state_dict(to=0)
+    if rank == 0:
+        saved = optimizer.state_dict()
+        other = network()
+        loaded = lt.AdaMod(other.parameters(), **arguments)
+        loaded.load_state_dict(copy.deepcopy(saved))
+        for i, p in enumerate(loaded.param_groups[0]["params"]):
+            for name in ("exp_avg", "exp_avg_lr_scale"):
+                assert torch.equal(loaded.state[p][name], saved["state"][i][name]), name
+            assert loaded.state[p]["exp_avg"].dtype is torch.uint8
+        train(other, loaded, None, 1, STEPS + 1)
+
+
 def fully_sharded(rank):
     from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -138,6 +165,29 @@ def fully_sharded(rank):
     train(other, other_optimizer, rank, 3, STEPS + 1)
     for p, q in zip(model.parameters(), other.parameters()):
         assert torch.equal(p, q)
+
+
+def fully_sharded_in_8_bits(rank):
+    """FSDP1 trains with the states of its shards; FSDP2, whose states can be sharded anew, is refused."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+    model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"))
+    optimizer = lt.AdaMod(model.parameters(), state_type="q8", **ARGUMENTS)
+    train(model, optimizer, rank)
+    assert all(state["exp_avg"].dtype is torch.uint8 for state in optimizer.state.values())
+    with FullyShardedDataParallel.summon_full_params(model):
+        for p, q, b in zip(model.parameters(), reference()[0].parameters(), network().parameters()):
+            assert (p - q).norm() < 0.2 * (q - b).norm()
+    model = network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (WORLD,)))
+    optimizer = lt.AdaMod(model.parameters(), state_type="q8", **ARGUMENTS)
+    try:
+        train(model, optimizer, rank, 1)
+    except TypeError as error:
+        assert "parameter 0 of group 0 is sharded; states in q8" in str(error), error
+    else:
+        raise AssertionError("states in 8 bits of a sharded parameter were taken")
 
 
 def fully_shard_2(rank):
@@ -188,9 +238,16 @@ class Distributed(unittest.TestCase):
     def test_zero_redundancy_optimizer(self):
         run(zero_redundancy)
 
+    def test_states_in_8_bits(self):
+        run(in_8_bits)
+
     @unittest.skipUnless(HAS_FULLY_SHARD, "the FSDP of this PyTorch is for CUDA alone")
     def test_fully_sharded_data_parallel(self):
         run(fully_sharded)
+
+    @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
+    def test_fully_sharded_in_8_bits(self):
+        run(fully_sharded_in_8_bits)
 
     @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
     def test_fully_shard(self):

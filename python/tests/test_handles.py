@@ -10,6 +10,7 @@ from unittest import mock
 import libadamod.torch as lt
 import test_checkpoints
 import test_optimizer
+import test_q8
 import test_rules
 import torch
 from libadamod import _c
@@ -64,6 +65,10 @@ class LearningRates(OnHandles, test_optimizer.LearningRates):
 
 
 class AgainstTorch(OnHandles, test_rules.AgainstTorch):
+    pass
+
+
+class EightBits(OnHandles, test_q8.States, test_q8.Conversions):
     pass
 
 
@@ -154,6 +159,7 @@ class Calls(OnHandles):
             lambda: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())),
             lambda: optimizer.param_groups[0].update(seed=7),
             lambda: optimizer.param_groups[0].update(state_type="bf16"),
+            lambda: optimizer.param_groups[0].update(state_type="q8"),
         ):
             change()
             self.lib.take()
@@ -183,7 +189,7 @@ class Calls(OnHandles):
         self.assertEqual(self.lib.take(), ["adamod_set_scaler", "adamod_step"])
         self.assertEqual(optimizer.state[params[0]]["step"], 2)  # until it is asked for
         self.assertEqual(optimizer.state_dict()["state"][0]["step"], 3)
-        self.assertEqual(self.lib.take().count("adamod_tensor_steps"), 3)
+        self.assertEqual(self.lib.take().count("adamod_all_tensor_steps"), 1)
         del optimizer.grad_scale, optimizer.found_inf
         optimizer.step()
         self.assertEqual(self.lib.take(), ["adamod_set_scaler", "adamod_step"])
@@ -202,9 +208,11 @@ class Calls(OnHandles):
 
 class SameBits(unittest.TestCase):
     def test_with_and_without_handles(self):
-        """Masters, random rounding and bf16 states included: the random numbers are the same."""
+        """Masters, random rounding, states in bf16 and 8 bits included: the random numbers are the same."""
+        in_8_bits = [rule[0] for rule in test_q8.RULES]
         for cls in CLASSES:
-            for options in ({}, {"low_precision": "stochastic"}, {"state_type": "bf16", "seed": 5}):
+            choices = [{}, {"low_precision": "stochastic"}, {"state_type": "bf16", "seed": 5}]
+            for options in choices + [{"state_type": "q8"}] * (cls in in_8_bits):
                 params = make_params((5, 3), (70,), (), (0, 3)) + make_params((40,), (8, 9), dtype=torch.bfloat16)
                 others = clones(params)
                 one, other = cls(params, **options), cls(others, **options)

@@ -582,31 +582,22 @@ class GradScaler(unittest.TestCase):
 # ---- learning rates ----
 
 
-class Statistics(ctypes.Structure):
-    _fields_ = (
-        [("elements", ctypes.c_int64)]
-        + [
-            (n, ctypes.c_double)
-            for n in (
-                "bounded",
-                "eta_min",
-                "eta_median",
-                "eta_max",
-                "step_min",
-                "step_median",
-                "step_max",
-                "grad_norm",
-                "update_norm",
-            )
-        ]
-        + [("eta", ctypes.c_int64 * _c.HIST_BINS), ("step", ctypes.c_int64 * _c.HIST_BINS)]
-    )
+class Writer:
+    def __init__(self):
+        self.histograms, self.scalars = {}, {}
+
+    def add_histogram_raw(self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step):
+        assert len(bucket_limits) == len(bucket_counts) and min < max
+        self.histograms[tag] = (num, bucket_counts, global_step)
+
+    def add_scalar(self, tag, value, global_step):
+        self.scalars[tag] = value
 
 
 class LearningRates(unittest.TestCase):
     def library(self, rule, options, params, steps):
         """The statistics the library's own optimizer collects in the last of the steps."""
-        statistics = Statistics()
+        statistics = _c.Statistics()
         with library_optimizer(rule, options, params) as (handle, grads):
             _c.check(_c.lib.adamod_collect(handle, 1))
             for t in range(1, steps + 1):
@@ -632,11 +623,18 @@ class LearningRates(unittest.TestCase):
             (lt.RAdam, {}),
             (lt.AdaBound, {"gamma": 0.1}),
             (lt.AMSBound, {"gamma": 0.1}),
+            (lt.AdaShift, {"window": 3}),
+            (lt.AdaShift, {"window": 3, "spatial": "none"}),
+            (lt.AdaShift, {"window": 20}),
+            (lt.Adadelta, {}),
+            (lt.Adafactor, {}),
+            (lt.Adafactor, {"relative_step": 0, "beta1": 0.9}),
         ]:
             with self.subTest(cls.__name__, **options):
                 params = make_params((400, 30), (77,), ())
                 expected = self.library(cls.rule, options, clones(params), 9)
                 optimizer = cls(params, **options)
+                optimizer.collect_learning_rates()
                 train(optimizer, params, 9)
                 h = optimizer.lr_histogram()
                 self.assertEqual(h.elements, expected.elements)
@@ -658,27 +656,38 @@ class LearningRates(unittest.TestCase):
         self.assertEqual(optimizer.lr_histogram(1), h)
         self.assertEqual(optimizer.lr_histogram().elements, 30)
 
-    def test_rules_whose_states_do_not_tell_say_so(self):
-        params = make_params((10,))
-        optimizer = lt.Adadelta(params)
-        train(optimizer, params, 1)
-        with self.assertRaisesRegex(NotImplementedError, "adadelta"):
-            optimizer.lr_histogram()
+    def test_rules_whose_states_do_not_tell_have_to_collect(self):
+        for cls in (lt.Adadelta, lt.Adafactor):
+            params = make_params((40, 30), (20,), (5, 6))
+            others, quiet = clones(params), clones(params)
+            groups = [{"params": params[:2]}, {"params": params[2:], "lr": 0.1}]
+            optimizer, other, third = cls(groups), cls(others), cls(quiet)
+            train(optimizer, params, 1)
+            with self.assertRaisesRegex(RuntimeError, f"{cls.rule}.* collect_learning_rates"):
+                optimizer.lr_histogram()
+            optimizer.collect_learning_rates()
+            self.assertEqual(optimizer.lr_histogram().elements, 0)
+            train(optimizer, params, 1, first=2)
+            self.assertEqual(optimizer.lr_histogram(1).elements, 30)
+            h = optimizer.lr_histogram()
+            self.assertEqual(h.elements, 1250)
+            other.collect_learning_rates()
+            train(other, others, 2)
+            train(third, quiet, 2)
+            self.assertTrue(all(same_bits(p, q) for p, q in zip(others, quiet)))  # counting changes nothing
+            whole, first = other.lr_histogram(), optimizer.lr_histogram(0)
+            self.assertEqual((h.elements, sum(h.eta), sum(h.step)), (whole.elements, 1250, 1250))
+            self.assertEqual(h.eta, [a + b for a, b in zip(first.eta, optimizer.lr_histogram(1).eta)])
+            self.assertLessEqual(h.step_min, h.step_median)
+            if cls is lt.Adafactor:  # which does not read lr
+                self.assertEqual((h.eta, h.step_min, h.step_max), (whole.eta, whole.step_min, whole.step_max))
+                self.assertAlmostEqual(h.step_median / whole.step_median, 1, delta=0.18)
+            lt.log_learning_rates(Writer(), optimizer, 3)
+            optimizer.collect_learning_rates(False)
+            train(optimizer, params, 1, first=3)
+            self.assertRaises(RuntimeError, optimizer.lr_histogram)
 
     def test_tensorboard(self):
-        class Writer:
-            def __init__(self):
-                self.histograms, self.scalars = {}, {}
-
-            def add_histogram_raw(
-                self, tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts, global_step
-            ):
-                assert len(bucket_limits) == len(bucket_counts) and min < max
-                self.histograms[tag] = (num, bucket_counts, global_step)
-
-            def add_scalar(self, tag, value, global_step):
-                self.scalars[tag] = value
-
         params = make_params((10, 10))
         optimizer = lt.AdaMod(params)
         train(optimizer, params, 3)
@@ -704,19 +713,28 @@ class Errors(unittest.TestCase):
         self.refused(ValueError, "betas is 0.9, expected 2 numbers", lambda: lt.AdaMod(p, betas=0.9))
         self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=(0.9, 0.9, 0.9)))
         self.refused(ValueError, "flavour.*'papers'", lambda: lt.AdaMod(p, flavour="papers"))
-        self.refused(ValueError, "group 0: state_type is 'q8'", lambda: lt.AdaMod(p, state_type="q8"))
+        self.refused(ValueError, "group 0: .*state_type is 'q8'", lambda: lt.RMSprop(p, state_type="q8"))
         self.refused(ValueError, "decay", lambda: lt.SGD(p, decay="L3"))
         self.refused(
             TypeError, "flavour is 1, expected one of paper, published, keras", lambda: lt.AdaMod(p, flavour=1)
         )
         self.refused(TypeError, "lr is '0.1', expected a number", lambda: lt.AdaMod(p, lr="0.1"))
-        self.refused(TypeError, "AdaMod has no option 'fused'", lambda: lt.AdaMod(p, fused=True))
+        self.refused(TypeError, "AdaMod has no option 'lrr'", lambda: lt.AdaMod(p, lrr=1))
+        self.refused(TypeError, "no option 'differentiable': autograd", lambda: lt.AdaMod(p, differentiable=True))
+        self.refused(TypeError, "decay='decoupled'", lambda: lt.RAdam(p, decoupled_weight_decay=True))
+        self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=("a", "b")))
+        self.refused(IndexError, "group is 1, expected 0 <= group < 1", lambda: lt.AdaMod(p).lr_histogram(1))
         self.refused(TypeError, "lr is None", lambda: lt.AdaMod(p, lr=None))
         self.refused(ValueError, "empty parameter list", lambda: lt.AdaMod([]))
         self.refused(TypeError, "params argument", lambda: lt.AdaMod(p[0]))
         self.refused(ValueError, "non-leaf", lambda: lt.AdaMod([p[0] * 2]))
         with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'nothing'"):
             lt.AdaMod(p).step(nothing=1)
+
+    def test_what_programs_tell_torch_optim_is_taken(self):
+        """Which of its implementations to use: here there is one."""
+        optimizer = lt.AdamW(make_params((3,)), capturable=True, foreach=None, fused=True)
+        self.assertNotIn("fused", optimizer.param_groups[0])
 
     def test_a_rate_that_a_scheduler_spoils(self):
         params = make_params((3,), (4,))
@@ -729,6 +747,23 @@ class Errors(unittest.TestCase):
         for p, q in zip(params, before):
             self.assertTrue(torch.equal(p, q))
         self.assertEqual(optimizer.state[params[0]]["step"], 1)
+
+    def test_options_after_some_that_were_refused(self):
+        """Those that came before the bad one were set; the old ones count again."""
+        params = make_params((3,), (4,))
+        others = clones(params)
+        optimizer, other = lt.AdaMod(params, lr=0.5), lt.AdaMod(others, lr=0.5)
+        train(optimizer, params, 2)
+        train(other, others, 3)
+        group = optimizer.param_groups[0]
+        before = dict(group)
+        group.update(lr=0.25, eps=-1)
+        set_grads(params, 3)
+        self.refused(ValueError, "eps is -1", optimizer.step)
+        group.update(before)
+        optimizer.step()
+        for p, q in zip(params, others):
+            self.assertTrue(torch.equal(p, q))
 
     def test_sparse_gradients(self):
         (a,) = make_params((3,))
@@ -769,6 +804,35 @@ class Errors(unittest.TestCase):
         (deep,) = make_params((1,) * 9)
         set_grads([deep], 1)
         self.refused(ValueError, "has 9 dimensions", lt.Adafactor([deep]).step)
+
+    def test_groups_that_share_memory(self):
+        """Found before anything is changed, also by the second step that is tried."""
+        memory = torch.randn(10)
+        a, b = torch.nn.Parameter(memory[:6]), torch.nn.Parameter(memory[4:])
+        (c,) = make_params((3,))
+        for groups, text in (
+            ([[c, a], [b]], "param of parameter 1 of group 0 and param of parameter 0 of group 1 overlap"),
+            ([[c], [a, b]], "param of parameter 0 of group 1 and param of parameter 1 of group 1 overlap"),
+        ):
+            optimizer = lt.AdaMod([{"params": params} for params in groups])
+            set_grads([a, b, c], 1)
+            before = [p.detach().clone() for p in (a, b, c)]
+            for _ in range(2):
+                self.refused(ValueError, text, optimizer.step)
+                for p, q in zip((a, b, c), before):
+                    self.assertTrue(torch.equal(p, q))
+            b.grad = None
+            optimizer.step()
+            self.assertFalse(torch.equal(c, before[2]))
+            set_grads([b], 1)
+            self.refused(ValueError, text, optimizer.step)
+
+    def test_a_count_that_is_none(self):
+        (p,) = make_params((3,))
+        optimizer = lt.AdaMod([p])
+        train(optimizer, [p], 1)
+        optimizer.state[p]["step"] = "x"
+        self.refused(TypeError, "step of parameter 0 of group 0 is 'x', expected a number", optimizer.step)
 
     def test_parameters_that_share_memory(self):
         a = torch.nn.Parameter(torch.randn(10))

@@ -5,6 +5,7 @@ SPDX-License-Identifier: MIT
 
 import ctypes
 import importlib.metadata
+import inspect
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ STRUCTURES = {
     "adamod_span": _c.Span,
     "adamod_state_desc": _c.StateDesc,
     "adamod_option": _c.OptionDesc,
+    "adamod_statistics": _c.Statistics,
 }
 CONSTANTS = {
     "ADAMOD_MAX_DIMS": _c.MAX_DIMS,
@@ -34,6 +36,9 @@ CONSTANTS = {
     "ADAMOD_F64": _c.F64,
     "ADAMOD_BF16": _c.BF16,
     "ADAMOD_F16": _c.F16,
+    "ADAMOD_Q8": _c.Q8,
+    "ADAMOD_Q8_BLOCK": _c.Q8_BLOCK,
+    "ADAMOD_ERROR_ORDER": _c.ERROR_ORDER,
 }
 
 
@@ -89,6 +94,31 @@ class Package(unittest.TestCase):
         self.assertEqual((options["beta3"].value, options["beta3"].max), (0.999, 1.0))
         with self.assertRaisesRegex(ValueError, "did you mean 'adamod'"):
             libadamod.options("adamodd")
+
+    def test_every_argument_is_explained(self):
+        """In the docstring of its class, or of the one it refers to."""
+        try:
+            import libadamod.torch as lt
+        except ImportError:
+            self.skipTest("there is no PyTorch")
+        for name in lt.__all__:
+            cls = getattr(lt, name)
+            if not isinstance(cls, type) or not issubclass(cls, lt.Optimizer) or cls is lt.Optimizer:
+                continue
+            text = cls.__doc__ + (cls.__base__.__doc__ if "arguments are" in cls.__doc__ else "")
+            for argument in inspect.signature(cls).parameters:
+                self.assertRegex(text, rf"\n        {argument}: ", f"{name}: {argument}")
+        for option in lt.Common.__annotations__:
+            self.assertRegex(lt.Common.__doc__, rf"\b{option}\b")
+
+    def test_nothing_is_said_at_exit(self):
+        """Though an optimizer outlives the modules it needs."""
+        code = (
+            "import torch, libadamod.torch as lt; p = torch.nn.Parameter(torch.ones(3)); p.grad = torch.ones(3); "
+            "o = lt.AdaMod([p]); o.step(); lt.optimizer._c.lib = None"
+        )
+        run = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
 
     def test_a_missing_library_is_named(self):
         run = subprocess.run(

@@ -409,6 +409,12 @@ static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);
 }
 
+/* Of the scales of state k; 0: it has none. */
+static size_t adamod__scale_bytes(const tensor *t, int k) {
+    if (t->span.state_type != ADAMOD_Q8) return 0;
+    return (t->state_bytes[k] + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK * sizeof(float);
+}
+
 /* Whether an array given by the user lies in a state or master of any parameter. Sizes are at hand, since this is done
  * for all pairs of parameters. */
 static const char *adamod__within_states(const adamod_optimizer *opt, const void *array, size_t bytes) {
@@ -419,6 +425,7 @@ static const char *adamod__within_states(const adamod_optimizer *opt, const void
         if (adamod__overlap(array, bytes, t->span.master, adamod__bytes(&t->span, ADAMOD_F32))) return t->name;
         for (int k = 0; k < ADAMOD_MAX_STATES; k++) {
             if (adamod__overlap(array, bytes, t->span.state[k], t->state_bytes[k])) return t->name;
+            if (adamod__overlap(array, bytes, t->span.scale[k], adamod__scale_bytes(t, k))) return t->name;
         }
     }
     return NULL;
@@ -447,7 +454,7 @@ static adamod_status adamod__check_apart(const adamod_optimizer *opt, const adam
 }
 
 /* The arrays of a parameter that there are; the name of one follows from its order. */
-enum { TENSOR_ARRAYS = 3 + ADAMOD_MAX_STATES };
+enum { FIRST_SCALE = 3 + ADAMOD_MAX_STATES, TENSOR_ARRAYS = FIRST_SCALE + ADAMOD_MAX_STATES };
 static size_t adamod__list_arrays(const tensor *t, size_t owner, array_ref *out) {
     const adamod_span *x = &t->span;
     size_t n = 0;
@@ -455,7 +462,10 @@ static size_t adamod__list_arrays(const tensor *t, size_t owner, array_ref *out)
                               {NULL, x->grad, adamod__bytes(x, x->grad_type), owner, 1, false},
                               {NULL, x->master, adamod__bytes(x, ADAMOD_F32), owner, 2, true}};
     for (int i = 0; i < TENSOR_ARRAYS; i++) {
-        const array_ref a = i < 3 ? own[i] : (array_ref){NULL, x->state[i - 3], t->state_bytes[i - 3], owner, i, true};
+        array_ref a = {NULL, NULL, 0, owner, i, true};
+        if (i < 3) a = own[i];
+        else if (i < FIRST_SCALE) a.data = x->state[i - 3], a.bytes = t->state_bytes[i - 3];
+        else a.data = x->scale[i - FIRST_SCALE], a.bytes = adamod__scale_bytes(t, i - FIRST_SCALE);
         if (a.data && a.bytes) out[n++] = a;
     }
     return n;
@@ -468,8 +478,9 @@ static const char *adamod__array_name(const adamod_optimizer *opt, const tensor 
     adamod_state_desc desc = {0};
     if (order < 3) return own[order];
     adamod__states(opt->rule, o, t->span.ndim, specs);
-    (void)adamod__state_size(&specs[order - 3], o, t->span.ndim, t->span.shape, &desc); /* it did not fail before */
-    return desc.name;
+    const int state = order < FIRST_SCALE ? order - 3 : order - FIRST_SCALE;
+    (void)adamod__state_size(&specs[state], o, t->span.ndim, t->span.shape, &desc); /* it did not fail before */
+    return order < FIRST_SCALE ? desc.name : adamod__scale_name(desc.name);
 }
 
 static adamod_status adamod__overlapping(const adamod_optimizer *opt, const tensor *t, const array_ref *a,
@@ -521,6 +532,21 @@ uint64_t adamod__name_hash(const char *name) {
     return hash;
 }
 
+/* Scales go with states in 8 bits that the user keeps. */
+static adamod_status adamod__check_scales(const adamod_tensor *in, const tensor *t, const char *name) {
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        const bool wanted = t->given_states && adamod__scale_bytes(t, i) > 0;
+        if (wanted && !in->scale[i]) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is NULL, and the states are in 8 bits", name, i);
+        }
+        const bool empty = t->given_states && in->state[i] && t->state_bytes[i] == 0;
+        if (in->scale[i] && !wanted && !empty) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is given, and no state in 8 bits", name, i);
+        }
+    }
+    return ADAMOD_OK;
+}
+
 /* Takes the states that the user keeps: all, or none. */
 static adamod_status adamod__take_states(const adamod_optimizer *opt, const adamod_tensor *in, const char *name,
                                          tensor *t) {
@@ -537,16 +563,14 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
                                 opt->rule->name);
         }
         t->span.state[i] = in->state[i];
+        t->span.scale[i] = in->scale[i];
         t->state_bytes[i] = desc.name ? (size_t)desc.count * adamod__type_size(t->span.state_type) : 0;
         t->given_states = t->given_states || in->state[i];
         if (missing >= 0 || !desc.name || desc.count == 0 || in->state[i]) continue;
         missing = i;
         first = desc;
     }
-    if (t->given_states && t->span.state_type == ADAMOD_Q8) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: states in 8 bits are the library's to keep", name);
-    }
-    if (!t->given_states || missing < 0) return ADAMOD_OK;
+    if (!t->given_states || missing < 0) return adamod__check_scales(in, t, name);
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, and others are given", name, missing,
                         first.name);
 }
@@ -763,6 +787,18 @@ adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64
     if ((status = adamod__refresh(opt))) return status;
     *steps = opt->tensors[id].span.step;
     return ADAMOD_OK;
+}
+
+adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps) {
+    if (!opt) return adamod__null_handle();
+    if (n < 0 || n > opt->n) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "n is %lld, expected 0 <= n <= %lld, the number of parameters",
+                            (long long)n, (long long)opt->n);
+    }
+    if (n > 0 && !steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    const adamod_status status = adamod__refresh(opt);
+    for (int64_t i = 0; !status && i < n; i++) steps[i] = opt->tensors[i].span.step;
+    return status;
 }
 
 adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {

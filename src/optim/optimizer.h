@@ -23,7 +23,7 @@ typedef struct tensor {
     char *name;
     int group;
     bool given_master; /* span.master is the user's */
-    bool given_states; /* span.state are the user's */
+    bool given_states; /* span.state and span.scale are the user's */
     adamod_span span;
     size_t state_bytes[ADAMOD_MAX_STATES]; /* of span.state; 0: there is none */
 } tensor;

@@ -1,5 +1,6 @@
 /* The raw interface: updates of arrays the caller owns. */
 #include "internal.h"
+#include "kernels/q8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -137,31 +138,103 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
-static adamod_status adamod__check_spans(const adamod_hyper *h, const adamod_span *spans, size_t n) {
+/* Each with its own hyper, or all with one. */
+static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
+                                         const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : malloc(n * SPAN_ARRAYS * sizeof *arrays);
     if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
     size_t n_arrays = 0;
     adamod_status status = ADAMOD_OK;
     for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
-        status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+        const adamod_hyper *h = all ? all : each[i];
+        if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
+        else status = adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: its hyper is NULL", i);
     }
     if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
     if (arrays != few) free(arrays);
     return status;
 }
 
-adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
+adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n) {
+    if (n > 0 && (!hypers || !spans)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "check: the hypers or the spans are NULL");
+    }
+    return adamod__check_spans(NULL, hypers, spans, n);
+}
+
+static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
+                                        adamod__stats *stats) {
     if (!h || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: the hyper or the spans are NULL");
-    const adamod_status checked = adamod__check_spans(h, spans, n);
+    const adamod_status checked = adamod__check_spans(h, NULL, spans, n);
     if (checked) return checked;
     work_item *items = adamod__raw_items(spans, n, h->options);
     if (!items) return ADAMOD_ERROR_MEMORY;
-    const work w = {h->rule, h->kernels, items, n, pool, NULL};
+    const work w = {h->rule, h->kernels, items, n, pool, stats};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
     if (status == ADAMOD_OK) adamod__work_run(&w, &space);
     adamod__work_free(&space);
     free(items);
+    return status;
+}
+
+adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
+    return adamod__raw_update(h, spans, n, pool, NULL);
+}
+
+adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
+                                    adamod_statistics *out) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update_collect: out is NULL");
+    stats_counts *counts = malloc(sizeof *counts);
+    if (!counts) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+    adamod__stats stats;
+    adamod__stats_init(&stats);
+    adamod__stats_clear(counts);
+    stats.groups = counts;
+    stats.n_groups = 1;
+    const adamod_status status = adamod__raw_update(h, spans, n, pool, &stats);
+    if (status == ADAMOD_OK) adamod__stats_result(&stats, 0, out);
+    pthread_mutex_destroy(&stats.lock);
+    free(counts);
+    return status;
+}
+
+/* ---- states in 8 bits ---- */
+
+static adamod_status adamod__check_q8(int index, int64_t count, const void *values, const void *codes,
+                                      const void *scales) {
+    if (index < 0 || index >= ADAMOD_MAX_STATES) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "q8: index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
+    }
+    if (count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: count is %lld", (long long)count);
+    if (count > 0 && (!values || !codes || !scales)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: %s is NULL", !values ? "values" : !codes ? "codes" : "scales");
+    }
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales) {
+    const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    for (int64_t first = 0; !status && first < count; first += Q8_BLOCK) {
+        const int64_t end = count - first < Q8_BLOCK ? count : first + Q8_BLOCK;
+        uint32_t most = 0;
+        for (int64_t i = first; i < end; i++) {
+            const uint32_t magnitude = adamod__to_bits(values[i]) & 0x7fffffffu;
+            if (magnitude > most) most = magnitude;
+        }
+        const float scale = scales[first / Q8_BLOCK] = adamod__q8_scale(most);
+        const q8_block b = adamod__q8_block(scale, index);
+        for (int64_t i = first; i < end; i++) {
+            const uint32_t nearest = 1u << 15; /* in place of 16 random bits, half of them */
+            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(values[i], &b, nearest, index);
+        }
+    }
+    return status;
+}
+
+adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales, float *values) {
+    const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    if (!status) adamod__kernels_plain.f32->load_q8(values, codes, scales, (size_t)count, index);
     return status;
 }
 

@@ -9,7 +9,7 @@ from 1.13 on.
 SPDX-License-Identifier: MIT
 """
 
-from .optimizer import Optimizer
+from .optimizer import Common, Optimizer
 from .rates import Histogram, log_learning_rates
 from .rules import (
     SGD,
@@ -39,6 +39,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Common",
     "Histogram",
     "NosAdam",
     "Optimizer",

@@ -8,6 +8,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -15,11 +16,15 @@ import torch
 from torch import Tensor
 
 from .. import _c
+from . import q8
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
+_STATE_TYPES = {"bf16": torch.bfloat16, "q8": torch.uint8}  # "auto" is the type of computation
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 _COMPUTE = {torch.float64: torch.float64}  # all others are computed in float32
 _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
+
+_FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
 _data_ptr = Tensor.data_ptr
 
@@ -116,6 +121,27 @@ def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) 
         return None
 
 
+def _named(error: ValueError, names: Sequence[str]) -> ValueError:
+    """The library's error with the names of parameters in place of the numbers of spans."""
+    return ValueError(re.sub(r"span (\d+)", lambda m: names[int(m[1])], str(error)))
+
+
+def check_together(groups: Sequence[Arrays]) -> None:
+    """Finds what is wrong with the arrays of any group on the CPU, before the first is updated. Each group's update
+    does so for itself; what is between groups can only have changed where some memory is new."""
+    if len(groups) < 2 or not any(arrays.rebound for arrays in groups):
+        return
+    active = [(arrays, bound) for arrays in groups for bound in arrays.active if bound.device is None]
+    try:
+        _c.check_together(
+            [arrays.hyper for arrays, _ in active], [arrays.rows[bound.index] for arrays, bound in active]
+        )
+    except ValueError as error:
+        for arrays in groups:
+            arrays.bounds = [None] * len(arrays.params)  # so that the next step looks again
+        raise _named(error, [arrays.name(bound.index) for arrays, bound in active]) from None
+
+
 class Arrays:
     """One parameter group: its options as an adamod_hyper, its tensors as adamod_spans."""
 
@@ -123,6 +149,8 @@ class Arrays:
         self.hyper = _c.Hyper(rule)
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
+        self.keys: Tuple[str, ...] = ()  # of the group: nothing else decides the values; empty: not known
+        self.group_values: Tuple[Any, ...] = ()
         self.tensors: Dict[str, Tensor] = {}  # options whose value is on a GPU
         self.index = index
         self.first = first  # how many parameters the groups before have
@@ -134,6 +162,8 @@ class Arrays:
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
+        self.rebound = False  # in this step: other memory than in the last
+        self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
 
@@ -151,7 +181,21 @@ class Arrays:
             and all(a is b for a, b in zip(self.params, params))
         )
 
+    def remember(self, group: Dict[str, Any]) -> None:
+        """Notes the values that a group's options were set from; not where one of them can change in place."""
+        self.keys = tuple(key for key in group if key not in ("params", "param_names"))
+        self.group_values = tuple(map(group.get, self.keys))
+        flat = [x for value in self.group_values for x in (value if type(value) is tuple else (value,))]
+        if not all(type(x) in _FIXED for x in flat):
+            self.keys = ()
+
+    def is_as_before(self, group: Dict[str, Any], first: int) -> bool:
+        """Whether a group has the very values it was remembered with, and the same parameters."""
+        same = all(map(operator.is_, map(group.get, self.keys), self.group_values))
+        return bool(self.keys) and same and self.matches(self.hyper.rule, first, group["params"])
+
     def set_options(self, values: Dict[str, Any]) -> None:
+        self.keys = ()
         self.tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
         for name, value in values.items():
             if name in self.tensors or (name in self.values and self.values[name] == value):
@@ -207,26 +251,32 @@ class Arrays:
             if bound.device is None:
                 row.step = state["step"] + 1
             self.active.append(bound)
-        if before != self.bounds:
+        self.rebound = before != self.bounds
+        if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 
-    def update(self, scale: float, threads: int) -> None:
+    def update(self, scale: float, threads: int, collect: bool) -> None:
         """One update of what is on the CPU, from gradients times scale. It fails before it changes anything of the
         group, or not at all."""
+        self.statistics = None
         active = [bound for bound in self.active if bound.device is None] if self.devices else self.active
         if not active:
             return
-        self._set_one("grad_scale", scale)
+        if self.values.get("grad_scale") != scale:
+            self._set_one("grad_scale", scale)
         for name, tensor in self.tensors.items():
             self._set_one(name, float(tensor))
         spans = self.spans
         if len(active) < len(self.params):  # the others' spans may point to memory that is gone
             spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))
         try:
-            self.hyper.update(spans, sum(bound.count for bound in active), threads)
+            elements = sum(bound.count for bound in active)
+            if collect:
+                self.statistics = self.hyper.collect(spans, elements, threads)
+            else:
+                self.hyper.update(spans, elements, threads)
         except ValueError as error:
-            named = re.sub(r"span (\d+)", lambda m: self.name(active[int(m[1])].index), str(error))
-            raise ValueError(named) from None
+            raise _named(error, [self.name(bound.index) for bound in active]) from None
         for bound in active:
             bound.state["step"] += 1
         if not self.devices:
@@ -277,13 +327,17 @@ class Arrays:
     def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
         """Points the span at the states and the master; returns their names."""
         row, names = self.rows[i], []
-        dtype = torch.bfloat16 if self.values["state_type"] == "bf16" else _COMPUTE.get(real, torch.float32)
-        row.state_type = _TYPES[dtype]
+        dtype = _STATE_TYPES.get(self.values["state_type"]) or _COMPUTE.get(real, torch.float32)
+        row.state_type = _c.Q8 if dtype is torch.uint8 else _TYPES[dtype]
         shaped = self.hyper.rule in SHAPED_RULES
         for spec in self.hyper.states(p.shape if shaped else (bound.count,)):
             t = self._state(i, p, bound, spec, _COMPLEX[dtype] if bound.complex else dtype)
             row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
+            row.scale[spec.place] = None
+            if dtype is torch.uint8:
+                names.append(q8.scale_name(spec.name))
+                row.scale[spec.place] = bound.state[names[-1]].data_ptr()
         row.master = None
         if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
             row.master = local(self._master(i, p, bound)).data_ptr()
@@ -298,8 +352,11 @@ class Arrays:
             raise RuntimeError(f"{self.name(i)} is on {p.device}, expected the CPU or a CUDA device")
         if real not in _TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, expected float32, float64, bfloat16, float16 or complex")
-        if p.dtype in _REAL and self.values["state_type"] == "bf16":
-            raise TypeError(f"{self.name(i)} is {p.dtype}, and states in bf16 are for real parameters")
+        state_type = self.values["state_type"]
+        if p.dtype in _REAL and state_type in _STATE_TYPES:
+            raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
+        if self.sharded[i] and state_type == "q8":
+            raise TypeError(f"{self.name(i)} is sharded; states in q8, which share scales, are for whole parameters")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
         if rule in SHAPED_RULES and p.dtype in _REAL:
@@ -318,7 +375,10 @@ class Arrays:
             return 1
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
-        return int(steps)
+        try:
+            return int(steps)
+        except (TypeError, ValueError):
+            raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
 
     def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
         """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
@@ -331,15 +391,44 @@ class Arrays:
             else:  # one for all
                 dtype = _REAL.get(dtype, dtype)
         wanted = Wanted(spec.name, shape, stride, dtype)
-        found = bound.state.get(spec.name)
-        if found is not None:
-            return self._adopted(i, bound, wanted, found)
+        if bound.state.get(spec.name) is not None:
+            return self._found(i, bound, wanted)
         if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
             raise ValueError(
                 f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
                 f"it is not one of {self.hyper.rule}"
             )
+        if dtype is torch.uint8:
+            self._new(i, bound, self._wanted_scale(bound, wanted), 0.0)
         return self._new(i, bound, wanted, spec.initial)
+
+    def _found(self, i: int, bound: Bound, wanted: Wanted) -> Tensor:
+        """A state that is there, into 8 bits or out of them if need be."""
+        found, want_codes = bound.state[wanted.name], wanted.dtype is torch.uint8
+        if not (isinstance(found, Tensor) and (want_codes or found.dtype is torch.uint8)):
+            return self._adopted(i, bound, wanted, found)
+        self._check_shape(i, wanted, found)
+        numbers = found
+        if found.dtype is torch.uint8:
+            wanted_scale = self._wanted_scale(bound, wanted)
+            scale = bound.state.get(wanted_scale.name)
+            if scale is None or not _is_dense(found.shape, found.stride()):
+                lacks = f"no {wanted_scale.name}" if scale is None else "gaps in memory"
+                raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and has {lacks}")
+            scale = self._adopted(i, bound, wanted_scale, scale)
+            if want_codes and _same_layout(wanted.shape, found.stride(), wanted.stride):
+                return self._adopted(i, bound, wanted, found)
+            numbers = bound.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
+            del bound.state[wanted_scale.name]
+        if not want_codes:
+            return self._adopted(i, bound, wanted, numbers)
+        numbers = self._adopted(i, bound, wanted._replace(dtype=torch.float32), numbers)
+        codes, scale = q8.encode(wanted.name, numbers)
+        bound.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
+        return codes
+
+    def _wanted_scale(self, bound: Bound, wanted: Wanted) -> Wanted:
+        return Wanted(q8.scale_name(wanted.name), (q8.blocks(bound.count),), (1,), torch.float32)
 
     def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
         wanted = Wanted("master", tuple(p.shape), bound.stride, torch.float32)
@@ -359,12 +448,15 @@ class Arrays:
         bound.state[wanted.name] = t
         return t
 
+    def _check_shape(self, i: int, wanted: Wanted, found: Tensor) -> None:
+        if tuple(found.shape) != wanted.shape:
+            raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(found.shape)}, expected {wanted.shape}")
+
     def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Any) -> Tensor:
         if not isinstance(found, Tensor):
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = local(found)
-        if tuple(here.shape) != wanted.shape:
-            raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(here.shape)}, expected {wanted.shape}")
+        self._check_shape(i, wanted, here)
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
         if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):

@@ -35,7 +35,8 @@ class Scaling(NamedTuple):
 
 
 def _capturing(device: str) -> bool:
-    return device != "cpu" and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    cuda: Any = torch.cuda  # whose hints come and go
+    return device != "cpu" and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
 
 
 class Changed(Exception):
@@ -78,13 +79,14 @@ class Handle:
         self.number = torch.device(device).index
         self.members: Dict[int, Member] = {}
         self.scaling = Scaling()
+        self.collecting = False
         self.behind = False  # the device has counted steps that state["step"] does not show
         self.captured: Optional[List[Any]] = None  # what a graph may still use
         _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
 
-    def __del__(self) -> None:
+    def __del__(self, free: Any = _c.lib.adamod_free) -> None:  # at exit, modules may be gone already
         if getattr(self, "handle", None):
-            _c.lib.adamod_free(self.handle)
+            free(self.handle)
             self.handle = None
 
     # ---- before a step: whatever can be wrong is found here ----
@@ -193,6 +195,7 @@ class Handle:
             shape=row.shape if bound.shaped else (row.count,),
             master=row.master,
             state=row.state,
+            scale=row.scale,
         )
         id = ctypes.c_int64()
         _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))
@@ -222,6 +225,30 @@ class Handle:
         )
         pointers = (None if x is None else ctypes.c_void_p(x.data_ptr()) for x in self.scaling)
         _c.check(_c.lib.adamod_set_scaler(self.handle, *pointers))
+
+    def collect(self, on: bool) -> None:
+        """Whether steps count the learning rates of single elements."""
+        if on == self.collecting:
+            return
+        if _capturing(self.device):
+            raise RuntimeError(
+                f"{self.device}: learning rates are collected or not as in the last step before a capture"
+            )
+        _c.check(_c.lib.adamod_collect(self.handle, int(on)))
+        self.collecting = on
+
+    def statistics(self, arrays: Arrays) -> Optional[_c.Statistics]:
+        """Of a group's last update, if they were collected; waits for it."""
+        member = self.members.get(arrays.index)
+        if not self.collecting or member is None or member.arrays is not arrays:
+            return None
+        self.use_current_stream()
+        found = _c.Statistics()
+        status = _c.lib.adamod_get_statistics(self.handle, member.group, ctypes.byref(found))
+        if status == _c.ERROR_ORDER:  # no step since, or only skipped ones
+            return None
+        _c.check(status)
+        return found
 
     def use_current_stream(self) -> None:
         if self.number is not None:
@@ -254,12 +281,13 @@ class Handle:
         if not self.behind:
             return
         self.use_current_stream()  # where graphs are replayed
-        steps = ctypes.c_int64()
-        for counted in self._all_counted():
-            _c.check(_c.lib.adamod_tensor_steps(self.handle, counted.id, ctypes.byref(steps)))
+        all_counted = self._all_counted()
+        steps = (ctypes.c_int64 * len(all_counted))()  # ids are 0, 1, ...
+        _c.check(_c.lib.adamod_all_tensor_steps(self.handle, len(steps), steps))
+        for counted in all_counted:
             if counted.state.get("step") == counted.steps:  # else it was set by hand, and that counts
-                counted.state["step"] = steps.value
-            counted.steps = steps.value
+                counted.state["step"] = steps[counted.id]
+            counted.steps = steps[counted.id]
         self.behind = self.captured is not None
 
 
@@ -270,7 +298,7 @@ class Handles:
         self.by_key: Dict[Tuple[str, str, int], Handle] = {}
         self.kept: List[Handle] = []  # no longer used, except by graphs that were captured with them
 
-    def prepare(self, groups: Sequence[Arrays], scaling: Scaling) -> List[Handle]:
+    def prepare(self, groups: Sequence[Arrays], scaling: Scaling, collect: bool) -> List[Handle]:
         """The handles to step, ready for it. They fail here, and before anything has changed, if at all."""
         wanted: Dict[Tuple[str, str, int], List[Arrays]] = {}
         for arrays in groups:
@@ -283,6 +311,7 @@ class Handles:
             for key, members in wanted.items():
                 handle = self._following(key, members)
                 handle.scale(scaling)
+                handle.collect(collect)
                 ready.append(handle)
             return ready
         except (ValueError, RuntimeError, MemoryError) as error:
@@ -333,6 +362,11 @@ class Handles:
         for handle in self.by_key.values():
             handle.read_steps()
 
+    def statistics(self, arrays: Arrays) -> List[_c.Statistics]:
+        """Of a group's last update, one for each device it has parameters on."""
+        found = [handle.statistics(arrays) for handle in self.by_key.values()]
+        return [statistics for statistics in found if statistics is not None]
+
     def drop(self) -> None:
         """Forgets all handles: the optimizer's state was replaced."""
         for key in list(self.by_key):
@@ -347,6 +381,6 @@ def _named(message: str, groups: Sequence[Arrays]) -> str:
         for arrays in groups:
             if arrays.first <= number < arrays.first + len(arrays.params):
                 return arrays.name(number - arrays.first)
-        return match[0]
+        return str(match[0])
 
     return re.sub(r"param\.(\d+)", name, message)

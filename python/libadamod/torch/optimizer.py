@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypedDict, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
+)
 
 import torch
 from torch import Tensor
 
 from .. import _c
-from .arrays import Arrays, device_of
+from . import q8
+from .arrays import Arrays, check_together, device_of
 from .devices import Handles, Scaling
-from .rates import Histogram, histogram
+from .rates import Histogram, histogram, merged
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401
@@ -26,8 +40,18 @@ Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]]]
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
 
+_Step = TypeVar("_Step", bound=Callable[..., Any])
+
 # PyTorch would trace into step to compile it, and there is nothing to compile.
-_not_compiled = getattr(torch, "_disable_dynamo", lambda function: function)
+_not_compiled: Callable[[_Step], _Step] = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
+# What torch.optim's optimizers have to be told: there, which of several implementations to use. Here one does it all.
+_IMPLEMENTATIONS = ("capturable", "foreach", "fused")
+_HINTS = {
+    "decoupled_weight_decay": ": decay='decoupled' or 'l2' says how weight_decay acts",
+    "differentiable": ": autograd cannot see through a step",
+}
 
 
 class Common(TypedDict, total=False):
@@ -39,8 +63,11 @@ class Common(TypedDict, total=False):
     clip_value: gradients are clamped to plus and minus this.
     low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
         and rounds at random, so that small updates act on average.
-    state_type: "auto" (float32; float64 for float64 parameters) or "bf16": half the memory, rounded at random.
+    state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
+        for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
     seed: of the random rounding.
+    capturable, foreach, fused: torch.optim's, for programs that pass them, and without effect: all steps are fused, and
+        all can be captured into a CUDA graph.
     """
 
     decay: str
@@ -49,6 +76,9 @@ class Common(TypedDict, total=False):
     low_precision: str
     state_type: str
     seed: int
+    capturable: bool
+    foreach: Optional[bool]
+    fused: Optional[bool]
 
 
 @functools.lru_cache(maxsize=None)
@@ -65,13 +95,19 @@ class Optimizer(torch.optim.Optimizer):
 
     rule: str
 
+    # Whether the states tell the learning rates of single elements. If not, they must be collected in the step.
+    _states_tell_rates = True
+    _collecting = False
+
     # GradScaler leaves unscaling, and skipping where a gradient is not finite, to step.
     _step_supports_amp_scaling = True
 
     def __init__(self, params: Params, defaults: Dict[str, Any], common: "Common", decay: str = "decoupled") -> None:
-        unknown = set(common) - set(Common.__annotations__)
+        given: Dict[str, Any] = {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}
+        unknown = sorted(set(given) - set(Common.__annotations__))
         if unknown:
-            raise TypeError(f"{type(self).__name__} has no option '{sorted(unknown)[0]}'")
+            hint = _HINTS.get(unknown[0], "")
+            raise TypeError(f"{type(self).__name__} has no option '{unknown[0]}'{hint}")
         defaults = {
             **defaults,
             "decay": decay,
@@ -80,7 +116,7 @@ class Optimizer(torch.optim.Optimizer):
             "low_precision": "master",
             "state_type": "auto",
             "seed": 0,
-            **common,
+            **given,
         }
         self._arrays: List[Arrays] = []
         self._handles = Handles()
@@ -109,13 +145,11 @@ class Optimizer(torch.optim.Optimizer):
                 continue
             try:
                 pair = tuple(float(x) for x in value)
-            except TypeError:
+            except (TypeError, ValueError):
                 pair = ()
             if len(pair) != len(names):
                 raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
             values.update(zip(names, pair))
-        if values.get("state_type") == "q8":  # whose scales are arrays that no torch.optim state has a place for yet
-            raise ValueError("state_type is 'q8', expected 'auto' or 'bf16': states in 8 bits are for the C interface")
         return values
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -131,6 +165,8 @@ class Optimizer(torch.optim.Optimizer):
     def _group_arrays(self, index: int, first: int) -> Arrays:
         """A group's arrays, with the options it has now."""
         group = self.param_groups[index]
+        if index < len(self._arrays) and self._arrays[index].is_as_before(group, first):
+            return self._arrays[index]
         rule = self._rule(group)
         try:
             values = self._options(group)
@@ -140,6 +176,7 @@ class Optimizer(torch.optim.Optimizer):
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
         arrays.set_options(values)
+        arrays.remember(group)
         return arrays
 
     def _all_arrays(self) -> List[Arrays]:
@@ -157,8 +194,7 @@ class Optimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], Any]] = None, **scaling: Any) -> Any:
         """One update of every parameter that has a gradient. Returns what the closure, if any, returns.
 
-        A step that fails, with a message that names the parameter, changes nothing; only parameters that share memory
-        are found when the groups before theirs are updated already.
+        A step that fails, with a message that names the parameter, changes nothing.
         """
         loss = None
         if closure is not None:
@@ -171,11 +207,12 @@ class Optimizer(torch.optim.Optimizer):
         groups = self._all_arrays()
         for arrays in groups:
             arrays.prepare(self.state)
-        handles = self._handles.prepare(groups, scaled)
+        check_together(groups)
+        handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
         threads = torch.get_num_threads()
         for arrays in groups:
-            arrays.update(scale, threads)
+            arrays.update(scale, threads, self._collecting)
         for handle in handles:
             handle.step()
         for arrays in groups:
@@ -232,8 +269,9 @@ class Optimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
 
-        Options that the saved groups lack stay as they are. States keep their own type; PyTorch would round those of
-        bfloat16 parameters to bfloat16. What was loaded is copied.
+        Options that the saved groups lack stay as they are, and so does state_type: states of another type are
+        converted in the next step. PyTorch would round those of bfloat16 parameters to bfloat16; here they keep their
+        own type. What was loaded is copied.
         """
         before = self.param_groups
         seen = [state_dict]
@@ -264,22 +302,42 @@ class Optimizer(torch.optim.Optimizer):
         """Options that a loaded group lacks."""
         for key, value in before.items():
             group.setdefault(key, value)
+        group["state_type"] = before["state_type"]  # how much memory there is, the checkpoint does not know
 
     # ---- what no other package shows ----
 
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Optional[Tuple[Tensor, Tensor]]:
-        """The learning rates of p's elements in update t under options o, before and after the bound; None if the
-        states do not tell."""
-        return None
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Tuple[Tensor, Tensor]:
+        """The learning rates of p's elements in update t under options o, before and after the bound."""
+        raise NotImplementedError
+
+    def collect_learning_rates(self, on: bool = True) -> None:
+        """Switches on, or off, that steps of Adadelta and Adafactor count learning rates for lr_histogram, which takes
+        longer. Other rules do not need it, and for them it changes nothing. For a CUDA graph, switch before the last
+        step outside."""
+        self._collecting = on and not self._states_tell_rates
 
     @torch.no_grad()
     def lr_histogram(self, group: Optional[int] = None) -> Histogram:
         """The learning rates that single elements were given in the last update, of one group or all.
 
-        They follow from the states, so nothing has to be switched on before, and a step costs no more.
+        They follow from the states, so nothing has to be switched on before, and a step costs no more; except those of
+        Adadelta and Adafactor, which have to be collected in the step: see collect_learning_rates.
         """
+        n = len(self.param_groups)
+        if group is not None and not 0 <= group < n:
+            raise IndexError(f"group is {group}, expected 0 <= group < {n}")
+        groups = range(n) if group is None else [group]
         self._handles.read_steps()
-        return histogram(self._all_rates(range(len(self.param_groups)) if group is None else [group]))
+        return histogram(self._all_rates(groups)) if self._states_tell_rates else self._collected(groups)
+
+    def _collected(self, groups: Iterable[int]) -> Histogram:
+        if not self._collecting:
+            raise RuntimeError(
+                f"the states of {self.rule} do not tell its learning rates: collect_learning_rates() before the step"
+            )
+        arrays = [self._arrays[index] for index in groups if index < len(self._arrays)]
+        parts = [statistics for a in arrays for statistics in [a.statistics, *self._handles.statistics(a)]]
+        return merged([statistics for statistics in parts if statistics is not None])
 
     def _all_rates(self, groups: Iterable[int]) -> Iterator[Tuple[Tensor, Tensor]]:
         for index in groups:
@@ -292,7 +350,4 @@ class Optimizer(torch.optim.Optimizer):
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
-                rates = self._rates(options, p, state, int(state["step"]))
-                if rates is None:
-                    raise NotImplementedError(f"the states of {self._rule(group)} do not tell its learning rates")
-                yield rates
+                yield self._rates(options, p, q8.decoded(state), int(state["step"]))

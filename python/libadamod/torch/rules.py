@@ -8,7 +8,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Rate = Union[float, Tensor]
 Betas = Tuple[float, float]
-Rates = Optional[Tuple[Tensor, Tensor]]
+Rates = Tuple[Tensor, Tensor]
 
 
 class AdaMod(Optimizer):
@@ -42,7 +42,7 @@ class AdaMod(Optimizer):
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         flavour: where the bias corrections sit: "paper" (Algorithm 2); "published" (the authors' package and its ports,
             eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); or "keras".
-        common: decay, maximize, clip_value, low_precision, state_type, seed; see Common.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adamod"
@@ -84,8 +84,21 @@ class AdaMod(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam, Kingma and Ba, arXiv 1412.6980; with amsgrad, Reddi et al., arXiv 1904.09237. As torch.optim.Adam: L2
-    decay, unless decay says otherwise. flavour is AdaMod's."""
+    """Adam, Kingma and Ba, arXiv 1412.6980; as torch.optim.Adam.
+
+        m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
+        p = p - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        eps: added to the divisor.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        amsgrad: divide by the root of the largest v so far, Reddi et al., arXiv 1904.09237.
+        flavour: where the bias corrections sit, as in AdaMod.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "adam"
 
@@ -115,7 +128,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled decay, Loshchilov and Hutter, arXiv 1711.05101. As torch.optim.AdamW."""
+    """Adam with decoupled decay, Loshchilov and Hutter, arXiv 1711.05101; as torch.optim.AdamW.
+
+    p = p - lr weight_decay p before Adam's step; its arguments are Adam's.
+    """
 
     def __init__(
         self,
@@ -129,13 +145,23 @@ class AdamW(Adam):
         flavour: str = "paper",
         **common: Unpack[Common],
     ) -> None:
-        merged: Common = {"decay": "decoupled", **common}  # type: ignore[typeddict-item]
+        merged: Common = {"decay": "decoupled", **common}
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, flavour=flavour, **merged)
 
 
 class AMSGrad(Optimizer):
     """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay.
-    bias_correction=False is as they write it."""
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        eps: added to the divisor.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        flavour: where the bias corrections sit, as in AdaMod.
+        bias_correction: False is as they write it.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "amsgrad"
 
@@ -172,7 +198,19 @@ class AMSGrad(Optimizer):
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum as in torch.optim.SGD."""
+    """Stochastic gradient descent, with momentum as in torch.optim.SGD.
+
+        m = momentum m + (1 - dampening) g, in the first update g        p = p - lr m
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        momentum: how much of the last step is kept; 0 needs no state.
+        dampening: of the gradient in m.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        nesterov: step along g + momentum m.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "sgd"
 
@@ -195,7 +233,19 @@ class SGD(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """AdaGrad, Duchi, Hazan, Singer, JMLR 12, as torch.optim.Adagrad."""
+    """AdaGrad, Duchi, Hazan, Singer, JMLR 12; as torch.optim.Adagrad.
+
+        sum = sum + g^2        p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        lr_decay: of the learning rate with the number of updates.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        initial_accumulator_value: what sum begins with.
+        eps: added to the divisor.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "adagrad"
 
@@ -224,7 +274,20 @@ class Adagrad(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """RMSProp, Tieleman and Hinton; centered, Graves, arXiv 1308.0850; as torch.optim.RMSprop."""
+    """RMSProp, Tieleman and Hinton; as torch.optim.RMSprop.
+
+        v = alpha v + (1 - alpha) g^2        p = p - lr g / (sqrt(v) + eps)
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        alpha: decay of the average of squared gradients.
+        eps: added to the divisor.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        momentum: of the steps.
+        centered: less the square of the average gradient in v, Graves, arXiv 1308.0850.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "rmsprop"
 
@@ -252,9 +315,22 @@ class RMSprop(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """AdaDelta, Zeiler, arXiv 1212.5701, as torch.optim.Adadelta."""
+    """AdaDelta, Zeiler, arXiv 1212.5701; as torch.optim.Adadelta.
+
+        v = rho v + (1 - rho) g^2        d = sqrt(s + eps) / sqrt(v + eps) g
+        s = rho s + (1 - rho) d^2        p = p - lr d
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        rho: decay of both averages.
+        eps: in both roots.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "adadelta"
+    _states_tell_rates = False
 
     def __init__(
         self,
@@ -273,6 +349,16 @@ class AdaBound(Optimizer):
 
     final_lr follows what a scheduler makes of lr, as in the authors' package: it is scaled by lr / base_lr, where
     base_lr is the learning rate that the group was made with.
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        final_lr: where the bounds meet.
+        gamma: how fast they close in: final_lr (1 -+ 1 / (gamma t)), about.
+        eps: added to the divisor.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adabound"
@@ -310,15 +396,25 @@ class AdaBound(Optimizer):
 
 
 class AMSBound(AdaBound):
-    """AdaBound with the largest v so far."""
+    """AdaBound with the largest v so far; its arguments are AdaBound's."""
 
     rule = "amsbound"
 
 
 class AdaShift(Optimizer):
-    """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago,
-    each element's own (spatial="none") or the largest of the parameter ("max"). The first `window` updates only fill
-    the queue."""
+    """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago. The
+    first `window` updates only fill the queue.
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        eps: added to the divisor.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        window: how late the gradient in v is; so many gradients are kept.
+        spatial: v takes the largest gradient of the parameter ("max") or each element's own ("none").
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "adashift"
 
@@ -337,10 +433,28 @@ class AdaShift(Optimizer):
         defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, window=window, spatial=spatial)
         super().__init__(params, defaults, common)
 
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        v, late = rates.local_real(state["exp_avg_sq"]), t - o["window"]
+        eta = rates.divided(o["lr"], v, o["eps"], 1 / (1 - o["beta2"] ** late) if late > 0 else 1.0)
+        step = torch.where(v > 0, eta, torch.zeros_like(eta))  # an element whose gradients were all zero stays
+        if o["spatial"] == "none":
+            return eta, step
+        return (step.expand(rates.local_real(p).numel()),) * 2
+
 
 class NosAdam(Optimizer):
-    """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: update k weighs k^-gamma in the second moment.
-    bias_correction=False is as the paper writes it."""
+    """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: Adam in whose second moment update k weighs k^-gamma.
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        beta1: decay of the average of gradients.
+        gamma: how much earlier gradients weigh more; 0 is their plain mean.
+        eps: added to the divisor.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        bias_correction: of the first moment; False is as the paper writes it.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "nosadam"
 
@@ -369,11 +483,26 @@ class NosAdam(Optimizer):
 class Adafactor(Optimizer):
     """Adafactor, Shazeer and Stern, arXiv 1804.04235: a matrix's second moment as the product of a row and a column.
 
-    As in fairseq and Transformers, not as torch.optim.Adafactor; lr is read only with relative_step=False. It looks at
-    whole parameters, so under FSDP it is not what it is without.
+    As in fairseq and Transformers, not as torch.optim.Adafactor. It looks at whole parameters, so under FSDP it is not
+    what it is without.
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate, a tensor too; read only with relative_step=False.
+        beta1: decay of the average of gradients; 0 keeps none.
+        eps1: added to squared gradients.
+        eps2: the least that a parameter's root mean square counts as.
+        clip_threshold: the most that the root mean square of an update may be.
+        decay_rate: the second moment's decay in update t is 1 - t^-decay_rate.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        relative_step: the learning rate is min(1e-2, 1 / sqrt(t)).
+        scale_parameter: and times the parameter's root mean square.
+        warmup_init: 1e-6 t in place of 1e-2.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adafactor"
+    _states_tell_rates = False
 
     def __init__(
         self,
@@ -407,8 +536,16 @@ class Adafactor(Optimizer):
 
 
 class RAdam(Optimizer):
-    """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified. As torch.optim.RAdam: L2
-    decay, unless decay says otherwise."""
+    """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified; as torch.optim.RAdam.
+
+    Args:
+        params: parameters, or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        eps: added to the divisor.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+    """
 
     rule = "radam"
 

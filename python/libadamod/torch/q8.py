@@ -1,0 +1,54 @@
+"""States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout, and beside it, as NAME_scale, a
+float32 for each 256 of them begun, in the order they have in memory.
+
+Steps work on the codes themselves. What is here converts them from and to numbers, where a checkpoint has the other.
+
+SPDX-License-Identifier: MIT
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _c
+
+_SIGNED = ("exp_avg", "momentum_buffer")  # state 0 of the rules that have states in 8 bits
+
+
+def scale_name(name: str) -> str:
+    return f"{name}_scale"
+
+
+def blocks(count: int) -> int:
+    return -(-count // _c.Q8_BLOCK)
+
+
+def encode(name: str, values: Tensor) -> Tuple[Tensor, Tensor]:
+    """The codes of a dense tensor, in its layout, and their scales."""
+    values = values.to(torch.float32)
+    host = values.cpu()
+    codes = torch.empty_strided(host.shape, host.stride(), dtype=torch.uint8)
+    scales = torch.empty(blocks(host.numel()))
+    _c.q8_encode(name not in _SIGNED, host.numel(), host.data_ptr(), codes.data_ptr(), scales.data_ptr())
+    return codes.to(values.device), scales.to(values.device)
+
+
+def decode(name: str, codes: Tensor, scales: Tensor) -> Tensor:
+    """The numbers that dense codes stand for, in float32 and the codes' layout."""
+    host, factors = codes.cpu(), scales.cpu()
+    values = torch.empty_strided(host.shape, host.stride(), dtype=torch.float32)
+    _c.q8_decode(name not in _SIGNED, host.numel(), host.data_ptr(), factors.data_ptr(), values.data_ptr())
+    return values.to(codes.device)
+
+
+def decoded(state: Dict[str, Any]) -> Dict[str, Any]:
+    """A parameter's state with all that is in 8 bits as numbers."""
+    numbers = dict(state)
+    for name in state:
+        scales = numbers.pop(scale_name(name), None)
+        if scales is not None:
+            numbers[name] = decode(name, state[name], scales)
+    return numbers
