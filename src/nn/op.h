@@ -130,6 +130,9 @@ typedef struct nn_op {
     /* Matrix-product operations of one forward at these shapes; NULL: none to speak of. */
     double (*flops)(const nn_node *node, const nn_shape *inputs);
     bool full_output; /* f32 even where a device's plan keeps values as bf16 */
+    unsigned
+        in_place; /* bit i: backward reads a number of input i before it writes that number of its gradient, so that
+                          one may lie upon the other */
 } nn_op;
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;

@@ -147,6 +147,20 @@ static void nn_lifetimes(nn_plan *plan) {
     for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
 }
 
+/* A gradient takes the place of its value where the step that writes it is the last to read the value. */
+static void nn_overlay(nn_plan *plan) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        const nn_node *node = plan->steps[s].node;
+        for (int k = 0; k < node->n_inputs; k++) {
+            if (node->input[k] < 0 || !(nn_ops[node->op]->in_place & (1u << k))) continue;
+            piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
+            if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
+            data->last = grad->last;
+            grad->in = data;
+        }
+    }
+}
+
 /* ---- where each array lies ---- */
 
 static bool nn_meet(const piece *a, const piece *b) { return a->first <= b->last && b->first <= a->last; }
@@ -184,7 +198,7 @@ static bool nn_layout(nn_plan *plan) {
     int n = 0;
     for (int v = 0; all && v < g->n_values; v++) {
         if (plan->data[v].last >= plan->data[v].first) all[n++] = &plan->data[v];
-        if (plan->grad[v].last >= plan->grad[v].first) all[n++] = &plan->grad[v];
+        if (plan->grad[v].last >= plan->grad[v].first && !plan->grad[v].in) all[n++] = &plan->grad[v];
     }
     for (int i = 0; all && i < g->n_nodes; i++) {
         if (plan->saved[i].last >= plan->saved[i].first) all[n++] = &plan->saved[i];
@@ -207,7 +221,7 @@ static bool nn_layout(nn_plan *plan) {
 /* ---- calls ---- */
 
 static void *nn_address(const nn_plan *plan, const piece *p) {
-    return p->last >= p->first ? plan->block + p->offset : NULL;
+    return p->last >= p->first ? plan->block + (p->in ? p->in : p)->offset : NULL;
 }
 
 /* A parameter as kernels of this plan see it. */
@@ -502,6 +516,7 @@ static adamod_status nn_make_calls(nn_plan *plan) {
 static adamod_status nn_make_memory(nn_plan *plan) {
     void *memory = NULL;
     nn_lifetimes(plan);
+    nn_overlay(plan);
     if (!nn_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to lay out a plan");
     plan->block_bytes += 64;
     adamod_status status = nn_allocate(plan, &memory, plan->block_bytes);

@@ -8,7 +8,8 @@
 /* An array in the block, needed in steps first..last. */
 typedef struct piece {
     size_t bytes, offset;
-    int first, last; /* last < first: not needed at all */
+    int first, last;        /* last < first: not needed at all */
+    const struct piece *in; /* has that one's place; NULL: one of its own */
 } piece;
 
 typedef struct plan_step {

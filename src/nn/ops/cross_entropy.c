@@ -83,4 +83,5 @@ const nn_op nn_op_cross_entropy = {
     .shape = cross_entropy_shape,
     .ref = {.forward = cross_entropy_forward, .backward = cross_entropy_backward},
     .full_output = true,
+    .in_place = 1u << 0,
 };
