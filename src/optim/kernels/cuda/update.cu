@@ -33,7 +33,9 @@ enum {
     HINT_PASS      /* and nothing need be kept in the first cache */
 };
 typedef cut<256, 2, 3, HINT_STREAM, false> standard_cut;
-typedef cut<256, 2, 2, HINT_STREAM, true> q8_cut; /* of states in 8 bits, which take more registers */
+/* Of states in 8 bits: a warp takes one of their blocks after the other, each two groups; the last says whether it
+ * asks for the next before it computes. */
+typedef cut<256, 8, 3, HINT_STREAM, false> q8_cut;
 
 /* What `optim bench` can try in their place, for AdaMod in f32. */
 #define TUNINGS(X)                                                                                                     \
@@ -51,13 +53,19 @@ typedef cut<256, 2, 2, HINT_STREAM, true> q8_cut; /* of states in 8 bits, which 
     X(128, 4, 4, HINT_STREAM, true)                                                                                    \
     X(128, 4, 4, HINT_STREAM, false)
 #define Q8_TUNINGS(X)                                                                                                  \
-    X(256, 2, 2, HINT_GRADIENT, true)                                                                                  \
-    X(256, 2, 2, HINT_STREAM, true)                                                                                    \
-    X(256, 2, 2, HINT_STREAM, false)                                                                                   \
-    X(256, 2, 3, HINT_STREAM, true)                                                                                    \
     X(256, 2, 3, HINT_STREAM, false)                                                                                   \
-    X(128, 2, 5, HINT_STREAM, true)                                                                                    \
-    X(128, 2, 6, HINT_STREAM, false)
+    X(256, 4, 3, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 2, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_PASS, false)                                                                                     \
+    X(256, 8, 3, HINT_GRADIENT, false)                                                                                 \
+    X(256, 8, 4, HINT_STREAM, false)                                                                                   \
+    X(256, 16, 3, HINT_STREAM, false)                                                                                  \
+    X(128, 8, 6, HINT_STREAM, false)                                                                                   \
+    X(128, 8, 7, HINT_STREAM, false)                                                                                   \
+    X(128, 8, 8, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_STREAM, true)                                                                                    \
+    X(256, 8, 4, HINT_STREAM, true)
 
 /* ---- four elements at a time ---- */
 
@@ -147,9 +155,9 @@ template <> struct path_types<PATH_BF16> {
 template <class RULE> struct site {
     const view &v;
     uint32_t tensor;
-    bool begun, fresh; /* prepare is done; the numbers are not read yet */
-    bool transform;
-    void *p; /* the master, or the parameter itself */
+    bool begun, fresh;     /* prepare is done; the numbers are not read yet */
+    bool transform, quick; /* quick_numbers */
+    void *p;               /* the master, or the parameter itself */
     const void *g;
     void *state[3];
     typename RULE::K k;
@@ -182,6 +190,7 @@ template <class RULE> struct site {
             const array_step &now = v.now[tensor];
             k = real<typename RULE::R>::of(now);
             transform = now.transform;
+            quick = quick_numbers(now.narrow);
             fresh = false;
         }
         return true;
@@ -211,10 +220,7 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         const int64_t i = begin + 128 * u;
-        const int64_t block = i / BLOCK * BLOCK;
-        const uint32_t at = (uint32_t)(i - block);
-        const uint32_t key0 = types::random ? adamod__block_key(key, 0, block) : 0;
-        const uint32_t key1 = types::random ? adamod__block_key(key, 1, block) : 0;
+        const uint32_t hash = types::random ? adamod__random_hash(0, adamod__block_key(key, i)) : 0;
         four<ADAMOD_BF16> out = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -225,93 +231,17 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
             if (RULE::states & STATE_V) x.v = v[u].get(j);
             if (RULE::states & STATE_S) x.s = s[u].get(j);
             x = update_element<RULE>(x, a.k);
-            const uint32_t r0 = types::random ? adamod__random_bits(at + j, key0) : 0;
-            const uint32_t r1 = types::random ? adamod__random_bits(at + j, key1) : 0;
-            p[u].set(j, x.p, r0 & 0xffffu);
+            p[u].set(j, x.p, hash * ADAMOD__RANDOM_FACTOR(j, 0) >> 16);
             if (types::master) out.set(j, x.p, to_nearest(x.p));
-            if (RULE::states & STATE_M) m[u].set(j, x.m, r0 >> 16);
-            if (RULE::states & STATE_V) v[u].set(j, x.v, r1 & 0xffffu);
-            if (RULE::states & STATE_S) s[u].set(j, x.s, r1 >> 16);
+            if (RULE::states & STATE_M) m[u].set(j, x.m, hash * ADAMOD__RANDOM_FACTOR(j, 1) >> 16);
+            if (RULE::states & STATE_V) v[u].set(j, x.v, hash * ADAMOD__RANDOM_FACTOR(j, 2) >> 16);
+            if (RULE::states & STATE_S) s[u].set(j, x.s, hash * ADAMOD__RANDOM_FACTOR(j, 3) >> 16);
         }
         p[u].template store<HINT>(a.p, i);
         if (types::master) out.template store<HINT>(a.v.tensors[a.tensor].p, i);
         if (RULE::states & STATE_M) m[u].template store<HINT>(a.state[0], i);
         if (RULE::states & STATE_V) v[u].template store<HINT>(a.state[1], i);
         if (RULE::states & STATE_S) s[u].template store<HINT>(a.state[2], i);
-    }
-    return true;
-}
-
-/* The same with states in 8 bits: a warp has one of their blocks, and so finds its scales by itself. */
-template <class RULE, class CUT> static __device__ __forceinline__ bool update_tile_q8(site<RULE> &a, int64_t first) {
-    enum { HINT = CUT::hint, STATES = 3 };
-    const int64_t block = first + threadIdx.x / 32 * Q8_BLOCK, begin = block + threadIdx.x % 32 * 4;
-    const device_tensor &t = a.v.tensors[a.tensor];
-    four<ADAMOD_F32> p[2], g[2];
-    uint32_t codes[STATES][2];
-    float scale[STATES];
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-        p[u].template load<HINT>(a.p, begin + 128 * u);
-        g[u].template load<HINT_STREAM>(a.g, begin + 128 * u);
-#pragma unroll
-        for (int i = 0; i < STATES; i++) {
-            if (!(RULE::states >> i & 1)) continue;
-            codes[i][u] = load_hinted<HINT>((const uint32_t *)((const uint8_t *)a.state[i] + begin + 128 * u));
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < STATES; i++) scale[i] = RULE::states >> i & 1 ? t.scale[i][block / Q8_BLOCK] : 0;
-    if (!a.ready()) return false;
-    float next[STATES][2][4];
-    q8_block b[STATES];
-#pragma unroll
-    for (int i = 0; i < STATES; i++) b[i] = adamod__q8_block(scale[i], i);
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            element<float> x = {};
-            x.p = p[u].get(j);
-            x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
-            if (RULE::states & STATE_M) x.m = adamod__q8_decode(codes[0][u] >> 8 * j & 255u, &b[0], 0);
-            if (RULE::states & STATE_V) x.v = adamod__q8_decode(codes[1][u] >> 8 * j & 255u, &b[1], 1);
-            if (RULE::states & STATE_S) x.s = adamod__q8_decode(codes[2][u] >> 8 * j & 255u, &b[2], 2);
-            x = update_element<RULE>(x, a.k);
-            p[u].set(j, x.p, 0);
-            next[0][u][j] = x.m;
-            next[1][u][j] = x.v;
-            next[2][u][j] = x.s;
-        }
-        p[u].template store<HINT>(a.p, begin + 128 * u);
-    }
-    const int64_t origin = block / BLOCK * BLOCK;
-    const uint32_t key = adamod__block_key(a.v.now[a.tensor].key, 1, origin), at = (uint32_t)(begin - origin);
-    uint32_t random[2][4];
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) random[u][j] = adamod__random_bits(at + 128 * u + j, key);
-    }
-#pragma unroll
-    for (int i = 0; i < STATES; i++) {
-        if (!(RULE::states >> i & 1)) continue;
-        uint32_t most = 0;
-#pragma unroll
-        for (int e = 0; e < 8; e++) most = max(most, __float_as_uint(next[i][e / 4][e % 4]) & 0x7fffffffu);
-        const float top = warp_q8_scale(most);
-        b[i] = adamod__q8_block(top, i);
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            uint32_t word = 0;
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const uint32_t bits = adamod__q8_random(random[u][j], i);
-                word |= adamod__q8_encode(next[i][u][j], &b[i], bits, i) << 8 * j;
-            }
-            store_hinted<HINT>((uint32_t *)((uint8_t *)a.state[i] + begin + 128 * u), b[i].lost ? 0u : word);
-        }
-        if (threadIdx.x % 32 == 0) t.scale[i][block / Q8_BLOCK] = top;
     }
     return true;
 }
@@ -364,28 +294,26 @@ template <class RULE> struct states_q8 {
     }
 };
 
-/* Elements first to last with states in 8 bits: a warp takes one of their blocks at a time. */
+/* A block of states in 8 bits, which begins at element begin, by a warp. */
 template <class RULE>
-static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t first, int64_t last) {
+static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t begin, int64_t last) {
     typedef typename RULE::R R;
     const device_tensor &t = v.tensors[tensor];
     const array_step &now = v.now[tensor];
     const typename RULE::K k = real<R>::of(now);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
-    for (int64_t begin = first + warp * Q8_BLOCK; begin < last; begin += warps * Q8_BLOCK) {
-        const int64_t block = begin / BLOCK * BLOCK;
-        states_q8<RULE> next = {};
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t block = begin / BLOCK * BLOCK;
+    states_q8<RULE> next = {};
 #pragma unroll
-        for (int r = 0; r < states_q8<RULE>::EACH; r++) {
-            const int64_t i = begin + 32 * r + lane;
-            if (i >= last) continue;
-            R before;
-            const element<R> x = update_element<RULE>(load_element<RULE, true>(t, now, k, i, &before), k);
-            store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
-            next.keep(r, x);
-        }
-        next.store(t, begin, last, now.key);
+    for (int r = 0; r < states_q8<RULE>::EACH; r++) {
+        const int64_t i = begin + 32 * r + lane;
+        if (i >= last) continue;
+        R before;
+        const element<R> x = update_element<RULE>(load_element<RULE, true>(t, now, k, i, &before), k);
+        store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
+        next.keep(r, x);
     }
+    next.store(t, begin, last, now.key);
 }
 
 template <class RULE>
@@ -402,20 +330,242 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
     }
 }
 
+/* ---- states in 8 bits ---- */
+
+/* The rules whose states can be kept in 8 bits (see adamod__has_q8), as formulas that divide and take roots quickly. */
+template <class RULE> struct quick_of;
+template <> struct quick_of<adamod_rule_f32> { typedef adamod_rule_quick rule; };
+template <> struct quick_of<adam_rule_f32> { typedef adam_rule_quick rule; };
+template <> struct quick_of<sgd_momentum_rule_f32> { typedef sgd_momentum_rule_quick rule; };
+
+/* Where a lane's elements of a block begin, and the block's scales. */
+struct place_q8 {
+    float *p;
+    const float *g;
+    uint8_t *state[3];
+    float *scale[3];
+
+    __device__ __forceinline__ place_q8(const device_tensor &t, int64_t at) {
+        const int64_t first = at + 4 * (threadIdx.x % 32);
+        p = (float *)t.p + first;
+        g = (const float *)t.g + first;
+        for (int i = 0; i < 3; i++) {
+            state[i] = (uint8_t *)t.state[i] + first;
+            scale[i] = t.scale[i] + at / Q8_BLOCK;
+        }
+    }
+    /* Asks for them, to be found in the second cache. */
+    __device__ __forceinline__ void prefetch(int states) const {
+        prefetch_one(p);
+        prefetch_one(p + 128);
+        prefetch_one(g);
+        prefetch_one(g + 128);
+        for (int i = 0; i < 3; i++) {
+            if (!(states >> i & 1)) continue;
+            prefetch_one(state[i]);
+            prefetch_one(state[i] + 128);
+        }
+    }
+    static __device__ __forceinline__ void prefetch_one(const void *p) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+    }
+};
+
+/* A block of theirs, all f32 otherwise. A warp takes it at once, and so finds its scales by itself; a lane has two groups
+ * of four elements. There is no branch for an element: where one would take another way, nothing was stored yet, and
+ * update_any_q8 does it all. Integer instructions are the limit, so few are used: one for a code's place in a word, one
+ * for its random bits. */
+template <class RULE, int HINT> struct block_q8 {
+    typedef typename quick_of<RULE>::rule quick_rule;
+    enum { STATES = 3 };
+    four<ADAMOD_F32> p[2], g[2];
+    uint32_t codes[STATES][2];
+    float scale[STATES];
+
+    static __device__ __forceinline__ bool has(int i) { return RULE::states >> i & 1; }
+
+    __device__ __forceinline__ void load(const place_q8 &from) {
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            p[u].template load<HINT>(from.p, 128 * u);
+            g[u].template load<HINT_STREAM>(from.g, 128 * u);
+#pragma unroll
+            for (int i = 0; i < STATES; i++) {
+                if (has(i)) codes[i][u] = load_hinted<HINT>((const uint32_t *)(from.state[i] + 128 * u));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < STATES; i++) scale[i] = has(i) ? load_hinted<HINT>((const float *)from.scale[i]) : 0;
+    }
+
+    __device__ __forceinline__ void store(const place_q8 &to) const {
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            p[u].template store<HINT>(to.p, 128 * u);
+#pragma unroll
+            for (int i = 0; i < STATES; i++) {
+                if (has(i)) store_hinted<HINT>((uint32_t *)(to.state[i] + 128 * u), codes[i][u]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (has(i) && threadIdx.x % 32 == 0) store_hinted<HINT>(to.scale[i], scale[i]);
+        }
+    }
+
+    __device__ __forceinline__ void shape_gradients(float scale_by, const array_step &now) {
+#pragma unroll
+        for (int e = 0; e < 8; e++) g[e / 4].set(e % 4, g[e / 4].get(e % 4) * scale_by, 0);
+        if (now.transform) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                const int u = e / 4, j = e % 4;
+                g[u].set(j, clip_and_decay(g[u].get(j), p[u].get(j), now.narrow), 0);
+            }
+        }
+        const float decay = now.narrow.decay;
+        if (decay != 0) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                const float x = p[e / 4].get(e % 4);
+                p[e / 4].set(e % 4, x - decay * x, 0);
+            }
+        }
+    }
+
+    /* Code j of a word as decoding takes it. */
+    static __device__ __forceinline__ float decode(uint32_t word, int j, float factor, int i) {
+        const uint32_t bits = i == 0 ? (uint32_t)((int32_t)(word << (24 - 8 * j)) >> 4) & 0x87f00000u
+                                     : (j == 3 ? word >> 4 : word << (20 - 8 * j)) & 0x0ff00000u;
+        return adamod__q8_quick_decode(bits, factor);
+    }
+
+    /* The upper bytes of four numbers. */
+    static __device__ __forceinline__ uint32_t upper_bytes(const uint32_t (&x)[4]) {
+        return __byte_perm(__byte_perm(x[0], x[1], 0x73), __byte_perm(x[2], x[3], 0x73), 0x5410);
+    }
+
+    /* The largest of the warp's magnitudes. Of state 0, the largest of the positive as integers with a sign, and of the
+     * negative as those without. */
+    static __device__ __forceinline__ uint32_t largest(const float (&x)[8], int i) {
+        uint32_t most = 0;
+        int32_t positive = 0;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            most = max(most, __float_as_uint(x[e]));
+            if (i == 0) positive = max(positive, __float_as_int(x[e]));
+        }
+        if (i == 0) most = max(most & 0x7fffffffu, (uint32_t)positive);
+        return __reduce_max_sync(0xffffffffu, most);
+    }
+
+    __device__ __forceinline__ void encode(const float (&x)[8], const uint32_t (&hash)[2], int i) {
+        const float inverse = adamod__q8_quick_inverse(scale[i], i);
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            uint32_t code[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint32_t random = hash[u] * ADAMOD__RANDOM_FACTOR(j, 1 + i);
+                const uint32_t bits = adamod__q8_quick_encode(x[4 * u + j], inverse, random, i);
+                code[j] = i == 0 ? (bits << 4 & 0x7fffffffu) | (bits & 0x80000000u) : bits << 4;
+            }
+            codes[i][u] = upper_bytes(code);
+        }
+    }
+
+    /* False if this block is not to be updated so. What few updates need is read from now each time, for want of
+     * registers. */
+    __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now, uint32_t key) {
+        const uint32_t lane = threadIdx.x % 32;
+        float factor[STATES], next[STATES][8];
+        bool good = true;
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            good = good && adamod__q8_is_quick(scale[i], i);
+            factor[i] = adamod__q8_quick_factor(scale[i], i);
+        }
+        shape_gradients(k.gscale, now);
+        uint32_t least = ~0u;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            const int u = e / 4, j = e % 4;
+            element<quick> x = {};
+            x.p.x = p[u].get(j);
+            x.g.x = g[u].get(j);
+            if (has(0)) x.m.x = decode(codes[0][u], j, factor[0], 0);
+            if (has(1)) x.v.x = decode(codes[1][u], j, factor[1], 1);
+            if (has(2)) x.s.x = decode(codes[2][u], j, factor[2], 2);
+            x = quick_rule::run(x, &k);
+            p[u].set(j, x.p.x, 0);
+            next[0][e] = x.m.x;
+            next[1][e] = x.v.x;
+            next[2][e] = x.s.x;
+            if (has(1)) least = min(least, __float_as_uint(x.v.x) - 1);
+        }
+        const uint32_t hash[2] = {adamod__random_hash(4 * lane, key), adamod__random_hash(128 + 4 * lane, key)};
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (!has(i)) continue;
+            scale[i] = adamod__q8_scale(largest(next[i], i));
+            good = good && adamod__q8_is_quick(scale[i], i);
+            encode(next[i], hash, i);
+        }
+        if (has(1)) good = good && quick_squares(least);
+        return __all_sync(0xffffffffu, good);
+    }
+};
+
+/* The blocks that begin at element at and every warps blocks from there on, up to element last; those whose bit is set
+ * in left are. (That call is after all others, so that what they keep in registers need not survive it.) */
+template <class RULE>
+static __device__ __forceinline__ void update_left_q8(const view &v, uint32_t tensor, int64_t at, int64_t last,
+                                                      uint32_t left) {
+    const int64_t stride = (int64_t)blockDim.x / 32 * Q8_BLOCK;
+    for (; at < last && left; at += stride, left >>= 1) {
+        if (left & 1) update_any_q8<RULE>(v, tensor, at, last);
+    }
+}
+
+/* Which of a warp's blocks in a tile are left to the slow way, a bit for each. */
+template <class RULE, class CUT>
+static __device__ __forceinline__ uint32_t update_tile_q8(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+    enum { WARPS = CUT::threads / 32, ROUNDS = CUT::tile / (WARPS * Q8_BLOCK) };
+    static_assert(ROUNDS < 32, "a bit for each");
+    const device_tensor &t = v.tensors[tensor];
+    /* whole blocks of this warp's */
+    const int n = t.path == PATH_Q8 && last > at ? (int)((last - at - 1) / (WARPS * Q8_BLOCK)) + 1 : 0;
+    if (n > 0) place_q8(t, at).prefetch(RULE::states);
+    wait_for_prepare();
+    if (v.shared->skip) return 0;
+    const array_step &now = v.now[tensor];
+    const adamod__coef_f32 k = now.narrow;
+    if (!quick_numbers(k)) return ~0u;
+    uint32_t key = adamod__block_key(now.key, at), left = ~0u;
+    for (int round = 0; round < n; round++) {
+        const place_q8 place(t, at);
+        block_q8<RULE, CUT::hint> x;
+        x.load(place);
+        at += WARPS * Q8_BLOCK;
+        if (CUT::stay && round + 1 < n) place_q8(t, at).prefetch(RULE::states);
+        if (x.update(k, now, key)) {
+            x.store(place);
+            left ^= 1u << round;
+        }
+        key = adamod__block_key((uint64_t)key << 32, WARPS * Q8_BLOCK);
+    }
+    return left;
+}
+
 /* ---- kernels ---- */
 
 /* False if there is no way to take the whole tile at once. */
-template <class RULE, class CUT, bool Q8>
+template <class RULE, class CUT>
 static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first, bool *taken) {
-    const int path = a.v.tensors[a.tensor].path;
     if constexpr (sizeof(typename RULE::R) != 4) {
         return false;
-    } else if constexpr (Q8) {
-        if (path != PATH_Q8) return false;
-        *taken = update_tile_q8<RULE, CUT>(a, first);
-        return true;
     } else {
-        switch (path) {
+        switch (a.v.tensors[a.tensor].path) {
             case PATH_F32: *taken = update_tile<RULE, CUT, PATH_F32>(a, first); return true;
             case PATH_MASTER: *taken = update_tile<RULE, CUT, PATH_MASTER>(a, first); return true;
             case PATH_COPY: *taken = update_tile<RULE, CUT, PATH_COPY>(a, first); return true;
@@ -426,7 +576,7 @@ static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first
 }
 
 /* There are no more blocks than tiles. */
-template <class RULE, class CUT, bool Q8>
+template <class RULE, class CUT>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_kernel(const __grid_constant__ view v, const piece *tiles, int64_t n_tiles) {
     int64_t i = blockIdx.x;
@@ -440,17 +590,33 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
         const int64_t first = (int64_t)tile.index * CUT::tile;
         const int64_t count = v.tensors[tile.tensor].count;
         const bool whole = count - first >= CUT::tile;
-        if (a.g && (!whole || !update_whole<RULE, CUT, Q8>(a, first, &taken))) {
-            const int64_t last = whole ? first + CUT::tile : count;
+        if (a.g && (!whole || !update_whole<RULE, CUT>(a, first, &taken))) {
             taken = a.ready();
-            if (taken && Q8) update_any_q8<RULE>(v, a.tensor, first, last);
-            else if (taken) update_any<RULE>(v, a.tensor, first, last);
+            if (taken) update_any<RULE>(v, a.tensor, first, whole ? first + CUT::tile : count);
         }
         if (next >= n_tiles) break;
         i = next;
         tile = ahead;
     }
     if (!a.begun) wait_for_prepare(); /* or the next launch might come before prepare is done */
+}
+
+/* States in 8 bits: a block of threads for each tile. */
+template <class RULE, class CUT>
+static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
+    update_q8_kernel(const __grid_constant__ view v, const piece *tiles) {
+    const piece tile = tiles[blockIdx.x];
+    const int64_t first = (int64_t)tile.index * CUT::tile, count = v.tensors[tile.tensor].count;
+    const int64_t last = count - first < CUT::tile ? count : first + CUT::tile;
+    const int64_t at = first + threadIdx.x / 32 * Q8_BLOCK;
+    uint32_t left = ~0u;
+    if constexpr (sizeof(typename RULE::R) == 4) {
+        const int64_t whole = first + (last - first) / Q8_BLOCK * Q8_BLOCK;
+        left = v.tensors[tile.tensor].g ? update_tile_q8<RULE, CUT>(v, tile.tensor, at, whole) : 0;
+    }
+    wait_for_prepare(); /* or the next launch might come before prepare is done */
+    if (v.shared->skip || !v.tensors[tile.tensor].g) return;
+    update_left_q8<RULE>(v, tile.tensor, at, last, left);
 }
 
 /* The same with statistics. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come
@@ -525,20 +691,26 @@ static void launch_update(const view *v, const update_class *c, cudaStream_t str
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = c->early ? 1 : 0;
-    (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT, Q8>, *v, c->tiles, c->n_tiles);
+    if constexpr (Q8) (void)cudaLaunchKernelEx(&config, update_q8_kernel<RULE, CUT>, *v, c->tiles);
+    else (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT>, *v, c->tiles, c->n_tiles);
 }
 
 template <class RULE, bool Q8> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
     collect_kernel<RULE, Q8><<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64);
 }
 
+template <class RULE, class CUT, bool Q8> static constexpr const void *kernel_of() {
+    if constexpr (Q8) return (const void *)update_q8_kernel<RULE, CUT>;
+    else return (const void *)update_kernel<RULE, CUT>;
+}
+
 template <class RULE, class CUT, bool Q8> static constexpr variant_launch make_launch(const char *name) {
-    return variant_launch{(const void *)update_kernel<RULE, CUT, Q8>,
+    return variant_launch{kernel_of<RULE, CUT, Q8>(),
                           launch_update<RULE, CUT, Q8>,
                           launch_collect<RULE, Q8>,
                           CUT::threads,
                           CUT::tile,
-                          CUT::stay,
+                          CUT::stay && !Q8,
                           name};
 }
 
