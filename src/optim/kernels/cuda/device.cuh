@@ -221,6 +221,11 @@ static __device__ __forceinline__ unsigned long long order_bits(double x) {
     return bits & sign ? ~bits : bits | sign;
 }
 
+/* What a thread has seen. */
+struct extremes {
+    unsigned long long least[2] = {~0ull, ~0ull}, most[2] = {0, 0};
+};
+
 /* What a block of threads has counted of one chunk. */
 struct shared_counts {
     unsigned elements, bounded;
@@ -238,7 +243,7 @@ struct shared_counts {
         __syncthreads();
     }
 
-    __device__ __forceinline__ void count(const view &v, int which, double value) {
+    __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value) {
         const float x = value > 3e38 ? 3e38f : (float)value;
         const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
         unsigned wide = v.bin[bin];
@@ -246,20 +251,25 @@ struct shared_counts {
         atomicAdd(&fine[which][bin], 1u);
         atomicAdd(&histogram[which][wide], 1u);
         const unsigned long long bits = order_bits(value);
-        if (bits < least[which]) atomicMin(&least[which], bits);
-        if (bits > most[which]) atomicMax(&most[which], bits);
+        if (bits < seen->least[which]) seen->least[which] = bits;
+        if (bits > seen->most[which]) seen->most[which] = bits;
     }
 
-    __device__ __forceinline__ void add(const view &v, double eta, double step) {
+    __device__ __forceinline__ void add(const view &v, extremes *seen, double eta, double step) {
         if (!isfinite(eta) || !isfinite(step)) return;
         atomicAdd(&elements, 1u);
         if (step < eta) atomicAdd(&bounded, 1u);
-        count(v, 0, eta);
-        count(v, 1, step);
+        count(v, seen, 0, eta);
+        count(v, seen, 1, step);
     }
 
-    /* All threads, after a barrier. */
-    __device__ void flush(device_counts *to) {
+    /* All threads. */
+    __device__ void flush(const extremes &seen, device_counts *to) {
+        for (int i = 0; i < 2; i++) {
+            atomicMin(&least[i], seen.least[i]);
+            atomicMax(&most[i], seen.most[i]);
+        }
+        __syncthreads();
         unsigned long long *wide = &to->fine[0][0];
         for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) {
             if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);

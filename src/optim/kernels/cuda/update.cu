@@ -735,6 +735,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     const int warps = UPDATE_THREADS / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     double grads = 0, updates = 0;
     int round = 0;
+    extremes seen;
     for (int64_t at = first; at < last; at += warps * BLOCK, round++) {
         const int64_t block = at + warp * BLOCK;
         double sum[2] = {0, 0};
@@ -751,7 +752,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
                 store_element<RULE, Q8>(t, now, block, (uint32_t)(r + lane), x);
                 if (Q8) next.keep(r % Q8_BLOCK / 32, x);
                 distance = (double)x.p - (double)before;
-                counts.add(v, (double)x.eta, (double)x.step);
+                counts.add(v, &seen, (double)x.eta, (double)x.step);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
             /* the last of a block in 8 bits */
@@ -766,8 +767,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
             else updates += y;
         });
     }
-    __syncthreads();
-    counts.flush(&v.counts[t.group]);
+    counts.flush(seen, &v.counts[t.group]);
     if (threadIdx.x != 0) return;
     v.sums[2 * blockIdx.x] = grads;
     v.sums[2 * blockIdx.x + 1] = updates;
