@@ -39,7 +39,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
         'optim bench --isa') mapfile -t COMPREPLY < <(compgen -W 'avx512 avx2 neon plain' -- "$4") ;;
-        'optim bench --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
+        'optim bench --device' | 'optim trace --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
         'optim bench --cases') mapfile -t COMPREPLY < <(compgen -W 'flat resnet34 bf16 master' -- "$4") ;;
         'optim bench --sizes' | 'optim bench --threads') ;;
         'optim trace --'*)
@@ -97,7 +97,7 @@ _adamod() {
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
-            words='--rule --params --grads --out --states --schedule --type --shape --load --save --help '
+            words='--rule --params --grads --out --states --schedule --type --shape --load --save --device --help '
             words+=$(_adamod_options "$program" "$(_adamod_rule)")
             ;;
         'optim bench') words='--rule --device --sizes --cases --threads --isa --python --no-torch --quick --json --help' ;;

@@ -226,6 +226,20 @@ def test_trace_flags():
     check(halved[:12] == plain[2][:12] and halved[12:] != plain[2][12:], "multistep")
 
 
+def test_trace_devices():
+    folder = Folder()
+    plain = folder.trace("--states")
+    check(folder.trace("--device", "cpu", "--states") == plain, "the processor")
+    folder.refuse(2, "device is 'tpu', expected cpu, cuda or cuda:N", "--device", "tpu")
+    if not json.loads(succeed("info", "--json"))["cuda"]:
+        folder.refuse(1, "optim trace: cuda: ", "--device", "cuda")
+        return
+    state = read_npy(folder / "t.exp_avg_lr.npy")
+    check(folder.trace("--device", "cuda", "--states") == plain, "a GPU")
+    check(read_npy(folder / "t.exp_avg_lr.npy") == state, "its states")
+    check(folder.trace("--device", "cuda", "--type", "bf16") == folder.trace("--type", "bf16"), "in bf16")
+
+
 def test_trace_every_rule_writes_its_states():
     counts = {"exp_avg_sq_row": 3, "exp_avg_sq_col": 4, "grad_queue": 120, ("adashift", "exp_avg_sq"): 1}
     for rule in json.loads(succeed("optim", "list", "--json"))["rules"]:

@@ -171,6 +171,7 @@ TEST(of_nothing_is_nothing) {
 TEST(is_ref_for_batches_of_real_models) {
     static const int heads[] = {4, 8}, sizes[] = {128, 64};
     NEED_DEVICE();
+    if (getenv("ADAMOD_TEST_FAST")) SKIP("ADAMOD_TEST_FAST is set");
     for (int k = 0; k < 2; k++) {
         attention_case a = {.heads = heads[k], .size = sizes[k], .dropout = 0.1, .n = 100};
         for (int i = 0; i < a.n; i++) {

@@ -23,7 +23,7 @@ static double decoded_mean(float x, float scale, int state) {
     const q8_block b = adamod__q8_block(scale, state);
     double sum = 0;
     for (uint32_t r = 0; r < DRAWS; r++) {
-        sum += (double)adamod__q8_decode(adamod__q8_encode(x, &b, r, state), &b, state);
+        sum += (double)adamod__q8_decode(adamod__q8_encode(x, &b, r << 16 | 0x8000u, state), &b, state);
     }
     return sum / DRAWS;
 }
@@ -43,25 +43,97 @@ TEST(codes_are_right_on_average) {
 }
 
 TEST(codes_at_the_ends) {
+    CHECK(adamod__q8_scale(adamod__to_bits(3.3f)) == 2);
+    CHECK(adamod__q8_scale(adamod__to_bits(3.75f)) == 2);
+    CHECK(adamod__q8_scale(adamod__to_bits(3.8f)) == 4); /* which might be rounded to 4 */
     for (int state = 0; state < 3; state++) {
-        const float scale = adamod__q8_scale(adamod__to_bits(3.3f)), inside = 3.3f;
-        const q8_block b = adamod__q8_block(scale, state);
-        CHECK(scale == 3.5f);
-        CHECK_INT(adamod__q8_encode(0, &b, 65535, state), 0);
+        const q8_block b = adamod__q8_block(2, state);
+        const uint32_t top = (uint32_t)adamod__q8_top(state), always = UINT32_MAX;
+        CHECK_INT(adamod__q8_encode(3.75f, &b, always, state), top);
+        CHECK(adamod__q8_decode(top, &b, state) == 3.75f);
+        CHECK_INT(adamod__q8_encode(3.74f, &b, always, state), top);
         CHECK(adamod__q8_decode(0, &b, state) == 0);
-        CHECK_INT(adamod__q8_encode(scale, &b, 65535, state), adamod__q8_top(state));
-        CHECK(adamod__q8_decode((uint32_t)adamod__q8_top(state), &b, state) == scale);
-        CHECK(adamod__q8_encode(inside, &b, 65535, state) <= (uint32_t)adamod__q8_top(state));
-        /* squares and learning rates never vanish */
-        const uint32_t least = adamod__q8_encode(1e-30f, &b, 65535, state);
-        CHECK_INT(least, state == 0 ? 0 : 1);
+        /* squares and learning rates never vanish beside larger ones */
+        CHECK_INT(adamod__q8_encode(1e-30f, &b, always, state), state == 0 ? 0 : 1);
+        CHECK_INT(adamod__q8_encode(0, &b, always, state), state == 0 ? 0 : 1);
         const q8_block lost = adamod__q8_block(adamod__q8_scale(0x7f800000u), state);
         CHECK(isnan(adamod__q8_decode(17, &lost, state)));
         const q8_block empty = adamod__q8_block(adamod__q8_scale(0), state);
-        CHECK(adamod__q8_decode(adamod__q8_encode(0, &empty, 65535, state), &empty, state) == 0);
-        const q8_block tiny = adamod__q8_block(adamod__q8_scale(adamod__to_bits(1e-44f)), state);
-        CHECK(adamod__q8_decode(adamod__q8_encode(0, &tiny, 65535, state), &tiny, state) == 0);
+        CHECK(adamod__q8_decode(adamod__q8_encode(0, &empty, always, state), &empty, state) == 0);
+        const float least = 1e-44f, most = 3e38f;
+        const q8_block tiny = adamod__q8_block(adamod__q8_scale(adamod__to_bits(least)), state);
+        CHECK(adamod__q8_decode(adamod__q8_encode(least, &tiny, always, state), &tiny, state) <= 0x1p-96f);
+        const q8_block huge = adamod__q8_block(adamod__q8_scale(adamod__to_bits(most)), state);
+        CHECK(fabsf(adamod__q8_decode(adamod__q8_encode(most, &huge, 0, state), &huge, state) - most) < most / 8);
     }
+}
+
+/* On GPUs by way of the least of f32's numbers. */
+TEST(the_quick_way_gives_the_same) {
+    uint64_t random = 5;
+    for (int state = 0; state < 3; state++) {
+        const uint32_t top = (uint32_t)adamod__q8_top(state);
+        int quick = 0;
+        for (int i = 0; i < 200000; i++) {
+            const float most = (float)exp(60 * uniform(&random) - 20), scale = adamod__q8_scale(adamod__to_bits(most));
+            const float x = most * (float)exp((state == 0 ? 14 : 26) * (uniform(&random) - 1));
+            const float signed_x = state == 0 && i % 2 ? -x : x;
+            const uint32_t bits = (uint32_t)(int64_t)(uniform(&random) * 0x1p31);
+            if (!adamod__q8_is_quick(scale, state)) continue;
+            quick++;
+            const q8_block b = adamod__q8_block(scale, state);
+            const float inverse = adamod__q8_quick_inverse(scale, state);
+            const uint32_t code = adamod__q8_encode(signed_x, &b, bits, state);
+            const uint32_t other = adamod__q8_quick_encode(signed_x, inverse, bits, state);
+            if (!CHECK_INT((other >> 20 & top) | (state == 0 ? other >> 24 & 128u : 0), code)) return;
+            const float factor = adamod__q8_quick_factor(scale, state);
+            const uint32_t shifted = (code & top) << 20 | (code & ~top) << 24;
+            if (!CHECK(adamod__q8_quick_decode(shifted, factor) == adamod__q8_decode(code, &b, state))) return;
+        }
+        CHECK(quick > 100000);
+    }
+}
+
+/* ---- random numbers ---- */
+
+/* Whether each of the 16 numbers of a group rounds a remainder up, of groups side by side and of steps. */
+enum { GROUP = 16, GROUPS = 128, STEPS = 512 };
+static void draw(double *up, uint64_t step, double remainder) {
+    const uint64_t key = adamod__array_key(0, 17, (int64_t)step);
+    for (uint32_t group = 0; group < GROUPS; group++) {
+        for (int k = 0; k < GROUP; k++) {
+            const uint32_t random = adamod__random_bits(4 * group + (uint32_t)k / 4, k % 4, adamod__block_key(key, 0));
+            up[group * GROUP + (uint32_t)k] = ((double)random + remainder * 0x1p32 >= 0x1p32 ? 1 : 0) - remainder;
+        }
+    }
+}
+
+/* In units of what chance gives. */
+static double correlation(double *const *draws, int steps_apart, int apart) {
+    double sum = 0, n = 0;
+    for (int t = 0; t + steps_apart < STEPS; t++) {
+        for (int i = 0; i + apart < GROUP * GROUPS; i++, n++) sum += draws[t][i] * draws[t + steps_apart][i + apart];
+    }
+    return sum / sqrt(n);
+}
+
+TEST(rounding_has_no_bias_and_no_memory) {
+    double *draws[STEPS];
+    for (int t = 0; t < STEPS; t++) draws[t] = malloc(GROUP * GROUPS * sizeof *draws[t]);
+    for (int r = 1; r < 8; r++) {
+        const double remainder = r / 8.0, deviation = sqrt(remainder * (1 - remainder));
+        for (int t = 0; t < STEPS; t++) draw(draws[t], (uint64_t)t, remainder);
+        double bias[GROUP] = {0};
+        for (int t = 0; t < STEPS; t++) {
+            for (int i = 0; i < GROUP * GROUPS; i++) bias[i % GROUP] += draws[t][i];
+        }
+        for (int k = 0; k < GROUP; k++) CHECK(fabs(bias[k]) < 4 * deviation * sqrt((double)STEPS * GROUPS));
+        for (int apart = 1; apart <= 2 * GROUP; apart++) {
+            if (!CHECK(fabs(correlation(draws, 0, apart)) < 4 * deviation * deviation)) printf("    %d\n", apart);
+        }
+        for (int steps = 1; steps < 4; steps++) CHECK(fabs(correlation(draws, steps, 0)) < 4 * deviation * deviation);
+    }
+    for (int t = 0; t < STEPS; t++) free(draws[t]);
 }
 
 /* ---- the same bits ---- */
@@ -424,4 +496,5 @@ RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(ins
           ENTRY(states_of_the_callers_are_as_the_handles), ENTRY(scales_without_states_in_8_bits_are_refused),
           ENTRY(values_are_encoded_to_the_nearest_code), ENTRY(encoding_refuses_what_it_cannot_do),
           ENTRY(a_block_with_a_nan_is_lost), ENTRY(only_rules_that_have_it_take_it), ENTRY(memory_of_states_in_8_bits),
-          ENTRY(training_hardly_notices))
+          ENTRY(training_hardly_notices), ENTRY(the_quick_way_gives_the_same),
+          ENTRY(rounding_has_no_bias_and_no_memory))

@@ -160,6 +160,10 @@ static int capture(contestant *c) {
     return status ? cli_library(COMMAND, status) : failed;
 }
 
+static adamod_type states_of(bench_type type) {
+    return type == BENCH_Q8 ? ADAMOD_Q8 : type == BENCH_BF16 ? ADAMOD_BF16 : ADAMOD_F32;
+}
+
 /* tuning: how the update is cut, by index; negative: the standard way. */
 static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c, int tuning, const char **name) {
     const size_t size = x->type == BENCH_F32 || x->type == BENCH_Q8 ? 4 : 2;
@@ -169,8 +173,7 @@ static int make_contestant(const cuda_bench *b, const bench_case *x, contestant 
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
     if (!status && x->type == BENCH_Q8) status = adamod_set_text(c->opt, "state_type", "q8");
     if (status) return cli_library(COMMAND, status);
-    int failed =
-        tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, x->type == BENCH_Q8, name));
+    int failed = tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, states_of(x->type), name));
     if (!failed) failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
     if (!failed) failed = device_failed(c, c->opt->api->alloc(c->opt->device, bytes, &c->arrays));
     if (!failed) failed = fill_arrays(c, x->type, bytes);
@@ -405,7 +408,7 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
         const double seconds = failed ? 0 : bench_quantile(c.graph_seconds, ROUNDS, 0.5);
         if (!failed) printf("%-22s %8.4f ms %6.0f GB/s  %s\n", name, 1e3 * seconds, 1e-9 * bytes / seconds, what);
         fflush(stdout);
-        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, type == BENCH_Q8, &what) == ADAMOD_OK;
+        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, states_of(type), &what) == ADAMOD_OK;
         drop_contestant(&c);
         if (!more) break;
     }
@@ -413,8 +416,9 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
 }
 
 static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
-    const int failed = try_tunings_of(b, BENCH_F32, name, shapes, n);
-    return failed ? failed : try_tunings_of(b, BENCH_Q8, name, shapes, n);
+    int failed = try_tunings_of(b, BENCH_F32, name, shapes, n);
+    if (!failed) failed = try_tunings_of(b, BENCH_Q8, name, shapes, n);
+    return failed ? failed : try_tunings_of(b, BENCH_BF16, name, shapes, n);
 }
 
 static int run_cases(cuda_bench *b) {

@@ -5,6 +5,7 @@
 #include "cli.h"
 #include "npy.h"
 #include "cli_types.h"
+#include "optimizer.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #define COMMAND "optim trace"
 
-enum { RULE, PARAMS, GRADS, OUT, STATES, SCHEDULE, TYPE, SHAPE, LOAD, SAVE, HELP, FIXED };
+enum { RULE, PARAMS, GRADS, OUT, STATES, SCHEDULE, TYPE, SHAPE, LOAD, SAVE, DEVICE, HELP, FIXED };
 static const cli_flag fixed[FIXED] = {
     {"rule", "NAME", "the rule (adamod); 'adamod optim list' shows them"},
     {"params", "FILE", "the parameters at the start: float32 or float64, of any shape, n elements"},
@@ -24,6 +25,7 @@ static const cli_flag fixed[FIXED] = {
     {"shape", "N,N,...", "the shape of the parameters, in place of the file's"},
     {"load", "FILE", "start from the states in this file, as --save wrote it"},
     {"save", "FILE", "write the states after the last step to this file (safetensors)"},
+    {"device", "NAME", "where: cpu, cuda or cuda:N (cpu)"},
     CLI_HELP_FLAG,
 };
 
@@ -34,7 +36,7 @@ typedef struct setting {
 
 /* What the command line asks for. */
 typedef struct request {
-    const char *rule;
+    const char *rule, *device;
     const char *path[FIXED]; /* by flag; NULL: not given */
     bool states, has_type, help;
     adamod_type type;
@@ -57,28 +59,30 @@ typedef struct trace {
     request ask;
     npy_array params, grads;
     adamod_optimizer *opt;
-    void *param; /* the parameters in the type they are run in */
+    void *param;                      /* the parameters in the type they are run in */
+    void *device_param, *device_grad; /* on a GPU: the parameters, and a step's gradients */
     adamod_tensor tensor;
     int64_t steps;
     output outputs[ADAMOD_MAX_STATES + 2]; /* the parameters, the states, the master */
     int n_outputs;
-    void *row; /* room for one row of an output in its file's type */
+    void *row;  /* room for one row of an output in its file's type */
+    void *copy; /* and for one from a GPU */
     char message[1024];
 } trace;
 
 /* ---- the command line ---- */
 
 /* The flags of a rule: the fixed ones and one for each of its options. Free it. */
-static cli_flag *make_flags(const char *rule) {
+static cli_flag *make_flags(const char *name) {
     static const char *const kinds[] = {"X", "N", "WORD"};
     adamod_option o;
     int n = 0;
-    while (adamod_option_at(rule, n, &o) == ADAMOD_OK) n++;
+    while (adamod_option_at(name, n, &o) == ADAMOD_OK) n++;
     cli_flag *flags = calloc((size_t)n + FIXED + 1, sizeof *flags);
     if (!flags) return NULL;
     memcpy(flags, fixed, sizeof fixed);
     for (int i = 0; i < n; i++) {
-        adamod_option_at(rule, i, &o);
+        adamod_option_at(name, i, &o);
         flags[FIXED + i] = (cli_flag){o.name, kinds[o.kind], o.help};
     }
     return flags;
@@ -86,23 +90,24 @@ static cli_flag *make_flags(const char *rule) {
 
 /* The rule decides what the other flags are, so it is looked for first. */
 static const char *find_rule(int argc, char **argv) {
-    const char *rule = "adamod";
+    const char *name = "adamod";
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--rule") == 0 && i + 1 < argc) rule = argv[++i];
-        else if (strncmp(argv[i], "--rule=", 7) == 0) rule = argv[i] + 7;
+        if (strcmp(argv[i], "--rule") == 0 && i + 1 < argc) name = argv[++i];
+        else if (strncmp(argv[i], "--rule=", 7) == 0) name = argv[i] + 7;
     }
-    return rule;
+    return name;
 }
 
-static void print_help(const char *rule, const cli_flag *flags) {
+static void print_help(const char *name, const cli_flag *flags) {
     cli_flag own[FIXED + 1] = {{0}};
     memcpy(own, fixed, sizeof fixed);
     printf(
         "usage: adamod optim trace --params FILE --grads FILE --out FILE [--rule NAME] [--OPTION VALUE]...\n\n"
         "Runs a rule over recorded gradients, which are .npy files, and writes the parameters after every step. The\n"
-        "output is float64 if the parameters are run as f64, else float32.\n\n");
+        "output is float64 if the parameters are run as f64, else float32. On a GPU the results are those of the\n"
+        "processor: bit for bit in f32 and below, some last bits in f64.\n\n");
     cli_print_flags(stdout, own);
-    printf("\nThe options of %s ('adamod optim list %s' shows defaults and bounds):\n\n", rule, rule);
+    printf("\nThe options of %s ('adamod optim list %s' shows defaults and bounds):\n\n", name, name);
     cli_print_flags(stdout, flags + FIXED);
 }
 
@@ -136,6 +141,7 @@ static int read_flag(request *ask, const cli_flag *flags, int flag, const char *
         case RULE: return 0;
         case STATES: ask->states = true; return 0;
         case HELP: ask->help = true; return 0;
+        case DEVICE: ask->device = value; return 0;
         case SHAPE: return parse_shape(value, ask);
         case SCHEDULE:
             if (strchr(value, '=')) return add_setting(ask, NULL, value, true);
@@ -267,6 +273,39 @@ static int read_files(trace *t) {
     return 0;
 }
 
+/* ---- a GPU's memory ---- */
+
+static int on_device(trace *t, adamod_status status) {
+    return status ? cli_fail(COMMAND, "%s", t->opt->api->error()) : 0;
+}
+
+static int move_to_device(trace *t) {
+    const adamod__device_api *api = t->opt->api;
+    adamod__device *d = t->opt->device;
+    const size_t bytes = t->params.count * type_size(t->tensor.param_type);
+    if (!d) return 0;
+    int failed = on_device(t, api->alloc(d, bytes, &t->device_param));
+    if (!failed) failed = on_device(t, api->alloc(d, t->params.count * npy_type_size(t->grads.type), &t->device_grad));
+    if (!failed && bytes) failed = on_device(t, api->copy_in(d, t->device_param, t->param, bytes));
+    t->tensor.param = t->device_param;
+    t->tensor.grad = t->steps ? t->device_grad : NULL;
+    return failed;
+}
+
+/* The gradients of a step, where the optimizer reads them. */
+static int give_grads(trace *t, const void *grads, size_t bytes) {
+    if (t->opt->device) {
+        return bytes ? on_device(t, t->opt->api->copy_in(t->opt->device, t->device_grad, grads, bytes)) : 0;
+    }
+    const adamod_status status = adamod_set_grad(t->opt, 0, grads);
+    return status ? cli_library(COMMAND, status) : 0;
+}
+
+static void free_device(trace *t) {
+    if (t->device_param) t->opt->api->release(t->opt->device, t->device_param);
+    if (t->device_grad) t->opt->api->release(t->opt->device, t->device_grad);
+}
+
 /* ---- the optimizer ---- */
 
 static int set_schedule(adamod_optimizer *opt, const char *text) {
@@ -284,7 +323,7 @@ static int set_schedule(adamod_optimizer *opt, const char *text) {
 
 static int make_optimizer(trace *t) {
     const request *ask = &t->ask;
-    adamod_status status = adamod_create(&t->opt, ask->rule);
+    adamod_status status = adamod_create_on(&t->opt, ask->rule, ask->device);
     if (status) return cli_library(COMMAND, status);
     for (int i = 0; i < ask->n_settings; i++) {
         const setting *s = &ask->settings[i];
@@ -362,7 +401,7 @@ static int open_states(trace *t) {
 }
 
 static int open_outputs(trace *t) {
-    int status = open_output(t, t->ask.path[OUT], t->param, t->tensor.param_type, (int64_t)t->params.count);
+    int status = open_output(t, t->ask.path[OUT], t->tensor.param, t->tensor.param_type, (int64_t)t->params.count);
     if (!status && t->ask.states) status = open_states(t);
     if (status) return status;
     size_t largest = 0;
@@ -371,14 +410,21 @@ static int open_outputs(trace *t) {
         if (bytes > largest) largest = bytes;
     }
     t->row = malloc(largest + 1);
-    return t->row ? 0 : cli_fail(COMMAND, "out of memory");
+    t->copy = malloc(largest + 1); /* no type is wider than its file's */
+    return t->row && t->copy ? 0 : cli_fail(COMMAND, "out of memory");
 }
 
 static int write_row(trace *t, const output *o) {
     const adamod_type type = o->file_type == NPY_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const void *row = o->data;
+    if (t->opt->device && o->count) {
+        const size_t size = o->count * type_size(o->type);
+        const int failed = on_device(t, t->opt->api->copy_out(t->opt->device, t->copy, o->data, size));
+        if (failed) return failed;
+        row = t->copy;
+    }
     if (o->type != type) {
-        type_convert(type, t->row, o->type, o->data, o->count);
+        type_convert(type, t->row, o->type, row, o->count);
         row = t->row;
     }
     const size_t bytes = o->count * npy_type_size(o->file_type);
@@ -390,15 +436,16 @@ static int write_row(trace *t, const output *o) {
 static int run_steps(trace *t) {
     const size_t row = t->params.count * npy_type_size(t->grads.type);
     for (int64_t step = 0; step < t->steps; step++) {
-        adamod_status status = adamod_set_grad(t->opt, 0, (const char *)t->grads.data + (size_t)step * row);
-        if (!status) status = adamod_step(t->opt);
+        int failed = give_grads(t, (const char *)t->grads.data + (size_t)step * row, row);
+        if (failed) return failed;
+        adamod_status status = adamod_step(t->opt);
+        if (!status) status = adamod_sync(t->opt);
         if (status) {
             return cli_fail(COMMAND, "%s: step %lld: %s", t->ask.path[GRADS], (long long)step + 1,
                             cli_library_message());
         }
         for (int i = 0; i < t->n_outputs; i++) {
-            const int failed = write_row(t, &t->outputs[i]);
-            if (failed) return failed;
+            if ((failed = write_row(t, &t->outputs[i]))) return failed;
         }
     }
     return 0;
@@ -416,6 +463,7 @@ static int close_outputs(trace *t) {
 static int run(trace *t) {
     int status = make_optimizer(t);
     if (!status) status = read_files(t);
+    if (!status) status = move_to_device(t);
     if (!status) status = add_tensor(t);
     if (!status) status = open_outputs(t);
     if (!status) status = run_steps(t);
@@ -426,7 +474,7 @@ static int run(trace *t) {
 }
 
 int cli_optim_trace(int argc, char **argv) {
-    trace t = {.ask = {.rule = find_rule(argc, argv), .ndim = -1}};
+    trace t = {.ask = {.rule = find_rule(argc, argv), .device = "cpu", .ndim = -1}};
     adamod_option first;
     const adamod_status known = adamod_option_at(t.ask.rule, 0, &first);
     if (known) return cli_library(COMMAND, known);
@@ -436,11 +484,13 @@ int cli_optim_trace(int argc, char **argv) {
     if (!status && t.ask.help) print_help(t.ask.rule, flags);
     else if (!status) status = run(&t);
     for (int i = 0; i < t.n_outputs; i++) npy_writer_abort(t.outputs[i].writer);
+    free_device(&t);
     adamod_free(t.opt);
     npy_free(&t.params);
     npy_free(&t.grads);
     free(t.param);
     free(t.row);
+    free(t.copy);
     free(t.ask.settings);
     free(flags);
     return status;

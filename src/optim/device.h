@@ -159,9 +159,9 @@ typedef struct adamod__device_api {
     void (*graph_free)(adamod__device *d, void *graph);
     /* Of whole KiB, by a kernel; hint 1 tells the caches that nothing is used again. */
     adamod_status (*copy)(adamod__device *d, void *to, const void *from, size_t bytes, int hint);
-    /* Before the first step: how AdaMod's update in f32, with states in 8 bits or not, is cut, in place of the standard
-     * way. ADAMOD_ERROR_RANGE past the end. */
-    adamod_status (*tune)(adamod__device *d, int index, int q8, const char **name);
+    /* Before the first step: how AdaMod's update with states of this type (f32, q8, or bf16 as all else) is cut, in place
+     * of the standard way. ADAMOD_ERROR_RANGE past the end. */
+    adamod_status (*tune)(adamod__device *d, int index, adamod_type states, const char **name);
 } adamod__device_api;
 
 /* What libadamod_cuda exports. */

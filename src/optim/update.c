@@ -48,8 +48,8 @@ void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *a
         (type == ADAMOD_BF16 ? k->store_bf16 : k->store_f16)(to, buffer, n);
         return;
     }
-    (type == ADAMOD_BF16 ? k->store_bf16_random : k->store_f16_random)(
-        to, buffer, n, adamod__block_key(random->key, random->slot / 2, first), random->slot % 2 * 16);
+    (type == ADAMOD_BF16 ? k->store_bf16_random
+                         : k->store_f16_random)(to, buffer, n, adamod__block_key(random->key, first), random->slot);
 }
 
 /* Names the random numbers of one array's update. */
@@ -137,7 +137,7 @@ static void adamod__update_bf16(const block_source *b, int64_t first, size_t n) 
                         .v = state[1],
                         .s = state[2],
                         .n = n,
-                        .key = {adamod__block_key(b->key, 0, first), adamod__block_key(b->key, 1, first)}};
+                        .key = adamod__block_key(b->key, first)};
     b->update.bf16(&data, b->coef);
 }
 
@@ -159,7 +159,7 @@ static void adamod__write_state(const work *w, const block_source *b, int i, int
         return;
     }
     b->kernels->store_q8((uint8_t *)b->state[i] + first, b->scale[i] + first / Q8_BLOCK, buffer, n, i,
-                         adamod__block_key(b->key, 1, first));
+                         adamod__block_key(b->key, first));
 }
 
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,

@@ -55,20 +55,28 @@ INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
 #endif
 }
 
-/* 32 random bits for each of the elements from first on, under a key (the finalizer of MurmurHash3, a bijection).
- * steps is what NAME(lanes) gives. */
-INLINE BITS NAME(random_bits)(BITS steps, uint32_t first, uint32_t key) {
-    BITS x = steps + (first * 0x9e3779b9u + key);
+/* The random bits of the four that each of the elements from first on is one of: see half.h. */
+INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
+#define SAME(x) (x), (x), (x), (x)
+    static const uint32_t steps[16] = {SAME(0u), SAME(0x9e3779b9u), SAME(2 * 0x9e3779b9u), SAME(3 * 0x9e3779b9u)};
+#undef SAME
+    BITS x = NAME(load_bits)(steps) + (first / 4 * 0x9e3779b9u + key);
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
     return x ^ (x >> 16);
 }
 
-/* Each lane's number, times the constant that spreads them. */
-INLINE BITS NAME(lanes)(void) {
-    uint32_t lane[WIDTH];
-    for (uint32_t j = 0; j < WIDTH; j++) lane[j] = j * 0x9e3779b9u;
-    return NAME(load_bits)(lane);
+/* 16 of an array's own for each, from them. */
+INLINE BITS NAME(random_half)(BITS hash, uint32_t first, int slot) {
+#define FOUR(slot)                                                                                                     \
+    ADAMOD__RANDOM_FACTOR(0, slot), ADAMOD__RANDOM_FACTOR(1, slot), ADAMOD__RANDOM_FACTOR(2, slot),                    \
+        ADAMOD__RANDOM_FACTOR(3, slot)
+#define ROW(slot)                                                                                                      \
+    { FOUR(slot), FOUR(slot), FOUR(slot), FOUR(slot) }
+    static const uint32_t factors[4][16] = {ROW(0), ROW(1), ROW(2), ROW(3)};
+#undef ROW
+#undef FOUR
+    return hash * NAME(load_bits)(&factors[slot][first % 4]) >> 16;
 }
 
 #ifndef LOAD_F16
@@ -103,11 +111,11 @@ static void NAME(store_bf16)(uint16_t *out, const void *in, size_t n) {
 #undef BODY
 }
 
-static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift) {
+static void NAME(store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot) {
     const float *x = in;
-    const BITS lanes = NAME(lanes)();
 #define BODY(to, from, i)                                                                                              \
-    NAME(bf16_out)(to, LOAD(from, 0), (NAME(random_bits)(lanes, (uint32_t)(i), key) >> (uint32_t)shift) & 0xffffu)
+    NAME(bf16_out)                                                                                                     \
+    (to, LOAD(from, 0), NAME(random_half)(NAME(random_hash)((uint32_t)(i), key), (uint32_t)(i), slot))
     EACH(float, x, uint16_t, out, n, BODY)
 #undef BODY
 }
@@ -126,9 +134,9 @@ static void NAME(store_f16)(uint16_t *out, const void *in, size_t n) {
 #undef BODY
 }
 
-static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift) {
+static void NAME(store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot) {
     for (size_t i = 0; i < n; i++) {
-        const uint32_t random = adamod__random_bits((uint32_t)i, key) >> shift & 0xffffu;
+        const uint32_t random = adamod__random_bits((uint32_t)i, slot, key) >> 16;
         out[i] = adamod__f32_to_f16_random(NAME(at)(in, i), random);
     }
 }
@@ -142,19 +150,26 @@ INLINE void NAME(load_q8_of)(float *out, const uint8_t *codes, const float *scal
     }
 }
 
+INLINE void NAME(random_q8)(uint32_t *random, size_t first, size_t n, int state, uint32_t key) {
+    for (size_t i = 0; i < n; i += 4) {
+        const uint32_t hash = adamod__random_hash((uint32_t)(first + i), key);
+        for (size_t j = 0; j < 4; j++) random[i + j] = hash * ADAMOD__RANDOM_FACTOR(j, 1 + state);
+    }
+}
+
 INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, size_t n, int state, uint32_t key) {
     for (size_t first = 0; first < n; first += Q8_BLOCK) {
-        const size_t end = n - first < Q8_BLOCK ? n : first + Q8_BLOCK;
-        uint32_t most = 0;
-        for (size_t i = first; i < end; i++) {
+        const size_t count = n - first < Q8_BLOCK ? n - first : Q8_BLOCK;
+        uint32_t random[Q8_BLOCK], most = 0;
+        NAME(random_q8)(random, first, count, state, key);
+        for (size_t i = first; i < first + count; i++) {
             const uint32_t magnitude = adamod__to_bits(in[i]) & 0x7fffffffu;
             most = magnitude > most ? magnitude : most;
         }
         const float scale = adamod__q8_scale(most);
         const q8_block b = adamod__q8_block(scale, state);
-        for (size_t i = first; i < end; i++) {
-            const uint32_t random = adamod__q8_random(adamod__random_bits((uint32_t)i, key), state);
-            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(in[i], &b, random, state);
+        for (size_t i = 0; i < count; i++) {
+            codes[first + i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], state);
         }
         scales[first / Q8_BLOCK] = scale;
     }
@@ -197,8 +212,8 @@ IN_F64(f16, (void *out, const uint16_t *in, size_t n), (x, in, n))
 IN_F64(q8, (void *out, const uint8_t *codes, const float *scales, size_t n, int state), (x, codes, scales, n, state))
 OUT_F64(bf16, (uint16_t * out, const void *in, size_t n), (out, x, n))
 OUT_F64(f16, (uint16_t * out, const void *in, size_t n), (out, x, n))
-OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
-OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int shift), (out, x, n, key, shift))
+OUT_F64(bf16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int slot), (out, x, n, key, slot))
+OUT_F64(f16_random, (uint16_t * out, const void *in, size_t n, uint32_t key, int slot), (out, x, n, key, slot))
 OUT_F64(q8, (uint8_t * codes, float *scales, const void *in, size_t n, int state, uint32_t key),
         (codes, scales, x, n, state, key))
 #undef IN_F64

@@ -77,17 +77,34 @@ static ADAMOD__DEVICE inline uint64_t adamod__array_key(uint64_t seed, uint64_t 
     return adamod__mix64(adamod__mix64(adamod__mix64(seed) ^ stream) ^ (uint64_t)step);
 }
 
-/* Those of a block, which begins at element first: arrays 0 and 1, and 2 and 3, share them and use 16 bits each. */
-static ADAMOD__DEVICE inline uint32_t adamod__block_key(uint64_t key, int pair, int64_t first) {
-    return (uint32_t)(adamod__mix64(key + 2 * (uint64_t)first + (uint64_t)pair) >> 32);
+/* Those from element first on, a multiple of 4. */
+static ADAMOD__DEVICE inline uint32_t adamod__block_key(uint64_t key, int64_t first) {
+    return (uint32_t)(key >> 32) + (uint32_t)((uint64_t)first / 4) * 0x9e3779b9u;
 }
 
-/* The same numbers as the vectors' random_bits. */
-static ADAMOD__DEVICE inline uint32_t adamod__random_bits(uint32_t i, uint32_t key) {
-    uint32_t x = i * 0x9e3779b9u + key;
+/* Four elements share 32 random bits, under a key (the finalizer of MurmurHash3, a bijection): the same as the vectors'
+ * random_bits. */
+static ADAMOD__DEVICE inline uint32_t adamod__random_hash(uint32_t element, uint32_t key) {
+    uint32_t x = element / 4 * 0x9e3779b9u + key;
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
     return x ^ (x >> 16);
+}
+
+/* Each of the four takes other multiples of them for its arrays, 0 the parameter and 1 + i state i: the numbers that a
+ * multiplicative generator gives from there on (L'Ecuyer, Tables of linear congruential generators, 1999), of which the
+ * upper bits are used. */
+#define ADAMOD__GENERATOR 2891336453u
+#define ADAMOD__GENERATOR2 (ADAMOD__GENERATOR * ADAMOD__GENERATOR)
+#define ADAMOD__GENERATOR4 (ADAMOD__GENERATOR2 * ADAMOD__GENERATOR2)
+#define ADAMOD__GENERATOR8 (ADAMOD__GENERATOR4 * ADAMOD__GENERATOR4)
+#define ADAMOD__RANDOM_FACTOR(element, slot)                                                                           \
+    (((slot)&1 ? ADAMOD__GENERATOR : 1u) * ((slot)&2 ? ADAMOD__GENERATOR2 : 1u) *                                      \
+     ((element)&1 ? ADAMOD__GENERATOR4 : 1u) * ((element)&2 ? ADAMOD__GENERATOR8 : 1u))
+
+/* 32 of them, of which the upper ones are to be used. */
+static ADAMOD__DEVICE inline uint32_t adamod__random_bits(uint32_t element, int slot, uint32_t key) {
+    return adamod__random_hash(element, key) * ADAMOD__RANDOM_FACTOR(element, slot);
 }
 
 #endif

@@ -63,8 +63,7 @@ typedef struct block {
     void *m, *v, *s;  /* states 0, 1, 2; those the kernel does not use are not read */
     void *eta, *step; /* written by the statistics kernels only */
     size_t n;
-    /* of kernels whose arrays are all bf16: names of random numbers, for p and m and for v and s, and which comes first */
-    uint32_t key[2], first;
+    uint32_t key; /* of kernels whose arrays are all bf16: names the random numbers */
 } block;
 
 typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
@@ -89,10 +88,10 @@ typedef struct real_kernels {
     void (*load_f16)(void *out, const uint16_t *in, size_t n);
     void (*store_bf16)(uint16_t *out, const void *in, size_t n);
     void (*store_f16)(uint16_t *out, const void *in, size_t n);
-    /* Rounded up or down at random, in proportion to the distances; key names the random numbers, of which the 16 bits
-     * from shift on are used. */
-    void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
-    void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int shift);
+    /* Rounded up or down at random, in proportion to the distances; key names the random numbers, slot the array: see
+     * half.h. */
+    void (*store_bf16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot);
+    void (*store_f16_random)(uint16_t *out, const void *in, size_t n, uint32_t key, int slot);
     /* State number state in 8 bits (q8.h), from the beginning of a block of the codes on. */
     void (*load_q8)(void *out, const uint8_t *codes, const float *scales, size_t n, int state);
     void (*store_q8)(uint8_t *codes, float *scales, const void *in, size_t n, int state, uint32_t key);

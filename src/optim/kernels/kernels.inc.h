@@ -113,7 +113,7 @@ static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(co
     for (int a = 0; a < 5; a++) {
         if (source[a]) memcpy(copy[a], (REAL *)source[a] + whole, rest * sizeof(REAL));
     }
-    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[5], copy[6], WIDTH, {0}, 0};
+    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[5], copy[6], WIDTH, 0};
     loop(&part, &k);
     for (int a = 0; a < 7; a++) {
         if (a != 1 && source[a]) memcpy((REAL *)source[a] + whole, copy[a], rest * sizeof(REAL));
@@ -134,10 +134,9 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
     const COEF k = *c;                                                                                                 \
     uint16_t *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                               \
     const uint16_t *g = b->g;                                                                                          \
-    const uint32_t key0 = b->key[0], key1 = b->key[1];                                                                 \
+    const uint32_t key = b->key;                                                                                       \
     const size_t n = b->n;                                                                                             \
-    const BITS lanes = NAME(lanes)();                                                                                  \
-    (void)m, (void)v, (void)s, (void)key1;                                                                             \
+    (void)m, (void)v, (void)s;                                                                                         \
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
         x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
@@ -153,14 +152,12 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
         if ((states)&S) x.s = NAME(bf16_in)(s + i);                                                                    \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
-        const BITS r0 = NAME(random_bits)(lanes, b->first + (uint32_t)i, key0);                                        \
-        NAME(bf16_out)(p + i, x.p, r0 & 0xffffu);                                                                      \
-        if ((states)&M) NAME(bf16_out)(m + i, x.m, r0 >> 16);                                                          \
-        if ((states) & (VV | S)) {                                                                                     \
-            const BITS r1 = NAME(random_bits)(lanes, b->first + (uint32_t)i, key1);                                    \
-            if ((states)&VV) NAME(bf16_out)(v + i, x.v, r1 & 0xffffu);                                                 \
-            if ((states)&S) NAME(bf16_out)(s + i, x.s, r1 >> 16);                                                      \
-        }                                                                                                              \
+        const uint32_t at = (uint32_t)i;                                                                               \
+        const BITS hash = NAME(random_hash)(at, key);                                                                  \
+        NAME(bf16_out)(p + i, x.p, NAME(random_half)(hash, at, 0));                                                    \
+        if ((states)&M) NAME(bf16_out)(m + i, x.m, NAME(random_half)(hash, at, 1));                                    \
+        if ((states)&VV) NAME(bf16_out)(v + i, x.v, NAME(random_half)(hash, at, 2));                                   \
+        if ((states)&S) NAME(bf16_out)(s + i, x.s, NAME(random_half)(hash, at, 3));                                    \
     }
 
 static void NAME(run_bf16)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *)) {
@@ -176,8 +173,8 @@ static void NAME(run_bf16)(const block *b, const adamod__coef_f64 *c, void (*loo
     for (int a = 0; a < 5; a++) {
         if (source[a]) memcpy(copy[a], (uint16_t *)source[a] + whole, rest * sizeof copy[a][0]);
     }
-    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], NULL, NULL, WIDTH, {b->key[0], b->key[1]}, b->first};
-    part.first += (uint32_t)whole;
+    part = (block){
+        copy[0], copy[1], copy[2], copy[3], copy[4], NULL, NULL, WIDTH, b->key + (uint32_t)whole / 4 * 0x9e3779b9u};
     loop(&part, &k);
     for (int a = 0; a < 5; a++) {
         if (a != 1 && source[a]) memcpy((uint16_t *)source[a] + whole, copy[a], rest * sizeof copy[a][0]);

@@ -1,12 +1,12 @@
-/* States in 8 bits: codes in blocks of Q8_BLOCK, and for each block a scale, the value of its largest code.
+/* States in 8 bits: codes in blocks of Q8_BLOCK, and for each block a scale, a power of two.
  *
- * A code is a number with 3 bits after its leading one and an exponent that counts down from the scale: 8 codes for each
- * power of two, 0 for zero. State 0, an average of gradients, has a sign and 127 magnitudes, which reach down to 2e-5 of
- * the scale; states 1 and 2, of squares and of learning rates, have 255, down to 3e-10. In the bits of an f32 this is its
- * upper part less a number of the block's, so a code is made as a bf16 is: random bits are added, and the rest is cut.
- * Rounding at random makes small changes act on average; to nearest, averages with beta 0.999 would not move at all.
+ * A code is a small floating-point number: 3 bits after the leading one, and an exponent of 5 bits, or of 4 and a sign
+ * for state 0, an average of gradients. As with IEEE numbers, those of the least exponent have no leading one, so code 0
+ * is zero. The scale is the least number of the greatest exponent: codes reach down to 1e-10 of it, in state 0 to 8e-6.
  *
- * All of it is integer arithmetic on the bits of f32, and so the same everywhere. */
+ * Scaled by a power of two, an f32 has the bits of its code from Q8_SHIFT on: its code is made by adding random bits and
+ * cutting off the rest. Rounding at random makes small changes act on average; to nearest, averages with beta 0.999
+ * would not move at all. All of it is exact or an operation that IEEE 754 rounds, and so the same everywhere. */
 #ifndef ADAMOD_Q8_H
 #define ADAMOD_Q8_H
 
@@ -17,50 +17,81 @@ enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
 /* The largest code of state i; of state 0 it is below the sign. */
 static ADAMOD__DEVICE inline int32_t adamod__q8_top(int state) { return state == 0 ? 127 : 255; }
 
-/* The scale of a block whose largest magnitude has these bits: rounded up to the next code. A block with what is not
- * finite, or as good as, is lost: its scale is a NaN, and so is all of it. */
+/* The scale of a block whose largest magnitude has these bits, such that rounding up gives no larger code than there is.
+ * A block of zeros has 0. One with what is not finite, or as good as, is lost: its scale is a NaN, and so is all of it.
+ * Below 2^-96 (1e-29) scales end, for the sake of exact factors. */
 static ADAMOD__DEVICE inline float adamod__q8_scale(uint32_t most) {
-    const uint32_t step = 1u << Q8_SHIFT;
-    return adamod__from_bits(most > 0x7f700000u ? 0x7fc00000u : (most + step - 1) & ~(step - 1));
+    const uint32_t up = (most + (1u << Q8_SHIFT) - 1) & 0x7f800000u, least = 31u << 23;
+    const uint32_t scale = up < least ? least : up;
+    return adamod__from_bits(most > 0x7f700000u ? 0x7fc00000u : most == 0 ? 0 : scale);
 }
 
 /* What a block's codes and elements have to do with each other. */
 typedef struct q8_block {
-    int32_t offset; /* code + offset are the upper bits of the element */
-    float least;    /* the value of code 1, over 2^16 */
-    uint32_t lost;  /* the bits that make a NaN of every element, or 0 */
+    float unit;    /* the value of code 8, the least one with a leading one */
+    float inverse; /* of that; any number where there is none */
+    uint32_t lost; /* the scale is a NaN */
 } q8_block;
 
 static ADAMOD__DEVICE inline q8_block adamod__q8_block(float scale, int state) {
     q8_block b;
-    b.offset = (int32_t)(adamod__to_bits(scale) >> Q8_SHIFT) - adamod__q8_top(state);
-    b.least = b.offset < 0 ? 0 : adamod__from_bits((uint32_t)(b.offset + 1) << Q8_SHIFT) * 0x1p-16f;
-    b.lost = scale == scale ? 0 : 0x7fc00000u;
+    const float least = 0x1p-96f;
+    b.unit = scale * (state == 0 ? 0x1p-14f : 0x1p-30f);
+    b.inverse = (state == 0 ? 0x1p14f : 0x1p30f) / (scale >= least ? scale : least);
+    b.lost = scale != scale;
     return b;
 }
 
+/* Lost: a NaN. */
 static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_block *b, int state) {
     const uint32_t magnitude = state == 0 ? code & 127u : code;
-    const uint32_t bits = (magnitude + (uint32_t)b->offset) << Q8_SHIFT;
-    const uint32_t sign = state == 0 ? (code & 128u) << 24 : 0;
-    return adamod__from_bits((magnitude ? bits : 0) | sign | b->lost);
+    const float small = (float)(int32_t)magnitude * 0.125f;
+    const float x = magnitude < 8 ? small : adamod__from_bits((magnitude << Q8_SHIFT) + (126u << 23));
+    const float y = x * b->unit;
+    return state == 0 && (code & 128u) ? -y : y;
 }
 
-/* random has 16 bits. Of a block that is lost the result means nothing, and all codes are to be 0. Below code 1, state 0 is 0 or that, at random; the others are that, since dividing by the root of a
- * zero would be worse than a small error. */
+/* The bits of |x| in units of the block's, with an exponent that begins at 1: below the unit, a multiple of 2^-23 of
+ * it. */
+static ADAMOD__DEVICE inline uint32_t adamod__q8_bits(float x, const q8_block *b) {
+    const float y = (x < 0 ? -x : x) * b->inverse;
+    return y < 1 ? adamod__to_bits(y + 1) - (127u << 23) : adamod__to_bits(y) - (126u << 23);
+}
+
+/* The code of x; random has 32 bits. Of a block that is lost it means nothing, and all codes are to be 0. States 1 and 2
+ * do not vanish beside larger ones, since dividing by the root of a zero would be worse than a small error. */
 static ADAMOD__DEVICE inline uint32_t adamod__q8_encode(float x, const q8_block *b, uint32_t random, int state) {
-    const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
-    int32_t code = (int32_t)((magnitude + (random << 4 | 8u)) >> Q8_SHIFT) - b->offset;
-    const int32_t low = state == 0 ? adamod__from_bits(magnitude) > ((float)random + 0.5f) * b->least : 1;
-    code = code < 1 ? low : code;
-    code = magnitude ? code : 0;
-    return (uint32_t)code | (state == 0 ? bits >> 24 & 128u : 0);
+    const uint32_t bits = adamod__q8_bits(x, b), least = state == 0 ? 0 : 1u << Q8_SHIFT;
+    const uint32_t code = ((bits < least ? least : bits) + (random >> (32 - Q8_SHIFT))) >> Q8_SHIFT;
+    return code | (state == 0 ? adamod__to_bits(x) >> 24 & 128u : 0);
 }
 
-/* The 16 random bits of a state from the element's 32: independent of each other for states 1 and 2, and hardly less so
- * for state 0. */
-static ADAMOD__DEVICE inline uint32_t adamod__q8_random(uint32_t bits, int state) {
-    return state == 0 ? bits * 0x9e3779b1u >> 16 : state == 1 ? bits & 0xffffu : bits >> 16;
+/* ---- the same where numbers without a leading one are as fast as others, as on GPUs ---- */
+
+/* False if the scale has no factors for it. */
+static ADAMOD__DEVICE inline int adamod__q8_is_quick(float scale, int state) {
+    return scale <= (state == 0 ? 0x1p14f : 0x1p30f);
+}
+
+static ADAMOD__DEVICE inline float adamod__q8_quick_factor(float scale, int state) {
+    return scale * (state == 0 ? 0x1p112f : 0x1p96f);
+}
+
+/* bits: the code from Q8_SHIFT on, and its sign as the uppermost. */
+static ADAMOD__DEVICE inline float adamod__q8_quick_decode(uint32_t bits, float factor) {
+    return adamod__from_bits(bits) * factor;
+}
+
+/* One over the factor of a scale other than 0. */
+static ADAMOD__DEVICE inline float adamod__q8_quick_inverse(float scale, int state) {
+    return adamod__from_bits(((state == 0 ? 142u : 158u) << 23) - adamod__to_bits(scale));
+}
+
+/* The code from Q8_SHIFT on, rubbish below it, and the sign of state 0 as the uppermost bit. */
+static ADAMOD__DEVICE inline uint32_t adamod__q8_quick_encode(float x, float inverse, uint32_t random, int state) {
+    float y = x * inverse;
+    if (state != 0) y = y < 0x1p-129f ? 0x1p-129f : y;
+    return adamod__to_bits(y) + (random >> (32 - Q8_SHIFT));
 }
 
 #endif

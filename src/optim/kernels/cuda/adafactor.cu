@@ -262,6 +262,7 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
     const int warps = ROW_THREADS / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     double grads = 0, updates = 0;
     int round = 0;
+    extremes seen;
     counts->clear();
     for (int64_t at = p.first; at < p.last; at += warps * BLOCK, round++) {
         const int64_t block = at + warp * BLOCK;
@@ -275,7 +276,7 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
                 sum[0] += (double)g * (double)g;
                 apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * rate, change);
                 distance = (double)change[1] - (double)change[0];
-                counts->add(v, (double)rate, (double)rate);
+                counts->add(v, &seen, (double)rate, (double)rate);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
         }
@@ -285,8 +286,7 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
             else updates += y;
         });
     }
-    __syncthreads();
-    counts->flush(&v.counts[p.t.group]);
+    counts->flush(seen, &v.counts[p.t.group]);
     if (threadIdx.x != 0) return;
     v.sums[2 * blockIdx.x] = grads;
     v.sums[2 * blockIdx.x + 1] = updates;

@@ -382,10 +382,10 @@ static bool make_tables(const adamod__device *d, const device_layout *l, tables 
     return true;
 }
 
-/* One class for each variant and type of computation that occurs; the tiles are sorted by it. */
+/* One class for each variant, type of computation and kind that occurs; the tiles are sorted by it. */
 static adamod_status make_classes(adamod__device *d, const device_layout *l, tables *t, const piece *device_tiles) {
     enum { MOST_VARIANTS = 8 };
-    enum { KEYS = 4 * MOST_VARIANTS };
+    enum { KEYS = 2 * KINDS * MOST_VARIANTS };
     update_class *classes = (update_class *)calloc(KEYS, sizeof *classes);
     int64_t tiles = 0;
     if (!classes) return no_memory();
@@ -394,15 +394,15 @@ static adamod_status make_classes(adamod__device *d, const device_layout *l, tab
     d->n_classes = 0;
     for (int key = 0; key < KEYS; key++) {
         update_class c = {};
-        c.variant = key / 4;
-        c.f64 = key / 2 % 2;
-        c.q8 = key % 2;
+        c.variant = key / (2 * KINDS);
+        c.f64 = key / KINDS % 2;
+        c.kind = key % KINDS;
         c.tiles = device_tiles + tiles;
         const int64_t before = tiles;
         for (int64_t i = 0; i < l->n; i++) {
             const device_tensor *x = &l->tensors[i];
             if (x->variant != c.variant || (x->p_type == ADAMOD_F64) != (c.f64 != 0)) continue;
-            if ((x->state_type == ADAMOD_Q8) != (c.q8 != 0)) continue;
+            if (cuda_kind(x, d->rule) != c.kind) continue;
             add_pieces(t->tiles, &tiles, i, pieces_of(x->count, cuda_tile(d->rule, d->tuning, x)));
         }
         c.n_tiles = tiles - before;
@@ -813,8 +813,9 @@ static void graph_free(adamod__device *d, void *graph) {
     if (graph) (void)cudaGraphExecDestroy((cudaGraphExec_t)graph);
 }
 
-static adamod_status tune(adamod__device *d, int index, int q8, const char **name) {
-    *name = cuda_tuning(index, q8);
+static adamod_status tune(adamod__device *d, int index, adamod_type states, const char **name) {
+    const int kind = states == ADAMOD_Q8 ? KIND_Q8 : states == ADAMOD_BF16 ? KIND_BF16 : KIND_ANY;
+    *name = cuda_tuning(index, kind);
     if (!*name) return fail(ADAMOD_ERROR_RANGE, "cuda: no tuning %d", index);
     d->tuning = index;
     return ADAMOD_OK;

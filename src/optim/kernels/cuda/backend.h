@@ -24,6 +24,20 @@ enum {
     PATH_Q8      /* parameter and gradient f32; states in 8 bits */
 };
 
+/* Which kernels update a parameter. */
+enum {
+    KIND_ANY,
+    KIND_Q8,   /* states in 8 bits */
+    KIND_BF16, /* all bf16, rounded at random, of AdaMod or Adam */
+    KINDS
+};
+
+static __host__ __device__ inline int cuda_kind(const device_tensor *t, int rule) {
+    if (t->state_type == ADAMOD_Q8) return KIND_Q8;
+    const bool bf16 = t->p_type == ADAMOD_BF16 && t->g_type == ADAMOD_BF16 && t->state_type == ADAMOD_BF16;
+    return bf16 && !t->master && (rule == RULE_adamod || rule == RULE_adam) ? KIND_BF16 : KIND_ANY;
+}
+
 /* What one parameter's update reads: written by prepare. */
 typedef struct array_step {
     adamod__coef_f64 wide;
@@ -88,7 +102,7 @@ typedef struct view {
 
 /* The tensors that one launch of an update covers. */
 typedef struct update_class {
-    int variant, f64, q8;
+    int variant, f64, kind;
     const piece *tiles;
     int64_t n_tiles;
     int64_t blocks; /* at most: that fill the device */
@@ -113,9 +127,9 @@ void cuda_spatial(const view *v, cudaStream_t stream);
 uint8_t cuda_path(const device_tensor *t);
 
 /* update.cu */
-/* Ways to cut the update of AdaMod in f32, with states in f32 or 8 bits, by index; NULL past the end. Elsewhere one that
- * there is not is the standard one. */
-const char *cuda_tuning(int index, int q8);
+/* Ways to cut AdaMod's update of a kind, by index; NULL past the end. Elsewhere one that there is not is the standard
+ * one. */
+const char *cuda_tuning(int index, int kind);
 /* Elements that a block handles at a time; whole BLOCKs. */
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t);
 /* Fills in how a class is launched. */

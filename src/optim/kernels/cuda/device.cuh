@@ -40,7 +40,7 @@ static __device__ __forceinline__ void store_nearest(void *array, int type, int6
 /* Slot 0 is the parameter, 1 + i state i; at is where the element is in its block, whose first element is first. */
 static __device__ __forceinline__ void store_random(void *array, int type, int64_t first, uint32_t at, float x,
                                                     uint64_t key, int slot) {
-    const uint32_t bits = adamod__random_bits(at, adamod__block_key(key, slot / 2, first)) >> (slot % 2 * 16) & 0xffffu;
+    const uint32_t bits = adamod__random_bits(at, slot, adamod__block_key(key, first)) >> 16;
     ((uint16_t *)array)[first + at] = type == ADAMOD_BF16 ? f32_to_bf16(x, bits) : adamod__f32_to_f16_random(x, bits);
 }
 
@@ -84,8 +84,7 @@ static __device__ __forceinline__ float warp_q8_scale(uint32_t most) {
 static __device__ __forceinline__ void store_state_q8(const device_tensor &t, int i, int64_t first, int64_t last,
                                                       const float *x, uint64_t key) {
     const int lane = (int)threadIdx.x % 32;
-    const int64_t origin = first / BLOCK * BLOCK;
-    const uint32_t random_key = adamod__block_key(key, 1, origin), at = (uint32_t)(first - origin);
+    const uint32_t random_key = adamod__block_key(key, first);
     uint32_t most = 0;
 #pragma unroll
     for (int r = 0; r < Q8_BLOCK / 32; r++) {
@@ -95,10 +94,11 @@ static __device__ __forceinline__ void store_state_q8(const device_tensor &t, in
     const q8_block b = adamod__q8_block(scale, i);
 #pragma unroll
     for (int r = 0; r < Q8_BLOCK / 32; r++) {
-        const uint32_t bits = adamod__random_bits(at + 32 * r + lane, random_key);
-        if (first + 32 * r + lane >= last) continue;
-        const uint32_t code = adamod__q8_encode(x[r], &b, adamod__q8_random(bits, i), i);
-        ((uint8_t *)t.state[i])[first + 32 * r + lane] = b.lost ? 0 : (uint8_t)code;
+        const int64_t to = first + 32 * r + lane;
+        if (to >= last) continue;
+        const uint32_t random = adamod__random_bits((uint32_t)(32 * r + lane), 1 + i, random_key);
+        const uint32_t code = adamod__q8_encode(x[r], &b, random, i);
+        ((uint8_t *)t.state[i])[to] = b.lost ? 0 : (uint8_t)code;
     }
     if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
 }
@@ -123,14 +123,13 @@ template <class R> static __device__ __forceinline__ R load_param(const device_t
 }
 
 /* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
+template <class R, class K> static __device__ __forceinline__ R clip_and_decay(R g, R p, const K &k) {
+    R x = g > k.clip ? k.clip : g;
+    x = x < -k.clip ? -k.clip : x;
+    return k.l2 != 0 ? x + k.l2 * p : x;
+}
 template <class R, class K> static __device__ __forceinline__ R shape_gradient(R g, R p, const K &k, bool transform) {
-    R x = g * k.gscale;
-    if (transform) {
-        x = x > k.clip ? k.clip : x;
-        x = x < -k.clip ? -k.clip : x;
-        if (k.l2 != 0) x = x + k.l2 * p;
-    }
-    return x;
+    return transform ? clip_and_decay(g * k.gscale, p, k) : g * k.gscale;
 }
 
 /* ---- launches that overlap ---- */
@@ -222,6 +221,11 @@ static __device__ __forceinline__ unsigned long long order_bits(double x) {
     return bits & sign ? ~bits : bits | sign;
 }
 
+/* What a thread has seen. */
+struct extremes {
+    unsigned long long least[2] = {~0ull, ~0ull}, most[2] = {0, 0};
+};
+
 /* What a block of threads has counted of one chunk. */
 struct shared_counts {
     unsigned elements, bounded;
@@ -239,7 +243,7 @@ struct shared_counts {
         __syncthreads();
     }
 
-    __device__ __forceinline__ void count(const view &v, int which, double value) {
+    __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value) {
         const float x = value > 3e38 ? 3e38f : (float)value;
         const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
         unsigned wide = v.bin[bin];
@@ -247,20 +251,25 @@ struct shared_counts {
         atomicAdd(&fine[which][bin], 1u);
         atomicAdd(&histogram[which][wide], 1u);
         const unsigned long long bits = order_bits(value);
-        if (bits < least[which]) atomicMin(&least[which], bits);
-        if (bits > most[which]) atomicMax(&most[which], bits);
+        if (bits < seen->least[which]) seen->least[which] = bits;
+        if (bits > seen->most[which]) seen->most[which] = bits;
     }
 
-    __device__ __forceinline__ void add(const view &v, double eta, double step) {
+    __device__ __forceinline__ void add(const view &v, extremes *seen, double eta, double step) {
         if (!isfinite(eta) || !isfinite(step)) return;
         atomicAdd(&elements, 1u);
         if (step < eta) atomicAdd(&bounded, 1u);
-        count(v, 0, eta);
-        count(v, 1, step);
+        count(v, seen, 0, eta);
+        count(v, seen, 1, step);
     }
 
-    /* All threads, after a barrier. */
-    __device__ void flush(device_counts *to) {
+    /* All threads. */
+    __device__ void flush(const extremes &seen, device_counts *to) {
+        for (int i = 0; i < 2; i++) {
+            atomicMin(&least[i], seen.least[i]);
+            atomicMax(&most[i], seen.most[i]);
+        }
+        __syncthreads();
         unsigned long long *wide = &to->fine[0][0];
         for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) {
             if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);

@@ -5,6 +5,42 @@
 
 #include "device.cuh"
 
+/* A float whose division and square root are the compiler's own without what cares for numbers near the ends of the range
+ * (a branch for each): correctly rounded while divisors are 2^-60 to 2^60, dividends that or 0, and roots are taken of 0
+ * or 2^-100 to 2^100. quick_numbers says whether a tensor's are, and quick_squares looks at its elements. */
+struct quick {
+    float x;
+};
+#define QUICK(op)                                                                                                      \
+    static __device__ __forceinline__ quick operator op(quick a, quick b) { return quick{a.x op b.x}; }                \
+    static __device__ __forceinline__ quick operator op(quick a, float b) { return quick{a.x op b}; }                  \
+    static __device__ __forceinline__ quick operator op(float a, quick b) { return quick{a op b.x}; }
+QUICK(+)
+QUICK(-)
+QUICK(*)
+#undef QUICK
+
+static __device__ __forceinline__ quick operator/(quick a, quick b) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b.x));
+    r = __fmaf_rn(r, __fmaf_rn(-b.x, r, 1), r);
+    const float q = a.x * r;
+    return quick{__fmaf_rn(r, __fmaf_rn(-b.x, q, a.x), q)};
+}
+static __device__ __forceinline__ quick operator/(float a, quick b) { return quick{a} / b; }
+
+static __device__ __forceinline__ quick quick_sqrt(quick y) {
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y.x + 0x1p-126f)); /* of a zero it would be infinite */
+    const float s = y.x * r;
+    return quick{__fmaf_rn(__fmaf_rn(-s, s, y.x), 0.5f * r, s)};
+}
+
+/* Of numbers that are. */
+static __device__ __forceinline__ quick quick_lesser(quick a, quick b) { return quick{fminf(a.x, b.x)}; }
+static __device__ __forceinline__ quick quick_greater(quick a, quick b) { return quick{fmaxf(a.x, b.x)}; }
+static __device__ __forceinline__ quick quick_where_positive(quick a, quick b) { return quick{a.x > 0 ? b.x : 0}; }
+
 template <class R> struct element {
     R p, g;      /* parameter, after decoupled decay; gradient */
     R m, v, s;   /* states 0, 1, 2 */
@@ -58,6 +94,27 @@ template <class R> struct element {
 #undef COEF
 #undef TYPE
 #undef SQRT
+
+/* No variants of these: they are launched with those in f32. */
+#undef LESSER
+#undef GREATER
+#undef WHERE_POSITIVE
+#undef VARIANTS
+#undef VARIANT
+#define WHERE_POSITIVE(condition, x) quick_where_positive(condition, x)
+#define LESSER(x, y) quick_lesser(x, y)
+#define GREATER(x, y) quick_greater(x, y)
+#define VARIANTS(rule) [[maybe_unused]] static const int NAME(rule##_variants)[] =
+#define VARIANT(name) 0
+#define V quick
+#define COEF adamod__coef_f32
+#define TYPE quick
+#define SQRT(x) quick_sqrt(x)
+#include "../../rules/all.inc.h"
+#undef V
+#undef COEF
+#undef TYPE
+#undef SQRT
 #undef ADAMOD_FORMULAS
 
 #undef M
@@ -81,5 +138,13 @@ static __device__ __forceinline__ element<typename RULE::R> update_element(eleme
     if (k.decay != 0) x.p = x.p - k.decay * x.p;
     return RULE::run(x, &k);
 }
+
+/* Whether the rules that divide the learning rate by a root of state 1 plus eps can do so the quick way: with these
+ * numbers, and with all elements that are 0 or 2^-100 to 2^60, of which least is the smallest of bits - 1. */
+static __device__ __forceinline__ bool quick_numbers(const adamod__coef_f32 &k) {
+    const bool rate = k.lr == 0 || (k.lr >= 0x1p-60f && k.lr <= 0x1p60f);
+    return rate && k.eps >= 0x1p-60f && k.eps <= 0x1p40f && k.vscale >= 1 && k.vscale <= 0x1p40f;
+}
+static __device__ __forceinline__ bool quick_squares(uint32_t least) { return least >= (27u << 23) - 1; }
 
 #endif

@@ -70,7 +70,7 @@ static bool states_aligned_to(const device_tensor *t, uintptr_t bytes) {
 
 uint8_t cuda_path(const device_tensor *t) {
     if (t->queue && t->count % 4 != 0) return PATH_ANY; /* arrays within the queue are not aligned */
-    if (!states_aligned_to(t, t->state_type == ADAMOD_BF16 ? 8 : 16)) return PATH_ANY;
+    if (!states_aligned_to(t, 16)) return PATH_ANY;
     const bool f32 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32;
     if (f32 && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_F32;
     const bool q8 = t->p_type == ADAMOD_F32 && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_Q8;
@@ -81,7 +81,8 @@ uint8_t cuda_path(const device_tensor *t) {
     if (low && t->master && t->g_type == ADAMOD_F32 && t->state_type == ADAMOD_F32 && aligned_to(t->g, 16)) {
         return PATH_COPY;
     }
-    if (bf16 && !t->master && t->state_type == ADAMOD_BF16) return PATH_BF16;
+    const bool all = bf16 && !t->master && t->state_type == ADAMOD_BF16;
+    if (all && aligned_to(t->p, 16) && aligned_to(t->g, 16)) return PATH_BF16;
     return PATH_ANY;
 }
 

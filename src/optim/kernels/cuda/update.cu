@@ -33,7 +33,10 @@ enum {
     HINT_PASS      /* and nothing need be kept in the first cache */
 };
 typedef cut<256, 2, 3, HINT_STREAM, false> standard_cut;
-typedef cut<256, 2, 2, HINT_STREAM, true> q8_cut; /* of states in 8 bits, which take more registers */
+/* Of states in 8 bits, and of all in bf16: a warp takes one block after the other, each two groups; the last says whether
+ * it asks for the next before it computes. */
+typedef cut<256, 8, 3, HINT_STREAM, false> q8_cut;
+typedef cut<256, 8, 3, HINT_STREAM, false> bf16_cut;
 
 /* What `optim bench` can try in their place, for AdaMod in f32. */
 #define TUNINGS(X)                                                                                                     \
@@ -50,14 +53,20 @@ typedef cut<256, 2, 2, HINT_STREAM, true> q8_cut; /* of states in 8 bits, which 
     X(512, 4, 1, HINT_STREAM, true)                                                                                    \
     X(128, 4, 4, HINT_STREAM, true)                                                                                    \
     X(128, 4, 4, HINT_STREAM, false)
-#define Q8_TUNINGS(X)                                                                                                  \
-    X(256, 2, 2, HINT_GRADIENT, true)                                                                                  \
-    X(256, 2, 2, HINT_STREAM, true)                                                                                    \
-    X(256, 2, 2, HINT_STREAM, false)                                                                                   \
-    X(256, 2, 3, HINT_STREAM, true)                                                                                    \
+#define BLOCK_TUNINGS(X)                                                                                               \
     X(256, 2, 3, HINT_STREAM, false)                                                                                   \
-    X(128, 2, 5, HINT_STREAM, true)                                                                                    \
-    X(128, 2, 6, HINT_STREAM, false)
+    X(256, 4, 3, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 2, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_PASS, false)                                                                                     \
+    X(256, 8, 3, HINT_GRADIENT, false)                                                                                 \
+    X(256, 8, 4, HINT_STREAM, false)                                                                                   \
+    X(256, 16, 3, HINT_STREAM, false)                                                                                  \
+    X(128, 8, 6, HINT_STREAM, false)                                                                                   \
+    X(128, 8, 7, HINT_STREAM, false)                                                                                   \
+    X(128, 8, 8, HINT_STREAM, false)                                                                                   \
+    X(256, 8, 3, HINT_STREAM, true)                                                                                    \
+    X(256, 8, 4, HINT_STREAM, true)
 
 /* ---- four elements at a time ---- */
 
@@ -211,10 +220,7 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         const int64_t i = begin + 128 * u;
-        const int64_t block = i / BLOCK * BLOCK;
-        const uint32_t at = (uint32_t)(i - block);
-        const uint32_t key0 = types::random ? adamod__block_key(key, 0, block) : 0;
-        const uint32_t key1 = types::random ? adamod__block_key(key, 1, block) : 0;
+        const uint32_t hash = types::random ? adamod__random_hash(0, adamod__block_key(key, i)) : 0;
         four<ADAMOD_BF16> out = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -225,93 +231,17 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
             if (RULE::states & STATE_V) x.v = v[u].get(j);
             if (RULE::states & STATE_S) x.s = s[u].get(j);
             x = update_element<RULE>(x, a.k);
-            const uint32_t r0 = types::random ? adamod__random_bits(at + j, key0) : 0;
-            const uint32_t r1 = types::random ? adamod__random_bits(at + j, key1) : 0;
-            p[u].set(j, x.p, r0 & 0xffffu);
+            p[u].set(j, x.p, hash * ADAMOD__RANDOM_FACTOR(j, 0) >> 16);
             if (types::master) out.set(j, x.p, to_nearest(x.p));
-            if (RULE::states & STATE_M) m[u].set(j, x.m, r0 >> 16);
-            if (RULE::states & STATE_V) v[u].set(j, x.v, r1 & 0xffffu);
-            if (RULE::states & STATE_S) s[u].set(j, x.s, r1 >> 16);
+            if (RULE::states & STATE_M) m[u].set(j, x.m, hash * ADAMOD__RANDOM_FACTOR(j, 1) >> 16);
+            if (RULE::states & STATE_V) v[u].set(j, x.v, hash * ADAMOD__RANDOM_FACTOR(j, 2) >> 16);
+            if (RULE::states & STATE_S) s[u].set(j, x.s, hash * ADAMOD__RANDOM_FACTOR(j, 3) >> 16);
         }
         p[u].template store<HINT>(a.p, i);
         if (types::master) out.template store<HINT>(a.v.tensors[a.tensor].p, i);
         if (RULE::states & STATE_M) m[u].template store<HINT>(a.state[0], i);
         if (RULE::states & STATE_V) v[u].template store<HINT>(a.state[1], i);
         if (RULE::states & STATE_S) s[u].template store<HINT>(a.state[2], i);
-    }
-    return true;
-}
-
-/* The same with states in 8 bits: a warp has one of their blocks, and so finds its scales by itself. */
-template <class RULE, class CUT> static __device__ __forceinline__ bool update_tile_q8(site<RULE> &a, int64_t first) {
-    enum { HINT = CUT::hint, STATES = 3 };
-    const int64_t block = first + threadIdx.x / 32 * Q8_BLOCK, begin = block + threadIdx.x % 32 * 4;
-    const device_tensor &t = a.v.tensors[a.tensor];
-    four<ADAMOD_F32> p[2], g[2];
-    uint32_t codes[STATES][2];
-    float scale[STATES];
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-        p[u].template load<HINT>(a.p, begin + 128 * u);
-        g[u].template load<HINT_STREAM>(a.g, begin + 128 * u);
-#pragma unroll
-        for (int i = 0; i < STATES; i++) {
-            if (!(RULE::states >> i & 1)) continue;
-            codes[i][u] = load_hinted<HINT>((const uint32_t *)((const uint8_t *)a.state[i] + begin + 128 * u));
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < STATES; i++) scale[i] = RULE::states >> i & 1 ? t.scale[i][block / Q8_BLOCK] : 0;
-    if (!a.ready()) return false;
-    float next[STATES][2][4];
-    q8_block b[STATES];
-#pragma unroll
-    for (int i = 0; i < STATES; i++) b[i] = adamod__q8_block(scale[i], i);
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            element<float> x = {};
-            x.p = p[u].get(j);
-            x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
-            if (RULE::states & STATE_M) x.m = adamod__q8_decode(codes[0][u] >> 8 * j & 255u, &b[0], 0);
-            if (RULE::states & STATE_V) x.v = adamod__q8_decode(codes[1][u] >> 8 * j & 255u, &b[1], 1);
-            if (RULE::states & STATE_S) x.s = adamod__q8_decode(codes[2][u] >> 8 * j & 255u, &b[2], 2);
-            x = update_element<RULE>(x, a.k);
-            p[u].set(j, x.p, 0);
-            next[0][u][j] = x.m;
-            next[1][u][j] = x.v;
-            next[2][u][j] = x.s;
-        }
-        p[u].template store<HINT>(a.p, begin + 128 * u);
-    }
-    const int64_t origin = block / BLOCK * BLOCK;
-    const uint32_t key = adamod__block_key(a.v.now[a.tensor].key, 1, origin), at = (uint32_t)(begin - origin);
-    uint32_t random[2][4];
-#pragma unroll
-    for (int u = 0; u < 2; u++) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) random[u][j] = adamod__random_bits(at + 128 * u + j, key);
-    }
-#pragma unroll
-    for (int i = 0; i < STATES; i++) {
-        if (!(RULE::states >> i & 1)) continue;
-        uint32_t most = 0;
-#pragma unroll
-        for (int e = 0; e < 8; e++) most = max(most, __float_as_uint(next[i][e / 4][e % 4]) & 0x7fffffffu);
-        const float top = warp_q8_scale(most);
-        b[i] = adamod__q8_block(top, i);
-#pragma unroll
-        for (int u = 0; u < 2; u++) {
-            uint32_t word = 0;
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const uint32_t bits = adamod__q8_random(random[u][j], i);
-                word |= adamod__q8_encode(next[i][u][j], &b[i], bits, i) << 8 * j;
-            }
-            store_hinted<HINT>((uint32_t *)((uint8_t *)a.state[i] + begin + 128 * u), b[i].lost ? 0u : word);
-        }
-        if (threadIdx.x % 32 == 0) t.scale[i][block / Q8_BLOCK] = top;
     }
     return true;
 }
@@ -364,37 +294,36 @@ template <class RULE> struct states_q8 {
     }
 };
 
-/* Elements first to last with states in 8 bits: a warp takes one of their blocks at a time. */
+/* A block of states in 8 bits, which begins at element begin, by a warp. */
 template <class RULE>
-static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t first, int64_t last) {
+static __device__ __noinline__ void update_any_q8(const view &v, uint32_t tensor, int64_t begin, int64_t last) {
     typedef typename RULE::R R;
     const device_tensor &t = v.tensors[tensor];
     const array_step &now = v.now[tensor];
     const typename RULE::K k = real<R>::of(now);
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
-    for (int64_t begin = first + warp * Q8_BLOCK; begin < last; begin += warps * Q8_BLOCK) {
-        const int64_t block = begin / BLOCK * BLOCK;
-        states_q8<RULE> next = {};
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t block = begin / BLOCK * BLOCK;
+    states_q8<RULE> next = {};
 #pragma unroll
-        for (int r = 0; r < states_q8<RULE>::EACH; r++) {
-            const int64_t i = begin + 32 * r + lane;
-            if (i >= last) continue;
-            R before;
-            const element<R> x = update_element<RULE>(load_element<RULE, true>(t, now, k, i, &before), k);
-            store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
-            next.keep(r, x);
-        }
-        next.store(t, begin, last, now.key);
+    for (int r = 0; r < states_q8<RULE>::EACH; r++) {
+        const int64_t i = begin + 32 * r + lane;
+        if (i >= last) continue;
+        R before;
+        const element<R> x = update_element<RULE>(load_element<RULE, true>(t, now, k, i, &before), k);
+        store_element<RULE, true>(t, now, block, (uint32_t)(i - block), x);
+        next.keep(r, x);
     }
+    next.store(t, begin, last, now.key);
 }
 
+/* Elements i, i + step, ... before last. */
 template <class RULE>
-static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, int64_t first, int64_t last) {
+static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, int64_t i, int64_t last, int step) {
     typedef typename RULE::R R;
     const device_tensor &t = v.tensors[tensor];
     const array_step &now = v.now[tensor];
     const typename RULE::K k = real<R>::of(now);
-    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
+    for (; i < last; i += step) {
         R before;
         const int64_t block = i / BLOCK * BLOCK;
         const element<R> x = update_element<RULE>(load_element<RULE, false>(t, now, k, i, &before), k);
@@ -402,20 +331,330 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
     }
 }
 
+/* ---- eight elements without a branch ---- */
+
+/* The rules whose divisors and roots quick_numbers and quick_squares know of. */
+template <class RULE> struct quick_of { typedef void rule; };
+template <> struct quick_of<adamod_rule_f32> { typedef adamod_rule_quick rule; };
+template <> struct quick_of<adam_rule_f32> { typedef adam_rule_quick rule; };
+template <> struct quick_of<sgd_momentum_rule_f32> { typedef sgd_momentum_rule_quick rule; };
+
+/* Where states are small, instructions are the limit, and those on integers above all, of which a GPU does half as many.
+ * So there is no branch for an element: where one would take another way, nothing was stored yet, and all is done over
+ * again one by one. */
+template <class RULE> struct octet {
+    enum { STATES = 3 };
+    float p[8], g[8], state[STATES][8];
+
+    static __device__ __forceinline__ bool has(int i) { return RULE::states >> i & 1; }
+
+    /* What few updates need is read from now each time, for want of registers. False if the update is not to be done so:
+     * not finite, or out of the range of the quick ways. */
+    __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now) {
+#pragma unroll
+        for (int e = 0; e < 8; e++) g[e] = g[e] * k.gscale;
+        if (now.transform) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) g[e] = clip_and_decay(g[e], p[e], now.narrow);
+        }
+        const float decay = now.narrow.decay;
+        if (decay != 0) {
+#pragma unroll
+            for (int e = 0; e < 8; e++) p[e] = p[e] - decay * p[e];
+        }
+        uint32_t least = ~0u;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            element<quick> x = {};
+            x.p.x = p[e];
+            x.g.x = g[e];
+            if (has(0)) x.m.x = state[0][e];
+            if (has(1)) x.v.x = state[1][e];
+            if (has(2)) x.s.x = state[2][e];
+            x = quick_of<RULE>::rule::run(x, &k);
+            p[e] = x.p.x;
+            state[0][e] = x.m.x;
+            state[1][e] = x.v.x;
+            state[2][e] = x.s.x;
+            least = min(least, __float_as_uint(x.v.x) - 1);
+        }
+        return !has(1) || quick_squares(least);
+    }
+
+    /* The largest magnitude, as bits. Of state 0, the largest of the positive as integers with a sign, and of the
+     * negative as those without; the others have none. */
+    static __device__ __forceinline__ uint32_t largest(const float (&x)[8], bool has_sign) {
+        uint32_t most = 0;
+        int32_t positive = 0;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            most = max(most, __float_as_uint(x[e]));
+            if (has_sign) positive = max(positive, __float_as_int(x[e]));
+        }
+        return has_sign ? max(most & 0x7fffffffu, (uint32_t)positive) : most;
+    }
+};
+
+/* Where a lane's elements of a block begin, and the block's scales if it has any. */
+struct place {
+    char *p, *state[3];
+    const char *g;
+    float *scale[3];
+
+    /* Elements in a row, bytes of a parameter or gradient, and of a state. */
+    __device__ __forceinline__ place(const device_tensor &t, int64_t at, int row, int bytes, int state_bytes) {
+        const int64_t first = at + row * (threadIdx.x % 32);
+        p = (char *)t.p + first * bytes;
+        g = (const char *)t.g + first * bytes;
+        for (int i = 0; i < 3; i++) {
+            state[i] = (char *)t.state[i] + first * state_bytes;
+            scale[i] = t.scale[i] + at / Q8_BLOCK;
+        }
+    }
+    /* Asks for them, to be found in the second cache; another lot begins so many elements on, or 0. */
+    __device__ __forceinline__ void prefetch(int states, int more, int bytes, int state_bytes) const {
+        for (int at = 0; at <= more; at += more ? more : 1) {
+            prefetch_one(p + at * bytes);
+            prefetch_one(g + at * bytes);
+            for (int i = 0; i < 3; i++) {
+                if (states >> i & 1) prefetch_one(state[i] + at * state_bytes);
+            }
+        }
+    }
+    static __device__ __forceinline__ void prefetch_one(const void *p) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+    }
+};
+
+/* ---- all in bf16 ---- */
+
+/* Q8_BLOCK elements here, too; a lane has eight side by side. */
+template <class RULE, int HINT> struct block_bf16 {
+    enum { STATES = octet<RULE>::STATES, PATH = PATH_BF16 };
+    uint4 p, g, state[STATES];
+
+    static __device__ __forceinline__ bool has(int i) { return octet<RULE>::has(i); }
+    static __device__ __forceinline__ place find(const device_tensor &t, int64_t at) { return place(t, at, 8, 2, 2); }
+    static __device__ __forceinline__ void prefetch(const place &from) { from.prefetch(RULE::states, 0, 2, 2); }
+
+    __device__ __forceinline__ void load(const place &from) {
+        p = load_hinted<HINT>((const uint4 *)from.p);
+        g = load_hinted<HINT_STREAM>((const uint4 *)from.g);
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (has(i)) state[i] = load_hinted<HINT>((const uint4 *)from.state[i]);
+        }
+    }
+
+    __device__ __forceinline__ void store(const place &to) const {
+        store_hinted<HINT>((uint4 *)to.p, p);
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (has(i)) store_hinted<HINT>((uint4 *)to.state[i], state[i]);
+        }
+    }
+
+    static __device__ __forceinline__ void unpack(float (&to)[8], uint4 x) {
+        const uint32_t word[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+        for (int e = 0; e < 8; e++) to[e] = __uint_as_float(e % 2 ? word[e / 2] & 0xffff0000u : word[e / 2] << 16);
+    }
+
+    /* Finite numbers alone. */
+    static __device__ __forceinline__ uint4 pack(const float (&x)[8], const uint32_t (&hash)[2], int slot) {
+        uint32_t word[4];
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+            uint32_t half[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int e = 2 * w + h;
+                half[h] = __float_as_uint(x[e]) + (hash[e / 4] * ADAMOD__RANDOM_FACTOR(e % 4, slot) >> 16);
+            }
+            word[w] = __byte_perm(half[0], half[1], 0x7632);
+        }
+        return make_uint4(word[0], word[1], word[2], word[3]);
+    }
+
+    /* False if this block is not to be updated so. */
+    __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now, uint32_t key) {
+        const uint32_t first = 8 * (threadIdx.x % 32);
+        octet<RULE> x;
+        unpack(x.p, p);
+        unpack(x.g, g);
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (has(i)) unpack(x.state[i], state[i]);
+        }
+        const bool good = x.update(k, now);
+        uint32_t most = octet<RULE>::largest(x.p, true);
+        const uint32_t hash[2] = {adamod__random_hash(first, key), adamod__random_hash(first + 4, key)};
+        p = pack(x.p, hash, 0);
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (!has(i)) continue;
+            most = max(most, octet<RULE>::largest(x.state[i], i == 0));
+            state[i] = pack(x.state[i], hash, 1 + i);
+        }
+        return __all_sync(0xffffffffu, good && most < (127u + 60) << 23); /* 2^60 */
+    }
+
+    static __device__ __forceinline__ void update_one_by_one(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+        const int64_t end = last - at < Q8_BLOCK ? last : at + Q8_BLOCK;
+        update_any<RULE>(v, tensor, at + threadIdx.x % 32, end, 32);
+    }
+};
+
+/* ---- states in 8 bits ---- */
+
+/* A block of theirs, all f32 otherwise. A warp takes it at once, and so finds its scales by itself; a lane has two groups
+ * of four elements. A code takes one integer instruction for its random bits, and one or two for its place in a word. */
+template <class RULE, int HINT> struct block_q8 {
+    enum { STATES = octet<RULE>::STATES, PATH = PATH_Q8 };
+    four<ADAMOD_F32> p[2], g[2];
+    uint32_t codes[STATES][2];
+    float scale[STATES];
+
+    static __device__ __forceinline__ bool has(int i) { return octet<RULE>::has(i); }
+    static __device__ __forceinline__ place find(const device_tensor &t, int64_t at) { return place(t, at, 4, 4, 1); }
+    static __device__ __forceinline__ void prefetch(const place &from) { from.prefetch(RULE::states, 128, 4, 1); }
+
+    __device__ __forceinline__ void load(const place &from) {
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            p[u].template load<HINT>(from.p, 128 * u);
+            g[u].template load<HINT_STREAM>(from.g, 128 * u);
+#pragma unroll
+            for (int i = 0; i < STATES; i++) {
+                if (has(i)) codes[i][u] = load_hinted<HINT>((const uint32_t *)(from.state[i] + 128 * u));
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < STATES; i++) scale[i] = has(i) ? load_hinted<HINT>((const float *)from.scale[i]) : 0;
+    }
+
+    __device__ __forceinline__ void store(const place &to) const {
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            p[u].template store<HINT>(to.p, 128 * u);
+#pragma unroll
+            for (int i = 0; i < STATES; i++) {
+                if (has(i)) store_hinted<HINT>((uint32_t *)(to.state[i] + 128 * u), codes[i][u]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (has(i) && threadIdx.x % 32 == 0) store_hinted<HINT>(to.scale[i], scale[i]);
+        }
+    }
+
+    /* Code j of a word as decoding takes it. */
+    static __device__ __forceinline__ float decode(uint32_t word, int j, float factor, int i) {
+        const uint32_t bits = i == 0 ? (uint32_t)((int32_t)(word << (24 - 8 * j)) >> 4) & 0x87f00000u
+                                     : (j == 3 ? word >> 4 : word << (20 - 8 * j)) & 0x0ff00000u;
+        return adamod__q8_quick_decode(bits, factor);
+    }
+
+    /* The upper bytes of four numbers. */
+    static __device__ __forceinline__ uint32_t upper_bytes(const uint32_t (&x)[4]) {
+        return __byte_perm(__byte_perm(x[0], x[1], 0x73), __byte_perm(x[2], x[3], 0x73), 0x5410);
+    }
+
+    __device__ __forceinline__ void encode(const float (&x)[8], const uint32_t (&hash)[2], int i) {
+        const float inverse = adamod__q8_quick_inverse(scale[i], i);
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            uint32_t code[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint32_t random = hash[u] * ADAMOD__RANDOM_FACTOR(j, 1 + i);
+                const uint32_t bits = adamod__q8_quick_encode(x[4 * u + j], inverse, random, i);
+                code[j] = i == 0 ? (bits << 4 & 0x7fffffffu) | (bits & 0x80000000u) : bits << 4;
+            }
+            codes[i][u] = upper_bytes(code);
+        }
+    }
+
+    /* False if this block is not to be updated so. */
+    __device__ __forceinline__ bool update(const adamod__coef_f32 &k, const array_step &now, uint32_t key) {
+        const uint32_t lane = threadIdx.x % 32;
+        octet<RULE> x;
+        bool good = true;
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            x.p[e] = p[e / 4].get(e % 4);
+            x.g[e] = g[e / 4].get(e % 4);
+        }
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (!has(i)) continue;
+            good = good && adamod__q8_is_quick(scale[i], i);
+            const float factor = adamod__q8_quick_factor(scale[i], i);
+#pragma unroll
+            for (int e = 0; e < 8; e++) x.state[i][e] = decode(codes[i][e / 4], e % 4, factor, i);
+        }
+        good = x.update(k, now) && good;
+#pragma unroll
+        for (int e = 0; e < 8; e++) p[e / 4].set(e % 4, x.p[e], 0);
+        const uint32_t hash[2] = {adamod__random_hash(4 * lane, key), adamod__random_hash(128 + 4 * lane, key)};
+#pragma unroll
+        for (int i = 0; i < STATES; i++) {
+            if (!has(i)) continue;
+            scale[i] = warp_q8_scale(octet<RULE>::largest(x.state[i], i == 0));
+            good = good && adamod__q8_is_quick(scale[i], i);
+            encode(x.state[i], hash, i);
+        }
+        return __all_sync(0xffffffffu, good);
+    }
+
+    static __device__ __forceinline__ void update_one_by_one(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+        update_any_q8<RULE>(v, tensor, at, last);
+    }
+};
+
+/* ---- tiles of blocks ---- */
+
+/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each. */
+template <class RULE, class BLOCK_OF, class CUT>
+static __device__ __forceinline__ uint32_t update_blocks(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+    enum { STRIDE = CUT::threads / 32 * Q8_BLOCK };
+    static_assert(CUT::tile / STRIDE < 32, "a bit for each");
+    const device_tensor &t = v.tensors[tensor];
+    const int n = t.path == BLOCK_OF::PATH && last > at ? (int)((last - at - 1) / STRIDE) + 1 : 0;
+    if (n > 0) BLOCK_OF::prefetch(BLOCK_OF::find(t, at));
+    wait_for_prepare();
+    if (v.shared->skip) return 0;
+    const array_step &now = v.now[tensor];
+    const adamod__coef_f32 k = now.narrow;
+    if ((RULE::states & STATE_V) && !quick_numbers(k)) return ~0u;
+    uint32_t key = adamod__block_key(now.key, at), left = ~0u;
+    for (int round = 0; round < n; round++) {
+        const place here = BLOCK_OF::find(t, at);
+        BLOCK_OF x;
+        x.load(here);
+        at += STRIDE;
+        if (CUT::stay && round + 1 < n) BLOCK_OF::prefetch(BLOCK_OF::find(t, at));
+        if (x.update(k, now, key)) {
+            x.store(here);
+            left ^= 1u << round;
+        }
+        key = adamod__block_key((uint64_t)key << 32, STRIDE);
+    }
+    return left;
+}
+
+template <class RULE, int HINT, int KIND> struct block_of { typedef block_q8<RULE, HINT> type; };
+template <class RULE, int HINT> struct block_of<RULE, HINT, KIND_BF16> { typedef block_bf16<RULE, HINT> type; };
+
 /* ---- kernels ---- */
 
 /* False if there is no way to take the whole tile at once. */
-template <class RULE, class CUT, bool Q8>
+template <class RULE, class CUT>
 static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first, bool *taken) {
-    const int path = a.v.tensors[a.tensor].path;
     if constexpr (sizeof(typename RULE::R) != 4) {
         return false;
-    } else if constexpr (Q8) {
-        if (path != PATH_Q8) return false;
-        *taken = update_tile_q8<RULE, CUT>(a, first);
-        return true;
     } else {
-        switch (path) {
+        switch (a.v.tensors[a.tensor].path) {
             case PATH_F32: *taken = update_tile<RULE, CUT, PATH_F32>(a, first); return true;
             case PATH_MASTER: *taken = update_tile<RULE, CUT, PATH_MASTER>(a, first); return true;
             case PATH_COPY: *taken = update_tile<RULE, CUT, PATH_COPY>(a, first); return true;
@@ -426,7 +665,7 @@ static __device__ __forceinline__ bool update_whole(site<RULE> &a, int64_t first
 }
 
 /* There are no more blocks than tiles. */
-template <class RULE, class CUT, bool Q8>
+template <class RULE, class CUT>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_kernel(const __grid_constant__ view v, const piece *tiles, int64_t n_tiles) {
     int64_t i = blockIdx.x;
@@ -440,11 +679,10 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
         const int64_t first = (int64_t)tile.index * CUT::tile;
         const int64_t count = v.tensors[tile.tensor].count;
         const bool whole = count - first >= CUT::tile;
-        if (a.g && (!whole || !update_whole<RULE, CUT, Q8>(a, first, &taken))) {
-            const int64_t last = whole ? first + CUT::tile : count;
+        if (a.g && (!whole || !update_whole<RULE, CUT>(a, first, &taken))) {
             taken = a.ready();
-            if (taken && Q8) update_any_q8<RULE>(v, a.tensor, first, last);
-            else if (taken) update_any<RULE>(v, a.tensor, first, last);
+            const int64_t last = whole ? first + CUT::tile : count;
+            if (taken) update_any<RULE>(v, a.tensor, first + threadIdx.x, last, blockDim.x);
         }
         if (next >= n_tiles) break;
         i = next;
@@ -453,18 +691,41 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     if (!a.begun) wait_for_prepare(); /* or the next launch might come before prepare is done */
 }
 
+/* A tile of blocks for each block of threads. */
+template <class RULE, class CUT, int KIND>
+static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
+    update_blocks_kernel(const __grid_constant__ view v, const piece *tiles) {
+    typedef typename block_of<RULE, CUT::hint, KIND>::type type;
+    const piece tile = tiles[blockIdx.x];
+    const int64_t first = (int64_t)tile.index * CUT::tile, count = v.tensors[tile.tensor].count;
+    const int64_t last = count - first < CUT::tile ? count : first + CUT::tile;
+    const int64_t whole = first + (last - first) / Q8_BLOCK * Q8_BLOCK;
+    int64_t at = first + threadIdx.x / 32 * Q8_BLOCK;
+    uint32_t left = ~0u;
+    const bool given = v.tensors[tile.tensor].g != NULL;
+    if constexpr (sizeof(typename RULE::R) == 4) {
+        if (given) left = update_blocks<RULE, type, CUT>(v, tile.tensor, at, whole);
+    }
+    wait_for_prepare(); /* or the next launch might come before prepare is done */
+    if (v.shared->skip || !given) return;
+    /* After all else, so that nothing is kept in registers across the call. */
+    for (; at < last && left; at += CUT::threads / 32 * Q8_BLOCK, left >>= 1) {
+        if (left & 1) type::update_one_by_one(v, tile.tensor, at, last);
+    }
+}
+
 /* The same with statistics. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come
  * in the library's order. */
 template <class RULE, bool Q8>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
-    collect_kernel(const __grid_constant__ view v, int variant, int f64) {
+    collect_kernel(const __grid_constant__ view v, int variant, int f64, int kind) {
     typedef typename RULE::R R;
     __shared__ shared_counts counts;
     __shared__ rounds<2> shared;
     const piece c = v.chunks[blockIdx.x];
     const device_tensor &t = v.tensors[c.tensor];
     if (v.shared->skip || t.variant != variant || (t.p_type == ADAMOD_F64) != (f64 != 0)) return;
-    if ((t.state_type == ADAMOD_Q8) != Q8) return;
+    if (cuda_kind(&t, v.rule) != kind) return;
     if (threadIdx.x == 0) v.sums[2 * blockIdx.x] = v.sums[2 * blockIdx.x + 1] = 0;
     if (!t.g) return;
     counts.clear();
@@ -474,6 +735,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     const int warps = UPDATE_THREADS / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     double grads = 0, updates = 0;
     int round = 0;
+    extremes seen;
     for (int64_t at = first; at < last; at += warps * BLOCK, round++) {
         const int64_t block = at + warp * BLOCK;
         double sum[2] = {0, 0};
@@ -490,7 +752,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
                 store_element<RULE, Q8>(t, now, block, (uint32_t)(r + lane), x);
                 if (Q8) next.keep(r % Q8_BLOCK / 32, x);
                 distance = (double)x.p - (double)before;
-                counts.add(v, (double)x.eta, (double)x.step);
+                counts.add(v, &seen, (double)x.eta, (double)x.step);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
             /* the last of a block in 8 bits */
@@ -505,8 +767,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
             else updates += y;
         });
     }
-    __syncthreads();
-    counts.flush(&v.counts[t.group]);
+    counts.flush(seen, &v.counts[t.group]);
     if (threadIdx.x != 0) return;
     v.sums[2 * blockIdx.x] = grads;
     v.sums[2 * blockIdx.x + 1] = updates;
@@ -514,7 +775,12 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 
 /* ---- launches ---- */
 
-template <class RULE, class CUT, bool Q8>
+template <class RULE, class CUT, int KIND> static constexpr auto kernel_of() {
+    if constexpr (KIND == KIND_ANY) return update_kernel<RULE, CUT>;
+    else return update_blocks_kernel<RULE, CUT, KIND>;
+}
+
+template <class RULE, class CUT, int KIND>
 static void launch_update(const view *v, const update_class *c, cudaStream_t stream) {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute early = {};
@@ -525,25 +791,29 @@ static void launch_update(const view *v, const update_class *c, cudaStream_t str
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = c->early ? 1 : 0;
-    (void)cudaLaunchKernelEx(&config, update_kernel<RULE, CUT, Q8>, *v, c->tiles, c->n_tiles);
+    if constexpr (KIND == KIND_ANY)
+        (void)cudaLaunchKernelEx(&config, kernel_of<RULE, CUT, KIND>(), *v, c->tiles, c->n_tiles);
+    else (void)cudaLaunchKernelEx(&config, kernel_of<RULE, CUT, KIND>(), *v, c->tiles);
 }
 
-template <class RULE, bool Q8> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
-    collect_kernel<RULE, Q8><<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64);
+template <class RULE, int KIND> static void launch_collect(const view *v, const update_class *c, cudaStream_t stream) {
+    const int kind = c->kind;
+    collect_kernel<RULE, KIND == KIND_Q8>
+        <<<(unsigned)v->n_chunks, UPDATE_THREADS, 0, stream>>>(*v, c->variant, c->f64, kind);
 }
 
-template <class RULE, class CUT, bool Q8> static constexpr variant_launch make_launch(const char *name) {
-    return variant_launch{(const void *)update_kernel<RULE, CUT, Q8>,
-                          launch_update<RULE, CUT, Q8>,
-                          launch_collect<RULE, Q8>,
+template <class RULE, class CUT, int KIND> static constexpr variant_launch make_launch(const char *name) {
+    return variant_launch{(const void *)kernel_of<RULE, CUT, KIND>(),
+                          launch_update<RULE, CUT, KIND>,
+                          launch_collect<RULE, KIND>,
                           CUT::threads,
                           CUT::tile,
-                          CUT::stay,
+                          CUT::stay && KIND == KIND_ANY,
                           name};
 }
 
 template <class RULE> static constexpr variant_launch make_variant() {
-    return make_launch<RULE, standard_cut, false>("");
+    return make_launch<RULE, standard_cut, KIND_ANY>("");
 }
 
 static const variant_launch *const variants[2][RULE_COUNT] = {
@@ -562,44 +832,54 @@ static const variant_launch *const variants[2][RULE_COUNT] = {
 /* Those whose states can be kept in 8 bits: see adamod__has_q8. */
 static const variant_launch *q8_launch(int rule, int f64) {
     static const variant_launch launches[2][3] = {
-        {make_launch<adamod_rule_f32, q8_cut, true>(""), make_launch<adam_rule_f32, q8_cut, true>(""),
-         make_launch<sgd_momentum_rule_f32, q8_cut, true>("")},
-        {make_launch<adamod_rule_f64, q8_cut, true>(""), make_launch<adam_rule_f64, q8_cut, true>(""),
-         make_launch<sgd_momentum_rule_f64, q8_cut, true>("")}};
+        {make_launch<adamod_rule_f32, q8_cut, KIND_Q8>(""), make_launch<adam_rule_f32, q8_cut, KIND_Q8>(""),
+         make_launch<sgd_momentum_rule_f32, q8_cut, KIND_Q8>("")},
+        {make_launch<adamod_rule_f64, q8_cut, KIND_Q8>(""), make_launch<adam_rule_f64, q8_cut, KIND_Q8>(""),
+         make_launch<sgd_momentum_rule_f64, q8_cut, KIND_Q8>("")}};
     return &launches[f64][rule == RULE_adamod ? 0 : rule == RULE_adam ? 1 : 2];
+}
+
+static const variant_launch *bf16_launch(int rule) {
+    static const variant_launch launches[2] = {make_launch<adamod_rule_f32, bf16_cut, KIND_BF16>(""),
+                                               make_launch<adam_rule_f32, bf16_cut, KIND_BF16>("")};
+    return &launches[rule == RULE_adam];
 }
 
 #define NAME_TUNING(threads, groups, blocks, hint, stay)                                                               \
 #threads " threads, " #groups " groups, " #blocks " blocks, " #hint ", stay " #stay
-#define TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, false>(NAME_TUNING(__VA_ARGS__)),
-#define Q8_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, true>("q8, " NAME_TUNING(__VA_ARGS__)),
+#define TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_ANY>(NAME_TUNING(__VA_ARGS__)),
+#define Q8_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_Q8>("q8, " NAME_TUNING(__VA_ARGS__)),
+#define BF16_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_BF16>("bf16, " NAME_TUNING(__VA_ARGS__)),
 static const variant_launch tunings[] = {TUNINGS(TUNING)};
-static const variant_launch q8_tunings[] = {Q8_TUNINGS(Q8_TUNING)};
+static const variant_launch q8_tunings[] = {BLOCK_TUNINGS(Q8_TUNING)};
+static const variant_launch bf16_tunings[] = {BLOCK_TUNINGS(BF16_TUNING)};
 
-static const variant_launch *tuning_at(int index, int q8) {
-    const int n = (int)(q8 ? sizeof q8_tunings / sizeof *q8_tunings : sizeof tunings / sizeof *tunings);
+static const variant_launch *tuning_at(int index, int kind) {
+    const int n = (int)(kind == KIND_ANY ? sizeof tunings / sizeof *tunings : sizeof q8_tunings / sizeof *q8_tunings);
     if (index < 0 || index >= n) return NULL;
-    return q8 ? &q8_tunings[index] : &tunings[index];
+    return kind == KIND_Q8 ? &q8_tunings[index] : kind == KIND_BF16 ? &bf16_tunings[index] : &tunings[index];
 }
 
-const char *cuda_tuning(int index, int q8) {
-    const variant_launch *found = tuning_at(index, q8);
+const char *cuda_tuning(int index, int kind) {
+    const variant_launch *found = tuning_at(index, kind);
     return found ? found->name : NULL;
 }
 
-static const variant_launch *launch_of(int rule, int tuning, int f64, int q8, int variant) {
-    const variant_launch *tuned = rule == RULE_adamod && !f64 ? tuning_at(tuning, q8) : NULL;
+static const variant_launch *launch_of(int rule, int tuning, int f64, int kind, int variant) {
+    const variant_launch *tuned = rule == RULE_adamod && !f64 ? tuning_at(tuning, kind) : NULL;
     if (tuned) return tuned;
-    return q8 ? q8_launch(rule, f64) : &variants[f64][rule][variant];
+    return kind == KIND_Q8     ? q8_launch(rule, f64)
+           : kind == KIND_BF16 ? bf16_launch(rule)
+                               : &variants[f64][rule][variant];
 }
 
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t) {
-    return launch_of(rule, tuning, t->p_type == ADAMOD_F64, t->state_type == ADAMOD_Q8, t->variant)->tile;
+    return launch_of(rule, tuning, t->p_type == ADAMOD_F64, cuda_kind(t, rule), t->variant)->tile;
 }
 
 cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c) {
     int blocks = 1;
-    c->launch = launch_of(rule, tuning, c->f64, c->q8, c->variant);
+    c->launch = launch_of(rule, tuning, c->f64, c->kind, c->variant);
     const cudaError_t error =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, c->launch->kernel, c->launch->threads, 0);
     c->blocks = c->launch->stay ? (int64_t)processors * (blocks > 0 ? blocks : 1) : INT32_MAX;
