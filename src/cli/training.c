@@ -25,7 +25,7 @@ static void *wait_for_signals(void *set) {
 
 /* Signals are waited for in a thread of their own and blocked in all others: a handler would run upon the stack of a thread
  * that computes, and oneDNN's products (2.6 and 3.2) then corrupt memory. The handler is for threads that a library
- * started without that mask, as the CUDA driver may. */
+ * started before, as OpenBLAS does when it is loaded. */
 const atomic_int *training_signals(void) {
     static sigset_t set; /* of the thread, as long as the process lives */
     static bool started;

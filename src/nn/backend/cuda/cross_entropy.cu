@@ -53,7 +53,7 @@ __global__ static void __launch_bounds__(THREADS)
     const T *x = logits + row * n;
     const int32_t goal = targets[row];
     logits_part p = {-3.402823466e38f, 0, 0, -1}; /* finite, so that -infinity may come first */
-    each_pack(x, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) { add_logits(&p, i, v); });
+    each_pack<4>(x, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) { add_logits(&p, i, v); });
     const float x_goal = threadIdx.x == 0 && goal >= 0 ? widen(x[goal]) : 0;
     p = join_lanes(p, 32);
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = p;
@@ -96,7 +96,7 @@ __global__ static void __launch_bounds__(THREADS)
     if (goal < 0 && grad.add) return;
     const float scale = goal < 0 ? 0 : *loss_grad, lse = goal < 0 ? 0 : saved[row], rest = smoothing / (float)n;
     const target<T> dx = {grad.to + row * n, grad.add};
-    each_pack(logits + row * n, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) {
+    each_pack<2>(logits + row * n, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) {
         constexpr int N = sizeof v / sizeof *v;
         float d[N];
         for (int k = 0; k < N; k++) {

@@ -128,13 +128,13 @@ template <int N, typename T> __device__ static inline void put(const target<T> &
 }
 
 /* Threads 0 .. threads - 1, of which this is one, share a row of n numbers, which may begin at any number: f(i, x) has x[0]
- * as number i, and as many as an access takes or one. */
-template <typename T, typename F>
+ * as number i, and as many as an access takes or one. AHEAD: loads under way, where f stores nothing. */
+template <int AHEAD, typename T, typename F>
 __device__ static inline void each_pack(const T *row, int64_t n, unsigned thread, unsigned threads, F f) {
     constexpr int N = pack<T>::N;
     const int64_t start = (int64_t)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = start < n ? start : n;
     const int64_t whole = (n - head) / N * N;
-#pragma unroll 4
+#pragma unroll AHEAD
     for (int64_t i = head + (int64_t)thread * N; i < head + whole; i += (int64_t)threads * N) {
         float x[N];
         load_floats<N>(row + i, x);

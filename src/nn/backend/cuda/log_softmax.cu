@@ -8,10 +8,10 @@ template <typename T> __global__ static void log_softmax_kernel(const T *in, int
     const T *x = in + (int64_t)blockIdx.x * n;
     float *y = out + (int64_t)blockIdx.x * n;
     exp_sum s = exp_sum_of_none();
-    each_pack(x, n, threadIdx.x, THREADS, [&](int64_t, auto &v) { exp_sum_add(&s, v); });
+    each_pack<2>(x, n, threadIdx.x, THREADS, [&](int64_t, auto &v) { exp_sum_add(&s, v); });
     s = exp_sum_of_block(s);
     const float log_sum = logf(s.sum);
-    each_pack(x, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) {
+    each_pack<2>(x, n, threadIdx.x, THREADS, [&](int64_t i, auto &v) {
         constexpr int N = sizeof v / sizeof *v;
         float result[N];
         for (int k = 0; k < N; k++) result[k] = v[k] - s.most - log_sum;
