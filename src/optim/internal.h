@@ -166,6 +166,7 @@ void adamod__work_free(work_space *space);
 void adamod__work_run(const work *w, work_space *space);
 /* The global norm of the scaled gradients; not finite if any element is not. */
 double adamod__work_norm(const work *w, work_space *space);
+double adamod__work_largest(const work *w, work_space *space);
 bool adamod__misaligned(const void *p, adamod_type type);
 
 /* One array of a parameter, for the check that no two overlap. */

@@ -389,6 +389,8 @@ double adamod__work_norm(const work *w, work_space *space) {
     return sqrt(adamod__reduce(w, space, scale, false)) / scale;
 }
 
+double adamod__work_largest(const work *w, work_space *space) { return adamod__reduce(w, space, 1, true); }
+
 /* ---- AdaShift's largest gradient ---- */
 
 /* v takes the largest square among the gradients that leave the queue; lr then is divided by its root here, once. */

@@ -341,10 +341,15 @@ static __device__ void report(const view &v, int status, int64_t tensor, int opt
     *(volatile uint32_t *)&e->count = ++v.shared->errors;
 }
 
-/* The first parameter with a gradient that is not finite; -1: none. */
-static __device__ int64_t find_nonfinite(const view &v) {
+/* The first parameter with a gradient that is not finite as the update sees it; -1: none. */
+static __device__ int64_t find_nonfinite(const view &v, double factor) {
+    const double scale = gradient_scale(v);
     for (int64_t i = 0; i < v.n_chunks; i++) {
-        if (!isfinite(v.largest[i])) return v.chunks[i].tensor;
+        const device_tensor &t = v.tensors[v.chunks[i].tensor];
+        const bool narrow = t.g && t.p_type != ADAMOD_F64;
+        if (!isfinite(v.largest[i]) || (narrow && !adamod__seen_finite(v.largest[i], scale, factor))) {
+            return v.chunks[i].tensor;
+        }
     }
     return -1;
 }
@@ -370,20 +375,21 @@ static __device__ void report_attempt(const view &v, int64_t attempt, int taken,
 static __device__ void decide(const view &v, decision *d, const device_step &how, double norm) {
     control *c = v.shared;
     const double *o = v.groups[0].options;
-    const bool nonfinite = how.norm && !isfinite(norm);
+    d->factor = how.norm && norm > o[OPT_CLIP_NORM] ? o[OPT_CLIP_NORM] / norm : 1;
+    const bool doubtful = o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, gradient_scale(v));
+    const int64_t bad = doubtful ? find_nonfinite(v, d->factor) : -1;
+    const bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
     bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
-    d->factor = 1;
     if (d->bad_option < v.n_groups * OPT_COUNT) {
         report(v, ADAMOD_ERROR_RANGE, -1, d->bad_option, v.effective[d->bad_option]);
         d->skip = 1;
         count = false;
     } else if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) {
-        report(v, ADAMOD_ERROR_NONFINITE, find_nonfinite(v), 0, norm);
+        report(v, ADAMOD_ERROR_NONFINITE, bad, 0, norm);
         d->skip = 1;
     } else {
         c->norm = how.norm ? norm : -1;
         if (c->found_inf && *c->found_inf != 0) count = true;
-        if (how.norm && norm > o[OPT_CLIP_NORM]) d->factor = o[OPT_CLIP_NORM] / norm;
         d->skip = count;
     }
     c->skip = d->skip;
