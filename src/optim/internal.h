@@ -18,6 +18,8 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) __attr
 
 /* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
 const char *adamod__number(double x, char out[32]);
+/* As strtod in the C locale. */
+double adamod__read_number(const char *text, char **end);
 
 /* ---- options ---- */
 
