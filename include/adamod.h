@@ -131,8 +131,9 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *
  *   grad_scale    1         gradients are multiplied by this first (1 / loss scale)
  *   clip_norm     inf       all gradients are scaled so that their global norm is at most this
- *   nonfinite     pass      a NaN or infinity in a gradient: error (the step fails and changes nothing); skip (nothing
- *                           changes, adamod_skipped counts it); pass (it is not looked for)
+ *   nonfinite     pass      a NaN or infinity in a gradient, as the update sees it, scaled and in its type of
+ *                           computation: error (the step fails and changes nothing); skip (nothing changes,
+ *                           adamod_skipped counts it); pass (it is not looked for)
  *   seed          0         of stochastic rounding
  *   threads       0         0: one for each core this process may use
  */

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -1234,6 +1235,63 @@ TEST(nonfinite_gradients) {
     }
 }
 
+/* Whatever the program's locale writes between whole and fraction. */
+TEST(numbers_have_a_point_in_every_locale) {
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
+                                        "nl_NL.UTF-8", "de_DE",      "ru_RU.UTF-8"};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++) found = setlocale(LC_NUMERIC, names[i]);
+    if (!found) SKIP("no locale with a decimal comma is installed");
+    CHECK_INT(*localeconv()->decimal_point, ',');
+    adamod_optimizer *opt;
+    adamod_schedule *s;
+    double x = 0;
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(opt, "beta1", "0.75"), ADAMOD_OK);
+    CHECK_INT(adamod_get(opt, "beta1", &x), ADAMOD_OK);
+    CHECK(x == 0.75);
+    CHECK_INT(adamod_set_text(opt, "beta1", "0,75"), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_set_text(opt, "beta1", "1.5"), ADAMOD_ERROR_RANGE);
+    CHECK_HAS(adamod_last_error(), "1.5");
+    if (CHECK_INT(adamod_schedule_parse(&s, "multistep(1;0.5)"), ADAMOD_OK)) adamod_schedule_free(s);
+    CHECK_INT(*localeconv()->decimal_point, ',');
+    adamod_free(opt);
+    setlocale(LC_NUMERIC, "C");
+}
+
+/* Finite as it is given, and not as an update in f32 sees it. */
+TEST(gradients_beyond_f32) {
+    static const struct {
+        double g, scale, clip;
+        bool finite;
+    } cases[] = {{1e300, 1, INFINITY, false},   {1e300, 1, 1, false},  {3.5e38, 1, INFINITY, false},
+                 {3.4e38, 1, INFINITY, true},   {3.4e38, 1, 1, true},  {1e300, 1e-300, INFINITY, false},
+                 {1e10, 1e30, INFINITY, false}, {1e10, 1e30, 1, true}, {1e7, 1e30, INFINITY, true},
+                 {0, 1e300, INFINITY, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int wide = 0; wide < 2; wide++) {
+            adamod_optimizer *opt;
+            double p64 = 1, g = cases[i].g;
+            float p32 = 1;
+            adamod_tensor t = {.name = "w", .param = wide ? (void *)&p64 : &p32, .grad = &g, .grad_type = ADAMOD_F64};
+            t.param_type = wide ? ADAMOD_F64 : ADAMOD_F32;
+            CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "grad_scale", cases[i].scale), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "clip_norm", cases[i].clip), ADAMOD_OK);
+            CHECK_INT(adamod_set_text(opt, "nonfinite", "error"), ADAMOD_OK);
+            CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+            const bool finite = wide || cases[i].finite;
+            if (!CHECK_INT(adamod_step(opt), finite ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE)) printf("    case %zu\n", i);
+            if (!finite) CHECK_HAS(adamod_last_error(), "w: its gradient holds a NaN or an infinity in update 1");
+            CHECK_INT(adamod_set_text(opt, "nonfinite", "skip"), ADAMOD_OK);
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            CHECK_INT(adamod_skipped(opt), !finite);
+            CHECK(isfinite(p32) && isfinite(p64));
+            adamod_free(opt);
+        }
+    }
+}
+
 TEST(reports_of_attempts) {
     world w;
     adamod_step_report r = {0};
@@ -2393,12 +2451,12 @@ RUN_TESTS(ENTRY(null_handles), ENTRY(null_arguments), ENTRY(numbers_out_of_range
           ENTRY(hyper_refuses_what_it_would_ignore), ENTRY(groups), ENTRY(overlaps), ENTRY(misaligned), ENTRY(sizes),
           ENTRY(names_of_parameters), ENTRY(many_parameters), ENTRY(frozen_parameters), ENTRY(frozen_under_every_rule),
           ENTRY(empty_arrays_and_scalars), ENTRY(step_without_parameters), ENTRY(nonfinite_gradients),
-          ENTRY(reports_of_attempts), ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm),
-          ENTRY(allocator_accounts), ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory),
-          ENTRY(memory_of_states), ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets),
-          ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
-          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes), ENTRY(state_descriptions),
-          ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
+          ENTRY(numbers_have_a_point_in_every_locale), ENTRY(gradients_beyond_f32), ENTRY(reports_of_attempts),
+          ENTRY(nonfinite_frozen_gradients), ENTRY(gradient_norm), ENTRY(allocator_accounts),
+          ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory), ENTRY(memory_of_states),
+          ENTRY(memory_of_a_resnet), ENTRY(version), ENTRY(instruction_sets), ENTRY(threads_change_between_steps),
+          ENTRY(zero_threads_is_one_for_each_core), ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
+          ENTRY(state_descriptions), ENTRY(raw_updates_are_the_handles), ENTRY(raw_overlaps), ENTRY(raw_arguments),
           ENTRY(raw_checks_of_several_groups), ENTRY(raw_states_of_another_type), ENTRY(raw_norm), ENTRY(raw_streams),
           ENTRY(states_the_caller_keeps), ENTRY(states_the_caller_keeps_are_checked), ENTRY(many_arrays_in_one_call),
           ENTRY(steps_that_are_set))

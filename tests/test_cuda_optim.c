@@ -519,6 +519,31 @@ TEST(gradients_that_are_not_finite) {
     }
 }
 
+TEST(gradients_beyond_f32) {
+    NEED_CUDA;
+    static const struct {
+        const char *options;
+        double g;
+        int skipped;
+    } cases[] = {{"", 1e300, 1},
+                 {"clip_norm=1", 1e300, 1},
+                 {"", 3.4e38, 0},
+                 {"grad_scale=1e30", 1e10, 1},
+                 {"grad_scale=1e30 clip_norm=1", 1e10, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pair *x = pair_new("sgd");
+        pair_set(x, "nonfinite=skip");
+        pair_set(x, cases[i].options);
+        pair_add_at(x, 0, ADAMOD_F32, ADAMOD_F64, 1, &(int64_t){700}, 0);
+        for (size_t k = 0; k < 700; k++) ((double *)x->arrays[0].g)[k] = k == 600 ? cases[i].g : 0;
+        pair_send_grads(x);
+        pair_step(x);
+        CHECK(pair_same(x));
+        CHECK_INT(adamod_skipped(x->gpu), cases[i].skipped);
+        pair_free(x);
+    }
+}
+
 TEST(an_error_is_reported_once_and_nothing_changes) {
     NEED_CUDA;
     pair *x = pair_new("adamod");
@@ -1051,7 +1076,7 @@ TEST(large_array) {
 RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(many_steps), ENTRY(unaligned_arrays),
           ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(blocks_of_every_size), ENTRY(many_small_arrays),
           ENTRY(clipping_and_scaling), ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
-          ENTRY(an_error_is_reported_once_and_nothing_changes), ENTRY(schedules),
+          ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes), ENTRY(schedules),
           ENTRY(a_schedule_out_of_bounds_is_an_error), ENTRY(groups_and_freezing),
           ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps), ENTRY(statistics_are_equal),
           ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(streams),

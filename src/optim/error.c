@@ -1,6 +1,8 @@
-/* Messages, version, types and shapes: what every other file needs. */
+/* Messages, numbers as text, version, types and shapes: what every other file needs. */
+#define _GNU_SOURCE
 #include "internal.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +20,36 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) {
     return status;
 }
 
+/* The program may have set a locale whose numbers have a comma; the library's never have. */
+typedef struct adamod__locale {
+    locale_t own, before;
+} adamod__locale;
+
+static adamod__locale adamod__enter_locale(void) {
+    adamod__locale l = {.own = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0)};
+    l.before = uselocale(l.own); /* without memory it stays as it is */
+    return l;
+}
+
+static void adamod__leave_locale(adamod__locale l) {
+    uselocale(l.before);
+    if (l.own) freelocale(l.own);
+}
+
+double adamod__read_number(const char *text, char **end) {
+    const adamod__locale l = adamod__enter_locale();
+    const double x = strtod(text, end);
+    adamod__leave_locale(l);
+    return x;
+}
+
 const char *adamod__number(double x, char out[32]) {
+    const adamod__locale l = adamod__enter_locale();
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, x);
         if (strtod(out, NULL) == x) break;
     }
+    adamod__leave_locale(l);
     return out;
 }
 

@@ -18,6 +18,8 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) __attr
 
 /* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
 const char *adamod__number(double x, char out[32]);
+/* As strtod in the C locale. */
+double adamod__read_number(const char *text, char **end);
 
 /* ---- options ---- */
 
@@ -166,6 +168,7 @@ void adamod__work_free(work_space *space);
 void adamod__work_run(const work *w, work_space *space);
 /* The global norm of the scaled gradients; not finite if any element is not. */
 double adamod__work_norm(const work *w, work_space *space);
+double adamod__work_largest(const work *w, work_space *space);
 bool adamod__misaligned(const void *p, adamod_type type);
 
 /* One array of a parameter, for the check that no two overlap. */

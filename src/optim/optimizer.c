@@ -3,6 +3,7 @@
 #include "optimizer.h"
 #include "schedule.h"
 #include "update.h"
+#include "kernels/half.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -850,20 +851,36 @@ static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
     return status;
 }
 
-static adamod_status adamod__nonfinite(const adamod_optimizer *opt, work *w, work_space *space) {
+/* Whether the gradients, one parameter's or all, are finite as the update sees them. */
+static bool adamod__finite(const work *w, work_space *space, double factor) {
+    const work_item *item = w->items;
+    if (!isfinite(adamod__work_norm(w, space))) return false;
+    if (!item->span->grad || adamod__compute_type(item->span->param_type) == ADAMOD_F64) return true;
+    return adamod__seen_finite(adamod__work_largest(w, space), item->grad_scale, factor);
+}
+
+/* The first parameter whose gradient is not; NULL: none. */
+static const tensor *adamod__find_nonfinite(work *w, work_space *space, double factor) {
     const work all = *w;
-    for (size_t i = 0; i < all.n; i++) {
+    const tensor *found = NULL;
+    for (size_t i = 0; i < all.n && !found; i++) {
         w->items = &all.items[i];
         w->n = 1;
-        const bool finite = isfinite(adamod__work_norm(w, space));
-        *w = all;
-        if (finite) continue;
-        const tensor *t = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
-        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld",
-                            t->name, (long long)opt->steps + 1);
+        if (adamod__finite(w, space, factor)) continue;
+        found = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
     }
-    return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
-                        (long long)opt->steps + 1);
+    *w = all;
+    return found;
+}
+
+static adamod_status adamod__nonfinite(const adamod_optimizer *opt, const tensor *t) {
+    const long long update = (long long)opt->steps + 1;
+    if (!t) {
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
+                            update);
+    }
+    return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld", t->name,
+                        update);
 }
 
 /* The factor that brings the global norm down to clip_norm; *skip if the step must not be taken. */
@@ -875,10 +892,14 @@ static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor
         return ADAMOD_OK;
     }
     const double norm = adamod__work_norm(w, &opt->space);
-    if (!isfinite(norm) && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, w, &opt->space);
-    opt->norm = norm;
-    *skip = !isfinite(norm) && o[OPT_NONFINITE] == NONFINITE_SKIP;
     if (norm > o[OPT_CLIP_NORM]) *factor = o[OPT_CLIP_NORM] / norm;
+    if (o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, o[OPT_GRAD_SCALE])) {
+        const tensor *bad = adamod__find_nonfinite(w, &opt->space, *factor);
+        const bool nonfinite = bad || !isfinite(norm);
+        if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, bad);
+        *skip = nonfinite;
+    }
+    opt->norm = norm;
     return ADAMOD_OK;
 }
 

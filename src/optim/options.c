@@ -154,7 +154,7 @@ adamod_status adamod__parse_value(const rule *r, const option_spec *o, const cha
         return ADAMOD_OK;
     }
     char *end;
-    const double x = strtod(text, &end);
+    const double x = adamod__read_number(text, &end);
     if (o->info.kind == ADAMOD_CHOICE) {
         char known[128] = "";
         for (int i = 0; o->info.choices[i]; i++) {

@@ -157,7 +157,7 @@ static bool adamod__accept(parser *p, char c) {
 
 static adamod_status adamod__number_at(parser *p, double *x) {
     char *end;
-    *x = strtod(p->at, &end);
+    *x = adamod__read_number(p->at, &end);
     if (end == p->at || !isfinite(*x)) return adamod__syntax(p, "a number");
     p->at = end;
     return ADAMOD_OK;

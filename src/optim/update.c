@@ -343,6 +343,7 @@ typedef struct reduce_context {
     work_context base;
     double scale; /* besides each item's own */
     bool largest;
+    bool outside; /* sums are scaled, not what is summed: squares of f32 gradients are exact then */
 } reduce_context;
 
 static double adamod__combine(double sum, double x, bool largest) {
@@ -361,33 +362,46 @@ static void adamod__reduce_chunk(void *context, int64_t chunk) {
     const real_kernels *k = adamod__reals(c->base.w->kernels, compute);
     const reduce_fn reduce = c->largest ? adamod__reduce_maxabs : adamod__reduce_sumsq;
     _Alignas(64) double buffer[BLOCK];
+    const double scale = item->grad_scale * c->scale;
     double sum = 0;
     for (int64_t at = first; at < last; at += BLOCK) {
         const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
         const void *g = adamod__read_block(c->base.w->kernels, compute, x->grad, x->grad_type, at, n, buffer);
-        sum = adamod__combine(sum, reduce(k, g, n, item->grad_scale * c->scale), c->largest);
+        sum = adamod__combine(sum, reduce(k, g, n, c->outside ? 1 : scale), c->largest);
     }
-    c->base.space->partial[chunk] = sum;
+    c->base.space->partial[chunk] = c->outside ? sum * (scale * scale) : sum;
 }
 
-static double adamod__reduce(const work *w, work_space *space, double scale, bool largest) {
-    reduce_context context = {{w, space}, scale, largest};
+/* Of the chunks, 32 at a time, as a GPU's warp does it. */
+static double adamod__add_chunks(const double *partial, int64_t n, bool largest) {
+    double sum[32] = {0};
+    for (int64_t i = 0; i < n; i++) sum[i % 32] = adamod__combine(sum[i % 32], partial[i], largest);
+    for (int step = 16; largest && step > 0; step /= 2) {
+        for (int i = 0; i < step; i++) sum[i] = adamod__combine(sum[i], sum[i + step], true);
+    }
+    if (largest) return sum[0];
+    for (int i = 0; i < 8; i++) sum[i] = (sum[i] + sum[i + 8]) + (sum[i + 16] + sum[i + 24]);
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static double adamod__reduce(const work *w, work_space *space, double scale, bool largest, bool outside) {
+    reduce_context context = {{w, space}, scale, largest, outside};
     const int64_t chunks = adamod__lay_chunks(w, space);
     adamod__pool_run(w->pool, chunks, adamod__reduce_chunk, &context);
-    double sum = 0;
-    for (int64_t i = 0; i < chunks; i++) sum = adamod__combine(sum, space->partial[i], largest);
-    return sum;
+    return adamod__add_chunks(space->partial, chunks, largest);
 }
 
 double adamod__work_norm(const work *w, work_space *space) {
-    const double sum = adamod__reduce(w, space, 1, false);
+    const double sum = adamod__reduce(w, space, 1, false, true);
     if (isfinite(sum) && sum > 1e-280) return sqrt(sum);
     /* Squares of doubles may overflow or vanish where the numbers themselves do not. */
-    const double most = adamod__reduce(w, space, 1, true);
+    const double most = adamod__reduce(w, space, 1, true, false);
     if (!isfinite(most) || most == 0) return most;
     const double scale = 1 / fmax(most, 1e-300); /* finite also where most is subnormal */
-    return sqrt(adamod__reduce(w, space, scale, false)) / scale;
+    return sqrt(adamod__reduce(w, space, scale, false, false)) / scale;
 }
+
+double adamod__work_largest(const work *w, work_space *space) { return adamod__reduce(w, space, 1, true, false); }
 
 /* ---- AdaShift's largest gradient ---- */
 

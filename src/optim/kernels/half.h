@@ -55,6 +55,18 @@ static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_
     return (uint16_t)((bits >> 16 & 0x8000u) | whole);
 }
 
+/* ---- gradients in f32 ---- */
+
+/* Whether gradients of this norm, or largest element, scaled as they were when it was taken, are finite as an update in
+ * f32 sees them; factor is that of clipping. The first is quick, and no where it might be yes. */
+static ADAMOD__BOTH inline int adamod__surely_finite(double norm, double scale) {
+    return norm < 1e38 && scale < 1e38 && norm / scale < 1e38;
+}
+static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, double factor) {
+    const float x = (float)(most / scale) * (float)(scale * factor);
+    return x - x == 0;
+}
+
 /* ---- random numbers ---- */
 
 static ADAMOD__BOTH inline uint64_t adamod__mix64(uint64_t x) {

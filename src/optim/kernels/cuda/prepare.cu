@@ -164,6 +164,28 @@ static __device__ __forceinline__ void block_squares(const T *g, int n, double s
     *most = largest_lane(m);
 }
 
+/* The same without a scale: squares of f32 are exact in f64, so that a fused multiply-add rounds as the two do; and the
+ * largest is found by its bits, NaNs above infinity. */
+template <class T> static __device__ __forceinline__ void plain_squares(const T *g, int n, double *sum, double *most) {
+    if constexpr (sizeof(typename T::compute) == 8) {
+        block_squares(g, n, 1, sum, most);
+    } else {
+        const int lane = (int)threadIdx.x % 32;
+        double s = 0;
+        uint32_t m = 0;
+#pragma unroll
+        for (int r = 0; r < BLOCK / 32; r++) {
+            const int i = 32 * r + lane;
+            if (i >= n) continue;
+            const float x = load_as<float>(g->array, T::type, g->first + i);
+            s = __fma_rn((double)x, (double)x, s);
+            m = max(m, __float_as_uint(x) & 0x7fffffffu);
+        }
+        *sum = sum_lanes(s);
+        *most = (double)__uint_as_float(__reduce_max_sync(0xffffffffu, m));
+    }
+}
+
 template <class R, int TYPE> struct typed {
     enum { type = TYPE };
     typedef R compute;
@@ -171,29 +193,28 @@ template <class R, int TYPE> struct typed {
     int64_t first;
 };
 
+template <bool SCALED, class R, int TYPE>
+static __device__ __forceinline__ void typed_squares(const device_tensor &t, int64_t first, int n, double scale,
+                                                     double *sum, double *most) {
+    const typed<R, TYPE> g = {t.g, first};
+    if constexpr (SCALED) block_squares(&g, n, scale, sum, most);
+    else plain_squares(&g, n, sum, most);
+}
+
+template <bool SCALED>
 static __device__ void gradient_squares(const device_tensor &t, int64_t first, int n, double scale, double *sum,
                                         double *most) {
     switch (t.g_type) {
-        case ADAMOD_F32: {
-            const typed<float, ADAMOD_F32> g = {t.g, first};
-            return block_squares(&g, n, scale, sum, most);
-        }
-        case ADAMOD_F64: {
-            const typed<double, ADAMOD_F64> g = {t.g, first};
-            return block_squares(&g, n, scale, sum, most);
-        }
-        case ADAMOD_BF16: {
-            const typed<float, ADAMOD_BF16> g = {t.g, first};
-            return block_squares(&g, n, scale, sum, most);
-        }
-        default: {
-            const typed<float, ADAMOD_F16> g = {t.g, first};
-            return block_squares(&g, n, scale, sum, most);
-        }
+        case ADAMOD_F32: return typed_squares<SCALED, float, ADAMOD_F32>(t, first, n, scale, sum, most);
+        case ADAMOD_F64: return typed_squares<SCALED, double, ADAMOD_F64>(t, first, n, scale, sum, most);
+        case ADAMOD_BF16: return typed_squares<SCALED, float, ADAMOD_BF16>(t, first, n, scale, sum, most);
+        default: return typed_squares<SCALED, float, ADAMOD_F16>(t, first, n, scale, sum, most);
     }
 }
 
-/* A block's sum of squares and largest of one chunk; thread 0 has them. */
+/* A block's sum of squares and largest of one chunk; thread 0 has them. If SCALED, each element is scaled before it is
+ * squared, else the results are not scaled at all. */
+template <bool SCALED>
 static __device__ void chunk_squares(const view &v, int64_t chunk, double scale, rounds<2> *shared, double *sum,
                                      double *most) {
     const piece c = v.chunks[chunk];
@@ -206,7 +227,8 @@ static __device__ void chunk_squares(const view &v, int64_t chunk, double scale,
         const int64_t begin = at + warp * BLOCK;
         double x[2] = {0, 0};
         if (begin < last) {
-            gradient_squares(t, begin, last - begin < BLOCK ? (int)(last - begin) : (int)BLOCK, scale, &x[0], &x[1]);
+            const int n = last - begin < BLOCK ? (int)(last - begin) : (int)BLOCK;
+            gradient_squares<SCALED>(t, begin, n, scale, &x[0], &x[1]);
         }
         shared->gather(round, x, active_warps(at, last), [&](int j, double y) {
             if (j == 0) total += y;
@@ -221,51 +243,41 @@ static __device__ void chunk_squares(const view &v, int64_t chunk, double scale,
 static __global__ void __launch_bounds__(SUM_THREADS) norm_kernel(const __grid_constant__ view v) {
     __shared__ rounds<2> shared;
     double sum, most;
-    chunk_squares(v, blockIdx.x, gradient_scale(v), &shared, &sum, &most);
+    chunk_squares<false>(v, blockIdx.x, 1, &shared, &sum, &most);
     if (threadIdx.x != 0) return;
-    v.partial[blockIdx.x] = sum;
-    v.largest[blockIdx.x] = most;
+    const double scale = gradient_scale(v);
+    v.partial[blockIdx.x] = sum * (scale * scale);
+    v.largest[blockIdx.x] = most * scale;
 }
 
 void cuda_norm(const view *v, cudaStream_t stream) {
     if (v->n_chunks > 0) norm_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
 }
 
-/* Adds the chunks' numbers one after the other. All threads call it; thread 0 has the results. */
-static __device__ void add_chunks(const view &v, double *buffer, double *sum, double *most) {
+/* Adds the chunks' numbers, 32 at a time. A warp calls it; its thread 0 has the results. */
+static __device__ void add_chunks(const view &v, double *sum, double *most) {
     double total = 0, largest = 0;
-    for (int64_t at = 0; at < v.n_chunks; at += blockDim.x) {
-        const int64_t i = at + threadIdx.x;
-        if (i < v.n_chunks) {
-            buffer[threadIdx.x] = v.partial[i];
-            buffer[blockDim.x + threadIdx.x] = v.largest[i];
-        }
-        __syncthreads();
-        if (threadIdx.x == 0) {
-            const int64_t n = v.n_chunks - at < blockDim.x ? v.n_chunks - at : blockDim.x;
 #pragma unroll 8
-            for (int64_t j = 0; j < n; j++) {
-                total += buffer[j];
-                largest = larger(largest, buffer[blockDim.x + j]);
-            }
-        }
-        __syncthreads();
+    for (int64_t i = threadIdx.x % 32; i < v.n_chunks; i += 32) {
+        total += v.partial[i];
+        largest = larger(largest, v.largest[i]);
     }
-    *sum = total;
-    *most = largest;
+    *sum = sum_lanes(total);
+    *most = largest_lane(largest);
 }
 
 /* Squares of doubles may overflow or vanish where the numbers themselves do not: once more, scaled. Slow, since this is
- * one block; and rare. */
+ * one block; and rare. All threads call it; thread 0 has the norm. */
 static __device__ double rescaled_norm(const view &v, double most, rounds<2> *shared) {
     const double rescale = 1 / fmax(most, 1e-300), scale = gradient_scale(v) * rescale;
-    double total = 0;
+    double sum = 0, ignored;
     for (int64_t c = 0; c < v.n_chunks; c++) {
-        double sum, ignored;
-        chunk_squares(v, c, scale, shared, &sum, &ignored);
-        total += sum;
+        chunk_squares<true>(v, c, scale, shared, &sum, &ignored);
+        if (threadIdx.x == 0) v.partial[c] = sum;
     }
-    return sqrt(total) / rescale;
+    __syncthreads();
+    if (threadIdx.x < 32) add_chunks(v, &sum, &ignored);
+    return sqrt(sum) / rescale;
 }
 
 /* ---- prepare ---- */
@@ -341,10 +353,15 @@ static __device__ void report(const view &v, int status, int64_t tensor, int opt
     *(volatile uint32_t *)&e->count = ++v.shared->errors;
 }
 
-/* The first parameter with a gradient that is not finite; -1: none. */
-static __device__ int64_t find_nonfinite(const view &v) {
+/* The first parameter with a gradient that is not finite as the update sees it; -1: none. */
+static __device__ int64_t find_nonfinite(const view &v, double factor) {
+    const double scale = gradient_scale(v);
     for (int64_t i = 0; i < v.n_chunks; i++) {
-        if (!isfinite(v.largest[i])) return v.chunks[i].tensor;
+        const device_tensor &t = v.tensors[v.chunks[i].tensor];
+        const bool narrow = t.g && t.p_type != ADAMOD_F64;
+        if (!isfinite(v.largest[i]) || (narrow && !adamod__seen_finite(v.largest[i], scale, factor))) {
+            return v.chunks[i].tensor;
+        }
     }
     return -1;
 }
@@ -370,20 +387,21 @@ static __device__ void report_attempt(const view &v, int64_t attempt, int taken,
 static __device__ void decide(const view &v, decision *d, const device_step &how, double norm) {
     control *c = v.shared;
     const double *o = v.groups[0].options;
-    const bool nonfinite = how.norm && !isfinite(norm);
+    d->factor = how.norm && norm > o[OPT_CLIP_NORM] ? o[OPT_CLIP_NORM] / norm : 1;
+    const bool doubtful = o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, gradient_scale(v));
+    const int64_t bad = doubtful ? find_nonfinite(v, d->factor) : -1;
+    const bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
     bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
-    d->factor = 1;
     if (d->bad_option < v.n_groups * OPT_COUNT) {
         report(v, ADAMOD_ERROR_RANGE, -1, d->bad_option, v.effective[d->bad_option]);
         d->skip = 1;
         count = false;
     } else if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) {
-        report(v, ADAMOD_ERROR_NONFINITE, find_nonfinite(v), 0, norm);
+        report(v, ADAMOD_ERROR_NONFINITE, bad, 0, norm);
         d->skip = 1;
     } else {
         c->norm = how.norm ? norm : -1;
         if (c->found_inf && *c->found_inf != 0) count = true;
-        if (how.norm && norm > o[OPT_CLIP_NORM]) d->factor = o[OPT_CLIP_NORM] / norm;
         d->skip = count;
     }
     c->skip = d->skip;
@@ -409,10 +427,7 @@ static __device__ void prefetch_tables(const view &v) {
 
 static __global__ void __launch_bounds__(SUM_THREADS)
     prepare_kernel(const __grid_constant__ view v, const device_step how) {
-    __shared__ union {
-        double buffer[2 * SUM_THREADS];
-        rounds<2> squares;
-    } shared;
+    __shared__ rounds<2> shared;
     __shared__ decision d;
     let_next_start();
     prefetch_tables(v);
@@ -424,13 +439,13 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     }
     double norm = 0;
     if (how.norm) {
-        double sum, most;
-        add_chunks(v, shared.buffer, &sum, &most);
+        double sum = 0, most = 0;
+        if (threadIdx.x < 32) add_chunks(v, &sum, &most);
         if (threadIdx.x == 0) d.sum = sum, d.most = most;
         __syncthreads();
         if (isfinite(d.sum) && d.sum > 1e-280) norm = sqrt(d.sum);
         else if (!isfinite(d.most) || d.most == 0) norm = d.most;
-        else norm = rescaled_norm(v, d.most, &shared.squares);
+        else norm = rescaled_norm(v, d.most, &shared);
     }
     __syncthreads();
     if (threadIdx.x == 0) decide(v, &d, how, norm);
