@@ -169,8 +169,9 @@ INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, si
         const float scale = adamod__q8_scale(most);
         const q8_block b = adamod__q8_block(scale, state);
         for (size_t i = 0; i < count; i++) {
-            codes[first + i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], state);
+            codes[first + i] = (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], state);
         }
+        if (b.lost) memset(codes + first, 0, count);
         scales[first / Q8_BLOCK] = scale;
     }
 }

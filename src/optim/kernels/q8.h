@@ -42,20 +42,27 @@ static ADAMOD__DEVICE inline q8_block adamod__q8_block(float scale, int state) {
     return b;
 }
 
+/* Without a branch, which would keep compilers from making vectors of it. */
+static ADAMOD__DEVICE inline uint32_t adamod__q8_choose(int condition, uint32_t x, uint32_t y) {
+    const uint32_t mask = 0u - (uint32_t)condition;
+    return (x & mask) | (y & ~mask);
+}
+
 /* Lost: a NaN. */
 static ADAMOD__DEVICE inline float adamod__q8_decode(uint32_t code, const q8_block *b, int state) {
-    const uint32_t magnitude = state == 0 ? code & 127u : code;
-    const float small = (float)(int32_t)magnitude * 0.125f;
-    const float x = magnitude < 8 ? small : adamod__from_bits((magnitude << Q8_SHIFT) + (126u << 23));
-    const float y = x * b->unit;
-    return state == 0 && (code & 128u) ? -y : y;
+    const uint32_t magnitude = state == 0 ? code & 127u : code, sign = state == 0 ? (code & 128u) << 24 : 0;
+    const uint32_t small = adamod__to_bits((float)(int32_t)magnitude * 0.125f);
+    const uint32_t large = (magnitude << Q8_SHIFT) + (126u << 23);
+    const float x = adamod__from_bits(adamod__q8_choose(magnitude < 8, small, large)) * b->unit;
+    return adamod__from_bits(adamod__to_bits(x) | sign);
 }
 
 /* The bits of |x| in units of the block's, with an exponent that begins at 1: below the unit, a multiple of 2^-23 of
  * it. */
 static ADAMOD__DEVICE inline uint32_t adamod__q8_bits(float x, const q8_block *b) {
-    const float y = (x < 0 ? -x : x) * b->inverse;
-    return y < 1 ? adamod__to_bits(y + 1) - (127u << 23) : adamod__to_bits(y) - (126u << 23);
+    const float y = adamod__from_bits(adamod__to_bits(x) & 0x7fffffffu) * b->inverse;
+    const uint32_t small = adamod__to_bits(y + 1) - (127u << 23), large = adamod__to_bits(y) - (126u << 23);
+    return adamod__q8_choose(adamod__to_bits(y) < 127u << 23, small, large);
 }
 
 /* The code of x; random has 32 bits. Of a block that is lost it means nothing, and all codes are to be 0. States 1 and 2
