@@ -9,7 +9,7 @@ from unittest import mock
 
 import libadamod.torch as lt
 import torch
-from libadamod.torch import settled
+from libadamod.torch import arrays, settled
 from support import clones, make_params, same_bits, set_grads, train
 from test_handles import PLACES
 
@@ -133,7 +133,16 @@ CHANGES = (
 )
 
 
-class Changes(unittest.TestCase):
+class Settling(unittest.TestCase):
+    """With few parameters."""
+
+    def setUp(self):
+        patch = mock.patch.object(arrays, "_WORTH_SETTLING", 1)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class Changes(Settling):
     """Bits are those of an optimizer that looks at everything in every step."""
 
     def outcome(self, change, look_again):
@@ -180,7 +189,7 @@ class Changes(unittest.TestCase):
             self.check_all()
 
 
-class Misuse(unittest.TestCase):
+class Misuse(Settling):
     def refused(self, change, error, message):
         params = make_params(*SHAPES)
         optimizer = lt.AdaMod(params)
@@ -225,7 +234,7 @@ class Misuse(unittest.TestCase):
         self.refused(change, TypeError, "step of parameter 1 of group 0 is 'many'")
 
 
-class Ways(unittest.TestCase):
+class Ways(Settling):
     """Which way is taken."""
 
     def test_the_short_way_is_taken_and_kept(self):

@@ -8,6 +8,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -27,15 +28,22 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
+_WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
+
 _data_ptr = Tensor.data_ptr
 
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
 SHAPED_RULES = ("adafactor",)
 
 
+@functools.lru_cache(maxsize=None)
+def _device_name(device: torch.device) -> Optional[str]:
+    return None if device.type == "cpu" else str(device)
+
+
 def device_of(p: Tensor) -> Optional[str]:
     """The device whose handle updates a parameter; None: the CPU, where it takes none."""
-    return None if p.device.type == "cpu" else str(p.device)
+    return _device_name(p.device)
 
 
 def local(t: Tensor) -> Tensor:
@@ -233,11 +241,16 @@ class Arrays:
             return
         self.settled = None
         self._prepare_each(states)
+        if len(self.active) >= _WORTH_SETTLING:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Prepares for more steps like this one, if it was like the last."""
         active = [bound.index for bound in self.active]
         again, self.active_before = active == self.active_before and not self.rebound, active
-        if again and active and not (self.copies or self.copies_back or any(self.sharded)):
-            if len({bound.device for bound in self.active}) == 1:
-                self.settled = Settled(self.params, self.spans, self.active)
+        one_device = len({bound.device for bound in self.active}) == 1
+        if again and one_device and not (self.copies or self.copies_back or any(self.sharded)):
+            self.settled = Settled(self.params, self.spans, self.active)
 
     def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []

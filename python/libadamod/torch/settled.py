@@ -1,7 +1,7 @@
 """What a step need not look at again.
 
-Most steps find everything as the last one left it, but for the gradients' memory. Whether that is so can be told for all
-parameters of a group together, which takes far less time than going through them one by one.
+Most steps find everything as the last one left it, but for the gradients' memory. Whether that is so can be told for
+all parameters of a group together, in loops that run in C: that takes half the time of going through them one by one.
 
 SPDX-License-Identifier: MIT
 """
@@ -62,7 +62,7 @@ def _compared(tensors: Sequence[Tensor], attributes: Sequence[Callable[[Tensor],
 def _guarded(tensors: Sequence[Tensor]) -> Optional[Same]:
     """PyTorch's own such check, in a third of the time, where this version has it in the form known here."""
     try:
-        guards: Any = torch._C._dynamo.guards  # type: ignore[attr-defined]
+        guards: Any = torch._C._dynamo.guards
         sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
         same: Same = guards.TensorGuards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
         return same if same(*tensors) else None
@@ -92,9 +92,10 @@ def _same_as(tensors: Sequence[Tensor], attributes: Sequence[Callable[[Tensor], 
 
 
 def _written() -> Callable[[List[Tensor]], Any]:
+    graph: Any = torch.autograd.graph
     try:
-        torch.autograd.graph.increment_version([torch.empty(0)])  # type: ignore[attr-defined]
-        return torch.autograd.graph.increment_version  # type: ignore[attr-defined,no-any-return]
+        graph.increment_version([torch.empty(0)])
+        return graph.increment_version  # type: ignore[no-any-return]
     except (AttributeError, RuntimeError, TypeError):  # before PyTorch 2.5: writes of nothing
         return torch._foreach_zero_
 
