@@ -101,7 +101,7 @@ class Handle:
         self.handle = handle
         self.device = device
         self.number = torch.device(device).index
-        self.stream: Optional[int] = None  # as it was set
+        self.stream: Optional[int] = None  # as it was set; None: not yet
         self.members: Dict[int, Member] = {}
         self.scaling = Scaling()
         self.collecting = False
@@ -286,6 +286,7 @@ class Handle:
         if self.number is not None:
             stream = torch.cuda.current_stream(self.number).cuda_stream
             if stream != self.stream:
+                self.stream = None  # not known, if this fails
                 _c.check(_c.lib.adamod_set_stream(self.handle, ctypes.c_void_p(stream)))
                 self.stream = stream
 
