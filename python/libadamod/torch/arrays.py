@@ -8,6 +8,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from .. import _c
 from . import q8
+from .settled import Settled, written
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
 _STATE_TYPES = {"bf16": torch.bfloat16, "q8": torch.uint8}  # "auto" is the type of computation
@@ -26,15 +28,22 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
+_WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
+
 _data_ptr = Tensor.data_ptr
 
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
 SHAPED_RULES = ("adafactor",)
 
 
+@functools.lru_cache(maxsize=None)
+def _device_name(device: torch.device) -> Optional[str]:
+    return None if device.type == "cpu" else str(device)
+
+
 def device_of(p: Tensor) -> Optional[str]:
     """The device whose handle updates a parameter; None: the CPU, where it takes none."""
-    return None if p.device.type == "cpu" else str(p.device)
+    return _device_name(p.device)
 
 
 def local(t: Tensor) -> Tensor:
@@ -138,7 +147,7 @@ def check_together(groups: Sequence[Arrays]) -> None:
         )
     except ValueError as error:
         for arrays in groups:
-            arrays.bounds = [None] * len(arrays.params)  # so that the next step looks again
+            arrays.forget()  # so that the next step looks again
         raise _named(error, [arrays.name(bound.index) for arrays, bound in active]) from None
 
 
@@ -162,7 +171,9 @@ class Arrays:
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
+        self.active_before: List[int] = []  # indices of the last step's
         self.rebound = False  # in this step: other memory than in the last
+        self.settled: Optional[Settled] = None  # what stands for all of the active, if so it can be told
         self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
@@ -178,7 +189,7 @@ class Arrays:
             self.hyper.rule == rule
             and self.first == first
             and len(self.params) == len(params)
-            and all(a is b for a, b in zip(self.params, params))
+            and all(map(operator.is_, self.params, params))
         )
 
     def remember(self, group: Dict[str, Any]) -> None:
@@ -213,12 +224,35 @@ class Arrays:
             raise type(error)(f"group {self.index}: {error}") from None
         self.values[name] = value
         if self.options[name].structural:
-            self.bounds = [None] * len(self.params)
+            self.forget()
+
+    def forget(self) -> None:
+        """The next step looks at everything."""
+        self.bounds = [None] * len(self.params)
+        self.settled = None
 
     # ---- a step: all groups are prepared before the first is updated ----
 
-    def prepare(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
-        """Points the spans at what is there now. Whatever can be wrong with a parameter is found here."""
+    def prepare(self, states: Dict[Tensor, Dict[str, Any]], same_states: bool = False) -> None:
+        """Points the spans at what is there now. Whatever can be wrong with a parameter is found here. same_states:
+        each parameter has the dict it had in the last step."""
+        if same_states and self.settled is not None and self.settled.follow():
+            self.active, self.rebound = self.settled.active, False
+            return
+        self.settled = None
+        self._prepare_each(states)
+        if len(self.active) >= _WORTH_SETTLING:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Prepares for more steps like this one, if it was like the last."""
+        active = [bound.index for bound in self.active]
+        again, self.active_before = active == self.active_before and not self.rebound, active
+        one_device = len({bound.device for bound in self.active}) == 1
+        if again and one_device and not (self.copies or self.copies_back or any(self.sharded)):
+            self.settled = Settled(self.params, self.spans, self.active)
+
+    def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []
         before = self.bounds[:]
         strided = torch.strided
@@ -270,17 +304,27 @@ class Arrays:
         if len(active) < len(self.params):  # the others' spans may point to memory that is gone
             spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))
         try:
-            elements = sum(bound.count for bound in active)
+            elements = self.settled.elements if self.settled else sum(bound.count for bound in active)
             if collect:
                 self.statistics = self.hyper.collect(spans, elements, threads)
             else:
                 self.hyper.update(spans, elements, threads)
         except ValueError as error:
             raise _named(error, [self.name(bound.index) for bound in active]) from None
-        for bound in active:
-            bound.state["step"] += 1
+        self.count(None)
         if not self.devices:
             self.finish()
+
+    def count(self, device: Optional[str]) -> None:
+        """An update of what is on a device was done."""
+        if self.settled is not None:
+            self.settled.count()
+            return
+        for bound in self.active:
+            if bound.device == device:
+                bound.state["step"] += 1
+                if bound.counted is not None:
+                    bound.counted.steps = bound.state["step"]
 
     def finish(self) -> None:
         """After the update, of all devices."""
@@ -288,9 +332,7 @@ class Arrays:
             return
         for p, copy in self.copies_back:
             p.copy_(copy)
-        # Autograd notices writes to tensors that a graph still needs, but not those through an address: writes of
-        # nothing tell it.
-        torch._foreach_zero_([bound.touch for bound in self.active])
+        written(self.settled.touches if self.settled else [bound.touch for bound in self.active])
         self.active, self.copies, self.copies_back = [], [], []
 
     # ---- binding: the slow way, when something is new or has moved ----

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from array import array
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from .. import _c
 from .arrays import Arrays, Bound
+from .settled import Settled
 
 _SPAN = ctypes.sizeof(_c.Span)
 _POINTERS = _c.Span.master.offset  # param and grad, which may change from step to step, come before all else
@@ -54,6 +56,27 @@ class Counted:
         self.steps = 0  # what the handle was last told, or told itself, when state["step"] was the same
 
 
+class Moved:
+    """Parameters of a handle whose memory, or whose gradient's, is another than it was told."""
+
+    def __init__(self) -> None:
+        self.ids: List[int] = []
+        self.params: List[int] = []
+        self.grads: List[int] = []  # 0: none
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+    def add(self, ids: List[int], params: List[int], grads: List[int]) -> None:
+        self.ids += ids
+        self.params += params
+        self.grads += grads
+
+
+def _pointers(addresses: List[int]) -> "ctypes.Array[ctypes.c_void_p]":
+    return (ctypes.c_void_p * len(addresses)).from_buffer(array("Q", addresses))
+
+
 class Member:
     """A parameter group in a handle."""
 
@@ -65,6 +88,7 @@ class Member:
         self.bounds: List[Optional[Bound]] = []
         self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
         self.seen = bytes(_SPAN * len(arrays.params))
+        self.settled: Optional[Settled] = None  # what of the arrays was, when all was seen
 
 
 class Handle:
@@ -77,6 +101,7 @@ class Handle:
         self.handle = handle
         self.device = device
         self.number = torch.device(device).index
+        self.stream: Optional[int] = None  # as it was set; None: not yet
         self.members: Dict[int, Member] = {}
         self.scaling = Scaling()
         self.collecting = False
@@ -96,7 +121,7 @@ class Handle:
         for index in self.members:
             if not any(arrays.index == index for arrays in groups):
                 raise Changed
-        moved: List[Tuple[int, _c.Span]] = []
+        moved = Moved()
         new: List[Tuple[Member, Bound]] = []
         for arrays in groups:
             member = self.members.get(arrays.index)
@@ -158,10 +183,15 @@ class Handle:
         if not direct:
             held.copy_(tensor.reshape(()))
 
-    def _compare(self, member: Member, moved: List[Tuple[int, _c.Span]], new: List[Tuple[Member, Bound]]) -> None:
+    def _compare(self, member: Member, moved: Moved, new: List[Tuple[Member, Bound]]) -> None:
         """Finds what is not as it was when it was last seen."""
         arrays, now = member.arrays, bytes(member.arrays.spans)
         if now == member.seen and member.bounds == arrays.bounds:
+            return
+        if arrays.settled is not None and arrays.settled is member.settled:
+            settled = arrays.settled
+            ids = [bound.counted.id for bound in settled.active]
+            moved.add(ids, settled.addresses[: len(ids)], settled.grads)
             return
         for i, (bound, counted) in enumerate(zip(arrays.bounds, member.counted)):
             if bound is None or bound.device != self.device:
@@ -174,14 +204,12 @@ class Handle:
             elif row[_POINTERS:] != before[_POINTERS:]:
                 raise Changed
             elif row != before:
-                moved.append((counted.id, arrays.rows[i]))
+                moved.add([counted.id], [arrays.rows[i].param or 0], [arrays.rows[i].grad or 0])
 
-    def _move(self, moved: List[Tuple[int, _c.Span]]) -> None:
-        n, address = len(moved), ctypes.c_void_p
-        ids = (ctypes.c_int64 * n)(*(id for id, _ in moved))
-        params = (address * n)(*(row.param for _, row in moved))
-        grads = (address * n)(*(row.grad for _, row in moved))
-        _c.check(_c.lib.adamod_set_arrays(self.handle, n, ids, params, grads))
+    def _move(self, moved: Moved) -> None:
+        n = len(moved.ids)
+        ids = (ctypes.c_int64 * n).from_buffer(array("q", moved.ids))
+        _c.check(_c.lib.adamod_set_arrays(self.handle, n, ids, _pointers(moved.params), _pointers(moved.grads)))
 
     def _add(self, member: Member, bound: Bound) -> None:
         arrays, row = member.arrays, member.arrays.rows[bound.index]
@@ -204,6 +232,9 @@ class Handle:
     def _settle(self, member: Member) -> None:
         """All that is there is seen, and has its count of updates."""
         arrays = member.arrays
+        if arrays.settled is not None and arrays.settled is member.settled:
+            member.seen = bytes(arrays.spans)
+            return
         if member.bounds != arrays.bounds:
             for bound, counted in zip(arrays.bounds, member.counted):
                 if bound is not None and counted is not None:
@@ -215,6 +246,7 @@ class Handle:
             if counted is not None and counted.steps != bound.state["step"]:
                 _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.state["step"]))
                 counted.steps = bound.state["step"]
+        member.settled = arrays.settled
 
     def scale(self, scaling: Scaling) -> None:
         """What a GradScaler says is read on the device: the host does not wait for it."""
@@ -253,12 +285,16 @@ class Handle:
     def use_current_stream(self) -> None:
         if self.number is not None:
             stream = torch.cuda.current_stream(self.number).cuda_stream
-            _c.check(_c.lib.adamod_set_stream(self.handle, ctypes.c_void_p(stream)))
+            if stream != self.stream:
+                self.stream = None  # not known, if this fails
+                _c.check(_c.lib.adamod_set_stream(self.handle, ctypes.c_void_p(stream)))
+                self.stream = stream
 
     # ---- the step, and what it counted ----
 
     def step(self) -> None:
-        active = [b for m in self.members.values() for b in m.arrays.active if b.device == self.device]
+        groups = [member.arrays for member in self.members.values()]
+        active = [arrays for arrays in groups if any(bound.device == self.device for bound in arrays.active)]
         if not active:
             return
         status = _c.lib.adamod_step(self.handle)
@@ -269,9 +305,8 @@ class Handle:
         _c.check(status)
         if self.behind:
             return
-        for bound in active:
-            bound.state["step"] += 1
-            bound.counted.steps = bound.state["step"]
+        for arrays in active:
+            arrays.count(self.device)
 
     def _all_counted(self) -> List[Counted]:
         return [counted for member in self.members.values() for counted in member.counted if counted is not None]

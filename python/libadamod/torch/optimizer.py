@@ -31,6 +31,7 @@ from . import q8
 from .arrays import Arrays, check_together, device_of
 from .devices import Handles, Scaling
 from .rates import Histogram, histogram, merged
+from .settled import Remembered
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401
@@ -119,6 +120,7 @@ class Optimizer(torch.optim.Optimizer):
             **given,
         }
         self._arrays: List[Arrays] = []
+        self._states = Remembered()
         self._handles = Handles()
         super().__init__(params, defaults)
 
@@ -205,8 +207,11 @@ class Optimizer(torch.optim.Optimizer):
         if on_host and scaled.found_inf is not None and float(scaled.found_inf) != 0:
             return loss
         groups = self._all_arrays()
+        same_states = self._states.holds(self.state)
         for arrays in groups:
-            arrays.prepare(self.state)
+            arrays.prepare(self.state, same_states)
+        if not same_states:
+            self._states.remember(self.state)
         check_together(groups)
         handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
@@ -258,7 +263,7 @@ class Optimizer(torch.optim.Optimizer):
         else:
             self._handles = Handles()
         super().__setstate__(state)
-        self._arrays = []
+        self._arrays, self._states = [], Remembered()
         for group in self.param_groups:
             # Some packages count updates in the group.
             steps = group.pop("step", None)
