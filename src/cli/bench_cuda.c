@@ -415,10 +415,20 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
     return failed;
 }
 
-static int try_tunings(cuda_bench *b, const char *name, const bench_shape *shapes, int n) {
-    int failed = try_tunings_of(b, BENCH_F32, name, shapes, n);
-    if (!failed) failed = try_tunings_of(b, BENCH_Q8, name, shapes, n);
-    return failed ? failed : try_tunings_of(b, BENCH_BF16, name, shapes, n);
+/* Of the type named, or of all. */
+static int try_tunings(const cuda_bench *b, const char *which, const char *name, const bench_shape *shapes, int n) {
+    static const struct {
+        const char *name;
+        bench_type type;
+    } types[] = {{"q8", BENCH_Q8}, {"f32", BENCH_F32}, {"bf16", BENCH_BF16}};
+    enum { N = sizeof types / sizeof *types };
+    bool all = true;
+    for (int i = 0; i < N; i++) all = all && strcmp(which, types[i].name) != 0;
+    int failed = 0;
+    for (int i = 0; i < N && !failed; i++) {
+        if (all || strcmp(which, types[i].name) == 0) failed = try_tunings_of(b, types[i].type, name, shapes, n);
+    }
+    return failed;
 }
 
 static int run_cases(cuda_bench *b) {
@@ -433,10 +443,11 @@ static int run_cases(cuda_bench *b) {
     } cases[] = {{"ResNet-34, 110", resnet, BENCH_RESNET_TENSORS},
                  {"Transformer-big, 186", big, BIG_TENSORS},
                  {"flat, 268M", &flat, 1}};
-    const bool tune = b->adamod && getenv("ADAMOD_BENCH_TUNINGS");
+    const char *tunings = b->adamod ? getenv("ADAMOD_BENCH_TUNINGS") : NULL;
+    if (tunings) return try_tunings(b, tunings, cases[1].name, cases[1].shapes, cases[1].n);
     int failed = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++) {
-        failed = (tune ? try_tunings : run_case)(b, cases[i].name, cases[i].shapes, cases[i].n);
+        failed = run_case(b, cases[i].name, cases[i].shapes, cases[i].n);
     }
     return failed;
 }

@@ -148,6 +148,29 @@ static __device__ __forceinline__ void wait_for_prepare() {
 #endif
 }
 
+/* ---- copies to shared memory beside other work ---- */
+
+/* 16 bytes. FIRST: the second cache can do without them first. */
+template <bool FIRST> static __device__ __forceinline__ void copy_async(void *to, const void *from) {
+    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
+    if (FIRST) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                     "l"(policy));
+    } else {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from));
+    }
+}
+
+/* Those up to here belong together. */
+static __device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Until all of this thread's have come but those of the last groups. */
+template <int GROUPS> static __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
 /* ---- sums ---- */
 
 /* The library keeps 32 running sums, which are a warp's lanes here, and adds them up in this order. All lanes call it;

@@ -22,85 +22,56 @@ struct variant_launch {
 #include "formulas.cuh"
 
 /* How an update is cut: threads of a block, groups of four elements for each, blocks that a multiprocessor must have room
- * for, what the caches are told, and whether blocks stay for one tile after the other. */
-template <int THREADS, int GROUPS, int BLOCKS, int HINT, bool STAY> struct cut {
-    enum { threads = THREADS, groups = GROUPS, blocks = BLOCKS, hint = HINT, stay = STAY, tile = 4 * GROUPS * THREADS };
+ * for, and whether blocks stay for one tile after the other. Where a warp takes Q8_BLOCK elements at a time, so often in a
+ * tile: from each to its next, and from its first to the next warp's first. */
+template <int THREADS, int GROUPS, int BLOCKS, bool STAY> struct cut {
+    enum { threads = THREADS, groups = GROUPS, blocks = BLOCKS, stay = STAY, tile = 4 * GROUPS * THREADS };
+    enum { rounds = GROUPS / 2, step = THREADS / 32 * Q8_BLOCK, apart = Q8_BLOCK };
     static_assert(tile % BLOCK == 0, "a tile is whole blocks of the library's");
+    static_assert(rounds <= 32, "a bit, or a lane, for each");
 };
-enum {
-    HINT_GRADIENT, /* gradients are read but once */
-    HINT_STREAM,   /* nothing is read again before the next step */
-    HINT_PASS      /* and nothing need be kept in the first cache */
+typedef cut<256, 2, 3, false> standard_cut;
+/* Of all in bf16: the last says whether a warp asks for its next elements before it computes. */
+typedef cut<256, 8, 3, false> bf16_cut;
+
+/* Of states in 8 bits: WARPS of a block, ROUNDS of each; STAGES of them are on their way or at work. If RUN, they are side
+ * by side. If STREAM, the second cache is told that not only gradients are not wanted again. */
+template <int WARPS, int ROUNDS, int BLOCKS, int STAGES, bool RUN, bool STREAM>
+struct ring_cut : cut<32 * WARPS, 2 * ROUNDS, BLOCKS, false> {
+    enum { warps = WARPS, stages = STAGES, stream = STREAM };
+    enum { step = RUN ? Q8_BLOCK : WARPS * Q8_BLOCK, apart = RUN ? ROUNDS * Q8_BLOCK : Q8_BLOCK };
 };
-typedef cut<256, 2, 3, HINT_STREAM, false> standard_cut;
-/* Of states in 8 bits, and of all in bf16: a warp takes one block after the other, each two groups; the last says whether
- * it asks for the next before it computes. */
-typedef cut<256, 8, 3, HINT_STREAM, false> q8_cut;
-typedef cut<256, 8, 3, HINT_STREAM, false> bf16_cut;
+typedef ring_cut<4, 8, 6, 3, false, false> q8_cut;
 
 /* What `optim bench` can try in their place, for AdaMod in f32. */
 #define TUNINGS(X)                                                                                                     \
-    X(256, 2, 3, HINT_GRADIENT, true)                                                                                  \
-    X(256, 2, 3, HINT_STREAM, true)                                                                                    \
-    X(256, 2, 3, HINT_PASS, true)                                                                                      \
-    X(256, 2, 3, HINT_GRADIENT, false)                                                                                 \
-    X(256, 2, 3, HINT_STREAM, false)                                                                                   \
-    X(256, 2, 4, HINT_STREAM, true)                                                                                    \
-    X(256, 1, 4, HINT_STREAM, true)                                                                                    \
-    X(256, 1, 4, HINT_STREAM, false)                                                                                   \
-    X(256, 4, 2, HINT_STREAM, true)                                                                                    \
-    X(512, 2, 2, HINT_STREAM, true)                                                                                    \
-    X(512, 4, 1, HINT_STREAM, true)                                                                                    \
-    X(128, 4, 4, HINT_STREAM, true)                                                                                    \
-    X(128, 4, 4, HINT_STREAM, false)
-#define BLOCK_TUNINGS(X)                                                                                               \
-    X(256, 2, 3, HINT_STREAM, false)                                                                                   \
-    X(256, 4, 3, HINT_STREAM, false)                                                                                   \
-    X(256, 8, 2, HINT_STREAM, false)                                                                                   \
-    X(256, 8, 3, HINT_STREAM, false)                                                                                   \
-    X(256, 8, 3, HINT_PASS, false)                                                                                     \
-    X(256, 8, 3, HINT_GRADIENT, false)                                                                                 \
-    X(256, 8, 4, HINT_STREAM, false)                                                                                   \
-    X(256, 16, 3, HINT_STREAM, false)                                                                                  \
-    X(128, 8, 6, HINT_STREAM, false)                                                                                   \
-    X(128, 8, 7, HINT_STREAM, false)                                                                                   \
-    X(128, 8, 8, HINT_STREAM, false)                                                                                   \
-    X(256, 8, 3, HINT_STREAM, true)                                                                                    \
-    X(256, 8, 4, HINT_STREAM, true)
+    X(256, 2, 3, true)                                                                                                 \
+    X(256, 2, 3, false)                                                                                                \
+    X(256, 1, 4, false)                                                                                                \
+    X(128, 4, 4, false)
+#define BF16_TUNINGS(X)                                                                                                \
+    X(256, 8, 3, false)                                                                                                \
+    X(256, 16, 3, false)                                                                                               \
+    X(256, 8, 3, true)
+#define Q8_TUNINGS(X)                                                                                                  \
+    X(4, 8, 6, 3, false, false)                                                                                        \
+    X(4, 8, 6, 3, false, true)                                                                                         \
+    X(4, 8, 6, 3, true, false)                                                                                         \
+    X(4, 8, 6, 2, false, false)                                                                                        \
+    X(4, 8, 5, 3, false, false)                                                                                        \
+    X(4, 8, 4, 4, false, false)                                                                                        \
+    X(4, 16, 6, 3, false, false)                                                                                       \
+    X(8, 8, 3, 2, false, false)
 
 /* ---- four elements at a time ---- */
 
-template <int HINT, class T> static __device__ __forceinline__ T load_hinted(const T *p) {
-    if (HINT == HINT_STREAM) return __ldcs(p);
-    if (HINT == HINT_PASS) {
-        T x;
-        uint32_t *y = (uint32_t *)&x;
-        if constexpr (sizeof(T) == 16) {
-            asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(y[0]), "=r"(y[1]), "=r"(y[2]), "=r"(y[3])
-                         : "l"(p));
-        } else if constexpr (sizeof(T) == 8) {
-            asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(y[0]), "=r"(y[1]) : "l"(p));
-        } else {
-            asm volatile("ld.global.L1::no_allocate.u32 %0, [%1];" : "=r"(y[0]) : "l"(p));
-        }
-        return x;
-    }
-    return *p;
-}
-
-template <int HINT, class T> static __device__ __forceinline__ void store_hinted(T *p, T x) {
-    if (HINT == HINT_GRADIENT) *p = x;
-    else __stcs(p, x);
-}
-
-/* Four elements as they lie in memory, and as numbers. */
+/* Four elements as they lie in memory, and as numbers. Caches are told that nothing is read again before the next step. */
 template <int TYPE> struct four;
 
 template <> struct four<ADAMOD_F32> {
     float4 raw;
-    template <int HINT> __device__ __forceinline__ void load(const void *array, int64_t i) {
-        raw = load_hinted<HINT>((const float4 *)((const float *)array + i));
+    __device__ __forceinline__ void load(const void *array, int64_t i) {
+        raw = __ldcs((const float4 *)((const float *)array + i));
     }
     __device__ __forceinline__ float get(int j) const {
         return j == 0 ? raw.x : j == 1 ? raw.y : j == 2 ? raw.z : raw.w;
@@ -111,15 +82,13 @@ template <> struct four<ADAMOD_F32> {
         else if (j == 2) raw.z = x;
         else raw.w = x;
     }
-    template <int HINT> __device__ __forceinline__ void store(void *array, int64_t i) const {
-        store_hinted<HINT>((float4 *)((float *)array + i), raw);
-    }
+    __device__ __forceinline__ void store(void *array, int64_t i) const { __stcs((float4 *)((float *)array + i), raw); }
 };
 
 template <> struct four<ADAMOD_BF16> {
     uint2 raw;
-    template <int HINT> __device__ __forceinline__ void load(const void *array, int64_t i) {
-        raw = load_hinted<HINT>((const uint2 *)((const uint16_t *)array + i));
+    __device__ __forceinline__ void load(const void *array, int64_t i) {
+        raw = __ldcs((const uint2 *)((const uint16_t *)array + i));
     }
     __device__ __forceinline__ float get(int j) const {
         const uint32_t word = j < 2 ? raw.x : raw.y;
@@ -131,8 +100,8 @@ template <> struct four<ADAMOD_BF16> {
         const uint32_t half = f32_to_bf16(x, add);
         word = j % 2 ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
     }
-    template <int HINT> __device__ __forceinline__ void store(void *array, int64_t i) const {
-        store_hinted<HINT>((uint2 *)((uint16_t *)array + i), raw);
+    __device__ __forceinline__ void store(void *array, int64_t i) const {
+        __stcs((uint2 *)((uint16_t *)array + i), raw);
     }
 };
 
@@ -201,7 +170,7 @@ template <class RULE> struct site {
 template <class RULE, class CUT, int PATH>
 static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first) {
     typedef path_types<PATH> types;
-    enum { GROUPS = CUT::groups, HINT = CUT::hint, ONCE = HINT == HINT_GRADIENT ? HINT_STREAM : HINT };
+    enum { GROUPS = CUT::groups };
     four<types::p> p[GROUPS];
     four<types::g> g[GROUPS];
     four<types::s> m[GROUPS], v[GROUPS], s[GROUPS];
@@ -209,11 +178,11 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         const int64_t i = begin + 128 * u;
-        p[u].template load<HINT>(a.p, i);
-        g[u].template load<ONCE>(a.g, i);
-        if (RULE::states & STATE_M) m[u].template load<HINT>(a.state[0], i);
-        if (RULE::states & STATE_V) v[u].template load<HINT>(a.state[1], i);
-        if (RULE::states & STATE_S) s[u].template load<HINT>(a.state[2], i);
+        p[u].load(a.p, i);
+        g[u].load(a.g, i);
+        if (RULE::states & STATE_M) m[u].load(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].load(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].load(a.state[2], i);
     }
     if (!a.ready()) return false;
     const uint64_t key = types::random ? a.v.now[a.tensor].key : 0;
@@ -237,11 +206,11 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
             if (RULE::states & STATE_V) v[u].set(j, x.v, hash * ADAMOD__RANDOM_FACTOR(j, 2) >> 16);
             if (RULE::states & STATE_S) s[u].set(j, x.s, hash * ADAMOD__RANDOM_FACTOR(j, 3) >> 16);
         }
-        p[u].template store<HINT>(a.p, i);
-        if (types::master) out.template store<HINT>(a.v.tensors[a.tensor].p, i);
-        if (RULE::states & STATE_M) m[u].template store<HINT>(a.state[0], i);
-        if (RULE::states & STATE_V) v[u].template store<HINT>(a.state[1], i);
-        if (RULE::states & STATE_S) s[u].template store<HINT>(a.state[2], i);
+        p[u].store(a.p, i);
+        if (types::master) out.store(a.v.tensors[a.tensor].p, i);
+        if (RULE::states & STATE_M) m[u].store(a.state[0], i);
+        if (RULE::states & STATE_V) v[u].store(a.state[1], i);
+        if (RULE::states & STATE_S) s[u].store(a.state[2], i);
     }
     return true;
 }
@@ -395,30 +364,25 @@ template <class RULE> struct octet {
     }
 };
 
-/* Where a lane's elements of a block begin, and the block's scales if it has any. */
+/* ---- all in bf16 ---- */
+
+/* Where a lane's elements of a block begin. */
 struct place {
     char *p, *state[3];
     const char *g;
-    float *scale[3];
 
-    /* Elements in a row, bytes of a parameter or gradient, and of a state. */
-    __device__ __forceinline__ place(const device_tensor &t, int64_t at, int row, int bytes, int state_bytes) {
-        const int64_t first = at + row * (threadIdx.x % 32);
-        p = (char *)t.p + first * bytes;
-        g = (const char *)t.g + first * bytes;
-        for (int i = 0; i < 3; i++) {
-            state[i] = (char *)t.state[i] + first * state_bytes;
-            scale[i] = t.scale[i] + at / Q8_BLOCK;
-        }
+    __device__ __forceinline__ place(const device_tensor &t, int64_t at) {
+        const int64_t first = 2 * (at + 8 * (threadIdx.x % 32));
+        p = (char *)t.p + first;
+        g = (const char *)t.g + first;
+        for (int i = 0; i < 3; i++) state[i] = (char *)t.state[i] + first;
     }
-    /* Asks for them, to be found in the second cache; another lot begins so many elements on, or 0. */
-    __device__ __forceinline__ void prefetch(int states, int more, int bytes, int state_bytes) const {
-        for (int at = 0; at <= more; at += more ? more : 1) {
-            prefetch_one(p + at * bytes);
-            prefetch_one(g + at * bytes);
-            for (int i = 0; i < 3; i++) {
-                if (states >> i & 1) prefetch_one(state[i] + at * state_bytes);
-            }
+    /* Asks for them, to be found in the second cache. */
+    __device__ __forceinline__ void prefetch(int states) const {
+        prefetch_one(p);
+        prefetch_one(g);
+        for (int i = 0; i < 3; i++) {
+            if (states >> i & 1) prefetch_one(state[i]);
         }
     }
     static __device__ __forceinline__ void prefetch_one(const void *p) {
@@ -426,31 +390,27 @@ struct place {
     }
 };
 
-/* ---- all in bf16 ---- */
-
 /* Q8_BLOCK elements here, too; a lane has eight side by side. */
-template <class RULE, int HINT> struct block_bf16 {
-    enum { STATES = octet<RULE>::STATES, PATH = PATH_BF16 };
+template <class RULE> struct block_bf16 {
+    enum { STATES = octet<RULE>::STATES };
     uint4 p, g, state[STATES];
 
     static __device__ __forceinline__ bool has(int i) { return octet<RULE>::has(i); }
-    static __device__ __forceinline__ place find(const device_tensor &t, int64_t at) { return place(t, at, 8, 2, 2); }
-    static __device__ __forceinline__ void prefetch(const place &from) { from.prefetch(RULE::states, 0, 2, 2); }
 
     __device__ __forceinline__ void load(const place &from) {
-        p = load_hinted<HINT>((const uint4 *)from.p);
-        g = load_hinted<HINT_STREAM>((const uint4 *)from.g);
+        p = __ldcs((const uint4 *)from.p);
+        g = __ldcs((const uint4 *)from.g);
 #pragma unroll
         for (int i = 0; i < STATES; i++) {
-            if (has(i)) state[i] = load_hinted<HINT>((const uint4 *)from.state[i]);
+            if (has(i)) state[i] = __ldcs((const uint4 *)from.state[i]);
         }
     }
 
     __device__ __forceinline__ void store(const place &to) const {
-        store_hinted<HINT>((uint4 *)to.p, p);
+        __stcs((uint4 *)to.p, p);
 #pragma unroll
         for (int i = 0; i < STATES; i++) {
-            if (has(i)) store_hinted<HINT>((uint4 *)to.state[i], state[i]);
+            if (has(i)) __stcs((uint4 *)to.state[i], state[i]);
         }
     }
 
@@ -498,53 +458,140 @@ template <class RULE, int HINT> struct block_bf16 {
         }
         return __all_sync(0xffffffffu, good && most < (127u + 60) << 23); /* 2^60 */
     }
-
-    static __device__ __forceinline__ void update_one_by_one(const view &v, uint32_t tensor, int64_t at, int64_t last) {
-        const int64_t end = last - at < Q8_BLOCK ? last : at + Q8_BLOCK;
-        update_any<RULE>(v, tensor, at + threadIdx.x % 32, end, 32);
-    }
 };
+
+/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each. */
+template <class RULE, class CUT>
+static __device__ __forceinline__ uint32_t update_bf16(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+    const device_tensor &t = v.tensors[tensor];
+    const int n = t.path == PATH_BF16 && last > at ? (int)((last - at - 1) / CUT::step) + 1 : 0;
+    if (n > 0) place(t, at).prefetch(RULE::states);
+    wait_for_prepare();
+    if (v.shared->skip) return 0;
+    const array_step &now = v.now[tensor];
+    const adamod__coef_f32 k = now.narrow;
+    if ((RULE::states & STATE_V) && !quick_numbers(k)) return ~0u;
+    uint32_t key = adamod__block_key(now.key, at), left = ~0u;
+    for (int round = 0; round < n; round++) {
+        const place here(t, at);
+        block_bf16<RULE> x;
+        x.load(here);
+        at += CUT::step;
+        if (CUT::stay && round + 1 < n) place(t, at).prefetch(RULE::states);
+        if (x.update(k, now, key)) {
+            x.store(here);
+            left ^= 1u << round;
+        }
+        key = adamod__block_key((uint64_t)key << 32, CUT::step);
+    }
+    return left;
+}
 
 /* ---- states in 8 bits ---- */
 
-/* A block of theirs, all f32 otherwise. A warp takes it at once, and so finds its scales by itself; a lane has two groups
- * of four elements. A code takes one integer instruction for its random bits, and one or two for its place in a word. */
-template <class RULE, int HINT> struct block_q8 {
-    enum { STATES = octet<RULE>::STATES, PATH = PATH_Q8 };
+/* A block of theirs as it comes from memory, into shared memory. */
+template <class RULE> struct slot_q8 {
+    enum { STATES = RULE::states & STATE_S ? 3 : RULE::states & STATE_V ? 2 : 1 };
+    float4 p[Q8_BLOCK / 4], g[Q8_BLOCK / 4];
+    uint4 codes[STATES][Q8_BLOCK / 16];
+};
+
+/* What a lane asks for of a warp's blocks, 16 bytes at a time: of codes, for the lane that will want them or another. */
+template <class RULE, class CUT> struct source_q8 {
+    enum { STATES = slot_q8<RULE>::STATES, PAIRS = (STATES + 1) / 2 };
+    float4 *p;
+    const float4 *g;
+    uint4 *codes[PAIRS];
+
+    /* Of those from element at on. */
+    __device__ __forceinline__ source_q8(const device_tensor &t, int64_t at) {
+        const int lane = (int)threadIdx.x % 32;
+        p = (float4 *)((float *)t.p + at) + lane;
+        g = (const float4 *)((const float *)t.g + at) + lane;
+#pragma unroll
+        for (int u = 0; u < PAIRS; u++) {
+            const int i = 2 * u + lane / 16;
+            codes[u] = (uint4 *)((char *)t.state[i < STATES ? i : 0] + at) + lane % 16;
+        }
+    }
+
+    __device__ __forceinline__ void ask(slot_q8<RULE> *to) const {
+        const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int u = 0; u < 2; u++) {
+            copy_async<CUT::stream>(&to->p[32 * u + lane], p + 32 * u);
+            copy_async<true>(&to->g[32 * u + lane], g + 32 * u);
+        }
+#pragma unroll
+        for (int u = 0; u < PAIRS; u++) {
+            if (2 * u + lane / 16 < STATES) copy_async<CUT::stream>(&to->codes[0][32 * u + lane], codes[u]);
+        }
+    }
+
+    /* What was asked for so many blocks ago, to be replaced by p and the slot's codes. */
+    template <int AGO>
+    __device__ __forceinline__ void replace(const float4 (&p_new)[2], const slot_q8<RULE> &from) const {
+        const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int u = 0; u < 2; u++) store_to(p + 32 * u - AGO * CUT::step / 4, p_new[u]);
+        __syncwarp();
+#pragma unroll
+        for (int u = 0; u < PAIRS; u++) {
+            if (2 * u + lane / 16 < STATES) store_to(codes[u] - AGO * CUT::step / 16, from.codes[0][32 * u + lane]);
+        }
+    }
+    /* Left to itself, the compiler makes four stores of one. */
+    template <class T> static __device__ __forceinline__ void store_to(T *to, T x) {
+        const uint32_t *word = (const uint32_t *)&x;
+        if (CUT::stream) __stcs(to, x);
+        else {
+            asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(word[0]), "r"(word[1]), "r"(word[2]),
+                         "r"(word[3])
+                         : "memory");
+        }
+    }
+
+    /* To the warp's next block. */
+    __device__ __forceinline__ void go_on() {
+        p += CUT::step / 4;
+        g += CUT::step / 4;
+#pragma unroll
+        for (int u = 0; u < PAIRS; u++) codes[u] += CUT::step / 16;
+    }
+};
+
+/* The same as numbers. A warp takes a block at once, and so finds its scales by itself; a lane has two groups of four
+ * elements. A code takes one integer instruction for its random bits, and one or two for its place in a word. */
+template <class RULE> struct block_q8 {
+    enum { STATES = octet<RULE>::STATES };
     four<ADAMOD_F32> p[2], g[2];
     uint32_t codes[STATES][2];
     float scale[STATES];
 
     static __device__ __forceinline__ bool has(int i) { return octet<RULE>::has(i); }
-    static __device__ __forceinline__ place find(const device_tensor &t, int64_t at) { return place(t, at, 4, 4, 1); }
-    static __device__ __forceinline__ void prefetch(const place &from) { from.prefetch(RULE::states, 128, 4, 1); }
 
-    __device__ __forceinline__ void load(const place &from) {
+    __device__ __forceinline__ void load(const slot_q8<RULE> &from) {
+        const int lane = (int)threadIdx.x % 32;
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-            p[u].template load<HINT>(from.p, 128 * u);
-            g[u].template load<HINT_STREAM>(from.g, 128 * u);
+            p[u].raw = from.p[32 * u + lane];
+            g[u].raw = from.g[32 * u + lane];
 #pragma unroll
             for (int i = 0; i < STATES; i++) {
-                if (has(i)) codes[i][u] = load_hinted<HINT>((const uint32_t *)(from.state[i] + 128 * u));
+                if (has(i)) codes[i][u] = ((const uint32_t *)from.codes[i])[32 * u + lane];
             }
         }
-#pragma unroll
-        for (int i = 0; i < STATES; i++) scale[i] = has(i) ? load_hinted<HINT>((const float *)from.scale[i]) : 0;
     }
 
-    __device__ __forceinline__ void store(const place &to) const {
+    /* Back again. */
+    __device__ __forceinline__ void store(slot_q8<RULE> *to) const {
+        const int lane = (int)threadIdx.x % 32;
 #pragma unroll
         for (int u = 0; u < 2; u++) {
-            p[u].template store<HINT>(to.p, 128 * u);
 #pragma unroll
             for (int i = 0; i < STATES; i++) {
-                if (has(i)) store_hinted<HINT>((uint32_t *)(to.state[i] + 128 * u), codes[i][u]);
+                if (has(i)) ((uint32_t *)to->codes[i])[32 * u + lane] = codes[i][u];
             }
-        }
-#pragma unroll
-        for (int i = 0; i < STATES; i++) {
-            if (has(i) && threadIdx.x % 32 == 0) store_hinted<HINT>(to.scale[i], scale[i]);
         }
     }
 
@@ -606,45 +653,84 @@ template <class RULE, int HINT> struct block_q8 {
         }
         return __all_sync(0xffffffffu, good);
     }
+};
 
-    static __device__ __forceinline__ void update_one_by_one(const view &v, uint32_t tensor, int64_t at, int64_t last) {
-        update_any_q8<RULE>(v, tensor, at, last);
+/* A warp's scales in a tile: lane l has those of its block l, so that they are read at once, and written. */
+template <class RULE, int STEP> struct scales_q8 {
+    enum { STATES = slot_q8<RULE>::STATES };
+    float scale[STATES];
+
+    __device__ __forceinline__ void load(const device_tensor &t, int64_t at, int n) {
+        const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < STATES; i++) scale[i] = lane < n ? t.scale[i][(at + lane * STEP) / Q8_BLOCK] : 0;
+    }
+    __device__ __forceinline__ void get(float *to, int round) const {
+#pragma unroll
+        for (int i = 0; i < STATES; i++) to[i] = __shfl_sync(0xffffffffu, scale[i], round);
+    }
+    __device__ __forceinline__ void set(const float *to, int round) {
+#pragma unroll
+        for (int i = 0; i < STATES; i++) scale[i] = threadIdx.x % 32 == round ? to[i] : scale[i];
+    }
+    __device__ __forceinline__ void store(const device_tensor &t, int64_t at, int n, uint32_t left) const {
+        const int lane = (int)threadIdx.x % 32;
+        if (lane >= n || (left >> lane & 1)) return;
+#pragma unroll
+        for (int i = 0; i < STATES; i++) t.scale[i][(at + lane * STEP) / Q8_BLOCK] = scale[i];
     }
 };
 
-/* ---- tiles of blocks ---- */
-
-/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each. */
-template <class RULE, class BLOCK_OF, class CUT>
-static __device__ __forceinline__ uint32_t update_blocks(const view &v, uint32_t tensor, int64_t at, int64_t last) {
-    enum { STRIDE = CUT::threads / 32 * Q8_BLOCK };
-    static_assert(CUT::tile / STRIDE < 32, "a bit for each");
+/* Which of a warp's blocks in a tile, from element at up to last, are left to be done one by one: a bit for each.
+ * Registers have no room for a block on its way beside the one at work, and without, a warp would wait for memory each
+ * time. So blocks come into a ring of slots in shared memory, which is the warp's alone. */
+template <class RULE, class CUT>
+static __device__ __forceinline__ uint32_t update_q8(const view &v, uint32_t tensor, int64_t at, int64_t last) {
+    enum { STEP = CUT::step, AHEAD = CUT::stages - 1 };
+    __shared__ slot_q8<RULE> slots[CUT::warps][CUT::stages];
+    slot_q8<RULE> *const ring = slots[threadIdx.x / 32], *here = ring, *free = ring + AHEAD;
     const device_tensor &t = v.tensors[tensor];
-    const int n = t.path == BLOCK_OF::PATH && last > at ? (int)((last - at - 1) / STRIDE) + 1 : 0;
-    if (n > 0) BLOCK_OF::prefetch(BLOCK_OF::find(t, at));
+    const int n = t.path == PATH_Q8 && last > at ? (int)((last - at - 1) / STEP) + 1 : 0;
+    source_q8<RULE, CUT> source(t, at);
+#pragma unroll
+    for (int round = 0; round < AHEAD; round++, source.go_on()) {
+        if (round < n) source.ask(&ring[round]);
+        end_of_copies();
+    }
+    scales_q8<RULE, STEP> scales;
+    scales.load(t, at, n);
     wait_for_prepare();
-    if (v.shared->skip) return 0;
     const array_step &now = v.now[tensor];
     const adamod__coef_f32 k = now.narrow;
-    if ((RULE::states & STATE_V) && !quick_numbers(k)) return ~0u;
+    const bool skip = v.shared->skip;
+    if (skip || ((RULE::states & STATE_V) && !quick_numbers(k))) {
+        wait_for_copies<0>();
+        return skip ? 0 : ~0u;
+    }
     uint32_t key = adamod__block_key(now.key, at), left = ~0u;
+#pragma unroll 1
     for (int round = 0; round < n; round++) {
-        const place here = BLOCK_OF::find(t, at);
-        BLOCK_OF x;
-        x.load(here);
-        at += STRIDE;
-        if (CUT::stay && round + 1 < n) BLOCK_OF::prefetch(BLOCK_OF::find(t, at));
+        block_q8<RULE> x;
+        wait_for_copies<AHEAD - 1>();
+        __syncwarp(); /* the other lanes' have come, too, and all have read the slot that is free */
+        if (round + AHEAD < n) source.ask(free);
+        end_of_copies();
+        x.load(*here);
+        scales.get(x.scale, round);
         if (x.update(k, now, key)) {
             x.store(here);
+            source.template replace<AHEAD>({x.p[0].raw, x.p[1].raw}, *here);
+            scales.set(x.scale, round);
             left ^= 1u << round;
         }
-        key = adamod__block_key((uint64_t)key << 32, STRIDE);
+        key = adamod__block_key((uint64_t)key << 32, STEP);
+        source.go_on();
+        free = here;
+        here = here == ring + AHEAD ? ring : here + 1;
     }
+    scales.store(t, at, n, left);
     return left;
 }
-
-template <class RULE, int HINT, int KIND> struct block_of { typedef block_q8<RULE, HINT> type; };
-template <class RULE, int HINT> struct block_of<RULE, HINT, KIND_BF16> { typedef block_bf16<RULE, HINT> type; };
 
 /* ---- kernels ---- */
 
@@ -695,22 +781,27 @@ static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
 template <class RULE, class CUT, int KIND>
 static __global__ void __launch_bounds__(CUT::threads, CUT::blocks)
     update_blocks_kernel(const __grid_constant__ view v, const piece *tiles) {
-    typedef typename block_of<RULE, CUT::hint, KIND>::type type;
     const piece tile = tiles[blockIdx.x];
     const int64_t first = (int64_t)tile.index * CUT::tile, count = v.tensors[tile.tensor].count;
-    const int64_t last = count - first < CUT::tile ? count : first + CUT::tile;
-    const int64_t whole = first + (last - first) / Q8_BLOCK * Q8_BLOCK;
-    int64_t at = first + threadIdx.x / 32 * Q8_BLOCK;
+    int64_t at = first + threadIdx.x / 32 * CUT::apart;
+    const int64_t end = at + CUT::rounds * CUT::step, last = count < end ? count : end;
+    const int64_t whole = last / Q8_BLOCK * Q8_BLOCK; /* tiles begin with a block */
     uint32_t left = ~0u;
     const bool given = v.tensors[tile.tensor].g != NULL;
-    if constexpr (sizeof(typename RULE::R) == 4) {
-        if (given) left = update_blocks<RULE, type, CUT>(v, tile.tensor, at, whole);
+    if constexpr (sizeof(typename RULE::R) != 4) {
+        /* one by one */
+    } else if constexpr (KIND == KIND_Q8) {
+        if (given) left = update_q8<RULE, CUT>(v, tile.tensor, at, whole);
+    } else {
+        if (given) left = update_bf16<RULE, CUT>(v, tile.tensor, at, whole);
     }
     wait_for_prepare(); /* or the next launch might come before prepare is done */
     if (v.shared->skip || !given) return;
     /* After all else, so that nothing is kept in registers across the call. */
-    for (; at < last && left; at += CUT::threads / 32 * Q8_BLOCK, left >>= 1) {
-        if (left & 1) type::update_one_by_one(v, tile.tensor, at, last);
+    for (; at < last && left; at += CUT::step, left >>= 1) {
+        if (!(left & 1)) continue;
+        if (KIND == KIND_Q8) update_any_q8<RULE>(v, tile.tensor, at, last);
+        else update_any<RULE>(v, tile.tensor, at + threadIdx.x % 32, last - at < Q8_BLOCK ? last : at + Q8_BLOCK, 32);
     }
 }
 
@@ -845,19 +936,26 @@ static const variant_launch *bf16_launch(int rule) {
     return &launches[rule == RULE_adam];
 }
 
-#define NAME_TUNING(threads, groups, blocks, hint, stay)                                                               \
-#threads " threads, " #groups " groups, " #blocks " blocks, " #hint ", stay " #stay
+#define NAME_TUNING(threads, groups, blocks, stay)                                                                     \
+#threads " threads, " #groups " groups, " #blocks " blocks, stay " #stay
 #define TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_ANY>(NAME_TUNING(__VA_ARGS__)),
-#define Q8_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_Q8>("q8, " NAME_TUNING(__VA_ARGS__)),
 #define BF16_TUNING(...) make_launch<adamod_rule_f32, cut<__VA_ARGS__>, KIND_BF16>("bf16, " NAME_TUNING(__VA_ARGS__)),
+#define Q8_TUNING(warps, rounds, blocks, stages, run, stream)                                                          \
+    make_launch<adamod_rule_f32, ring_cut<warps, rounds, blocks, stages, run, stream>, KIND_Q8>(                       \
+        "q8, " #warps " warps, " #rounds " rounds, " #blocks " blocks, " #stages " stages, run " #run                  \
+        ", stream " #stream),
 static const variant_launch tunings[] = {TUNINGS(TUNING)};
-static const variant_launch q8_tunings[] = {BLOCK_TUNINGS(Q8_TUNING)};
-static const variant_launch bf16_tunings[] = {BLOCK_TUNINGS(BF16_TUNING)};
+static const variant_launch q8_tunings[] = {Q8_TUNINGS(Q8_TUNING)};
+static const variant_launch bf16_tunings[] = {BF16_TUNINGS(BF16_TUNING)};
+
+template <int N> static const variant_launch *tuning_of(const variant_launch (&all)[N], int index) {
+    return index >= 0 && index < N ? &all[index] : NULL;
+}
 
 static const variant_launch *tuning_at(int index, int kind) {
-    const int n = (int)(kind == KIND_ANY ? sizeof tunings / sizeof *tunings : sizeof q8_tunings / sizeof *q8_tunings);
-    if (index < 0 || index >= n) return NULL;
-    return kind == KIND_Q8 ? &q8_tunings[index] : kind == KIND_BF16 ? &bf16_tunings[index] : &tunings[index];
+    return kind == KIND_Q8     ? tuning_of(q8_tunings, index)
+           : kind == KIND_BF16 ? tuning_of(bf16_tunings, index)
+                               : tuning_of(tunings, index);
 }
 
 const char *cuda_tuning(int index, int kind) {
@@ -880,6 +978,11 @@ int64_t cuda_tile(int rule, int tuning, const device_tensor *t) {
 cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c) {
     int blocks = 1;
     c->launch = launch_of(rule, tuning, c->f64, c->kind, c->variant);
+    if (c->kind == KIND_Q8) { /* or rings might find room for few blocks */
+        const cudaError_t error = cudaFuncSetAttribute(
+            c->launch->kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+        if (error) return error;
+    }
     const cudaError_t error =
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, c->launch->kernel, c->launch->threads, 0);
     c->blocks = c->launch->stay ? (int64_t)processors * (blocks > 0 ? blocks : 1) : INT32_MAX;
