@@ -102,6 +102,20 @@ class Steps(unittest.TestCase):
                     optimizer.step(closure)
                 self.assertLess(float(closure().detach()), 0.5 * first)
 
+    def test_after_a_step_that_failed(self):
+        """The first step got as far as the second parameter's gradient."""
+        params = make_params((3,), (4,))
+        others = clones(params)
+        optimizer = lt.AdaMod(params)
+        set_grads(params, 1)
+        params[1].grad = params[1].grad.to_sparse()
+        with self.assertRaisesRegex(RuntimeError, "sparse"):
+            optimizer.step()
+        train(optimizer, params, 2)
+        train(lt.AdaMod(others), others, 2)
+        for p, q in zip(params, others):
+            self.assertTrue(same_bits(p, q))
+
     def test_closure_runs_with_gradients_and_its_loss_returns(self):
         (p,) = make_params((3,))
         optimizer = lt.AdaMod([p])
@@ -773,6 +787,18 @@ class Errors(unittest.TestCase):
         embedding(torch.tensor([1, 2])).sum().backward()
         before = a.detach().clone()
         self.refused(RuntimeError, "parameter 1 of group 1 has a sparse gradient", optimizer.step)
+        self.assertTrue(torch.equal(a, before))
+
+    def test_groups_that_share_memory_after_a_step_that_failed(self):
+        (a, b) = make_params((3,), (4,))
+        optimizer = lt.AdaMod([{"params": [a]}, {"params": [torch.nn.Parameter(a.detach()), b]}])
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        before = a.detach().clone()
+        set_grads(params, 1)
+        b.grad = b.grad.to_sparse()
+        self.refused(RuntimeError, "parameter 1 of group 1 has a sparse gradient", optimizer.step)
+        set_grads(params, 1)
+        self.refused(ValueError, "parameter 0 of group 1", optimizer.step)
         self.assertTrue(torch.equal(a, before))
 
     def test_names_are_in_messages(self):

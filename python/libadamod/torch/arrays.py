@@ -138,7 +138,10 @@ def _named(error: ValueError, names: Sequence[str]) -> ValueError:
 def check_together(groups: Sequence[Arrays]) -> None:
     """Finds what is wrong with the arrays of any group on the CPU, before the first is updated. Each group's update
     does so for itself; what is between groups can only have changed where some memory is new."""
-    if len(groups) < 2 or not any(arrays.rebound for arrays in groups):
+    rebound = any(arrays.rebound for arrays in groups)
+    for arrays in groups:
+        arrays.rebound = False
+    if len(groups) < 2 or not rebound:
         return
     active = [(arrays, bound) for arrays in groups for bound in arrays.active if bound.device is None]
     try:
@@ -172,7 +175,7 @@ class Arrays:
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
         self.active_before: List[int] = []  # indices of the last step's
-        self.rebound = False  # in this step: other memory than in the last
+        self.rebound = False  # other memory than at the last check_together; a step that failed may have begun it
         self.settled: Optional[Settled] = None  # what stands for all of the active, if so it can be told
         self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
         self.copies: List[Tensor] = []  # kept alive until the update is done
@@ -237,7 +240,7 @@ class Arrays:
         """Points the spans at what is there now. Whatever can be wrong with a parameter is found here. same_states:
         each parameter has the dict it had in the last step."""
         if same_states and self.settled is not None and self.settled.follow():
-            self.active, self.rebound = self.settled.active, False
+            self.active = self.settled.active
             return
         self.settled = None
         self._prepare_each(states)
@@ -254,7 +257,6 @@ class Arrays:
 
     def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []
-        before = self.bounds[:]
         strided = torch.strided
         for i, (p, row, bound, sharded) in enumerate(zip(self.params, self.rows, self.bounds, self.sharded)):
             g = p.grad
@@ -270,6 +272,7 @@ class Arrays:
                 or type(state.get("step")) is not int
                 or bound.key != _key(p, state, bound.names, sharded)
             ):
+                self.rebound, self.bounds[i] = True, None  # also where binding or a later parameter fails
                 bound = self.bounds[i] = self._bind(i, p, state)
             if (
                 g.layout is not strided
@@ -285,7 +288,6 @@ class Arrays:
             if bound.device is None:
                 row.step = state["step"] + 1
             self.active.append(bound)
-        self.rebound = before != self.bounds
         if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 

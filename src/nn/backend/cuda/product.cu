@@ -183,6 +183,20 @@ static float time_algorithm(const trial *t, const product *p, const cublasLtMatm
     return ms;
 }
 
+/* Whether two algorithms cut the sums alike. */
+static bool same_cut(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b) {
+    static const cublasLtMatmulAlgoConfigAttributes_t names[] = {
+        CUBLASLT_ALGO_CONFIG_ID, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME};
+    for (const cublasLtMatmulAlgoConfigAttributes_t name : names) {
+        int32_t x = 0, y = 0;
+        size_t size;
+        if (cublasLtMatmulAlgoConfigGetAttribute(a, name, &x, sizeof x, &size) != CUBLAS_STATUS_SUCCESS ||
+            cublasLtMatmulAlgoConfigGetAttribute(b, name, &y, sizeof y, &size) != CUBLAS_STATUS_SUCCESS || x != y)
+            return false;
+    }
+    return true;
+}
+
 static int fastest(const trial *t, product *p, const product_shape *s, const cublasLtMatmulHeuristicResult_t *found,
                    int n) {
     const bool epilogue = s->epilogue != CUBLASLT_EPILOGUE_DEFAULT && s->epilogue != CUBLASLT_EPILOGUE_RELU;
@@ -191,7 +205,7 @@ static int fastest(const trial *t, product *p, const product_shape *s, const cub
     int best = 0;
     float least = 0;
     for (int i = 0; i < n; i++) {
-        if (!same_bits(t, p, &found[i].algo)) continue;
+        if (!same_cut(&found[0].algo, &found[i].algo) || !same_bits(t, p, &found[i].algo)) continue;
         const float ms = time_algorithm(t, p, &found[i].algo);
         if (ms > 0 && (least == 0 || ms < least)) least = ms, best = i;
     }
