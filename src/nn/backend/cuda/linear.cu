@@ -85,7 +85,9 @@ static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
     const void *const pointers[6] = {c->mate->input[0].data, c->input[0].data,       c->mate->output_grad,
                                      c->output_grad,         c->mate->input_grad[1], c->input_grad[1]};
     cudaError_t e = cudaMalloc((void **)&p->pointers, sizeof pointers);
-    if (e == cudaSuccess) e = cudaMemcpy(p->pointers, pointers, sizeof pointers, cudaMemcpyHostToDevice);
+    /* on the stream that reads them, which waits for no other */
+    if (e == cudaSuccess)
+        e = cudaMemcpyAsync(p->pointers, pointers, sizeof pointers, cudaMemcpyHostToDevice, stream_of(c));
     return nn_cuda_failed(e, "pairing products");
 }
 
