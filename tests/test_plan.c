@@ -12,7 +12,8 @@ struct nn_device {
     nn_device_info info;
 };
 
-static int at_once, at_the_end, handed_on; /* sums of the passes so far */
+static int at_once, at_the_end, handed_on,
+    pairs; /* sums of the passes so far, and weight gradients done two at a time */
 
 static adamod_status device_open(nn_device **out, int index) {
     (void)index;
@@ -130,9 +131,26 @@ static void sum_rows(const nn_array *shape, const float *x, float *parts) {
     }
 }
 
+/* Only where the gradient of z is that of the output: a late part finds nothing else that backward knew. */
+static bool waits(const nn_call *c) { return c->attributes->activation == NN_LINEAR; }
+
+static void weight_gradient(const nn_call *c, bool add) {
+    nn_call d = *c;
+    d.input_grad[0] = d.input_grad[2] = NULL;
+    d.accumulate[1] = add;
+    if (waits(c)) nn_ops[NN_OP_linear]->ref.backward(&d);
+}
+
+static void linear_late(const nn_call *c) {
+    if (c->mate) weight_gradient(c->mate, c->accumulate[1]);
+    weight_gradient(c, c->accumulate[1]);
+    pairs += c->mate != NULL;
+}
+
 static void run_backward(const nn_call *c, nn_op_id op) {
     nn_call d = *c;
     float *parts = c->parts;
+    if (op == NN_OP_linear && waits(c)) d.input_grad[1] = NULL;
     for (int k = 0; k < NN_MAX_INPUTS; k++) {
         const int64_t cols = columns(c, op, k);
         if (cols && !c->row_sums[k]) d.input_grad[k] = parts, d.accumulate[k] = false;
@@ -165,11 +183,13 @@ static void run_backward(const nn_call *c, nn_op_id op) {
     static const nn_kernels name##_kernels = {                                                                         \
         .forward = name##_forward,                                                                                     \
         .backward = name##_backward,                                                                                   \
+        .late = NN_OP_##name == NN_OP_linear ? linear_late : NULL,                                                     \
         .workspace = name##_workspace,                                                                                 \
         .parts = name##_parts,                                                                                         \
         .row_sums = NN_OP_##name == NN_OP_add_norm    ? 2u                                                             \
                     : NN_OP_##name == NN_OP_attention ? 3u                                                             \
                                                       : 0,                                                             \
+        .pairs = NN_OP_##name == NN_OP_linear,                                                                         \
     };
 NN_OPS(KERNELS)
 
@@ -211,6 +231,14 @@ TEST(gradients_are_those_of_the_host) {
     }
 }
 
+/* w6 and w7, w3 and w4: the others are of other shapes, or have a bias in common. */
+TEST(weight_gradients_of_one_shape_are_done_two_at_a_time) {
+    enum { PASSES = 3 };
+    pairs = 0;
+    nn_params_free(sums_gradient(50, 64, on_the_device, NULL));
+    CHECK_INT(pairs, 2 * PASSES);
+}
+
 /* Two layers have one bias, and two norms one gamma and beta: these are summed at once, as is b2, which one of these norms
  * sums for its layer. */
 TEST(sums_wait_for_the_end_unless_two_add_to_one) {
@@ -222,4 +250,5 @@ TEST(sums_wait_for_the_end_unless_two_add_to_one) {
     CHECK_INT(at_the_end, (4 + 10 + 3) * PASSES); /* b5 to b8; five norms' own; b3, b4, b_out */
 }
 
-RUN_TESTS(ENTRY(gradients_are_those_of_the_host), ENTRY(sums_wait_for_the_end_unless_two_add_to_one))
+RUN_TESTS(ENTRY(gradients_are_those_of_the_host), ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
+          ENTRY(sums_wait_for_the_end_unless_two_add_to_one))
