@@ -30,7 +30,7 @@ adamod_status product_library(void);
 
 /* cuBLASLt recommends algorithms; the first is taken, always the same for the same shapes on the same chip. If measured,
  * the fastest of those is taken that give the same bits as the first, so that measuring, which has noise, does not show in
- * any result. Each shape is measured once in a program. */
+ * any result; not where results are too few to tell. Each shape is measured once in a program. */
 adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured);
 void product_free(product *p);
 
