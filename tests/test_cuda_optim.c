@@ -1021,6 +1021,7 @@ TEST(errors_name_the_device) {
     CHECK_INT(adamod_add(opt, "w", host, NULL, 1, (int64_t[]){4}), ADAMOD_ERROR_DEVICE);
     CHECK_HAS(adamod_last_error(), "w: param is host memory, expected memory of cuda:0");
     float *memory = device_alloc(64);
+    to_device(memory, (float[16]){0}, 64);
     CHECK_INT(adamod_add(opt, "w", memory, host, 1, (int64_t[]){4}), ADAMOD_ERROR_DEVICE);
     CHECK_HAS(adamod_last_error(), "w: grad is host memory");
     /* States of 2^50 elements; the array itself is never touched. */

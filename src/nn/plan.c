@@ -453,17 +453,18 @@ static bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
     return same;
 }
 
-/* Whether a step's parameters are few numbers, and it does not matter when they get their gradients. */
+/* Whether a step's late part is small, and gives gradients of parameters alone, of which it does not matter when they
+ * come. Input 0 is backward's own. */
 static bool nn_can_pair(const nn_plan *plan, const plan_step *step, const int *writers) {
     const nn_graph *g = plan->graph;
     bool can = step->kernels.late && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
     for (int k = 0; can && k < step->node->n_inputs; k++) {
         const nn_value v = step->node->input[k];
-        if (v < 0 || g->values[v].source != NN_FROM_PARAM) continue;
+        if (v < 0 || (k == 0 && g->values[v].source != NN_FROM_PARAM)) continue;
         const nn_shape *shape = &g->values[v].shape;
         int64_t numbers = 1;
         for (int d = 0; d < shape->ndim; d++) numbers *= shape->dim[d];
-        can = numbers <= PAIR_NUMBERS;
+        can = g->values[v].source == NN_FROM_PARAM && numbers <= PAIR_NUMBERS;
     }
     return can;
 }

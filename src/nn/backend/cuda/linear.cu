@@ -74,14 +74,14 @@ static void linear_release(void *prepared) {
 /* Fused, if that can be. */
 static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
     const product_shape fused = forward_shape(c, true), plain = forward_shape(c, false);
-    p->fused = product_make(&p->y, &fused, c->precision, c->training) == ADAMOD_OK;
+    p->fused = product_try(&p->y, &fused, c->precision, c->training);
     return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->precision, c->training);
 }
 
 /* Where it cannot be, late takes one after the other. */
 static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
     const product_shape s = weight_grad_shape(c, 2);
-    if (product_make(&p->pair, &s, c->precision, false)) return ADAMOD_OK;
+    if (!product_try(&p->pair, &s, c->precision, false)) return ADAMOD_OK;
     const void *const pointers[6] = {c->mate->input[0].data, c->input[0].data,       c->mate->output_grad,
                                      c->output_grad,         c->mate->input_grad[1], c->input_grad[1]};
     cudaError_t e = cudaMalloc((void **)&p->pointers, sizeof pointers);

@@ -128,6 +128,8 @@ static bool trial_open(trial *t, const product_shape *s) {
     ok = ok && cudaMalloc(&t->workspace, PRODUCT_WORKSPACE) == cudaSuccess;
     ok = ok && cudaMalloc((void **)&t->differences, sizeof *t->differences) == cudaSuccess;
     if (!ok) return false;
+    for (void *d : t->d)
+        cudaMemsetAsync(d, 0, t->result, t->stream); /* a checker does not see what the library stores */
     fill_type(s->in, t->a, s->m * s->k, 1, t->stream);
     fill_type(s->in, t->b, s->n * s->k, 2, t->stream);
     fill_type(s->out, t->bias, s->m, 3, t->stream);
@@ -264,12 +266,21 @@ static cublasStatus_t choose(product *p, const product_shape *s, nn_precision pr
     return e;
 }
 
-adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured) {
+static cublasStatus_t make(product *p, const product_shape *s, nn_precision precision, bool measured) {
     cublasStatus_t e = describe(p, s, precision);
     if (e == CUBLAS_STATUS_SUCCESS) e = choose(p, s, precision, measured);
     p->ready = e == CUBLAS_STATUS_SUCCESS;
-    if (p->ready) return ADAMOD_OK;
-    product_free(p);
+    if (!p->ready) product_free(p);
+    return e;
+}
+
+bool product_try(product *p, const product_shape *s, nn_precision precision, bool measured) {
+    return make(p, s, precision, measured) == CUBLAS_STATUS_SUCCESS;
+}
+
+adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured) {
+    const cublasStatus_t e = make(p, s, precision, measured);
+    if (e == CUBLAS_STATUS_SUCCESS) return ADAMOD_OK;
     return nn_cuda_fail(ADAMOD_ERROR_CUDA, "cuda: cuBLASLt has no product of %lld x %lld x %lld: %s", (long long)s->m,
                         (long long)s->n, (long long)s->k, cublasLtGetStatusString(e));
 }

@@ -32,6 +32,8 @@ adamod_status product_library(void);
  * the fastest of those is taken that give the same bits as the first, so that measuring, which has noise, does not show in
  * any result; not where results are too few to tell. Each shape is measured once in a program. */
 adamod_status product_make(product *p, const product_shape *s, nn_precision precision, bool measured);
+/* The same for a product that may not be there: false then, and no message. */
+bool product_try(product *p, const product_shape *s, nn_precision precision, bool measured);
 void product_free(product *p);
 
 /* D = op(A) op(B), or that added to D. bias: what the epilogue adds; NULL: none. If count is more than 1, a, b and d are
