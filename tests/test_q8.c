@@ -484,8 +484,9 @@ static double train(const char *name, const char *state_type, int steps) {
 }
 
 TEST(training_hardly_notices) {
+    const int steps = getenv("ADAMOD_TEST_FAST") ? 500 : 2000;
     for (int r = 0; r < 3; r++) {
-        const double f32 = train(rules[r][0], "auto", 2000), q8 = train(rules[r][0], "q8", 2000);
+        const double f32 = train(rules[r][0], "auto", steps), q8 = train(rules[r][0], "q8", steps);
         printf("    %s: loss %.4g with states in f32, %.4g in 8 bits, %.3f of it\n", rules[r][0], f32, q8, q8 / f32);
         CHECK(q8 < 1.05 * f32);
     }

@@ -65,6 +65,8 @@ if DEVICE != "cpu":
     CASES = {
         f"{name}, {p}": {"train.precision": p, **CASES[name]} for p in BOUNDS for name in (CASES if p == "full" else wide)
     }
+if os.environ.get("ADAMOD_TEST_FAST", "0") not in ("", "0"):
+    MANY, CASES = FEW, dict(list(CASES.items())[::3])
 
 
 def run_program(folder, settings, steps):
