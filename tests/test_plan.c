@@ -2,6 +2,7 @@
  * ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
 #include "place.h"
+#include "plan.h"
 #include "sums_graph.h"
 
 #include <stdlib.h>
@@ -250,5 +251,28 @@ TEST(sums_wait_for_the_end_unless_two_add_to_one) {
     CHECK_INT(at_the_end, (4 + 10 + 3) * PASSES); /* b5 to b8; five norms' own; b3, b4, b_out */
 }
 
-RUN_TESTS(ENTRY(gradients_are_those_of_the_host), ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
+/* ---- places ---- */
+
+/* Where nothing reads a value after the step that writes its gradient, one lies upon the other; an output is read. */
+TEST(the_gradient_of_logits_lies_upon_them) {
+    for (int output = 0; output < 2; output++) {
+        nn_params *params = nn_params_create();
+        nn_graph *g = nn_graph_create(params);
+        const int rows = nn_symbol(g, "rows", 6);
+        const nn_value x = nn_input(g, "x", NN_F32, rows, 4), targets = nn_input(g, "targets", NN_I32, rows, 0);
+        const nn_value w = nn_parameter(g, "w", 2, (int64_t[]){5, 4}, (nn_init){NN_UNIFORM, 1});
+        const nn_value logits = nn_linear(g, x, w, -1, NN_LINEAR), loss = nn_cross_entropy(g, logits, targets, 0.1);
+        if (output) nn_output(g, "logits", logits);
+        nn_plan *plan = NULL;
+        CHECK_INT(nn_params_allocate(params, 1), ADAMOD_OK);
+        CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = loss}), ADAMOD_OK);
+        if (plan) CHECK(((void *)nn_plan_grad_address(plan, logits) == nn_plan_address(plan, logits)) == !output);
+        nn_plan_free(plan);
+        nn_graph_free(g);
+        nn_params_free(params);
+    }
+}
+
+RUN_TESTS(ENTRY(the_gradient_of_logits_lies_upon_them), ENTRY(gradients_are_those_of_the_host),
+          ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
           ENTRY(sums_wait_for_the_end_unless_two_add_to_one))
