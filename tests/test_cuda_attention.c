@@ -74,7 +74,8 @@ static bool is_ref(attention_case a) {
 TEST(is_ref_for_all_sizes_of_heads) {
     static const int sizes[] = {1, 8, 32, 33, 40, 64, 72, 96, 128};
     NEED_DEVICE();
-    for (int i = 0; i < 9; i++) {
+    const int step = getenv("ADAMOD_TEST_FAST") ? 4 : 1; /* 1, 40 and 128: a kernel of each kind */
+    for (int i = 0; i < 9; i += step) {
         for (int causal = 0; causal < 2; causal++) {
             const int heads = i < 3 ? 4 : 2;
             const double dropout = i % 2 ? 0.3 : 0;
@@ -88,7 +89,8 @@ TEST(is_ref_for_all_sizes_of_heads) {
 
 TEST(is_ref_for_random_lengths) {
     NEED_DEVICE();
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    const uint64_t seeds = getenv("ADAMOD_TEST_FAST") ? 8 : 40;
+    for (uint64_t seed = 0; seed < seeds; seed++) {
         attention_case a = {.heads = 1 + (int)nn_below(seed, 0, 16), .size = 1 + (int)nn_below(seed, 1, 20)};
         if (seed % 2) a.size = 8 * a.size % 72 + 8;
         a.causal = nn_below(seed, 2, 2);

@@ -175,6 +175,7 @@ typedef struct nn_device_functions {
     void (*drop)(nn_device *d, void *recording);
     /* All of these sums, which write to different places; the list is the host's. */
     void (*sum)(nn_device *d, int n, const nn_sum *sums);
+    void (*watch)(nn_device *d, bool on); /* for profilers that are told where to look */
 } nn_device_functions;
 
 /* A backend: kernels in place of the reference ones, where there are. On a device there must be all of them. */
@@ -188,7 +189,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 5
+#define NN_BACKEND_VERSION 6
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

@@ -21,8 +21,10 @@ static double seconds_now(void) {
 static adamod_status record(const nn_plan *plan, adamod_status (*enqueue)(void *), void *context, int calls,
                             void **out) {
     nn_device *d = plan->place->device;
+    plan->f->watch(d, true);
     adamod_status status = enqueue(context); /* libraries load what they need when first called */
     if (!status) status = plan->f->wait(d);
+    plan->f->watch(d, false);
     if (!status) status = plan->f->record_begin(d);
     if (status) return status;
     for (int i = 0; !status && i < calls; i++) status = enqueue(context);

@@ -1,6 +1,8 @@
 /* The cuda backend: one device, its memory, its stream, its recordings; and the table of kernels. */
 #include "cuda.h"
 
+#include <cuda_profiler_api.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,13 +335,19 @@ void nn_cuda_sum(const nn_call *c, const nn_sum *sum) {
     else launch_sums(stream_of(c), 1, sum);
 }
 
+static void device_watch(nn_device *d, bool on) {
+    (void)d;
+    if (on) cudaProfilerStart();
+    else cudaProfilerStop();
+}
+
 /* ---- the table ---- */
 
 static const nn_device_functions functions = {
     device_open,          device_close,        device_info,   device_stream,   device_allocate, device_release,
     device_allocate_host, device_release_host, device_upload, device_download, device_copy,     device_move,
     device_narrow,        device_wait,         device_mark,   device_wait_for, device_forget,   device_record_begin,
-    device_record_end,    device_replay,       device_drop,   device_sum,
+    device_record_end,    device_replay,       device_drop,   device_sum,      device_watch,
 };
 
 static const nn_backend backend = {

@@ -128,17 +128,22 @@ template <int N, typename T> __device__ static inline void put(const target<T> &
 }
 
 /* Threads 0 .. threads - 1, of which this is one, share a row of n numbers, which may begin at any number: f(i, x) has x[0]
- * as number i, and as many as an access takes or one. AHEAD: loads under way, where f stores nothing. */
+ * as number i, and as many as an access takes or one. AHEAD: loads under way at once; f may write over what it has. */
 template <int AHEAD, typename T, typename F>
 __device__ static inline void each_pack(const T *row, int64_t n, unsigned thread, unsigned threads, F f) {
     constexpr int N = pack<T>::N;
     const int64_t start = (int64_t)((16 - (uintptr_t)row % 16) % 16 / sizeof(T)), head = start < n ? start : n;
-    const int64_t whole = (n - head) / N * N;
-#pragma unroll AHEAD
-    for (int64_t i = head + (int64_t)thread * N; i < head + whole; i += (int64_t)threads * N) {
-        float x[N];
-        load_floats<N>(row + i, x);
-        f(i, x);
+    const int64_t whole = (n - head) / N * N, end = head + whole, step = (int64_t)threads * N;
+    for (int64_t first = head + (int64_t)thread * N; first < end; first += AHEAD * step) {
+        uint4 raw[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) raw[k] = load_raw<N>(row + first + k * step, first + k * step < end);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            float x[N];
+            widen_raw<T>(raw[k], x);
+            if (first + k * step < end) f(first + k * step, x);
+        }
     }
     for (int64_t k = thread; k < n - whole; k += threads) {
         const int64_t i = k < head ? k : k + whole;
