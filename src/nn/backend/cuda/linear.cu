@@ -126,7 +126,8 @@ __device__ static float normal_below(float z) { return 0.5f * erfcf(-0.70710678f
 
 /* y holds z, or what b is to be added to. */
 template <typename T>
-__global__ static void activate(int64_t n, int64_t cols, nn_activation activation, const T *b, float *saved, T *y) {
+__global__ static void activate_kernel(int64_t n, int64_t cols, nn_activation activation, const T *b, float *saved,
+                                       T *y) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     const float z = widen(y[i]) + (b ? widen(b[i % cols]) : 0);
@@ -143,8 +144,8 @@ __global__ static void activate(int64_t n, int64_t cols, nn_activation activatio
 template <typename T> static void launch_activate(const nn_call *c, bool bias) {
     const int64_t n = c->output.rows * out_of(c);
     const T *b = bias ? (const T *)c->input[2].data : NULL;
-    activate<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), c->attributes->activation, b, c->saved,
-                                                                   (T *)c->output.data);
+    activate_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), c->attributes->activation, b,
+                                                                          c->saved, (T *)c->output.data);
 }
 
 /* ---- slopes and sums over rows ---- */
@@ -169,7 +170,7 @@ __device__ static inline void times_slope(const uint4 &y, const float *saved, fl
  * are no whole packs, one, and leaves their sums in its row of sums, unless that is NULL. */
 template <typename T, int N, nn_activation A>
 __global__ static void __launch_bounds__(32 * SUM_LANES, 4)
-    slope_and_sums(int64_t rows, int64_t cols, unsigned across, const T *y, const float *saved, T *dz, float *sums) {
+    slope_kernel(int64_t rows, int64_t cols, unsigned across, const T *y, const float *saved, T *dz, float *sums) {
     constexpr int ROWS = SUM_ROWS / SUM_LANES; /* of a thread */
     __shared__ __align__(16) float shared[SUM_LANES][32 * N];
     const int64_t part = blockIdx.x / across, column = (int64_t)(blockIdx.x % across) * 32 * N;
@@ -207,9 +208,9 @@ template <typename T, int N> static void launch_slope(const nn_call *c) {
     const int64_t rows = c->output.rows, cols = out_of(c), across = parts(cols, 32 * N);
     const nn_activation activation = c->attributes->activation;
     void (*const kernel)(int64_t, int64_t, unsigned, const T *, const float *, T *, float *) =
-        activation == NN_RELU   ? slope_and_sums<T, N, NN_RELU>
-        : activation == NN_GELU ? slope_and_sums<T, N, NN_GELU>
-                                : slope_and_sums<T, N, NN_LINEAR>;
+        activation == NN_RELU   ? slope_kernel<T, N, NN_RELU>
+        : activation == NN_GELU ? slope_kernel<T, N, NN_GELU>
+                                : slope_kernel<T, N, NN_LINEAR>;
     const unsigned blocks = (unsigned)(across * parts(rows, SUM_ROWS));
     if (blocks == 0) return;
     kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output.data,

@@ -92,20 +92,20 @@ typedef struct trial {
 } trial;
 
 /* Numbers between -1 and 1. */
-template <typename T> __global__ static void fill(T *x, int64_t n, uint64_t key) {
+template <typename T> __global__ static void fill_kernel(T *x, int64_t n, uint64_t key) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] = narrow<T>((float)nn_random_bits(key, (uint64_t)i) * (2 / 4294967296.0f) - 1);
 }
 
-__global__ static void compare(const uint16_t *a, const uint16_t *b, int64_t n, unsigned *differences) {
+__global__ static void compare_kernel(const uint16_t *a, const uint16_t *b, int64_t n, unsigned *differences) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n && a[i] != b[i]) *differences = 1;
 }
 
 static void fill_type(cudaDataType_t type, void *x, int64_t n, uint64_t key, cudaStream_t stream) {
     const unsigned blocks = (unsigned)parts(n, 256);
-    if (type == CUDA_R_16BF) fill<bf16><<<blocks, 256, 0, stream>>>((bf16 *)x, n, key);
-    else fill<float><<<blocks, 256, 0, stream>>>((float *)x, n, key);
+    if (type == CUDA_R_16BF) fill_kernel<bf16><<<blocks, 256, 0, stream>>>((bf16 *)x, n, key);
+    else fill_kernel<float><<<blocks, 256, 0, stream>>>((float *)x, n, key);
 }
 
 static size_t size_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
@@ -148,8 +148,8 @@ static bool same_bits(const trial *t, const product *p, const cublasLtMatmulAlgo
     unsigned differences = 1;
     bool ok = cudaMemsetAsync(t->differences, 0, sizeof *t->differences, t->stream) == cudaSuccess;
     ok = ok && trial_run(t, p, algo, t->d[1]);
-    compare<<<(unsigned)parts(n, 256), 256, 0, t->stream>>>((const uint16_t *)t->d[0], (const uint16_t *)t->d[1], n,
-                                                            t->differences);
+    compare_kernel<<<(unsigned)parts(n, 256), 256, 0, t->stream>>>((const uint16_t *)t->d[0], (const uint16_t *)t->d[1],
+                                                                   n, t->differences);
     ok = ok && cudaMemcpyAsync(&differences, t->differences, sizeof differences, cudaMemcpyDeviceToHost, t->stream) ==
                    cudaSuccess;
     return cudaStreamSynchronize(t->stream) == cudaSuccess && ok && differences == 0;
