@@ -30,6 +30,9 @@ static void print_setup(const bench_train_result *r) {
            (long long)nn_params_total(r->s->params), c->encoder_layers, c->d, r->s->recipe.optimizer.rule);
     printf("a step: %.0f sentences, %.0f source and %.0f target tokens; ", r->sentences, r->source, r->target);
     print_place(r);
+    if (r->s->recipe.train.accumulate > 1) {
+        printf("train.accumulate is %d; here every batch is an update\n", (int)r->s->recipe.train.accumulate);
+    }
     if (!r->peer.process) {
         printf("torch is not measured: %s\n", r->no_torch);
         return;
