@@ -659,6 +659,14 @@ class Errors(Cuda):
             optimizer.step()
         self.assertTrue(torch.equal(p, before))
 
+    def test_a_gradient_left_on_the_cpu(self):
+        (p,) = make_params((8,))
+        optimizer = lt.AdaMod([p])
+        p.grad = torch.ones_like(p)
+        p.data = p.data.cuda()
+        with self.assertRaisesRegex(RuntimeError, "parameter 0 of group 0 is on cuda:0, and its gradient on cpu"):
+            optimizer.step()
+
     def test_a_learning_rate_out_of_bounds_on_the_device(self):
         (p,) = on("cuda", make_params((8,)))
         lr = torch.tensor(0.1, device="cuda")

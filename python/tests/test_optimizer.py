@@ -789,6 +789,28 @@ class Errors(unittest.TestCase):
         self.refused(RuntimeError, "parameter 1 of group 1 has a sparse gradient", optimizer.step)
         self.assertTrue(torch.equal(a, before))
 
+    def test_gradients_that_do_not_fit(self):
+        """PyTorch looks at a gradient's shape when it is set; data that is set later goes unseen."""
+        for cls in (lt.SGD, lt.AdaMod):
+            (p,) = make_params((4,))
+            optimizer = cls([p])
+            set_grads([p], 1)
+            p.data = torch.ones(1000)
+            message = r"parameter 0 of group 0 has a gradient of shape \(4,\), expected its own, \(1000,\)"
+            self.refused(ValueError, message, optimizer.step)
+            self.assertEqual(p.tolist(), [1.0] * 1000)
+            p.data = torch.ones(2, 2)
+            self.refused(ValueError, r"gradient of shape \(4,\), expected its own, \(2, 2\)", optimizer.step)
+            p.data = torch.ones(4)
+            optimizer.step()
+            p.grad.data = torch.ones(3)
+            self.refused(ValueError, r"gradient of shape \(3,\), expected its own, \(4,\)", optimizer.step)
+            self.assertEqual(optimizer.state[p]["step"], 1)
+        (p,) = make_params((4,))
+        set_grads([p], 1)
+        p.data = p.data.to(torch.complex64)
+        self.refused(TypeError, "a gradient of torch.float32, expected a complex type", lt.SGD([p]).step)
+
     def test_groups_that_share_memory_after_a_step_that_failed(self):
         (a, b) = make_params((3,), (4,))
         optimizer = lt.AdaMod([{"params": [a]}, {"params": [torch.nn.Parameter(a.detach()), b]}])

@@ -227,6 +227,15 @@ class Misuse(Settling):
 
         self.refused(change, ValueError, r"exp_avg of parameter 1 of group 0 has shape \(70,\), expected \(50,\)")
 
+    def test_a_shorter_gradient(self):
+        def change(optimizer, params):
+            params[1].grad.data = params[1].grad.data[:50]
+
+        message = r"parameter 1 of group 0 has a gradient of shape \(50,\), expected its own, \(70,\)"
+        self.refused(change, ValueError, message)
+        with mock.patch.object(settled, "_HAS_GUARDS", False):
+            self.refused(change, ValueError, message)
+
     def test_a_count_that_is_no_number(self):
         def change(optimizer, params):
             optimizer.state[params[1]]["step"] = "many"

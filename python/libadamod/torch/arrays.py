@@ -83,6 +83,7 @@ class Bound:
         "names",
         "key",
         "count",
+        "numel",
         "stride",
         "in_place",
         "copy",
@@ -99,6 +100,7 @@ class Bound:
     names: Tuple[str, ...]  # of the tensors in it that the span points to
     key: Optional[Tuple[Any, ...]]
     count: int  # of real numbers
+    numel: int  # of elements, as PyTorch counts them
     stride: Tuple[int, ...]  # of everything in the span
     in_place: bool  # the parameter has it too; otherwise the span points to a copy
     copy: Tensor  # which is this one
@@ -273,15 +275,17 @@ class Arrays:
                 or bound.key != _key(p, state, bound.names, sharded)
             ):
                 self.rebound, self.bounds[i] = True, None  # also where binding or a later parameter fails
+                self._check_grad(i, p, g)
                 bound = self.bounds[i] = self._bind(i, p, state)
             if (
                 g.layout is not strided
                 or g.dtype is not bound.grad_dtype
                 or g.stride() != bound.grad_stride
+                or g.numel() != bound.numel
                 or g.is_neg()
                 or (bound.complex and g.is_conj())
             ):
-                g = self._fit_grad(i, g, bound)
+                g = self._fit_grad(i, p, g, bound)
             if not bound.in_place:
                 self.copies_back.append((p, bound.copy.copy_(p)))
             row.grad = g.data_ptr()
@@ -346,7 +350,8 @@ class Arrays:
         bound.index, bound.state, bound.complex = i, state, p.dtype in _REAL
         bound.device, bound.counted = device_of(p), None
         bound.shaped = shaped = self.hyper.rule in SHAPED_RULES
-        bound.count = p.numel() * (2 if bound.complex else 1)
+        bound.numel = p.numel()
+        bound.count = bound.numel * (2 if bound.complex else 1)
         dense = p.is_contiguous() or (not shaped and _is_dense(p.shape, p.stride()))
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
         bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
@@ -509,16 +514,26 @@ class Arrays:
         local(t).copy_(here)
         return t
 
-    def _fit_grad(self, i: int, g: Tensor, bound: Bound) -> Tensor:
-        """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
+    def _check_grad(self, i: int, p: Tensor, g: Tensor) -> None:
+        """PyTorch sees to it where a gradient is set, but not where the parameter's data, or the gradient's, is."""
         if g.layout is not torch.strided:
             raise RuntimeError(
                 f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
                 f"for torch.nn.Embedding, set sparse=False"
             )
-        real = _REAL.get(g.dtype, g.dtype)
-        if real not in _TYPES or (g.dtype in _REAL) != bound.complex:
-            raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected a type of floating-point numbers")
+        if g.shape != p.shape:
+            raise ValueError(
+                f"{self.name(i)} has a gradient of shape {tuple(g.shape)}, expected its own, {tuple(p.shape)}"
+            )
+        if g.device != p.device:
+            raise RuntimeError(f"{self.name(i)} is on {p.device}, and its gradient on {g.device}")
+        if _REAL.get(g.dtype, g.dtype) not in _TYPES or (g.dtype in _REAL) != (p.dtype in _REAL):
+            expected = "a complex type" if p.dtype in _REAL else "a type of floating-point numbers"
+            raise TypeError(f"{self.name(i)} has a gradient of {g.dtype}, expected {expected}")
+
+    def _fit_grad(self, i: int, p: Tensor, g: Tensor, bound: Bound) -> Tensor:
+        """A gradient of another type or layout than the last: the library reads all types, but only one layout."""
+        self._check_grad(i, p, g)
         resolved = g.resolve_conj().resolve_neg()
         if not _same_layout(g.shape, resolved.stride(), bound.stride):
             resolved = torch.empty_strided(g.shape, bound.stride, dtype=g.dtype, device=g.device).copy_(resolved)
@@ -526,5 +541,5 @@ class Arrays:
             bound.grad_stride = g.stride()
         self.copies.append(resolved)
         bound.grad_dtype = g.dtype
-        self.rows[i].grad_type = _TYPES[real]
+        self.rows[i].grad_type = _TYPES[_REAL.get(g.dtype, g.dtype)]
         return resolved
