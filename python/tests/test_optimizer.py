@@ -445,6 +445,25 @@ class Types(unittest.TestCase):
             self.assertTrue(same_bits(one.state[p]["master"], q.detach()))
             self.assertTrue(same_bits(p.detach(), q.detach().to(dtype)))
 
+    def test_a_master_that_was_not_used_is_not_gone_back_to(self):
+        (p,) = make_params((50,), dtype=torch.bfloat16)
+        optimizer = lt.SGD([p], lr=1.0)
+        train(optimizer, [p], 1)
+        p.data = p.data.float()
+        train(optimizer, [p], 2, first=2)
+        self.assertNotIn("master", optimizer.state[p])
+        p.data = p.data.bfloat16()
+        before = p.detach().float()
+        set_grads([p], 4)
+        optimizer.step()
+        self.assertTrue(same_bits(optimizer.state[p]["master"], before - p.grad.float()))
+        optimizer.param_groups[0]["low_precision"] = "stochastic"
+        train(optimizer, [p], 2, first=5)
+        optimizer.param_groups[0]["low_precision"] = "master"
+        before = p.detach().float()
+        optimizer.step()
+        self.assertTrue(same_bits(optimizer.state[p]["master"], before - p.grad.float()))
+
     def test_16_bits_without_masters_move_on_average(self):
         p = torch.nn.Parameter(torch.ones(20000, dtype=torch.bfloat16))
         optimizer = lt.SGD([p], lr=1e-4, low_precision="stochastic", seed=3)

@@ -391,6 +391,8 @@ class Arrays:
         if real in (torch.bfloat16, torch.float16) and self.values["low_precision"] == "master":
             row.master = local(self._master(i, p, bound)).data_ptr()
             names.append("master")
+        else:  # updates that it does not see are made from now on: should it be wanted again, it begins anew
+            bound.state.pop("master", None)
         return tuple(names)
 
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
