@@ -283,7 +283,7 @@ class Hyper:
             return
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{self.rule}: {option} is {value!r}, expected a number") from None
         check(lib.adamod_hyper_set(self.handle, option.encode(), number))
 

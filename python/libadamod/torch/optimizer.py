@@ -142,6 +142,8 @@ class Optimizer(torch.optim.Optimizer):
             if len(names) == 1:
                 if isinstance(value, Tensor) and value.numel() != 1:
                     raise ValueError(f"{key} is a tensor of {value.numel()} elements, expected one")
+                if isinstance(value, Tensor) and value.is_complex():
+                    raise TypeError(f"{key} is a tensor of {value.dtype}, expected a number")
                 on_cpu = isinstance(value, Tensor) and not value.is_cuda
                 values[names[0]] = float(value) if on_cpu else value
                 continue

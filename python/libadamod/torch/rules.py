@@ -378,12 +378,13 @@ class AdaBound(Optimizer):
         super().__init__(params, defaults, common)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        param_group.setdefault("base_lr", float(param_group.get("lr", self.defaults["lr"])))
         super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        group.setdefault("base_lr", float(group["lr"]))
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         values = super()._options(group)
-        if group["base_lr"] > 0:
+        if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
             values["final_lr"] *= values["lr"] / group["base_lr"]
         return values
 
