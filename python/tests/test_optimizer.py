@@ -689,6 +689,21 @@ class LearningRates(unittest.TestCase):
         self.assertEqual(optimizer.lr_histogram(1), h)
         self.assertEqual(optimizer.lr_histogram().elements, 30)
 
+    def test_in_the_type_of_computation(self):
+        for dtype in (torch.bfloat16, torch.float16):
+            params = make_params((10,), dtype=dtype)
+            optimizer = lt.SGD(params, lr=1e-9)
+            train(optimizer, params, 1)
+            self.assertAlmostEqual(optimizer.lr_histogram().step_max, 1e-9, delta=1e-16)
+
+    def test_rates_that_are_too_large(self):
+        for cls in CLASSES:
+            if cls._states_tell_rates:
+                params = make_params((10,))
+                optimizer = cls(params, lr=1e300)
+                train(optimizer, params, 1)
+                self.assertIn(optimizer.lr_histogram().elements, (0, 10), cls.__name__)
+
     def test_rules_whose_states_do_not_tell_have_to_collect(self):
         for cls in (lt.Adadelta, lt.Adafactor):
             params = make_params((40, 30), (20,), (5, 6))

@@ -126,12 +126,22 @@ def local_real(t: Tensor) -> Tensor:
 # ---- formulas, operation for operation as the library has them ----
 
 
+def rounded(x: float, dtype: torch.dtype) -> float:
+    """A number as a type has it: infinite where it is too large, which PyTorch would refuse."""
+    return float(torch.tensor(x, dtype=torch.float64).to(dtype))
+
+
+def constant(lr: float, like: Tensor) -> Tensor:
+    """The same rate for every element, in the type of computation."""
+    x = local_real(like)
+    dtype = torch.float64 if x.dtype is torch.float64 else torch.float32
+    return torch.full_like(x, rounded(lr, dtype), dtype=dtype)
+
+
 def divided(lr: float, v: Tensor, eps: float, vscale: float = 1.0) -> Tensor:
-    """lr / (sqrt(v vscale) + eps), in v's type."""
-    x = local_real(v)
-    if x.dtype is torch.bfloat16:
-        x = x.float()
-    return torch.full_like(x, lr) / ((x * vscale).sqrt_() + eps)
+    """lr / (sqrt(v vscale) + eps), in the type of computation."""
+    eta, x = constant(lr, v), local_real(v)
+    return eta / ((x.to(eta.dtype) * vscale).sqrt_() + eps)
 
 
 def published_lr(o: Dict[str, Any], t: int) -> float:

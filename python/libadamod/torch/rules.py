@@ -228,7 +228,7 @@ class SGD(Optimizer):
         super().__init__(params, defaults, common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        eta = torch.full_like(rates.local_real(p), o["lr"])
+        eta = rates.constant(o["lr"], p)
         return eta, eta
 
 
@@ -393,7 +393,7 @@ class AdaBound(Optimizer):
         eta = rates.divided(rates.published_lr(o, t), v, o["eps"])
         low = o["final_lr"] * (1 - 1 / (o["gamma"] * t + 1))
         high = o["final_lr"] * (1 + 1 / (o["gamma"] * t)) if o["gamma"] > 0 else math.inf
-        return eta, eta.clamp(min=low, max=high)
+        return eta, eta.clamp(min=rates.rounded(low, eta.dtype), max=rates.rounded(high, eta.dtype))
 
 
 class AMSBound(AdaBound):
@@ -569,5 +569,5 @@ class RAdam(Optimizer):
             rectified = math.sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho))
             eta = rates.divided(o["lr"] * math.sqrt(correction) * rectified, state["exp_avg_sq"], o["eps"])
         else:
-            eta = torch.full_like(rates.local_real(state["exp_avg_sq"]), o["lr"])
+            eta = rates.constant(o["lr"], state["exp_avg_sq"])
         return eta, eta
