@@ -6,6 +6,7 @@ SPDX-License-Identifier: MIT
 import copy
 import io
 import unittest
+import warnings
 
 import libadamod.torch as lt
 import torch
@@ -121,6 +122,28 @@ class OwnCheckpoints(unittest.TestCase):
         other.load_state_dict(saved)
         with self.assertRaisesRegex(ValueError, "the state of parameter 0 of group 0 has no step"):
             train(other, params, 1)
+
+    def test_what_is_spoiled_is_named(self):
+        params = make_params((4,), (3,))
+        optimizer = lt.AdaMod(params)
+        train(optimizer, params, 2)
+        for name, value, message in (
+            ("step", float("nan"), "step of parameter 1 of group 0 is nan, expected a number"),
+            ("step", float("inf"), "step of parameter 1 of group 0 is inf, expected a number"),
+            ("step", torch.zeros(2), "step of parameter 1 of group 0 is tensor.*, expected a number"),
+            ("exp_avg", torch.zeros(3).to_sparse(), "exp_avg of parameter 1 of group 0 is torch.float32 in layout"),
+            ("exp_avg_sq", torch.zeros(3).cfloat(), "exp_avg_sq of parameter 1 of group 0 is torch.complex64"),
+        ):
+            saved = copy.deepcopy(optimizer.state_dict())
+            saved["state"][1][name] = value
+            other = lt.AdaMod(params)
+            with warnings.catch_warnings():  # PyTorch's, of the imaginary part
+                warnings.simplefilter("ignore")
+                other.load_state_dict(saved)
+            before = clones(params)
+            with self.assertRaisesRegex(TypeError, message):
+                other.step()
+            self.assertTrue(all(torch.equal(p, q) for p, q in zip(params, before)))
 
 
 class PublishedCheckpoints(unittest.TestCase):

@@ -885,6 +885,11 @@ class Errors(unittest.TestCase):
         meta = torch.nn.Parameter(torch.empty(3, device="meta"))
         meta.grad = torch.empty(3, device="meta")
         self.refused(RuntimeError, "parameter 0 of group 0 is on meta", lt.AdaMod([meta]).step)
+        with torch.inference_mode():
+            frozen = torch.nn.Parameter(torch.ones(3))
+        frozen.grad = torch.ones(3)
+        self.refused(RuntimeError, "parameter 0 of group 0 was made in inference mode", lt.AdaMod([frozen]).step)
+        self.assertEqual(frozen.tolist(), [1.0] * 3)
         z = torch.nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
         z.grad = torch.ones_like(z)
         self.refused(TypeError, "adafactor is for real parameters", lt.Adafactor([z]).step)

@@ -399,6 +399,8 @@ class Arrays:
         rule = self.hyper.rule
         if p.layout is not torch.strided:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
+        if p.is_inference() and not torch.is_inference_mode_enabled():
+            raise RuntimeError(f"{self.name(i)} was made in inference mode, where alone it can be changed")
         if p.device.type not in ("cpu", "cuda"):
             raise RuntimeError(f"{self.name(i)} is on {p.device}, expected the CPU or a CUDA device")
         if real not in _TYPES:
@@ -428,7 +430,7 @@ class Arrays:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
         try:
             return int(steps)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
 
     def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
@@ -508,6 +510,11 @@ class Arrays:
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = local(found)
         self._check_shape(i, wanted, here)
+        if here.layout is not torch.strided or here.is_complex() != wanted.dtype.is_complex:
+            raise TypeError(
+                f"{wanted.name} of {self.name(i)} is {here.dtype} in layout {here.layout}, "
+                f"expected a dense tensor of {wanted.dtype}"
+            )
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
         if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):

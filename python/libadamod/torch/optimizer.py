@@ -55,6 +55,14 @@ _HINTS = {
 }
 
 
+def _count(steps: Any) -> Any:
+    """Updates as an int; what is no number stays, and the next step names the parameter that has it."""
+    try:
+        return int(steps)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return steps
+
+
 class Common(TypedDict, total=False):
     """Options that every optimizer here has, for all parameters or in a parameter group.
 
@@ -271,7 +279,7 @@ class Optimizer(torch.optim.Optimizer):
             steps = group.pop("step", None)
             for p in group["params"]:
                 if steps is not None and self.state.get(p):
-                    self.state[p].setdefault("step", int(steps))
+                    self.state[p].setdefault("step", _count(steps))
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
@@ -301,7 +309,7 @@ class Optimizer(torch.optim.Optimizer):
         for i, p in zip(saved, params):
             for name, value in state_dict["state"].get(i, {}).items():
                 if name == "step" and value is not None:
-                    self.state[p][name] = int(value)
+                    self.state[p][name] = _count(value)
                 elif isinstance(value, Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
