@@ -13,6 +13,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any, Dict, List, Sequence, Union
 
 import numpy as np
@@ -125,7 +126,11 @@ def update(
     for i, (span, p, g, s) in enumerate(zip(spans, all_params, all_grads, all_states)):
         span.stream = i
         _fill(span, hyper, "" if one else f" {i}", p, g, s, step, options)
-    hyper.update(spans, sum(p.size for p in all_params), threads)
+    try:
+        hyper.update(spans, sum(p.size for p in all_params), threads)
+    except ValueError as error:
+        message = str(error).replace("span 0: ", "", 1) if one else re.sub(r"span (\d+)", r"array \1", str(error))
+        raise ValueError(message) from None
 
 
 def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:
