@@ -1,5 +1,5 @@
-"""AdaMod as the authors' package computes it, written down from its formula, and as a port that counts updates in the
-parameter group. The tests compare with them, and exchange checkpoints with them.
+"""AdaMod as the authors' package computes it, written down from its formula, and as ports have it that count updates in
+the parameter group. The tests compare with them, and exchange checkpoints with them.
 
 SPDX-License-Identifier: MIT
 """
@@ -53,3 +53,23 @@ class GroupCountingAdaMod(PublishedAdaMod):
 
     def count(self, group, state):
         return group["step"]
+
+
+class ThreeBetasAdaMod(GroupCountingAdaMod):
+    """The same with the third beta among the others, and three ways of decay."""
+
+    def __init__(self, params, betas=(0.9, 0.99, 0.9999), weight_decouple=True, fixed_decay=False, **others):
+        super().__init__(params, betas=betas, **others)
+        for group in self.param_groups:
+            del group["beta3"]
+            group.update(weight_decouple=weight_decouple, fixed_decay=fixed_decay, adam_debias=False)
+
+    def update(self, group, p, g):
+        decay = group["weight_decay"]
+        if not group["weight_decouple"]:
+            g = g + decay * p
+            decay = 0
+        elif group["fixed_decay"]:
+            decay = decay / group["lr"]
+        options = {"betas": group["betas"][:2], "beta3": group["betas"][2], "weight_decay": decay}
+        super().update({**group, **options}, p, g)

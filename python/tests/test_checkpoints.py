@@ -10,7 +10,7 @@ import warnings
 
 import libadamod.torch as lt
 import torch
-from published import GroupCountingAdaMod, PublishedAdaMod
+from published import GroupCountingAdaMod, PublishedAdaMod, ThreeBetasAdaMod
 from support import CLASSES, clones, make_params, same_bits, train
 
 ARGUMENTS = dict(lr=1e-2, betas=(0.8, 0.95), beta3=0.99, weight_decay=0.1)
@@ -178,6 +178,48 @@ class PublishedCheckpoints(unittest.TestCase):
             lambda params: PublishedAdaMod(params, **ARGUMENTS), lambda params: lt.AdaMod(params, **ARGUMENTS)
         )
 
+    def test_a_port_with_three_betas(self):
+        ways = (
+            (dict(), "decoupled"),
+            (dict(fixed_decay=True), "independent"),
+            (dict(weight_decouple=False), "l2"),
+        )
+        for keywords, decay in ways:
+            params = make_params((6, 5), (7,), dtype=torch.float64)
+            others = clones(params)
+            theirs = ThreeBetasAdaMod(params, betas=(0.8, 0.95, 0.99), lr=1e-2, weight_decay=0.1, **keywords)
+            train(theirs, params, 10)
+            ours = lt.AdaMod(others)
+            train(ours, others, 1)
+            for p, q in zip(params, others):
+                q.data.copy_(p.data)
+            ours.load_state_dict(through_a_file(theirs.state_dict()))
+            self.assertEqual(ours.param_groups[0]["decay"], decay)
+            train(theirs, params, 10, first=11)
+            train(ours, others, 10, first=11)
+            # And back, as docs/pytorch.md says.
+            saved = ours.state_dict()
+            for group in saved["param_groups"]:
+                betas = (*group["betas"], group["beta3"])
+                group.update(betas=betas, adam_debias=False, weight_decouple=True, fixed_decay=False)
+                group.update(keywords)
+            theirs.load_state_dict(through_a_file(saved))
+            for p, q in zip(params, others):
+                torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+            train(theirs, params, 5, first=21)
+            train(ours, others, 5, first=21)
+            for p, q in zip(params, others):
+                torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+    def test_a_formula_that_is_not_here(self):
+        (p,) = make_params((3,))
+        saved = ThreeBetasAdaMod([p]).state_dict()
+        saved["param_groups"][0]["adam_debias"] = True
+        optimizer = lt.AdaMod([p])
+        with self.assertRaisesRegex(ValueError, "group 0 was saved with adam_debias"):
+            optimizer.load_state_dict(saved)
+        self.assertEqual(optimizer.param_groups[0]["flavour"], "paper")
+
 
 class TorchCheckpoints(unittest.TestCase):
     PAIRS = [
@@ -210,6 +252,20 @@ class TorchCheckpoints(unittest.TestCase):
                 train(continued, params, 6, first=7)
                 for p, q in zip(params, expected):
                     torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+    def test_how_weight_decay_acts(self):
+        """PyTorch 2 has it as an option of Adam, RAdam and, unless it is old, AdamW."""
+        cases = (lt.Adam, True, "decoupled"), (lt.RAdam, False, "l2"), (lt.AdamW, None, "decoupled")
+        for cls, decoupled, decay in cases:
+            (p,) = make_params((3,))
+            saved = (torch.optim.RAdam if cls is lt.RAdam else torch.optim.Adam)([p]).state_dict()
+            saved["param_groups"][0].pop("decoupled_weight_decay", None)
+            if decoupled is not None:
+                saved["param_groups"][0]["decoupled_weight_decay"] = decoupled
+            optimizer = cls([p])
+            optimizer.load_state_dict(saved)
+            self.assertEqual(optimizer.param_groups[0]["decay"], decay)
+            self.assertEqual(optimizer.state_dict()["param_groups"][0]["decay"], decay)
 
 
 if __name__ == "__main__":

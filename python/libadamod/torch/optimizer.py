@@ -314,7 +314,10 @@ class Optimizer(torch.optim.Optimizer):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        """Options that a loaded group lacks."""
+        """Options that a loaded group lacks, or has by other names."""
+        decoupled = group.pop("decoupled_weight_decay", None)  # in torch.optim's Adam and RAdam
+        if decoupled is not None:
+            group.setdefault("decay", "decoupled" if decoupled else "l2")
         for key, value in before.items():
             group.setdefault(key, value)
         group["state_type"] = before["state_type"]  # how much memory there is, the checkpoint does not know

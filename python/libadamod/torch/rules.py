@@ -72,9 +72,23 @@ class AdaMod(Optimizer):
             )
         return saved
 
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """As all others', and from ports of the published package that have three betas in place of beta3."""
+        for index, group in enumerate(state_dict["param_groups"]):
+            if group.get("adam_debias"):
+                raise ValueError(f"group {index} was saved with adam_debias, a formula that AdaMod does not have here")
+        super().load_state_dict(state_dict)
+
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         # Who saved no flavour knows none but the published one, and a run must go on with the formula it had.
         group.setdefault("flavour", "published")
+        if len(group.get("betas", ())) == 3:
+            *betas, group["beta3"] = group["betas"]
+            group["betas"] = tuple(betas)
+        fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"
+        if "weight_decouple" in group:
+            group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
+        group.pop("adam_debias", None)
         super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
