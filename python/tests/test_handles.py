@@ -14,6 +14,7 @@ import test_q8
 import test_rules
 import torch
 from libadamod import _c
+from libadamod.torch import arrays
 from support import CLASSES, clones, make_params, same_bits, set_grads, train
 
 PLACES = ("libadamod.torch.arrays.device_of", "libadamod.torch.optimizer.device_of")
@@ -100,6 +101,46 @@ class Recorder:
         other = ("adamod_free", "adamod_hyper", "adamod_state_at")
         calls, self.calls = [name for name in self.calls if not name.startswith(other)], []
         return calls
+
+
+class Gone(OnHandles):
+    """A parameter without a gradient, whose old memory is another's by now."""
+
+    def move_param(self, optimizer, p):
+        old, p.data = p.data, p.data.clone()
+        return old
+
+    def replace_state(self, optimizer, p):
+        old = optimizer.state[p]["exp_avg"]
+        optimizer.state[p]["exp_avg"] = old.clone()
+        return old
+
+    def delete_states(self, optimizer, p):
+        return optimizer.state.pop(p)["exp_avg"]
+
+    def test_memory_that_is_used_again(self):
+        for settle in (1, 100):
+            for go in (self.move_param, self.replace_state, self.delete_states):
+                with self.subTest(go.__name__, settle=settle), mock.patch.object(arrays, "_WORTH_SETTLING", settle):
+                    self.check(go)
+
+    def check(self, go):
+        params = make_params((5,), (5,), (5,))
+        expected = clones(params)
+        optimizer, other = lt.AdaMod(params), lt.AdaMod(expected)
+        train(optimizer, params, 1)
+        train(other, expected, 1)
+        params[0].grad = expected[0].grad = None
+        train(optimizer, params[1:], 3, first=2)
+        train(other, expected[1:], 3, first=2)
+        memory = go(optimizer, params[0])
+        set_grads(expected[1:], 5)
+        for p, q in zip(params[1:], expected[1:]):
+            p.grad = q.grad.clone()
+        params[1].grad = memory.copy_(expected[1].grad)
+        optimizer.step(), other.step()
+        self.assertTrue(all(same_bits(p, q) for p, q in zip(params, expected)))
+        self.assertEqual([optimizer.state[p]["step"] for p in params[1:]], [5, 5])
 
 
 class Calls(OnHandles):

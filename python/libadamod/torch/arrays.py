@@ -255,7 +255,8 @@ class Arrays:
         again, self.active_before = active == self.active_before and not self.rebound, active
         one_device = len({bound.device for bound in self.active}) == 1
         if again and one_device and not (self.copies or self.copies_back or any(self.sharded)):
-            self.settled = Settled(self.params, self.spans, self.active)
+            known = [bound for bound in self.bounds if bound is not None]
+            self.settled = Settled(self.params, self.spans, self.active, known)
 
     def _prepare_each(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
         self.active, self.copies, self.copies_back = [], [], []
@@ -264,6 +265,8 @@ class Arrays:
             g = p.grad
             if g is None:
                 row.grad = None
+                if bound is not None and bound.device is not None and not self._is_there(p, bound, states):
+                    self.rebound, self.bounds[i] = True, None  # a handle would take its old memory for used
                 continue
             state = states[p]
             if sharded:
@@ -294,6 +297,12 @@ class Arrays:
             self.active.append(bound)
         if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
+
+    def _is_there(self, p: Tensor, bound: Bound, states: Dict[Tensor, Dict[str, Any]]) -> bool:
+        """Whether what a span points to is still a parameter's, its gradient aside."""
+        sharded = self.sharded[bound.index]
+        key = _key(local(p) if sharded else p, bound.state, bound.names, sharded)
+        return states.get(p) is bound.state and key == bound.key
 
     def update(self, scale: float, threads: int, collect: bool) -> None:
         """One update of what is on the CPU, from gradients times scale. It fails before it changes anything of the

@@ -109,9 +109,12 @@ written = _written()
 
 
 class Settled:
-    """The parameters of a group that had a gradient in the last step, all on one device and without copies."""
+    """The parameters of a group that had a gradient in the last step, all on one device and without copies. Of the
+    others that a handle knows, only that they are where they were."""
 
-    def __init__(self, params: Sequence[Tensor], spans: "ctypes.Array[_c.Span]", active: List["Bound"]) -> None:
+    def __init__(
+        self, params: Sequence[Tensor], spans: "ctypes.Array[_c.Span]", active: List["Bound"], known: List["Bound"]
+    ) -> None:
         self.all = params
         self.active = active
         self.device = active[0].device
@@ -121,9 +124,12 @@ class Settled:
         self.touches = [bound.touch for bound in active]
         self.elements = sum(bound.count for bound in active)
         self.steps = [state["step"] for state in self.states]
+        with_grads = set(self.indices)
+        idle = [bound for bound in known if bound.index not in with_grads and bound.device is not None]
+        self.placed = self.params + [params[bound.index] for bound in idle]
         # Of the states' tensors, one after the other.
-        self.holders = [bound.state for bound in active for _ in bound.names]
-        self.names = [name for bound in active for name in bound.names]
+        self.holders = [bound.state for bound in active + idle for _ in bound.names]
+        self.names = [name for bound in active + idle for name in bound.names]
         self.addresses = self._addresses()
 
         grads, self.missing = self._find_grads()
@@ -142,7 +148,7 @@ class Settled:
         return [g for g in grads if g is not None] if missing else grads, missing
 
     def _addresses(self) -> List[int]:
-        return list(map(Tensor.data_ptr, chain(self.params, map(operator.getitem, self.holders, self.names))))
+        return list(map(Tensor.data_ptr, chain(self.placed, map(operator.getitem, self.holders, self.names))))
 
     def follow(self) -> bool:
         """Points the spans at the gradients there are now; False: something else has changed."""
