@@ -342,6 +342,22 @@ class Layouts(unittest.TestCase):
         lt.AdaMod([q]).step()
         self.assertTrue(torch.equal(p, q))
 
+    def test_parameters_that_are_lazily_negated_or_conjugated(self):
+        memory = torch.ones(3)
+        p = torch._neg_view(memory).requires_grad_()
+        p.grad = torch.ones(3)
+        optimizer = lt.SGD([p], lr=0.5)
+        optimizer.step()
+        self.assertEqual((p.tolist(), memory.tolist()), ([-1.5] * 3, [1.5] * 3))
+        self.assertEqual(optimizer.state[p]["step"], 1)
+        z = torch.full((3,), 1 + 1j, dtype=torch.complex64)
+        p = z.conj().detach().requires_grad_()
+        p.grad = torch.full((3,), 1j, dtype=torch.complex64)
+        version = p._version
+        lt.SGD([p], lr=1.0).step()
+        self.assertEqual((p.tolist(), z.tolist()), ([1 - 2j] * 3, [1 + 2j] * 3))
+        self.assertGreater(p._version, version)
+
     def test_scalars_empties_and_many_dimensions(self):
         params = make_params((), (0,), (3, 0, 2), (1, 1, 1), (1,) * 5 + (2,) * 6)
         for cls in CLASSES:

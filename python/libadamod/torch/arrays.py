@@ -365,7 +365,8 @@ class Arrays:
         bound.in_place = dense and not p.is_neg() and not p.is_conj()
         bound.stride = p.stride() if bound.in_place else _contiguous(p.shape)
         bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
-        bound.touch = p.detach().as_strided((0,), (1,), 0)
+        # What goes through a copy is written by PyTorch itself.
+        bound.touch = p.detach().as_strided((0,), (1,), 0) if bound.in_place else torch.empty(0, device=p.device)
         state["step"] = self._steps(i, state)
 
         row = self.rows[i]
