@@ -747,8 +747,12 @@ class LearningRates(unittest.TestCase):
                 self.assertEqual((h.eta, h.step_min, h.step_max), (whole.eta, whole.step_min, whole.step_max))
                 self.assertAlmostEqual(h.step_median / whole.step_median, 1, delta=0.18)
             lt.log_learning_rates(Writer(), optimizer, 3)
-            optimizer.collect_learning_rates(False)
+            copied = pickle.loads(pickle.dumps(optimizer))
+            train(copied, [p for group in copied.param_groups for p in group["params"]], 1, first=3)
             train(optimizer, params, 1, first=3)
+            self.assertEqual(copied.lr_histogram(), optimizer.lr_histogram())
+            optimizer.collect_learning_rates(False)
+            train(optimizer, params, 1, first=4)
             self.assertRaises(RuntimeError, optimizer.lr_histogram)
 
     def test_tensorboard(self):

@@ -265,7 +265,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def __getstate__(self) -> Dict[str, Any]:
         self._handles.read_steps()
-        return super().__getstate__()
+        return {**super().__getstate__(), "_collecting": self._collecting}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         if hasattr(self, "_handles"):
