@@ -940,6 +940,18 @@ class Errors(unittest.TestCase):
             set_grads([b], 1)
             self.refused(ValueError, text, optimizer.step)
 
+    def test_a_count_out_of_range_in_the_second_group(self):
+        """Found before the first is updated."""
+        for count in (-1, -5, 2**63, 2**70):
+            params = make_params((3,), (4,))
+            optimizer = lt.AdaMod([{"params": [p]} for p in params])
+            train(optimizer, params, 1)
+            before = params[0].detach().clone()
+            optimizer.state[params[1]]["step"] = count
+            self.refused(ValueError, f"step of parameter 0 of group 1 is {count}, expected 0 <= step", optimizer.step)
+            self.assertTrue(torch.equal(params[0], before))
+            self.assertEqual(optimizer.state[params[0]]["step"], 1)
+
     def test_a_count_that_is_none(self):
         (p,) = make_params((3,))
         optimizer = lt.AdaMod([p])

@@ -28,6 +28,7 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
+_MOST_STEPS = 2**62  # so that a count in 64 bits can be counted on from
 _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
@@ -275,6 +276,7 @@ class Arrays:
                 bound is None
                 or bound.state is not state
                 or type(state.get("step")) is not int
+                or not 0 <= state["step"] < _MOST_STEPS
                 or bound.key != _key(p, state, bound.names, sharded)
             ):
                 self.rebound, self.bounds[i] = True, None  # also where binding or a later parameter fails
@@ -439,9 +441,12 @@ class Arrays:
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
         try:
-            return int(steps)
+            count = int(steps)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
+        if not 0 <= count < _MOST_STEPS:
+            raise ValueError(f"step of {self.name(i)} is {count}, expected 0 <= step < 2**62")
+        return count
 
     def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
         """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
