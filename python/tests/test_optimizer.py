@@ -940,6 +940,16 @@ class Errors(unittest.TestCase):
             set_grads([b], 1)
             self.refused(ValueError, text, optimizer.step)
 
+    def test_a_rate_on_a_gpu_out_of_range_in_the_second_group(self):
+        """Only the step reads it. Any tensor does for one on a GPU here."""
+        params = make_params((3,), (4,))
+        optimizer = lt.AdaMod([{"params": [p]} for p in params])
+        train(optimizer, params, 1)
+        before = params[0].detach().clone()
+        optimizer._arrays[1].tensors["lr"] = torch.tensor(math.nan)
+        self.refused(ValueError, "group 1: adamod: lr is nan", optimizer.step)
+        self.assertTrue(torch.equal(params[0], before))
+
     def test_a_count_out_of_range_in_the_second_group(self):
         """Found before the first is updated."""
         for count in (-1, -5, 2**63, 2**70):

@@ -306,17 +306,24 @@ class Arrays:
         key = _key(local(p) if sharded else p, bound.state, bound.names, sharded)
         return states.get(p) is bound.state and key == bound.key
 
-    def update(self, scale: float, threads: int, collect: bool) -> None:
-        """One update of what is on the CPU, from gradients times scale. It fails before it changes anything of the
-        group, or not at all."""
-        self.statistics = None
-        active = [bound for bound in self.active if bound.device is None] if self.devices else self.active
-        if not active:
+    def _on_host(self) -> List[Bound]:
+        return [bound for bound in self.active if bound.device is None] if self.devices else self.active
+
+    def set_host_values(self, scale: float) -> None:
+        """Options that only an update on the CPU has to know: what gradients are multiplied by, and tensors' values."""
+        if not self._on_host():
             return
         if self.values.get("grad_scale") != scale:
             self._set_one("grad_scale", scale)
         for name, tensor in self.tensors.items():
             self._set_one(name, float(tensor))
+
+    def update(self, threads: int, collect: bool) -> None:
+        """One update of what is on the CPU. It fails before it changes anything of the group, or not at all."""
+        self.statistics = None
+        active = self._on_host()
+        if not active:
+            return
         spans = self.spans
         if len(active) < len(self.params):  # the others' spans may point to memory that is gone
             spans = (_c.Span * len(active))(*(self.rows[bound.index] for bound in active))

@@ -225,9 +225,11 @@ class Optimizer(torch.optim.Optimizer):
         check_together(groups)
         handles = self._handles.prepare(groups, scaled, self._collecting)
         scale = 1.0 / float(scaled.scale) if on_host and scaled.scale is not None else 1.0
+        for arrays in groups:
+            arrays.set_host_values(scale)
         threads = torch.get_num_threads()
         for arrays in groups:
-            arrays.update(scale, threads, self._collecting)
+            arrays.update(threads, self._collecting)
         for handle in handles:
             handle.step()
         for arrays in groups:
