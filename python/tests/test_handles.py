@@ -184,6 +184,28 @@ class Calls(OnHandles):
         optimizer.push_options()
         self.assertEqual(self.lib.take(), ["adamod_group_set"])
 
+    def test_a_learning_rate_that_is_read_from_a_tensor(self):
+        """Any tensor does for one on a GPU here."""
+        optimizer, params = self.optimizer()
+        lr = optimizer._arrays[0].tensors["lr"] = torch.tensor(0.1)
+        train(optimizer, params, 1, first=3)
+        self.assertIn("adamod_set_device_value", self.lib.take())
+        lr.fill_(0.2)
+        train(optimizer, params, 1, first=4)
+        self.assertNotIn("adamod_set_device_value", self.lib.take())
+        old, lr.data = lr.data, torch.tensor(0.3)
+        train(optimizer, params, 1, first=5)
+        self.assertIn("adamod_set_device_value", self.lib.take())
+        del old
+        optimizer._arrays[0].tensors["lr"] = torch.tensor(0.5, dtype=torch.float16)  # has to be copied
+        for t in (6, 7):
+            train(optimizer, params, 1, first=t)
+            self.assertEqual("adamod_set_device_value" in self.lib.take(), t == 6)
+        self.assertEqual(lr.item(), torch.tensor(0.3).item())  # not into the one before
+        optimizer._arrays[0].tensors["lr"] = lr
+        train(optimizer, params, 1, first=8)
+        self.assertIn("adamod_set_device_value", self.lib.take())
+
     def test_without_gradients_nothing_is_called(self):
         optimizer, params = self.optimizer()
         for p in params:

@@ -85,6 +85,7 @@ class Member:
         self.group = group  # the handle's number for it
         self.values: Dict[str, Any] = {}  # options as they were set
         self.tensors: Dict[str, Tensor] = {}  # those that the device reads from a tensor
+        self.addresses: Dict[str, int] = {}  # of those that are the user's own; others are copies
         self.bounds: List[Optional[Bound]] = []
         self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
         self.seen = bytes(_SPAN * len(arrays.params))
@@ -159,6 +160,7 @@ class Handle:
         for name in [name for name in member.tensors if name not in arrays.tensors]:
             _c.check(_c.lib.adamod_set_device_value(self.handle, member.group, name.encode(), None, _c.F32))
             del member.tensors[name]
+            member.addresses.pop(name, None)
         for name, tensor in arrays.tensors.items():
             self._follow_tensor(member, name, tensor)
 
@@ -170,17 +172,20 @@ class Handle:
 
     def _follow_tensor(self, member: Member, name: str, tensor: Tensor) -> None:
         """The learning rate is read where it lies; what is computed from it anew in every step is copied."""
-        held = member.tensors.get(name)
-        if held is tensor:
+        held, address = member.tensors.get(name), member.addresses.get(name)
+        if held is tensor and address == tensor.data_ptr():
             return
         direct = name == "lr" and tensor.dtype in _VALUE_TYPES and str(tensor.device) == self.device
-        if direct or held is None:
+        if direct or held is None or address is not None:
             dtype = tensor.dtype if tensor.dtype in _VALUE_TYPES else torch.float32
             held = tensor if direct else torch.empty((), dtype=dtype, device=self.device)
             pointer, kind = ctypes.c_void_p(held.data_ptr()), _VALUE_TYPES[held.dtype]
             _c.check(_c.lib.adamod_set_device_value(self.handle, member.group, name.encode(), pointer, kind))
             member.tensors[name] = held
-        if not direct:
+            member.addresses.pop(name, None)
+        if direct:
+            member.addresses[name] = held.data_ptr()
+        else:
             held.copy_(tensor.reshape(()))
 
     def _compare(self, member: Member, moved: Moved, new: List[Tuple[Member, Bound]]) -> None:
