@@ -4,6 +4,7 @@ SPDX-License-Identifier: MIT
 """
 
 import unittest
+import warnings
 import weakref
 from unittest import mock
 
@@ -235,6 +236,14 @@ class Misuse(Settling):
         self.refused(change, ValueError, message)
         with mock.patch.object(settled, "_HAS_GUARDS", False):
             self.refused(change, ValueError, message)
+
+    def test_a_gradient_whose_memory_is_gone(self):
+        def change(optimizer, params):
+            params[1].grad.storage().resize_(0)
+
+        with warnings.catch_warnings():  # PyTorch's, of storage()
+            warnings.simplefilter("ignore")
+            self.refused(change, RuntimeError, "parameter 1 of group 0 has a gradient whose memory was freed")
 
     def test_a_count_that_is_no_number(self):
         def change(optimizer, params):

@@ -293,7 +293,9 @@ class Arrays:
                 g = self._fit_grad(i, p, g, bound)
             if not bound.in_place:
                 self.copies_back.append((p, bound.copy.copy_(p)))
-            row.grad = g.data_ptr()
+            row.grad = address = g.data_ptr()
+            if not address and bound.count:
+                raise RuntimeError(f"{self.name(i)} has a gradient whose memory was freed")
             if bound.device is None:
                 row.step = state["step"] + 1
             self.active.append(bound)

@@ -123,6 +123,7 @@ class Settled:
         self.states = [bound.state for bound in active]
         self.touches = [bound.touch for bound in active]
         self.elements = sum(bound.count for bound in active)
+        self.has_empty = any(bound.count == 0 for bound in active)
         self.steps = [state["step"] for state in self.states]
         with_grads = set(self.indices)
         idle = [bound for bound in known if bound.index not in with_grads and bound.device is not None]
@@ -162,7 +163,10 @@ class Settled:
                 or not all(map(_is, map(operator.getitem, self.states, repeat("step")), self.steps))
             ):
                 return False
-            self._point_at(list(map(Tensor.data_ptr, grads)))
+            addresses = list(map(Tensor.data_ptr, grads))
+            if 0 in addresses and not self.has_empty:  # memory was freed
+                return False
+            self._point_at(addresses)
             return True
         except (KeyError, TypeError, RuntimeError):  # a state is missing or no tensor, a gradient has no address
             return False
