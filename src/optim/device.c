@@ -397,7 +397,7 @@ adamod_status adamod__device_step(adamod_optimizer *opt) {
 }
 
 adamod_status adamod_sync(adamod_optimizer *opt) {
-    if (!opt) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    if (!opt) return adamod__null_handle();
     if (!opt->device) return ADAMOD_OK;
     adamod_status status = adamod__device_outside(opt, "sync");
     if (status == ADAMOD_OK) status = adamod__result(opt, opt->api->sync(opt->device));
@@ -422,7 +422,7 @@ adamod_status adamod__device_statistics(adamod_optimizer *opt) {
 /* ---- what is set from device memory ---- */
 
 static adamod_status adamod__needs_device(const adamod_optimizer *opt, const char *what) {
-    if (!opt) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    if (!opt) return adamod__null_handle();
     if (opt->device) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: this optimizer is on the CPU", what);
 }

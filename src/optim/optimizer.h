@@ -58,8 +58,30 @@ struct adamod_optimizer {
     int n_values;
 };
 
+/* ---- what its files share (optimizer.c) ---- */
+
+/* For a handle that is NULL. */
+adamod_status adamod__null_handle(void);
+/* Counts that a device keeps are fetched where they are read; the handle's own are but a copy. */
+adamod_status adamod__refresh(const adamod_optimizer *opt);
+/* Ends the threads, if they are the handle's own. */
+void adamod__drop_pool(adamod_optimizer *opt);
+
+void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
+void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
+
+/* ---- groups (groups.c) ---- */
+
+adamod_status adamod__check_group(const adamod_optimizer *opt, int g);
+
+/* ---- parameters and their states (tensors.c) ---- */
+
 /* The type states are kept in. */
 adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t);
+/* What the scales of a state in 8 bits are called. */
+const char *adamod__scale_name(const char *state);
+/* Of the scales of state k; 0: it has none. */
+size_t adamod__scale_bytes(const tensor *t, int k);
 
 /* The library's own states of a parameter, in order, and then its master if there is one; false past the end. */
 typedef struct state_ref {
@@ -70,6 +92,24 @@ typedef struct state_ref {
     size_t bytes;
 } state_ref;
 bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out);
+void adamod__free_states(adamod_optimizer *opt, tensor *t);
+
+/* The stream of a parameter's random numbers follows from its name, so that it does not depend on the order of adding.
+ * FNV-1a. */
+uint64_t adamod__name_hash(const char *name);
+
+/* ---- arrays that lie apart (apart.c) ---- */
+
+/* That nothing the optimizer writes is written or read as anything else.
+ *
+ * For the parameter and gradient of x alone: parameter self's new ones or, with -1, those of one that is not added yet. */
+adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name, int64_t self);
+/* For all arrays, states included, of one that is not added yet. */
+adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t);
+/* For all arrays of those that are there, at once. */
+adamod_status adamod__check_all_apart(const adamod_optimizer *opt);
+
+/* ---- files (state.c) ---- */
 
 /* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
  * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
@@ -85,13 +125,6 @@ void adamod__state_list_free(adamod__state_list *list);
 /* The way back, changing nothing unless all of it fits. path is for messages. */
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
-
-/* The stream of a parameter's random numbers follows from its name, so that it does not depend on the order of adding.
- * FNV-1a. */
-uint64_t adamod__name_hash(const char *name);
-
-void *adamod__alloc(const adamod_optimizer *opt, size_t bytes);
-void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
 
 /* ---- on a GPU (device.c) ---- */
 

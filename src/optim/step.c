@@ -1,0 +1,173 @@
+/* The optimizer's step, and what it counts and reports. */
+#include "optimizer.h"
+#include "schedule.h"
+#include "kernels/half.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The options of each group in update t: as set, or as their schedules say. */
+static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) {
+    for (int g = 0; g < opt->n_groups; g++) {
+        group *x = &opt->groups[g];
+        memcpy(x->effective, x->options, sizeof x->effective);
+        const option_spec *o;
+        for (int i = 0; (o = adamod__option(opt->rule, i)); i++) {
+            if (!x->schedule[o->id]) continue;
+            x->effective[o->id] = adamod_schedule_value(x->schedule[o->id], x->options[o->id], t);
+            const adamod_status status = adamod__check_value(opt->rule, o, x->effective[o->id]);
+            if (status) return status;
+        }
+    }
+    return ADAMOD_OK;
+}
+
+/* Whether there is more to do than waking a thread takes: some 50 us, in which one thread updates 60,000 elements
+ * that it must fetch from memory. */
+static bool adamod__worth_threads(const adamod_optimizer *opt) {
+    enum { ELEMENTS = 65536 };
+    int64_t total = 0;
+    for (int64_t i = 0; i < opt->n; i++) total += opt->tensors[i].span.grad ? opt->tensors[i].span.count : 0;
+    return total >= ELEMENTS;
+}
+
+/* Threads are made when there is work for them. */
+static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
+    const int threads = (int)opt->groups[0].options[OPT_THREADS];
+    if (opt->pool || threads == 1 || !adamod__worth_threads(opt)) return ADAMOD_OK;
+    const adamod_status status = adamod_pool_create(&opt->pool, threads);
+    opt->own_pool = status == ADAMOD_OK;
+    return status;
+}
+
+/* Whether the gradients, one parameter's or all, are finite as the update sees them. */
+static bool adamod__finite(const work *w, work_space *space, double factor) {
+    const work_item *item = w->items;
+    if (!isfinite(adamod__work_norm(w, space))) return false;
+    if (!item->span->grad || adamod__compute_type(item->span->param_type) == ADAMOD_F64) return true;
+    return adamod__seen_finite(adamod__work_largest(w, space), item->grad_scale, factor);
+}
+
+/* The first parameter whose gradient is not; NULL: none. */
+static const tensor *adamod__find_nonfinite(work *w, work_space *space, double factor) {
+    const work all = *w;
+    const tensor *found = NULL;
+    for (size_t i = 0; i < all.n && !found; i++) {
+        w->items = &all.items[i];
+        w->n = 1;
+        if (adamod__finite(w, space, factor)) continue;
+        found = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
+    }
+    *w = all;
+    return found;
+}
+
+static adamod_status adamod__nonfinite(const adamod_optimizer *opt, const tensor *t) {
+    const long long update = (long long)opt->steps + 1;
+    if (!t) {
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
+                            update);
+    }
+    return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld", t->name,
+                        update);
+}
+
+/* The factor that brings the global norm down to clip_norm; *skip if the step must not be taken. */
+static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor, bool *skip) {
+    const double *o = opt->groups[0].options;
+    *factor = 1;
+    if (!isfinite(o[OPT_CLIP_NORM]) && o[OPT_NONFINITE] == NONFINITE_PASS && !opt->collect) {
+        opt->norm = -1;
+        return ADAMOD_OK;
+    }
+    const double norm = adamod__work_norm(w, &opt->space);
+    if (norm > o[OPT_CLIP_NORM]) *factor = o[OPT_CLIP_NORM] / norm;
+    if (o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, o[OPT_GRAD_SCALE])) {
+        const tensor *bad = adamod__find_nonfinite(w, &opt->space, *factor);
+        const bool nonfinite = bad || !isfinite(norm);
+        if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, bad);
+        *skip = nonfinite;
+    }
+    opt->norm = norm;
+    return ADAMOD_OK;
+}
+
+static void adamod__fill_items(adamod_optimizer *opt) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        const group *g = &opt->groups[opt->tensors[i].group];
+        opt->items[i] = (work_item){&opt->tensors[i].span, g->effective, g->options[OPT_LR], g->options[OPT_GRAD_SCALE],
+                                    opt->tensors[i].group};
+    }
+}
+
+static void adamod__count_step(adamod_optimizer *opt, int by) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (opt->tensors[i].span.grad) opt->tensors[i].span.step += by;
+    }
+}
+
+/* The attempt that was counted last. */
+static void adamod__note_attempt(adamod_optimizer *opt, bool taken) {
+    const int64_t attempt = opt->steps + opt->skipped;
+    opt->reports[attempt % ADAMOD_REPORTS] =
+        (adamod_step_report){attempt, taken, opt->norm, opt->groups[0].effective[OPT_LR]};
+}
+
+adamod_status adamod_step(adamod_optimizer *opt) {
+    if (!opt) return adamod__null_handle();
+    if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
+    if (opt->device) return adamod__device_step(opt);
+    adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
+    if (status || (status = adamod__ensure_pool(opt))) return status;
+    adamod__fill_items(opt);
+    adamod_pool *pool = adamod__worth_threads(opt) ? opt->pool : NULL;
+    work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, pool, opt->collect ? &opt->stats : NULL};
+    adamod__count_step(opt, 1);
+    status = adamod__work_reserve(&w, &opt->space);
+    double factor = 1;
+    bool skip = false;
+    if (status == ADAMOD_OK) status = adamod__clip(opt, &w, &factor, &skip);
+    if (status || skip) {
+        adamod__count_step(opt, -1);
+        opt->skipped += skip;
+        if (skip) adamod__note_attempt(opt, false);
+        return status;
+    }
+    for (int64_t i = 0; i < opt->n; i++) opt->items[i].grad_scale *= factor;
+    for (int g = 0; opt->collect && g < opt->stats.n_groups; g++) adamod__stats_clear(&opt->stats.groups[g]);
+    adamod__work_run(&w, &opt->space);
+    opt->stats.filled = opt->collect;
+    opt->steps++;
+    adamod__note_attempt(opt, true);
+    return ADAMOD_OK;
+}
+
+/* ---- what became of it ---- */
+
+int64_t adamod_steps(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->steps : 0;
+}
+
+int64_t adamod_skipped(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->skipped : 0;
+}
+
+double adamod_grad_norm(const adamod_optimizer *opt) {
+    if (opt) (void)adamod__refresh(opt);
+    return opt ? opt->norm : -1;
+}
+
+adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out) {
+    if (!opt) return adamod__null_handle();
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    if (attempt < 1) return adamod__fail(ADAMOD_ERROR_RANGE, "attempt is %lld, expected 1 or more", (long long)attempt);
+    const adamod_step_report *kept = &opt->reports[attempt % ADAMOD_REPORTS];
+    bool there = !opt->device && kept->attempt == attempt;
+    if (there) *out = *kept;
+    else if (opt->device) there = opt->api->report(opt->device, attempt, out) != 0;
+    if (there) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is not done yet, or not among the last %d",
+                        (long long)attempt, ADAMOD_REPORTS);
+}

@@ -1,0 +1,433 @@
+/* The optimizer's parameters and their states, its own and those that the caller keeps. */
+#define _GNU_SOURCE
+#include "optimizer.h"
+#include "update.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- states ---- */
+
+adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
+    const double type = opt->groups[t->group].options[OPT_STATE_TYPE];
+    if (type == STATE_BF16) return ADAMOD_BF16;
+    return type == STATE_Q8 ? ADAMOD_Q8 : adamod__compute_type(t->span.param_type);
+}
+
+static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
+    const bool low = t->span.param_type == ADAMOD_BF16 || t->span.param_type == ADAMOD_F16;
+    return low && opt->groups[t->group].options[OPT_LOW_PRECISION] == LOW_PRECISION_MASTER;
+}
+
+const char *adamod__scale_name(const char *state) {
+    static const char *const names[] = {"exp_avg_scale", "exp_avg_sq_scale", "exp_avg_lr_scale",
+                                        "momentum_buffer_scale"};
+    const size_t length = strlen(state);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(names[i], state, length) == 0 && strcmp(names[i] + length, "_scale") == 0) return names[i];
+    }
+    return NULL;
+}
+
+/* Makes of a state its scales. */
+static void adamod__refer_to_scales(state_ref *s, void **data) {
+    const int64_t blocks = (s->desc.count + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK;
+    s->data = data;
+    s->type = ADAMOD_F32;
+    s->desc =
+        (adamod_state_desc){.name = adamod__scale_name(s->desc.name), .count = blocks, .ndim = 1, .shape = {blocks}};
+}
+
+/* As adamod__state_ref, those included that the user keeps. */
+static bool adamod__any_state(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
+    const double *o = opt->groups[t->group].options;
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(opt->rule, o, t->span.ndim, specs);
+    tensor *mutable = (tensor *)(uintptr_t)t;
+    *out = (state_ref){0};
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        if (specs[i].shape == SHAPE_NONE) continue;
+        const int parts = adamod__state_type(opt, t) == ADAMOD_Q8 ? 2 : 1; /* codes and scales */
+        if (index >= parts) {
+            index -= parts;
+            continue;
+        }
+        out->data = &mutable->span.state[i];
+        out->type = adamod__state_type(opt, t);
+        /* cannot fail: it did not when the parameter was added */
+        (void)adamod__state_size(&specs[i], o, t->span.ndim, t->span.shape, &out->desc);
+        if (index == 1) adamod__refer_to_scales(out, &mutable->span.scale[i]);
+        break;
+    }
+    if (!out->data) {
+        if (index > 0 || !adamod__has_master(opt, t)) return false;
+        out->data = &mutable->span.master;
+        out->type = ADAMOD_F32;
+        out->desc = (adamod_state_desc){.name = "master", .count = t->span.count, .ndim = t->span.ndim};
+        memcpy(out->desc.shape, t->span.shape, sizeof out->desc.shape);
+    }
+    out->name = out->desc.name;
+    out->bytes = (size_t)out->desc.count * adamod__type_size(out->type);
+    return true;
+}
+
+bool adamod__state_ref(const adamod_optimizer *opt, const tensor *t, int index, state_ref *out) {
+    for (int i = 0; adamod__any_state(opt, t, i, out); i++) {
+        const bool given = out->data == &t->span.master ? t->given_master : t->given_states;
+        if (!given && index-- == 0) return true;
+    }
+    return false;
+}
+
+static void adamod__fill_state(const adamod_optimizer *opt, const tensor *t, const state_ref *s) {
+    memset(*s->data, 0, s->bytes);
+    const bool master = s->data == &t->span.master;
+    if (s->desc.initial == 0 && !master) return;
+    double constant[BLOCK], buffer[BLOCK];
+    const adamod_type compute = adamod__compute_type(t->span.param_type);
+    for (int i = 0; i < BLOCK; i++) {
+        if (compute == ADAMOD_F64) constant[i] = s->desc.initial;
+        else memcpy((char *)constant + (size_t)i * sizeof(float), &(float){(float)s->desc.initial}, sizeof(float));
+    }
+    for (int64_t at = 0; at < s->desc.count; at += BLOCK) {
+        const size_t n = s->desc.count - at < BLOCK ? (size_t)(s->desc.count - at) : BLOCK;
+        const size_t size = adamod__type_size(s->type);
+        const void *from = constant;
+        if (master) {
+            from = adamod__read_block(opt->kernels, ADAMOD_F32, t->span.param, t->span.param_type, at, n, buffer);
+        }
+        if (s->type == compute) memcpy((char *)*s->data + (size_t)at * size, from, n * size);
+        else adamod__write_block(opt->kernels, compute, *s->data, s->type, at, n, from, NULL);
+    }
+}
+
+void adamod__free_states(adamod_optimizer *opt, tensor *t) {
+    state_ref s;
+    for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
+        if (!*s.data) continue;
+        opt->state_bytes -= s.bytes;
+        if (opt->device) opt->api->release(opt->device, *s.data);
+        else adamod__free(opt, *s.data, s.bytes);
+        *s.data = NULL;
+    }
+}
+
+static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
+    state_ref s;
+    for (int i = 0; adamod__state_ref(opt, t, i, &s); i++) {
+        if (s.bytes == 0) continue;
+        adamod_status status = ADAMOD_OK;
+        if (opt->device) status = adamod__device_alloc(opt, s.bytes, s.data);
+        else if (!(*s.data = adamod__alloc(opt, s.bytes))) {
+            status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for %s, %zu bytes", t->name, s.name, s.bytes);
+        }
+        if (*s.data) opt->state_bytes += s.bytes;
+        if (!status && opt->device) status = adamod__device_fill(opt, t, &s);
+        else if (!status) adamod__fill_state(opt, t, &s);
+        if (status) {
+            adamod__free_states(opt, t);
+            return status;
+        }
+    }
+    return ADAMOD_OK;
+}
+
+size_t adamod__scale_bytes(const tensor *t, int k) {
+    if (t->span.state_type != ADAMOD_Q8) return 0;
+    return (t->state_bytes[k] + ADAMOD_Q8_BLOCK - 1) / ADAMOD_Q8_BLOCK * sizeof(float);
+}
+
+/* ---- adding ---- */
+
+uint64_t adamod__name_hash(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return hash;
+}
+
+/* Scales go with states in 8 bits that the user keeps. */
+static adamod_status adamod__check_scales(const adamod_tensor *in, const tensor *t, const char *name) {
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        const bool wanted = t->given_states && adamod__scale_bytes(t, i) > 0;
+        if (wanted && !in->scale[i]) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is NULL, and the states are in 8 bits", name, i);
+        }
+        const bool empty = t->given_states && in->state[i] && t->state_bytes[i] == 0;
+        if (in->scale[i] && !wanted && !empty) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is given, and no state in 8 bits", name, i);
+        }
+    }
+    return ADAMOD_OK;
+}
+
+/* Takes the states that the user keeps: all, or none. */
+static adamod_status adamod__take_states(const adamod_optimizer *opt, const adamod_tensor *in, const char *name,
+                                         tensor *t) {
+    const double *o = opt->groups[t->group].options;
+    state_spec specs[ADAMOD_MAX_STATES];
+    int missing = -1;
+    adamod_state_desc desc, first = {0};
+    adamod__states(opt->rule, o, in->ndim, specs);
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        const adamod_status status = adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc);
+        if (status) return status;
+        if (in->state[i] && !desc.name) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is given, and %s has none there", name, i,
+                                opt->rule->name);
+        }
+        t->span.state[i] = in->state[i];
+        t->span.scale[i] = in->scale[i];
+        t->state_bytes[i] = desc.name ? (size_t)desc.count * adamod__type_size(t->span.state_type) : 0;
+        t->given_states = t->given_states || in->state[i];
+        if (missing >= 0 || !desc.name || desc.count == 0 || in->state[i]) continue;
+        missing = i;
+        first = desc;
+    }
+    if (!t->given_states || missing < 0) return adamod__check_scales(in, t, name);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, and others are given", name, missing,
+                        first.name);
+}
+
+/* Of what the user keeps besides parameter and gradient. */
+static adamod_status adamod__check_given(const adamod_optimizer *opt, const tensor *t, const char *name) {
+    state_ref s;
+    if (!t->given_states && !t->given_master) return ADAMOD_OK;
+    for (int i = 0; adamod__any_state(opt, t, i, &s); i++) {
+        if (!*s.data) continue;
+        if (adamod__misaligned(*s.data, s.type)) {
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name, s.name);
+        }
+        const adamod_status status = opt->device ? adamod__device_check(opt, name, s.name, *s.data) : ADAMOD_OK;
+        if (status) return status;
+    }
+    tensor named = *t;
+    named.name = (char *)(uintptr_t)name;
+    return adamod__check_new_apart(opt, &named);
+}
+
+/* Fills in t from what the user gave. */
+static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name,
+                                      tensor *t) {
+    if (in->ndim < 0 || in->ndim > ADAMOD_MAX_DIMS) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, in->ndim,
+                            ADAMOD_MAX_DIMS);
+    }
+    const int64_t count = adamod__element_count(in->ndim, in->shape);
+    if (count < 0)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a dimension is negative or the size overflows", name);
+    t->group = g;
+    t->span = (adamod_span){.param = in->param,
+                            .grad = in->grad,
+                            .master = in->master,
+                            .param_type = in->param_type,
+                            .grad_type = in->grad_type,
+                            .ndim = in->ndim,
+                            .count = count,
+                            .step = 1,
+                            .stream = adamod__name_hash(name)};
+    memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
+    if (in->master && !adamod__has_master(opt, t)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a master is for bf16 and f16 with low_precision=master", name);
+    }
+    t->given_master = in->master;
+    adamod_status status = adamod__check_arrays(&t->span, name);
+    if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
+    if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
+                        (status = adamod__device_check(opt, name, "grad", in->grad)))) {
+        return status;
+    }
+    t->span.state_type = adamod__state_type(opt, t);
+    if ((status = adamod__take_states(opt, in, name, t)) || (status = adamod__check_given(opt, t, name))) return status;
+    t->span.step = 0;
+    return ADAMOD_OK;
+}
+
+static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
+    if (opt->n < opt->capacity) return ADAMOD_OK;
+    const size_t capacity = opt->capacity ? 2 * (size_t)opt->capacity : 16;
+    tensor *tensors = realloc(opt->tensors, capacity * sizeof *tensors);
+    if (tensors) opt->tensors = tensors;
+    work_item *items = realloc(opt->items, capacity * sizeof *items);
+    if (items) opt->items = items;
+    if (!tensors || !items) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
+    opt->capacity = (int64_t)capacity;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tensor *in, int64_t *id) {
+    if (!opt) return adamod__null_handle();
+    if (!in) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the tensor is NULL");
+    adamod_status status = adamod__check_group(opt, g);
+    if (status || (status = adamod__more_tensors(opt))) return status;
+    char standard[40];
+    snprintf(standard, sizeof standard, "param.%lld", (long long)opt->n);
+    const char *name = in->name ? in->name : standard;
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (strcmp(opt->tensors[i].name, name) == 0) {
+            return adamod__fail(ADAMOD_ERROR_NAME, "%s: there is a parameter of this name already", name);
+        }
+    }
+    tensor t = {0};
+    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__device_unlay(opt))) return status;
+    if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the name", name);
+    if ((status = adamod__make_states(opt, &t))) {
+        free(t.name);
+        return status;
+    }
+    opt->tensors[opt->n] = t;
+    if (id) *id = opt->n;
+    opt->n++;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
+                         const int64_t *shape) {
+    adamod_tensor t = {.name = name, .param = param, .grad = grad, .ndim = ndim};
+    if (ndim > 0 && !shape) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: shape is NULL", name ? name : "parameter");
+    for (int d = 0; d < ndim && d < ADAMOD_MAX_DIMS; d++) t.shape[d] = shape[d];
+    return adamod_add_tensor(opt, 0, &t, NULL);
+}
+
+int64_t adamod_tensors(const adamod_optimizer *opt) { return opt ? opt->n : 0; }
+
+static adamod_status adamod__check_id(const adamod_optimizer *opt, int64_t id) {
+    if (!opt) return adamod__null_handle();
+    if (id >= 0 && id < opt->n) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "parameter number is %lld, expected 0 <= number < %lld", (long long)id,
+                        (long long)opt->n);
+}
+
+/* ---- other arrays for the same parameter ---- */
+
+static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *param, const void *grad) {
+    tensor *t = &opt->tensors[id];
+    adamod_span x = t->span;
+    if (x.param == param && x.grad == grad) return ADAMOD_OK;
+    x.param = param;
+    x.grad = grad;
+    adamod_status status = adamod__check_arrays(&x, t->name);
+    if (status || (status = adamod__check_apart(opt, &x, t->name, id))) return status;
+    if (opt->device && ((param != t->span.param && (status = adamod__device_check(opt, t->name, "param", param))) ||
+                        (grad != t->span.grad && (status = adamod__device_check(opt, t->name, "grad", grad))))) {
+        return status;
+    }
+    t->span = x;
+    adamod__device_repoint(opt, id);
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param) {
+    const adamod_status status = adamod__check_id(opt, id);
+    return status ? status : adamod__repoint(opt, id, param, opt->tensors[id].span.grad);
+}
+
+adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad) {
+    const adamod_status status = adamod__check_id(opt, id);
+    return status ? status : adamod__repoint(opt, id, opt->tensors[id].span.param, grad);
+}
+
+/* What adamod_set_arrays replaces. */
+typedef struct pointer_pair {
+    void *param;
+    const void *grad;
+} pointer_pair;
+
+static adamod_status adamod__check_moved(const adamod_optimizer *opt, const tensor *t, const pointer_pair *before) {
+    const adamod_span *x = &t->span;
+    adamod_status status = adamod__check_arrays(x, t->name);
+    if (status || !opt->device) return status;
+    if (x->param != before->param) status = adamod__device_check(opt, t->name, "param", x->param);
+    if (!status && x->grad != before->grad) status = adamod__device_check(opt, t->name, "grad", x->grad);
+    return status;
+}
+
+adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
+                                const void *const *grads) {
+    if (!opt) return adamod__null_handle();
+    if (n < 0 || n > INT32_MAX) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "set_arrays: n is %lld", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        const adamod_status status = adamod__check_id(opt, ids ? ids[i] : i);
+        if (status) return status;
+    }
+    pointer_pair *before = malloc(((size_t)n + 1) * sizeof *before);
+    if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld pointers", (long long)n);
+    adamod_status status = ADAMOD_OK;
+    bool moved = false;
+    int64_t done = 0;
+    for (; done < n && !status; done++) {
+        tensor *t = &opt->tensors[ids ? ids[done] : done];
+        before[done] = (pointer_pair){t->span.param, t->span.grad};
+        if (params) t->span.param = params[done];
+        if (grads) t->span.grad = grads[done];
+        if (t->span.param == before[done].param && t->span.grad == before[done].grad) continue;
+        moved = true;
+        status = adamod__check_moved(opt, t, &before[done]);
+    }
+    if (!status && moved) status = adamod__check_all_apart(opt);
+    while (status && done-- > 0) { /* backwards, since an id may occur twice */
+        adamod_span *x = &opt->tensors[ids ? ids[done] : done].span;
+        x->param = before[done].param;
+        x->grad = before[done].grad;
+    }
+    for (int64_t i = 0; !status && moved && i < n; i++) adamod__device_repoint(opt, ids ? ids[i] : i);
+    free(before);
+    return status;
+}
+
+/* ---- reading ---- */
+
+adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *name, void **data, adamod_type *type,
+                           int64_t *count) {
+    const adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the state's name or data is NULL");
+    state_ref s;
+    char known[128] = "";
+    for (int i = 0; adamod__any_state(opt, &opt->tensors[id], i, &s); i++) {
+        if (strcmp(s.name, name) == 0) {
+            *data = *s.data;
+            if (type) *type = s.type;
+            if (count) *count = s.desc.count;
+            return ADAMOD_OK;
+        }
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", s.name);
+    }
+    return adamod__fail(ADAMOD_ERROR_NAME, "%s: no state '%.40s', there %s %s", opt->tensors[id].name, name,
+                        *known ? "are" : "is", *known ? known : "none");
+}
+
+adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps) {
+    adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (!steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    if ((status = adamod__refresh(opt))) return status;
+    *steps = opt->tensors[id].span.step;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps) {
+    if (!opt) return adamod__null_handle();
+    if (n < 0 || n > opt->n) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "n is %lld, expected 0 <= n <= %lld, the number of parameters",
+                            (long long)n, (long long)opt->n);
+    }
+    if (n > 0 && !steps) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    const adamod_status status = adamod__refresh(opt);
+    for (int64_t i = 0; !status && i < n; i++) steps[i] = opt->tensors[i].span.step;
+    return status;
+}
+
+adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {
+    adamod_status status = adamod__check_id(opt, id);
+    if (status) return status;
+    if (steps < 0 || steps == INT64_MAX) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: steps is %lld, expected 0 <= steps < 2^63 - 1",
+                            opt->tensors[id].name, (long long)steps);
+    }
+    if ((status = adamod__refresh(opt))) return status;
+    opt->tensors[id].span.step = steps;
+    if (opt->steps < steps) opt->steps = steps;
+    return adamod__device_push(opt);
+}
