@@ -1,7 +1,6 @@
 /* Device kernels under opcheck: see cudacheck.h. */
 #include "cudacheck.h"
 #include "backend.h"
-#include "check.h"
 #include "random.h"
 
 #include <math.h>

@@ -1,0 +1,342 @@
+/* Tests of the step: gradients that are not finite, the norm, reports, and threads, which change no bit.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "values.h"
+#include "world.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- Steps -------------------------------------------------------------------------------------------------------- */
+
+TEST(step_without_parameters) {
+    world w;
+    world_arrays(&w, "adamod");
+    CHECK_INT(adamod_create(&w.opt, "adamod"), ADAMOD_OK);
+    REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_ORDER, "no parameters were added");
+    CHECK_INT(adamod_steps(w.opt), 0);
+    CHECK(adamod_grad_norm(w.opt) < 0);
+    adamod_free(w.opt);
+}
+
+TEST(nonfinite_gradients) {
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (int k = 0; k < 3; k++) {
+        world w, clean;
+        if (!world_make(&w, "adamod", 3) || !world_make(&clean, "adamod", 3)) return;
+        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "error"), ADAMOD_OK);
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        CHECK_INT(adamod_step(clean.opt), ADAMOD_OK);
+        /* one in each array in turn, and the message names the array */
+        w.matrix_grad[34] = (float)bad[k];
+        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "matrix: its gradient holds a NaN or an infinity");
+        w.matrix_grad[34] = clean.matrix_grad[34];
+        w.half_grad[8] = to_bf16(bad[k]);
+        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "half: its gradient");
+        w.half_grad[8] = clean.half_grad[8];
+        w.scalar_grad = bad[k];
+        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "scalar: its gradient");
+        CHECK_INT(adamod_steps(w.opt), 4);
+        CHECK_INT(adamod_skipped(w.opt), 0);
+        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "skip"), ADAMOD_OK);
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        CHECK_INT(adamod_skipped(w.opt), 2);
+        CHECK_INT(adamod_steps(w.opt), 4);
+        CHECK(!isfinite(adamod_grad_norm(w.opt)));
+        CHECK_INT(steps_of(w.opt, MATRIX), 4);
+        w.scalar_grad = clean.scalar_grad;
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        CHECK_INT(adamod_step(clean.opt), ADAMOD_OK);
+        /* after all that the two have done the same */
+        CHECK(memcmp(w.matrix, clean.matrix, sizeof w.matrix) == 0);
+        CHECK(memcmp(w.half, clean.half, sizeof w.half) == 0);
+        CHECK(w.scalar == clean.scalar);
+        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "pass"), ADAMOD_OK);
+        w.matrix_grad[0] = (float)bad[k];
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        CHECK(!isfinite(w.matrix[0]));
+        CHECK(isfinite(w.matrix[1]));
+        CHECK(adamod_grad_norm(w.opt) < 0);
+        adamod_free(w.opt);
+        adamod_free(clean.opt);
+    }
+}
+
+/* A gradient that is not looked at cannot stop a step. */
+TEST(nonfinite_frozen_gradients) {
+    world w;
+    if (!world_make(&w, "adamod", 3)) return;
+    CHECK_INT(adamod_set_text(w.opt, "nonfinite", "error"), ADAMOD_OK);
+    w.matrix_grad[3] = NAN;
+    CHECK_INT(adamod_set_grad(w.opt, MATRIX, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_INT(adamod_set_grad(w.opt, MATRIX, w.matrix_grad), ADAMOD_OK);
+    REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "in update 5");
+    adamod_free(w.opt);
+}
+
+/* Finite as it is given, and not as an update in f32 sees it. */
+TEST(gradients_beyond_f32) {
+    static const struct {
+        double g, scale, clip;
+        bool finite;
+    } cases[] = {{1e300, 1, INFINITY, false},   {1e300, 1, 1, false},  {3.5e38, 1, INFINITY, false},
+                 {3.4e38, 1, INFINITY, true},   {3.4e38, 1, 1, true},  {1e300, 1e-300, INFINITY, false},
+                 {1e10, 1e30, INFINITY, false}, {1e10, 1e30, 1, true}, {1e7, 1e30, INFINITY, true},
+                 {0, 1e300, INFINITY, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int wide = 0; wide < 2; wide++) {
+            adamod_optimizer *opt;
+            double p64 = 1, g = cases[i].g;
+            float p32 = 1;
+            adamod_tensor t = {.name = "w", .param = wide ? (void *)&p64 : &p32, .grad = &g, .grad_type = ADAMOD_F64};
+            t.param_type = wide ? ADAMOD_F64 : ADAMOD_F32;
+            CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "grad_scale", cases[i].scale), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "clip_norm", cases[i].clip), ADAMOD_OK);
+            CHECK_INT(adamod_set_text(opt, "nonfinite", "error"), ADAMOD_OK);
+            CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+            const bool finite = wide || cases[i].finite;
+            if (!CHECK_INT(adamod_step(opt), finite ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE)) printf("    case %zu\n", i);
+            if (!finite) CHECK_HAS(adamod_last_error(), "w: its gradient holds a NaN or an infinity in update 1");
+            CHECK_INT(adamod_set_text(opt, "nonfinite", "skip"), ADAMOD_OK);
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            CHECK_INT(adamod_skipped(opt), !finite);
+            CHECK(isfinite(p32) && isfinite(p64));
+            adamod_free(opt);
+        }
+    }
+}
+
+TEST(gradient_norm) {
+    world w;
+    if (!world_make(&w, "sgd", 1)) return;
+    double sum = 0, norm;
+    for (int i = 0; i < 35; i++) sum += (double)w.matrix_grad[i] * (double)w.matrix_grad[i];
+    for (int i = 0; i < 9; i++) {
+        const uint32_t bits = (uint32_t)w.half_grad[i] << 16;
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        sum += (double)f * (double)f;
+    }
+    norm = sqrt(sum + w.scalar_grad * w.scalar_grad);
+    CHECK(adamod_grad_norm(w.opt) == -1); /* nobody wanted it */
+    CHECK_INT(adamod_set(w.opt, "clip_norm", 1e9), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(w.opt), norm, 1e-12 * norm);
+    CHECK_INT(adamod_set(w.opt, "grad_scale", 0.25), ADAMOD_OK);
+    CHECK_INT(adamod_set(w.opt, "clip_norm", 1e-3), ADAMOD_OK); /* before clipping, after scaling */
+    CHECK_INT(adamod_set(w.opt, "lr", 1), ADAMOD_OK);
+    const double p = w.scalar;
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(w.opt), norm / 4, 1e-12 * norm);
+    CHECK_CLOSE(p - w.scalar, w.scalar_grad / norm * 1e-3, 1e-12);
+    CHECK_INT(adamod_set(w.opt, "clip_norm", INFINITY), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK(adamod_grad_norm(w.opt) == -1);
+    CHECK_INT(adamod_collect(w.opt, 1), ADAMOD_OK);
+    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(w.opt), norm / 4, 1e-12 * norm);
+    adamod_free(w.opt);
+}
+
+TEST(reports_of_attempts) {
+    world w;
+    adamod_step_report r = {0};
+    adamod_schedule *s;
+    if (!world_make(&w, "adamod", 0)) return;
+    CHECK_INT(adamod_report(NULL, 1, &r), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_report(w.opt, 1, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_report(w.opt, 0, &r), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_report(w.opt, 1, &r), ADAMOD_ERROR_ORDER);
+    CHECK_HAS(adamod_last_error(), "attempt 1 is not done yet");
+    if (!CHECK_INT(adamod_schedule_warmup(&s, 0, 20), ADAMOD_OK)) return;
+    CHECK_INT(adamod_set_schedule(w.opt, 0, "lr", s), ADAMOD_OK);
+    adamod_schedule_free(s);
+    CHECK_INT(adamod_set_text(w.opt, "nonfinite", "skip"), ADAMOD_OK);
+    for (int t = 1; t <= 12; t++) { /* the tenth is skipped */
+        const double kept = w.scalar_grad;
+        double lr = 0;
+        CHECK_INT(adamod_scheduled(w.opt, 0, "lr", &lr), ADAMOD_OK);
+        if (t == 10) w.scalar_grad = NAN;
+        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        w.scalar_grad = kept;
+        CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
+        CHECK_INT(r.attempt, t);
+        CHECK_INT(r.taken, t != 10);
+        CHECK(r.lr == lr);
+        CHECK(t == 10 ? r.grad_norm != r.grad_norm : r.grad_norm == adamod_grad_norm(w.opt));
+    }
+    CHECK_INT(adamod_steps(w.opt) + adamod_skipped(w.opt), 12);
+    for (int t = 5; t <= 12; t++) CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
+    CHECK_INT(adamod_report(w.opt, 4, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_report(w.opt, 13, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_save(w.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_load(w.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_report(w.opt, 12, &r), ADAMOD_ERROR_ORDER);
+    remove("reports.tmp");
+    adamod_free(w.opt);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------------------------ */
+
+enum { LARGE = 70001 }; /* several chunks, none of them full at the end */
+typedef struct run {
+    adamod_optimizer *opt;
+    float *p, *g;
+    uint64_t seed;
+    adamod_status status;
+    adamod_pool *pool;
+    int wrong;
+} run;
+
+static int run_make(run *x, const char *rule, uint64_t seed) {
+    *x = (run){.p = calloc(LARGE, sizeof *x->p), .g = calloc(LARGE, sizeof *x->g), .seed = seed};
+    if (!x->p || !x->g) abort();
+    for (uint64_t i = 0; i < LARGE; i++) {
+        x->p[i] = (float)noise(seed + i);
+        x->g[i] = (float)noise(seed + LARGE + i);
+    }
+    const int64_t shape[] = {LARGE};
+    if (!CHECK_INT(adamod_create(&x->opt, rule), ADAMOD_OK)) return 0;
+    CHECK_INT(adamod_set(x->opt, "clip_norm", 100), ADAMOD_OK);
+    return CHECK_INT(adamod_add(x->opt, "large", x->p, x->g, 1, shape), ADAMOD_OK);
+}
+
+static void run_free(run *x) {
+    adamod_free(x->opt);
+    free(x->p);
+    free(x->g);
+}
+
+enum { UPDATES = 12 };
+
+static void *run_main(void *argument) {
+    run *x = argument;
+    for (int i = 0; i < UPDATES && x->status == ADAMOD_OK; i++) x->status = adamod_step(x->opt);
+    return NULL;
+}
+
+/* Many short runs on a pool, so that those of two threads meet. */
+static void *norms_main(void *argument) {
+    run *x = argument;
+    const adamod_span span = {.grad = x->g, .count = LARGE};
+    double expected = 0, norm = 0;
+    x->status = adamod_norm(&span, 1, NULL, &expected);
+    for (int i = 0; i < 300 && x->status == ADAMOD_OK; i++) {
+        x->status = adamod_norm(&span, 1, x->pool, &norm);
+        if (norm != expected) x->wrong++;
+    }
+    return NULL;
+}
+
+static void compare_runs(const run *a, const run *b) {
+    void *x = NULL, *y = NULL;
+    CHECK(memcmp(a->p, b->p, LARGE * sizeof(float)) == 0);
+    CHECK_INT(adamod_state(a->opt, 0, "exp_avg", &x, NULL, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_state(b->opt, 0, "exp_avg", &y, NULL, NULL), ADAMOD_OK);
+    CHECK(x && y && memcmp(x, y, LARGE * sizeof(float)) == 0);
+    CHECK(adamod_grad_norm(a->opt) == adamod_grad_norm(b->opt));
+}
+
+TEST(threads_change_between_steps) {
+    static const int threads[UPDATES] = {1, 2, 3, 0, 8, 1, 0, 5, 2, 2, 16, 1};
+    run one, many;
+    if (!run_make(&one, "adamod", 1) || !run_make(&many, "adamod", 1)) return;
+    CHECK_INT(adamod_set(one.opt, "threads", 1), ADAMOD_OK);
+    run_main(&one);
+    CHECK_INT(one.status, ADAMOD_OK);
+    for (int i = 0; i < UPDATES; i++) {
+        CHECK_INT(adamod_set(many.opt, "threads", threads[i]), ADAMOD_OK);
+        CHECK_INT(adamod_step(many.opt), ADAMOD_OK);
+    }
+    compare_runs(&one, &many);
+    run_free(&one);
+    run_free(&many);
+}
+
+TEST(zero_threads_is_one_for_each_core) {
+    run one, many;
+    double threads = -7;
+    if (!run_make(&one, "adamod", 2) || !run_make(&many, "adamod", 2)) return;
+    CHECK_INT(adamod_set(one.opt, "threads", 1), ADAMOD_OK);
+    CHECK_INT(adamod_get(many.opt, "threads", &threads), ADAMOD_OK);
+    CHECK_INT(threads, 0);
+    run_main(&one);
+    run_main(&many);
+    CHECK_INT(many.status, ADAMOD_OK);
+    compare_runs(&one, &many);
+    adamod_pool *pool = NULL;
+    CHECK_INT(adamod_pool_create(&pool, 0), ADAMOD_OK);
+    CHECK(adamod_pool_threads(pool) >= 1);
+    CHECK(adamod_pool_threads(pool) <= sysconf(_SC_NPROCESSORS_CONF));
+    adamod_pool_free(pool);
+    run_free(&one);
+    run_free(&many);
+}
+
+TEST(a_pool_shared_by_two_threads) {
+    run expected[2], shared[2];
+    pthread_t thread[2];
+    adamod_pool *pool = NULL;
+    CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
+    CHECK_INT(adamod_pool_threads(pool), 3);
+    for (int i = 0; i < 2; i++) {
+        const char *rule = i ? "adam" : "adamod";
+        if (!run_make(&expected[i], rule, (uint64_t)i * 1000) || !run_make(&shared[i], rule, (uint64_t)i * 1000))
+            return;
+        CHECK_INT(adamod_set(expected[i].opt, "threads", 1), ADAMOD_OK);
+        CHECK_INT(adamod_set_pool(shared[i].opt, pool), ADAMOD_OK);
+        run_main(&expected[i]);
+    }
+    for (int phase = 0; phase < 2; phase++) {
+        for (int i = 0; i < 2; i++) {
+            shared[i].pool = pool;
+            CHECK_INT(pthread_create(&thread[i], NULL, phase ? norms_main : run_main, &shared[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(thread[i], NULL);
+            CHECK_INT(shared[i].status, ADAMOD_OK);
+            CHECK_INT(shared[i].wrong, 0);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        compare_runs(&expected[i], &shared[i]);
+        /* handed back, the handle goes on with threads of its own */
+        CHECK_INT(adamod_set_pool(shared[i].opt, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_set(shared[i].opt, "threads", 2), ADAMOD_OK);
+    }
+    adamod_pool_free(pool);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(adamod_step(shared[i].opt), ADAMOD_OK);
+        CHECK_INT(adamod_step(expected[i].opt), ADAMOD_OK);
+        compare_runs(&expected[i], &shared[i]);
+        run_free(&expected[i]);
+        run_free(&shared[i]);
+    }
+}
+
+TEST(pools_of_many_sizes) {
+    double norms[4] = {0};
+    static float g[LARGE];
+    for (uint64_t i = 0; i < LARGE; i++) g[i] = (float)noise(i);
+    const adamod_span x = {.grad = g, .count = LARGE};
+    const int sizes[] = {1, 2, 7, 40};
+    for (int i = 0; i < 4; i++) {
+        adamod_pool *pool = NULL;
+        CHECK_INT(adamod_pool_create(&pool, sizes[i]), ADAMOD_OK);
+        CHECK_INT(adamod_pool_threads(pool), sizes[i]);
+        for (int k = 0; k < 20; k++) CHECK_INT(adamod_norm(&x, 1, pool, &norms[i]), ADAMOD_OK);
+        CHECK(norms[i] == norms[0] && norms[i] > 1);
+        adamod_pool_free(pool);
+    }
+}
+
+RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
+          ENTRY(gradients_beyond_f32), ENTRY(gradient_norm), ENTRY(reports_of_attempts),
+          ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
+          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes))

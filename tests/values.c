@@ -1,0 +1,99 @@
+/* Numbers for the tests: see values.h. */
+#include "values.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool fast(void) {
+    const char *text = getenv("ADAMOD_TEST_FAST");
+    return text && *text && *text != '0';
+}
+
+/* ---- random numbers ---- */
+
+uint64_t rng_state;
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t rng(void) { return mix(rng_state += 0x9e3779b97f4a7c15u); }
+
+double uniform(void) { return (double)(rng() >> 11) * 0x1p-53; }
+
+double noise(uint64_t i) { return (double)(mix((i + 1) * 0x9e3779b97f4a7c15u) >> 11) * 0x1p-52 - 1; }
+
+/* ---- types ---- */
+
+size_t type_size(adamod_type type) { return type == ADAMOD_F64 ? 8 : type == ADAMOD_F32 ? 4 : 2; }
+
+unsigned infinity16(adamod_type type) { return type == ADAMOD_BF16 ? 0x7f80u : 0x7c00u; }
+
+double decode16(adamod_type type, unsigned bits) {
+    static double tables[2][0x8000]; /* of bf16 and f16; past infinity: unused */
+    double *values = tables[type == ADAMOD_F16];
+    if (values[1] == 0) {
+        const int fraction_bits = type == ADAMOD_BF16 ? 7 : 10, bias = type == ADAMOD_BF16 ? 127 : 15;
+        const unsigned one = 1u << fraction_bits;
+        for (unsigned i = 0; i <= infinity16(type); i++) {
+            const int exponent = (int)(i >> fraction_bits);
+            const unsigned fraction = i & (one - 1);
+            values[i] = ldexp(exponent ? one + fraction : fraction, (exponent ? exponent : 1) - bias - fraction_bits);
+        }
+    }
+    return values[bits];
+}
+
+unsigned below16(adamod_type type, double x) {
+    unsigned low = 0, high = infinity16(type);
+    if (fabs(x) >= decode16(type, high)) return high;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        if (decode16(type, middle) <= fabs(x)) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+uint16_t nearest16(adamod_type type, double x) {
+    unsigned bits = below16(type, x);
+    if (bits < infinity16(type)) {
+        const double below = fabs(x) - decode16(type, bits), above = decode16(type, bits + 1) - fabs(x);
+        if (above < below || (above == below && bits % 2)) bits++;
+    }
+    return (uint16_t)(bits | (signbit(x) ? 0x8000u : 0));
+}
+
+uint16_t to_bf16(double x) {
+    const float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+double get16(adamod_type type, uint16_t bits) {
+    const unsigned magnitude = bits & 0x7fffu;
+    const double x = magnitude > infinity16(type) ? NAN : decode16(type, magnitude);
+    return bits & 0x8000u ? -x : x;
+}
+
+uint16_t put16(adamod_type type, double x) { return isnan(x) ? 0x7fffu : nearest16(type, x); }
+
+/* ---- states ---- */
+
+const char *const state_names[] = {
+    "exp_avg",  "exp_avg_sq", "exp_avg_lr", "max_exp_avg_sq", "master",         "momentum_buffer", "square_avg",
+    "grad_avg", "sum",        "acc_delta",  "exp_avg_sq_row", "exp_avg_sq_col", "grad_queue",      NULL};
+
+/* ---- options ---- */
+
+bool next_option(char **rest, char **name, char **value) {
+    *name = strtok_r(*rest, " ", rest);
+    if (!*name) return false;
+    *value = strchr(*name, '=');
+    *(*value)++ = '\0';
+    return true;
+}

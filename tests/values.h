@@ -1,0 +1,71 @@
+/* values.h - numbers for the tests: random ones, and how each type keeps them, by its definition and not by the library's
+ * conversions.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_TESTS_VALUES_H
+#define ADAMOD_TESTS_VALUES_H
+
+#include "adamod.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whether ADAMOD_TEST_FAST asks for fewer repetitions. */
+bool fast(void);
+
+/* ---- random numbers, the same everywhere ---- */
+
+/* splitmix64; a test that must not depend on those before it sets the state. */
+extern uint64_t rng_state;
+uint64_t rng(void);
+/* In [0, 1). */
+double uniform(void);
+/* Number i of a sequence without a state; in [-1, 1). */
+double noise(uint64_t i);
+
+/* ---- types ---- */
+
+/* Of parameters and gradients. */
+size_t type_size(adamod_type type);
+
+/* bf16 and f16 without their sign: the pattern of infinity, beyond which are NaNs; */
+unsigned infinity16(adamod_type type);
+/* the value of a pattern that is not a NaN, and for infinity's the number that would follow the largest; */
+double decode16(adamod_type type, unsigned bits);
+/* the last number of the type that is not above |x|. */
+unsigned below16(adamod_type type, double x);
+/* With its sign: to nearest, ties to even. Not for NaN. */
+uint16_t nearest16(adamod_type type, double x);
+/* With its sign, cut and not rounded. */
+uint16_t to_bf16(double x);
+
+/* The value of a pattern with its sign, and the pattern nearest to a value; NaNs too. */
+double get16(adamod_type type, uint16_t bits);
+uint16_t put16(adamod_type type, double x);
+
+/* Element i of an array; rounded to nearest. Here, since tests spend their time in them. */
+static inline double get(adamod_type type, const void *data, int64_t i) {
+    if (type == ADAMOD_F64) return ((const double *)data)[i];
+    if (type == ADAMOD_F32) return (double)((const float *)data)[i];
+    return get16(type, ((const uint16_t *)data)[i]);
+}
+
+static inline void put(adamod_type type, void *data, int64_t i, double x) {
+    if (type == ADAMOD_F64) ((double *)data)[i] = x;
+    else if (type == ADAMOD_F32) ((float *)data)[i] = (float)x;
+    else ((uint16_t *)data)[i] = put16(type, x);
+}
+
+/* ---- states ---- */
+
+/* Of all rules, up to NULL: arrays of one optimizer, by whichever of these names it knows. */
+extern const char *const state_names[];
+
+/* ---- options ---- */
+
+/* Takes the next word off "name=value name=value", which it cuts up; false if there is none. */
+bool next_option(char **rest, char **name, char **value);
+
+#endif
