@@ -9,8 +9,8 @@
 
 #include "../src/data/npy.h"
 #include "check.h"
+#include "scratch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,51 +23,13 @@
 #define FILE_NAME "x.npy"
 
 static char msg[512];
-static char scratch[512];
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* How many files the scratch directory holds; removes them if told to. */
-static int files(int remove_them) {
-    DIR *dir = opendir(scratch);
-    int n = 0;
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        n++;
-        if (remove_them && unlinkat(dirfd(dir), e->d_name, 0) < 0) unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
-    }
-    if (dir) closedir(dir);
-    return n;
-}
-
-static void leave_scratch(void) {
-    files(1);
-    rmdir(scratch);
-}
-
 /* An empty working directory, the same for every test. */
-static void enter_scratch(void) {
-    if (!scratch[0]) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(scratch, sizeof scratch, "%s/adamod_npy_XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
-        if (!mkdtemp(scratch) || chdir(scratch)) abort();
-        atexit(leave_scratch);
-    }
-    files(1);
+static void begin(void) {
+    enter_scratch(false);
     msg[0] = '\0';
-}
-
-static void put_file(const char *name, const void *bytes, size_t n) {
-    FILE *f = fopen(name, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f)) abort();
-}
-
-static size_t get_file(const char *name, char *bytes, size_t max) {
-    FILE *f = fopen(name, "rb");
-    if (!f) return 0;
-    size_t n = fread(bytes, 1, max, f);
-    fclose(f);
-    return n;
 }
 
 /* ---- Faults ------------------------------------------------------------------------------------------------------ */
@@ -292,7 +254,7 @@ static void expect_bad_bytes(const char *text, size_t n, const char *fault) {
 }
 
 TEST(malformed_files) {
-    enter_scratch();
+    begin();
     expect_bad_bytes("", 0, "not a .npy file: it does not begin with \\x93NUMPY");
     expect_bad_bytes("\x93NUMP", 5, "not a .npy file");
     expect_bad_bytes("\x93NUMPY", 6, "ends within the version, at byte 6");
@@ -314,7 +276,7 @@ TEST(malformed_files) {
 TEST(truncated_files) {
     size_t n;
     npy_array a;
-    enter_scratch();
+    begin();
     char *bytes = build(2, DICT("'<f4'", "False", "(2,)") "\n", one_two_le, 8, &n);
     for (size_t i = 0; i < n; i++) expect_bad_bytes(bytes, i, "");
     put_file(FILE_NAME, bytes, n);
@@ -326,7 +288,7 @@ TEST(truncated_files) {
 TEST(special_files) {
     npy_array a;
     npy_writer *w;
-    enter_scratch();
+    begin();
     CHECK_INT(npy_read(FILE_NAME, &a, msg, sizeof msg), -1);
     CHECK_STR(msg, FILE_NAME ": cannot open: No such file or directory");
     CHECK_INT(mkfifo(FILE_NAME, 0666), 0);
@@ -361,11 +323,11 @@ TEST(written_bytes) {
                                    "\0\0\0\0\0\0\x80?\0\0\0@\0\0@@\0\0\x80@\0\0\xa0@";
     const float data[6] = {0, 1, 2, 3, 4, 5};
     char bytes[256];
-    enter_scratch();
+    begin();
     CHECK_INT(write_all(NPY_F32, 2, (int64_t[]){2, 3}, data, sizeof data), 0);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), sizeof expected - 1);
     CHECK(!memcmp(bytes, expected, sizeof expected - 1));
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
 }
 
 TEST(round_trips) {
@@ -379,7 +341,7 @@ TEST(round_trips) {
     static const int ndims[] = {0, 1, 2, 2, 8, 8};
     static const size_t counts[] = {1, 5, 6, 0, 2, 0};
     const double values[6] = {1.5, -2, 1e300, 0, -1e-300, 3};
-    enter_scratch();
+    begin();
     for (size_t i = 0; i < sizeof ndims / sizeof ndims[0]; i++) {
         npy_array a;
         CHECK_INT(write_all(NPY_F64, ndims[i], shapes[i], values, counts[i] * 8), 0);
@@ -400,7 +362,7 @@ TEST(many_pieces) {
     float *data = malloc(N * sizeof *data);
     npy_writer *w;
     npy_array a;
-    enter_scratch();
+    begin();
     if (!data) abort();
     for (int i = 0; i < N; i++) data[i] = (float)i;
     if (!CHECK_INT(npy_writer_open(&w, FILE_NAME, NPY_F32, 1, (int64_t[]){N}, msg, sizeof msg), 0)) return;
@@ -420,7 +382,7 @@ TEST(many_pieces) {
 
 TEST(arguments_of_open) {
     npy_writer *w;
-    enter_scratch();
+    begin();
     CHECK_INT(npy_writer_open(&w, FILE_NAME, NPY_F32, 9, (int64_t[9]){0}, msg, sizeof msg), -1);
     CHECK_STR(msg, FILE_NAME ": 9 dimensions, expected 0 to 8");
     CHECK_INT(npy_writer_open(&w, FILE_NAME, NPY_F32, -1, NULL, msg, sizeof msg), -1);
@@ -435,14 +397,14 @@ TEST(arguments_of_open) {
     CHECK_STR(msg, "none/x: cannot create a temporary file beside it: No such file or directory");
     CHECK(!w);
     npy_writer_abort(NULL);
-    CHECK_INT(files(0), 0);
+    CHECK_INT(scratch_files(), 0);
 }
 
 TEST(too_few_and_too_many_bytes) {
     const float data[3] = {1, 2, 3};
     char bytes[8];
     npy_writer *w;
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, "old", 3);
     CHECK_INT(write_all(NPY_F32, 1, (int64_t[]){3}, data, 8), -1);
     CHECK_STR(msg, FILE_NAME ": 8 bytes were written, the shape needs 12");
@@ -454,17 +416,17 @@ TEST(too_few_and_too_many_bytes) {
     CHECK_STR(msg, FILE_NAME ": an earlier write failed");
     CHECK_INT(npy_writer_close(w, msg, sizeof msg), -1);
     CHECK_STR(msg, FILE_NAME ": an earlier write failed");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 3);
 }
 
 TEST(abort_removes_the_temporary_file) {
     npy_writer *w;
-    enter_scratch();
+    begin();
     CHECK_INT(npy_writer_open(&w, FILE_NAME, NPY_F32, 1, (int64_t[]){2}, msg, sizeof msg), 0);
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     npy_writer_abort(w);
-    CHECK_INT(files(0), 0);
+    CHECK_INT(scratch_files(), 0);
 }
 
 /* A limit on the size of files stands in for a full disk. */
@@ -472,7 +434,7 @@ TEST(failed_write_keeps_the_old_file) {
     static char zeros[400000];
     struct rlimit before, limit;
     char bytes[8];
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, "old", 3);
     signal(SIGXFSZ, SIG_IGN);
     if (getrlimit(RLIMIT_FSIZE, &before)) SKIP("no limit on the size of files");
@@ -485,7 +447,7 @@ TEST(failed_write_keeps_the_old_file) {
     CHECK_INT(large, -1);
     CHECK_INT(small, -1);
     CHECK_STR(msg, FILE_NAME ": cannot write: File too large");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 3);
 }
 
@@ -497,12 +459,12 @@ static void expect_failed_write(const char *line) {
     memset(&faults, 0, sizeof faults);
     CHECK_INT(result, -1);
     CHECK_STR(msg, line);
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 3);
 }
 
 TEST(failing_system_calls) {
-    enter_scratch();
+    begin();
     faults.write_error = ENOSPC;
     expect_failed_write(FILE_NAME ": cannot write: No space left on device");
     faults.write_error = ENOSPC;
@@ -518,7 +480,7 @@ TEST(failing_system_calls) {
 TEST(failing_directory_sync) {
     const float data[2] = {1, 2};
     npy_array a;
-    enter_scratch();
+    begin();
     for (int i = 0; i < 2; i++) {
         faults.sync_error = i ? EINVAL : EIO; /* the first is a failure, the other a file system's limitation */
         faults.sync_skip = 1;
@@ -526,7 +488,7 @@ TEST(failing_directory_sync) {
         memset(&faults, 0, sizeof faults);
         CHECK_INT(result, i ? 0 : -1);
         CHECK_STR(msg, FILE_NAME ": written, but cannot sync its directory: Input/output error");
-        CHECK_INT(files(0), 1);
+        CHECK_INT(scratch_files(), 1);
         CHECK_INT(npy_read(FILE_NAME, &a, msg, sizeof msg), 0);
         npy_free(&a);
     }
@@ -535,7 +497,7 @@ TEST(failing_directory_sync) {
 TEST(interrupted_and_partial_calls) {
     const float data[6] = {0, 1, 2, 3, 4, 5};
     npy_array a;
-    enter_scratch();
+    begin();
     faults.interrupts = 3;
     faults.most = 5;
     CHECK_INT(write_all(NPY_F32, 2, (int64_t[]){2, 3}, data, sizeof data), 0);
@@ -547,11 +509,11 @@ TEST(interrupted_and_partial_calls) {
 
 TEST(dangling_link) {
     npy_writer *w;
-    enter_scratch();
+    begin();
     CHECK_INT(symlink("none/y", FILE_NAME), 0);
     CHECK_INT(npy_writer_open(&w, FILE_NAME, NPY_F32, 0, NULL, msg, sizeof msg), -1);
     CHECK_STR(msg, FILE_NAME ": cannot follow the symbolic link: No such file or directory");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
 }
 
 TEST(existing_files) {
@@ -560,7 +522,7 @@ TEST(existing_files) {
     npy_writer *w;
     npy_array a;
     const float value = 1;
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, "old", 3);
     CHECK_INT(chmod(FILE_NAME, 0600), 0);
     CHECK_INT(symlink(FILE_NAME, "link"), 0);
@@ -574,14 +536,14 @@ TEST(existing_files) {
     CHECK_INT(st.st_mode & 0777, 0600);
     CHECK_INT(npy_read(FILE_NAME, &a, msg, sizeof msg), 0);
     npy_free(&a);
-    CHECK_INT(files(0), 3);
+    CHECK_INT(scratch_files(), 3);
 }
 
 /* Data beyond 4 GiB is not asked of the machine's memory here, but its size is checked; the file is sparse. */
 TEST(large_files) {
     size_t n;
     npy_array a;
-    enter_scratch();
+    begin();
     char *bytes = build(1, DICT("'<f8'", "False", "(65536, 65536, 2)"), NULL, 0, &n);
     put_file(FILE_NAME, bytes, n);
     free(bytes);

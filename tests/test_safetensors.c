@@ -11,8 +11,8 @@
 
 #include "../src/optim/safetensors.h"
 #include "check.h"
+#include "scratch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,51 +26,13 @@
 #define FILE_NAME "x.safetensors"
 
 static char msg[512];
-static char scratch[512];
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* How many files the scratch directory holds; removes them if told to. */
-static int files(int remove_them) {
-    DIR *dir = opendir(scratch);
-    int n = 0;
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        n++;
-        if (remove_them && unlinkat(dirfd(dir), e->d_name, 0) < 0) unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
-    }
-    if (dir) closedir(dir);
-    return n;
-}
-
-static void leave_scratch(void) {
-    files(1);
-    rmdir(scratch);
-}
-
 /* An empty working directory, the same for every test. */
-static void enter_scratch(void) {
-    if (!scratch[0]) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(scratch, sizeof scratch, "%s/adamod_st_XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
-        if (!mkdtemp(scratch) || chdir(scratch)) abort();
-        atexit(leave_scratch);
-    }
-    files(1);
+static void begin(void) {
+    enter_scratch(false);
     msg[0] = '\0';
-}
-
-static void put_file(const char *name, const void *bytes, size_t n) {
-    FILE *f = fopen(name, "wb");
-    if (!f || fwrite(bytes, 1, n, f) != n || fclose(f)) abort();
-}
-
-static size_t get_file(const char *name, char *bytes, size_t max) {
-    FILE *f = fopen(name, "rb");
-    if (!f) return 0;
-    size_t n = fread(bytes, 1, max, f);
-    fclose(f);
-    return n;
 }
 
 /* A file made of any length, header and number of zero bytes. */
@@ -151,9 +113,9 @@ static const adamod__st_pair sample_metadata[] = {{"rule", "adamod"}, {"", ""}, 
 
 TEST(round_trip) {
     adamod__st_file file;
-    enter_scratch();
+    begin();
     CHECK_INT(adamod__st_write(FILE_NAME, sample_metadata, 3, samples, n_samples, msg, sizeof msg), ADAMOD_OK);
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     if (!CHECK_INT(open_file(&file), ADAMOD_OK)) return;
     CHECK_INT(file.n_entries, n_samples);
     CHECK_INT(file.n_metadata, 3);
@@ -181,7 +143,7 @@ TEST(round_trip) {
 TEST(empty_file) {
     char bytes[64];
     adamod__st_file file;
-    enter_scratch();
+    begin();
     CHECK_INT(adamod__st_write(FILE_NAME, NULL, 0, NULL, 0, msg, sizeof msg), ADAMOD_OK);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 16);
     CHECK(!memcmp(bytes, "\x08\0\0\0\0\0\0\0{}      ", 16));
@@ -203,7 +165,7 @@ TEST(written_bytes) {
     const adamod__st_tensor tensors[2] = {{"b", ADAMOD__ST_F32, 0, {0}, &weight[2]},
                                           {"a", ADAMOD__ST_F64, 1, {2}, bias}};
     const adamod__st_tensor swapped[2] = {tensors[1], tensors[0]};
-    enter_scratch();
+    begin();
     for (int i = 0; i < 2; i++) {
         CHECK_INT(adamod__st_write(FILE_NAME, &metadata, 1, i ? swapped : tensors, 2, msg, sizeof msg), ADAMOD_OK);
         CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), sizeof expected - 1);
@@ -228,7 +190,7 @@ TEST(file_from_python) {
     float w[6] = {0};
     double b[2] = {0};
     uint8_t u = 0;
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, bytes, sizeof bytes - 1);
     if (!CHECK_INT(open_file(&file), ADAMOD_OK)) return;
     CHECK_INT(file.n_entries, 7);
@@ -475,7 +437,7 @@ static void expect_bad_file(adamod_status status, const char *fault) {
 }
 
 TEST(malformed_files) {
-    enter_scratch();
+    begin();
     expect_bad_file(ADAMOD_ERROR_IO, "cannot open: No such file");
     put_file(FILE_NAME, "", 0);
     expect_bad_file(ADAMOD_ERROR_FORMAT, "0 bytes are too few");
@@ -501,23 +463,23 @@ TEST(malformed_files) {
 }
 
 TEST(special_files) {
-    enter_scratch();
+    begin();
     CHECK_INT(mkdir(FILE_NAME, 0777), 0);
     expect_bad_file(ADAMOD_ERROR_IO, "not a regular file");
     CHECK_INT(adamod__st_write(FILE_NAME, NULL, 0, samples, 1, msg, sizeof msg), ADAMOD_ERROR_IO);
     CHECK_HAS(msg, "exists and is not a regular file");
-    files(1);
+    begin(); /* removes it */
     CHECK_INT(mkfifo(FILE_NAME, 0666), 0);
     expect_bad_file(ADAMOD_ERROR_IO, "not a regular file");
     CHECK_INT(adamod__st_write(FILE_NAME, NULL, 0, samples, 1, msg, sizeof msg), ADAMOD_ERROR_IO);
     CHECK_HAS(msg, "exists and is not a regular file");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
 }
 
 TEST(shrunk_while_open) {
     adamod__st_file file;
     float data[2];
-    enter_scratch();
+    begin();
     put_parts(strlen(ONE "}"), ONE "}", 8);
     if (!CHECK_INT(open_file(&file), ADAMOD_OK)) return;
     CHECK_INT(truncate(FILE_NAME, (off_t)(8 + strlen(ONE "}") + 5)), 0);
@@ -586,7 +548,7 @@ TEST(large_offsets) {
     const uint64_t end = 8 + sizeof header - 1 + 4294967296;
     adamod__st_file file;
     float value = 0;
-    enter_scratch();
+    begin();
     put_parts(sizeof header - 1, header, 0);
     int fd = open(FILE_NAME, O_WRONLY);
     if (fd < 0 || pwrite(fd, &weight[5], 4, (off_t)end) != 4) {
@@ -603,7 +565,7 @@ TEST(large_offsets) {
 TEST(large_tensor) {
     const int64_t n = 1100000000; /* 4.4 GB, which no single write or pread moves */
     adamod__st_file file;
-    enter_scratch();
+    begin();
     if (!getenv("ADAMOD_TEST_LARGE")) SKIP("ADAMOD_TEST_LARGE is not set");
     float *data = mmap(NULL, (size_t)n * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!CHECK(data != MAP_FAILED)) return;
@@ -628,13 +590,13 @@ static void expect_refused(const adamod__st_pair *metadata, size_t n_metadata, c
               ADAMOD_ERROR_ARGUMENT);
     CHECK_HAS(msg, FILE_NAME ": ");
     CHECK_HAS(msg, fault);
-    CHECK_INT(files(0), 0);
+    CHECK_INT(scratch_files(), 0);
 }
 
 TEST(arguments_of_write) {
     const adamod__st_tensor good = samples[0];
     adamod__st_tensor t[2] = {good, good};
-    enter_scratch();
+    begin();
     expect_refused(NULL, 0, t, 2, "tensor \"weight\" is there twice");
     t[1].dtype = ADAMOD__ST_U8;
     expect_refused(NULL, 0, t, 2, "tensor \"weight\" is there twice");
@@ -669,7 +631,7 @@ TEST(arguments_of_write) {
 TEST(metadata_of_write) {
     const adamod__st_pair twice[2] = {{"k", "1"}, {"k", "2"}}, no_key = {NULL, "v"}, no_value = {"k", NULL};
     const adamod__st_pair bad_key = {"\xff", "v"}, bad_value = {"k", "\xc0\x80"};
-    enter_scratch();
+    begin();
     expect_refused(twice, 2, NULL, 0, "metadata \"k\" is there twice");
     expect_refused(&no_key, 1, NULL, 0, "metadata 0 has no key or no value");
     expect_refused(&no_value, 1, NULL, 0, "metadata 0 has no key or no value");
@@ -690,7 +652,7 @@ TEST(failed_write_keeps_the_old_file) {
     const adamod__st_tensor tensor = {"t", ADAMOD__ST_U8, 1, {sizeof big}, big};
     struct rlimit before, limit;
     char bytes[16];
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, "old", 3);
     signal(SIGXFSZ, SIG_IGN);
     if (getrlimit(RLIMIT_FSIZE, &before)) SKIP("no limit on the size of files");
@@ -701,7 +663,7 @@ TEST(failed_write_keeps_the_old_file) {
     setrlimit(RLIMIT_FSIZE, &before);
     CHECK_INT(status, ADAMOD_ERROR_IO);
     CHECK_STR(msg, FILE_NAME ": cannot write: File too large");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 3);
     CHECK(!memcmp(bytes, "old", 3));
 }
@@ -713,13 +675,13 @@ static void expect_failed_write(const char *line) {
     memset(&faults, 0, sizeof faults);
     CHECK_INT(status, ADAMOD_ERROR_IO);
     CHECK_STR(msg, line);
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
     CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 3);
     CHECK(!memcmp(bytes, "old", 3));
 }
 
 TEST(failing_system_calls) {
-    enter_scratch();
+    begin();
     faults.write_error = ENOSPC;
     expect_failed_write(FILE_NAME ": cannot write: No space left on device");
     adamod__st_plan plan;
@@ -737,7 +699,7 @@ TEST(failing_system_calls) {
 /* The file is in place by then. */
 TEST(failing_directory_sync) {
     adamod__st_file file;
-    enter_scratch();
+    begin();
     for (int i = 0; i < 2; i++) {
         faults.sync_error = i ? EINVAL : EIO; /* the first is a failure, the other a file system's limitation */
         faults.sync_skip = 1;
@@ -745,7 +707,7 @@ TEST(failing_directory_sync) {
         memset(&faults, 0, sizeof faults);
         CHECK_INT(status, i ? ADAMOD_OK : ADAMOD_ERROR_IO);
         CHECK_STR(msg, FILE_NAME ": written, but cannot sync its directory: Input/output error");
-        CHECK_INT(files(0), 1);
+        CHECK_INT(scratch_files(), 1);
         CHECK_INT(open_file(&file), ADAMOD_OK);
         adamod__st_close(&file);
     }
@@ -754,7 +716,7 @@ TEST(failing_directory_sync) {
 TEST(interrupted_and_partial_calls) {
     adamod__st_file file;
     float w[6] = {0};
-    enter_scratch();
+    begin();
     faults.interrupts = 3;
     faults.most = 5;
     CHECK_INT(adamod__st_write(FILE_NAME, sample_metadata, 3, samples, n_samples, msg, sizeof msg), ADAMOD_OK);
@@ -770,7 +732,7 @@ TEST(interrupted_and_partial_calls) {
 }
 
 TEST(places_that_cannot_be_written) {
-    enter_scratch();
+    begin();
     CHECK_INT(adamod__st_write("none/x", NULL, 0, samples, 1, msg, sizeof msg), ADAMOD_ERROR_IO);
     CHECK_STR(msg, "none/x: cannot create a temporary file beside it: No such file or directory");
     CHECK_INT(adamod__st_write("", NULL, 0, samples, 1, msg, sizeof msg), ADAMOD_ERROR_IO);
@@ -779,14 +741,14 @@ TEST(places_that_cannot_be_written) {
     CHECK_HAS(msg, "link: cannot follow the symbolic link");
     CHECK_INT(adamod__st_write("/dev/null", NULL, 0, samples, 1, msg, sizeof msg), ADAMOD_ERROR_IO);
     CHECK_HAS(msg, "/dev/null: exists and is not a regular file");
-    CHECK_INT(files(0), 1);
+    CHECK_INT(scratch_files(), 1);
 }
 
 TEST(existing_files) {
     struct stat st;
     char stale[64];
     adamod__st_file file;
-    enter_scratch();
+    begin();
     put_file(FILE_NAME, "old", 3);
     CHECK_INT(chmod(FILE_NAME, 0600), 0);
     CHECK_INT(symlink(FILE_NAME, "link"), 0);
@@ -799,7 +761,7 @@ TEST(existing_files) {
     CHECK_INT(open_file(&file), ADAMOD_OK);
     CHECK_INT(file.n_entries, n_samples);
     adamod__st_close(&file);
-    CHECK_INT(files(0), 3);
+    CHECK_INT(scratch_files(), 3);
 }
 
 RUN_TESTS(ENTRY(round_trip), ENTRY(empty_file), ENTRY(written_bytes), ENTRY(file_from_python), ENTRY(dtypes),

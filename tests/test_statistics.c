@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "adamod.h"
 #include "check.h"
+#include "values.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -34,24 +34,6 @@ typedef struct model {
     double *before[TENSORS]; /* the parameters, or their masters, before the last step */
     int64_t count[TENSORS];
 } model;
-
-static double noise(uint64_t i) {
-    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (double)((x ^ (x >> 31)) >> 11) / 4503599627370496.0 - 1;
-}
-
-static size_t type_size(adamod_type type) { return type == ADAMOD_F64 ? 8 : type == ADAMOD_F32 ? 4 : 2; }
-
-static double get(adamod_type type, const void *array, int64_t i) {
-    if (type == ADAMOD_F64) return ((const double *)array)[i];
-    if (type == ADAMOD_F32) return (double)((const float *)array)[i];
-    const uint32_t bits = (uint32_t)((const uint16_t *)array)[i] << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return (double)x;
-}
 
 static void set(adamod_type type, void *array, int64_t i, double x) {
     if (type == ADAMOD_F64) {

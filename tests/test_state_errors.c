@@ -1,0 +1,413 @@
+/* Tests of every way a state file can be wrong, after which the optimizer is as it was, and of saving that fails, after
+ * which the file is.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "state_model.h"
+#include "safetensors.h"
+#include "scratch.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Files that are wrong ----------------------------------------------------------------------------------------- */
+
+TEST(no_file) {
+    enter_scratch(true);
+    model m;
+    model_make(&m, 0, model_kinds[0]);
+    model_updates(&m, 1, 5);
+    REFUSED(&m, "missing", ADAMOD_ERROR_IO, "missing");
+    REFUSED(&m, "missing/state", ADAMOD_ERROR_IO, "missing/state");
+    REFUSED(&m, "", ADAMOD_ERROR_IO, "");
+    REFUSED(&m, ".", ADAMOD_OK, "."); /* a directory */
+    put_file(FILE_NAME, "", 0);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, FILE_NAME);
+    put_file(FILE_NAME, "not a safetensors file at all", 29);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, FILE_NAME);
+    put_file(FILE_NAME, "\x02\0\0\0\0\0\0\0{}", 10);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "format is ''");
+    adamod_free(m.opt);
+}
+
+TEST(truncated) {
+    static unsigned char bytes[1 << 16];
+    enter_scratch(true);
+    model m;
+    model_make(&m, 0, model_kinds[2]);
+    model_updates(&m, 1, 5);
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    model_updates(&m, 6, 7);
+    const size_t n = get_file(FILE_NAME, bytes, sizeof bytes - 1);
+    for (size_t k = 0; k < n; k += k < 64 || k > n - 64 ? 1 : 64) {
+        put_file(FILE_NAME, bytes, k);
+        if (!REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, FILE_NAME)) printf("  at %zu of %zu\n", k, n);
+    }
+    bytes[n] = 0;
+    put_file(FILE_NAME, bytes, n + 1);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, FILE_NAME);
+    put_file(FILE_NAME, bytes, n);
+    CHECK_INT(adamod_load(m.opt, FILE_NAME), ADAMOD_OK);
+    adamod_free(m.opt);
+}
+
+/* Any bit of the header: refused and nothing changed, or taken where it is a digit of the two counts. */
+TEST(flipped_bits) {
+    static unsigned char bytes[1 << 16];
+    enter_scratch(true);
+    model m;
+    model_make(&m, 4, model_kinds[2]); /* few states, so that there are not too many bits */
+    model_updates(&m, 1, 5);
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    const size_t n = get_file(FILE_NAME, bytes, sizeof bytes);
+    size_t header = 8;
+    for (int i = 0; i < 8; i++) header += (size_t)bytes[i] << (8 * i);
+    CHECK(header < n);
+    int taken = 0;
+    model_updates(&m, 6, 6);
+    for (size_t bit = 0; bit < 8 * header; bit++) {
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        put_file(FILE_NAME, bytes, n);
+        model_remember(&m);
+        if (adamod_load(m.opt, FILE_NAME) == ADAMOD_OK) {
+            taken++;
+            CHECK(bytes[bit / 8] >= '0' && bytes[bit / 8] <= '9');
+            CHECK(adamod_steps(m.opt) >= 0 && adamod_steps(m.opt) <= 9 && adamod_skipped(m.opt) <= 9);
+            CHECK(adamod_steps(m.opt) != 5 || adamod_skipped(m.opt) != 1);
+            CHECK_INT(adamod_step(m.opt), ADAMOD_OK);
+        } else {
+            if (!CHECK(model_unchanged(&m))) printf("  bit %zu\n", bit);
+        }
+        bytes[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    CHECK(taken > 0 && taken <= 8); /* 5 and 1 are one bit away from these */
+    adamod_free(m.opt);
+}
+
+TEST(files_of_other_optimizers) {
+    enter_scratch(true);
+    model m, other;
+    model_make(&m, 0, model_kinds[0]);
+    model_updates(&m, 1, 5);
+    /* every other rule */
+    for (int r = 2; r < model_rule_count; r++) {
+        model_make(&other, r, model_kinds[0]);
+        CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
+        REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "expected 'adamod'");
+        CHECK_HAS(model_message, model_rules[r].rule);
+        adamod_free(other.opt);
+    }
+    /* other types, where those of the states differ */
+    for (int k = 1; k < model_kind_count; k++) {
+        model_make(&other, 0, model_kinds[k]);
+        model_updates(&other, 1, 2);
+        CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
+        const bool fits = model_kinds[k].type != ADAMOD_F64 && !model_kinds[k].bf16_states && model_kinds[k].stochastic;
+        if (!fits) REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, FILE_NAME);
+        if (!fits) CHECK(strstr(model_message, "expected F32") || strstr(model_message, "expected 20"));
+        adamod_free(other.opt);
+    }
+    adamod_free(m.opt);
+    /* the same rule with other states */
+    model_make(&m, 5, model_kinds[0]);
+    model_make(&other, 4, model_kinds[0]);
+    CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "5 tensors, expected 10 for 5 parameters");
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    REFUSED(&other, FILE_NAME, ADAMOD_ERROR_MISMATCH, "10 tensors, expected 5");
+    adamod_free(m.opt);
+    adamod_free(other.opt);
+    model_make(&m, 13, model_kinds[0]);
+    model_make(&other, 14, model_kinds[0]); /* another window */
+    CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "has shape");
+    adamod_free(m.opt);
+    adamod_free(other.opt);
+    /* another name */
+    model_make(&m, 0, model_kinds[0]);
+    model_make_as(&other, 0, model_kinds[0], NULL, "later");
+    CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "no tensor 'late.exp_avg'");
+    /* fewer parameters, and more */
+    float x = 0;
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    CHECK_INT(adamod_add(m.opt, "x", &x, NULL, 0, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_load(m.opt, FILE_NAME), ADAMOD_ERROR_MISMATCH);
+    CHECK_HAS(adamod_last_error(), "20 tensors, expected 24 for 6 parameters");
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    REFUSED(&other, FILE_NAME, ADAMOD_ERROR_MISMATCH, "24 tensors, expected 20 for 5 parameters");
+    adamod_free(m.opt);
+    adamod_free(other.opt);
+}
+
+/* Another shape of as many elements, and of more. */
+TEST(other_shapes) {
+    static const struct {
+        int ndim;
+        int64_t shape[3];
+    } shapes[] = {{1, {6}},    {2, {3, 2}}, {3, {1, 2, 3}}, {3, {2, 3, 1}},
+                  {2, {2, 2}}, {2, {3, 3}}, {0, {0}},       {2, {0, 3}}};
+    enter_scratch(true);
+    float p[6] = {1, 2, 3, 4, 5, 6}, q[9] = {0};
+    const float g[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    adamod_optimizer *opt = NULL;
+    void *m = NULL, *now = NULL;
+    float copy[6];
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    CHECK_INT(adamod_add(opt, "w", p, g, 2, (const int64_t[]){2, 3}), ADAMOD_OK);
+    CHECK_INT(adamod_step(opt), ADAMOD_OK);
+    CHECK_INT(adamod_state(opt, 0, "exp_avg", &m, NULL, NULL), ADAMOD_OK);
+    memcpy(copy, m, sizeof copy);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        adamod_optimizer *other = NULL;
+        CHECK_INT(adamod_create(&other, "adamod"), ADAMOD_OK);
+        CHECK_INT(adamod_add(other, "w", q, g, shapes[i].ndim, shapes[i].shape), ADAMOD_OK);
+        CHECK_INT(adamod_save(other, FILE_NAME), ADAMOD_OK);
+        CHECK_INT(adamod_load(opt, FILE_NAME), ADAMOD_ERROR_MISMATCH);
+        CHECK_HAS(adamod_last_error(), "'w.exp_avg' has shape [");
+        CHECK_HAS(adamod_last_error(), "], expected [2, 3]");
+        CHECK_INT(adamod_state(opt, 0, "exp_avg", &now, NULL, NULL), ADAMOD_OK);
+        CHECK(now == m && memcmp(now, copy, sizeof copy) == 0);
+        CHECK_INT(adamod_steps(opt), 1);
+        adamod_free(other);
+    }
+    adamod_free(opt);
+}
+
+/* A file written anew with something changed. */
+typedef struct rewritten {
+    adamod__st_pair metadata[8];
+    size_t n_metadata;
+    adamod__st_tensor tensors[32];
+    size_t n;
+    void *data[32];
+    adamod__st_file file;
+} rewritten;
+
+static void read_all(rewritten *r, const char *path) {
+    char error[400];
+    memset(r, 0, sizeof *r);
+    if (!CHECK_INT(adamod__st_open(path, &r->file, error, sizeof error), ADAMOD_OK)) abort();
+    for (size_t i = 0; i < r->file.n_metadata; i++) r->metadata[r->n_metadata++] = r->file.metadata[i];
+    for (size_t i = 0; i < r->file.n_entries; i++) {
+        const adamod__st_entry *e = &r->file.entries[i];
+        r->data[i] = calloc(1, (size_t)(e->end - e->begin) + 1);
+        if (!r->data[i] || adamod__st_read(&r->file, e, r->data[i], error, sizeof error)) abort();
+        adamod__st_tensor *t = &r->tensors[r->n++];
+        *t = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = r->data[i]};
+        memcpy(t->shape, e->shape, sizeof t->shape);
+    }
+}
+
+static void write_all(const rewritten *r, const char *path) {
+    char error[400];
+    if (!CHECK_INT(adamod__st_write(path, r->metadata, r->n_metadata, r->tensors, r->n, error, sizeof error),
+                   ADAMOD_OK)) {
+        printf("  %s\n", error);
+    }
+}
+
+static void forget(rewritten *r) {
+    for (size_t i = 0; i < r->file.n_entries; i++) free(r->data[i]);
+    adamod__st_close(&r->file);
+}
+
+static adamod__st_pair *pair_of(rewritten *r, const char *key) {
+    for (size_t i = 0; i < r->n_metadata; i++) {
+        if (!strcmp(r->metadata[i].key, key)) return &r->metadata[i];
+    }
+    abort();
+}
+
+static adamod__st_tensor *tensor_of(rewritten *r, const char *name) {
+    for (size_t i = 0; i < r->n; i++) {
+        if (!strcmp(r->tensors[i].name, name)) return &r->tensors[i];
+    }
+    abort();
+}
+
+TEST(metadata_that_is_wrong) {
+    enter_scratch(true);
+    model m;
+    rewritten r;
+    model_make(&m, 4, model_kinds[0]);
+    model_updates(&m, 1, 5);
+    CHECK_INT(adamod_save(m.opt, "good"), ADAMOD_OK);
+    model_updates(&m, 6, 6);
+    /* written as it was read, it is good */
+    read_all(&r, "good");
+    write_all(&r, FILE_NAME);
+    CHECK_INT(adamod_load(m.opt, FILE_NAME), ADAMOD_OK);
+    forget(&r);
+    static const struct {
+        const char *key, *value; /* NULL: without it */
+        adamod_status status;
+        const char *says;
+    } cases[] = {
+        {"format", NULL, ADAMOD_ERROR_MISMATCH, "format is ''"},
+        {"format", "pt", ADAMOD_ERROR_MISMATCH, "format is 'pt', expected 'adamod optimizer state 1'"},
+        {"format", "adamod optimizer state 2", ADAMOD_ERROR_MISMATCH, "expected 'adamod optimizer state 1'"},
+        {"rule", NULL, ADAMOD_ERROR_MISMATCH, "state of rule '', expected 'sgd'"},
+        {"rule", "sgdm", ADAMOD_ERROR_MISMATCH, "state of rule 'sgdm', expected 'sgd'"},
+        {"steps", NULL, ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "five", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "-1", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "+1", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", " 1", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "1 ", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "1.0", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "1e3", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "0x10", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "9223372036854775808", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "99999999999999999999999999", ADAMOD_ERROR_FORMAT, "steps"},
+        {"steps", "9223372036854775807", ADAMOD_ERROR_FORMAT, "steps"}, /* there is no next one */
+        {"skipped", NULL, ADAMOD_ERROR_FORMAT, "skipped"},
+        {"skipped", "-5", ADAMOD_ERROR_FORMAT, "skipped"},
+        {"skipped", "none", ADAMOD_ERROR_FORMAT, "skipped"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        read_all(&r, "good");
+        adamod__st_pair *pair = pair_of(&r, cases[i].key);
+        if (cases[i].value) pair->value = cases[i].value;
+        else pair->key = "something else";
+        write_all(&r, FILE_NAME);
+        if (!REFUSED(&m, FILE_NAME, cases[i].status, cases[i].says)) {
+            printf("  %s = %s\n", cases[i].key, cases[i].value ? cases[i].value : "(none)");
+            CHECK_INT(adamod_load(m.opt, "good"), ADAMOD_OK);
+        }
+        forget(&r);
+    }
+    /* none at all; and one more than is known, which does no harm */
+    read_all(&r, "good");
+    r.n_metadata = 0;
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "format is ''");
+    forget(&r);
+    read_all(&r, "good");
+    r.metadata[r.n_metadata++] = (adamod__st_pair){"author", "somebody"};
+    write_all(&r, FILE_NAME);
+    CHECK_INT(adamod_load(m.opt, FILE_NAME), ADAMOD_OK);
+    forget(&r);
+    adamod_free(m.opt);
+}
+
+TEST(tensors_that_are_wrong) {
+    enter_scratch(true);
+    model m;
+    rewritten r;
+    model_make(&m, 0, model_kinds[0]);
+    model_updates(&m, 1, 5);
+    CHECK_INT(adamod_save(m.opt, "good"), ADAMOD_OK);
+    model_updates(&m, 6, 6);
+    /* one missing, one too many, one in the place of another */
+    read_all(&r, "good");
+    r.n--;
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "19 tensors, expected 20");
+    forget(&r);
+    read_all(&r, "good");
+    r.tensors[r.n] = r.tensors[0];
+    r.tensors[r.n++].name = "one.more";
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "21 tensors, expected 20");
+    forget(&r);
+    for (size_t i = 0; i < 20; i++) {
+        read_all(&r, "good");
+        r.tensors[i].name = "another";
+        write_all(&r, FILE_NAME);
+        REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "no tensor '");
+        forget(&r);
+    }
+    /* other types of the same size */
+    read_all(&r, "good");
+    tensor_of(&r, "late.exp_avg")->dtype = ADAMOD__ST_I32;
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "'late.exp_avg' is I32, expected F32");
+    forget(&r);
+    read_all(&r, "good");
+    tensor_of(&r, "late.step")->dtype = ADAMOD__ST_F64;
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "'late.step' is F64, expected I64");
+    forget(&r);
+    read_all(&r, "good");
+    tensor_of(&r, "late.step")->ndim = 1;
+    tensor_of(&r, "late.step")->shape[0] = 1;
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "'late.step' has shape [1], expected []");
+    forget(&r);
+    /* counts that cannot be */
+    const int64_t counts[] = {-1, INT64_MIN, INT64_MAX};
+    for (int i = 0; i < 3; i++) {
+        read_all(&r, "good");
+        tensor_of(&r, "late.step")->data = &counts[i];
+        write_all(&r, FILE_NAME);
+        if (!REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, "'late.step' is "))
+            CHECK_INT(adamod_load(m.opt, "good"), ADAMOD_OK);
+        forget(&r);
+    }
+    adamod_free(m.opt);
+}
+
+/* ---- Saving that fails -------------------------------------------------------------------------------------------- */
+
+TEST(saving_that_fails) {
+    static unsigned char good[1 << 16], now[1 << 16];
+    enter_scratch(true);
+    model m;
+    model_make(&m, 0, model_kinds[0]);
+    model_updates(&m, 1, 5);
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    const size_t n = get_file(FILE_NAME, good, sizeof good);
+    model_updates(&m, 6, 7);
+    model_remember(&m);
+    CHECK_INT(adamod_save(m.opt, "no/such/directory"), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod_last_error(), "no/such/directory");
+    CHECK_INT(adamod_save(m.opt, ""), ADAMOD_ERROR_IO);
+    CHECK(adamod_save(m.opt, ".") != ADAMOD_OK);
+    CHECK(adamod_save(m.opt, FILE_NAME "/below") == ADAMOD_ERROR_IO);
+    CHECK_INT(scratch_files(), 1);
+    /* a disk that is full in the middle of the file */
+    struct rlimit usual;
+    getrlimit(RLIMIT_FSIZE, &usual);
+    signal(SIGXFSZ, SIG_IGN);
+    const struct rlimit limit = {n / 2, usual.rlim_max};
+    if (setrlimit(RLIMIT_FSIZE, &limit) == 0) {
+        CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_ERROR_IO);
+        CHECK_HAS(adamod_last_error(), FILE_NAME);
+        CHECK_INT(adamod_save(m.opt, "new"), ADAMOD_ERROR_IO);
+        setrlimit(RLIMIT_FSIZE, &usual);
+    }
+    CHECK_INT(scratch_files(), 1); /* nothing is left behind */
+    CHECK_INT(get_file(FILE_NAME, now, sizeof now), n);
+    CHECK(memcmp(good, now, n) == 0);
+    CHECK(model_unchanged(&m));
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    CHECK_INT(scratch_files(), 1);
+    adamod_free(m.opt);
+}
+
+TEST(unwritable_directory) {
+    if (geteuid() == 0) SKIP("root may write anywhere");
+    static unsigned char good[1 << 16], now[1 << 16];
+    enter_scratch(true);
+    model m;
+    model_make(&m, 0, model_kinds[0]);
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+    const size_t n = get_file(FILE_NAME, good, sizeof good);
+    model_updates(&m, 1, 2);
+    CHECK_INT(chmod(".", 0500), 0);
+    CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_ERROR_IO);
+    CHECK_INT(scratch_files(), 1);
+    CHECK_INT(chmod(".", 0700), 0);
+    CHECK_INT(get_file(FILE_NAME, now, sizeof now), n);
+    CHECK(memcmp(good, now, n) == 0);
+    adamod_free(m.opt);
+}
+
+RUN_TESTS(ENTRY(no_file), ENTRY(truncated), ENTRY(flipped_bits), ENTRY(files_of_other_optimizers), ENTRY(other_shapes),
+          ENTRY(metadata_that_is_wrong), ENTRY(tensors_that_are_wrong), ENTRY(saving_that_fails),
+          ENTRY(unwritable_directory))
