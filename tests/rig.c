@@ -1,0 +1,224 @@
+/* An optimizer over some arrays: see rig.h. */
+#include "rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void *room(size_t n, size_t size) {
+    void *p = calloc(n + 1, size);
+    if (!p) abort();
+    return p;
+}
+
+void set_options(adamod_optimizer *opt, const char *text) {
+    char copy[256], *rest = copy, *name, *value;
+    snprintf(copy, sizeof copy, "%s", text ? text : "");
+    while (next_option(&rest, &name, &value)) CHECK_INT(adamod_set_text(opt, name, value), 0);
+}
+
+/* ---- what there is to try ---- */
+
+const variant variants[] = {
+    {"adamod", "weight_decay=0.01", false},
+    {"adamod", "flavour=published clip_value=3", false},
+    {"adamod", "flavour=keras weight_decay=0.01 decay=l2", false},
+    {"adam", "grad_scale=0.3 maximize=1", false},
+    {"amsgrad", "", false},
+    {"sgd", "", false},
+    {"sgd", "momentum=0.9", false},
+    {"sgd", "momentum=0.9 nesterov=1 weight_decay=0.01", false},
+    {"adagrad", "initial=0.1", false},
+    {"rmsprop", "", false},
+    {"rmsprop", "momentum=0.9", false},
+    {"rmsprop", "centered=1", false},
+    {"rmsprop", "centered=1 momentum=0.9", false},
+    {"adadelta", "", false},
+    {"adabound", "weight_decay=0.1 decay=independent", false},
+    {"amsbound", "", false},
+    {"adashift", "window=1 spatial=none", false},
+    {"adashift", "window=2 spatial=max", true},
+    {"nosadam", "", false},
+    {"adafactor", "weight_decay=0.1", true},
+    {"adafactor", "beta1=0.9 weight_decay=0.01 decay=l2", true},
+    {"radam", "beta2=0.9", false},
+};
+const int variant_count = sizeof variants / sizeof *variants;
+
+const storage storages[] = {
+    {ADAMOD_F32, NULL, false},
+    {ADAMOD_F64, NULL, false},
+    {ADAMOD_BF16, NULL, false},
+    {ADAMOD_F16, NULL, false},
+    {ADAMOD_BF16, "low_precision=stochastic", true},
+    {ADAMOD_F16, "low_precision=stochastic seed=9", true},
+    {ADAMOD_F32, "state_type=bf16", true},
+    {ADAMOD_F64, "state_type=bf16 clip_norm=0.5", true},
+    {ADAMOD_BF16, "state_type=bf16", true},
+    {ADAMOD_F16, "state_type=bf16 low_precision=stochastic clip_norm=2", true},
+    {ADAMOD_BF16, "state_type=bf16 low_precision=stochastic", true}, /* with bf16 gradients: kernels of their own */
+};
+const int storage_count = sizeof storages / sizeof *storages;
+
+const int64_t shapes_mixed[MIXED][2] = {{0, 20001}, {0, 17}, {0, 0}, {0, 1}, {5, 103}, {0, 512}, {113, 150}};
+
+config config_of(int v, int s) {
+    return (config){.rule = variants[v].rule,
+                    .options = variants[v].options,
+                    .more = storages[s].more,
+                    .type = storages[s].type,
+                    .grad_type = -1,
+                    .threads = 1,
+                    .n = MIXED,
+                    .shapes = shapes_mixed};
+}
+
+adamod_type grad_type_of(const config *c, int k) {
+    return c->grad_type < 0 ? (adamod_type)((k + c->type) % 4) : (adamod_type)c->grad_type;
+}
+
+/* ---- sources ---- */
+
+void *rig_gradients[4][STEPS], *rig_parameters[4];
+
+static void repeat(char *data, size_t size) {
+    for (size_t at = TOTAL; at < REPEATED; at += TOTAL) memcpy(data + at * size, data, TOTAL * size);
+}
+
+void rig_sources(void) {
+    if (rig_parameters[0]) return;
+    rng_state = 1;
+    for (int type = ADAMOD_F32; type <= ADAMOD_F16; type++) {
+        const size_t size = adamod__type_size((adamod_type)type);
+        for (int t = 0; t < STEPS; t++) {
+            rig_gradients[type][t] = room(REPEATED, size);
+            for (int64_t i = 0; i < TOTAL; i++) {
+                const uint64_t kind = rng() % 32;
+                double x = pow(10, -6 + 8 * uniform());
+                if (kind < 2) x = 0;
+                if (kind == 2) x = type == ADAMOD_F64 ? 1e-310 : 1e-40;
+                if (kind == 3) x = type == ADAMOD_F64 ? 1e-160 : 1e-22;
+                put((adamod_type)type, rig_gradients[type][t], i, rng() & 1 ? x : -x);
+            }
+            repeat(rig_gradients[type][t], size);
+        }
+        rig_parameters[type] = room(REPEATED, size);
+        for (int64_t i = 0; i < TOTAL; i++) put((adamod_type)type, rig_parameters[type], i, 2 * uniform() - 1);
+        repeat(rig_parameters[type], size);
+    }
+}
+
+/* ---- the rig ---- */
+
+/* Memory of the rigs that are open, two at most: kept, since thousands of them follow each other. */
+static char *shelf[2][5];
+static int rigs_open;
+
+bool rig_open(rig *r, const config *c) {
+    rig_sources();
+    *r = (rig){.c = c};
+    char **memory = shelf[rigs_open++];
+    for (int i = 0; i < 5; i++) {
+        if (!memory[i]) memory[i] = room(REPEATED + 3, sizeof(double));
+    }
+    if (c->isa) setenv("ADAMOD_ISA", c->isa, 1);
+    const adamod_status status = adamod_create(&r->opt, c->rule);
+    unsetenv("ADAMOD_ISA");
+    if (!CHECK_INT(status, 0)) return false;
+    if (c->isa) CHECK_STR(adamod_isa(r->opt), c->isa);
+    set_options(r->opt, c->options);
+    set_options(r->opt, c->more);
+    if (c->threads) CHECK_INT(adamod_set(r->opt, "threads", c->threads), 0);
+    if (c->collect) CHECK_INT(adamod_collect(r->opt, 1), 0);
+    const size_t size = adamod__type_size(c->type), offset = (size_t)c->offset;
+    r->param = memory[4] + offset * size;
+    for (int type = 0; type < 4; type++) {
+        r->grad[type] = memory[type] + offset * adamod__type_size((adamod_type)type);
+    }
+    for (int k = 0; k < c->n; k++) {
+        const adamod_type type = grad_type_of(c, k);
+        const size_t start = (size_t)r->start[k];
+        adamod_tensor t = {.param = r->param + start * size,
+                           .grad = r->grad[type] + start * adamod__type_size(type),
+                           .param_type = c->type,
+                           .grad_type = type};
+        t.ndim = c->shapes[k][0] ? 2 : 1;
+        t.shape[0] = c->shapes[k][t.ndim == 1];
+        t.shape[1] = c->shapes[k][1];
+        const int64_t count = t.shape[0] * (t.ndim == 2 ? t.shape[1] : 1);
+        r->start[k + 1] = r->start[k] + count;
+        if (!CHECK(r->start[k + 1] <= REPEATED)) return false;
+        memcpy(t.param, (char *)rig_parameters[c->type] + start * size, (size_t)count * size);
+        CHECK_INT(adamod_add_tensor(r->opt, 0, &t, NULL), 0);
+    }
+    return true;
+}
+
+adamod_status rig_step(rig *r) {
+    for (int type = 0; type < 4; type++) {
+        const size_t size = adamod__type_size((adamod_type)type);
+        memcpy(r->grad[type], rig_gradients[type][r->t % STEPS], (size_t)r->start[r->c->n] * size);
+    }
+    r->t++;
+    return adamod_step(r->opt);
+}
+
+void rig_close(rig *r) {
+    adamod_free(r->opt);
+    rigs_open--;
+}
+
+static void add_bytes(picture *p, const void *data, size_t n) {
+    if (p->n + n > p->room) {
+        p->room = 2 * (p->n + n);
+        p->bytes = realloc(p->bytes, p->room);
+        if (!p->bytes) abort();
+    }
+    if (n) memcpy(p->bytes + p->n, data, n);
+    p->n += n;
+}
+
+picture rig_picture(const rig *r, bool queues) {
+    picture p = {0};
+    add_bytes(&p, r->param, (size_t)r->start[r->c->n] * adamod__type_size(r->c->type));
+    for (int s = 0; state_names[s]; s++) {
+        if (!queues && !strcmp(state_names[s], "grad_queue")) continue;
+        for (int k = 0; k < r->c->n; k++) {
+            void *data = NULL;
+            adamod_type type;
+            int64_t count;
+            if (adamod_state(r->opt, k, state_names[s], &data, &type, &count)) continue;
+            add_bytes(&p, data, (size_t)count * adamod__type_size(type));
+        }
+    }
+    return p;
+}
+
+bool same_picture(const picture *a, const picture *b) {
+    if (!CHECK_INT(a->n, b->n)) return false;
+    if (!memcmp(a->bytes, b->bytes, a->n)) return true;
+    size_t i = 0;
+    while (a->bytes[i] == b->bytes[i]) i++;
+    return CHECK_INT(i, a->n);
+}
+
+picture rig_run(const config *c, int steps, bool queues) {
+    rig r;
+    picture p = {0};
+    if (!rig_open(&r, c)) return p;
+    for (int t = 0; t < steps; t++) CHECK_INT(rig_step(&r), 0);
+    p = rig_picture(&r, queues);
+    rig_close(&r);
+    return p;
+}
+
+void expect_same(const config *a, const config *b, int steps, bool queues) {
+    picture x = rig_run(a, steps, queues), y = rig_run(b, steps, queues);
+    if (!same_picture(&x, &y)) {
+        printf(
+            "%s {%s %s}, type %d: %s, threads %d, offset %d, %d arrays, and %s, threads %d, offset %d, %d arrays%s\n",
+            a->rule, a->options, a->more ? a->more : "", a->type, a->isa ? a->isa : "best", a->threads, a->offset, a->n,
+            b->isa ? b->isa : "best", b->threads, b->offset, b->n, b->collect ? ", statistics" : "");
+    }
+    free(x.bytes);
+    free(y.bytes);
+}
