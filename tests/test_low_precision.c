@@ -1,0 +1,198 @@
+/* test_low_precision.c - parameters and states of 16 bits: with masters they are the f32 run's, and rounded at random they
+ * are right on average.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+#include "follow.h"
+#include "values.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- masters ---- */
+
+/* The same gradients to a parameter of 16 bits with its master and to one of f32: the masters and states are that
+ * run's, bit for bit, and the parameter is its master, rounded. */
+static bool master_run(const char *rule, const char *options, adamod_type type, adamod_type grad_type, int64_t n,
+                       int steps) {
+    adamod_optimizer *opt[2];
+    array param[2], grad[2];
+    bool good = true;
+    for (int k = 0; k < 2; k++) {
+        param[k] = make_array(k ? ADAMOD_F32 : type, n, k);
+        grad[k] = make_array(k ? ADAMOD_F32 : grad_type, n, 1 - k);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        put(type, param[0].data, i, random_param());
+        put(ADAMOD_F32, param[1].data, i, get(type, param[0].data, i));
+    }
+    for (int k = 0; k < 2; k++) {
+        if (!CHECK_INT(adamod_create(&opt[k], rule), 0)) return false;
+        apply(options, NULL, opt[k], -1, NULL);
+        const adamod_tensor t = {.name = "x",
+                                 .param = param[k].data,
+                                 .grad = grad[k].data,
+                                 .param_type = param[k].type,
+                                 .grad_type = grad[k].type,
+                                 .ndim = 1,
+                                 .shape = {n}};
+        CHECK_INT(adamod_add_tensor(opt[k], 0, &t, NULL), 0);
+    }
+    for (int t = 1; good && t <= steps; t++) {
+        for (int64_t i = 0; i < n; i++) {
+            /* a bf16 holds what an f16 does not; both hold 8 bits from 2^-13 to 2^8 */
+            put(ADAMOD_BF16, grad[0].data, 0, random_gradient());
+            const double g = get(ADAMOD_BF16, grad[0].data, 0);
+            put(ADAMOD_F32, grad[1].data, i, fabs(g) < 0x1p-13 ? 0 : g);
+        }
+        for (int64_t i = 0; i < n; i++) put(grad_type, grad[0].data, i, get(ADAMOD_F32, grad[1].data, i));
+        good = CHECK_INT(adamod_step(opt[0]), 0) && CHECK_INT(adamod_step(opt[1]), 0);
+        void *master = NULL, *a = NULL, *b = NULL;
+        adamod_type a_type, b_type;
+        int64_t a_count, b_count;
+        good = good && CHECK_INT(adamod_state(opt[0], 0, "master", &master, &a_type, &a_count), 0) &&
+               CHECK_INT(a_type, ADAMOD_F32) && CHECK_INT(a_count, n);
+        good = good && CHECK(!memcmp(master, param[1].data, (size_t)n * sizeof(float)));
+        for (int64_t i = 0; good && i < n; i++) {
+            good = CHECK_INT(((uint16_t *)param[0].data)[i], nearest16(type, get(ADAMOD_F32, master, i)));
+        }
+        for (int i = 0; good && state_names[i]; i++) {
+            if (!strcmp(state_names[i], "master")) continue;
+            const adamod_status status = adamod_state(opt[0], 0, state_names[i], &a, &a_type, &a_count);
+            good = CHECK_INT(adamod_state(opt[1], 0, state_names[i], &b, &b_type, &b_count), status);
+            if (status) continue;
+            good = good && CHECK_INT(a_type, b_type) && CHECK_INT(a_count, b_count) &&
+                   CHECK(!memcmp(a, b, (size_t)a_count * type_size(a_type)));
+        }
+    }
+    if (!good) printf("%s {%s}, %s with %s gradients\n", rule, options, name_of(type), name_of(grad_type));
+    for (int k = 0; k < 2; k++) {
+        adamod_free(opt[k]);
+        free(param[k].memory);
+        free(grad[k].memory);
+    }
+    return good;
+}
+
+TEST(masters_are_the_f32_run) {
+    option_set set;
+    rng_state = 10;
+    for (int i = 0; set_at(i, &set); i++) {
+        for (int k = 0; k < 2; k++) {
+            const adamod_type type = k ? ADAMOD_F16 : ADAMOD_BF16;
+            master_run(set.rule, set.options, type, (adamod_type)((i + k) % 4), i % 5 ? 45 : 1030,
+                       i % 5    ? (fast() ? 8 : 30)
+                       : fast() ? 2
+                                : 6);
+        }
+    }
+    for (int i = 0; adamod_rule_name(i); i++) { /* bf16 states are rounded with the same random numbers on both sides */
+        for (int type = ADAMOD_F32; type <= ADAMOD_F16; type++) {
+            master_run(adamod_rule_name(i), "state_type=bf16", type % 2 ? ADAMOD_F16 : ADAMOD_BF16, (adamod_type)type,
+                       601, 8);
+        }
+    }
+}
+
+/* ---- rounding at random, on average ---- */
+
+static double mean_of(adamod_type type, const void *data, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += get(type, data, i);
+    return sum / (double)n;
+}
+
+/* How far two bf16 or f16 numbers next to x are apart. */
+static double spacing(adamod_type type, double x) {
+    const double least = type == ADAMOD_BF16 ? 0x1p-133 : 0x1p-24;
+    return fmax(least, ldexp(1, ilogb(x) - (type == ADAMOD_BF16 ? 7 : 10)));
+}
+
+/* States that are averages, m = beta m + (1 - beta) x, are linear in what they were, so rounding without bias leaves
+ * their mean over many elements what it would be without rounding. One rounding has a variance of at most a quarter of
+ * the spacing squared, after t updates they add up to spacing^2 / 4 (1 - beta^2t) / (1 - beta^2), and the mean of n
+ * elements to an n-th of that. 6 deviations, with the spacing at twice the mean, which no element reaches; what f32
+ * itself rounds is (3t + 12) u of the state. When all arrays are bf16, kernels of their own are at work.
+ *
+ * Rounded to nearest instead, v would stop at 0.125: 0.001 of what is missing to 0.49 is less than half a spacing. */
+TEST(bf16_states_are_right_on_average) {
+    enum { N = 30000 };
+    static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64, ADAMOD_BF16, ADAMOD_F16};
+    const int updates = fast() ? 100 : 500;
+    const double x = 0.7, beta1 = 0.9, beta2 = 0.999;
+    for (int kind = 0; kind < 4; kind++) {
+        const adamod_type type = types[kind];
+        array param = make_array(type, N, 0), grad = make_array(type, N, 0);
+        adamod_optimizer *opt;
+        if (!CHECK_INT(adamod_create(&opt, "adam"), 0)) return;
+        CHECK_INT(adamod_set_text(opt, "state_type", "bf16"), 0);
+        CHECK_INT(adamod_set_text(opt, "low_precision", "stochastic"), 0);
+        fill_array(&grad, x);
+        const double g = get(type, grad.data, 0);
+        const adamod_tensor t = {
+            .param = param.data, .grad = grad.data, .param_type = type, .grad_type = type, .ndim = 1, .shape = {N}};
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), 0);
+        for (int k = 1; k <= updates; k++) {
+            CHECK_INT(adamod_step(opt), 0);
+            for (int which = 0; which < 2; which++) {
+                if (k != 1 && k != 10 && k != 60 && k != updates) continue;
+                const double beta = which ? beta2 : beta1, exact = (which ? g * g : g) * -expm1(k * log(beta));
+                const double one = pow(spacing(ADAMOD_BF16, 2 * exact), 2) / 4;
+                const double variance = one * (1 - pow(beta, 2 * k)) / (1 - beta * beta);
+                void *data = NULL;
+                adamod_type state_type;
+                int64_t count;
+                CHECK_INT(adamod_state(opt, 0, which ? "exp_avg_sq" : "exp_avg", &data, &state_type, &count), 0);
+                CHECK(state_type == ADAMOD_BF16 && count == N);
+                const double mean = mean_of(ADAMOD_BF16, data, N);
+                CHECK_CLOSE(mean, exact, 6 * sqrt(variance / N) + (3 * k + 12) * 0x1p-24 * exact);
+            }
+        }
+        adamod_free(opt);
+        free(param.memory);
+        free(grad.memory);
+    }
+}
+
+/* sgd without a master: every update is far below the spacing of the numbers, so rounding to nearest would leave the
+ * parameter where it is. Its mean must move by all of them; the variance is a quarter of the spacing squared for each.
+ * Elements differ, so that all fractions of the spacing come up. */
+TEST(stochastic_parameters_are_right_on_average) {
+    enum { N = 40000, UPDATES = 40 };
+    for (int k = 0; k < 16; k++) {
+        const adamod_type type = k % 2 ? ADAMOD_F16 : ADAMOD_BF16, grad_type = k / 8 ? type : ADAMOD_F32;
+        const double scale = k / 2 % 2 ? -1 : 1, at = k / 4 % 2 ? 3 * 0x1p-16 : 0.8; /* subnormal in f16; not */
+        const double widest = spacing(type, at), lr = widest / 64;
+        array param = make_array(type, N, 1), grad = make_array(grad_type, N, 0);
+        adamod_optimizer *opt;
+        if (!CHECK_INT(adamod_create(&opt, "sgd"), 0)) return;
+        CHECK_INT(adamod_set_text(opt, "low_precision", "stochastic"), 0);
+        CHECK_INT(adamod_set(opt, "lr", lr), 0);
+        CHECK_INT(adamod_set(opt, "seed", k), 0);
+        rng_state = 11;
+        fill_array(&param, scale * at);
+        double expected = mean_of(type, param.data, N);
+        for (int64_t i = 0; i < N; i++) {
+            put(grad_type, grad.data, i, scale * uniform());
+            expected -= lr * UPDATES * get(grad_type, grad.data, i) / N;
+        }
+        const adamod_tensor t = {.param = param.data,
+                                 .grad = grad.data,
+                                 .param_type = type,
+                                 .grad_type = grad_type,
+                                 .ndim = 1,
+                                 .shape = {N}};
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), 0);
+        for (int j = 0; j < UPDATES; j++) CHECK_INT(adamod_step(opt), 0);
+        /* f32 rounds an update by u of the number at most; f16's subnormals have 16 random bits: 2^-16 spacings */
+        const double bias = UPDATES * (0x1p-23 * at + 0x1p-16 * widest);
+        CHECK_CLOSE(mean_of(type, param.data, N), expected, 6 * sqrt(UPDATES * widest * widest / 4 / N) + bias);
+        adamod_free(opt);
+        free(param.memory);
+        free(grad.memory);
+    }
+}
+
+RUN_TESTS(ENTRY(masters_are_the_f32_run), ENTRY(bf16_states_are_right_on_average),
+          ENTRY(stochastic_parameters_are_right_on_average))
