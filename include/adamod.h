@@ -438,7 +438,8 @@ typedef struct adamod_cuda_device {
 /* Device number index (0, 1, ...); ADAMOD_ERROR_DEVICE past the end. */
 ADAMOD_API adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out);
 
-/* A cudaStream_t; NULL is the default stream. What was enqueued before comes before. */
+/* A cudaStream_t; NULL is the default stream. What was enqueued before comes before. It must exist until another
+ * has been set, or the handle freed. */
 ADAMOD_API adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream);
 /* Waits until every step is done, and reports one that was not taken. */
 ADAMOD_API adamod_status adamod_sync(adamod_optimizer *opt);

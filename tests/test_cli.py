@@ -171,6 +171,7 @@ def test_info():
     nowhere = {"ADAMOD_CUDA_LIBRARY": "/nowhere/libadamod_cuda.so"}
     found = json.loads(succeed("info", "--json", env=nowhere))
     check("/nowhere/libadamod_cuda.so" in found["cuda_off"] and found["cuda"] == [], found)
+    check(found["cuda_training_off"] in (found["cuda_off"], "the trainer was not built"), found)
     check(re.search("^CUDA +off: .*/nowhere/libadamod_cuda.so", succeed("info", env=nowhere), re.M), "info")
     refuse(1, "/nowhere/libadamod_cuda.so", "optim", "bench", "--device", "cuda", env=nowhere)
 

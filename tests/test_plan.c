@@ -273,6 +273,20 @@ TEST(the_gradient_of_logits_lies_upon_them) {
     }
 }
 
-RUN_TESTS(ENTRY(the_gradient_of_logits_lies_upon_them), ENTRY(gradients_are_those_of_the_host),
-          ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
+TEST(names_of_devices) {
+    static const char *const wrong[] = {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:4294967296"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) CHECK_INT(nn_device_status(wrong[i]), ADAMOD_ERROR_NAME);
+    CHECK_INT(nn_device_status("cpu"), ADAMOD_OK);
+}
+
+/* As a GPU whose libraries are missing: who asks is told, and can go on without. */
+TEST(a_backend_that_cannot_be_loaded) {
+    setenv("ADAMOD_NN_CUDA_LIBRARY", "/nowhere/libadamod_nn_cuda.so", 1);
+    CHECK_INT(nn_device_status("cuda"), ADAMOD_ERROR_NO_CUDA);
+    CHECK_HAS(adamod_last_error(), "/nowhere/libadamod_nn_cuda.so");
+    unsetenv("ADAMOD_NN_CUDA_LIBRARY");
+}
+
+RUN_TESTS(ENTRY(names_of_devices), ENTRY(a_backend_that_cannot_be_loaded), ENTRY(the_gradient_of_logits_lies_upon_them),
+          ENTRY(gradients_are_those_of_the_host), ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
           ENTRY(sums_wait_for_the_end_unless_two_add_to_one))

@@ -77,6 +77,15 @@ static const char *why_no_cuda(void) {
     return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
 }
 
+/* The optimizers need a driver, the trainer more than that: cuBLASLt, a GPU that is new enough. NULL: it has it. */
+static const char *why_no_training(void) {
+#ifdef ADAMOD_TRAINER
+    return adamod_cuda_status() || cli_trainer_status("cuda") ? why_no_cuda() : NULL;
+#else
+    return "the trainer was not built";
+#endif
+}
+
 static void print_text(const machine *m) {
     printf("version           %s\n", adamod_version_string());
     printf("compiler          %s\n", m->compiler);
@@ -90,13 +99,16 @@ static void print_text(const machine *m) {
     if (m->memory_bytes > 0) printf("memory            %.1f GiB\n", m->memory_bytes / (1 << 30));
     if (m->cache_bytes) printf("last-level cache  %.1f MiB\n", (double)m->cache_bytes / (1 << 20));
     printf("page size         %ld bytes%s%s\n", m->page_bytes, m->huge_pages[0] ? ", huge pages: " : "", m->huge_pages);
-    if (adamod_cuda_status()) printf("CUDA              off: %s\n", why_no_cuda());
+    const bool off = adamod_cuda_status() != ADAMOD_OK;
+    if (off) printf("CUDA              off: %s\n", why_no_cuda());
     adamod_cuda_device d;
     for (int i = 0; !adamod_cuda_device_at(i, &d); i++) {
         printf("%-17s %s, compute capability %d.%d, %.1f GiB, %.1f free, driver for CUDA %d.%d\n", i ? "" : "CUDA",
                d.name, d.major, d.minor, (double)d.memory / (1 << 30), (double)d.free_memory / (1 << 30),
                d.driver / 1000, d.driver % 1000 / 10);
     }
+    const char *why = off ? NULL : why_no_training();
+    if (why) printf("training on CUDA  off: %s\n", why);
 }
 
 static void print_json(const machine *m) {
@@ -119,6 +131,10 @@ static void print_json(const machine *m) {
     const bool off = adamod_cuda_status() != ADAMOD_OK;
     printf(", \"cuda_off\": ");
     if (off) cli_json_string(stdout, why_no_cuda());
+    else printf("null");
+    const char *why = why_no_training();
+    printf(", \"cuda_training_off\": ");
+    if (why) cli_json_string(stdout, why);
     else printf("null");
     printf(", \"cuda\": [");
     adamod_cuda_device d;

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+adamod_status cli_trainer_status(const char *device) { return nn_device_status(device); }
+
 static atomic_int stop_wanted;
 
 static void want_stop(int number) {

@@ -79,6 +79,8 @@ adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
 /* Puts them on a device ("cuda", "cuda:1"), where all plans made later run too; data becomes a copy, which the two
  * functions below keep. "cpu" and "ref" do nothing. */
 adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision);
+/* Whether that could be done, memory aside; if not, the last error says why. */
+adamod_status nn_device_status(const char *device);
 /* From the device to data, the same for gradients, and data back; nothing to do where there is no device. */
 adamod_status nn_params_fetch(const nn_params *p);
 adamod_status nn_params_fetch_grad(const nn_params *p);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_DEVICES = 1023 };
+
 static size_t full_bytes(const nn_place *place) { return (size_t)place->count * sizeof(float); }
 static size_t half_bytes(const nn_place *place) { return (size_t)place->count * 2; }
 
@@ -26,9 +28,11 @@ void nn_place_free(nn_place *place) {
 static adamod_status parse_device(const char *text, char *name, size_t size, int *index) {
     const char *colon = strchr(text, ':');
     const size_t length = colon ? (size_t)(colon - text) : strlen(text);
+    const bool number = colon && colon[1] >= '0' && colon[1] <= '9';
     char *end = NULL;
-    *index = colon ? (int)strtol(colon + 1, &end, 10) : 0;
-    if (length == 0 || length >= size || (colon && (!colon[1] || *end || *index < 0))) {
+    const long n = number ? strtol(colon + 1, &end, 10) : 0;
+    *index = (int)n;
+    if (length == 0 || length >= size || (colon && (!number || *end || n > MOST_DEVICES))) {
         return adamod__fail(ADAMOD_ERROR_NAME, "no device '%.40s', expected cpu, cuda or cuda:N", text);
     }
     memcpy(name, text, length);
@@ -47,22 +51,43 @@ static adamod_status allocate(nn_place *place) {
     return status;
 }
 
-adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision) {
+/* *out NULL: it is the host. */
+static adamod_status open_place(const char *device, nn_precision precision, int64_t count, nn_place **out) {
     char name[32];
     int index;
+    *out = NULL;
     if (strcmp(device, "cpu") == 0 || strcmp(device, "ref") == 0) return ADAMOD_OK;
     adamod_status status = parse_device(device, name, sizeof name, &index);
     if (status) return status;
-    if (!p->data || p->place) return adamod__fail(ADAMOD_ERROR_ORDER, "parameters are placed once, after their memory");
     const nn_backend *backend = nn_backend_find(name);
     if (!backend) return strcmp(name, "cuda") == 0 ? ADAMOD_ERROR_NO_CUDA : ADAMOD_ERROR_NAME;
     if (!backend->device) return ADAMOD_OK;
     nn_place *place = calloc(1, sizeof *place);
     if (!place) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
-    *place = (nn_place){.backend = backend, .precision = precision, .count = p->count};
+    *place = (nn_place){.backend = backend, .precision = precision, .count = count};
     snprintf(place->name, sizeof place->name, "%s:%d", name, index);
     status = backend->device->open(&place->device, index);
-    if (!status) status = allocate(place);
+    if (status) nn_place_free(place);
+    else *out = place;
+    return status;
+}
+
+adamod_status nn_device_status(const char *device) {
+    nn_place *place;
+    const adamod_status status = open_place(device, NN_FULL, 0, &place);
+    nn_place_free(place);
+    return status;
+}
+
+adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision) {
+    nn_place *place;
+    adamod_status status = open_place(device, precision, p->count, &place);
+    if (status || !place) return status;
+    if (!p->data || p->place) {
+        status = adamod__fail(ADAMOD_ERROR_ORDER, "parameters are placed once, after their memory");
+    } else {
+        status = allocate(place);
+    }
     if (status) {
         nn_place_free(place);
         return status;

@@ -117,7 +117,7 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
 
 static const char *device_of(const recipe *r) {
     if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
-    return adamod_cuda_status() == ADAMOD_OK ? "cuda" : "cpu";
+    return !adamod_cuda_status() && !nn_device_status("cuda") ? "cuda" : "cpu";
 }
 
 static nn_precision precision_of(const recipe *r) {

@@ -57,6 +57,12 @@ static adamod_status no_memory(void) { return fail(ADAMOD_ERROR_MEMORY, "cuda: n
 
 static adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what) {
     (void)cudaGetLastError(); /* so that it is not met again */
+    if (error == cudaErrorNoKernelImageForDevice) {
+        return fail(ADAMOD_ERROR_DEVICE,
+                    "cuda:%d (%s): this library has no code for it: build it for its compute "
+                    "capability (ADAMOD_CUDA_ARCHITECTURES)",
+                    d->index, d->name);
+    }
     return fail(ADAMOD_ERROR_CUDA, "cuda:%d (%s): %s: %s (%s)", d->index, d->name, what, cudaGetErrorString(error),
                 cudaGetErrorName(error));
 }
@@ -553,9 +559,15 @@ static adamod_status set_schedules(adamod__device *d, const device_schedule *nod
     b = bump{(char *)memory, 0};
     device_schedule *to = b.take<device_schedule>(n);
     int64_t *list = b.take<int64_t>(n_numbers);
-    TRY(d, cudaMemcpyAsync(to, nodes, (size_t)n * sizeof *nodes, cudaMemcpyHostToDevice, d->stream));
-    TRY(d, cudaMemcpyAsync(list, numbers, (size_t)n_numbers * sizeof *numbers, cudaMemcpyHostToDevice, d->stream));
-    TRY(d, cudaStreamSynchronize(d->stream));
+    cudaError_t e = cudaMemcpyAsync(to, nodes, (size_t)n * sizeof *nodes, cudaMemcpyHostToDevice, d->stream);
+    if (e == cudaSuccess) {
+        e = cudaMemcpyAsync(list, numbers, (size_t)n_numbers * sizeof *numbers, cudaMemcpyHostToDevice, d->stream);
+    }
+    if (e == cudaSuccess) e = cudaStreamSynchronize(d->stream);
+    if (e != cudaSuccess) {
+        (void)cudaFree(memory);
+        return failed_call(d, e, "copying schedules");
+    }
     void *old = d->schedules;
     d->schedules = memory;
     d->numbers = list;
