@@ -318,8 +318,7 @@ TEST(wrong_values_get_what_was_expected) {
     CHECK_STR(complaint("model: {pre_norm: yes}"), "demo.yaml:1: model.pre_norm is 'yes', expected true or false");
     CHECK_STR(complaint("data: {tokens: bytes}"), "demo.yaml:1: data.tokens is 'bytes', expected words or characters");
     CHECK_STR(complaint("train: {backend: gpu}"),
-              "demo.yaml:1: train.backend is 'gpu', expected auto, ref, cpu, cuda, cuda:0, cuda:1, "
-              "cuda:2, cuda:3, cuda:4, cuda:5, cuda:6 or cuda:7");
+              "demo.yaml:1: train.backend is 'gpu', expected auto, ref, cpu, cuda or cuda:0 to cuda:7");
     CHECK_STR(set_complaint("train.seed=-1"),
               "--set: train.seed is '-1', expected a whole number from 0 to 9007199254740991");
     const char *const numbers[] = {"0x10", " 5", "5 ",  "5a",    "1e",  "1e+",  "e5",

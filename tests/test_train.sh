@@ -255,7 +255,15 @@ refused 1 'standard input: Is a directory' "$ADAMOD" translate whole </tmp
 mkdir -p started/checkpoints
 cp whole/recipe.yaml started
 refused 1 'no checkpoint yet' "$ADAMOD" evaluate started
-refused 1 "no checkpoint 'first'" "$ADAMOD" evaluate whole --checkpoint first
+refused 2 "--checkpoint is 'first', expected averaged, best or last" "$ADAMOD" evaluate whole --checkpoint first
+refused 1 'no averaged checkpoint: one is made at the end of a run with train.average' \
+    "$ADAMOD" evaluate answers --checkpoint averaged
+# Flags are named as they were given, and a value may be as long as a path.
+refused 2 "--beam is '0', expected a whole number from 1 to 64" "$ADAMOD" evaluate whole --beam 0
+refused 2 "--length-penalty is 'x', expected a number from 0 to 100" "$ADAMOD" translate whole --length-penalty x
+refused 2 "--device is 'gpu', expected auto, ref, cpu, cuda or cuda:0 to cuda:7" "$ADAMOD" translate whole --device gpu
+long=/$(printf 'd%.0s' {1..200})/$(printf 'f%.0s' {1..200})
+refused 1 "$long: cannot open" "$ADAMOD" evaluate answers --set "data.valid_source=$long"
 head -c 5000 whole/checkpoints/best.safetensors >part && mv part whole/checkpoints/best.safetensors
 refused 1 'best.safetensors' "$ADAMOD" evaluate whole --checkpoint best
 

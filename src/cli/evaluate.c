@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_DEVICE, FLAG_SET, FLAG_HELP, FLAG_SPLIT, FLAG_JSON };
+enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_DEVICE, FLAG_SET, FLAG_SPLIT, FLAG_JSON };
 #define MODEL_FLAGS                                                                                                    \
     {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
         {"beam", "N", "hypotheses kept (the recipe's)"},                                                               \
@@ -16,17 +16,15 @@ enum { FLAG_CHECKPOINT, FLAG_BEAM, FLAG_LENGTH_PENALTY, FLAG_DEVICE, FLAG_SET, F
         "set", "KEY=VALUE", "override a key of the recipe; may be given again"                                         \
     }
 static const cli_flag evaluate_flags[] = {MODEL_FLAGS,
-                                          CLI_HELP_FLAG,
                                           {"split", "valid|test", "what to evaluate on (test, if there is one)"},
                                           {"json", NULL, "print one JSON object"},
+                                          CLI_HELP_FLAG,
                                           {0}};
 static const cli_flag translate_flags[] = {MODEL_FLAGS, CLI_HELP_FLAG, {0}};
 
 typedef struct arguments {
     const char *command, *run, *checkpoint, *split;
     bool json;
-    char sets[32][256];
-    int n_sets;
 } arguments;
 
 static void print_help(const arguments *a, const cli_flag *flags) {
@@ -40,47 +38,57 @@ static void print_help(const arguments *a, const cli_flag *flags) {
     cli_print_flags(stdout, flags);
 }
 
-static int add_set(arguments *a, const char *key, const char *value) {
-    if (a->n_sets == 32) return cli_usage(a->command, "more than 32 keys set");
-    if (key) snprintf(a->sets[a->n_sets++], sizeof a->sets[0], "%s=%.200s", key, value);
-    else snprintf(a->sets[a->n_sets++], sizeof a->sets[0], "%.255s", value);
-    return -1;
-}
-
-static int parse(int argc, char **argv, arguments *a, const cli_flag *flags) {
+/* Exit status, or -1 to go on. What overrides the run's recipe is for a second pass, once that is loaded. */
+static int parse(int argc, char **argv, arguments *a, const cli_flag *flags, recipe *r) {
     cli_parser p = {.command = a->command, .flags = flags, .argc = argc, .argv = argv};
-    int status = -1;
-    for (int flag; status < 0 && (flag = cli_next(&p)) != CLI_END;) {
+    char message[1024];
+    int failed = 0;
+    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
+        if (flag >= 0 && strcmp(flags[flag].name, "help") == 0) { /* last of both tables, so its index differs */
+            print_help(a, flags);
+            return 0;
+        }
         switch (flag) {
             case CLI_BAD: return CLI_USAGE;
             case CLI_OPERAND:
-                if (a->run) return cli_usage(a->command, "unexpected argument '%.80s'", p.value);
+                if (a->run && !r) return cli_usage(a->command, "unexpected argument '%.80s'", p.value);
                 a->run = p.value;
                 break;
             case FLAG_CHECKPOINT: a->checkpoint = p.value; break;
-            case FLAG_BEAM: status = add_set(a, "decode.beam", p.value); break;
-            case FLAG_LENGTH_PENALTY: status = add_set(a, "decode.length_penalty", p.value); break;
-            case FLAG_DEVICE: status = add_set(a, "train.backend", p.value); break;
-            case FLAG_SET: status = add_set(a, NULL, p.value); break;
+            case FLAG_BEAM:
+                if (r) failed = recipe_set_flag(r, "--beam", "decode.beam", p.value, message, sizeof message);
+                break;
+            case FLAG_LENGTH_PENALTY:
+                if (r)
+                    failed = recipe_set_flag(r, "--length-penalty", "decode.length_penalty", p.value, message,
+                                             sizeof message);
+                break;
+            case FLAG_DEVICE:
+                if (r) failed = training_device(r, p.value, message, sizeof message);
+                break;
+            case FLAG_SET:
+                if (r) failed = recipe_set(r, p.value, message, sizeof message);
+                break;
             case FLAG_SPLIT: a->split = p.value; break;
             case FLAG_JSON: a->json = true; break;
-            case FLAG_HELP: print_help(a, flags); return 0;
             default: break;
         }
+        if (failed) return cli_usage(a->command, "%s", message);
     }
-    if (status >= 0) return status;
     return a->run ? -1 : cli_usage(a->command, "needs a run directory");
 }
 
-/* The run's model in memory. */
-static int open_model(const arguments *a, experiment *s, int uses) {
+/* Parses the command line and brings the run's model into memory: exit status, or -1 to go on. */
+static int open_model(int argc, char **argv, arguments *a, const cli_flag *flags, experiment *s, int uses) {
     static recipe r;
     char checkpoint[1200], message[1024];
-    const int status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint);
-    if (status) return status;
-    for (int i = 0; i < a->n_sets; i++) {
-        if (recipe_set(&r, a->sets[i], message, sizeof message)) return cli_usage(a->command, "%s", message);
-    }
+    int status = parse(argc, argv, a, flags, NULL);
+    if (status >= 0) return status;
+    if (a->split && strcmp(a->split, "valid") != 0 && strcmp(a->split, "test") != 0)
+        return cli_usage(a->command, "--split is '%.40s', expected valid or test", a->split);
+    if ((status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint)))
+        return status;
+    if ((status = parse(argc, argv, a, flags, &r)) >= 0) return status;
     if (recipe_check(&r, message, sizeof message)) return cli_usage(a->command, "%s", message);
     if (experiment_open_run(s, &r, a->run, uses, message, sizeof message)) return cli_fail(a->command, "%s", message);
     checkpoint_meta meta = {.fingerprint = experiment_fingerprint(s)};
@@ -88,19 +96,16 @@ static int open_model(const arguments *a, experiment *s, int uses) {
         experiment_close(s);
         return cli_fail(a->command, "%s", message);
     }
-    return 0;
+    return -1;
 }
 
 int cli_evaluate(int argc, char **argv) {
     static arguments a = {.command = "evaluate"};
     experiment s;
     char message[1024];
-    int status = parse(argc, argv, &a, evaluate_flags);
+    int status = open_model(argc, argv, &a, evaluate_flags, &s, EXPERIMENT_SCORE | EXPERIMENT_DECODE);
     if (status >= 0) return status;
-    if (a.split && strcmp(a.split, "valid") != 0 && strcmp(a.split, "test") != 0) {
-        return cli_usage("evaluate", "--split is '%.40s', expected valid or test", a.split);
-    }
-    if ((status = open_model(&a, &s, EXPERIMENT_SCORE | EXPERIMENT_DECODE))) return status;
+    status = 0;
     const bool test = a.split ? strcmp(a.split, "test") == 0 : s.text[SPLIT_TEST].n > 0;
     const int split = test ? SPLIT_TEST : SPLIT_VALID;
     experiment_score score;
@@ -193,9 +198,8 @@ static int translate_all(experiment *s) {
 int cli_translate(int argc, char **argv) {
     static arguments a = {.command = "translate"};
     experiment s;
-    int status = parse(argc, argv, &a, translate_flags);
+    int status = open_model(argc, argv, &a, translate_flags, &s, EXPERIMENT_DECODE);
     if (status >= 0) return status;
-    if ((status = open_model(&a, &s, EXPERIMENT_DECODE))) return status;
     status = translate_all(&s);
     experiment_close(&s);
     return status;

@@ -53,11 +53,7 @@ static void print_finished(const char *name, const train_result *t) {
 }
 
 int training_device(recipe *r, const char *device, char *message, size_t size) {
-    char set[64], why[512];
-    snprintf(set, sizeof set, "train.backend=%.40s", device);
-    if (recipe_set(r, set, why, sizeof why) == 0) return 0;
-    snprintf(message, size, "--device is '%.40s', expected auto, cpu, cuda or cuda:0 to cuda:7", device);
-    return -1;
+    return recipe_set_flag(r, "--device", "train.backend", device, message, size);
 }
 
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
@@ -84,6 +80,8 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
 int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,
                       size_t size) {
     static const char *const order[] = {"averaged", "best", "last"};
+    bool known = false;
+    int why = 0;
     char message[1024], path[1200];
     recipe_defaults(r);
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
@@ -94,9 +92,15 @@ int training_open_run(const char *command, const char *directory, const char *wh
     }
     for (int i = 0; i < 3; i++) {
         if (which && strcmp(which, order[i]) != 0) continue;
+        known = true;
         snprintf(checkpoint, size, "%s/checkpoints/%s.safetensors", directory, order[i]);
         if (access(checkpoint, R_OK) == 0) return 0;
+        why = errno;
     }
+    if (!known) return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best or last", which);
     if (!which) return cli_fail(command, "%s: the run has no checkpoint yet", directory);
-    return cli_fail(command, "%s: no checkpoint '%.80s', expected averaged, best or last", directory, which);
+    if (why == ENOENT && strcmp(which, "averaged") == 0)
+        return cli_fail(command, "%s: no averaged checkpoint: one is made at the end of a run with train.average",
+                        directory);
+    return cli_fail(command, "%s: %s", checkpoint, strerror(why));
 }

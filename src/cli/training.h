@@ -9,9 +9,9 @@
  * before threads are made, which inherit that signals are not for them. */
 const atomic_int *training_signals(void);
 
-/* --device: where a recipe computes; -1 with one line in message. */
 #define TRAINING_DEVICE_FLAG                                                                                           \
     { "device", "cpu|cuda|cuda:N", "where to compute (the recipe's, auto: cuda if there is a GPU)" }
+/* Its value into a recipe; -1 with one line in message. */
 int training_device(recipe *r, const char *device, char *message, size_t size);
 
 /* One run, with what the user is told before and after; the exit status. */

@@ -37,25 +37,26 @@ typedef struct key {
     double low, high;     /* of numbers; none needs more than the 53 bits of a double */
     const char *help, *choices;
     kind kind;
-    bool below; /* high itself is too much */
-    bool loose; /* another value may continue a run */
+    bool below;           /* high itself is too much */
+    bool loose;           /* another value may continue a run */
+    const char *expected; /* of many choices, in fewer words; NULL: all are named */
 } key;
 
 #define AT(field) offsetof(recipe, field), sizeof(((recipe *)0)->field)
 #define STRICT false
 #define LOOSE true
 #define TEXT_KEY(field, standard, loose, help)                                                                         \
-    { #field, AT(field), standard, 0, 0, help, NULL, TEXT, false, loose }
+    { #field, AT(field), standard, 0, 0, help, NULL, TEXT, false, loose, NULL }
 #define PATH_KEY(field, loose, help)                                                                                   \
-    { #field, AT(field), "", 0, 0, help, NULL, FILE_PATH, false, loose }
+    { #field, AT(field), "", 0, 0, help, NULL, FILE_PATH, false, loose, NULL }
 #define CHOICE_KEY(field, standard, choices, loose, help)                                                              \
-    { #field, AT(field), standard, 0, 0, help, choices, CHOICE, false, loose }
+    { #field, AT(field), standard, 0, 0, help, choices, CHOICE, false, loose, NULL }
 #define WHOLE_KEY(field, standard, low, high, loose, help)                                                             \
-    { #field, AT(field), standard, low, high, help, NULL, WHOLE, false, loose }
+    { #field, AT(field), standard, low, high, help, NULL, WHOLE, false, loose, NULL }
 #define REAL_KEY(field, standard, low, high, below, loose, help)                                                       \
-    { #field, AT(field), standard, low, high, help, NULL, REAL, below, loose }
+    { #field, AT(field), standard, low, high, help, NULL, REAL, below, loose, NULL }
 #define SWITCH_KEY(field, standard, loose, help)                                                                       \
-    { #field, AT(field), standard, 0, 0, help, NULL, SWITCH, false, loose }
+    { #field, AT(field), standard, 0, 0, help, NULL, SWITCH, false, loose, NULL }
 #define MOST 2147483647.0
 #define MOST_STEPS 1e15
 #define MOST_SEED 9007199254740991.0
@@ -103,8 +104,9 @@ static const key keys[] = {
     WHOLE_KEY(train.accumulate, "1", 1, 1000000, STRICT, "batches for an update"),
     WHOLE_KEY(train.seed, "1", 0, MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),
     WHOLE_KEY(train.threads, "0", 0, 1024, LOOSE, "0: one for each core"),
-    CHOICE_KEY(train.backend, "auto", "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7",
-               LOOSE, "where to compute; auto: cuda if there is a GPU, else cpu"),
+    {"train.backend", AT(train.backend), "auto", 0, 0, "where to compute; auto: cuda if there is a GPU, else cpu",
+     "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7", CHOICE, false, LOOSE,
+     "auto, ref, cpu, cuda or cuda:0 to cuda:7"},
     CHOICE_KEY(train.precision, "auto", "auto full tf32 mixed", LOOSE,
                "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
     WHOLE_KEY(train.evaluate_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
@@ -149,6 +151,7 @@ static int find_section(const char *path) {
 
 /* Where a value came from, and where to complain about it. */
 typedef struct place {
+    const char *flag; /* "--beam": a flag of its own that stands for the key; NULL: none */
     const char *file;
     int line;   /* as in recipe.line */
     int column; /* 0: not known */
@@ -160,7 +163,8 @@ static int fail(const place *at, const char *format, ...) __attribute__((format(
 static int fail(const place *at, const char *format, ...) {
     char line[2048];
     int used = 0;
-    if (at->column > 0) used = snprintf(line, sizeof line, "%.1000s:%d:%d: ", at->file, at->line, at->column);
+    if (at->flag) used = 0;
+    else if (at->column > 0) used = snprintf(line, sizeof line, "%.1000s:%d:%d: ", at->file, at->line, at->column);
     else if (at->line > 0) used = snprintf(line, sizeof line, "%.1000s:%d: ", at->file, at->line);
     else if (at->line < 0) used = snprintf(line, sizeof line, "--set: ");
     else if (at->file && *at->file) used = snprintf(line, sizeof line, "%.1000s: ", at->file);
@@ -284,6 +288,7 @@ static const char *expectation(const key *k, char *out, size_t size) {
             break;
         case SWITCH: snprintf(out, size, "true or false"); break;
         case CHOICE: {
+            if (k->expected) return snprintf(out, size, "%s", k->expected), out;
             const char *last = strrchr(k->choices, ' ');
             size_t used = 0;
             for (const char *c = k->choices; *c && used + 5 < size; c++) {
@@ -299,8 +304,9 @@ static const char *expectation(const key *k, char *out, size_t size) {
 static int wrong_value(const place *at, const key *k, const char *text) {
     char expected[128];
     expectation(k, expected, sizeof expected);
-    if (!*text) return fail(at, "%s is empty, expected %s", k->path, expected);
-    return fail(at, "%s is '%s', expected %s", k->path, show(text).text, expected);
+    const char *name = at->flag ? at->flag : k->path;
+    if (!*text) return fail(at, "%s is empty, expected %s", name, expected);
+    return fail(at, "%s is '%s', expected %s", name, show(text).text, expected);
 }
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
@@ -370,8 +376,8 @@ static int absolute_path(const place *at, const key *k, const char *text, char *
 
 static int set_text(const place *at, const key *k, const char *text, char *field) {
     char whole[RECIPE_PATH];
-    if (check_text(at, k->path, text, k->size)) return -1;
     if (k->kind == CHOICE && !is_choice(k->choices, text)) return wrong_value(at, k, text);
+    if (check_text(at, k->path, text, k->size)) return -1;
     if (k->kind == FILE_PATH) {
         if (absolute_path(at, k, text, whole)) return -1;
         text = whole;
@@ -517,6 +523,11 @@ int recipe_set(recipe *r, const char *assignment, char *message, size_t size) {
     if ((size_t)(equals - assignment) >= sizeof path) return fail(&at, "%s: no such key", show(assignment).text);
     snprintf(path, sizeof path, "%.*s", (int)(equals - assignment), assignment);
     return set_path(r, path, equals + 1, &at);
+}
+
+int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size) {
+    const place at = {.flag = flag, .line = -1, .message = message, .size = size};
+    return set_path(r, path, value, &at);
 }
 
 /* ---- Reading YAML ------------------------------------------------------------------------------------------------ */

@@ -99,6 +99,8 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
 /* "train.steps=100", with "--set" named in a message. "optimizer.beta3=" takes an option or a schedule away. A relative
  * path is relative to the current directory. */
 int recipe_set(recipe *r, const char *assignment, char *message, size_t size);
+/* The same for a flag that stands for a key, "--beam" for "decode.beam", with the flag named in a message. */
+int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size);
 
 /* After all is set: what no single key can tell (rule and its options, schedules, heads dividing d, files given). */
 int recipe_check(const recipe *r, char *message, size_t size);
