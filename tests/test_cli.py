@@ -475,7 +475,7 @@ def test_bench_errors():
     refuse(2, "--threads is 'x'", "optim", "bench", "--threads", "x")
     refuse(2, "device is 'gpu', expected cpu, cuda or cuda:N", "optim", "bench", "--device", "gpu")
     refuse(2, "no rule 'adm'", "optim", "bench", "--rule", "adm")
-    refuse(2, "ADAMOD_ISA is 'mmx'", "optim", "bench", "--isa", "mmx")
+    refuse(2, "--isa is 'mmx', expected one this processor has: ", "optim", "bench", "--isa", "mmx")
     refuse(2, "did you mean '--quick'?", "optim", "bench", "--quik")
     refuse(2, "unexpected argument", "optim", "bench", "now")
 

@@ -368,8 +368,19 @@ void bench_print_verdict(const bench_verdict *v, bool json) {
     }
 }
 
+/* The library takes it from its environment variable, so that is what a message of its own would name. */
+static int choose_isa(const char *isa) {
+    char all[128] = "";
+    for (int i = 0; adamod_isa_name(i); i++) {
+        if (strcmp(isa, adamod_isa_name(i)) == 0) return setenv("ADAMOD_ISA", isa, 1);
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", adamod_isa_name(i));
+    }
+    return cli_usage(COMMAND, "--isa is '%.40s', expected one this processor has: %s", isa, all);
+}
+
 static int start(bench *b, char *why, size_t size) {
-    if (b->ask.isa) setenv("ADAMOD_ISA", b->ask.isa, 1);
+    if (b->ask.isa && choose_isa(b->ask.isa)) return CLI_USAGE;
     adamod_optimizer *opt;
     adamod_status status = adamod_create(&opt, b->ask.rule);
     if (status) return cli_library(COMMAND, status);
