@@ -368,6 +368,12 @@ def test_trace_usage_errors():
     folder.refuse(2, "--schedule: ", "--schedule", "beta9=constant")
     folder.refuse(2, "cannot have a schedule", "--schedule", "threads=constant")
     folder.refuse(2, "name the same file", "--save", folder / "t.npy")
+    # The last --out counts. It would replace what is read, by whatever name.
+    os.link(folder / "p.npy", folder / "again.npy")
+    folder.refuse(2, "--out and --grads name the same file", "--out", folder / "g.npy")
+    folder.refuse(2, "--out and --params name the same file", "--out", folder / "again.npy")
+    folder.refuse(2, "--save and --params name the same file", "--save", folder / "again.npy")
+    folder.refuse(2, "--out and --load name the same file", "--load", folder / "t.npy")
     folder.refuse(2, "--load is empty", "--load", "")
 
 

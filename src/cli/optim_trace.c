@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define COMMAND "optim trace"
 
@@ -162,16 +163,28 @@ static int read_flag(request *ask, const cli_flag *flags, int flag, const char *
     }
 }
 
+static bool same_file(const char *a, const char *b) {
+    struct stat x, y;
+    if (!a || !b) return false;
+    if (strcmp(a, b) == 0) return true;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static int check_request(const request *ask) {
     static const int needed[] = {PARAMS, GRADS, OUT};
+    /* What is written would replace what is read. States alone may be saved to where they were loaded from. */
+    static const int apart[][2] = {{SAVE, OUT}, {OUT, PARAMS},  {OUT, GRADS},
+                                   {OUT, LOAD}, {SAVE, PARAMS}, {SAVE, GRADS}};
     for (int i = 0; i < 3; i++) {
         if (!ask->path[needed[i]]) {
             return cli_usage(COMMAND, "--%s is missing; 'adamod help optim trace' shows what is needed",
                              fixed[needed[i]].name);
         }
     }
-    if (ask->path[SAVE] && strcmp(ask->path[SAVE], ask->path[OUT]) == 0) {
-        return cli_usage(COMMAND, "--save and --out name the same file, %s", ask->path[OUT]);
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++) {
+        const int a = apart[i][0], b = apart[i][1];
+        if (!same_file(ask->path[a], ask->path[b])) continue;
+        return cli_usage(COMMAND, "--%s and --%s name the same file, %s", fixed[a].name, fixed[b].name, ask->path[a]);
     }
     return 0;
 }
