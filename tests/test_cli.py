@@ -7,12 +7,16 @@ SPDX-License-Identifier: MIT
 """
 import array
 import ast
+import fcntl
 import json
 import os
+import pty
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
@@ -529,6 +533,26 @@ class Tiny:
 
 def has_trainer():
     return run("help", "bench", "train")[0] == 0
+
+
+def test_progress_fits_the_terminal():
+    """A line that wraps cannot be drawn over. Letters of two bytes take one column, and are not cut in half."""
+    if not has_trainer():
+        return
+    folder = Tiny()
+    for columns in 30, 200:
+        main, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        command = [PROGRAM, "compare", folder / "tiny.yaml", "--set", "train.steps=20", "--no-report", "--device", "cpu",
+                   "--variant", "äöüäöüäöüäöüä: train.seed=1", "--out", folder / f"at-{columns}"]
+        status = subprocess.run(command, env={**os.environ, **CALM},
+                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal).returncode
+        os.close(terminal)
+        drawn = os.read(main, 1 << 20).decode().split("\r\033[K")
+        os.close(main)
+        check(status == 0 and any("step 20/20" in line for line in drawn), columns, status, drawn)
+        check(all(len(line) < columns for line in drawn), "wraps at", columns, drawn)
+        check(max(len(line) for line in drawn) == 29 if columns == 30 else any("tokens/s" in line for line in drawn), drawn)
 
 
 def test_bench_train():

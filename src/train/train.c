@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,24 +52,49 @@ static void print_duration(char *out, size_t size, double s) {
     else snprintf(out, size, "%llds", n);
 }
 
-static void show_progress(trainer *t, bool force) {
+/* A line that a terminal breaks in two could not be drawn over; the last column stays free. */
+static int columns_for_progress(void) {
+    struct winsize window;
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
+    return known ? window.ws_col - 1 : 79;
+}
+
+/* The bytes of a text that fill so many columns at most, a code point to each. */
+static size_t first_columns(const char *text, int columns) {
+    text_slice rest = text_of(text);
+    while (rest.n && columns-- > 0) {
+        const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
+        rest.bytes += n;
+        rest.n -= n;
+    }
+    return (size_t)(rest.bytes - text);
+}
+
+/* Draws over the line that is there. */
+static void draw(const trainer *t, const char *text) {
+    char line[512];
+    const char *label = t->o->label ? t->o->label : "";
+    snprintf(line, sizeof line, "%.200s%sstep %lld/%lld  %s", label, *label ? "  " : "", (long long)t->at.step,
+             (long long)t->s.recipe.train.steps, text);
+    fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
+    fflush(stderr);
+}
+
+static void show_progress(trainer *t) {
     const double clock = now();
-    if (!t->o->progress || (!force && clock - t->shown < 0.1)) return;
+    if (!t->o->progress || clock - t->shown < 0.1) return;
     t->shown = clock;
-    const recipe *r = &t->s.recipe;
     const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
-    const double left = steps > 0 ? spent / steps * (double)(r->train.steps - t->at.step) : 0;
+    const double left = steps > 0 ? spent / steps * (double)(t->s.recipe.train.steps - t->at.step) : 0;
     const double rate = spent > 0 ? (double)(t->at.tokens - t->first_tokens) / spent : 0;
-    char rest[32], quality[64] = "";
+    char rest[32], quality[64] = "", text[256];
     print_duration(rest, sizeof rest, left);
     if (t->valid_quality.sentences > 0) {
         snprintf(quality, sizeof quality, "  exact %.0f %%  BLEU %.1f", 100 * t->valid_quality.exact,
                  t->valid_quality.bleu);
     }
-    fprintf(stderr, "\r\033[K%s%sstep %lld/%lld  loss %.4f%s  %.0f tokens/s  %s left", t->o->label ? t->o->label : "",
-            t->o->label ? "  " : "", (long long)t->at.step, (long long)r->train.steps, t->last_loss, quality, rate,
-            rest);
-    fflush(stderr);
+    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f tokens/s", rest, t->last_loss, quality, rate);
+    draw(t, text);
 }
 
 static void end_progress(const trainer *t) {
@@ -291,6 +317,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     experiment_quality quality = {0};
     experiment_score score = {0};
     const double clock = now();
+    if (t->o->progress) draw(t, split == SPLIT_TEST ? "translating the test set" : "translating the validation set");
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     if (experiment_score_split(&t->s, split, 0, &score, message, size)) return -1;
     if (experiment_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
@@ -372,7 +399,7 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
         if (update_once(t, message, size)) return -1;
         if (!*t->diverged && !t->pending && after_update(t, message, size)) return -1;
         if (*t->diverged) return stop_early(t, out, message, size);
-        show_progress(t, false);
+        show_progress(t);
     }
     if (t->valid.tokens == 0 && measure(t, message, size)) return -1; /* resumed after the last evaluation */
     return finish(t, out, message, size);
