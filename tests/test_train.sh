@@ -315,10 +315,22 @@ printf '\357\273\277' | cat - s.txt >bom.txt
 echo one >one.txt
 for source in crlf bom hole; do
     bitext $source.txt t.txt
-    "${words[@]}" >/dev/null || fail "a text with $source cannot be trained on"
+    "${words[@]}" >/dev/null 2>&1 || fail "a text with $source cannot be trained on"
     grep -q '"source":"wort 1","reference":"word 1"' text/samples.jsonl || fail "of $source.txt: $(cat text/samples.jsonl)"
     rm -r text
 done
+# What is not used is said, once, and does not fail.
+seq 1 20 | sed 's/^/wort /; 3s/$/ und noch eins/; 7s/$/ und noch zwei mehr/' >long.txt
+sed -i '11s/.*//' long.txt
+bitext long.txt t.txt --set data.max_length=4 --set data.max_ratio=2.5
+"${words[@]}" >/dev/null 2>err || fail "a text that is used in part cannot be trained on"
+said=$PWD/long.txt
+said="adamod: $said: used 17 of 20 pairs: 1 empty, 1 beyond data.max_ratio 2.5, 1 longer than data.max_length 4
+adamod: $said: used 19 of 20 pairs: 1 empty, 2 cut to data.max_length 4"
+[ "$(cat err)" = "$said" ] || fail "of pairs left out it says '$(cat err)'"
+"$ADAMOD" evaluate text >/dev/null 2>err
+[ "$(cat err)" = "$(tail -1 <<<"$said")" ] || fail "of pairs cut evaluate says '$(cat err)'"
+rm -r text
 bitext one.txt one.txt --set decode.beam=50
 "${words[@]}" >/dev/null || fail "a text of one word cannot be trained on"
 rm -r text

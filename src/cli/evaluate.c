@@ -108,6 +108,7 @@ int cli_evaluate(int argc, char **argv) {
     status = 0;
     const bool test = a.split ? strcmp(a.split, "test") == 0 : s.text[SPLIT_TEST].n > 0;
     const int split = test ? SPLIT_TEST : SPLIT_VALID;
+    if (experiment_text_note(&s, split, message, sizeof message)) training_note(message);
     experiment_score score;
     experiment_quality quality;
     if (s.text[split].n == 0) {

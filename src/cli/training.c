@@ -56,16 +56,21 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
     return recipe_set_flag(r, "--device", "train.backend", device, message, size);
 }
 
+void training_note(const char *line) { fprintf(stderr, "adamod: %s\n", line); }
+
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out) {
+    static bool noted; /* the runs of a comparison would say the same again */
     char message[1024];
     const char *name = label ? label : directory;
     const train_options o = {.directory = directory,
                              .resume = resume,
                              .progress = isatty(STDERR_FILENO) != 0,
                              .label = label,
+                             .note = noted ? NULL : training_note,
                              .stop = training_signals()};
     *out = (train_result){0};
+    noted = true;
     if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
     if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
     if (out->status == TRAIN_FINISHED) print_finished(name, out);

@@ -14,6 +14,9 @@ const atomic_int *training_signals(void);
 /* Its value into a recipe; -1 with one line in message. */
 int training_device(recipe *r, const char *device, char *message, size_t size);
 
+/* What the user should know, on standard error. */
+void training_note(const char *line);
+
 /* One run, with what the user is told before and after; the exit status. */
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out);

@@ -28,6 +28,32 @@ static int read_bitext(experiment *s, int split, const char *source, const char 
     return corpus_bitext(&s->text[split], source, target, &o, message, size);
 }
 
+bool experiment_text_note(const experiment *s, int split, char *out, size_t size) {
+    const recipe *r = &s->recipe;
+    const char *const sources[] = {r->data.source, r->data.valid_source, r->data.test_source};
+    const corpus_report *c = &s->text[split].report;
+    const struct {
+        int64_t n;
+        const char *what;
+        double limit;
+    } parts[] = {{c->empty, "empty", 0},
+                 {c->ratio, "beyond data.max_ratio", r->data.max_ratio},
+                 {c->too_long, "longer than data.max_length", r->data.max_length},
+                 {c->truncated, "cut to data.max_length", r->data.max_length}};
+    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return false;
+    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, sources[split],
+                        (long long)s->text[split].n, (long long)c->lines);
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && (size_t)used < size; i++) {
+        if (parts[i].n == 0) continue;
+        used += snprintf(out + used, size - (size_t)used, "%s%lld %s", before, (long long)parts[i].n, parts[i].what);
+        if (parts[i].limit > 0 && (size_t)used < size)
+            used += snprintf(out + used, size - (size_t)used, " %g", parts[i].limit);
+        before = ", ";
+    }
+    return true;
+}
+
 static bool is_numbers(const recipe *r) { return strcmp(r->data.task, "numbers") == 0; }
 
 /* train: training text too. What is held out does not depend on how many numbers are for training. */

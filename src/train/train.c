@@ -392,6 +392,13 @@ static int describe(trainer *t, char *message, size_t size) {
     return run_describe(t->run, "threads", threads, message, size);
 }
 
+static void note_text(const trainer *t) {
+    char line[RECIPE_PATH + 256];
+    for (int split = 0; t->o->note && split < SPLITS; split++) {
+        if (experiment_text_note(&t->s, split, line, sizeof line)) t->o->note(line);
+    }
+}
+
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     while (t->at.step < r->train.steps) {
@@ -415,6 +422,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     t->last_loss = NAN;
     int failed = experiment_open(&t->s, r, EXPERIMENT_TRAIN | EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, size);
     if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
+    if (!failed) note_text(t);
     if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
     end_progress(t);
     if (t->run) run_close(t->run);

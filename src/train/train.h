@@ -9,9 +9,10 @@
 typedef struct train_options {
     const char *directory;
     bool resume;
-    bool progress;          /* a live line on standard error */
-    const char *label;      /* before that line; NULL: none */
-    const atomic_int *stop; /* becomes non-zero when the user wants to stop */
+    bool progress;                  /* a live line on standard error */
+    const char *label;              /* before that line; NULL: none */
+    void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
+    const atomic_int *stop;         /* becomes non-zero when the user wants to stop */
 } train_options;
 
 typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } train_status;
