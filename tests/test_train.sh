@@ -224,6 +224,7 @@ mv gone/* .
     fail "compare: $(cat said)"
 for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/result.json ] || fail "no run both/$run"; done
 grep -q '<html' both/report.html || fail "compare wrote no page"
+for run in 'adamod, seed 1' 'adamod, seed 2' 'sgd, seed 2'; do grep -q "^$run: 6 updates" said || fail "no line of $run: $(cat said)"; done
 
 # An interrupted comparison goes on with the run that was interrupted.
 "$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=100000 >said &
@@ -282,6 +283,13 @@ refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out gone --resume
 # A comparison is checked whole before its first run.
 refused 2 'd=9' "$ADAMOD" compare tiny.yaml --out never --vary model.d=8,9
 refused 2 'another variant' "$ADAMOD" compare tiny.yaml --out never --variant 'A b: train.seed=1' --variant 'a-B: train.seed=2'
+refused 2 "'train.seed' is not KEY=VALUE" "$ADAMOD" compare tiny.yaml --out never --variant 'a: model.d=8 train.seed'
+# Values are not cut to what fits.
+for variant in "--variant=long: data.source=$long$long" "--vary=data.source=$long$long"; do
+    refused 2 'data.source is longer than 511 bytes' "$ADAMOD" compare tiny.yaml --out never "$variant"
+done
+refused 2 'data.target is not given' "$ADAMOD" compare tiny.yaml --out never --set data.task=bitext \
+    --variant "long: data.source=$long data.valid_source=$long"
 [ ! -e never ] || fail "a comparison that cannot be made leaves a directory"
 refused 1 'is a run already' "$ADAMOD" compare tiny.yaml --out both --vary optimizer=sgd --seeds 2
 

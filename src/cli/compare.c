@@ -29,7 +29,7 @@ static void print_help(void) {
     cli_print_flags(stdout, flags);
 }
 
-enum { MAX_RUNS = 256, MAX_LISTS = 8 };
+enum { MAX_RUNS = 256, MAX_LISTS = 8, VALUE = RECIPE_PATH + 1 /* too long for a recipe is not cut to what fits */ };
 
 typedef struct comparison {
     const char *recipe, *out;
@@ -99,8 +99,8 @@ static int set_rule(recipe *r, const char *rule, char *message, size_t size) {
 
 static int set_key(recipe *r, const char *key, const char *value, char *message, size_t size) {
     if (strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0) return set_rule(r, value, message, size);
-    char text[512];
-    snprintf(text, sizeof text, "%.128s=%.300s", key, value);
+    char text[128 + VALUE];
+    snprintf(text, sizeof text, "%.126s=%s", key, value);
     return recipe_set(r, text, message, size);
 }
 
@@ -112,16 +112,18 @@ static int apply_variant(recipe *r, const char *text, char *name, size_t name_si
         return -1;
     }
     snprintf(name, name_size, "%.*s", (int)(colon - text), text);
-    char copy[1024], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", colon + 1);
-    for (char *word; (word = strtok_r(rest, " \t", &rest));) {
-        char *equals = strchr(word, '=');
-        if (!equals) {
-            snprintf(message, size, "--variant '%.80s': '%.80s' is not KEY=VALUE", name, word);
+    for (const char *word = colon + 1; *(word += strspn(word, " \t"));) {
+        const size_t length = strcspn(word, " \t"), key_length = strcspn(word, "= \t");
+        char key[128], value[VALUE];
+        if (key_length == length) {
+            snprintf(message, size, "--variant '%.80s': '%.*s' is not KEY=VALUE", name,
+                     (int)(length < 80 ? length : 80), word);
             return -1;
         }
-        *equals = '\0';
-        if (set_key(r, word, equals + 1, message, size)) return -1;
+        snprintf(key, sizeof key, "%.*s", (int)key_length, word);
+        snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), word + key_length + 1);
+        if (set_key(r, key, value, message, size)) return -1;
+        word += length;
     }
     return 0;
 }
@@ -143,7 +145,7 @@ static bool list_value(const char *list, int index, char *key, size_t key_size, 
 }
 
 static int list_length(const char *list) {
-    char key[128], value[256];
+    char key[128], value[VALUE];
     int n = 0;
     while (list_value(list, n, key, sizeof key, value, sizeof value)) n++;
     return n;
@@ -153,7 +155,7 @@ static int list_length(const char *list) {
 static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size, char *message,
                              size_t size) {
     for (int i = 0; i < c->n_vary; i++) {
-        char key[128], value[200];
+        char key[128], value[VALUE];
         const int n = list_length(c->vary[i]);
         if (n == 0) {
             snprintf(message, size, "--vary '%.80s': expected KEY=A,B,..", c->vary[i]);
@@ -205,7 +207,7 @@ static int check_run(comparison *c, const recipe *r, const char *name, const cha
 
 /* Checks it, or (go) makes it. */
 static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed, bool go) {
-    char message[1024], base[96], text[200], directory[1100];
+    char message[1024], base[96], text[200], directory[1100], label[128];
     slug(name, base, sizeof base);
     snprintf(text, sizeof text, "name=%.60s", name);
     if (recipe_set(r, text, message, sizeof message)) return cli_usage("compare", "%s", message);
@@ -213,13 +215,18 @@ static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed,
         snprintf(text, sizeof text, "train.seed=%lld", (long long)seed);
         if (recipe_set(r, text, message, sizeof message)) return cli_usage("compare", "%s", message);
     }
-    if (c->seeds > 1) snprintf(directory, sizeof directory, "%s/%s-seed-%lld", c->out, base, (long long)seed);
-    else snprintf(directory, sizeof directory, "%s/%s", c->out, base);
+    snprintf(directory, sizeof directory, "%s/%s", c->out, base);
+    snprintf(label, sizeof label, "%.80s", name);
+    if (c->seeds > 1) {
+        snprintf(directory, sizeof directory, "%s/%s-seed-%lld", c->out, base, (long long)seed);
+        snprintf(label, sizeof label, "%.80s, seed %lld", name, (long long)seed);
+    }
     if (!go) return check_run(c, r, name, directory);
     if (c->resume && run_is_over(directory)) return 0;
     struct stat exists;
     train_result result;
-    const int status = training_run("compare", r, directory, c->resume && stat(directory, &exists) == 0, name, &result);
+    const int status =
+        training_run("compare", r, directory, c->resume && stat(directory, &exists) == 0, label, &result);
     return result.status == TRAIN_DIVERGED ? 0 : status; /* that is a result too; the others go on */
 }
 
