@@ -144,8 +144,16 @@ kill -INT $pid
 status=0
 wait $pid || status=$?
 [ $status -eq 130 ] || fail "an interrupted run has status $status, expected 130"
-grep -q -- '--resume' said || fail "an interrupted run does not say how to go on: $(cat said)"
+grep -q 'continue with adamod train --resume --out stopped$' said || fail "how to go on is not said: $(cat said)"
 [ -s stopped/checkpoints/last.safetensors ] || fail "an interrupted run left no checkpoint"
+# The run's own recipe is enough to go on, wherever the run is now; --set still counts.
+mkdir elsewhere
+mv stopped elsewhere
+made=$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' elsewhere/stopped/result.json)
+"$ADAMOD" train --resume --out elsewhere/stopped --set train.steps=$((made + 2)) >said || fail "without a recipe: $(cat said)"
+grep -q "^elsewhere/stopped: $((made + 2)) updates" said || fail "a run goes on without its recipe to $(cat said)"
+refused 2 '--resume needs the run'"'"'s directory, --out DIR' "$ADAMOD" train --resume
+refused 1 'nowhere: no run to resume' "$ADAMOD" train --resume --out nowhere
 
 # Evaluations translate too: what a model that has one answer learns is seen while it learns, and is what evaluate says.
 seq 1 50 | sed 's/^/question /' >question.txt

@@ -1,7 +1,9 @@
 /* adamod train: one recipe into one run directory. */
 #include "training.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_KEYS, FLAG_HELP };
 static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
@@ -13,9 +15,11 @@ static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the rec
                                  {0}};
 
 static void print_help(void) {
-    printf("usage: adamod train RECIPE [--set KEY=VALUE]... [--out DIR] [--resume]\n\n"
+    printf("usage: adamod train RECIPE [--set KEY=VALUE]... [--out DIR]\n"
+           "       adamod train --resume --out DIR\n\n"
            "Trains what a recipe describes, into a run directory: metrics, learning-rate histograms,\n"
-           "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n\n");
+           "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n"
+           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n\n");
     cli_print_flags(stdout, flags);
 }
 
@@ -50,16 +54,24 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
             default: break;
         }
     }
-    return a->recipe ? -1 : cli_usage("train", "needs a recipe, say recipes/demo.yaml");
+    if (a->recipe || (a->resume && a->out)) return -1;
+    return cli_usage("train", a->resume ? "--resume needs the run's directory, --out DIR"
+                                        : "needs a recipe, say recipes/demo.yaml");
 }
 
 int cli_train(int argc, char **argv) {
     arguments a = {0};
     static recipe r;
-    char message[1024], directory[160];
+    char message[1024], directory[160], own[1200];
     recipe_defaults(&r);
     int status = parse(argc, argv, &a, &r, false);
     if (status >= 0) return status;
+    if (!a.recipe) {
+        snprintf(own, sizeof own, "%s/recipe.yaml", a.out);
+        a.recipe = own;
+        if (access(own, R_OK))
+            return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a.out, strerror(errno));
+    }
     if (recipe_load(&r, a.recipe, message, sizeof message)) return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, &a, &r, true)) >= 0) return status;
     if (recipe_check(&r, message, sizeof message)) return cli_usage("train", "%s", message);

@@ -75,8 +75,9 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
     if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
     if (out->status == TRAIN_FINISHED) print_finished(name, out);
     if (out->status == TRAIN_INTERRUPTED) {
-        printf("%s: interrupted after update %lld; continue with the same command and --resume\n", name,
-               (long long)out->step);
+        printf("%s: interrupted after update %lld; continue with ", name, (long long)out->step);
+        if (label) printf("the same command and --resume\n");
+        else printf("adamod %s --resume --out %s\n", command, directory);
     }
     fflush(stdout);
     return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : 0;
