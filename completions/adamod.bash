@@ -9,6 +9,13 @@ _adamod_choices() {
         sed -n "s/.*{\"name\": \"$3\", \"kind\": \"choice\"[^[]*\[\([^]]*\)\].*/\1/p" | tr -d '",'
 }
 
+# The keys of recipes, each with its equals sign.
+_adamod_keys() {
+    "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$/ { print $1 "=" }'
+    _adamod_options "$1" adamod | sed 's/^--\(.*\)/optimizer.\1=/'
+    echo optimizer.schedule.lr=
+}
+
 # The value of --rule on the command line, or adamod.
 _adamod_rule() {
     local i rule=adamod
@@ -30,7 +37,14 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big' -- "$4") ;;
-        'bench train --set' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds') ;;
+        *' --set' | 'compare --vary')
+            compopt -o nospace
+            mapfile -t COMPREPLY < <(compgen -W "$(_adamod_keys "$1")" -- "$4")
+            ;;
+        *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
+        'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
+        'compare --variant' | 'compare --seeds' | *' --beam' | *' --length-penalty') ;;
+        'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         *' --json' | *' --help' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;

@@ -20,6 +20,7 @@ import termios
 import time
 
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RULES = "adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam".split()
 
 
@@ -133,6 +134,49 @@ def test_help_and_version():
     check("optim trace" in succeed("optim", "--help") and "optim trace" in succeed("help", "optim"), "help optim")
     check("--beta3" in succeed("optim", "trace", "--help") and "--momentum" in succeed(
         "optim", "trace", "--rule", "sgd", "--help"), "the help of a rule")
+
+
+COMMANDS = ["info", "optim list", "optim trace", "optim bench"]
+TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train"]
+
+
+def flags_of(command):
+    text = succeed(*command.split(), "--help").split("\nThe options of")[0]
+    return re.findall(r"^  --([a-z-]+)", text, re.M)
+
+
+def test_manual_and_completions_have_every_flag():
+    with open(os.path.join(ROOT, "docs", "adamod.1")) as file:
+        synopsis = file.read().split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
+    with open(os.path.join(ROOT, "completions", "_adamod")) as file:
+        zsh = file.read()
+    for command in COMMANDS + (TRAINING if has_trainer() else []):
+        manual = "".join(part for part in synopsis.split(".Nm\n") if part.startswith(f".Cm {command}\n"))
+        begin = re.search(r"^        ([a-z]+ \| )?'?%s( \| [a-z]+)?'?\)" % command, zsh, re.M).start()
+        completed = complete(*command.split(), "--")
+        for flag in flags_of(command):
+            check(flag == "help" or re.search(rf"Fl -{flag}\b", manual), command, flag, "is not in the manual")
+            check(f"--{flag}" in completed, command, flag, "is not completed by bash:", completed)
+            check(f"--{flag}" in zsh[begin:zsh.index(";;", begin)], command, flag, "is not completed by zsh")
+
+
+def complete(*words):
+    """What bash offers for the last of the words."""
+    script = 'source "$0"; COMP_WORDS=(adamod "${@:2}"); COMP_CWORD=$(($# - 1)); compopt() { :; }; ' \
+        '_adamod "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"; echo "${COMPREPLY[@]}"'
+    result = subprocess.run(["bash", "-c", script, os.path.join(ROOT, "completions", "adamod.bash"), PROGRAM, *words],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(result.returncode == 0 and not result.stderr, words, result)
+    return result.stdout.decode().split()
+
+
+def test_bash_completes_values():
+    check(complete("optim", "trace", "--rule", "adam") == ["adamod", "adam"], "rules")
+    check(complete("evaluate", "--checkpoint", "") == ["averaged", "best", "last"], "checkpoints")
+    check(complete("evaluate", "run", "--split", "v") == ["valid"], "splits")
+    if has_trainer():
+        check(complete("train", "--set", "data.to") == ["data.tokens="], "keys")
+        check(complete("compare", "--vary", "optimizer.beta") == [f"optimizer.beta{i}=" for i in (1, 2, 3)], "options")
 
 
 def test_wrong_commands():
