@@ -146,6 +146,12 @@ TEST(an_option_can_be_taken_away) {
     CHECK_INT(set(&r, "optimizer.rule=adam"), 0);
     CHECK(check(&r));
     CHECK_STR(message, "demo.yaml:1: optimizer.beta3: adam has no such option; --set optimizer.beta3= takes it away");
+    CHECK_INT(set(&r, "optimizer.rule=sgd"), 0);
+    CHECK(check(&r));
+    CHECK_STR(message,
+              "demo.yaml:1: optimizer.beta3: sgd has no such option; --set optimizer.beta3= --set optimizer.eps= "
+              "take all of these away");
+    CHECK_INT(set(&r, "optimizer.rule=adam"), 0);
     CHECK_INT(set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr="), 0);
     CHECK_INT(check(&r), 0);
@@ -292,6 +298,8 @@ TEST(unknown_keys_get_the_nearest) {
     CHECK_STR(complaint("steps: 3\n"), "demo.yaml:1: steps: no such key; did you mean train.steps?");
     CHECK_STR(complaint("model: {steps: 3}\n"), "demo.yaml:1: model.steps: no such key; did you mean train.steps?");
     CHECK_STR(complaint("modell: {d: 3}\n"), "demo.yaml:1: modell: no such key; did you mean model?");
+    CHECK_STR(complaint("modle: {d: 3}\n"), "demo.yaml:1: modle: no such key; did you mean model?");
+    CHECK_STR(complaint("tarin: {steps: 3}\n"), "demo.yaml:1: tarin: no such key; did you mean train?");
     CHECK_STR(complaint("xyzzy: 3\n"),
               "demo.yaml:1: xyzzy: no such key; a recipe has name, data, model, optimizer, train, decode");
     CHECK_STR(set_complaint("train.stpes=3"), "--set: train.stpes: no such key; did you mean train.steps?");
@@ -316,6 +324,8 @@ TEST(wrong_values_get_what_was_expected) {
     CHECK_STR(complaint("model: {dropout: nan}"),
               "demo.yaml:1: model.dropout is 'nan', expected a number from 0 to less than 1");
     CHECK_STR(complaint("model: {pre_norm: yes}"), "demo.yaml:1: model.pre_norm is 'yes', expected true or false");
+    CHECK_STR(complaint("data: {tokens: words}"),
+              "demo.yaml:1: data.tokens is words, expected characters, which data.task numbers is made of");
     CHECK_STR(complaint("data: {tokens: bytes}"), "demo.yaml:1: data.tokens is 'bytes', expected words or characters");
     CHECK_STR(complaint("train: {backend: gpu}"),
               "demo.yaml:1: train.backend is 'gpu', expected auto, ref, cpu, cuda or cuda:0 to cuda:7");

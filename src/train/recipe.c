@@ -217,11 +217,11 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* The section, or with keys_too the key, that a mistyped path is nearest to: at most a third of it wrong. Or NULL. */
+/* The section, or with keys_too the key, that a mistyped path is nearest to: some third of it wrong. Or NULL. */
 static const char *nearest(const char *path, bool keys_too) {
     const char *best = NULL;
-    int least = (int)strlen(path) / 3;
-    if (least < 1) least = 1;
+    const int n = (int)strlen(path);
+    int least = n >= 6 ? n / 3 : n >= 4 ? 2 : 1; /* two letters that changed places are two mistakes */
     for (int i = 0; i < SECTIONS + (keys_too ? KEYS : 0); i++) {
         const char *candidate = i < SECTIONS ? sections[i] : keys[i - SECTIONS].path;
         const int d = distance(path, candidate);
@@ -738,6 +738,22 @@ static bool any_rule_has(const char *option) {
     return false;
 }
 
+/* Another rule was chosen than the options are for: all that it has not, as flags that take them away. */
+static int foreign_option(const recipe *r, const char *key, const place *at) {
+    char flags[1024] = "";
+    adamod_option unused;
+    int n = 0;
+    for (int i = 0; i < r->optimizer.n_options; i++) {
+        const char *other = r->optimizer.option[i].key;
+        const size_t used = strlen(flags);
+        if (adamod_option_find(r->optimizer.rule, other, &unused) != ADAMOD_ERROR_NAME || !any_rule_has(other))
+            continue;
+        snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
+    }
+    return fail(at, "optimizer.%s: %s has no such option; %s %s away", key, r->optimizer.rule, flags,
+                n > 1 ? "take all of these" : "takes it");
+}
+
 static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const place *at) {
     adamod_option option;
     const char *text = pair->value;
@@ -745,8 +761,7 @@ static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair 
         char words[512];
         snprintf(words, sizeof words, "%s", library_words(r));
         if (!any_rule_has(pair->key)) return fail(at, "optimizer.%s: %s", pair->key, words);
-        return fail(at, "optimizer.%s: %s has no such option; --set optimizer.%s= takes it away", pair->key,
-                    r->optimizer.rule, pair->key);
+        return foreign_option(r, pair->key, at);
     }
     if (option.kind == ADAMOD_INTEGER && option.min == 0 && option.max == 1) { /* a switch: YAML has words for it */
         if (strcmp(text, "true") == 0) text = "1";
@@ -804,6 +819,12 @@ static int check_files(const recipe *r, char *message, size_t size) {
     return 0;
 }
 
+static int check_tokens(const recipe *r, char *message, size_t size) {
+    const place at = place_of_key(r, "data.tokens", message, size);
+    if (strcmp(r->data.task, "numbers") != 0 || strcmp(r->data.tokens, "characters") == 0) return 0;
+    return fail(&at, "data.tokens is %s, expected characters, which data.task numbers is made of", r->data.tokens);
+}
+
 static int check_vocabulary(const recipe *r, char *message, size_t size) {
     const place at = place_of_key(r, "data.max_vocab", message, size);
     if (r->data.max_vocab == 0 || r->data.max_vocab > VOCAB_SPECIALS) return 0;
@@ -844,7 +865,8 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
         return fail(&name, "name is '%s', expected one without '/' that does not begin with '.'", show(r->name).text);
     }
-    if (check_files(r, message, size) || check_vocabulary(r, message, size)) return -1;
+    if (check_files(r, message, size) || check_tokens(r, message, size) || check_vocabulary(r, message, size))
+        return -1;
     if (check_batches(r, message, size) || check_model(r, message, size)) return -1;
     const place at = place_of_key(r, "train.average", message, size);
     if (r->train.average > 0 && r->train.checkpoint_every == 0) {
