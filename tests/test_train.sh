@@ -155,6 +155,10 @@ grep -q "^elsewhere/stopped: $((made + 2)) updates" said || fail "a run goes on 
 refused 2 '--resume needs the run'"'"'s directory, --out DIR' "$ADAMOD" train --resume
 refused 1 'nowhere: no run to resume' "$ADAMOD" train --resume --out nowhere
 
+# Which checkpoint was evaluated is said.
+"$ADAMOD" evaluate whole | grep -q '^test set, 40 sentences, averaged checkpoint: loss' || fail "evaluate: $("$ADAMOD" evaluate whole)"
+"$ADAMOD" evaluate whole --checkpoint last --json | grep -q '"checkpoint":"last"' || fail "evaluate --json names no checkpoint"
+
 # Evaluations translate too: what a model that has one answer learns is seen while it learns, and is what evaluate says.
 seq 1 50 | sed 's/^/question /' >question.txt
 yes 'it is what it is' | head -50 >answer.txt || true

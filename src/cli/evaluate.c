@@ -23,7 +23,8 @@ static const cli_flag evaluate_flags[] = {MODEL_FLAGS,
 static const cli_flag translate_flags[] = {MODEL_FLAGS, CLI_HELP_FLAG, {0}};
 
 typedef struct arguments {
-    const char *command, *run, *checkpoint, *split;
+    const char *command, *run, *split;
+    const char *checkpoint; /* "best"; once the run is open, the one that was read */
     bool json;
 } arguments;
 
@@ -86,7 +87,7 @@ static int open_model(int argc, char **argv, arguments *a, const cli_flag *flags
     if (status >= 0) return status;
     if (a->split && strcmp(a->split, "valid") != 0 && strcmp(a->split, "test") != 0)
         return cli_usage(a->command, "--split is '%.40s', expected valid or test", a->split);
-    if ((status = training_open_run(a->command, a->run, a->checkpoint, &r, checkpoint, sizeof checkpoint)))
+    if ((status = training_open_run(a->command, a->run, &a->checkpoint, &r, checkpoint, sizeof checkpoint)))
         return status;
     if ((status = parse(argc, argv, a, flags, &r)) >= 0) return status;
     if (recipe_check(&r, message, sizeof message)) return cli_usage(a->command, "%s", message);
@@ -117,14 +118,15 @@ int cli_evaluate(int argc, char **argv) {
                experiment_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
         status = cli_fail("evaluate", "%s", message);
     } else if (a.json) {
-        printf("{\"split\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,\"perplexity\":%.9g,\"accuracy\":%.9g,"
-               "\"exact\":%.9g,\"bleu\":%.9g,\"seconds\":%.3f}\n",
-               test ? "test" : "valid", (long long)quality.sentences, score.loss, score.nll, exp(score.nll),
-               score.accuracy, quality.exact, quality.bleu, quality.seconds);
+        printf(
+            "{\"split\":\"%s\",\"checkpoint\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,\"perplexity\":%.9g,\"accuracy\":%.9g,"
+            "\"exact\":%.9g,\"bleu\":%.9g,\"seconds\":%.3f}\n",
+            test ? "test" : "valid", a.checkpoint, (long long)quality.sentences, score.loss, score.nll, exp(score.nll),
+            score.accuracy, quality.exact, quality.bleu, quality.seconds);
     } else {
-        printf("%s set, %lld sentences: loss %.4f, perplexity %.3f, next token right %.1f %%\n"
+        printf("%s set, %lld sentences, %s checkpoint: loss %.4f, perplexity %.3f, next token right %.1f %%\n"
                "decoded with beam %d in %.1f s: exact %.1f %%, BLEU %.2f\n",
-               test ? "test" : "validation", (long long)quality.sentences, score.loss, exp(score.nll),
+               test ? "test" : "validation", (long long)quality.sentences, a.checkpoint, score.loss, exp(score.nll),
                100 * score.accuracy, s.recipe.decode.beam, quality.seconds, 100 * quality.exact, quality.bleu);
     }
     experiment_close(&s);

@@ -83,7 +83,7 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
     return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : 0;
 }
 
-int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,
+int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size) {
     static const char *const order[] = {"averaged", "best", "last"};
     bool known = false;
@@ -97,15 +97,18 @@ int training_open_run(const char *command, const char *directory, const char *wh
         return cli_fail(command, "%s", message);
     }
     for (int i = 0; i < 3; i++) {
-        if (which && strcmp(which, order[i]) != 0) continue;
+        if (*which && strcmp(*which, order[i]) != 0) continue;
         known = true;
         snprintf(checkpoint, size, "%s/checkpoints/%s.safetensors", directory, order[i]);
-        if (access(checkpoint, R_OK) == 0) return 0;
+        if (access(checkpoint, R_OK) == 0) {
+            *which = order[i];
+            return 0;
+        }
         why = errno;
     }
-    if (!known) return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best or last", which);
-    if (!which) return cli_fail(command, "%s: the run has no checkpoint yet", directory);
-    if (why == ENOENT && strcmp(which, "averaged") == 0)
+    if (!known) return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best or last", *which);
+    if (!*which) return cli_fail(command, "%s: the run has no checkpoint yet", directory);
+    if (why == ENOENT && strcmp(*which, "averaged") == 0)
         return cli_fail(command, "%s: no averaged checkpoint: one is made at the end of a run with train.average",
                         directory);
     return cli_fail(command, "%s: %s", checkpoint, strerror(why));

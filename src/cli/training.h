@@ -21,8 +21,9 @@ void training_note(const char *line);
 int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
                  train_result *out);
 
-/* A run's recipe and which of its checkpoints to read: best, last or averaged, or by itself (averaged, else best). */
-int training_open_run(const char *command, const char *directory, const char *which, recipe *r, char *checkpoint,
+/* A run's recipe and which of its checkpoints to read: averaged, best or last; where *which is NULL the first of them
+ * that there is, which it then names. */
+int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size);
 
 #endif
