@@ -326,6 +326,10 @@ TEST(wrong_values_get_what_was_expected) {
     CHECK_STR(complaint("model: {pre_norm: yes}"), "demo.yaml:1: model.pre_norm is 'yes', expected true or false");
     CHECK_STR(complaint("data: {tokens: words}"),
               "demo.yaml:1: data.tokens is words, expected characters, which data.task numbers is made of");
+    CHECK_STR(
+        complaint("data: {max_length: 94}"),
+        "demo.yaml:1: data.max_length is 94, expected at least 95: the longest of data.task numbers would be cut");
+    CHECK_STR(complaint("data: {max_length: 95}"), "(none)");
     CHECK_STR(complaint("data: {tokens: bytes}"), "demo.yaml:1: data.tokens is 'bytes', expected words or characters");
     CHECK_STR(complaint("train: {backend: gpu}"),
               "demo.yaml:1: train.backend is 'gpu', expected auto, ref, cpu, cuda or cuda:0 to cuda:7");

@@ -196,6 +196,7 @@ int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, 
 
 enum { TEST, VALID, TRAIN, SPLITS };
 
+_Static_assert(CORPUS_NUMBERS_LONGEST == NUMBERS_SIZE - 1, "a token has a byte at least");
 static const int64_t limits[LENGTHS + 1] = {0, 10, 100, 1000, 10000, 100000, NUMBERS_LIMIT};
 
 /* The numbers of each length, in the order test, valid, train; the first two shuffled. */

@@ -86,6 +86,7 @@ int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tg
  * Characters are tokens. */
 #define CORPUS_NUMBERS_TRAIN 900002
 #define CORPUS_NUMBERS_HELD_OUT 49999 /* of either held-out set */
+#define CORPUS_NUMBERS_LONGEST 95     /* no sentence has more tokens */
 
 int corpus_numbers(uint64_t seed, int64_t n_train, int64_t n_valid, int64_t n_test, corpus_text *train,
                    corpus_text *valid, corpus_text *test, char *msg, size_t msg_size);

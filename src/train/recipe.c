@@ -819,10 +819,18 @@ static int check_files(const recipe *r, char *message, size_t size) {
     return 0;
 }
 
-static int check_tokens(const recipe *r, char *message, size_t size) {
-    const place at = place_of_key(r, "data.tokens", message, size);
-    if (strcmp(r->data.task, "numbers") != 0 || strcmp(r->data.tokens, "characters") == 0) return 0;
-    return fail(&at, "data.tokens is %s, expected characters, which data.task numbers is made of", r->data.tokens);
+/* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
+static int check_numbers(const recipe *r, char *message, size_t size) {
+    const place tokens = place_of_key(r, "data.tokens", message, size);
+    const place length = place_of_key(r, "data.max_length", message, size);
+    if (strcmp(r->data.task, "numbers") != 0) return 0;
+    if (strcmp(r->data.tokens, "characters") != 0) {
+        return fail(&tokens, "data.tokens is %s, expected characters, which data.task numbers is made of",
+                    r->data.tokens);
+    }
+    if (r->data.max_length >= CORPUS_NUMBERS_LONGEST) return 0;
+    return fail(&length, "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
+                r->data.max_length, CORPUS_NUMBERS_LONGEST);
 }
 
 static int check_vocabulary(const recipe *r, char *message, size_t size) {
@@ -865,7 +873,7 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
         return fail(&name, "name is '%s', expected one without '/' that does not begin with '.'", show(r->name).text);
     }
-    if (check_files(r, message, size) || check_tokens(r, message, size) || check_vocabulary(r, message, size))
+    if (check_files(r, message, size) || check_numbers(r, message, size) || check_vocabulary(r, message, size))
         return -1;
     if (check_batches(r, message, size) || check_model(r, message, size)) return -1;
     const place at = place_of_key(r, "train.average", message, size);
