@@ -155,6 +155,28 @@ grep -q "^elsewhere/stopped: $((made + 2)) updates" said || fail "a run goes on 
 refused 2 '--resume needs the run'"'"'s directory, --out DIR' "$ADAMOD" train --resume
 refused 1 'nowhere: no run to resume' "$ADAMOD" train --resume --out nowhere
 
+# So does a terminal that closes, unless nohup is to keep a run alive.
+# hang_up COMMAND...: its status, sent a hangup after some updates.
+hang_up() {
+    rm -rf hung
+    "$@" train tiny.yaml --out hung --set train.steps=100000 >/dev/null 2>&1 &
+    pid=$!
+    for i in $(seq 1 100); do [ ! -e hung/metrics.jsonl ] || [ "$(wc -l <hung/metrics.jsonl)" -lt 3 ] || break; sleep 0.05; done
+    kill -HUP $pid
+    status=0
+}
+hang_up "$ADAMOD"
+wait $pid || status=$?
+[ $status -eq 129 ] || fail "a run whose terminal closes has status $status, expected 129"
+grep -q interrupted hung/result.json || fail "a run whose terminal closes is not marked interrupted"
+[ -s hung/checkpoints/last.safetensors ] || fail "a run whose terminal closes left no checkpoint"
+hang_up nohup "$ADAMOD"
+before=$(wc -l <hung/metrics.jsonl)
+for i in $(seq 1 100); do [ "$(wc -l <hung/metrics.jsonl)" -lt $((before + 3)) ] || break; sleep 0.05; done
+[ "$(wc -l <hung/metrics.jsonl)" -ge $((before + 3)) ] || fail "nohup does not keep a run alive"
+kill -9 $pid
+wait $pid 2>/dev/null || true
+
 # Which checkpoint was evaluated is said.
 "$ADAMOD" evaluate whole | grep -q '^test set, 40 sentences, averaged checkpoint: loss' || fail "evaluate: $("$ADAMOD" evaluate whole)"
 "$ADAMOD" evaluate whole --checkpoint last --json | grep -q '"checkpoint":"last"' || fail "evaluate --json names no checkpoint"

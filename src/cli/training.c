@@ -38,6 +38,11 @@ const atomic_int *training_signals(void) {
     sigaddset(&set, SIGTERM);
     signal(SIGINT, want_stop); /* which a shell's background jobs ignore */
     signal(SIGTERM, want_stop);
+    struct sigaction hangup;
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) { /* ignored: nohup wants it to go on */
+        sigaddset(&set, SIGHUP);
+        signal(SIGHUP, want_stop);
+    }
     signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     started = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;

@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "train.h"
 
-/* Ctrl-C and a termination signal ask for a stop at the next update; a second one ends the process at once. To be called
+/* Ctrl-C, a termination signal and a terminal that closes ask for a stop at the next update; a second one ends the process at once. To be called
  * before threads are made, which inherit that signals are not for them. */
 const atomic_int *training_signals(void);
 
