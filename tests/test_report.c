@@ -512,20 +512,37 @@ TEST(the_printed_table_is_aligned_in_columns_of_the_terminal) {
     free(text);
 }
 
-TEST(a_table_that_is_too_wide_is_turned) {
+/* The table of make_runs as a terminal of this width shows it. */
+static void print_at(int width, bool may_cut, char *text, size_t size) {
     report r;
     report_table t;
+    memset(text, 0, size);
     if (!CHECK_INT(report_load(&r, make_runs(), RUNS, MESSAGE), 0)) return;
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
-        char text[4096] = "";
-        FILE *file = fmemopen(text, sizeof text, "w");
-        report_table_print(&t, file, 100);
+        FILE *file = fmemopen(text, size, "w");
+        report_table_print(&t, file, width, may_cut);
         fclose(file);
-        CHECK_HAS(text,
-                  "\nupdates                            100                            80                    100\n");
         report_table_free(&t);
     }
     report_free(&r);
+}
+
+TEST(a_table_that_is_too_wide_is_turned) {
+    char text[4096];
+    print_at(100, true, text, sizeof text);
+    CHECK_HAS(text, "\nupdates                            100                            80                    100\n");
+    CHECK(!strstr(text, "too narrow"));
+}
+
+TEST(a_table_that_is_too_wide_when_turned_has_medians_alone) {
+    char text[4096];
+    print_at(80, false, text, sizeof text);
+    CHECK_HAS(text, "±");
+    print_at(80, true, text, sizeof text);
+    CHECK_HAS(text, "\nMedians; for means and deviations the terminal is too narrow.\n");
+    CHECK(!strstr(text, "±"));
+    CHECK_HAS(text, "diverged)"); /* what became of runs stays */
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) CHECK(strlen(line) <= 80);
 }
 
 TEST(a_run_that_is_given_twice_counts_once) {
@@ -743,8 +760,9 @@ RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_bet
           ENTRY(a_directory_of_runs_stands_for_them_in_the_order_of_their_start),
           ENTRY(spreads_are_those_of_pencil_and_paper), ENTRY(the_table_has_median_mean_and_deviation),
           ENTRY(the_printed_table_is_aligned_in_columns_of_the_terminal), ENTRY(a_table_that_is_too_wide_is_turned),
-          ENTRY(a_run_that_is_given_twice_counts_once), ENTRY(without_gnuplot_there_is_a_page_all_the_same),
-          ENTRY(the_page_says_in_words_what_happened), ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have),
+          ENTRY(a_table_that_is_too_wide_when_turned_has_medians_alone), ENTRY(a_run_that_is_given_twice_counts_once),
+          ENTRY(without_gnuplot_there_is_a_page_all_the_same), ENTRY(the_page_says_in_words_what_happened),
+          ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have),
           ENTRY(settings_commands_and_machine_are_on_the_page), ENTRY(wrong_characters_are_marked),
           ENTRY(nothing_that_a_run_holds_becomes_markup), ENTRY(gnuplot_draws_every_figure_as_svg_and_pdf),
           ENTRY(gnuplot_takes_hostile_names_for_text), ENTRY(runs_with_nothing_to_draw_get_a_page),

@@ -37,7 +37,7 @@ int report_print_table(const char *const *runs, int n, char *message, size_t siz
     report_table table = {0};
     if (report_load(&r, runs, n, message, size)) return -1;
     const int status = report_table_make(&table, &r, message, size);
-    if (!status) report_table_print(&table, stdout, terminal_width());
+    if (!status) report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
     report_table_free(&table);
     report_free(&r);
     return status;

@@ -191,8 +191,26 @@ static int table_width(const report_table *t, bool turn) {
     return width;
 }
 
-/* A variant in each row; or where that is too wide for the terminal, and the other way is not, in each column. */
-void report_table_print(const report_table *t, FILE *out, int width) {
+static bool fits(const report_table *t, int width) {
+    return table_width(t, false) <= width || table_width(t, true) <= width;
+}
+
+/* "median (mean ± std)" becomes "median". Whether there was one. */
+static bool cut_spreads(report_table *t) {
+    bool any = false;
+    for (int i = 1; i < t->rows; i++) {
+        for (int k = 0; k < t->columns; k++) {
+            char *spread = t->of[k] < 0 ? NULL : strstr(cell_at(t, i, k), " (");
+            if (spread) *spread = '\0';
+            any |= spread != NULL;
+        }
+    }
+    return any;
+}
+
+/* A variant in each row; or where that is too wide for the terminal, and the other way is less so, in each column. */
+void report_table_print(report_table *t, FILE *out, int width, bool may_cut) {
+    const bool cut = may_cut && !fits(t, width) && cut_spreads(t);
     const bool turn = table_width(t, false) > width && table_width(t, true) < table_width(t, false);
     for (int i = 0; i < (turn ? t->columns : t->rows); i++) {
         for (int k = 0; k < (turn ? t->rows : t->columns); k++) {
@@ -203,4 +221,5 @@ void report_table_print(const report_table *t, FILE *out, int width) {
         }
         fputc('\n', out);
     }
+    if (cut) fputs("Medians; for means and deviations the terminal is too narrow.\n", out);
 }

@@ -87,6 +87,7 @@ typedef struct report_table {
 int report_table_make(report_table *out, const report *r, char *message, size_t size);
 const char *report_table_cell(const report_table *t, int row, int column);
 void report_table_free(report_table *t);
-void report_table_print(const report_table *t, FILE *out, int width);
+/* In so many columns if it can be; may_cut: by leaving means and deviations out if need be, also from the table. */
+void report_table_print(report_table *t, FILE *out, int width, bool may_cut);
 
 #endif
