@@ -739,7 +739,7 @@ static bool any_rule_has(const char *option) {
 }
 
 /* Another rule was chosen than the options are for: all that it has not, as flags that take them away. */
-static int foreign_option(const recipe *r, const char *key, const place *at) {
+static int foreign_option(const recipe *r, const char *option, const place *at) {
     char flags[1024] = "";
     adamod_option unused;
     int n = 0;
@@ -750,7 +750,7 @@ static int foreign_option(const recipe *r, const char *key, const place *at) {
             continue;
         snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
     }
-    return fail(at, "optimizer.%s: %s has no such option; %s %s away", key, r->optimizer.rule, flags,
+    return fail(at, "optimizer.%s: %s has no such option; %s %s away", option, r->optimizer.rule, flags,
                 n > 1 ? "take all of these" : "takes it");
 }
 
