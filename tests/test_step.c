@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- Steps -------------------------------------------------------------------------------------------------------- */
@@ -336,7 +337,53 @@ TEST(pools_of_many_sizes) {
     }
 }
 
+/* What a child process does with a handle and a pool whose threads fork has left behind: 0 if all is well. */
+static int in_a_child(run *x, const run *expected, adamod_pool *pool) {
+    const adamod_span span = {.grad = x->g, .count = LARGE};
+    double norm = -1, alone = -2;
+    if (adamod_step(x->opt) || memcmp(x->p, expected->p, LARGE * sizeof(float)) != 0) return 1;
+    if (adamod_norm(&span, 1, pool, &norm) || adamod_norm(&span, 1, NULL, &alone) || norm != alone) return 2;
+    adamod_free(x->opt);
+    adamod_pool_free(pool);
+    return 0;
+}
+
+#ifdef __SANITIZE_THREAD__
+enum { THREADS_IN_A_CHILD = 0 };
+#else
+enum { THREADS_IN_A_CHILD = 1 };
+#endif
+
+TEST(a_child_process_has_no_threads_of_its_parent) {
+    run one, many;
+    adamod_pool *pool = NULL;
+    double norm;
+    int status = -1;
+    if (!THREADS_IN_A_CHILD) SKIP("the thread sanitizer lets no child start threads");
+    if (!run_make(&one, "adamod", 3) || !run_make(&many, "adamod", 3)) return;
+    const adamod_span span = {.grad = many.g, .count = LARGE};
+    CHECK_INT(adamod_set(one.opt, "threads", 1), ADAMOD_OK);
+    CHECK_INT(adamod_set(many.opt, "threads", 3), ADAMOD_OK);
+    CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
+    CHECK_INT(adamod_norm(&span, 1, pool, &norm), ADAMOD_OK);
+    CHECK_INT(adamod_step(many.opt), ADAMOD_OK);
+    for (int i = 0; i < 2; i++) CHECK_INT(adamod_step(one.opt), ADAMOD_OK);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(60); /* one that waits for a thread that is not there would wait for ever */
+        _exit(in_a_child(&many, &one, pool));
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK_INT(adamod_step(many.opt), ADAMOD_OK); /* the parent has them still */
+    compare_runs(&one, &many);
+    adamod_pool_free(pool);
+    run_free(&one);
+    run_free(&many);
+}
+
 RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
           ENTRY(gradients_beyond_f32), ENTRY(gradient_norm), ENTRY(reports_of_attempts),
           ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
-          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes))
+          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
+          ENTRY(a_child_process_has_no_threads_of_its_parent))

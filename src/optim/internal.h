@@ -107,6 +107,8 @@ static inline adamod_type adamod__compute_type(adamod_type param) {
 /* Runs task(context, i) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL. */
 typedef void (*pool_task)(void *context, int64_t index);
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
+/* Whether this is a child process, which fork gave the pool but not its threads. Runs are then this thread's. */
+bool adamod__pool_gone(const adamod_pool *pool);
 
 /* ---- statistics ---- */
 

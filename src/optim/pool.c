@@ -18,7 +18,8 @@ typedef struct pool_range {
 } pool_range;
 
 struct adamod_pool {
-    int threads; /* this one included */
+    int threads;   /* this one included */
+    pid_t process; /* whose threads they are */
     pthread_t *workers;
     pool_range *ranges;
     pool_task task;
@@ -92,8 +93,10 @@ static void adamod__pool_signal(adamod_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+bool adamod__pool_gone(const adamod_pool *pool) { return pool->process != getpid(); }
+
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context) {
-    if (!pool || pool->threads == 1 || n <= 1) {
+    if (!pool || pool->threads == 1 || n <= 1 || adamod__pool_gone(pool)) {
         for (int64_t i = 0; i < n; i++) task(context, i);
         return;
     }
@@ -167,6 +170,7 @@ adamod_status adamod_pool_create(adamod_pool **out, int threads) {
     }
     memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
     pool->threads = 1;
+    pool->process = getpid();
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->in_use, NULL);
     pthread_cond_init(&pool->wake, NULL);
@@ -181,12 +185,14 @@ adamod_status adamod_pool_create(adamod_pool **out, int threads) {
 
 void adamod_pool_free(adamod_pool *pool) {
     if (!pool) return;
-    atomic_store(&pool->stop, true);
-    adamod__pool_signal(pool);
-    for (int i = 1; i < pool->threads; i++) pthread_join(pool->workers[i - 1], NULL);
-    pthread_mutex_destroy(&pool->lock);
-    pthread_mutex_destroy(&pool->in_use);
-    pthread_cond_destroy(&pool->wake);
+    if (!adamod__pool_gone(pool)) {
+        atomic_store(&pool->stop, true);
+        adamod__pool_signal(pool);
+        for (int i = 1; i < pool->threads; i++) pthread_join(pool->workers[i - 1], NULL);
+        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->in_use);
+        pthread_cond_destroy(&pool->wake);
+    } /* else a thread that is not there may hold or wait for any of these for ever */
     free(pool->workers);
     free(pool->ranges);
     free(pool);

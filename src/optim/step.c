@@ -34,6 +34,7 @@ static bool adamod__worth_threads(const adamod_optimizer *opt) {
 /* Threads are made when there is work for them. */
 static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
     const int threads = (int)opt->groups[0].options[OPT_THREADS];
+    if (opt->own_pool && adamod__pool_gone(opt->pool)) adamod__drop_pool(opt);
     if (opt->pool || threads == 1 || !adamod__worth_threads(opt)) return ADAMOD_OK;
     const adamod_status status = adamod_pool_create(&opt->pool, threads);
     opt->own_pool = status == ADAMOD_OK;
