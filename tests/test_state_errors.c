@@ -267,6 +267,7 @@ TEST(metadata_that_is_wrong) {
         {"steps", "9223372036854775807", ADAMOD_ERROR_FORMAT, "steps"}, /* there is no next one */
         {"skipped", NULL, ADAMOD_ERROR_FORMAT, "skipped"},
         {"skipped", "-5", ADAMOD_ERROR_FORMAT, "skipped"},
+        {"skipped", "4611686018427387904", ADAMOD_ERROR_FORMAT, "skipped"}, /* with steps it must stay below 2^63 */
         {"skipped", "none", ADAMOD_ERROR_FORMAT, "skipped"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -340,8 +341,8 @@ TEST(tensors_that_are_wrong) {
     REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "'late.step' has shape [1], expected []");
     forget(&r);
     /* counts that cannot be */
-    const int64_t counts[] = {-1, INT64_MIN, INT64_MAX};
-    for (int i = 0; i < 3; i++) {
+    const int64_t counts[] = {-1, INT64_MIN, INT64_MAX, INT64_C(1) << 62};
+    for (int i = 0; i < 4; i++) {
         read_all(&r, "good");
         tensor_of(&r, "late.step")->data = &counts[i];
         write_all(&r, FILE_NAME);

@@ -349,6 +349,7 @@ TEST(steps_that_are_set) {
     REFUSED(&w, adamod_set_tensor_steps(w.opt, 9, 1), ADAMOD_ERROR_RANGE, "parameter number is 9");
     REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, -1), ADAMOD_ERROR_RANGE, "matrix: steps is -1");
     REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, INT64_MAX), ADAMOD_ERROR_RANGE, "matrix: steps is 9223");
+    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, INT64_C(1) << 62), ADAMOD_ERROR_RANGE, "steps < 2^62");
     CHECK_INT(adamod_set_tensor_steps(w.opt, MATRIX, 1), ADAMOD_OK);
     CHECK_INT(adamod_steps(w.opt), 3);
     CHECK_INT(adamod_set_tensor_steps(w.opt, SCALAR, 40), ADAMOD_OK);

@@ -155,7 +155,7 @@ static bool adamod__parse_count(const char *text, int64_t *out) {
     errno = 0;
     const long long x = strtoll(text, &end, 10);
     *out = x;
-    return errno == 0 && *end == '\0' && x < INT64_MAX; /* one more step must be possible */
+    return errno == 0 && *end == '\0' && x <= ADAMOD__MOST_STEPS;
 }
 
 static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incoming *in) {
@@ -216,7 +216,7 @@ static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incom
                       : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for '%s'", in->path, name);
         if (status && *out) adamod__fail(status, "%s", message);
         const int64_t steps = !status && !s->data ? *(int64_t *)*out : 0;
-        if (steps < 0 || steps == INT64_MAX) {
+        if (steps < 0 || steps > ADAMOD__MOST_STEPS) {
             status = adamod__fail(ADAMOD_ERROR_FORMAT, "%s: '%s' is %lld, expected a number of steps", in->path, name,
                                   (long long)steps);
         }

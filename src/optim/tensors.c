@@ -422,9 +422,9 @@ adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, in
 adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps) {
     adamod_status status = adamod__check_id(opt, id);
     if (status) return status;
-    if (steps < 0 || steps == INT64_MAX) {
-        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: steps is %lld, expected 0 <= steps < 2^63 - 1",
-                            opt->tensors[id].name, (long long)steps);
+    if (steps < 0 || steps > ADAMOD__MOST_STEPS) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: steps is %lld, expected 0 <= steps < 2^62", opt->tensors[id].name,
+                            (long long)steps);
     }
     if ((status = adamod__refresh(opt))) return status;
     opt->tensors[id].span.step = steps;
