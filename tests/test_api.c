@@ -314,7 +314,21 @@ TEST(messages) {
     CHECK_INT(adamod_add(opt, name, &x, NULL, 0, NULL), ADAMOD_OK);
     CHECK_INT(adamod_add(opt, name, &x, NULL, 0, NULL), ADAMOD_ERROR_NAME);
     CHECK(strlen(adamod_last_error()) < 600);
+    CHECK_HAS(adamod_last_error(), "...nnn");
+    CHECK_HAS(adamod_last_error(), "n: there is a parameter of this name already");
     CHECK_INT(adamod_set_param(opt, 0, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "n: param is NULL");
+    memset(name, '/', 600);
+    strcpy(name + 600, "nowhere/at all");
+    CHECK_INT(adamod_load(opt, name), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod_last_error(), "nowhere/at all: cannot open: No such file or directory");
+    /* One line, whatever a name holds: control characters, and what is no UTF-8 or is cut in two. */
+    CHECK_INT(adamod_create(&opt, "a\nb\x1b[31m \x7f \xc2\x9b \xff \xc3."), ADAMOD_ERROR_NAME);
+    CHECK_HAS(adamod_last_error(), "no rule 'a?b?[31m ? ?? ? ?.'; ");
+    strcpy(name, "1");
+    for (int i = 0; i < 20; i++) strcat(name, "\u00e4");
+    CHECK_INT(adamod_create(&opt, name), ADAMOD_ERROR_NAME);
+    CHECK_HAS(adamod_last_error(), "\u00e4\u00e4?'; ");
     adamod_free(opt);
 }
 

@@ -1,6 +1,7 @@
 /* Messages, numbers as text, version, types and shapes: what every other file needs. */
 #define _GNU_SOURCE
 #include "internal.h"
+#include "safetensors.h"
 
 #include <locale.h>
 #include <stdarg.h>
@@ -11,12 +12,40 @@
 /* Not shared state: each thread has its own, as with errno. */
 static _Thread_local char adamod__message[512] = "no error";
 
+/* Names are the caller's or a file's, and may be cut: what is no character becomes a question mark, so that a message is
+ * one line of UTF-8 that a terminal can be trusted with. */
+static void adamod__clean(char *text) {
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        n = adamod__utf8_length(text, left);
+        const bool control = (unsigned char)*text < ' ' || *text == 0x7f ||
+                             (n == 2 && (unsigned char)text[1] < 0xa0 && (unsigned char)text[0] == 0xc2);
+        if (n && !control) continue;
+        n = n ? n : 1;
+        memset(text, '?', n);
+    }
+}
+
+/* Text that is too long loses its middle: that is some long name or path, and what is wrong with it comes after it. */
+static void adamod__keep_message(const char *text) {
+    const size_t length = strlen(text), half = sizeof adamod__message / 2 - 2;
+    if (length < sizeof adamod__message) {
+        memcpy(adamod__message, text, length + 1);
+    } else {
+        memcpy(adamod__message, text, half);
+        memcpy(adamod__message + half, "...", 3);
+        memcpy(adamod__message + half + 3, text + length - half, half + 1);
+    }
+    adamod__clean(adamod__message);
+}
+
 adamod_status adamod__fail(adamod_status status, const char *format, ...) {
+    char text[8192] = "adamod: ";
+    const size_t prefix = strlen(text);
     va_list arguments;
-    const int prefix = snprintf(adamod__message, sizeof adamod__message, "adamod: ");
     va_start(arguments, format);
-    vsnprintf(adamod__message + prefix, sizeof adamod__message - (size_t)prefix, format, arguments);
+    vsnprintf(text + prefix, sizeof text - prefix, format, arguments);
     va_end(arguments);
+    adamod__keep_message(text);
     return status;
 }
 

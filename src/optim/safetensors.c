@@ -142,8 +142,7 @@ static st_quoted st_quote(const char *s) {
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
 
-/* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
-static size_t st_utf8_length(const char *s, size_t n) {
+size_t adamod__utf8_length(const char *s, size_t n) {
     const unsigned char *u = (const unsigned char *)s;
     unsigned char low = 0x80, high = 0xbf; /* of the second byte: this is what refuses overlong forms and surrogates */
     size_t length;
@@ -164,7 +163,7 @@ static size_t st_utf8_length(const char *s, size_t n) {
 
 static int st_utf8_valid(const char *s) {
     for (size_t left = strlen(s), n; left; s += n, left -= n) {
-        n = st_utf8_length(s, left);
+        n = adamod__utf8_length(s, left);
         if (!n) return 0;
     }
     return 1;
@@ -296,7 +295,7 @@ static adamod_status st_parse_string(st_parser *ps, const char *expected, const 
             to += st_utf8_encode(c, to);
             continue;
         }
-        size_t n = st_utf8_length(ps->json + ps->pos, ps->len - ps->pos);
+        size_t n = adamod__utf8_length(ps->json + ps->pos, ps->len - ps->pos);
         if (!n) return st_malformed(ps, "invalid UTF-8");
         if ((unsigned char)ps->json[ps->pos] < 0x20) return st_unexpected(ps, "a control character to be escaped");
         memcpy(to, ps->json + ps->pos, n);

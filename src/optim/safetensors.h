@@ -24,6 +24,10 @@
 #include <stdint.h>
 
 #define ADAMOD__ST_MAX_HEADER 100000000u
+#define ADAMOD__ST_MESSAGE 4608 /* for msg: room for any path */
+
+/* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
+size_t adamod__utf8_length(const char *s, size_t n);
 
 /* The first four have the values of adamod_type. */
 typedef enum adamod__st_dtype {

@@ -114,7 +114,7 @@ void adamod__state_list_free(adamod__state_list *list) {
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: the optimizer or the path is NULL");
     adamod__state_list list;
-    char message[400];
+    char message[ADAMOD__ST_MESSAGE];
     adamod_status status = adamod__state_list_make(opt, "", &list);
     if (status) return status;
     status = adamod__st_write(path, list.metadata, ADAMOD__STATE_PAIRS, list.tensors, list.n, message, sizeof message);
@@ -205,7 +205,7 @@ static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_
 
 static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incoming *in, const tensor *t,
                                         const state_ref *s, void **out) {
-    char message[400];
+    char message[ADAMOD__ST_MESSAGE];
     char *name = adamod__entry_name(in->prefix, t->name, s->name);
     if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for a name", in->path);
     const adamod__st_entry *e = adamod__st_find(in->file, name);
@@ -288,7 +288,7 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: the optimizer or the path is NULL");
     adamod__st_file file;
-    char message[400];
+    char message[ADAMOD__ST_MESSAGE];
     adamod_status status = adamod__st_open(path, &file, message, sizeof message);
     if (status) return adamod__fail(status, "%s", message);
     status = adamod__state_restore(opt, &file, path, "");
