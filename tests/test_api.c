@@ -240,8 +240,13 @@ TEST(unknown_options) {
     REFUSED(&w, adamod_hyper_set_text(h, "momentum", "1"), ADAMOD_ERROR_NAME, "adamod has no option 'momentum'");
     REFUSED(&w, adamod_hyper_get(h, "rho", &value), ADAMOD_ERROR_NAME, "adamod has no option 'rho'");
     REFUSED(&w, adamod_option_find("sgd", "betas", &o), ADAMOD_ERROR_NAME, "sgd has no option 'betas'");
-    /* Nothing near: the rule's own. */
+    /* Nothing near: the rule's own, and those of all. */
     REFUSED(&w, adamod_set(w.opt, "learning_rate", 1), ADAMOD_ERROR_NAME, "lr, beta1, beta2, beta3, eps, flavour");
+    for (int i = 0; adamod_rule_name(i); i++) {
+        CHECK_INT(adamod_option_find(adamod_rule_name(i), "wd", &o), ADAMOD_ERROR_NAME);
+        CHECK_HAS(adamod_last_error(), "; all rules have weight_decay, decay, ");
+        CHECK_HAS(adamod_last_error(), "seed, threads");
+    }
     REFUSED(&w, adamod_option_at("adamod", 999, &o), ADAMOD_ERROR_NAME, "no option number 999");
     REFUSED(&w, adamod_option_at("adamod", -1, &o), ADAMOD_ERROR_NAME, "no option number -1");
     CHECK(value == 5);

@@ -117,10 +117,11 @@ const option_spec *adamod__find_option(const rule *r, const char *name) {
         if (strcmp(o->info.name, name) == 0) return o;
         adamod__nearer(name, o->info.name, &best, &distance);
     }
-    char known[256] = "";
-    for (int i = 0; i < r->n_options; i++) {
+    char known[384] = "";
+    for (int i = 0; (o = adamod__option(r, i)); i++) {
         const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", r->options[i].info.name);
+        const char *before = i == r->n_options ? "; all rules have " : i ? ", " : "";
+        snprintf(known + used, sizeof known - used, "%s%s", before, o->info.name);
     }
     if (best) {
         adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; did you mean '%s'?", r->name, name, best);
