@@ -154,7 +154,7 @@ TEST(numbers_out_of_range) {
         REFUSED(&w, adamod_add_tensor(w.opt, g, &t, &id), ADAMOD_ERROR_RANGE, "group is");
         REFUSED(&w, adamod_scheduled(w.opt, g, "lr", &value), ADAMOD_ERROR_RANGE, "group is");
         if (g == -1) continue; /* all groups, in these two */
-        REFUSED(&w, adamod_set_schedule(w.opt, g, "lr", s), ADAMOD_ERROR_RANGE, "group is");
+        REFUSED(&w, adamod_set_schedule(w.opt, g, "lr", s), ADAMOD_ERROR_RANGE, "expected -1 for all, or 0 <=");
         REFUSED(&w, adamod_get_statistics(w.opt, g, &statistics), ADAMOD_ERROR_RANGE, "group is");
     }
     const int64_t ids[] = {-1, PARAMETERS, INT64_MAX, INT64_MIN};

@@ -30,6 +30,7 @@ TEST(state_descriptions) {
     CHECK_STR(desc.name, "exp_avg_sq");
     CHECK(desc.ndim == 0 && desc.count == 1);
     CHECK_INT(adamod_state_at(h, 1, NULL, 1, &desc), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "state_at: shape is NULL");
     CHECK_INT(adamod_state_at(h, -1, shape, 1, &desc), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_state_at(h, 9, shape, 1, &desc), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_state_at(h, 2, negative, 1, &desc), ADAMOD_ERROR_ARGUMENT);
@@ -358,7 +359,7 @@ TEST(raw_arguments) {
     WITH(state[2] = NULL);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: state[2], exp_avg_lr, is NULL");
     WITH(count = -1);
-    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is -1");
+    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is -1, expected 0 <= count < 2^60");
     WITH(count = INT64_MAX);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is");
     WITH(count = INT64_MAX / 8 + 1);
@@ -378,7 +379,7 @@ TEST(raw_arguments) {
     WITH(param_type = (adamod_type)7);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: param_type is 7");
     WITH(grad_type = (adamod_type)-3);
-    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "grad_type -3");
+    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: grad_type is -3, expected ADAMOD_F32, _F64, _BF16 or _F16");
     WITH(state_type = ADAMOD_F16);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: state_type is f16, expected f32 or bf16");
     WITH(state_type = ADAMOD_F64);

@@ -220,7 +220,9 @@ TEST(null_arguments) {
     CHECK_INT(adamod_schedule_constant(NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_multistep(NULL, 1, one, 0.1), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_multistep(&s, 1, NULL, 0.1), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "multistep: milestones is NULL");
     CHECK_INT(adamod_schedule_multistep(&s, -1, one, 0.1), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "multistep: n is -1, expected 0 or more");
     CHECK_INT(adamod_schedule_warmup(NULL, 0, 1), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_warmup_rsqrt(NULL, 0, 1), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_constant_rsqrt(NULL, 1), ADAMOD_ERROR_ARGUMENT);
@@ -229,6 +231,7 @@ TEST(null_arguments) {
     CHECK_INT(adamod_schedule_chain(NULL, 1, parts, NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_chain(&s, 0, parts, NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_chain(&s, -1, parts, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_HAS(adamod_last_error(), "chain: n is -1, expected 1 or more");
     CHECK_INT(adamod_schedule_chain(&s, 1, NULL, NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_chain(&s, 2, parts, NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_schedule_chain(&s, 2, parts, one), ADAMOD_ERROR_ARGUMENT);
@@ -257,11 +260,14 @@ TEST(numbers_out_of_range) {
     const int64_t one[] = {1};
     for (int i = 0; i < 3; i++) {
         CHECK_INT(adamod_schedule_warmup(&s, numbers[i], 1), ADAMOD_ERROR_RANGE);
+        CHECK_HAS(adamod_last_error(), "schedule: start is ");
         CHECK_INT(adamod_schedule_warmup_rsqrt(&s, numbers[i], 1), ADAMOD_ERROR_RANGE);
         CHECK_INT(adamod_schedule_cosine(&s, numbers[i], 1), ADAMOD_ERROR_RANGE);
+        CHECK_HAS(adamod_last_error(), "schedule: end is ");
         CHECK_INT(adamod_schedule_linear(&s, numbers[i], 1), ADAMOD_ERROR_RANGE);
         CHECK_INT(adamod_schedule_multistep(&s, 1, one, numbers[i]), ADAMOD_ERROR_RANGE);
-        CHECK_HAS(adamod_last_error(), "not finite");
+        CHECK_HAS(adamod_last_error(), "schedule: factor is ");
+        CHECK_HAS(adamod_last_error(), ", expected a finite number");
     }
     const int64_t milestones[][2] = {{0, 1},        {-1, 1}, {5, 5}, {5, 4}, {1, INT64_MIN}, {INT64_MAX, INT64_MAX},
                                      {INT64_MAX, 1}};

@@ -22,7 +22,7 @@ TEST(no_file) {
     model_updates(&m, 1, 5);
     REFUSED(&m, "missing", ADAMOD_ERROR_IO, "missing");
     REFUSED(&m, "missing/state", ADAMOD_ERROR_IO, "missing/state");
-    REFUSED(&m, "", ADAMOD_ERROR_IO, "");
+    REFUSED(&m, "", ADAMOD_ERROR_IO, "load: the path is empty");
     REFUSED(&m, ".", ADAMOD_OK, "."); /* a directory */
     put_file(FILE_NAME, "", 0);
     REFUSED(&m, FILE_NAME, ADAMOD_ERROR_FORMAT, FILE_NAME);
@@ -368,6 +368,7 @@ TEST(saving_that_fails) {
     CHECK_INT(adamod_save(m.opt, "no/such/directory"), ADAMOD_ERROR_IO);
     CHECK_HAS(adamod_last_error(), "no/such/directory");
     CHECK_INT(adamod_save(m.opt, ""), ADAMOD_ERROR_IO);
+    CHECK_HAS(adamod_last_error(), "save: the path is empty");
     CHECK(adamod_save(m.opt, ".") != ADAMOD_OK);
     CHECK(adamod_save(m.opt, FILE_NAME "/below") == ADAMOD_ERROR_IO);
     CHECK_INT(scratch_files(), 1);

@@ -123,6 +123,8 @@ TEST(sizes) {
         REFUSED(&w, adamod_add_tensor(w.opt, 0, &refused[i], &id), ADAMOD_ERROR_ARGUMENT, "t: ");
     }
     CHECK_INT(id, 7);
+    REFUSED(&w, adamod_add_tensor(w.opt, 0, &refused[1], &id), ADAMOD_ERROR_ARGUMENT,
+            "t: shape is [2, -2], expected no negative dimension and fewer than 2^60 elements");
     const int64_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     REFUSED(&w, adamod_add(w.opt, "t", x, NULL, 9, shape), ADAMOD_ERROR_ARGUMENT, "ndim is 9");
     REFUSED(&w, adamod_add(w.opt, "t", x, NULL, -1, shape), ADAMOD_ERROR_ARGUMENT, "ndim is -1");

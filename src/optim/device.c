@@ -457,9 +457,7 @@ adamod_status adamod_set_device_value(adamod_optimizer *opt, int g, const char *
     if (status || (status = adamod__device_outside(opt, "set_device_value"))) return status;
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    if (g < -1 || g >= opt->n_groups) {
-        return adamod__fail(ADAMOD_ERROR_RANGE, "group is %d, expected -1 <= group < %d", g, opt->n_groups);
-    }
+    if ((status = adamod__check_group_or_all(opt, g))) return status;
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s cannot be read from the device", opt->rule->name,
                             o->info.name);

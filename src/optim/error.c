@@ -148,6 +148,26 @@ int64_t adamod__element_count(int ndim, const int64_t *shape) {
     return count <= INT64_MAX / 8 ? count : -1;
 }
 
+void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size) {
+    size_t used = (size_t)snprintf(out, size, "[");
+    for (int d = 0; d < ndim && used < size; d++)
+        used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    if (used < size) snprintf(out + used, size - used, "]");
+}
+
+adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape) {
+    char text[192];
+    if (ndim < 0 || ndim > ADAMOD_MAX_DIMS) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, ndim,
+                            ADAMOD_MAX_DIMS);
+    }
+    if (ndim > 0 && !shape) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: shape is NULL", name);
+    if (adamod__element_count(ndim, shape) >= 0) return ADAMOD_OK;
+    adamod__shape_text(ndim, shape, text, sizeof text);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                        "%s: shape is %s, expected no negative dimension and fewer than 2^60 elements", name, text);
+}
+
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {
     const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
     return a && b && a_bytes && b_bytes && x < y + b_bytes && y < x + a_bytes;

@@ -10,6 +10,11 @@ adamod_status adamod__check_group(const adamod_optimizer *opt, int g) {
     return adamod__fail(ADAMOD_ERROR_RANGE, "group is %d, expected 0 <= group < %d", g, opt->n_groups);
 }
 
+adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g) {
+    if (g >= -1 && g < opt->n_groups) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "group is %d, expected -1 for all, or 0 <= group < %d", g, opt->n_groups);
+}
+
 /* ---- options ---- */
 
 /* Whether a value would give a parameter that is there already other states. */
@@ -138,7 +143,7 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     if (!opt) return adamod__null_handle();
     const option_spec *o = adamod__find_option(opt->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
-    const adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
+    const adamod_status status = adamod__check_group_or_all(opt, g);
     if (status) return status;
     if (o->info.kind != ADAMOD_REAL || o->info.structural || o->info.optimizer_wide) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT,

@@ -95,6 +95,10 @@ const char *adamod__type_name(adamod_type type);
 bool adamod__is_real(adamod_type type);
 /* The product of the dimensions; -1 if one is negative or the bytes would overflow. */
 int64_t adamod__element_count(int ndim, const int64_t *shape);
+/* "[2, 3]"; cut where it does not fit. */
+void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
+/* Whether a shape can be; name is for the message. */
+adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 /* f64 parameters are computed in f64, all others in f32. */

@@ -134,7 +134,7 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
 adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_statistics *out) {
     if (!opt) return adamod__null_handle();
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    adamod_status status = g == -1 ? ADAMOD_OK : adamod__check_group(opt, g);
+    adamod_status status = adamod__check_group_or_all(opt, g);
     if (status) return status;
     if (opt->device && (status = adamod__device_statistics((adamod_optimizer *)(uintptr_t)opt))) return status;
     if (!opt->stats.filled) {

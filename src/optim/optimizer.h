@@ -76,6 +76,8 @@ void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
 /* ---- groups (groups.c) ---- */
 
 adamod_status adamod__check_group(const adamod_optimizer *opt, int g);
+/* The same where -1 stands for all groups. */
+adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g);
 
 /* ---- parameters and their states (tensors.c) ---- */
 

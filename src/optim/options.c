@@ -260,10 +260,8 @@ adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double
 adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
                               adamod_state_desc *out) {
     if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
-    if (ndim < 0 || ndim > ADAMOD_MAX_DIMS || (ndim > 0 && !shape) || adamod__element_count(ndim, shape) < 0) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "invalid shape of %d dimensions, expected 0 to %d, none negative",
-                            ndim, ADAMOD_MAX_DIMS);
-    }
+    const adamod_status status = adamod__check_shape("state_at", ndim, shape);
+    if (status) return status;
     if (index < 0 || index >= ADAMOD_MAX_STATES) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index,
                             ADAMOD_MAX_STATES);

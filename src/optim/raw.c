@@ -8,12 +8,15 @@
 
 bool adamod__misaligned(const void *p, adamod_type type) { return (uintptr_t)p % adamod__type_size(type) != 0; }
 
+static adamod_status adamod__check_type(const char *name, const char *what, adamod_type type) {
+    if (adamod__is_real(type)) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is %d, expected ADAMOD_F32, _F64, _BF16 or _F16", name, what,
+                        (int)type);
+}
+
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name) {
-    if (!adamod__is_real(x->param_type) || !adamod__is_real(x->grad_type)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param_type is %d and grad_type %d, expected an adamod_type",
-                            name, (int)x->param_type, (int)x->grad_type);
-    }
-    if (x->count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld", name, (long long)x->count);
+    adamod_status status = adamod__check_type(name, "param_type", x->param_type);
+    if (status || (status = adamod__check_type(name, "grad_type", x->grad_type))) return status;
     if (x->count > 0 && !x->param) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: param is NULL", name);
     if (adamod__misaligned(x->param, x->param_type) || adamod__misaligned(x->grad, x->grad_type)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is not aligned to its elements", name,
@@ -60,13 +63,17 @@ static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
                         b->owner);
 }
 
-static adamod_status adamod__check_shape(const adamod_span *x, const char *name) {
-    if (x->ndim < 0 || x->ndim > ADAMOD_MAX_DIMS) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, x->ndim,
-                            ADAMOD_MAX_DIMS);
-    }
+static adamod_status adamod__check_count(const adamod_span *x, const char *name) {
+    if (adamod__element_count(1, &x->count) >= 0) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, expected 0 <= count < 2^60", name,
+                        (long long)x->count);
+}
+
+static adamod_status adamod__check_size(const adamod_span *x, const char *name) {
+    adamod_status status = adamod__check_count(x, name);
+    if (status || (status = adamod__check_shape(name, x->ndim, x->shape))) return status;
     const int64_t count = x->ndim ? adamod__element_count(x->ndim, x->shape) : x->count;
-    if (count == x->count && adamod__element_count(1, &x->count) >= 0) return ADAMOD_OK;
+    if (count == x->count) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, its shape gives %lld", name, (long long)x->count,
                         (long long)count);
 }
@@ -76,7 +83,7 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
                                         array_ref *arrays, size_t *n_arrays) {
     char name[40];
     snprintf(name, sizeof name, "span %zu", index);
-    adamod_status status = adamod__check_shape(x, name);
+    adamod_status status = adamod__check_size(x, name);
     if (status || (status = adamod__check_arrays(x, name))) return status;
     const adamod_type compute = adamod__compute_type(x->param_type);
     const adamod_type state_type = x->state_type;
@@ -206,7 +213,8 @@ static adamod_status adamod__check_q8(int index, int64_t count, const void *valu
     if (index < 0 || index >= ADAMOD_MAX_STATES) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "q8: index is %d, expected 0 <= index < %d", index, ADAMOD_MAX_STATES);
     }
-    if (count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: count is %lld", (long long)count);
+    if (count < 0)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: count is %lld, expected 0 or more", (long long)count);
     if (count > 0 && (!values || !codes || !scales)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "q8: %s is NULL", !values ? "values" : !codes ? "codes" : "scales");
     }
@@ -241,13 +249,12 @@ adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, c
 adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm) {
     if (!norm || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: the spans or out are NULL");
     for (size_t i = 0; i < n; i++) {
-        const bool valid = adamod__is_real(spans[i].grad_type) && adamod__element_count(1, &spans[i].count) >= 0;
-        if (valid && adamod__misaligned(spans[i].grad, spans[i].grad_type)) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: grad is not aligned to its elements", i);
-        }
-        if (valid) continue;
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: count is %lld, grad_type %s", i,
-                            (long long)spans[i].count, adamod__type_name(spans[i].grad_type));
+        char name[40];
+        snprintf(name, sizeof name, "span %zu", i);
+        adamod_status status = adamod__check_count(&spans[i], name);
+        if (status || (status = adamod__check_type(name, "grad_type", spans[i].grad_type))) return status;
+        if (!adamod__misaligned(spans[i].grad, spans[i].grad_type)) continue;
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: grad is not aligned to its elements", name);
     }
     const kernel_set *kernels = adamod__kernels_choose();
     if (!kernels) return ADAMOD_ERROR_NAME;

@@ -11,7 +11,14 @@
 
 static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind kind, double number, int64_t whole) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out is NULL");
-    if (!isfinite(number)) return adamod__fail(ADAMOD_ERROR_RANGE, "schedule: %g is not finite", number);
+    if (!isfinite(number)) {
+        const bool warmup = kind == SCHEDULE_WARMUP || kind == SCHEDULE_WARMUP_RSQRT;
+        return adamod__fail(ADAMOD_ERROR_RANGE, "schedule: %s is %g, expected a finite number",
+                            kind == SCHEDULE_MULTISTEP ? "factor"
+                            : warmup                   ? "start"
+                                                       : "end",
+                            number);
+    }
     adamod_schedule *s = calloc(1, sizeof *s);
     if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule");
     *s = (adamod_schedule){.kind = kind, .number = number, .whole = whole};
@@ -56,9 +63,8 @@ static adamod_status adamod__schedule_list(adamod_schedule *s, const int64_t *li
 }
 
 adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int64_t *milestones, double factor) {
-    if (n < 0 || (n > 0 && !milestones)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: %d milestones at %p", n, (const void *)milestones);
-    }
+    if (n < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: n is %d, expected 0 or more", n);
+    if (n > 0 && !milestones) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "multistep: milestones is NULL");
     for (int i = 0; i < n; i++) {
         if (milestones[i] > (i ? milestones[i - 1] : 0)) continue;
         return adamod__fail(ADAMOD_ERROR_RANGE, "multistep: milestone %d is %lld, expected ascending numbers from 1",
@@ -95,9 +101,9 @@ failed:
 
 adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                     const int64_t *lengths) {
-    if (!out || n < 1 || !parts || (n > 1 && !lengths)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL, or there are no parts (%d)",
-                            n);
+    if (n < 1) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: n is %d, expected 1 or more", n);
+    if (!out || !parts || (n > 1 && !lengths)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL");
     }
     for (int i = 0; i < n; i++) {
         if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);

@@ -113,6 +113,7 @@ void adamod__state_list_free(adamod__state_list *list) {
 
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: the optimizer or the path is NULL");
+    if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
     adamod__state_list list;
     char message[ADAMOD__ST_MESSAGE];
     adamod_status status = adamod__state_list_make(opt, "", &list);
@@ -178,13 +179,6 @@ static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incomin
                             in->n, (long long)opt->n);
     }
     return ADAMOD_OK;
-}
-
-static void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size) {
-    size_t used = (size_t)snprintf(out, size, "[");
-    for (int d = 0; d < ndim; d++)
-        used += (size_t)snprintf(out + used, size - used, "%s%lld", d ? ", " : "", (long long)shape[d]);
-    snprintf(out + used, size - used, "]");
 }
 
 static adamod_status adamod__check_entry(const adamod__st_entry *e, const state_ref *s, const char *path,
@@ -287,6 +281,7 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
 
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: the optimizer or the path is NULL");
+    if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
     adamod__st_file file;
     char message[ADAMOD__ST_MESSAGE];
     adamod_status status = adamod__st_open(path, &file, message, sizeof message);

@@ -209,13 +209,8 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
 /* Fills in t from what the user gave. */
 static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const adamod_tensor *in, const char *name,
                                       tensor *t) {
-    if (in->ndim < 0 || in->ndim > ADAMOD_MAX_DIMS) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: ndim is %d, expected 0 <= ndim <= %d", name, in->ndim,
-                            ADAMOD_MAX_DIMS);
-    }
-    const int64_t count = adamod__element_count(in->ndim, in->shape);
-    if (count < 0)
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a dimension is negative or the size overflows", name);
+    adamod_status status = adamod__check_shape(name, in->ndim, in->shape);
+    if (status) return status;
     t->group = g;
     t->span = (adamod_span){.param = in->param,
                             .grad = in->grad,
@@ -223,7 +218,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             .param_type = in->param_type,
                             .grad_type = in->grad_type,
                             .ndim = in->ndim,
-                            .count = count,
+                            .count = adamod__element_count(in->ndim, in->shape),
                             .step = 1,
                             .stream = adamod__name_hash(name)};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
@@ -231,8 +226,8 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a master is for bf16 and f16 with low_precision=master", name);
     }
     t->given_master = in->master;
-    adamod_status status = adamod__check_arrays(&t->span, name);
-    if (status || (status = adamod__check_apart(opt, &t->span, name, -1))) return status;
+    if ((status = adamod__check_arrays(&t->span, name))) return status;
+    if ((status = adamod__check_apart(opt, &t->span, name, -1))) return status;
     if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
                         (status = adamod__device_check(opt, name, "grad", in->grad)))) {
         return status;
@@ -345,7 +340,9 @@ static adamod_status adamod__check_moved(const adamod_optimizer *opt, const tens
 adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
                                 const void *const *grads) {
     if (!opt) return adamod__null_handle();
-    if (n < 0 || n > INT32_MAX) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "set_arrays: n is %lld", (long long)n);
+    if (n < 0 || n > INT32_MAX)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "set_arrays: n is %lld, expected 0 <= n <= %lld", (long long)n,
+                            (long long)opt->n);
     for (int64_t i = 0; i < n; i++) {
         const adamod_status status = adamod__check_id(opt, ids ? ids[i] : i);
         if (status) return status;
