@@ -110,6 +110,13 @@ finish() {
     done
     names=() pids=()
 }
+# A C++ compiler would find thousands of errors; it is told the one that matters.
+if command -v c++ >/dev/null; then
+    ! c++ -x c++ -c -o /dev/null "$work/single/adamod.c" 2>"$work/log" || fail "adamod.c compiles as C++"
+    grep -q 'error.*compile it with a C compiler' "$work/log" || { cat "$work/log" && fail "no word about C++"; }
+    [ "$(grep -c 'error' "$work/log")" -le 2 ] || { cat "$work/log" && fail "more than one error as C++"; }
+    echo "ok c++ is refused"
+fi
 start gcc gcc -O3
 start clang clang -O3
 finish
