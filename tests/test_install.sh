@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # An installed adamod, moved to another place, serves programs outside: through pkg-config, shared and static, through
-# find_package, and from C++. It exports its public functions and nothing else.
+# find_package, and from C++. It exports its public functions and nothing else. As a part of another project's tree it
+# brings its libraries and nothing else, compiled for speed.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -127,3 +128,25 @@ expect_same "find_package, adamod::adamod" "$work/expected" "$work/found"
 [[ $(readelf -d "$work/project/build/with_static") != *libadamod* ]] || fail "adamod::static is not static"
 "$work/project/build/with_static" >"$work/found"
 expect_same "find_package, adamod::static" "$work/expected" "$work/found"
+
+# ---- as a part of another project ----
+
+mkdir "$work/tree"
+cat >"$work/tree/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.22)
+project(tree C)
+set(ADAMOD_CUDA OFF)
+add_subdirectory($source_dir adamod)
+add_executable(part ../program.c)
+target_link_libraries(part PRIVATE adamod::static)
+END
+{
+    cmake -S "$work/tree" -B "$work/tree/build" -DCMAKE_BUILD_TYPE= -DCMAKE_EXPORT_COMPILE_COMMANDS=ON &&
+        cmake --build "$work/tree/build" -j 2
+} >"$work/log" 2>&1 || { cat "$work/log" && fail "add_subdirectory"; }
+"$work/tree/build/part" >"$work/found"
+expect_same "add_subdirectory, adamod::static" "$work/expected" "$work/found"
+grep -e ' -c [^ ]*/src/optim/' "$work/tree/build/compile_commands.json" >"$work/commands" || fail "no library sources"
+! grep -v -e ' -O3 ' "$work/commands" || fail "without a build type, the library is not compiled with -O3"
+! find "$work/tree/build" -name '*.o' | grep -v -e /src/optim/ -e program || fail "more than the library is built"
+ok "add_subdirectory, what is built"
