@@ -10,9 +10,17 @@
  *   8. Errors, version, memory
  *   9. CUDA              the same handle with parameters on a GPU
  *
- * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing.
- * Results are the same bit for bit for any number of threads, any alignment and any instruction set.
- * One handle may be used by one thread at a time; different handles are independent.
+ * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing, what its out
+ * arguments point to included. Results are the same bit for bit for any number of threads, any alignment and any
+ * instruction set.
+ *
+ * What a function makes through an out argument (a handle, hyper, schedule or pool) is the caller's, to be freed with
+ * the function of its name; freeing NULL is fine. Names and texts that are given are copied. Those that are returned
+ * live as long as the program, unless it is said otherwise.
+ *
+ * One handle may be used by one thread at a time, and so may a hyper or schedule while it is changed or freed;
+ * different ones are independent. A child process after fork may go on with what it has of its parent's, but for
+ * handles on a GPU.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -58,7 +66,8 @@ typedef enum adamod_status {
 } adamod_status;
 
 /* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
- * expected ("adamod: adam: lr is -1, expected 0 <= lr < inf"). The line lives until the thread's next failing call. */
+ * expected ("adamod: adam: lr is -1, expected 0 <= lr < inf"; "no error" before the first). It is UTF-8, below 512
+ * bytes, and lives until the thread's next failing call. */
 ADAMOD_API const char *adamod_strerror(adamod_status status);
 ADAMOD_API const char *adamod_last_error(void);
 
@@ -81,12 +90,16 @@ typedef struct adamod_optimizer adamod_optimizer;
 ADAMOD_API adamod_status adamod_create(adamod_optimizer **out, const char *rule);
 ADAMOD_API void adamod_free(adamod_optimizer *opt); /* NULL is fine */
 
-/* Adds one parameter of float32. Names are used in messages and state files and must differ; NULL gives "param.N".
- * A NULL grad is a frozen parameter: it is passed over, and its step count stands still. ndim 0 is a scalar. */
+/* Adds one parameter of float32, to group 0. Names are used in messages and state files and must differ; to be saved
+ * they must be UTF-8; NULL gives "param.N". param and grad must not overlap each other or what else was added, but
+ * gradients may be shared. A NULL grad is a frozen parameter: it is passed over, and its step count stands still. ndim
+ * 0 is a scalar, shape may then be NULL; an array without elements may be NULL, too. */
 ADAMOD_API adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
                                     const int64_t *shape);
 
-/* One update of every parameter, from the gradients as they are now. */
+/* One update of every parameter, from the gradients as they are now. ADAMOD_ERROR_ORDER if there is no parameter,
+ * ADAMOD_ERROR_RANGE if a schedule leaves its option's bounds, ADAMOD_ERROR_NONFINITE if that option says so; and the
+ * first step, or the first with more parameters or other threads, may lack memory or threads. */
 ADAMOD_API adamod_status adamod_step(adamod_optimizer *opt);
 
 ADAMOD_API int64_t adamod_steps(const adamod_optimizer *opt);   /* updates done */
@@ -132,8 +145,8 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *   grad_scale    1         gradients are multiplied by this first (1 / loss scale)
  *   clip_norm     inf       all gradients are scaled so that their global norm is at most this
  *   nonfinite     pass      a NaN or infinity in a gradient, as the update sees it, scaled and in its type of
- *                           computation: error (the step fails and changes nothing); skip (nothing changes,
- *                           adamod_skipped counts it); pass (it is not looked for)
+ *                           computation: pass (it is not looked for); skip (nothing changes, adamod_skipped counts
+ *                           it); error (the step fails and changes nothing)
  *   seed          0         of stochastic rounding
  *   threads       0         0: one for each core this process may use
  */
@@ -159,11 +172,12 @@ ADAMOD_API adamod_status adamod_option_find(const char *rule, const char *name, 
 ADAMOD_API adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value);
 /* The same from text: a choice's word, or a number. */
 ADAMOD_API adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text);
+/* As set for group 0; adamod_scheduled has what a schedule makes of it. */
 ADAMOD_API adamod_status adamod_get(const adamod_optimizer *opt, const char *option, double *out);
 
 /* ---- 3. Groups and types ------------------------------------------------------------------------------------------
  *
- * Group 0 always exists. A new group starts with the options of group 0. */
+ * Group 0 always exists. A new group starts with the options and schedules of group 0; its number is 1, 2, ... */
 typedef enum adamod_type {
     ADAMOD_F32 = 0,
     ADAMOD_F64 = 1,
@@ -246,6 +260,7 @@ ADAMOD_API adamod_status adamod_schedule_chain(adamod_schedule **out, int n, con
 /* Any of them from text: "constant", "multistep(150,225;0.1)", "warmup(1e-7,4000)", "warmup_rsqrt(1e-7,4000)",
  * "constant_rsqrt(4000)", "cosine(0,10000)", "linear(0.9999,1000)", "warmup(0,500)*500 > cosine(0,10000)" */
 ADAMOD_API adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text);
+/* What it makes of base in update t = 1, 2, ...; of a NULL schedule base itself. */
 ADAMOD_API double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t);
 ADAMOD_API void adamod_schedule_free(adamod_schedule *s);
 
@@ -278,8 +293,9 @@ typedef struct adamod_statistics {
     int64_t step[ADAMOD_HIST_BINS];
 } adamod_statistics;
 
-ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on);
-/* Of the last update that was not skipped, for one group or (-1) all. update_norm is before any rounding to 16 bits. ADAMOD_ERROR_ORDER if it was not collected. */
+ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on); /* 0: off, as at first */
+/* Of the last update that was not skipped, for one group or (-1) all. update_norm is before any rounding to 16 bits.
+ * ADAMOD_ERROR_ORDER if it was not collected. */
 ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
 
 /* ---- 6. State -----------------------------------------------------------------------------------------------------
@@ -291,15 +307,16 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
-/* A state as it lies in memory ("exp_avg"; "master" for masters; "exp_avg_scale" for the scales of one in 8 bits). Valid
+/* A state as it lies in memory ("exp_avg"; "master" for masters; "exp_avg_scale" for the scales of one in 8 bits), with
+ * its type and number of elements (each may be NULL). It stays the library's, and may be written between steps. Valid
  * until the next load or free. */
 ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
                                       adamod_type *type, int64_t *count);
 /* How many updates a parameter has had; and each of the first n, in one call. */
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
 ADAMOD_API adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps);
-/* Says so: for states that you keep and that have had some. adamod_steps, which schedules follow, becomes at least as
- * many. On a device that has taken a step already, it waits for the stream. */
+/* Says so, 0 <= steps < 2^62: for states that you keep and that have had some. adamod_steps, which schedules follow,
+ * becomes at least as many. On a device that has taken a step already, it waits for the stream. */
 ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
 
 /* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------
@@ -312,7 +329,8 @@ ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t 
  *     adamod_span x = {.param = p, .grad = g, .state = {m, v, s}, .count = n, .step = 1};
  *     adamod_update(h, &x, 1, NULL);                    // the first update; m, v, s start at 0
  *
- * adamod_span.state[i] is what adamod_state_at describes; a rule's missing states stay NULL. */
+ * adamod_span.state[i] is what adamod_state_at describes; a rule's missing states stay NULL. Nothing is kept between
+ * calls, and threads may share a hyper in all that does not set it. */
 typedef struct adamod_hyper adamod_hyper;
 typedef struct adamod_pool adamod_pool;
 
@@ -368,11 +386,12 @@ ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_
 /* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. */
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
 
-/* Threads to share between handles and raw calls; 0 threads: one for each core. The pool must outlive its users. */
+/* Threads to share between handles and raw calls, the calling one counted; 0 threads: one for each core this process may
+ * use; at most 1024. The pool must outlive its users; those that call at once take turns. */
 ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
 ADAMOD_API void adamod_pool_free(adamod_pool *pool);
-ADAMOD_API int adamod_pool_threads(const adamod_pool *pool);
-/* Setting the option threads takes the pool away again. */
+ADAMOD_API int adamod_pool_threads(const adamod_pool *pool); /* 1 for NULL */
+/* NULL, or setting the option threads, takes the pool away again. */
 ADAMOD_API adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool);
 
 /* ---- 8. Version, instruction sets, memory ------------------------------------------------------------------------- */
@@ -385,7 +404,8 @@ ADAMOD_API const char *adamod_isa_name(int index);
 ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
 
 /* Where states, masters and the handle come from. alloc returns size bytes aligned to alignment (a power of two), or
- * NULL; the library fills them. */
+ * NULL; the library fills them. free is given the size that was asked for. Both are called on the thread that creates,
+ * adds, loads or frees, never by a step. The struct is copied; context must outlive the handle. NULL: malloc's. */
 typedef struct adamod_allocator {
     void *(*alloc)(void *context, size_t size, size_t alignment);
     void (*free)(void *context, void *pointer, size_t size);
@@ -414,15 +434,15 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  * into a CUDA graph, after one step outside: replayed, it counts its steps, follows its schedules and sees options that
  * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
  *
- * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps,
- * adamod_all_tensor_steps, adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics, adamod_save, adamod_load, adamod_sync, adamod_free;
- * none of them is allowed during a capture.
+ * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm,
+ * adamod_tensor_steps, adamod_all_tensor_steps, adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics,
+ * adamod_save, adamod_load, adamod_sync, adamod_free; none of them is allowed during a capture.
  *
  * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its
  * bounds) changes nothing there. The host learns of it afterwards: adamod_sync, or the next adamod_step that finds it,
  * fails and says so, once. */
 ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *rule, const char *device);
-ADAMOD_API const char *adamod_device(const adamod_optimizer *opt); /* "cpu", "cuda:0" */
+ADAMOD_API const char *adamod_device(const adamod_optimizer *opt); /* "cpu", "cuda:0"; lives as long as the handle */
 
 /* Whether CUDA can be used here; if not, adamod_last_error says why. The kernels are in libadamod_cuda.so.0, looked for
  * beside this library, beside the program and where the system looks; the environment variable ADAMOD_CUDA_LIBRARY names
