@@ -136,6 +136,7 @@ cat >"$work/tree/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.22)
 project(tree C)
 set(ADAMOD_CUDA OFF)
+set(ADAMOD_INSTALL ON)
 add_subdirectory($source_dir adamod)
 add_executable(part ../program.c)
 target_link_libraries(part PRIVATE adamod::static)
@@ -149,4 +150,8 @@ expect_same "add_subdirectory, adamod::static" "$work/expected" "$work/found"
 grep -e ' -c [^ ]*/src/optim/' "$work/tree/build/compile_commands.json" >"$work/commands" || fail "no library sources"
 ! grep -v -e ' -O3 ' "$work/commands" || fail "without a build type, the library is not compiled with -O3"
 ! find "$work/tree/build" -name '*.o' | grep -v -e /src/optim/ -e program || fail "more than the library is built"
+cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&1 || { cat "$work/log" && fail "install"; }
+[ -f "$work/tree/prefix/include/adamod.h" ] || fail "a part of another project is not installed"
+! find "$work/tree/prefix/share" -type f -name '*adamod*' | grep . ||
+    fail "pages and completions of a program that is not installed"
 ok "add_subdirectory, what is built"
