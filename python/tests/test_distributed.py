@@ -5,6 +5,7 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
+import faulthandler
 import os
 import tempfile
 import unittest
@@ -49,11 +50,16 @@ def reference(steps=STEPS):
 
 
 def start(rank, folder, function):
+    """What fails is raised. Otherwise the process ends at once: gloo's threads may still let go of tensors, and where they
+    do so while Python takes itself down, they abort."""
+    faulthandler.enable()
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=WORLD)
     try:
         function(rank)
+        dist.barrier()
     finally:
         dist.destroy_process_group()
+    os._exit(0)
 
 
 def run(function):
