@@ -87,8 +87,7 @@ typedef struct cli_command {
 
 int cli_info(int argc, char **argv);
 /* Where the trainer is built. */
-adamod_status cli_trainer_status(
-    const char *device); /* whether it can run there; if not, the library's message says why */
+adamod_status cli_trainer_status(void); /* on CUDA: see experiment_cuda_status */
 int cli_train(int argc, char **argv);
 int cli_compare(int argc, char **argv);
 int cli_report(int argc, char **argv);

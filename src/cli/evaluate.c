@@ -118,11 +118,10 @@ int cli_evaluate(int argc, char **argv) {
                experiment_decode_split(&s, split, 0, NULL, NULL, &quality, message, sizeof message)) {
         status = cli_fail("evaluate", "%s", message);
     } else if (a.json) {
-        printf(
-            "{\"split\":\"%s\",\"checkpoint\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,\"perplexity\":%.9g,\"accuracy\":%.9g,"
-            "\"exact\":%.9g,\"bleu\":%.9g,\"seconds\":%.3f}\n",
-            test ? "test" : "valid", a.checkpoint, (long long)quality.sentences, score.loss, score.nll, exp(score.nll),
-            score.accuracy, quality.exact, quality.bleu, quality.seconds);
+        printf("{\"split\":\"%s\",\"checkpoint\":\"%s\",\"sentences\":%lld,\"loss\":%.9g,\"nll\":%.9g,"
+               "\"perplexity\":%.9g,\"accuracy\":%.9g,\"exact\":%.9g,\"bleu\":%.9g,\"seconds\":%.3f}\n",
+               test ? "test" : "valid", a.checkpoint, (long long)quality.sentences, score.loss, score.nll,
+               exp(score.nll), score.accuracy, quality.exact, quality.bleu, quality.seconds);
     } else {
         printf("%s set, %lld sentences, %s checkpoint: loss %.4f, perplexity %.3f, next token right %.1f %%\n"
                "decoded with beam %d in %.1f s: exact %.1f %%, BLEU %.2f\n",

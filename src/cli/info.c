@@ -77,10 +77,10 @@ static const char *why_no_cuda(void) {
     return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
 }
 
-/* The optimizers need a driver, the trainer more than that: cuBLASLt, a GPU that is new enough. NULL: it has it. */
+/* NULL: it can be done. */
 static const char *why_no_training(void) {
 #ifdef ADAMOD_TRAINER
-    return adamod_cuda_status() || cli_trainer_status("cuda") ? why_no_cuda() : NULL;
+    return cli_trainer_status() ? why_no_cuda() : NULL;
 #else
     return "the trainer was not built";
 #endif

@@ -1,6 +1,7 @@
 #include "training.h"
 
 #include "checkpoint.h"
+#include "experiment.h"
 #include "run.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-adamod_status cli_trainer_status(const char *device) { return nn_device_status(device); }
+adamod_status cli_trainer_status(void) { return experiment_cuda_status(); }
 
 static atomic_int stop_wanted;
 

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_DEVICES = 1023 };
-
 static size_t full_bytes(const nn_place *place) { return (size_t)place->count * sizeof(float); }
 static size_t half_bytes(const nn_place *place) { return (size_t)place->count * 2; }
 
@@ -24,22 +22,6 @@ void nn_place_free(nn_place *place) {
     free(place);
 }
 
-/* "cuda:1" is device 1 of cuda. */
-static adamod_status parse_device(const char *text, char *name, size_t size, int *index) {
-    const char *colon = strchr(text, ':');
-    const size_t length = colon ? (size_t)(colon - text) : strlen(text);
-    const bool number = colon && colon[1] >= '0' && colon[1] <= '9';
-    char *end = NULL;
-    const long n = number ? strtol(colon + 1, &end, 10) : 0;
-    *index = (int)n;
-    if (length == 0 || length >= size || (colon && (!number || *end || n > MOST_DEVICES))) {
-        return adamod__fail(ADAMOD_ERROR_NAME, "no device '%.40s', expected cpu, cuda or cuda:N", text);
-    }
-    memcpy(name, text, length);
-    name[length] = '\0';
-    return ADAMOD_OK;
-}
-
 static adamod_status allocate(nn_place *place) {
     const nn_device_functions *f = place->backend->device;
     void *data = NULL, *grad = NULL;
@@ -53,19 +35,17 @@ static adamod_status allocate(nn_place *place) {
 
 /* *out NULL: it is the host. */
 static adamod_status open_place(const char *device, nn_precision precision, int64_t count, nn_place **out) {
-    char name[32];
     int index;
     *out = NULL;
     if (strcmp(device, "cpu") == 0 || strcmp(device, "ref") == 0) return ADAMOD_OK;
-    adamod_status status = parse_device(device, name, sizeof name, &index);
+    adamod_status status = adamod__parse_device(device, &index);
     if (status) return status;
-    const nn_backend *backend = nn_backend_find(name);
-    if (!backend) return strcmp(name, "cuda") == 0 ? ADAMOD_ERROR_NO_CUDA : ADAMOD_ERROR_NAME;
-    if (!backend->device) return ADAMOD_OK;
+    const nn_backend *backend = nn_backend_find("cuda");
+    if (!backend) return ADAMOD_ERROR_NO_CUDA;
     nn_place *place = calloc(1, sizeof *place);
     if (!place) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
     *place = (nn_place){.backend = backend, .precision = precision, .count = count};
-    snprintf(place->name, sizeof place->name, "%s:%d", name, index);
+    snprintf(place->name, sizeof place->name, "cuda:%d", index);
     status = backend->device->open(&place->device, index);
     if (status) nn_place_free(place);
     else *out = place;

@@ -93,8 +93,7 @@ adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out) {
 
 /* ---- create ---- */
 
-/* "cuda" or "cuda:N". */
-static adamod_status adamod__parse_device(const char *text, int *index) {
+adamod_status adamod__parse_device(const char *text, int *index) {
     *index = 0;
     if (strcmp(text, "cuda") == 0) return ADAMOD_OK;
     char *end = NULL;

@@ -15,6 +15,8 @@
 
 /* Writes the thread's last-error line and returns status, so that a failure is one statement. */
 adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The index of "cuda" or "cuda:N". */
+adamod_status adamod__parse_device(const char *text, int *index);
 
 /* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
 const char *adamod__number(double x, char out[32]);

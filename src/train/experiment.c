@@ -141,9 +141,14 @@ static batch_policy policy_of(const recipe *r, bool shuffle) {
     return (batch_policy){.sentences = r->data.sentences, .tokens = r->data.max_tokens, .shuffle = shuffle};
 }
 
+adamod_status experiment_cuda_status(void) {
+    const adamod_status status = adamod_cuda_status();
+    return status ? status : nn_device_status("cuda");
+}
+
 static const char *device_of(const recipe *r) {
     if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
-    return !adamod_cuda_status() && !nn_device_status("cuda") ? "cuda" : "cpu";
+    return experiment_cuda_status() ? "cpu" : "cuda";
 }
 
 static nn_precision precision_of(const recipe *r) {

@@ -51,6 +51,10 @@ uint64_t experiment_fingerprint(const experiment *s);
  * is scored, and training text not at all, so it may have changed or gone. uses is without EXPERIMENT_TRAIN. */
 int experiment_open_run(experiment *s, const recipe *r, const char *directory, int uses, char *message, size_t size);
 
+/* Whether runs can be on a GPU, where the optimizer needs a driver and the model more than that: cuBLASLt, a GPU that is
+ * new enough. If not, the library's last error says why. */
+adamod_status experiment_cuda_status(void);
+
 /* One line on what of a split's files is not used as it is: pairs left out or cut, and by which key. False: all is. */
 bool experiment_text_note(const experiment *s, int split, char *out, size_t size);
 
