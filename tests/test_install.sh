@@ -56,8 +56,9 @@ ok "installed tree"
 
 sed -n 's/^ADAMOD_API .*[ *]\(adamod_[a-z0-9_]*\)(.*$/\1/p' "$header" | sort >"$work/declared"
 [ -s "$work/declared" ] || fail "no ADAMOD_API functions found in the header"
-nm -D --defined-only "$lib/libadamod.so" | awk '{ print $NF }' | sort >"$work/exported"
-expect_same "libadamod.so exports what the header declares" "$work/declared" "$work/exported"
+nm -D --defined-only "$lib/libadamod.so" | awk '$2 != "A" { print $NF }' | sort >"$work/exported"
+sed 's/$/@@ADAMOD_0/' "$work/declared" >"$work/versioned" # the node of the soname, which cmake/adamod.map gives
+expect_same "libadamod.so exports what the header declares, versioned" "$work/versioned" "$work/exported"
 nm -g --defined-only "$lib/libadamod.a" | awk 'NF == 3 { print $3 }' | grep -v '^adamod_' >"$work/foreign" || true
 expect_same "libadamod.a defines only adamod_ names" /dev/null "$work/foreign"
 
