@@ -1,0 +1,23 @@
+/* metric.h - what a task measures, as data: whoever records, shows, compares or ranks it needs to know nothing else.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_METRIC_H
+#define ADAMOD_METRIC_H
+
+#include <stdbool.h>
+
+typedef enum metric_better { METRIC_LOWER = -1, METRIC_NEITHER = 0, METRIC_HIGHER = 1 } metric_better;
+
+typedef struct metric {
+    const char *name;     /* in files and keys: "bleu" */
+    const char *label;    /* for people, where room is short: "BLEU" */
+    const char *about;    /* for people, in a sentence: "exact translations" */
+    const char *unit;     /* follows the number: "%"; "": none */
+    double scale;         /* what is shown is the number in files times this: 100 for a share shown in percent */
+    int decimals;         /* shown */
+    metric_better better; /* which direction */
+    bool headline;        /* a result: in tables, figures and progress lines. Others are recorded and printed only. */
+} metric;
+
+#endif
