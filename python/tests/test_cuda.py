@@ -495,10 +495,10 @@ class Scalers(Cuda):
         scaler.scale(torch.zeros((), device="cuda"))  # it begins with the first loss
         return scaler
 
-    def steps(self, unscale, waits, **options):
+    def steps(self, unscale, waits, fused=True, **options):
         params = make_params((20,), (5, 3))
         others = on("cuda", params)
-        one, other = lt.AdaMod(params, **options), lt.AdaMod(others, **options)
+        one, other = lt.AdaMod(params, **options), lt.AdaMod(others, fused=fused, **options)
         scaler = self.scaler()
         for t in range(1, 8):
             set_grads(params, t)
@@ -527,6 +527,10 @@ class Scalers(Cuda):
 
     def test_after_unscale(self):
         self.steps(unscale=True, waits=False)
+
+    def test_without_fused_the_scaler_does_it(self):
+        self.steps(unscale=False, waits=True, fused=False)
+        self.steps(unscale=True, waits=True, fused=False)
 
     def test_cpu_parameters_beside(self):
         params = make_params((20,), (6,))

@@ -108,8 +108,9 @@ class Optimizer(torch.optim.Optimizer):
     _states_tell_rates = True
     _collecting = False
 
-    # GradScaler leaves unscaling, and skipping where a gradient is not finite, to step.
-    _step_supports_amp_scaling = True
+    # Whether GradScaler leaves unscaling, and skipping where a gradient is not finite, to step: as in torch.optim, where
+    # fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
+    _step_supports_amp_scaling = False
 
     def __init__(self, params: Params, defaults: Dict[str, Any], common: "Common", decay: str = "decoupled") -> None:
         given: Dict[str, Any] = {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}
@@ -130,6 +131,7 @@ class Optimizer(torch.optim.Optimizer):
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()
+        self._step_supports_amp_scaling = bool(common.get("fused"))
         super().__init__(params, defaults)
 
     # ---- groups and options ----
@@ -267,7 +269,8 @@ class Optimizer(torch.optim.Optimizer):
 
     def __getstate__(self) -> Dict[str, Any]:
         self._handles.read_steps()
-        return {**super().__getstate__(), "_collecting": self._collecting}
+        own = ("_collecting", "_step_supports_amp_scaling")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in own}}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         if hasattr(self, "_handles"):
