@@ -16,6 +16,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Built with a sanitizer, which has a malloc and frames of its own. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED
+#endif
+
 #define TEST(name) static void test_##name(void)
 #define ENTRY(name)                                                                                                    \
     { #name, test_##name }

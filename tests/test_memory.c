@@ -17,15 +17,6 @@
  * It obeys the countdown of accounts.h, as that allocator does everywhere, where it can be replaced: with glibc and
  * without sanitizers. */
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED
-#endif
-
 static atomic_long live_blocks; /* from malloc; 0 where it is not replaced */
 
 #if defined(__GLIBC__) && !defined(SANITIZED)
@@ -336,7 +327,7 @@ TEST(memory_of_a_resnet) {
     CHECK(other > fresh && other < 64 * 1024);
     CHECK_INT(adamod_step(opt), ADAMOD_OK);
     adamod_memory(opt, NULL, &stepped);
-    CHECK(stepped < 64 * 1024);
+    CHECK(stepped - other < 64 * 1024); /* what a step needs, which is not on the stack */
     for (int i = 0; i < 5; i++) CHECK_INT(adamod_step(opt), ADAMOD_OK);
     adamod_memory(opt, NULL, &other);
     CHECK_INT(other, stepped); /* steps take nothing more */
@@ -344,6 +335,7 @@ TEST(memory_of_a_resnet) {
     CHECK_INT(adamod_collect(opt, 1), ADAMOD_OK);
     adamod_memory(opt, NULL, &other);
     CHECK(other > stepped);
+    CHECK_INT(adamod_step(opt), ADAMOD_OK);
     CHECK_INT(adamod_collect(opt, 0), ADAMOD_OK);
     adamod_memory(opt, NULL, &other);
     CHECK_INT(other, stepped);

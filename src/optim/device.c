@@ -369,12 +369,7 @@ static adamod_status adamod__device_failure(adamod_optimizer *opt) {
             if ((int)o->id == e.option) return adamod__check_value(opt->rule, o, e.value);
         }
     }
-    if (e.tensor >= 0 && e.tensor < opt->n) {
-        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld",
-                            opt->tensors[e.tensor].name, (long long)e.step);
-    }
-    return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
-                        (long long)e.step);
+    return adamod__nonfinite(e.tensor >= 0 && e.tensor < opt->n ? &opt->tensors[e.tensor] : NULL, e.step, e.value);
 }
 
 adamod_status adamod__device_step(adamod_optimizer *opt) {

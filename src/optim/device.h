@@ -88,7 +88,7 @@ typedef struct device_error {
     int64_t step;   /* the update it would have been */
     int64_t tensor; /* whose gradient is not finite; -1: the norm overflows */
     int32_t group, option;
-    double value; /* the option's, outside its bounds */
+    double value; /* the option's, outside its bounds; or the gradient's largest element */
 } device_error;
 
 /* What came of an attempt, told likewise. The check is over all of it: the host may look while the device writes. */

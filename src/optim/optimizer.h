@@ -131,6 +131,12 @@ void adamod__state_list_free(adamod__state_list *list);
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
 
+/* ---- the step (step.c) ---- */
+
+/* Says that an update was not taken: because of t's gradient, whose largest element as the update would have seen it is
+ * given, or with NULL because the norm overflows. */
+adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest);
+
 /* ---- on a GPU (device.c) ---- */
 
 void adamod__device_close(adamod_optimizer *opt);

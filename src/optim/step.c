@@ -41,36 +41,38 @@ static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
     return status;
 }
 
-/* Whether the gradients, one parameter's or all, are finite as the update sees them. */
-static bool adamod__finite(const work *w, work_space *space, double factor) {
-    const work_item *item = w->items;
-    if (!isfinite(adamod__work_norm(w, space))) return false;
-    if (!item->span->grad || adamod__compute_type(item->span->param_type) == ADAMOD_F64) return true;
-    return adamod__seen_finite(adamod__work_largest(w, space), item->grad_scale, factor);
-}
-
-/* The first parameter whose gradient is not; NULL: none. */
-static const tensor *adamod__find_nonfinite(work *w, work_space *space, double factor) {
+/* The first parameter whose gradient or its square is not finite as the update sees it; NULL: none. *largest is that
+ * gradient's largest element, scaled and clipped to the norm. */
+static const tensor *adamod__find_nonfinite(work *w, work_space *space, double factor, double *largest) {
     const work all = *w;
     const tensor *found = NULL;
     for (size_t i = 0; i < all.n && !found; i++) {
-        w->items = &all.items[i];
+        const work_item *item = w->items = &all.items[i];
         w->n = 1;
-        if (adamod__finite(w, space, factor)) continue;
-        found = (const tensor *)(const void *)((const char *)all.items[i].span - offsetof(tensor, span));
+        if (!item->span->grad) continue;
+        const double most = adamod__work_largest(w, space);
+        const bool wide = adamod__compute_type(item->span->param_type) == ADAMOD_F64;
+        if (adamod__seen_finite(most, item->grad_scale, factor, item->options[OPT_CLIP_VALUE], wide)) continue;
+        found = (const tensor *)(const void *)((const char *)item->span - offsetof(tensor, span));
+        *largest = most * factor;
     }
     *w = all;
     return found;
 }
 
-static adamod_status adamod__nonfinite(const adamod_optimizer *opt, const tensor *t) {
-    const long long update = (long long)opt->steps + 1;
+adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest) {
+    const long long number = (long long)update;
     if (!t) {
         return adamod__fail(ADAMOD_ERROR_NONFINITE, "the global norm of the gradients overflows in update %lld",
-                            update);
+                            number);
     }
-    return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld", t->name,
-                        update);
+    if (!isfinite(largest)) {
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "%s: its gradient holds a NaN or an infinity in update %lld",
+                            t->name, number);
+    }
+    return adamod__fail(ADAMOD_ERROR_NONFINITE,
+                        "%s: its gradient is too large in update %lld: the square of %.0e overflows %s", t->name,
+                        number, largest, adamod__type_name(adamod__compute_type(t->span.param_type)));
 }
 
 /* The factor that brings the global norm down to clip_norm; *skip if the step must not be taken. */
@@ -84,9 +86,10 @@ static adamod_status adamod__clip(adamod_optimizer *opt, work *w, double *factor
     const double norm = adamod__work_norm(w, &opt->space);
     if (norm > o[OPT_CLIP_NORM]) *factor = o[OPT_CLIP_NORM] / norm;
     if (o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, o[OPT_GRAD_SCALE])) {
-        const tensor *bad = adamod__find_nonfinite(w, &opt->space, *factor);
+        double largest = norm;
+        const tensor *bad = adamod__find_nonfinite(w, &opt->space, *factor, &largest);
         const bool nonfinite = bad || !isfinite(norm);
-        if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(opt, bad);
+        if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) return adamod__nonfinite(bad, opt->steps + 1, largest);
         *skip = nonfinite;
     }
     opt->norm = norm;

@@ -55,16 +55,21 @@ static ADAMOD__DEVICE inline uint16_t adamod__f32_to_f16_random(float x, uint32_
     return (uint16_t)((bits >> 16 & 0x8000u) | whole);
 }
 
-/* ---- gradients in f32 ---- */
+/* ---- gradients that are too large ---- */
 
-/* Whether gradients of this norm, or largest element, scaled as they were when it was taken, are finite as an update in
- * f32 sees them; factor is that of clipping. The first is quick, and no where it might be yes. */
+/* Whether gradients of this norm, scaled as they were when it was taken, and their squares are finite as any update sees
+ * them. Quick, and no where it might be yes. */
 static ADAMOD__BOTH inline int adamod__surely_finite(double norm, double scale) {
-    return norm < 1e38 && scale < 1e38 && norm / scale < 1e38;
+    return norm < 1e19 && scale < 1e38 && norm / scale < 1e38;
 }
-static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, double factor) {
-    const float x = (float)(most / scale) * (float)(scale * factor);
-    return x - x == 0;
+
+/* The same of an array's largest element and the array's own update, which is in f64 (wide) or f32. factor is that of
+ * clip_norm, clip is clip_value: it may bring a square back into range, but does not make an infinity a number. */
+static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, double factor, double clip, int wide) {
+    const double g = most / scale, by = scale * factor;
+    const double seen = wide ? g * by : (double)((float)g * (float)by), x = seen > clip ? clip : seen;
+    const double square = wide ? x * x : (double)((float)x * (float)x);
+    return seen - seen == 0 && square - square == 0;
 }
 
 /* ---- random numbers ---- */

@@ -353,15 +353,19 @@ static __device__ void report(const view &v, int status, int64_t tensor, int opt
     *(volatile uint32_t *)&e->count = ++v.shared->errors;
 }
 
-/* The first parameter with a gradient that is not finite as the update sees it; -1: none. */
-static __device__ int64_t find_nonfinite(const view &v, double factor) {
+/* The first parameter with a gradient that, or whose square, is not finite as the update sees it; -1: none. *largest is
+ * that gradient's largest element, scaled and clipped to the norm. */
+static __device__ int64_t find_nonfinite(const view &v, double factor, double *largest) {
     const double scale = gradient_scale(v);
     for (int64_t i = 0; i < v.n_chunks; i++) {
-        const device_tensor &t = v.tensors[v.chunks[i].tensor];
-        const bool narrow = t.g && t.p_type != ADAMOD_F64;
-        if (!isfinite(v.largest[i]) || (narrow && !adamod__seen_finite(v.largest[i], scale, factor))) {
-            return v.chunks[i].tensor;
-        }
+        const int64_t found = v.chunks[i].tensor;
+        const device_tensor &t = v.tensors[found];
+        const double clip = v.effective[t.group * OPT_COUNT + OPT_CLIP_VALUE];
+        if (!t.g || adamod__seen_finite(v.largest[i], scale, factor, clip, t.p_type == ADAMOD_F64)) continue;
+        double most = 0;
+        for (int64_t c = v.first_chunk[found]; c < v.first_chunk[found + 1]; c++) most = larger(most, v.largest[c]);
+        *largest = most * factor;
+        return found;
     }
     return -1;
 }
@@ -389,7 +393,8 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     const double *o = v.groups[0].options;
     d->factor = how.norm && norm > o[OPT_CLIP_NORM] ? o[OPT_CLIP_NORM] / norm : 1;
     const bool doubtful = o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, gradient_scale(v));
-    const int64_t bad = doubtful ? find_nonfinite(v, d->factor) : -1;
+    double largest = norm;
+    const int64_t bad = doubtful ? find_nonfinite(v, d->factor, &largest) : -1;
     const bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
     bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
     if (d->bad_option < v.n_groups * OPT_COUNT) {
@@ -397,7 +402,7 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
         d->skip = 1;
         count = false;
     } else if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) {
-        report(v, ADAMOD_ERROR_NONFINITE, bad, 0, norm);
+        report(v, ADAMOD_ERROR_NONFINITE, bad, 0, largest);
         d->skip = 1;
     } else {
         c->norm = how.norm ? norm : -1;
