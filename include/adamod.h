@@ -22,6 +22,8 @@
  * different ones are independent. A child process after fork may go on with what it has of its parent's, but for
  * handles on a GPU.
  *
+ * No call takes more than 32 KB of its thread's stack, on the CPU.
+ *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_H

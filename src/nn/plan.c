@@ -9,8 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct parallel_task {
+    void (*task)(void *context, int64_t i);
+    void *context;
+} parallel_task;
+
+static void nn_run_task(void *context, int64_t i, int thread) {
+    const parallel_task *t = context;
+    (void)thread;
+    t->task(t->context, i);
+}
+
 void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64_t i), void *context) {
-    adamod__pool_run(pool, n, task, context);
+    adamod__pool_run(pool, n, nn_run_task, &(parallel_task){task, context});
 }
 
 /* ---- which nodes ---- */

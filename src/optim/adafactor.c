@@ -108,19 +108,19 @@ static void adamod__unfactored_v(const pass *p, int64_t at, size_t n, const void
 }
 
 /* First pass: R, or v; and the sum of squares of the parameter. */
-static void adamod__pass_rows(void *context, int64_t chunk) {
+static void adamod__pass_rows(void *context, int64_t chunk, int thread) {
     const work_context *c = context;
     const pass p = adamod__pass(c, chunk);
     const real_kernels *k = p.source.kernels;
-    block_buffers buffer;
+    block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double params = 0, row_sum = 0;
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
-        const void *g = adamod__gradient(p.w, &p.source, at, n, &buffer);
+        const void *g = adamod__gradient(p.w, &p.source, at, n, buffer);
         params += k->sumsq(
-            adamod__read_block(p.w->kernels, p.source.compute, p.source.p, p.source.p_type, at, n, buffer.p), n, 1);
+            adamod__read_block(p.w->kernels, p.source.compute, p.source.p, p.source.p_type, at, n, buffer->p), n, 1);
         if (!p.f.factored) {
-            adamod__unfactored_v(&p, at, n, g, &buffer);
+            adamod__unfactored_v(&p, at, n, g, buffer);
             continue;
         }
         EACH_ROW(&p, at, n, j, length, row, column) {
@@ -140,26 +140,26 @@ typedef struct column_context {
     int64_t strips; /* in one matrix */
 } column_context;
 
-static void adamod__pass_columns(void *context, int64_t task) {
+static void adamod__pass_columns(void *context, int64_t task, int thread) {
     const column_context *c = context;
     pass p = adamod__pass(c->base, c->base->space->first_chunk[c->item]);
     const int64_t matrix = task / c->strips, from = task % c->strips * BLOCK;
     const int64_t width = p.f.cols - from < BLOCK ? p.f.cols - from : BLOCK;
     /* Narrow matrices are contiguous: read several rows at once. */
     const int64_t rows_at_once = width == p.f.cols ? BLOCK / width : 1;
-    block_buffers buffer;
-    double sum[BLOCK] = {0};
+    block_buffers *buffer = adamod__memory_of(c->base, thread).buffer;
+    memset(buffer->sum, 0, sizeof buffer->sum);
     for (int64_t row = 0; row < p.f.rows; row += rows_at_once) {
         const int64_t rows = p.f.rows - row < rows_at_once ? p.f.rows - row : rows_at_once;
         const int64_t at = (matrix * p.f.rows + row) * p.f.cols + from;
-        const void *g = adamod__gradient(p.w, &p.source, at, (size_t)(rows * width), &buffer);
+        const void *g = adamod__gradient(p.w, &p.source, at, (size_t)(rows * width), buffer);
         for (int64_t r = 0; r < rows; r++) {
-            p.source.kernels->add_squares(sum, adamod__at(&p, g, r * width), (size_t)width);
+            p.source.kernels->add_squares(buffer->sum, adamod__at(&p, g, r * width), (size_t)width);
         }
     }
     for (int64_t j = 0; j < width; j++) {
         const int64_t i = matrix * p.f.cols + from + j;
-        adamod__put(&p, 2, i, adamod__average(&p, adamod__get(&p, 2, i), sum[j] / (double)p.f.rows));
+        adamod__put(&p, 2, i, adamod__average(&p, adamod__get(&p, 2, i), buffer->sum[j] / (double)p.f.rows));
     }
 }
 
@@ -192,34 +192,35 @@ static void adamod__updates(const pass *p, int64_t at, size_t n, const void *g, 
 }
 
 /* Third pass: the sum of squares of u. */
-static void adamod__pass_norm(void *context, int64_t chunk) {
+static void adamod__pass_norm(void *context, int64_t chunk, int thread) {
     const work_context *c = context;
     const pass p = adamod__pass(c, chunk);
-    block_buffers buffer;
+    block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double sum = 0, mean = 0;
     int64_t matrix = -1;
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
-        const void *g = adamod__gradient(p.w, &p.source, at, n, &buffer);
-        adamod__updates(&p, at, n, g, 1, buffer.step, &matrix, &mean, &buffer);
-        sum += p.source.kernels->sumsq(buffer.step, n, 1);
+        const void *g = adamod__gradient(p.w, &p.source, at, n, buffer);
+        adamod__updates(&p, at, n, g, 1, buffer->step, &matrix, &mean, buffer);
+        sum += p.source.kernels->sumsq(buffer->step, n, 1);
     }
     c->space->partial[2 * chunk + 1] = sum;
 }
 
 /* Fourth pass: p. coef.high is what u is to be multiplied by. */
-static void adamod__pass_update(void *context, int64_t chunk) {
+static void adamod__pass_update(void *context, int64_t chunk, int thread) {
     const work_context *c = context;
     pass p = adamod__pass(c, chunk);
-    block_buffers buffer;
-    stats_counts counts;
-    double mean = 0, u[BLOCK], eta[BLOCK], ones[BLOCK], params = 0;
+    const thread_memory memory = adamod__memory_of(c, thread);
+    block_buffers *buffer = memory.buffer;
+    stats_counts *counts = p.w->stats ? memory.counts : NULL;
+    double mean = 0, params = 0;
     int64_t matrix = -1;
-    for (int i = 0; i < BLOCK; i++) {
-        if (p.source.compute == ADAMOD_F64) ones[i] = 1;
-        else ((float *)ones)[i] = 1;
+    for (int i = 0; counts && i < BLOCK; i++) {
+        if (p.source.compute == ADAMOD_F64) buffer->ones[i] = 1;
+        else ((float *)buffer->ones)[i] = 1;
     }
-    if (p.w->stats) adamod__stats_clear(&counts);
+    if (counts) adamod__stats_clear(counts);
     /* v is this driver's, not the kernel's */
     p.source.state[1] = p.source.state[2] = NULL;
     block_source states = adamod__source(p.w, p.source.item, p.coef);
@@ -227,18 +228,18 @@ static void adamod__pass_update(void *context, int64_t chunk) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
         pass q = p;
         q.source = states;
-        const void *g = adamod__gradient(p.w, &states, at, n, &buffer);
-        adamod__updates(&q, at, n, g, p.coef->high, u, &matrix, &mean, &buffer);
-        if (p.w->stats) {
+        const void *g = adamod__gradient(p.w, &states, at, n, buffer);
+        adamod__updates(&q, at, n, g, p.coef->high, buffer->u, &matrix, &mean, buffer);
+        if (counts) {
             params += states.kernels->sumsq(g, n, 1);
-            adamod__updates(&q, at, n, ones, p.coef->high, eta, &matrix, &mean, &buffer);
+            adamod__updates(&q, at, n, buffer->ones, p.coef->high, buffer->rates, &matrix, &mean, buffer);
         }
-        adamod__update_block(p.w, &p.source, at, n, &buffer, u, eta, p.w->stats ? &counts : NULL);
+        adamod__update_block(p.w, &p.source, at, n, buffer, buffer->u, buffer->rates, counts);
     }
-    if (!p.w->stats) return;
+    if (!counts) return;
     c->space->partial[2 * chunk] = params;
-    c->space->partial[2 * chunk + 1] = counts.update_sumsq;
-    adamod__stats_merge(p.w->stats, p.source.item->group, &counts);
+    c->space->partial[2 * chunk + 1] = counts->update_sumsq;
+    adamod__stats_merge(p.w->stats, p.source.item->group, counts);
 }
 
 static double adamod__item_sum(const work_space *space, size_t item, int which) {

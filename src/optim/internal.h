@@ -110,9 +110,26 @@ static inline adamod_type adamod__compute_type(adamod_type param) {
 
 /* ---- threads ---- */
 
-/* Runs task(context, i) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL. */
-typedef void (*pool_task)(void *context, int64_t index);
+/* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
+enum { BLOCK = 512 };
+
+/* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
+typedef struct block_buffers {
+    _Alignas(64) double g[BLOCK], p[BLOCK], state[3][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
+    double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* Adafactor's */
+} block_buffers;
+
+typedef struct thread_memory {
+    block_buffers *buffer;
+    stats_counts *counts; /* of one chunk; the caller's is NULL where no statistics are wanted */
+} thread_memory;
+
+/* Runs task(context, i, thread) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL.
+ * Thread 0 is this one. */
+typedef void (*pool_task)(void *context, int64_t index, int thread);
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
+/* What belongs to a thread of the pool, other than 0, for the time of a run. */
+thread_memory adamod__pool_memory(const adamod_pool *pool, int thread);
 /* Whether this is a child process, which fork gave the pool but not its threads. Runs are then this thread's. */
 bool adamod__pool_gone(const adamod_pool *pool);
 
@@ -156,6 +173,7 @@ typedef struct work_space {
     double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
     size_t items, n_coefs, chunks; /* room for so many */
     int64_t chunk;                 /* elements in a chunk */
+    thread_memory caller;          /* of the thread that steps; the others' is the pool's */
 } work_space;
 
 typedef struct work {
@@ -195,8 +213,5 @@ bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, cons
 
 /* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
 adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
-
-/* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
-enum { BLOCK = 512 };
 
 #endif

@@ -122,7 +122,9 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
     }
     if (!on) {
         free(opt->stats.groups);
+        free(opt->space.caller.counts);
         opt->stats.groups = NULL;
+        opt->space.caller.counts = NULL;
         opt->stats.n_groups = 0;
         opt->stats.filled = false;
     }
@@ -153,6 +155,7 @@ void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other) {
     *other = sizeof *opt + (size_t)opt->n_groups * sizeof *opt->groups +
              (size_t)opt->capacity * (sizeof *opt->tensors + sizeof *opt->items) +
              s->items * (sizeof *s->first_chunk + sizeof *s->coef_of) + s->n_coefs * sizeof *s->coefs +
-             s->chunks * 2 * sizeof *s->partial + (size_t)opt->stats.n_groups * sizeof *opt->stats.groups;
+             s->chunks * 2 * sizeof *s->partial + (size_t)opt->stats.n_groups * sizeof *opt->stats.groups +
+             (s->caller.buffer ? sizeof *s->caller.buffer : 0) + (s->caller.counts ? sizeof *s->caller.counts : 0);
     for (int64_t i = 0; i < opt->n; i++) *other += strlen(opt->tensors[i].name) + 1;
 }

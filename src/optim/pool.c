@@ -12,6 +12,12 @@
 
 enum { SPINS = 4000 };
 
+/* In the heap, so that a thread's stack may be small; pages that no update touches take no memory. */
+typedef struct worker_memory {
+    block_buffers buffer;
+    stats_counts counts;
+} worker_memory;
+
 typedef struct pool_range {
     _Alignas(64) atomic_llong next; /* on a cache line of its own */
     int64_t end;
@@ -22,6 +28,7 @@ struct adamod_pool {
     pid_t process; /* whose threads they are */
     pthread_t *workers;
     pool_range *ranges;
+    worker_memory *memory; /* of the workers */
     pool_task task;
     void *context;
     atomic_uint generation; /* of runs: a change is the signal to start */
@@ -52,7 +59,7 @@ static void adamod__pool_work(adamod_pool *pool, int self) {
         for (;;) {
             const int64_t task = atomic_fetch_add_explicit(&range->next, 1, memory_order_relaxed);
             if (task >= range->end) break;
-            pool->task(pool->context, task);
+            pool->task(pool->context, task, self);
         }
     }
 }
@@ -93,11 +100,16 @@ static void adamod__pool_signal(adamod_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+thread_memory adamod__pool_memory(const adamod_pool *pool, int thread) {
+    worker_memory *m = &pool->memory[thread - 1];
+    return (thread_memory){&m->buffer, &m->counts};
+}
+
 bool adamod__pool_gone(const adamod_pool *pool) { return pool->process != getpid(); }
 
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context) {
     if (!pool || pool->threads == 1 || n <= 1 || adamod__pool_gone(pool)) {
-        for (int64_t i = 0; i < n; i++) task(context, i);
+        for (int64_t i = 0; i < n; i++) task(context, i, 0);
         return;
     }
     pthread_mutex_lock(&pool->in_use);
@@ -149,6 +161,14 @@ static adamod_status adamod__pool_start(adamod_pool *pool, int threads) {
     return ADAMOD_OK;
 }
 
+static void adamod__pool_release(adamod_pool *pool) {
+    if (!pool) return;
+    free(pool->workers);
+    free(pool->ranges);
+    free(pool->memory);
+    free(pool);
+}
+
 adamod_status adamod_pool_create(adamod_pool **out, int threads) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
     if (threads < 0 || threads > 1024) {
@@ -159,13 +179,10 @@ adamod_status adamod_pool_create(adamod_pool **out, int threads) {
     if (pool) {
         pool->workers = calloc((size_t)threads, sizeof *pool->workers);
         pool->ranges = aligned_alloc(64, (size_t)threads * sizeof *pool->ranges);
+        pool->memory = aligned_alloc(64, (size_t)threads * sizeof *pool->memory);
     }
-    if (!pool || !pool->workers || !pool->ranges) {
-        if (pool) {
-            free(pool->workers);
-            free(pool->ranges);
-        }
-        free(pool);
+    if (!pool || !pool->workers || !pool->ranges || !pool->memory) {
+        adamod__pool_release(pool);
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a pool of %d threads", threads);
     }
     memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
@@ -193,9 +210,7 @@ void adamod_pool_free(adamod_pool *pool) {
         pthread_mutex_destroy(&pool->in_use);
         pthread_cond_destroy(&pool->wake);
     } /* else a thread that is not there may hold or wait for any of these for ever */
-    free(pool->workers);
-    free(pool->ranges);
-    free(pool);
+    adamod__pool_release(pool);
 }
 
 int adamod_pool_threads(const adamod_pool *pool) { return pool ? pool->threads : 1; }

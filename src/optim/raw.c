@@ -192,17 +192,19 @@ adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, siz
 adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
                                     adamod_statistics *out) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update_collect: out is NULL");
-    stats_counts *counts = malloc(sizeof *counts);
-    if (!counts) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
-    adamod__stats stats;
-    adamod__stats_init(&stats);
-    adamod__stats_clear(counts);
-    stats.groups = counts;
-    stats.n_groups = 1;
-    const adamod_status status = adamod__raw_update(h, spans, n, pool, &stats);
-    if (status == ADAMOD_OK) adamod__stats_result(&stats, 0, out);
-    pthread_mutex_destroy(&stats.lock);
-    free(counts);
+    struct {
+        adamod__stats stats;
+        stats_counts counts;
+    } *all = malloc(sizeof *all);
+    if (!all) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+    adamod__stats_init(&all->stats);
+    adamod__stats_clear(&all->counts);
+    all->stats.groups = &all->counts;
+    all->stats.n_groups = 1;
+    const adamod_status status = adamod__raw_update(h, spans, n, pool, &all->stats);
+    if (status == ADAMOD_OK) adamod__stats_result(&all->stats, 0, out);
+    pthread_mutex_destroy(&all->stats.lock);
+    free(all);
     return status;
 }
 

@@ -80,40 +80,48 @@ void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *co
     pthread_mutex_unlock(&stats->lock);
 }
 
-/* The middle of the fine bin in which the median lies, or the least or most if that is nearer. */
-static double adamod__median(const stats_counts *c, int which) {
+/* The middle of the fine bin in which the median of n groups' elements lies, or the least or most if that is nearer. */
+static double adamod__median(const stats_counts *groups, int n, int which, int64_t elements, double least,
+                             double most) {
     int64_t below = 0;
     for (unsigned i = 0; i < FINE_BINS; i++) {
-        below += c->fine[which][i];
-        if (2 * below < c->elements) continue;
+        for (int g = 0; g < n; g++) below += groups[g].fine[which][i];
+        if (2 * below < elements) continue;
         const double low = (double)adamod__fine_edge(i);
         const double high = i + 1 < FINE_BINS ? (double)adamod__fine_edge(i + 1) : low;
-        return fmin(fmax((low + high) / 2, c->least[which]), c->most[which]);
+        return fmin(fmax((low + high) / 2, least), most);
     }
     return 0;
 }
 
+/* Group by group into the result, since a sum of all counts would take 70 KB of stack. */
 void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out) {
-    stats_counts sum;
-    const int first = group < 0 ? 0 : group, last = group < 0 ? stats->n_groups - 1 : group;
-    adamod__stats_clear(&sum);
-    adamod__stats all = {.lock = PTHREAD_MUTEX_INITIALIZER, .groups = &sum};
-    for (int g = first; g <= last; g++) {
-        adamod__stats_merge(&all, 0, &stats->groups[g]);
-        sum.grad_sumsq += stats->groups[g].grad_sumsq;
-        sum.update_sumsq += stats->groups[g].update_sumsq;
+    const stats_counts *groups = &stats->groups[group < 0 ? 0 : group];
+    const int n = group < 0 ? stats->n_groups : 1;
+    double least[2] = {INFINITY, INFINITY}, most[2] = {-INFINITY, -INFINITY}, grad = 0, update = 0;
+    int64_t bounded = 0;
+    *out = (adamod_statistics){0};
+    for (int g = 0; g < n; g++) {
+        const stats_counts *c = &groups[g];
+        out->elements += c->elements;
+        bounded += c->bounded;
+        grad += c->grad_sumsq;
+        update += c->update_sumsq;
+        for (int which = 0; which < 2; which++) {
+            if (c->least[which] < least[which]) least[which] = c->least[which];
+            if (c->most[which] > most[which]) most[which] = c->most[which];
+        }
+        for (int i = 0; i < ADAMOD_HIST_BINS; i++)
+            out->eta[i] += c->histogram[0][i], out->step[i] += c->histogram[1][i];
     }
-    *out = (adamod_statistics){.elements = sum.elements};
-    out->grad_norm = sqrt(sum.grad_sumsq);
-    out->update_norm = sqrt(sum.update_sumsq);
-    memcpy(out->eta, sum.histogram[0], sizeof out->eta);
-    memcpy(out->step, sum.histogram[1], sizeof out->step);
-    if (sum.elements == 0) return;
-    out->bounded = (double)sum.bounded / (double)sum.elements;
-    out->eta_min = sum.least[0];
-    out->eta_max = sum.most[0];
-    out->step_min = sum.least[1];
-    out->step_max = sum.most[1];
-    out->eta_median = adamod__median(&sum, 0);
-    out->step_median = adamod__median(&sum, 1);
+    out->grad_norm = sqrt(grad);
+    out->update_norm = sqrt(update);
+    if (out->elements == 0) return;
+    out->bounded = (double)bounded / (double)out->elements;
+    out->eta_min = least[0];
+    out->eta_max = most[0];
+    out->step_min = least[1];
+    out->step_max = most[1];
+    out->eta_median = adamod__median(groups, n, 0, out->elements, least[0], most[0]);
+    out->step_median = adamod__median(groups, n, 1, out->elements, least[1], most[1]);
 }

@@ -117,8 +117,8 @@ const void *adamod__gradient(const work *w, const block_source *b, int64_t first
 }
 
 static void adamod__update_with_counts(const work *w, const block_source *b, const block *data,
-                                       const adamod__coef_f64 *coef, const void *eta, stats_counts *counts) {
-    double before[BLOCK];
+                                       const adamod__coef_f64 *coef, const void *eta, void *before,
+                                       stats_counts *counts) {
     memcpy(before, data->p, data->n * adamod__type_size(b->compute));
     counts->grad_sumsq += b->kernels->sumsq(data->g, data->n, 1);
     b->update.stats(data, coef);
@@ -183,7 +183,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     for (int i = 0; i < 3; i++) {
         if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
     }
-    if (counts) adamod__update_with_counts(w, b, &data, &coef, eta, counts);
+    if (counts) adamod__update_with_counts(w, b, &data, &coef, eta, buffer->before, counts);
     else b->update.plain(&data, &coef);
     for (int i = 0; i < 3; i++) {
         if (*state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, *state[i]);
@@ -253,6 +253,9 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial)))
         goto failed;
     space->partial = p;
+    if (!space->caller.buffer && !(space->caller.buffer = aligned_alloc(64, sizeof *space->caller.buffer))) goto failed;
+    if (w->stats && !space->caller.counts && !(space->caller.counts = malloc(sizeof *space->caller.counts)))
+        goto failed;
     return ADAMOD_OK;
 failed:
     return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to update %zu arrays", w->n);
@@ -263,6 +266,8 @@ void adamod__work_free(work_space *space) {
     free(space->coef_of);
     free(space->coefs);
     free(space->partial);
+    free(space->caller.buffer);
+    free(space->caller.counts);
     *space = (work_space){0};
 }
 
@@ -299,24 +304,24 @@ static void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *it
     if (*last > count) *last = count;
 }
 
-static void adamod__update_chunk(void *context, int64_t chunk) {
+static void adamod__update_chunk(void *context, int64_t chunk, int thread) {
     const work_context *c = context;
     size_t i;
     int64_t first, last;
     adamod__chunk_range(c, chunk, &i, &first, &last);
     const work_item *item = &c->w->items[i];
     const block_source source = adamod__source(c->w, item, &c->space->coefs[c->space->coef_of[i]]);
-    block_buffers buffer;
-    stats_counts counts;
-    if (c->w->stats) adamod__stats_clear(&counts);
+    const thread_memory memory = adamod__memory_of(c, thread);
+    stats_counts *counts = c->w->stats ? memory.counts : NULL;
+    if (counts) adamod__stats_clear(counts);
     for (int64_t at = first; at < last; at += BLOCK) {
         const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
-        adamod__update_block(c->w, &source, at, n, &buffer, NULL, NULL, c->w->stats ? &counts : NULL);
+        adamod__update_block(c->w, &source, at, n, memory.buffer, NULL, NULL, counts);
     }
-    if (!c->w->stats) return;
-    c->space->partial[2 * chunk] = counts.grad_sumsq;
-    c->space->partial[2 * chunk + 1] = counts.update_sumsq;
-    adamod__stats_merge(c->w->stats, item->group, &counts);
+    if (!counts) return;
+    c->space->partial[2 * chunk] = counts->grad_sumsq;
+    c->space->partial[2 * chunk + 1] = counts->update_sumsq;
+    adamod__stats_merge(c->w->stats, item->group, counts);
 }
 
 void adamod__add_partial(const work *w, const work_space *space) {
@@ -351,7 +356,7 @@ static double adamod__combine(double sum, double x, bool largest) {
     return sum != sum || sum > x ? sum : x;
 }
 
-static void adamod__reduce_chunk(void *context, int64_t chunk) {
+static void adamod__reduce_chunk(void *context, int64_t chunk, int thread) {
     const reduce_context *c = context;
     size_t i;
     int64_t first, last;
@@ -361,7 +366,7 @@ static void adamod__reduce_chunk(void *context, int64_t chunk) {
     const adamod_type compute = x->grad_type == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const real_kernels *k = adamod__reals(c->base.w->kernels, compute);
     const reduce_fn reduce = c->largest ? adamod__reduce_maxabs : adamod__reduce_sumsq;
-    _Alignas(64) double buffer[BLOCK];
+    double *buffer = adamod__memory_of(&c->base, thread).buffer->g;
     const double scale = item->grad_scale * c->scale;
     double sum = 0;
     for (int64_t at = first; at < last; at += BLOCK) {
@@ -406,7 +411,7 @@ double adamod__work_largest(const work *w, work_space *space) { return adamod__r
 /* ---- AdaShift's largest gradient ---- */
 
 /* v takes the largest square among the gradients that leave the queue; lr then is divided by its root here, once. */
-static void adamod__adashift_spatial(const work *w, work_space *space, size_t i) {
+static void adamod__adashift_spatial(const work *w, work_space *space, size_t i, double buffer[BLOCK]) {
     const work_item *item = &w->items[i];
     const adamod_span *x = item->span;
     adamod__coef_f64 *c = &space->coefs[space->coef_of[i]];
@@ -414,7 +419,6 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i)
     const adamod_type type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : compute;
     const real_kernels *k = adamod__reals(w->kernels, compute);
     const void *queue = adamod__state_base(item, type, 2, true);
-    _Alignas(64) double buffer[BLOCK];
     double most = 0;
     for (int64_t at = 0; at < x->count; at += BLOCK) {
         const size_t n = x->count - at < BLOCK ? (size_t)(x->count - at) : BLOCK;
@@ -435,11 +439,11 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i)
     c->lr = v > 0 ? c->lr / (sqrt(v * c->vscale) + c->eps) : v;
 }
 
-static void adamod__spatial_task(void *context, int64_t i) {
+static void adamod__spatial_task(void *context, int64_t i, int thread) {
     const work_context *c = context;
     if (c->w->items[i].span->grad && c->space->coefs[c->space->coef_of[i]].variant == 1 &&
         c->w->items[i].span->count > 0) {
-        adamod__adashift_spatial(c->w, c->space, (size_t)i);
+        adamod__adashift_spatial(c->w, c->space, (size_t)i, adamod__memory_of(c, thread).buffer->g);
     }
 }
 

@@ -4,11 +4,6 @@
 
 #include "internal.h"
 
-/* What one thread needs while it updates a block, in the larger of the two types. */
-typedef struct block_buffers {
-    _Alignas(64) double g[BLOCK], p[BLOCK], state[3][BLOCK], eta[BLOCK], step[BLOCK];
-} block_buffers;
-
 /* An item's arrays as the block loop sees them. */
 typedef struct block_source {
     const work_item *item;
@@ -51,6 +46,10 @@ typedef struct work_context {
     const work *w;
     work_space *space;
 } work_context;
+
+static inline thread_memory adamod__memory_of(const work_context *c, int thread) {
+    return thread == 0 ? c->space->caller : adamod__pool_memory(c->w->pool, thread);
+}
 
 /* The item a chunk belongs to. */
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
