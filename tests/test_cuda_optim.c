@@ -284,7 +284,12 @@ TEST(gradients_beyond_f32) {
         int skipped;
     } cases[] = {{"", 1e300, 1},
                  {"clip_norm=1", 1e300, 1},
-                 {"", 3.4e38, 0},
+                 {"", 3.4e38, 1},
+                 {"", 1.85e19, 1},
+                 {"", 1.84e19, 0},
+                 {"clip_norm=1", 3.4e38, 0},
+                 {"clip_value=1", 3.4e38, 0},
+                 {"clip_value=1e20", 3.4e38, 1},
                  {"grad_scale=1e30", 1e10, 1},
                  {"grad_scale=1e30 clip_norm=1", 1e10, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -324,6 +329,34 @@ TEST(an_error_is_reported_once_and_nothing_changes) {
     CHECK_INT(adamod_step(x->gpu), ADAMOD_ERROR_NONFINITE);
     pair_run(x, 2);
     pair_free(x);
+}
+
+/* Finite, but its square is not: in f32 and f64, in the first and a later chunk, beside a NaN in another parameter. */
+TEST(a_gradient_too_large_is_told_from_a_nan) {
+    NEED_CUDA;
+    for (int i = 0; i < 4; i++) {
+        pair *x = pair_new("adam");
+        pair_set(x, "nonfinite=error");
+        pair_add(x, i % 2 ? ADAMOD_F64 : ADAMOD_F32, 30000);
+        pair_add(x, ADAMOD_F32, 300);
+        pair_run(x, 2);
+        pair_grads(x);
+        const size_t at = i < 2 ? 5 : 29999;
+        if (i % 2) ((double *)x->arrays[0].g)[at] = -1e200;
+        else ((float *)x->arrays[0].g)[at] = -1e30f;
+        ((float *)x->arrays[1].g)[0] = NAN;
+        pair_send_grads(x);
+        CHECK_INT(adamod_step(x->cpu), ADAMOD_ERROR_NONFINITE);
+        char expected[256];
+        snprintf(expected, sizeof expected, "%s", adamod_last_error());
+        CHECK_HAS(expected, i % 2 ? "the square of 1e+200 overflows f64" : "the square of 1e+30 overflows f32");
+        OK(adamod_step(x->gpu));
+        CHECK_INT(adamod_sync(x->gpu), ADAMOD_ERROR_NONFINITE);
+        CHECK_STR(adamod_last_error(), expected);
+        CHECK(pair_same(x));
+        pair_run(x, 2);
+        pair_free(x);
+    }
 }
 
 /* ---- groups, schedules, freezing ---- */
@@ -608,7 +641,8 @@ TEST(large_array) {
 RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(many_steps), ENTRY(unaligned_arrays),
           ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(blocks_of_every_size), ENTRY(many_small_arrays),
           ENTRY(clipping_and_scaling), ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
-          ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes), ENTRY(schedules),
-          ENTRY(a_schedule_out_of_bounds_is_an_error), ENTRY(groups_and_freezing),
-          ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps), ENTRY(statistics_are_equal),
-          ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(large_array))
+          ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes),
+          ENTRY(a_gradient_too_large_is_told_from_a_nan), ENTRY(schedules), ENTRY(a_schedule_out_of_bounds_is_an_error),
+          ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
+          ENTRY(statistics_are_equal), ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices),
+          ENTRY(large_array))

@@ -115,8 +115,10 @@ TEST(clip_norm_of_huge_and_tiny_numbers) {
 /* Updates with a gradient that is not finite, between others, are as if they had not been: the same bits afterwards as
  * those of a twin that had none of them. */
 static void check_nonfinite(int v, int s, bool skip) {
-    static const double poisons[] = {NAN, INFINITY, -INFINITY};
     config c = config_of(v, s);
+    /* The last is finite and its square is not, except in f16, where it is an infinity. Clipped it would be no poison. */
+    const bool clipped = strstr(c.options, "clip_") || (c.more && strstr(c.more, "clip_"));
+    const double poisons[] = {NAN, INFINITY, -INFINITY, clipped ? INFINITY : c.type == ADAMOD_F64 ? -1e200 : -1e30};
     rig r, twin;
     if (!rig_open(&r, &c) || !rig_open(&twin, &c)) return;
     CHECK_INT(adamod_set_text(r.opt, "nonfinite", skip ? "skip" : "error"), 0);
@@ -133,7 +135,7 @@ static void check_nonfinite(int v, int s, bool skip) {
         for (int g = 0; g < 4; g++) {
             memcpy(r.grad[g], rig_gradients[g][t], TOTAL * adamod__type_size((adamod_type)g));
         }
-        put(type, r.grad[type], at, poisons[(t + v) % 3]);
+        put(type, r.grad[type], at, poisons[(t + v) % 4]);
         const adamod_status status = adamod_step(r.opt);
         CHECK_INT(status, skip ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE);
         skipped += skip;

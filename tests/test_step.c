@@ -80,15 +80,31 @@ TEST(nonfinite_frozen_gradients) {
     adamod_free(w.opt);
 }
 
-/* Finite as it is given, and not as an update in f32 sees it. */
-TEST(gradients_beyond_f32) {
+/* Finite as it is given, and not, or its square is not, as the update sees it in its type of computation. */
+TEST(gradients_that_are_too_large) {
+    enum { NEITHER = 0, IN_F64 = 2, BOTH = 3 };
     static const struct {
-        double g, scale, clip;
-        bool finite;
-    } cases[] = {{1e300, 1, INFINITY, false},   {1e300, 1, 1, false},  {3.5e38, 1, INFINITY, false},
-                 {3.4e38, 1, INFINITY, true},   {3.4e38, 1, 1, true},  {1e300, 1e-300, INFINITY, false},
-                 {1e10, 1e30, INFINITY, false}, {1e10, 1e30, 1, true}, {1e7, 1e30, INFINITY, true},
-                 {0, 1e300, INFINITY, false}};
+        double g, scale, clip_norm, clip_value;
+        int taken; /* bit 0: by an f32 parameter, 1: by f64 */
+    } cases[] = {{1e300, 1, INFINITY, INFINITY, NEITHER},
+                 {1.4e154, 1, INFINITY, INFINITY, NEITHER},
+                 {1.3e154, 1, INFINITY, INFINITY, IN_F64},
+                 {3.5e38, 1, INFINITY, INFINITY, IN_F64},
+                 {3.4e38, 1, INFINITY, INFINITY, IN_F64},
+                 {1.85e19, 1, INFINITY, INFINITY, IN_F64},
+                 {1.84e19, 1, INFINITY, INFINITY, BOTH},
+                 {1e10, 1e30, INFINITY, INFINITY, IN_F64},
+                 {1e-12, 1e30, INFINITY, INFINITY, BOTH},
+                 {1e30, 1e-12, INFINITY, INFINITY, BOTH},
+                 /* clipping brings a number back into range, and an infinity not */
+                 {1e300, 1, 1, INFINITY, IN_F64},
+                 {3.4e38, 1, 1, INFINITY, BOTH},
+                 {1e10, 1e30, 1, INFINITY, BOTH},
+                 {1e300, 1, INFINITY, 1, IN_F64},
+                 {3.4e38, 1, INFINITY, 1, BOTH},
+                 {3.4e38, 1, INFINITY, 1e20, IN_F64},
+                 {INFINITY, 1, INFINITY, 1, NEITHER},
+                 {NAN, 1, INFINITY, 1, NEITHER}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int wide = 0; wide < 2; wide++) {
             adamod_optimizer *opt;
@@ -96,17 +112,27 @@ TEST(gradients_beyond_f32) {
             float p32 = 1;
             adamod_tensor t = {.name = "w", .param = wide ? (void *)&p64 : &p32, .grad = &g, .grad_type = ADAMOD_F64};
             t.param_type = wide ? ADAMOD_F64 : ADAMOD_F32;
-            CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+            CHECK_INT(adamod_create(&opt, "adam"), ADAMOD_OK);
             CHECK_INT(adamod_set(opt, "grad_scale", cases[i].scale), ADAMOD_OK);
-            CHECK_INT(adamod_set(opt, "clip_norm", cases[i].clip), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "clip_norm", cases[i].clip_norm), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "clip_value", cases[i].clip_value), ADAMOD_OK);
             CHECK_INT(adamod_set_text(opt, "nonfinite", "error"), ADAMOD_OK);
             CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
-            const bool finite = wide || cases[i].finite;
-            if (!CHECK_INT(adamod_step(opt), finite ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE)) printf("    case %zu\n", i);
-            if (!finite) CHECK_HAS(adamod_last_error(), "w: its gradient holds a NaN or an infinity in update 1");
+            const bool taken = cases[i].taken >> wide & 1;
+            if (!CHECK_INT(adamod_step(opt), taken ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE)) printf("    case %zu\n", i);
+            char expected[128];
+            if (!isfinite(g)) {
+                snprintf(expected, sizeof expected, "w: its gradient holds a NaN or an infinity in update 1");
+            } else {
+                const double seen = cases[i].clip_norm == 1 ? 1 : g * cases[i].scale;
+                snprintf(expected, sizeof expected,
+                         "w: its gradient is too large in update 1: the square of %.0e overflows %s", seen,
+                         wide ? "f64" : "f32");
+            }
+            if (!taken) CHECK_HAS(adamod_last_error(), expected);
             CHECK_INT(adamod_set_text(opt, "nonfinite", "skip"), ADAMOD_OK);
             CHECK_INT(adamod_step(opt), ADAMOD_OK);
-            CHECK_INT(adamod_skipped(opt), !finite);
+            CHECK_INT(adamod_skipped(opt), !taken);
             CHECK(isfinite(p32) && isfinite(p64));
             adamod_free(opt);
         }
@@ -384,7 +410,7 @@ TEST(a_child_process_has_no_threads_of_its_parent) {
 }
 
 RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
-          ENTRY(gradients_beyond_f32), ENTRY(gradient_norm), ENTRY(reports_of_attempts),
+          ENTRY(gradients_that_are_too_large), ENTRY(gradient_norm), ENTRY(reports_of_attempts),
           ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
           ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
           ENTRY(a_child_process_has_no_threads_of_its_parent))
