@@ -73,7 +73,7 @@ static bool set_reference(ref_options *o, const char *name, double value) {
 /* Words of choices, by their numbers in the library. */
 static double value_of(const char *text) {
     static const char *const words[][4] = {
-        {"paper", "published", "keras", ""}, {"none", "l2", "decoupled", "independent"}, {"max", "", "", ""}};
+        {"paper", "published", "keras", "adamd"}, {"none", "l2", "decoupled", "independent"}, {"max", "", "", ""}};
     for (int i = 0; i < 3; i++) {
         for (int j = 0; j < 4; j++) {
             if (!strcmp(words[i][j], text)) return j;
@@ -120,16 +120,19 @@ const option_set own_sets[] = {
     {"adamod", "flavour=paper beta3=0.9"},
     {"adamod", "flavour=published"},
     {"adamod", "flavour=keras"},
+    {"adamod", "flavour=adamd beta3=0.9"},
     {"adamod", "flavour=published beta3=0.9999 weight_decay=0.05"},
     {"adamod", "flavour=keras beta1=0.5 beta2=0.95 beta3=0.8 lr=0.02 eps=0.001"},
     {"adamod", "beta3=0"},
     {"adamod", "beta1=0 beta2=0"},
     {"adam", "flavour=published"},
     {"adam", "flavour=keras"},
+    {"adam", "flavour=adamd"},
     {"adam", "beta1=0 beta2=0.99 eps=0.1"},
     {"adam", "beta1=0.99 beta2=0.9 flavour=published eps=1e-7"},
     {"amsgrad", "flavour=published"},
     {"amsgrad", "flavour=keras"},
+    {"amsgrad", "flavour=adamd"},
     {"amsgrad", "bias_correction=0"},
     {"amsgrad", "bias_correction=0 flavour=published beta2=0.9"},
     {"sgd", "momentum=0.9"},

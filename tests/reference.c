@@ -57,6 +57,7 @@ static void moments(ref_state *s, int64_t i, double g, double beta1, double beta
  *   paper      eta = lr / (sqrt(v / bc2) + eps)              p -= min(eta, s) m / bc1
  *   published  eta = lr sqrt(bc2) / bc1 / (sqrt(v) + eps)    p -= min(eta, s) m
  *   keras      eta = lr sqrt(bc2) / (sqrt(v) + eps)          p -= min(eta, s) m / bc1
+ *   adamd      eta = lr sqrt(bc2) / (sqrt(v) + eps)          p -= min(eta, s) m
  *   with  s <- beta3 s + (1 - beta3) eta  before the bound */
 static void step_adamod(ref_state *s, double *p, const double *g, const ref_options *o) {
     double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
@@ -67,9 +68,9 @@ static void step_adamod(ref_state *s, double *p, const double *g, const ref_opti
         if (o->flavour == REF_PUBLISHED) {
             eta = o->lr * sqrt(bc2) / bc1 / (sqrt(v[i]) + o->eps);
             direction = m[i];
-        } else if (o->flavour == REF_KERAS) {
+        } else if (o->flavour == REF_KERAS || o->flavour == REF_ADAMD) {
             eta = o->lr * sqrt(bc2) / (sqrt(v[i]) + o->eps);
-            direction = m[i] / bc1;
+            direction = o->flavour == REF_ADAMD ? m[i] : m[i] / bc1;
         } else {
             eta = o->lr / (sqrt(v[i] / bc2) + o->eps);
             direction = m[i] / bc1;
@@ -82,13 +83,14 @@ static void step_adamod(ref_state *s, double *p, const double *g, const ref_opti
 
 /* Adam: Kingma, Ba, arXiv 1412.6980. paper: Algorithm 1, and PyTorch; published: the more efficient form at the end of
  * its section 2, and TensorFlow, which adds eps to the root of the uncorrected v. keras is published with 1 / bc1 moved
- * to m, as for adamod: the same numbers.
+ * to m, as for adamod: the same numbers; adamd (St John, arXiv 2110.10828) is without it.
  *
  *   paper      p -= lr (m / bc1) / (sqrt(v / bc2) + eps)
  *   published  p -= lr sqrt(bc2) / bc1 m / (sqrt(v) + eps) */
 static double adam_step(double m, double v, double bc1, double bc2, const ref_options *o) {
     if (o->flavour == REF_PUBLISHED) return o->lr * sqrt(bc2) / bc1 * m / (sqrt(v) + o->eps);
     if (o->flavour == REF_KERAS) return o->lr * sqrt(bc2) * (m / bc1) / (sqrt(v) + o->eps);
+    if (o->flavour == REF_ADAMD) return o->lr * sqrt(bc2) * m / (sqrt(v) + o->eps);
     return o->lr * (m / bc1) / (sqrt(v / bc2) + o->eps);
 }
 

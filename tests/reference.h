@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Values of flavour and decay. */
-enum { REF_PAPER = 0, REF_PUBLISHED = 1, REF_KERAS = 2 };
+enum { REF_PAPER = 0, REF_PUBLISHED = 1, REF_KERAS = 2, REF_ADAMD = 3 };
 enum { REF_DECAY_NONE = 0, REF_DECAY_L2 = 1, REF_DECAY_DECOUPLED = 2, REF_DECAY_INDEPENDENT = 3 };
 
 /* All options of all rules; a rule reads its own and the common ones. */

@@ -259,10 +259,11 @@ TEST(unknown_choices_and_states) {
     if (!world_make(&w, "adamod", 3)) return;
     void *data = &w;
     REFUSED(&w, adamod_set_text(w.opt, "decay", "decupled"), ADAMOD_ERROR_NAME,
-            "decay is 'decupled', expected one of none, l2, decoupled, independent");
+            "decay is 'decupled', expected one of none, l2, decoupled, independent; did you mean 'decoupled'?");
     REFUSED(&w, adamod_set_text(w.opt, "flavour", "2"), ADAMOD_ERROR_NAME, "one of paper, published, keras");
     REFUSED(&w, adamod_set_text(w.opt, "nonfinite", ""), ADAMOD_ERROR_NAME, "one of pass, skip, error");
-    REFUSED(&w, adamod_group_set_text(w.opt, 1, "flavour", "PAPER"), ADAMOD_ERROR_NAME, "one of paper");
+    REFUSED(&w, adamod_group_set_text(w.opt, 1, "flavour", "PAPER"), ADAMOD_ERROR_NAME,
+            "one of paper, published, keras, adamd; did you mean 'paper'?");
     REFUSED(&w, adamod_set_text(w.opt, "lr", "fast"), ADAMOD_ERROR_RANGE, "lr is 'fast', expected a number");
     REFUSED(&w, adamod_set_text(w.opt, "lr", ""), ADAMOD_ERROR_RANGE, "expected a number");
     REFUSED(&w, adamod_set_text(w.opt, "lr", "1e-3x"), ADAMOD_ERROR_RANGE, "lr is '1e-3x', expected a number");

@@ -47,6 +47,7 @@ TEST(every_rule_gives_the_same_bits) {
 static const char *const variants[][2] = {
     {"adamod", "flavour=published weight_decay=0.01"},
     {"adamod", "flavour=keras beta3=0.9 decay=independent weight_decay=0.001"},
+    {"adamod", "flavour=adamd beta3=0.9"},
     {"adamod", "beta3=0 eps=0.001"},
     {"adam", "flavour=published maximize=1"},
     {"adam", "decay=l2 weight_decay=0.1 clip_value=0.5"},

@@ -157,13 +157,17 @@ adamod_status adamod__parse_value(const rule *r, const option_spec *o, const cha
     char *end;
     const double x = adamod__read_number(text, &end);
     if (o->info.kind == ADAMOD_CHOICE) {
-        char known[128] = "";
+        const char *best = NULL;
+        int distance = 99;
+        char known[128] = "", meant[32] = "";
         for (int i = 0; o->info.choices[i]; i++) {
             const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
+            adamod__nearer(text, o->info.choices[i], &best, &distance);
         }
-        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s", r->name, o->info.name, text,
-                            known);
+        if (best) snprintf(meant, sizeof meant, "; did you mean '%.11s'?", best);
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s%s", r->name, o->info.name, text,
+                            known, meant);
     }
     if (end == text || *end) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is '%.40s', expected a number", r->name, o->info.name, text);

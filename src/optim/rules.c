@@ -7,7 +7,7 @@
 
 #include "rules/numbers.inc.h"
 
-static const char *const adamod__flavours[] = {"paper", "published", "keras", NULL};
+static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
 static const char *const adamod__spatials[] = {"max", "none", NULL};
 
 /* id, name, default, least, most, 1 if the most itself is not allowed, help */

@@ -4,6 +4,7 @@
  *   paper (Algorithm 2)    eta = lr / (sqrt(v / (1 - beta2^t)) + eps)                          step on m / (1 - beta1^t)
  *   published (the package) eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)       step on m
  *   keras (its ports)      eta = lr sqrt(1 - beta2^t) / (sqrt(v) + eps)                        step on m / (1 - beta1^t)
+ *   adamd (St John, arXiv 2110.10828) eta as in keras                                         step on m
  *   s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m
  *
  * The flavours are one formula: lr, vscale and mscale carry the corrections. */

@@ -31,8 +31,8 @@ static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *inf
     const adamod__corrections x = adamod__decays_of(o, info, c);
     if (o[OPT_FLAVOUR] == FLAVOUR_PUBLISHED) {
         c->lr = o[OPT_LR] * sqrt(x.second) / x.first;
-    } else if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) {
-        c->mscale = 1 / x.first;
+    } else if (o[OPT_FLAVOUR] == FLAVOUR_KERAS || o[OPT_FLAVOUR] == FLAVOUR_ADAMD) {
+        if (o[OPT_FLAVOUR] == FLAVOUR_KERAS) c->mscale = 1 / x.first;
         c->lr = o[OPT_LR] * sqrt(x.second);
     } else {
         c->mscale = 1 / x.first;
