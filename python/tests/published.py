@@ -36,7 +36,7 @@ class PublishedAdaMod(torch.optim.Optimizer):
         m, v, s = state["exp_avg"], state["exp_avg_sq"], state["exp_avg_lr"]
         m.mul_(beta1).add_(g, alpha=1 - beta1)
         v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-        lr = group["lr"] * math.sqrt(1 - beta2**t) / (1 - beta1**t)
+        lr = group["lr"] * math.sqrt(1 - beta2**t) / (1 if group.get("adam_debias") else 1 - beta1**t)
         p.add_(p, alpha=-group["weight_decay"] * group["lr"])
         eta = torch.full_like(v, lr).div_(v.sqrt().add_(group["eps"]))
         s.mul_(group["beta3"]).add_(eta, alpha=1 - group["beta3"])
@@ -56,13 +56,14 @@ class GroupCountingAdaMod(PublishedAdaMod):
 
 
 class ThreeBetasAdaMod(GroupCountingAdaMod):
-    """The same with the third beta among the others, and three ways of decay."""
+    """The same with the third beta among the others, three ways of decay, and AdamD's correction."""
 
-    def __init__(self, params, betas=(0.9, 0.99, 0.9999), weight_decouple=True, fixed_decay=False, **others):
-        super().__init__(params, betas=betas, **others)
+    def __init__(self, params, betas=(0.9, 0.99, 0.9999), lr=1e-3, eps=1e-8, weight_decay=0, **others):
+        super().__init__(params, lr, betas, eps=eps, weight_decay=weight_decay)
         for group in self.param_groups:
             del group["beta3"]
-            group.update(weight_decouple=weight_decouple, fixed_decay=fixed_decay, adam_debias=False)
+            group.update(weight_decouple=True, fixed_decay=False, adam_debias=False)
+            group.update(others)
 
     def update(self, group, p, g):
         decay = group["weight_decay"]

@@ -211,14 +211,30 @@ class PublishedCheckpoints(unittest.TestCase):
             for p, q in zip(params, others):
                 torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
 
-    def test_a_formula_that_is_not_here(self):
-        (p,) = make_params((3,))
-        saved = ThreeBetasAdaMod([p]).state_dict()
-        saved["param_groups"][0]["adam_debias"] = True
-        optimizer = lt.AdaMod([p])
-        with self.assertRaisesRegex(ValueError, "group 0 was saved with adam_debias"):
-            optimizer.load_state_dict(saved)
-        self.assertEqual(optimizer.param_groups[0]["flavour"], "paper")
+    def test_adam_debias_is_a_flavour(self):
+        """Of ports: 1 - beta1^t is left out. Rules that have no such flavour refuse it."""
+        params = make_params((6, 5), (7,), dtype=torch.float64)
+        others = clones(params)
+        theirs = ThreeBetasAdaMod(params, betas=(0.8, 0.95, 0.99), lr=1e-2, adam_debias=True)
+        train(theirs, params, 3)
+        saved = through_a_file(theirs.state_dict())
+        for p, q in zip(params, others):
+            q.data.copy_(p.data)
+        ours = lt.AdaMod(others)
+        ours.load_state_dict(saved)
+        self.assertEqual(ours.param_groups[0]["flavour"], "adamd")
+        self.assertNotIn("adam_debias", ours.param_groups[0])
+        train(theirs, params, 10, first=4)
+        train(ours, others, 10, first=4)
+        for p, q in zip(params, others):
+            torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+        for cls in (lt.AdaBound, lt.RAdam):
+            optimizer = cls(others)
+            with self.assertRaisesRegex(ValueError, "group 0 was saved with adam_debias"):
+                optimizer.load_state_dict(saved)
+            self.assertFalse(optimizer.state)
+        with self.assertRaisesRegex(TypeError, "AdaMod has no option 'adam_debias': flavour='adamd'"):
+            lt.AdaMod(others, adam_debias=True)
 
 
 class TorchCheckpoints(unittest.TestCase):

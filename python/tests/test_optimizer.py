@@ -86,7 +86,7 @@ class Steps(unittest.TestCase):
         for cls in CLASSES:
             with self.subTest(cls.__name__):
                 (p,) = make_params((10, 4))
-                arguments = {lt.Adadelta: {"lr": 100.0}, lt.SGD: {"lr": 1.0}}.get(cls, {"lr": 0.05})
+                arguments = {lt.Adadelta: {"lr": 100.0}, lt.SGD: {"lr": 1.0}, lt.Adafactor: {}}.get(cls, {"lr": 0.05})
                 if cls is lt.AdaMod:
                     arguments["beta3"] = 0.9
                 optimizer = cls([p], **arguments)
@@ -665,7 +665,8 @@ class LearningRates(unittest.TestCase):
             (lt.Adam, {"decay": "l2"}),
             (lt.AMSGrad, {}),
             (lt.AMSGrad, {"bias_correction": 0}),
-            (lt.SGD, {}),
+            (lt.AdaMod, {"flavour": "adamd"}),
+            (lt.SGD, {"lr": 0.1}),
             (lt.Adagrad, {"lr_decay": 0.1}),
             (lt.RMSprop, {"centered": 1}),
             (lt.NosAdam, {}),
@@ -677,7 +678,7 @@ class LearningRates(unittest.TestCase):
             (lt.AdaShift, {"window": 20}),
             (lt.Adadelta, {}),
             (lt.Adafactor, {}),
-            (lt.Adafactor, {"relative_step": 0, "beta1": 0.9}),
+            (lt.Adafactor, {"relative_step": 0, "lr": 1e-3, "beta1": 0.9}),
         ]:
             with self.subTest(cls.__name__, **options):
                 params = make_params((400, 30), (77,), ())
@@ -788,8 +789,6 @@ class Errors(unittest.TestCase):
         )
         self.refused(TypeError, "lr is '0.1', expected a number", lambda: lt.AdaMod(p, lr="0.1"))
         self.refused(TypeError, "AdaMod has no option 'lrr'", lambda: lt.AdaMod(p, lrr=1))
-        self.refused(TypeError, "no option 'differentiable': autograd", lambda: lt.AdaMod(p, differentiable=True))
-        self.refused(TypeError, "decay='decoupled'", lambda: lt.RAdam(p, decoupled_weight_decay=True))
         self.refused(ValueError, "betas is .*, expected 2 numbers", lambda: lt.AdaMod(p, betas=("a", "b")))
         self.refused(IndexError, "group is 1, expected 0 <= group < 1", lambda: lt.AdaMod(p).lr_histogram(1))
         for cls in (lt.AdaMod, lt.AdaBound):
@@ -807,8 +806,11 @@ class Errors(unittest.TestCase):
 
     def test_what_programs_tell_torch_optim_is_taken(self):
         """Which of its implementations to use: here there is one."""
-        optimizer = lt.AdamW(make_params((3,)), capturable=True, foreach=None, fused=True)
-        self.assertNotIn("fused", optimizer.param_groups[0])
+        for cls in CLASSES:
+            optimizer = cls(make_params((3,)), capturable=True, foreach=None, fused=True, differentiable=False)
+            self.assertNotIn("fused", optimizer.param_groups[0])
+            with self.assertRaisesRegex(ValueError, "differentiable is True, expected False: autograd"):
+                cls(make_params((3,)), differentiable=True)
 
     def test_a_rate_that_a_scheduler_spoils(self):
         params = make_params((3,), (4,))

@@ -90,7 +90,7 @@ class Package(unittest.TestCase):
 
     def test_options_tell_bounds_and_choices(self):
         options = libadamod.options("adamod")
-        self.assertEqual(options["flavour"].choices, ("paper", "published", "keras"))
+        self.assertEqual(options["flavour"].choices, ("paper", "published", "keras", "adamd"))
         self.assertEqual((options["beta3"].value, options["beta3"].max), (0.999, 1.0))
         with self.assertRaisesRegex(ValueError, "did you mean 'adamod'"):
             libadamod.options("adamodd")
@@ -105,7 +105,7 @@ class Package(unittest.TestCase):
             cls = getattr(lt, name)
             if not isinstance(cls, type) or not issubclass(cls, lt.Optimizer) or cls is lt.Optimizer:
                 continue
-            text = cls.__doc__ + (cls.__base__.__doc__ if "arguments are" in cls.__doc__ else "")
+            text = cls.__doc__ + lt.Optimizer.__doc__ + (cls.__base__.__doc__ if "arguments are" in cls.__doc__ else "")
             for argument in inspect.signature(cls).parameters:
                 self.assertRegex(text, rf"\n        {argument}: ", f"{name}: {argument}")
         for option in lt.Common.__annotations__:

@@ -177,6 +177,8 @@ def arguments_of(rule, options):
     cls = class_of(rule)
     arguments = {OUR_NAMES.get(k, k): v for k, v in options.items()}
     names = libadamod.options(rule)
+    if rule == "sgd":
+        arguments.setdefault("lr", names["lr"].value)
     if rule not in ("nosadam", "adafactor") and "beta1" in names:
         arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in ("beta1", "beta2"))
     arguments.setdefault("decay", names["decay"].value)
@@ -235,6 +237,8 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("Adam", "decay"),
                     ("RAdam", "decay"),
                     ("AdamW", "weight_decay"),
+                    ("SGD", "lr"),
+                    *(("Adafactor", name) for name in ("lr", "decay_rate", "beta1")),  # as Transformers has them
                 }:
                     self.assertEqual(value, known[key].value, (cls, key))
 

@@ -9,7 +9,8 @@ from 1.13 on.
 SPDX-License-Identifier: MIT
 """
 
-from .optimizer import Common, Optimizer
+from .optimizer import Optimizer
+from .options import Common
 from .rates import Histogram, log_learning_rates
 from .rules import (
     SGD,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from typing import (
-    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -18,9 +17,8 @@ from typing import (
     List,
     Optional,
     Tuple,
-    TypedDict,
     TypeVar,
-    Union,
+    overload,
 )
 
 import torch
@@ -30,29 +28,18 @@ from .. import _c
 from . import q8
 from .arrays import Arrays, check_together, device_of
 from .devices import Handles, Scaling
+from .options import Common, Decay, Params, taken
 from .rates import Histogram, histogram, merged
 from .settled import Remembered
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack  # noqa: F401
-
-Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]]]
 
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
 _LIBRARY_NAMES = {"betas": ("beta1", "beta2"), "initial_accumulator_value": ("initial",)}
 
 _Step = TypeVar("_Step", bound=Callable[..., Any])
+_Loss = TypeVar("_Loss")
 
 # PyTorch would trace into step to compile it, and there is nothing to compile.
 _not_compiled: Callable[[_Step], _Step] = getattr(torch, "_disable_dynamo", lambda function: function)
-
-
-# What torch.optim's optimizers have to be told: there, which of several implementations to use. Here one does it all.
-_IMPLEMENTATIONS = ("capturable", "foreach", "fused")
-_HINTS = {
-    "decoupled_weight_decay": ": decay='decoupled' or 'l2' says how weight_decay acts",
-    "differentiable": ": autograd cannot see through a step",
-}
 
 
 def _count(steps: Any) -> Any:
@@ -63,31 +50,15 @@ def _count(steps: Any) -> Any:
         return steps
 
 
-class Common(TypedDict, total=False):
-    """Options that every optimizer here has, for all parameters or in a parameter group.
-
-    decay: how weight_decay acts: "none", "l2" (added to the gradient), "decoupled" (p -= lr * weight_decay * p, as
-        AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
-    maximize: ascend.
-    clip_value: gradients are clamped to plus and minus this.
-    low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
-        and rounds at random, so that small updates act on average.
-    state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
-        for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
-    seed: of the random rounding.
-    capturable, foreach, fused: torch.optim's, for programs that pass them, and without effect: all steps are fused, and
-        all can be captured into a CUDA graph.
-    """
-
-    decay: str
-    maximize: bool
-    clip_value: float
-    low_precision: str
-    state_type: str
-    seed: int
-    capturable: bool
-    foreach: Optional[bool]
-    fused: Optional[bool]
+def numbers(key: str, value: Any, count: int) -> Tuple[float, ...]:
+    """An option that is several numbers."""
+    try:
+        found = tuple(float(x) for x in value)
+    except (TypeError, ValueError):
+        found = ()
+    if len(found) != count:
+        raise ValueError(f"{key} is {value!r}, expected {count} numbers")
+    return found
 
 
 @functools.lru_cache(maxsize=None)
@@ -100,6 +71,13 @@ class Optimizer(torch.optim.Optimizer):
 
     Works wherever a torch.optim.Optimizer does: parameter groups, schedulers (also with a tensor as lr), closures,
     hooks, state_dict, GradScaler, copy and pickle, DistributedDataParallel, FSDP, ZeroRedundancyOptimizer.
+
+    Arguments that mean the same in all rules that have them:
+        params: parameters, pairs of name and parameter (PyTorch 2.6 or later), or dicts that define groups.
+        lr: the learning rate; a tensor too.
+        betas: decay of the averages of gradients and of squared gradients.
+        eps: added to the divisor.
+        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule: str
@@ -112,12 +90,7 @@ class Optimizer(torch.optim.Optimizer):
     # fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
-    def __init__(self, params: Params, defaults: Dict[str, Any], common: "Common", decay: str = "decoupled") -> None:
-        given: Dict[str, Any] = {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}
-        unknown = sorted(set(given) - set(Common.__annotations__))
-        if unknown:
-            hint = _HINTS.get(unknown[0], "")
-            raise TypeError(f"{type(self).__name__} has no option '{unknown[0]}'{hint}")
+    def __init__(self, params: Params, defaults: Dict[str, Any], common: Common, decay: Decay = "decoupled") -> None:
         defaults = {
             **defaults,
             "decay": decay,
@@ -126,7 +99,7 @@ class Optimizer(torch.optim.Optimizer):
             "low_precision": "master",
             "state_type": "auto",
             "seed": 0,
-            **given,
+            **taken(type(self), common),
         }
         self._arrays: List[Arrays] = []
         self._states = Remembered()
@@ -157,13 +130,7 @@ class Optimizer(torch.optim.Optimizer):
                 on_cpu = isinstance(value, Tensor) and not value.is_cuda
                 values[names[0]] = float(value) if on_cpu else value
                 continue
-            try:
-                pair = tuple(float(x) for x in value)
-            except (TypeError, ValueError):
-                pair = ()
-            if len(pair) != len(names):
-                raise ValueError(f"{key} is {value!r}, expected {len(names)} numbers")
-            values.update(zip(names, pair))
+            values.update(zip(names, numbers(key, value, len(names))))
         return values
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
@@ -202,6 +169,12 @@ class Optimizer(torch.optim.Optimizer):
         return arrays
 
     # ---- the step ----
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], _Loss]) -> _Loss: ...
 
     @_not_compiled
     @torch.no_grad()
@@ -293,6 +266,9 @@ class Optimizer(torch.optim.Optimizer):
         converted in the next step. PyTorch would round those of bfloat16 parameters to bfloat16; here they keep their
         own type. What was loaded is copied.
         """
+        for index, group in enumerate(state_dict["param_groups"]):
+            if group.get("adam_debias") and "flavour" not in self.defaults:
+                raise ValueError(f"group {index} was saved with adam_debias, which {type(self).__name__} has not here")
         before = self.param_groups
         seen = [state_dict]
         hook = None
@@ -320,6 +296,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         """Options that a loaded group lacks, or has by other names."""
+        group.pop("adam_debias", None)
         decoupled = group.pop("decoupled_weight_decay", None)  # in torch.optim's Adam and RAdam
         if decoupled is not None:
             group.setdefault("decay", "decoupled" if decoupled else "l2")

@@ -153,7 +153,7 @@ def flavoured(o: Dict[str, Any], t: int) -> Tuple[float, float]:
     """lr and the factor of v in a flavour."""
     if o["flavour"] == "published":
         return published_lr(o, t), 1.0
-    if o["flavour"] == "keras":
+    if o["flavour"] in ("keras", "adamd"):
         return o["lr"] * math.sqrt(1 - o["beta2"] ** t), 1.0
     return o["lr"], 1 / (1 - o["beta2"] ** t)
 

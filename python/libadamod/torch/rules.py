@@ -8,20 +8,27 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import rates
-from .optimizer import Common, Optimizer, Params
+from .optimizer import Optimizer, numbers
+from .options import Betas, Common, Flavour, Params, Rate, Spatial
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Rate = Union[float, Tensor]
-Betas = Tuple[float, float]
 Rates = Tuple[Tensor, Tensor]
+
+
+_NO_OPTIONS = ("self", "params", "common", "decoupled_weight_decay", "__class__")
+
+
+def _own(arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Of a constructor's locals(), the options that are its own."""
+    return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
 
 
 class AdaMod(Optimizer):
@@ -33,16 +40,12 @@ class AdaMod(Optimizer):
         eta = lr / (sqrt(v / (1 - beta2^t)) + eps)
         s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m / (1 - beta1^t)
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
+    Args, beside those of every Optimizer here:
         beta3: decay of the average of learning rates; 0 is Adam. The paper recommends 0.999 or 0.9999.
-        eps: added to the divisor.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         flavour: where the bias corrections sit: "paper" (Algorithm 2); "published" (the authors' package and its ports,
-            eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); or "keras".
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+            eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); "adamd" (ports with
+            adam_debias: the same without 1 - beta1^t); or "keras".
     """
 
     rule = "adamod"
@@ -56,11 +59,10 @@ class AdaMod(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
         *,
-        flavour: str = "paper",
+        flavour: Flavour = "paper",
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, betas=betas, beta3=beta3, eps=eps, weight_decay=weight_decay, flavour=flavour)
-        super().__init__(params, defaults, common)
+        super().__init__(params, _own(locals()), common)
 
     def state_dict(self) -> Dict[str, Any]:
         """As PyTorch's; the published package and its ports load it, whether they count updates for each parameter or
@@ -72,23 +74,16 @@ class AdaMod(Optimizer):
             )
         return saved
 
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """As all others', and from ports of the published package that have three betas in place of beta3."""
-        for index, group in enumerate(state_dict["param_groups"]):
-            if group.get("adam_debias"):
-                raise ValueError(f"group {index} was saved with adam_debias, a formula that AdaMod does not have here")
-        super().load_state_dict(state_dict)
-
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        # Who saved no flavour knows none but the published one, and a run must go on with the formula it had.
-        group.setdefault("flavour", "published")
+        # Ports of the published package have three betas in place of beta3. Who saved no flavour knows none but the
+        # published one, and adam_debias; a run must go on with the formula it had.
+        group.setdefault("flavour", "adamd" if group.pop("adam_debias", False) else "published")
         if len(group.get("betas", ())) == 3:
             *betas, group["beta3"] = group["betas"]
             group["betas"] = tuple(betas)
         fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"
         if "weight_decouple" in group:
             group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
-        group.pop("adam_debias", None)
         super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -103,15 +98,11 @@ class Adam(Optimizer):
         m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
         p = p - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
-        eps: added to the divisor.
+    Args, beside those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         amsgrad: divide by the root of the largest v so far, Reddi et al., arXiv 1904.09237.
+        decoupled_weight_decay: torch.optim's word for decay="decoupled".
         flavour: where the bias corrections sit, as in AdaMod.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adam"
@@ -125,11 +116,11 @@ class Adam(Optimizer):
         weight_decay: float = 0,
         amsgrad: bool = False,
         *,
-        flavour: str = "paper",
+        decoupled_weight_decay: bool = False,
+        flavour: Flavour = "paper",
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, flavour=flavour)
-        super().__init__(params, defaults, common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _rule(self, group: Dict[str, Any]) -> str:
         return "amsgrad" if group.get("amsgrad") else "adam"
@@ -156,7 +147,7 @@ class AdamW(Adam):
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
         *,
-        flavour: str = "paper",
+        flavour: Flavour = "paper",
         **common: Unpack[Common],
     ) -> None:
         merged: Common = {"decay": "decoupled", **common}
@@ -166,15 +157,10 @@ class AdamW(Adam):
 class AMSGrad(Optimizer):
     """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
-        eps: added to the divisor.
+    Args, beside those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         flavour: where the bias corrections sit, as in AdaMod.
         bias_correction: False is as they write it.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "amsgrad"
@@ -187,21 +173,12 @@ class AMSGrad(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
         *,
-        flavour: str = "paper",
+        flavour: Flavour = "paper",
         bias_correction: bool = True,
         **common: Unpack[Common],
     ) -> None:
         # amsgrad is for torch.optim.Adam, should it load our checkpoint.
-        defaults = dict(
-            lr=lr,
-            betas=betas,
-            eps=eps,
-            weight_decay=weight_decay,
-            amsgrad=True,
-            flavour=flavour,
-            bias_correction=bias_correction,
-        )
-        super().__init__(params, defaults, common)
+        super().__init__(params, {**_own(locals()), "amsgrad": True}, common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr, vscale = rates.flavoured(o, t) if o["bias_correction"] else (o["lr"], 1.0)
@@ -216,14 +193,11 @@ class SGD(Optimizer):
 
         m = momentum m + (1 - dampening) g, in the first update g        p = p - lr m
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
+    Args, beside those of every Optimizer here:
         momentum: how much of the last step is kept; 0 needs no state.
         dampening: of the gradient in m.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         nesterov: step along g + momentum m.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "sgd"
@@ -231,15 +205,14 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: Rate = 1e-2,
+        lr: Rate = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
         weight_decay: float = 0,
         nesterov: bool = False,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
-        super().__init__(params, defaults, common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.constant(o["lr"], p)
@@ -251,14 +224,10 @@ class Adagrad(Optimizer):
 
         sum = sum + g^2        p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
+    Args, beside those of every Optimizer here:
         lr_decay: of the learning rate with the number of updates.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         initial_accumulator_value: what sum begins with.
-        eps: added to the divisor.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adagrad"
@@ -273,14 +242,7 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(
-            lr=lr,
-            lr_decay=lr_decay,
-            weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value,
-            eps=eps,
-        )
-        super().__init__(params, defaults, common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"] / (1 + (t - 1) * o["lr_decay"]), state["sum"], o["eps"])
@@ -292,15 +254,11 @@ class RMSprop(Optimizer):
 
         v = alpha v + (1 - alpha) g^2        p = p - lr g / (sqrt(v) + eps)
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
+    Args, beside those of every Optimizer here:
         alpha: decay of the average of squared gradients.
-        eps: added to the divisor.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         momentum: of the steps.
         centered: less the square of the average gradient in v, Graves, arXiv 1308.0850.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "rmsprop"
@@ -316,8 +274,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered)
-        super().__init__(params, defaults, common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         v = rates.local_real(state["square_avg"])
@@ -334,13 +291,10 @@ class Adadelta(Optimizer):
         v = rho v + (1 - rho) g^2        d = sqrt(s + eps) / sqrt(v + eps) g
         s = rho s + (1 - rho) d^2        p = p - lr d
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
+    Args, beside those of every Optimizer here:
         rho: decay of both averages.
         eps: in both roots.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adadelta"
@@ -355,7 +309,7 @@ class Adadelta(Optimizer):
         weight_decay: float = 0,
         **common: Unpack[Common],
     ) -> None:
-        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="l2")
 
 
 class AdaBound(Optimizer):
@@ -364,15 +318,10 @@ class AdaBound(Optimizer):
     final_lr follows what a scheduler makes of lr, as in the authors' package: it is scaled by lr / base_lr, where
     base_lr is the learning rate that the group was made with.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
+    Args, beside those of every Optimizer here:
         final_lr: where the bounds meet.
         gamma: how fast they close in: final_lr (1 -+ 1 / (gamma t)), about.
-        eps: added to the divisor.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adabound"
@@ -388,8 +337,7 @@ class AdaBound(Optimizer):
         weight_decay: float = 0,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, betas=betas, final_lr=final_lr, gamma=gamma, eps=eps, weight_decay=weight_decay)
-        super().__init__(params, defaults, common)
+        super().__init__(params, _own(locals()), common)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         super().add_param_group(param_group)
@@ -420,15 +368,10 @@ class AdaShift(Optimizer):
     """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago. The
     first `window` updates only fill the queue.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
-        eps: added to the divisor.
+    Args, beside those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         window: how late the gradient in v is; so many gradients are kept.
         spatial: v takes the largest gradient of the parameter ("max") or each element's own ("none").
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "adashift"
@@ -442,11 +385,10 @@ class AdaShift(Optimizer):
         weight_decay: float = 0,
         *,
         window: int = 10,
-        spatial: str = "max",
+        spatial: Spatial = "max",
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, window=window, spatial=spatial)
-        super().__init__(params, defaults, common)
+        super().__init__(params, _own(locals()), common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         v, late = rates.local_real(state["exp_avg_sq"]), t - o["window"]
@@ -460,15 +402,11 @@ class AdaShift(Optimizer):
 class NosAdam(Optimizer):
     """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: Adam in whose second moment update k weighs k^-gamma.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
+    Args, beside those of every Optimizer here:
         beta1: decay of the average of gradients.
         gamma: how much earlier gradients weigh more; 0 is their plain mean.
-        eps: added to the divisor.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         bias_correction: of the first moment; False is as the paper writes it.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
     """
 
     rule = "nosadam"
@@ -485,10 +423,7 @@ class NosAdam(Optimizer):
         bias_correction: bool = True,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(
-            lr=lr, beta1=beta1, gamma=gamma, eps=eps, weight_decay=weight_decay, bias_correction=bias_correction
-        )
-        super().__init__(params, defaults, common)
+        super().__init__(params, _own(locals()), common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"])
@@ -498,22 +433,19 @@ class NosAdam(Optimizer):
 class Adafactor(Optimizer):
     """Adafactor, Shazeer and Stern, arXiv 1804.04235: a matrix's second moment as the product of a row and a column.
 
-    As in fairseq and Transformers, not as torch.optim.Adafactor. It looks at whole parameters, so under FSDP it is not
-    what it is without.
+    As in fairseq and Transformers, with their arguments and checkpoints; not as torch.optim.Adafactor. It looks at whole
+    parameters, so under FSDP it is not what it is without.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate, a tensor too; read only with relative_step=False.
-        beta1: decay of the average of gradients; 0 keeps none.
-        eps1: added to squared gradients.
-        eps2: the least that a parameter's root mean square counts as.
+    Args, beside those of every Optimizer here:
+        lr: the learning rate, a tensor too; with relative_step there is none to be given.
+        eps: what is added to squared gradients, and the least that a parameter's root mean square counts as.
         clip_threshold: the most that the root mean square of an update may be.
-        decay_rate: the second moment's decay in update t is 1 - t^-decay_rate.
+        decay_rate: the second moment's decay in update t is 1 - t^decay_rate; 0.8 means -0.8.
+        beta1: decay of the average of updates; None keeps none.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        relative_step: the learning rate is min(1e-2, 1 / sqrt(t)).
-        scale_parameter: and times the parameter's root mean square.
-        warmup_init: 1e-6 t in place of 1e-2.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+        scale_parameter: the learning rate is times the parameter's root mean square.
+        relative_step: it is min(1e-2, 1 / sqrt(t)) in place of lr.
+        warmup_init: and 1e-6 t in place of 1e-2.
     """
 
     rule = "adafactor"
@@ -522,44 +454,62 @@ class Adafactor(Optimizer):
     def __init__(
         self,
         params: Params,
-        lr: Rate = 1e-3,
-        *,
-        beta1: float = 0,
-        eps1: float = 1e-30,
-        eps2: float = 1e-3,
+        lr: Optional[Rate] = None,
+        eps: Tuple[float, float] = (1e-30, 1e-3),
         clip_threshold: float = 1.0,
-        decay_rate: float = 0.8,
+        decay_rate: float = -0.8,
+        beta1: Optional[float] = None,
         weight_decay: float = 0,
-        relative_step: bool = True,
         scale_parameter: bool = True,
+        relative_step: bool = True,
         warmup_init: bool = False,
         **common: Unpack[Common],
     ) -> None:
-        defaults = dict(
-            lr=lr,
-            beta1=beta1,
-            eps1=eps1,
-            eps2=eps2,
-            clip_threshold=clip_threshold,
-            decay_rate=decay_rate,
-            weight_decay=weight_decay,
-            relative_step=relative_step,
-            scale_parameter=scale_parameter,
-            warmup_init=warmup_init,
-        )
-        super().__init__(params, defaults, common)
+        if lr is not None and relative_step:
+            raise ValueError(f"Adafactor: lr is {lr}, and relative_step=True computes it: give one of them")
+        if warmup_init and not relative_step:
+            raise ValueError("Adafactor: warmup_init=True is a part of relative_step=True")
+        super().__init__(params, _own(locals()), common)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        values = super()._options(group)
+        values["eps1"], values["eps2"] = numbers("eps", group["eps"], 2)
+        if values["beta1"] is None:
+            values["beta1"] = 0.0
+        if isinstance(values["decay_rate"], (int, float)):
+            values["decay_rate"] = abs(values["decay_rate"])
+        if values["lr"] is None and group["relative_step"]:
+            del values["lr"]
+        return values
+
+    def state_dict(self) -> Dict[str, Any]:
+        """As PyTorch's; transformers.Adafactor loads it."""
+        saved = super().state_dict()
+        for packed in saved["param_groups"]:
+            packed["beta1"] = packed["beta1"] or None  # 0 keeps an average there
+        return saved
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        if "eps1" in group and "eps2" in group:  # as they were saved before there was eps
+            group.setdefault("eps", (group.pop("eps1"), group.pop("eps2")))
+        super()._complete(group, before)
+
+    def _get_lr(self, group: Dict[str, Any], state: Dict[str, Any]) -> float:
+        """The learning rate of the next update like the last; for transformers.optimization.AdafactorSchedule."""
+        t = int(state["step"])
+        lr = min(1e-6 * t if group["warmup_init"] else 1e-2, 1 / math.sqrt(t)) if group["relative_step"] else group["lr"]
+        if group["scale_parameter"]:
+            p = next(p for p in group["params"] if self.state.get(p) is state)
+            lr *= max(group["eps"][1], float(p.detach().norm()) / math.sqrt(p.numel()))
+        return float(lr)
 
 
 class RAdam(Optimizer):
     """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified; as torch.optim.RAdam.
 
-    Args:
-        params: parameters, or dicts that define groups.
-        lr: the learning rate; a tensor too.
-        betas: decay of the averages of gradients and of squared gradients.
-        eps: added to the divisor.
+    Args, beside those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-        common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).
+        decoupled_weight_decay: torch.optim's word for decay="decoupled".
     """
 
     rule = "radam"
@@ -571,9 +521,10 @@ class RAdam(Optimizer):
         betas: Betas = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
+        decoupled_weight_decay: bool = False,
         **common: Unpack[Common],
     ) -> None:
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay), common, decay="l2")
+        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         correction = 1 - o["beta2"] ** t

@@ -1,0 +1,110 @@
+"""The constructors: the same arguments and defaults as torch.optim's classes of these names, and help with near misses.
+
+SPDX-License-Identifier: MIT
+"""
+
+import inspect
+import unittest
+
+import libadamod
+import libadamod.torch as lt
+import torch
+from support import CLASSES, clones, make_params, train
+
+# torch.optim's classes that ours stand in for. Adafactor is another: it has the arguments of Transformers'.
+TORCH = ("Adam", "AdamW", "SGD", "Adagrad", "RMSprop", "Adadelta", "RAdam")
+
+# Arguments of torch.optim that are taken among the common ones here, by keyword alone.
+BY_KEYWORD = {"capturable", "differentiable", "foreach", "fused", "maximize"}
+
+
+def parameters(cls):
+    return inspect.signature(cls).parameters
+
+
+class Signatures(unittest.TestCase):
+    def test_defaults_are_torchs(self):
+        for name in TORCH:
+            ours = parameters(getattr(lt, name))
+            for argument, theirs in parameters(getattr(torch.optim, name)).items():
+                if argument == "params" or argument in BY_KEYWORD or "required" in str(theirs.default):
+                    continue
+                with self.subTest(name, argument=argument):
+                    self.assertIn(argument, ours)
+                    self.assertEqual(ours[argument].default, theirs.default)
+
+    def test_the_order_is_torchs(self):
+        """Of those that can be given by position. What we have besides comes after them, or by keyword."""
+        for name in TORCH:
+            theirs = parameters(getattr(torch.optim, name)).values()
+            positional = [p.name for p in theirs if p.kind is p.POSITIONAL_OR_KEYWORD and p.name not in BY_KEYWORD]
+            self.assertEqual(list(parameters(getattr(lt, name)))[: len(positional)], positional, name)
+
+    def test_what_torch_takes_is_taken(self):
+        for name in TORCH:
+            for argument, theirs in parameters(getattr(torch.optim, name)).items():
+                if argument != "params" and "required" not in str(theirs.default):
+                    with self.subTest(name, argument=argument):
+                        getattr(lt, name)(make_params((2,)), **{argument: theirs.default})
+
+    def test_sgds_learning_rate(self):
+        """PyTorch 1.13 had none, later ones this."""
+        self.assertEqual(lt.SGD(make_params((2,))).param_groups[0]["lr"], 1e-3)
+
+    def test_decoupled_weight_decay(self):
+        for cls in (lt.Adam, lt.RAdam):
+            params = make_params((7, 3))
+            others = clones(params)
+            one = cls(params, weight_decay=0.1, decoupled_weight_decay=True)
+            other = cls(others, weight_decay=0.1, decay="decoupled")
+            train(one, params, 3)
+            train(other, others, 3)
+            self.assertTrue(torch.equal(params[0], others[0]))
+            self.assertEqual(one.param_groups[0]["decay"], "decoupled")
+            self.assertEqual(cls(params).param_groups[0]["decay"], "l2")
+
+
+class NearMisses(unittest.TestCase):
+    def refused(self, text, cls, **arguments):
+        with self.assertRaisesRegex(TypeError, text):
+            cls(make_params((2,)), **arguments)
+
+    def test_every_option_is_suggested(self):
+        """With a letter missing, with one too many, and in capitals."""
+        for cls in CLASSES:
+            own = [p.name for p in parameters(cls).values() if p.kind is not p.VAR_KEYWORD and p.name != "params"]
+            known = {*own, *lt.Common.__annotations__}
+            for name in known:
+                for wrong in {name[:-1], name + "x", name.upper()} - known:
+                    if len(wrong) > 3:
+                        self.refused(f"^{cls.__name__} has no option '{wrong}': did you mean '", cls, **{wrong: 1})
+
+    def test_flavor(self):
+        for cls in (lt.AdaMod, lt.Adam, lt.AdamW, lt.AMSGrad):
+            self.refused("has no option 'flavor': did you mean 'flavour'", cls, flavor="paper")
+        self.refused("RMSprop has no option 'flavor'; it has lr, alpha", lt.RMSprop, flavor="paper")
+
+    def test_what_others_call_it(self):
+        self.refused("learning_rate': did you mean 'lr'", lt.AdaMod, learning_rate=1)
+        self.refused("epsilon': did you mean 'eps'", lt.AdaMod, epsilon=1)
+        self.refused("weight_decouple': decay='decoupled' or 'l2'", lt.AdaMod, weight_decouple=True)
+        self.refused("beta1': it is the first of betas", lt.AdaMod, beta1=0.9)
+        self.refused("eps1': it is the first of eps", lt.Adafactor, eps1=1e-30)
+        self.refused("has no option 'colour'; it has lr, betas, beta3", lt.AdaMod, colour=1)
+
+    def test_words(self):
+        """Of every option that is a choice, in every class."""
+        for cls in CLASSES:
+            for name, option in libadamod.options(cls.rule).items():
+                if name == "nonfinite":  # not PyTorch's
+                    continue
+                for word in option.choices:
+                    if len(word) < 4:
+                        continue
+                    wrong = word[:-1] + "_"
+                    with self.assertRaisesRegex(ValueError, f"{name} is '{wrong}'.*did you mean '{word}'"):
+                        cls(make_params((2,)), **{name: wrong})
+
+
+if __name__ == "__main__":
+    unittest.main()
