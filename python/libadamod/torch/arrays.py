@@ -47,9 +47,23 @@ def device_of(p: Tensor) -> Optional[str]:
     return _device_name(p.device)
 
 
+def is_distributed(t: Any) -> bool:
+    """Whether it is a DTensor, which not every PyTorch has."""
+    return hasattr(t, "_local_tensor")
+
+
 def local(t: Tensor) -> Tensor:
-    """This process's part of a DTensor; any other tensor itself."""
-    return getattr(t, "_local_tensor", t)
+    """This process's part of a DTensor; any other tensor itself. Waits for a collective that is still to give it."""
+    t = getattr(t, "_local_tensor", t)
+    wait = getattr(t, "trigger_wait", None)
+    here: Tensor = t if wait is None else wait()
+    return here
+
+
+def _same_place(p: Any, t: Any) -> bool:
+    """Whether two DTensors are spread over processes in the same way."""
+    same_mesh = p.device_mesh is t.device_mesh or p.device_mesh == t.device_mesh
+    return same_mesh and tuple(p.placements) == tuple(t.placements)
 
 
 def _contiguous(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -173,7 +187,7 @@ class Arrays:
         self.names: Sequence[str] = ()
         self.spans = (_c.Span * len(self.params))()
         self.rows = list(self.spans)
-        self.sharded = [hasattr(p, "_local_tensor") for p in self.params]
+        self.sharded = [is_distributed(p) for p in self.params]
         self.bounds: List[Optional[Bound]] = [None] * len(self.params)
         self.devices: List[str] = []  # of bounds, without the CPU
         self.active: List[Bound] = []
@@ -270,8 +284,9 @@ class Arrays:
                     self.rebound, self.bounds[i] = True, None  # a handle would take its old memory for used
                 continue
             state = states[p]
-            if sharded:
-                p, g = local(p), local(g)
+            if sharded or type(g) is not Tensor:
+                g = self._here(i, p, "its gradient", g)
+                p = local(p) if sharded else p
             if (
                 bound is None
                 or bound.state is not state
@@ -301,6 +316,23 @@ class Arrays:
             self.active.append(bound)
         if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
+
+    def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
+        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum that
+        is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+        if is_distributed(t) != self.sharded[i]:
+            one, other = ("a DTensor", "none") if self.sharded[i] else ("no DTensor", "one")
+            raise TypeError(f"{self.name(i)} is {one}, and {what} is {other}")
+        if self.sharded[i] and not _same_place(p, t):
+            mesh, placements, there = (p.device_mesh, p.placements, t.device_mesh)  # type: ignore[attr-defined]
+            if mesh != there:
+                raise ValueError(f"{self.name(i)} is on {mesh}, and {what} on {there}")
+            t = t.redistribute(mesh, placements)  # type: ignore[attr-defined]
+            self.copies.append(t)
+        here = local(t)
+        if here is not t:
+            self.copies.append(here)
+        return here
 
     def _is_there(self, p: Tensor, bound: Bound, states: Dict[Tensor, Dict[str, Any]]) -> bool:
         """Whether what a span points to is still a parameter's, its gradient aside."""
@@ -431,6 +463,8 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
         if self.sharded[i] and state_type == "q8":
             raise TypeError(f"{self.name(i)} is sharded; states in q8, which share scales, are for whole parameters")
+        if self.sharded[i] and any(x.is_partial() for x in self.params[i].placements):  # type: ignore[attr-defined]
+            raise TypeError(f"{self.name(i)} is a sum that is still to be made, expected placements Shard and Replicate")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
         if rule in SHAPED_RULES and p.dtype in _REAL:
@@ -532,7 +566,10 @@ class Arrays:
     def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Any) -> Tensor:
         if not isinstance(found, Tensor):
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
-        here = local(found)
+        if is_distributed(found):
+            here = self._here(i, self.params[i], wanted.name, found)
+        else:
+            here = local(found)
         self._check_shape(i, wanted, here)
         if here.layout is not torch.strided or here.is_complex() != wanted.dtype.is_complex:
             raise TypeError(
@@ -541,7 +578,8 @@ class Arrays:
             )
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
-        if fits and _same_layout(wanted.shape, here.stride(), wanted.stride):
+        placed = not self.sharded[i] or (is_distributed(found) and _same_place(self.params[i], found))
+        if fits and placed and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
         t = self._new(i, bound, wanted, 0.0)
         local(t).copy_(here)

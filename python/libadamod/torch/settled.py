@@ -137,7 +137,7 @@ class Settled:
         self.grads = list(map(Tensor.data_ptr, grads))
         lazy = (Tensor.is_neg, Tensor.is_conj) if any(bound.complex for bound in active) else (Tensor.is_neg,)
         self.same_params = _same_as(self.params, (Tensor.stride, Tensor.numel, _get_dtype))
-        self.same_grads = _same_as(grads, (Tensor.stride, Tensor.numel, _get_dtype, *lazy))
+        self.same_grads = _same_as(grads, (type, Tensor.stride, Tensor.numel, _get_dtype, *lazy))
 
         words = memoryview((ctypes.c_uint64 * (_WORDS * len(spans))).from_buffer(spans)).cast("B").cast("Q")
         self.grad_words, self.step_words = words[_GRAD::_WORDS], words[_STEP::_WORDS]
