@@ -8,6 +8,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS 64 /* the calls of files that are compiled so */
+
 #include "check.h"
 #include "safetensors.h"
 #include "train/train.h"
@@ -50,12 +52,23 @@ ssize_t write(int fd, const void *data, size_t n) {
     return syscall(SYS_write, fd, data, n);
 }
 
+ssize_t pwrite(int fd, const void *data, size_t n, off_t offset) {
+    if (now_fatal(fd)) {
+        if (half_way) (void)!syscall(SYS_pwrite64, fd, data, n / 2, offset);
+        raise(SIGKILL);
+    }
+    return syscall(SYS_pwrite64, fd, data, n, offset);
+}
+
 int fsync(int fd) { return die_if_now(), (int)syscall(SYS_fsync, fd); }
 int ftruncate(int fd, off_t n) { return die_if_now(), (int)syscall(SYS_ftruncate, fd, n); }
-int rename(const char *a, const char *b) {
-    return die_if_now(), (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, 0);
+int renameat(int from, const char *a, int to, const char *b) {
+    return die_if_now(), (int)syscall(SYS_renameat2, from, a, to, b, 0);
 }
-int unlink(const char *path) { return die_if_now(), (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+int unlinkat(int directory, const char *name, int flags) {
+    return die_if_now(), (int)syscall(SYS_unlinkat, directory, name, flags);
+}
+int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
 int mkdir(const char *path, mode_t mode) { return die_if_now(), (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode); }
 
 /* ---- runs ---- */
@@ -198,7 +211,7 @@ static bool same_tensors(const char *name, const char *file) {
 static int temporaries;
 static int count_temporary(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
     (void)st, (void)flag, (void)ftw;
-    temporaries += strstr(path, ".tmp.") != NULL;
+    temporaries += strstr(path, ".tmp") != NULL;
     return 0;
 }
 

@@ -9,6 +9,8 @@
 
 #include "npy.h"
 
+#include "optim/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -342,7 +344,7 @@ int npy_read(const char *path, npy_array *out, char *msg, size_t msg_size) {
     report to = {path, msg, msg_size};
     *out = (npy_array){0};
     /* Without O_NONBLOCK, opening a pipe would wait for its writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = adamod__file_open(path, O_RDONLY | O_NONBLOCK);
     if (fd < 0) return fail_system(&to, errno, "cannot open");
     int result = read_file(&to, fd, out);
     close(fd);
@@ -359,27 +361,22 @@ void npy_free(npy_array *array) {
 
 struct npy_writer {
     char *name; /* as the caller gave it, for messages */
-    char *path; /* where the data will be: without symbolic links */
-    char *temp; /* where it is until then; NULL once it is gone */
-    int fd;
+    adamod__output file;
     int failed;
     uint64_t promised, appended;
     size_t buffered;
     char buffer[1 << 16];
 };
 
+static int fail_output(const report *to, npy_writer *w) {
+    char reason[256];
+    adamod__output_reason(&w->file, reason, sizeof reason);
+    w->failed = 1;
+    return fail(to, "%s", reason);
+}
+
 static int write_fully(const report *to, npy_writer *w, const char *data, size_t size) {
-    while (size) {
-        ssize_t n = write(w->fd, data, size < MAX_TRANSFER ? size : MAX_TRANSFER);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            w->failed = 1;
-            return fail_system(to, n ? errno : EIO, "cannot write");
-        }
-        data += n;
-        size -= (size_t)n;
-    }
-    return 0;
+    return adamod__output_add(&w->file, data, size) ? fail_output(to, w) : 0;
 }
 
 static int flush(const report *to, npy_writer *w) {
@@ -393,42 +390,6 @@ static int put(const report *to, npy_writer *w, const void *data, size_t size) {
     if (size > sizeof w->buffer) return write_fully(to, w, data, size);
     if (size) memcpy(w->buffer + w->buffered, data, size);
     w->buffered += size;
-    return 0;
-}
-
-static int resolve_link(const report *to, npy_writer *w) {
-    struct stat st;
-    int is_link = lstat(w->name, &st) == 0 && S_ISLNK(st.st_mode);
-    w->path = is_link ? realpath(w->name, NULL) : strdup(w->name);
-    if (w->path) return 0;
-    return fail_system(to, errno, is_link ? "cannot follow the symbolic link" : "cannot write");
-}
-
-/* A number may still be taken by a process that had this one's id and was killed, hence the tries. */
-static int create_temp(const report *to, npy_writer *w) {
-    size_t size = strlen(w->path) + 64;
-    w->temp = malloc(size);
-    if (!w->temp) return fail_memory(to);
-    for (int i = 0; i < 100; i++) {
-        snprintf(w->temp, size, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", w->path, (long)getpid(), i);
-        w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) return 0;
-        if (errno != EEXIST && errno != EINTR) break;
-    }
-    int error = errno;
-    free(w->temp);
-    w->temp = NULL;
-    return fail_system(to, error, "cannot create a temporary file beside it");
-}
-
-static int create(const report *to, npy_writer *w) {
-    struct stat st;
-    TRY(resolve_link(to, w));
-    int exists = stat(w->path, &st) == 0;
-    if (exists && !S_ISREG(st.st_mode)) return fail(to, "exists and is not a regular file");
-    TRY(create_temp(to, w));
-    /* Some file systems have no permissions to set; that is no reason to lose the data. */
-    if (exists) (void)fchmod(w->fd, st.st_mode & 0777);
     return 0;
 }
 
@@ -459,10 +420,10 @@ int npy_writer_open(npy_writer **out, const char *path, npy_type type, int ndim,
     TRY(shape_count(&to, type, ndim, shape, &count));
     npy_writer *w = calloc(1, sizeof *w);
     if (!w) return fail_memory(&to);
-    w->fd = -1;
     w->promised = (uint64_t)count * npy_type_size(type);
     w->name = strdup(path);
-    int result = w->name ? create(&to, w) : fail_memory(&to);
+    int result = adamod__output_open(&w->file, path) ? fail_output(&to, w) : 0;
+    if (!result && !w->name) result = fail_memory(&to);
     if (!result) result = put_header(&to, w, type, ndim, shape);
     if (result < 0) npy_writer_abort(w);
     else *out = w;
@@ -481,38 +442,12 @@ int npy_writer_append(npy_writer *w, const void *data, size_t bytes, char *msg, 
     return put(&to, w, data, bytes);
 }
 
-static int sync_fd(int fd) {
-    int result;
-    do result = fsync(fd);
-    while (result < 0 && errno == EINTR);
-    return result;
-}
-
-/* The rename itself lasts only once the directory is on disk. Where a directory may not be read, or its file system
- * does not sync directories, nothing more can be done and there is nothing to report. */
-static int sync_directory(const report *to, npy_writer *w) {
-    char *slash = strrchr(w->path, '/');
-    if (slash) slash[slash == w->path] = '\0';
-    int fd = open(slash ? w->path : ".", O_RDONLY | O_CLOEXEC);
-    int error = fd < 0 || sync_fd(fd) < 0 ? errno : 0;
-    if (fd >= 0) close(fd);
-    if (!error || error == EACCES || error == EINVAL || error == ENOTSUP) return 0;
-    return fail_system(to, error, "written, but cannot sync its directory");
-}
-
 static int commit(const report *to, npy_writer *w) {
     if (w->failed) return fail(to, "an earlier write failed");
     if (w->appended != w->promised)
         return fail(to, "%" PRIu64 " bytes were written, the shape needs %" PRIu64, w->appended, w->promised);
     TRY(flush(to, w));
-    if (sync_fd(w->fd) < 0) return fail_system(to, errno, "cannot sync");
-    int closed = close(w->fd);
-    w->fd = -1;
-    if (closed < 0 && errno != EINTR) return fail_system(to, errno, "cannot close");
-    if (rename(w->temp, w->path) < 0) return fail_system(to, errno, "cannot rename the temporary file to it");
-    free(w->temp);
-    w->temp = NULL;
-    return sync_directory(to, w);
+    return adamod__output_commit(&w->file) ? fail_output(to, w) : 0;
 }
 
 int npy_writer_close(npy_writer *w, char *msg, size_t msg_size) {
@@ -524,10 +459,7 @@ int npy_writer_close(npy_writer *w, char *msg, size_t msg_size) {
 
 void npy_writer_abort(npy_writer *w) {
     if (!w) return;
-    if (w->fd >= 0) close(w->fd);
-    if (w->temp) unlink(w->temp);
-    free(w->temp);
-    free(w->path);
+    adamod__output_discard(&w->file);
     free(w->name);
     free(w);
 }

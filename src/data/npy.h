@@ -41,7 +41,7 @@ int npy_parse(const void *bytes, size_t n, const char *path, npy_array *out, cha
 /* Frees the data; an empty array ({0}) and one that was freed already are fine. */
 void npy_free(npy_array *array);
 
-/* Writes an array of known shape piece by piece, into a temporary file beside it ("PATH.tmp.PID"):
+/* Writes an array of known shape piece by piece, into a temporary file beside it (see optim/file.h):
  *
  *     npy_writer *w;
  *     if (npy_writer_open(&w, "x.npy", NPY_F32, 2, (int64_t[]){1000, 3}, msg, sizeof msg)) ...
@@ -50,9 +50,7 @@ void npy_free(npy_array *array);
  *     if (npy_writer_close(w, msg, sizeof msg)) ...
  *
  * npy_writer_close syncs and renames it, provided that all bytes of the shape were appended; whether it succeeds or
- * not, w is freed, and after a failure the temporary file is gone and what was at path before is still there. Only
- * when the directory could not be synced after the rename, which is reported too, is the new file in place. An existing
- * file keeps its permissions, a symbolic link is followed, and anything but a regular file is left alone.
+ * not, w is freed.
  *
  * After npy_writer_append has failed, all that is left is npy_writer_abort, which removes the temporary file and frees
  * w; NULL is fine. */

@@ -9,6 +9,8 @@
 
 #include "text.h"
 
+#include "optim/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -128,7 +130,7 @@ static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
 int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size) {
     struct stat st;
     *bytes = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = adamod__file_open(path, O_RDONLY);
     if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
     size_t expected = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : (size_t)1 << 16;
     int error = read_all(fd, expected, bytes, n);
@@ -136,47 +138,13 @@ int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_s
     return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
 }
 
-/* A name may still be taken by a process that had this one's id and was killed, hence the tries. */
-static int create_temp(const char *path, char *temp, size_t size) {
-    int fd = -1;
-    for (int i = 0; i < 100; i++) {
-        snprintf(temp, size, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", path, (long)getpid(), i);
-        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || (errno != EEXIST && errno != EINTR)) break;
-    }
-    return fd;
-}
-
-static int write_and_sync(int fd, text_slice text) {
-    while (text.n) {
-        ssize_t n = write(fd, text.bytes, text.n < MAX_TRANSFER ? text.n : MAX_TRANSFER);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return n ? errno : EIO;
-        advance(&text, (size_t)n);
-    }
-    return fsync(fd) ? errno : 0;
-}
-
-/* So that the new name survives a power cut too. Not every file system can, and the file is good either way. */
-static void sync_directory(char *path) {
-    char *slash = strrchr(path, '/');
-    if (slash) slash[slash == path] = '\0';
-    int fd = open(slash ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return;
-    (void)fsync(fd);
-    close(fd);
-}
-
 int text_write(const char *path, text_slice text, char *msg, size_t msg_size) {
-    size_t size = strlen(path) + 64;
-    char *temp = malloc(size);
-    if (!temp) return text_fail(msg, msg_size, "%s: out of memory", path);
-    int fd = create_temp(path, temp, size);
-    int error = fd < 0 ? errno : write_and_sync(fd, text);
-    if (fd >= 0 && close(fd) && !error) error = errno;
-    if (!error && rename(temp, path)) error = errno;
-    if (error && fd >= 0) unlink(temp);
-    if (!error) sync_directory(temp);
-    free(temp);
-    return error ? text_fail(msg, msg_size, "%s: cannot write: %s", path, strerror(error)) : 0;
+    adamod__output file;
+    char reason[256];
+    int result = adamod__output_open(&file, path);
+    if (!result) result = adamod__output_add(&file, text.bytes, text.n);
+    if (!result) result = adamod__output_commit(&file);
+    if (result) adamod__output_reason(&file, reason, sizeof reason);
+    adamod__output_discard(&file);
+    return result ? text_fail(msg, msg_size, "%s: %s", path, reason) : 0;
 }

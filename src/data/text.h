@@ -40,8 +40,7 @@ int64_t text_count_lines(text_slice text);
 
 /* A whole file, to be freed; a pipe is read to its end. */
 int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size);
-/* Into a temporary file beside it ("PATH.tmp.PID"), synced, then renamed: whatever fails, path holds the old file or
- * the new one, whole. */
+/* Whatever fails, path holds the old file or the new one, whole: see optim/file.h. */
 int text_write(const char *path, text_slice text, char *msg, size_t msg_size);
 
 #endif

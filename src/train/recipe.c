@@ -12,6 +12,7 @@
 
 #include "corpus.h"
 #include "json.h"
+#include "optim/file.h"
 #include "text.h"
 #include "vocab.h"
 
@@ -685,7 +686,7 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
 int recipe_load(recipe *r, const char *path, char *message, size_t size) {
     const place at = {.file = path, .message = message, .size = size};
     struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = adamod__file_open(path, O_RDONLY);
     if (fd < 0) return fail(&at, "%s", strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
         close(fd);

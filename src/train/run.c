@@ -10,6 +10,7 @@
 #include "run.h"
 
 #include "json.h"
+#include "optim/file.h"
 #include "text.h"
 #include "tfevents.h"
 
@@ -84,7 +85,7 @@ static int append(run *r, int index, const void *data, size_t n, const line *to)
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) {
             const int error = got ? errno : EIO;
-            (void)!ftruncate(f->fd, (off_t)f->size);
+            (void)adamod__file_cut(f->fd, (uint64_t)f->size);
             return fail_at(r, f->name, to, "cannot write", error);
         }
         done += (size_t)got;
@@ -101,7 +102,7 @@ static int append_both(run *r, int index, json *j, tfevents *e, const line *to) 
     if (j->failed || e->failed) status = fail_at(r, r->file[index].name, to, "cannot write", ENOMEM);
     if (!status) status = append(r, index, j->text, j->n, to);
     if (!status && e->n && (status = append(r, EVENTS, e->data, e->n, to))) {
-        if (ftruncate(r->file[index].fd, (off_t)before) == 0) r->file[index].size = before;
+        if (!adamod__file_cut(r->file[index].fd, (uint64_t)before)) r->file[index].size = before;
     }
     json_free(j);
     tfevents_free(e);
@@ -113,7 +114,7 @@ static int open_file(run *r, int index, const line *to) {
     char *path = path_of(r, f->name, to);
     struct stat st;
     if (!path) return -1;
-    f->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_APPEND);
     free(path);
     if (f->fd < 0) return fail_at(r, f->name, to, "cannot open", errno);
     if (fstat(f->fd, &st)) return fail_at(r, f->name, to, "cannot tell its size", errno);
@@ -125,7 +126,8 @@ static int open_file(run *r, int index, const line *to) {
 static int cut(run *r, int index, int64_t size, const line *to) {
     appended *f = &r->file[index];
     if (size == f->size) return 0;
-    if (ftruncate(f->fd, (off_t)size)) return fail_at(r, f->name, to, "cannot cut", errno);
+    const int error = adamod__file_cut(f->fd, (uint64_t)size);
+    if (error) return fail_at(r, f->name, to, "cannot cut", error);
     f->size = size;
     return 0;
 }
@@ -135,8 +137,9 @@ static int64_t whole_lines(const appended *f) {
     char block[4096];
     for (int64_t end = f->size; end > 0;) {
         const int64_t begin = end > (int64_t)sizeof block ? end - (int64_t)sizeof block : 0;
-        const ssize_t got = pread(f->fd, block, (size_t)(end - begin), (off_t)begin);
-        if (got != (ssize_t)(end - begin)) return -1;
+        uint64_t got;
+        errno = adamod__file_read(f->fd, (uint64_t)begin, block, (uint64_t)(end - begin), &got);
+        if (errno || got != (uint64_t)(end - begin)) return -1;
         const char *last = memrchr(block, '\n', (size_t)got);
         if (last) return begin + (last - block) + 1;
         end = begin;
@@ -341,8 +344,10 @@ static int begin_events(run *r, const line *to) {
     return status;
 }
 
-/* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. */
+/* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. The names are
+ * those of earlier versions. */
 static void remove_temporaries(const run *r) {
+    adamod__file_clean(r->directory);
     static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp."};
     DIR *d = opendir(r->directory);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -570,7 +575,8 @@ int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size) {
     size_t used = 0;
     for (int i = 0; i < FILES; i++) {
         const appended *f = &r->file[i];
-        if (fsync(f->fd)) return fail_at(r, f->name, &to, "cannot sync", errno);
+        const int error = adamod__file_sync(f->fd);
+        if (error) return fail_at(r, f->name, &to, "cannot sync", error);
         used += (size_t)snprintf(mark + used, mark_size - used, "%s%s %" PRId64, i ? " " : "", f->name, f->size);
         if (used >= mark_size) return fail_at(r, f->name, &to, "no room for the mark", ENAMETOOLONG);
     }
@@ -599,8 +605,10 @@ static int check_mark(const run *r, int index, int64_t size, const line *to) {
     const appended *f = &r->file[index];
     char last = '\n';
     if (size < 0) return text_fail(to->message, to->size, "%s: the mark does not name %s", r->directory, f->name);
-    if (index != EVENTS && size > 0 && size <= f->size && pread(f->fd, &last, 1, (off_t)(size - 1)) != 1) {
-        return fail_at(r, f->name, to, "cannot read", errno);
+    uint64_t got;
+    if (index != EVENTS && size > 0 && size <= f->size) {
+        const int error = adamod__file_read(f->fd, (uint64_t)(size - 1), &last, 1, &got);
+        if (error || !got) return fail_at(r, f->name, to, "cannot read", error ? error : EIO);
     }
     if (size <= f->size && last == '\n') return 0;
     return text_fail(to->message, to->size,
