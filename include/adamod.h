@@ -303,8 +303,8 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
 /* ---- 6. State -----------------------------------------------------------------------------------------------------
  *
  * A safetensors file with "NAME.exp_avg", "NAME.exp_avg_sq", "NAME.exp_avg_lr", "NAME.step", ... for each parameter.
- * Saving writes a temporary file, syncs and renames it. Loading checks everything before it changes anything; after it
- * the optimizer continues exactly as the one that saved. Parameters themselves are yours to save; masters are included.
+ * Saving writes a temporary file, syncs and renames it. Loading checks everything, checksums included, before it changes
+ * anything; after it the optimizer continues exactly as the one that saved. Parameters themselves are yours to save; masters are included.
  */
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);

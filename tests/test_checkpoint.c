@@ -393,7 +393,7 @@ static const char *save_two(const char *path, const char *(*shrink)(void)) {
     if (problem) return problem;
     if (checkpoint_save(path, &m.params, m.opt, &second, child_message, sizeof message) == 0) return "it was saved";
     char ignored[256], temp[300];
-    snprintf(temp, sizeof temp, "%s.tmp.%ld", path, (long)getpid());
+    snprintf(temp, sizeof temp, "%.*s/.adamod-0.tmp", (int)(strrchr(path, '/') - path), path);
     if (exists(temp)) return "a temporary file is left";
     if (checkpoint_load(path, &again.params, again.opt, &found, ignored, sizeof ignored)) return "the old one is gone";
     drop(&again);
@@ -462,10 +462,71 @@ TEST(a_crash_while_saving_leaves_the_last_one) {
     }
     CHECK_INT(checkpoint_prune(below("crash"), 1, MESSAGE), 0);
     char command[300];
-    snprintf(command, sizeof command, "ls %s | grep -q tmp", below("crash"));
+    snprintf(command, sizeof command, "ls -A %s | grep -q tmp", below("crash"));
     CHECK(system(command) != 0);
     drop(&again);
     drop(&m);
+}
+
+/* ---- damage ---- */
+
+static void flip(const char *path, int64_t bit) {
+    const int fd = open(path, O_RDWR);
+    unsigned char byte = 0;
+    if (pread(fd, &byte, 1, bit / 8) != 1) abort();
+    byte ^= (unsigned char)(1u << bit % 8);
+    if (pwrite(fd, &byte, 1, bit / 8) != 1) abort();
+    close(fd);
+}
+
+/* To go on from it is refused, whichever bit is changed; its parameters alone can still be right, if what is damaged is
+ * the optimizer's state. What is refused is named. */
+TEST(a_damaged_checkpoint_is_refused) {
+    const char *path = below("damaged.safetensors");
+    model m, other;
+    const checkpoint_meta meta = some_meta();
+    if (!make(&m, "adamod") || !make(&other, "adamod")) return;
+    train(&m, 0, 3);
+    const size_t bytes = (size_t)m.params.count * sizeof(float);
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
+    struct stat st;
+    if (!CHECK_INT(stat(path, &st), 0)) return;
+    int params_alone = 0;
+    for (int64_t bit = 0; bit < 8 * (int64_t)st.st_size && check_failures < 10; bit += 5) { /* of every byte some */
+        checkpoint_meta found = {0};
+        flip(path, bit);
+        memset(message, 0, sizeof message);
+        const int resumed = checkpoint_load(path, &other.params, other.opt, &found, MESSAGE);
+        if (!CHECK_INT(resumed, -1) || !CHECK(strncmp(message, path, strlen(path)) == 0 && !strchr(message, '\n')))
+            printf("  bit %lld: %s\n", (long long)bit, message);
+        if (checkpoint_load(path, &other.params, NULL, &found, MESSAGE) == 0) {
+            params_alone++;
+            for (int i = 0; i < PARAMS; i++) {
+                const nn_param *p = &m.list[i];
+                CHECK(memcmp(m.params.data + p->offset, other.params.data + p->offset, (size_t)p->count * 4) == 0);
+            }
+        }
+        memset(other.params.data, 0, bytes);
+        flip(path, bit);
+    }
+    CHECK(params_alone > 0);
+    CHECK_INT(checkpoint_load(path, &other.params, other.opt, NULL, MESSAGE), 0);
+    drop(&m);
+    drop(&other);
+}
+
+TEST(a_file_with_a_huge_header_is_refused_before_memory_is_taken) {
+    const char *path = below("huge.safetensors");
+    checkpoint_meta found = {0};
+    struct rusage before, after;
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fwrite("\xc0\x83\x2f\x05\0\0\0\0{", 1, 9, file) == 9 && fclose(file) == 0);
+    CHECK_INT(truncate(path, 8 + 87000000), 0);
+    getrusage(RUSAGE_SELF, &before);
+    CHECK_INT(checkpoint_info(path, &found, NULL, MESSAGE), -1);
+    getrusage(RUSAGE_SELF, &after);
+    CHECK_HAS(message, "huge.safetensors: header length 87000000 exceeds the limit of 50331648 bytes");
+    CHECK(after.ru_maxrss - before.ru_maxrss < 8192); /* kilobytes */
 }
 
 /* ---- averages ---- */
@@ -559,5 +620,6 @@ RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metad
           ENTRY(a_truncated_checkpoint_changes_nothing_wherever_it_ends),
           ENTRY(names_that_would_be_taken_for_the_optimizers_are_refused), ENTRY(a_save_that_fails_leaves_the_last_one),
           ENTRY(a_full_disk_leaves_the_last_one), ENTRY(a_crash_while_saving_leaves_the_last_one),
+          ENTRY(a_damaged_checkpoint_is_refused), ENTRY(a_file_with_a_huge_header_is_refused_before_memory_is_taken),
           ENTRY(averages_are_means_in_double_precision), ENTRY(checkpoints_of_different_models_have_no_average),
           ENTRY(old_steps_are_deleted_and_nothing_else), ENTRY(hashes_tell_contents_apart))

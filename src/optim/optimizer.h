@@ -127,6 +127,8 @@ typedef struct adamod__state_list {
 } adamod__state_list;
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
 void adamod__state_list_free(adamod__state_list *list);
+/* The longest header of a file that can be this optimizer's. */
+uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
 /* The way back, changing nothing unless all of it fits. path is for messages. */
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);

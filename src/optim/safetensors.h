@@ -4,6 +4,10 @@
  * tensor's name to {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, offsets counting from the start of
  * the data, and may hold {"__metadata__": {"key": "value", ...}}.
  *
+ * Files written here carry checksums in their metadata ("crc32" and "crc32.data", see docs/c-api.md), which are verified
+ * when the header and a tensor are read; they are not among the metadata that callers give and get. Files without are
+ * read too.
+ *
  * A file is read as if an enemy had written it. What the format's own reader refuses is refused here (a header above
  * 100 MB, overlaps, holes, bytes left over, sizes that do not follow from dtype and shape), and also: duplicate names
  * and keys, unknown fields, the character U+0000, more than 8 dimensions and numbers that are not plain integers.
@@ -67,6 +71,7 @@ typedef struct adamod__st_entry {
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
     uint64_t begin, end;
+    uint32_t sum; /* CRC-32 of the data; of a file that has checksums */
 } adamod__st_entry;
 
 typedef struct adamod__st_file {
@@ -74,6 +79,7 @@ typedef struct adamod__st_file {
     size_t n_entries;
     adamod__st_pair *metadata; /* sorted by key */
     size_t n_metadata;
+    int summed; /* it has checksums */
     char *text; /* holds all strings */
     char *path; /* NULL unless opened from a file, as are these two */
     int fd;
@@ -96,6 +102,9 @@ unsigned adamod__st_dtype_bits(adamod__st_dtype dtype);
 /* Opens a file and checks all of its header. On failure *out is empty, and closing it does nothing. */
 adamod_status adamod__st_open(const char *path, adamod__st_file *out, char *msg, size_t msg_size);
 
+/* The same, refusing a header of more than most bytes before memory is taken for it. */
+adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out, char *msg, size_t msg_size);
+
 /* The same for a header (without its length) in memory, of a file with data_size bytes of data. path is for messages
  * only; nothing of json is kept. There is nothing to adamod__st_read. */
 adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path, adamod__st_file *out,
@@ -105,31 +114,32 @@ adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size,
 const adamod__st_entry *adamod__st_find(const adamod__st_file *file, const char *name);
 const char *adamod__st_metadata(const adamod__st_file *file, const char *key);
 
-/* Reads the end - begin bytes of an entry of this file. */
+/* Reads the end - begin bytes of an entry of this file, and verifies its checksum. */
 adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst, char *msg,
                               size_t msg_size);
 
 /* Frees everything; file may be NULL, {0} or closed already. */
 void adamod__st_close(adamod__st_file *file);
 
-/* Writes a file: to a temporary one beside it ("PATH.tmp.PID"), which is synced and then renamed. After a failure the
- * temporary file is gone and what was at path before is still there; only when the directory could not be synced after
- * the rename, which is reported too, is the new file in place. An existing file keeps its permissions, a symbolic link
- * is followed, and anything but a regular file is left alone. The largest elements come first, then names decide: so
+/* Writes a file, which is there whole or not at all: see file.h. The largest elements come first, then names decide: so
  * each tensor is aligned to its elements, and equal input gives equal bytes. */
 adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                const adamod__st_tensor *tensors, size_t n_tensors, char *msg, size_t msg_size);
 
-/* What adamod__st_write writes: the header with its length, then the data of the tensors in this order. */
+/* What adamod__st_write writes: the header with its length, then the data of the n tensors in this order. */
 typedef struct adamod__st_plan {
     char *header;
-    size_t header_size;
+    size_t header_size, sum_at, sums_at; /* where in the header the digits of the checksums are */
     const adamod__st_tensor **order;
+    size_t n;
 } adamod__st_plan;
 
 adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
                                    const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out, char *msg,
                                    size_t msg_size);
+/* The checksum of tensor order[i]; and the header's, when it knows all of these. */
+void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum);
+void adamod__st_plan_seal(adamod__st_plan *plan);
 void adamod__st_plan_free(adamod__st_plan *plan);
 
 #endif

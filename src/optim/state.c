@@ -279,12 +279,24 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
     return status;
 }
 
+/* Twice what a header needs where every character of the names is escaped, every shape is the longest, and metadata has
+ * a megabyte: no more is read of a file that says it has more. */
+uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
+    uint64_t bytes = (uint64_t)1 << 20;
+    for (int64_t i = 0; i < opt->n; i++) {
+        const uint64_t entries = (uint64_t)adamod__entries_of(opt, &opt->tensors[i]);
+        bytes += entries * (1024 + 12 * (uint64_t)strlen(opt->tensors[i].name));
+    }
+    return bytes;
+}
+
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: the optimizer or the path is NULL");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
     adamod__st_file file;
     char message[ADAMOD__ST_MESSAGE];
-    adamod_status status = adamod__st_open(path, &file, message, sizeof message);
+    adamod_status status =
+        adamod__st_open_within(path, adamod__state_header_limit(opt), &file, message, sizeof message);
     if (status) return adamod__fail(status, "%s", message);
     status = adamod__state_restore(opt, &file, path, "");
     adamod__st_close(&file);

@@ -9,6 +9,7 @@
 #include "checkpoint.h"
 
 #include "json.h"
+#include "optim/file.h"
 #include "optim/optimizer.h"
 #include "optim/safetensors.h"
 #include "text.h"
@@ -23,6 +24,10 @@
 
 static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/";
+
+/* Of its header. The largest model that a recipe can ask for, 1000 layers, stays below it, so what is saved can be read;
+ * and a file that is something else does not fill the memory. */
+#define MOST_HEADER ((uint64_t)48 << 20)
 
 /* Where to complain. */
 typedef struct line {
@@ -312,7 +317,7 @@ int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optim
     const line to = {path, message, size};
     adamod__st_file file;
     if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
-    if (adamod__st_open(path, &file, message, size)) return -1;
+    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
     const int status = load(&file, params, optimizer, meta, &to);
     adamod__st_close(&file);
     return status;
@@ -323,7 +328,7 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *me
     checkpoint_meta found = {0};
     recipe read;
     adamod__st_file file;
-    if (adamod__st_open(path, &file, message, size)) return -1;
+    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
     int status = read_metadata(&file, &found, &to);
     if (!status && r) status = read_recipe(&file, &read, &to);
     adamod__st_close(&file);
@@ -351,7 +356,7 @@ static int open_all(averaging *a, const char *const *paths, size_t n) {
     if (!a->files) return fail_memory(a->to);
     for (; a->n < n; a->n++) {
         const line at = {paths[a->n], a->to->message, a->to->size};
-        if (adamod__st_open(at.path, &a->files[a->n], at.message, at.size)) return -1;
+        if (adamod__st_open_within(at.path, MOST_HEADER, &a->files[a->n], at.message, at.size)) return -1;
         if (read_metadata(&a->files[a->n], &unused, &at)) return a->n++, -1; /* this one is open already */
     }
     return 0;
@@ -535,8 +540,10 @@ int checkpoint_prune(const char *directory, size_t keep, char *message, size_t s
     free(steps);
     DIR *d = status ? NULL : opendir(directory);
     for (struct dirent *e; d && (e = readdir(d));) {
+        /* what earlier versions called their temporary files */
         if (!status && strstr(e->d_name, ".safetensors.tmp.")) status = remove_file(directory, e->d_name, &to);
     }
     if (d) closedir(d);
+    if (!status) adamod__file_clean(directory);
     return status;
 }
