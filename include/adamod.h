@@ -55,7 +55,7 @@ typedef enum adamod_status {
     ADAMOD_ERROR_RANGE = -3,          /* a value outside its bounds */
     ADAMOD_ERROR_ORDER = -4,          /* not possible any more, or not yet */
     ADAMOD_ERROR_MEMORY = -5,         /* the allocator returned null */
-    ADAMOD_ERROR_NONFINITE = -6,      /* a gradient holds a NaN or an infinity, and the policy is "error" */
+    ADAMOD_ERROR_NONFINITE = -6,      /* a gradient is not finite or too large, and the policy is "error" */
     ADAMOD_ERROR_IO = -7,             /* the system could not read or write a file */
     ADAMOD_ERROR_FORMAT = -8,         /* a file is malformed or truncated */
     ADAMOD_ERROR_MISMATCH = -9,       /* a file is well-formed, but belongs to another rule or other parameters */
@@ -146,9 +146,10 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *
  *   grad_scale    1         gradients are multiplied by this first (1 / loss scale)
  *   clip_norm     inf       all gradients are scaled so that their global norm is at most this
- *   nonfinite     pass      a NaN or infinity in a gradient, as the update sees it, scaled and in its type of
- *                           computation: pass (it is not looked for); skip (nothing changes, adamod_skipped counts
- *                           it); error (the step fails and changes nothing)
+ *   nonfinite     pass      a gradient with a NaN, an infinity or a number whose square overflows (1.8e19 in f32), as
+ *                           the update sees it, scaled and clipped, in its type of computation: pass (it is not looked
+ *                           for); skip (nothing changes, adamod_skipped counts it); error (the step fails and changes
+ *                           nothing)
  *   seed          0         of stochastic rounding
  *   threads       0         0: one for each core this process may use
  */
@@ -293,11 +294,13 @@ typedef struct adamod_statistics {
     double grad_norm, update_norm;          /* of what the rule saw, and of the change in the parameters */
     int64_t eta[ADAMOD_HIST_BINS];
     int64_t step[ADAMOD_HIST_BINS];
+    int64_t
+        nonfinite; /* elements of which the parameter or a state is a NaN or infinite; many of them never move again */
 } adamod_statistics;
 
 ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on); /* 0: off, as at first */
-/* Of the last update that was not skipped, for one group or (-1) all. update_norm is before any rounding to 16 bits.
- * ADAMOD_ERROR_ORDER if it was not collected. */
+/* Of the last update that was not skipped, for one group or (-1) all. update_norm and nonfinite are before any rounding
+ * to 16 or 8 bits. ADAMOD_ERROR_ORDER if it was not collected. */
 ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
 
 /* ---- 6. State -----------------------------------------------------------------------------------------------------
@@ -379,8 +382,8 @@ ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adam
                                                adamod_pool *pool, adamod_statistics *out);
 
 /* A state of count elements to 8 bits and back, on the host; index is its place in adamod_span.state, since state 0 has a
- * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. A block with what is
- * not finite is lost, all of it: its scale is a NaN. */
+ * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. Infinities become
+ * the largest number there is, 3.19e38; a block with a NaN is lost, all of it: its scale is a NaN. */
 ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);

@@ -17,6 +17,7 @@ static void same_statistics(pair *x, int g) {
     OK(adamod_get_statistics(x->cpu, g, &a));
     OK(adamod_get_statistics(x->gpu, g, &b));
     CHECK_INT(a.elements, b.elements);
+    CHECK_INT(a.nonfinite, b.nonfinite);
     CHECK(memcmp(a.eta, b.eta, sizeof a.eta) == 0);
     CHECK(memcmp(a.step, b.step, sizeof a.step) == 0);
     const double *u = &a.bounded, *v = &b.bounded;
@@ -556,6 +557,46 @@ TEST(statistics_are_equal) {
     }
 }
 
+/* Squares that overflow, not looked for: the same states, saturated or infinite, and the same counts. */
+TEST(huge_gradients_that_pass) {
+    NEED_CUDA;
+    static const char *const states[] = {"state_type=auto", "state_type=bf16", "state_type=q8"};
+    for (int r = 0; adamod_rule_name(r); r++) {
+        for (int s = 0; s < 3; s++) {
+            const char *name = adamod_rule_name(r);
+            if (s == 2 && strcmp(name, "adamod") && strcmp(name, "adam") && strcmp(name, "sgd")) continue;
+            for (int collect = 0; collect < 2; collect++) {
+                pair *x = pair_new(name);
+                if (!strcmp(name, "sgd")) pair_set(x, "momentum=0.9");
+                if (!strcmp(name, "adashift")) pair_set(x, "window=2");
+                pair_set(x, states[s]);
+                pair_add(x, ADAMOD_F32, 10007);
+                pair_add_at(x, 0, ADAMOD_F32, ADAMOD_F32, 2, (int64_t[]){37, 29}, 0);
+                OK(adamod_collect(x->cpu, collect));
+                OK(adamod_collect(x->gpu, collect));
+                for (int t = 0; t < 6; t++) {
+                    pair_grads(x);
+                    if (t == 2) {
+                        ((float *)x->arrays[0].g)[300] = 1e21f;
+                        ((float *)x->arrays[0].g)[9999] = -1e30f;
+                        ((float *)x->arrays[1].g)[100] = 1e25f;
+                    }
+                    pair_send_grads(x);
+                    pair_step(x);
+                    CHECK(pair_same(x));
+                    adamod_statistics now;
+                    if (!collect) continue;
+                    OK(adamod_get_statistics(x->cpu, -1, &now));
+                    const int64_t expected = now.nonfinite;
+                    OK(adamod_get_statistics(x->gpu, -1, &now));
+                    if (!CHECK_INT(now.nonfinite, expected)) printf("    %s %s\n", name, states[s]);
+                }
+                pair_free(x);
+            }
+        }
+    }
+}
+
 TEST(statistics_outlive_a_skipped_step) {
     NEED_CUDA;
     pair *x = pair_new("adamod");
@@ -645,5 +686,5 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes),
           ENTRY(a_gradient_too_large_is_told_from_a_nan), ENTRY(schedules), ENTRY(a_schedule_out_of_bounds_is_an_error),
           ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
-          ENTRY(statistics_are_equal), ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices),
-          ENTRY(large_array))
+          ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass), ENTRY(statistics_outlive_a_skipped_step),
+          ENTRY(files_move_between_devices), ENTRY(large_array))

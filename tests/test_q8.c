@@ -7,6 +7,7 @@
 #include "internal.h"
 #include "kernels/q8.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ TEST(codes_at_the_ends) {
         /* squares and learning rates never vanish beside larger ones */
         CHECK_INT(adamod__q8_encode(1e-30f, &b, always, state), state == 0 ? 0 : 1);
         CHECK_INT(adamod__q8_encode(0, &b, always, state), state == 0 ? 0 : 1);
-        const q8_block lost = adamod__q8_block(adamod__q8_scale(0x7f800000u), state);
+        const q8_block lost = adamod__q8_block(adamod__q8_scale(0x7f800001u), state);
         CHECK(isnan(adamod__q8_decode(17, &lost, state)));
         const q8_block empty = adamod__q8_block(adamod__q8_scale(0), state);
         CHECK(adamod__q8_decode(adamod__q8_encode(0, &empty, always, state), &empty, state) == 0);
@@ -381,12 +382,78 @@ TEST(encoding_refuses_what_it_cannot_do) {
     CHECK_INT(adamod_q8_encode(0, 0, NULL, NULL, NULL), ADAMOD_OK);
     x[0] = INFINITY;
     CHECK_INT(adamod_q8_encode(1, 1, x, code, scale), ADAMOD_OK);
+    CHECK(scale[0] == 0x1p127f && code[0] == 255);
+    x[0] = NAN;
+    CHECK_INT(adamod_q8_encode(1, 1, x, code, scale), ADAMOD_OK);
     CHECK(isnan(scale[0]) && code[0] == 0);
+}
+
+/* Infinities, and what is nearly infinite, become the largest number there is, whatever the random bits; the rest of the
+ * block stays, as far as codes reach. */
+TEST(infinities_saturate) {
+    static const float large[] = {INFINITY, FLT_MAX, 0x1.fp127f, 0x1.e00002p127f};
+    for (int s = 0; adamod__kernels_at(s); s++) {
+        const real_kernels *k = adamod__kernels_at(s)->f32;
+        for (int c = 0; c < 4; c++) {
+            enum { N = 600 };
+            float in[N], out[N], scale[3];
+            uint8_t codes[N];
+            for (int state = 0; state < 3; state++) {
+                for (int i = 0; i < N; i++) in[i] = 0x1p120f * (float)(1 + i);
+                in[300] = large[c];
+                in[301] = state == 0 ? -large[c] : large[c];
+                for (uint32_t key = 0; key < 8; key++) {
+                    k->store_q8(codes, scale, in, N, state, key);
+                    k->load_q8(out, codes, scale, N, state);
+                    CHECK(out[300] == 0x1.ep127f && fabsf(out[301]) == 0x1.ep127f);
+                    CHECK(signbit(out[301]) == signbit(in[301]));
+                    for (int i = 0; i < N; i++) {
+                        if (i == 300 || i == 301 || fabsf(in[i]) >= 0x1.ep127f) continue;
+                        if (!CHECK(fabsf(out[i] - in[i]) <= in[i] / 8)) break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* A square that overflows stops its own block for a while, and destroys nothing. */
+TEST(one_huge_gradient_does_not_ruin_its_block) {
+    static const char *const names[] = {"adamod", "adam", "sgd"};
+    for (int r = 0; r < 3; r++) {
+        enum { N = 700, HUGE_ONE = 300 };
+        static float p[N], g[N], then[N];
+        adamod_optimizer *opt;
+        adamod_statistics s;
+        if (!CHECK_INT(adamod_create(&opt, names[r]), ADAMOD_OK)) return;
+        CHECK_INT(adamod_set_text(opt, "state_type", "q8"), ADAMOD_OK);
+        if (r == 2) CHECK_INT(adamod_set(opt, "momentum", 0.5), ADAMOD_OK);
+        else CHECK_INT(adamod_set(opt, "beta1", 0.5) | adamod_set(opt, "beta2", 0.5), ADAMOD_OK);
+        if (r == 0) CHECK_INT(adamod_set(opt, "beta3", 0.5), ADAMOD_OK);
+        for (int i = 0; i < N; i++) p[i] = 1, g[i] = 0.25f;
+        CHECK_INT(adamod_add(opt, "w", p, g, 1, (const int64_t[]){N}), ADAMOD_OK);
+        CHECK_INT(adamod_collect(opt, 1), ADAMOD_OK);
+        for (int t = 0; t < 400; t++) {
+            g[HUGE_ONE] = t == 3 ? 1e21f : 0.25f;
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            CHECK_INT(adamod_get_statistics(opt, -1, &s), ADAMOD_OK);
+            CHECK_INT(s.nonfinite, t == 3 && r < 2); /* its v, before it is rounded to 8 bits */
+            if (t == 3) memcpy(then, p, sizeof p);
+            bool finite = true;
+            for (int i = 0; i < N; i++) finite = finite && isfinite(p[i]);
+            if (!CHECK(finite)) break;
+        }
+        /* all of them have moved on since */
+        int still = 0;
+        for (int i = 0; i < N; i++) still += p[i] == then[i];
+        if (!CHECK_INT(still, 0)) printf("  %s\n", names[r]);
+        adamod_free(opt);
+    }
 }
 
 /* Whatever a NaN's bits are, its block's codes are the same. */
 TEST(a_block_with_a_nan_is_lost) {
-    static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0x7f800000u};
+    static const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0x7f800001u};
     for (int k = 0; k < 4; k++) {
         enum { N = 600 };
         float in[N], out[N], scale[3];
@@ -496,6 +563,7 @@ RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(ins
           ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles),
           ENTRY(states_of_the_callers_are_as_the_handles), ENTRY(scales_without_states_in_8_bits_are_refused),
           ENTRY(values_are_encoded_to_the_nearest_code), ENTRY(encoding_refuses_what_it_cannot_do),
-          ENTRY(a_block_with_a_nan_is_lost), ENTRY(only_rules_that_have_it_take_it), ENTRY(memory_of_states_in_8_bits),
-          ENTRY(training_hardly_notices), ENTRY(the_quick_way_gives_the_same),
+          ENTRY(a_block_with_a_nan_is_lost), ENTRY(infinities_saturate),
+          ENTRY(one_huge_gradient_does_not_ruin_its_block), ENTRY(only_rules_that_have_it_take_it),
+          ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices), ENTRY(the_quick_way_gives_the_same),
           ENTRY(rounding_has_no_bias_and_no_memory))

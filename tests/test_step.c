@@ -139,6 +139,28 @@ TEST(gradients_that_are_too_large) {
     }
 }
 
+/* States of fewer bits have f32's range, also those of f64 parameters. */
+TEST(gradients_too_large_for_states) {
+    static const char *const types[] = {"auto", "bf16", "q8"};
+    for (int s = 0; s < 3; s++) {
+        for (int momentum = 0; momentum < 2; momentum++) {
+            adamod_optimizer *opt;
+            double p = 1, g = 1e25;
+            const adamod_tensor t = {
+                .name = "w", .param = &p, .grad = &g, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64};
+            CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+            CHECK_INT(adamod_set(opt, "momentum", 0.5 * momentum), ADAMOD_OK);
+            CHECK_INT(adamod_set_text(opt, "state_type", types[s]), ADAMOD_OK);
+            CHECK_INT(adamod_set_text(opt, "nonfinite", "error"), ADAMOD_OK);
+            CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+            const bool taken = s == 0 || !momentum;
+            CHECK_INT(adamod_step(opt), taken ? ADAMOD_OK : ADAMOD_ERROR_NONFINITE);
+            if (!taken) CHECK_HAS(adamod_last_error(), "the square of 1e+25 overflows f32");
+            adamod_free(opt);
+        }
+    }
+}
+
 TEST(gradient_norm) {
     world w;
     if (!world_make(&w, "sgd", 1)) return;
@@ -410,7 +432,7 @@ TEST(a_child_process_has_no_threads_of_its_parent) {
 }
 
 RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
-          ENTRY(gradients_that_are_too_large), ENTRY(gradient_norm), ENTRY(reports_of_attempts),
-          ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
+          ENTRY(gradients_that_are_too_large), ENTRY(gradients_too_large_for_states), ENTRY(gradient_norm),
+          ENTRY(reports_of_attempts), ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
           ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
           ENTRY(a_child_process_has_no_threads_of_its_parent))

@@ -105,6 +105,7 @@ class Statistics(ctypes.Structure):
         ("update_norm", c_double),
         ("eta", c_int64 * HIST_BINS),
         ("step", c_int64 * HIST_BINS),
+        ("nonfinite", c_int64),
     ]
 
 

@@ -7,6 +7,7 @@
  *
  * in four passes over the chunks of all arrays. A chunk here is a number of whole rows. */
 #include "update.h"
+#include "kernels/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -75,7 +76,8 @@ static void adamod__put(const pass *p, int state, int64_t i, double value) {
 }
 
 static double adamod__average(const pass *p, double old, double mean) {
-    return p->coef->beta2 * old + p->coef->beta2c * (mean + p->coef->eps);
+    const double x = p->coef->beta2 * old + p->coef->beta2c * (mean + p->coef->eps);
+    return adamod__saturated(x, p->source.state_type == ADAMOD_F64);
 }
 
 /* Calls body(position in block, length, row of all rows, column) for the parts of a block that lie in one row. */

@@ -13,12 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ADAMOD__DEVICE_VERSION 2
+#define ADAMOD__DEVICE_VERSION 3
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
 typedef struct stats_counts {
-    int64_t elements, bounded;
+    int64_t elements, bounded, nonfinite;
     double least[2], most[2]; /* [0] of eta, [1] of the step */
     int64_t fine[2][FINE_BINS];
     int64_t histogram[2][ADAMOD_HIST_BINS];

@@ -108,6 +108,12 @@ static inline adamod_type adamod__compute_type(adamod_type param) {
     return param == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
 }
 
+/* The type whose range an update must keep to: that of computation, but states of fewer bits have only f32's. */
+static inline adamod_type adamod__range_type(const adamod_span *x) {
+    const bool states = x->state[0] || x->state[1] || x->state[2];
+    return x->param_type == ADAMOD_F64 && (!states || x->state_type == ADAMOD_F64) ? ADAMOD_F64 : ADAMOD_F32;
+}
+
 /* ---- threads ---- */
 
 /* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
@@ -149,6 +155,8 @@ void adamod__stats_clear(stats_counts *counts);
 /* Adds a block's learning rates. */
 void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
                        const void *step, size_t n);
+/* Counts a block's elements of which the parameter or a state is not finite. */
+void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x);
 /* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */
 void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts);
 /* Of one group or, with -1, all. */

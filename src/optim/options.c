@@ -33,8 +33,8 @@ static const option_spec adamod__common[] = {
     {OPT_CLIP_NORM,
      {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
     {OPT_NONFINITE,
-     {"nonfinite", "NaN or infinity in a gradient", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0, adamod__nonfinites, 0,
-      1}},
+     {"nonfinite", "a gradient that or whose square is not finite", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0,
+      adamod__nonfinites, 0, 1}},
     {OPT_SEED, {"seed", "of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
     {OPT_THREADS, {"threads", "0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
 };

@@ -236,7 +236,8 @@ adamod_status adamod_q8_encode(int index, int64_t count, const float *values, ui
         const q8_block b = adamod__q8_block(scale, index);
         for (int64_t i = first; i < end; i++) {
             const uint32_t nearest = 1u << 31; /* in place of 32 random bits, half of them */
-            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(values[i], &b, nearest, index);
+            const float x = adamod__q8_within(values[i]);
+            codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, nearest, index);
         }
     }
     return status;

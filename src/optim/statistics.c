@@ -66,11 +66,21 @@ void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_
     }
 }
 
+void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x) {
+    const void *const arrays[] = {x->p, x->m, x->v, x->s};
+    for (size_t i = 0; i < x->n; i++) {
+        bool finite = true;
+        for (int a = 0; a < 4; a++) finite = finite && (!arrays[a] || isfinite(adamod__element(type, arrays[a], i)));
+        counts->nonfinite += !finite;
+    }
+}
+
 void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts) {
     pthread_mutex_lock(&stats->lock);
     stats_counts *sum = &stats->groups[group];
     sum->elements += counts->elements;
     sum->bounded += counts->bounded;
+    sum->nonfinite += counts->nonfinite;
     for (int which = 0; which < 2; which++) {
         if (counts->least[which] < sum->least[which]) sum->least[which] = counts->least[which];
         if (counts->most[which] > sum->most[which]) sum->most[which] = counts->most[which];
@@ -104,6 +114,7 @@ void adamod__stats_result(const adamod__stats *stats, int group, adamod_statisti
     for (int g = 0; g < n; g++) {
         const stats_counts *c = &groups[g];
         out->elements += c->elements;
+        out->nonfinite += c->nonfinite;
         bounded += c->bounded;
         grad += c->grad_sumsq;
         update += c->update_sumsq;

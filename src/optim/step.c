@@ -51,7 +51,7 @@ static const tensor *adamod__find_nonfinite(work *w, work_space *space, double f
         w->n = 1;
         if (!item->span->grad) continue;
         const double most = adamod__work_largest(w, space);
-        const bool wide = adamod__compute_type(item->span->param_type) == ADAMOD_F64;
+        const bool wide = adamod__range_type(item->span) == ADAMOD_F64;
         if (adamod__seen_finite(most, item->grad_scale, factor, item->options[OPT_CLIP_VALUE], wide)) continue;
         found = (const tensor *)(const void *)((const char *)item->span - offsetof(tensor, span));
         *largest = most * factor;
@@ -72,7 +72,7 @@ adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest)
     }
     return adamod__fail(ADAMOD_ERROR_NONFINITE,
                         "%s: its gradient is too large in update %lld: the square of %.0e overflows %s", t->name,
-                        number, largest, adamod__type_name(adamod__compute_type(t->span.param_type)));
+                        number, largest, adamod__type_name(adamod__range_type(&t->span)));
 }
 
 /* The factor that brings the global norm down to clip_norm; *skip if the step must not be taken. */

@@ -124,6 +124,7 @@ static void adamod__update_with_counts(const work *w, const block_source *b, con
     b->update.stats(data, coef);
     counts->update_sumsq += adamod__distance_squared(b->compute, data->p, before, data->n);
     adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, data->n);
+    adamod__stats_nonfinite(counts, b->compute, data);
 }
 
 /* All arrays in bf16: converted by the kernel itself. */
@@ -428,8 +429,9 @@ static void adamod__adashift_spatial(const work *w, work_space *space, size_t i,
     const void *old = adamod__read_block(w->kernels, compute, x->state[1], type, 0, 1, buffer);
     const double before = compute == ADAMOD_F64 ? *(const double *)old : (double)*(const float *)old;
     const double v = c->beta2 * before + c->beta2c * most * most;
-    if (compute == ADAMOD_F64) memcpy(buffer, &v, sizeof v);
-    else memcpy(buffer, &(float){(float)v}, sizeof(float));
+    const double kept = adamod__saturated(v, type == ADAMOD_F64);
+    if (compute == ADAMOD_F64) memcpy(buffer, &kept, sizeof kept);
+    else memcpy(buffer, &(float){(float)kept}, sizeof(float));
     if (type != compute) {
         adamod__write_block(w->kernels, compute, x->state[1], type, 0, 1, buffer,
                             &(block_random){adamod__random_key(item), 2});

@@ -171,7 +171,11 @@ INLINE void NAME(store_q8_of)(uint8_t *codes, float *scales, const float *in, si
         for (size_t i = 0; i < count; i++) {
             codes[first + i] = (uint8_t)adamod__q8_encode(in[first + i], &b, random[i], state);
         }
-        if (b.lost) memset(codes + first, 0, count);
+        for (size_t i = 0; most > Q8_MOST && i < count;
+             i++) { /* seldom, and apart so that the loop above stays quick */
+            const float x = adamod__q8_within(in[first + i]);
+            codes[first + i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, random[i], state);
+        }
         scales[first / Q8_BLOCK] = scale;
     }
 }

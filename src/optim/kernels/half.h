@@ -72,6 +72,13 @@ static ADAMOD__BOTH inline int adamod__seen_finite(double most, double scale, do
     return seen - seen == 0 && square - square == 0;
 }
 
+/* A state that is an average of squares taken in f64, as its type, f64 (wide) or less, can hold it: the largest number in
+ * place of an infinity, which would spread over the array and never be forgotten. A NaN stays. */
+static ADAMOD__DEVICE inline double adamod__saturated(double x, int wide) {
+    const double most = wide ? 1e300 : 0x1.fep127; /* sums of many stay finite, too; bf16 has the latter exactly */
+    return x > most ? most : x;
+}
+
 /* ---- random numbers ---- */
 
 static ADAMOD__BOTH inline uint64_t adamod__mix64(uint64_t x) {

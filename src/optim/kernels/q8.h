@@ -17,13 +17,24 @@ enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
 /* The largest code of state i; of state 0 it is below the sign. */
 static ADAMOD__DEVICE inline int32_t adamod__q8_top(int state) { return state == 0 ? 127 : 255; }
 
+/* The bits of the largest number that has a code, 1.875 * 2^127. */
+#define Q8_MOST 0x7f700000u
+
 /* The scale of a block whose largest magnitude has these bits, such that rounding up gives no larger code than there is.
- * A block of zeros has 0. One with what is not finite, or as good as, is lost: its scale is a NaN, and so is all of it.
- * Below 2^-96 (1e-29) scales end, for the sake of exact factors. */
+ * A block of zeros has 0. One with a NaN is lost: its scale is a NaN, and so is all of it. Below 2^-96 (1e-29) scales
+ * end, for the sake of exact factors. */
 static ADAMOD__DEVICE inline float adamod__q8_scale(uint32_t most) {
-    const uint32_t up = (most + (1u << Q8_SHIFT) - 1) & 0x7f800000u, least = 31u << 23;
+    const uint32_t within = most > Q8_MOST ? Q8_MOST : most;
+    const uint32_t up = (within + (1u << Q8_SHIFT) - 1) & 0x7f800000u, least = 31u << 23;
     const uint32_t scale = up < least ? least : up;
-    return adamod__from_bits(most > 0x7f700000u ? 0x7fc00000u : most == 0 ? 0 : scale);
+    return adamod__from_bits(most > 0x7f800000u ? 0x7fc00000u : most == 0 ? 0 : scale);
+}
+
+/* To be encoded in place of x in a block whose largest magnitude is above Q8_MOST. An infinity becomes the largest number
+ * there is, so that it neither takes its block with it nor stays for ever. */
+static ADAMOD__DEVICE inline float adamod__q8_within(float x) {
+    const uint32_t bits = adamod__to_bits(x), magnitude = bits & 0x7fffffffu;
+    return adamod__from_bits(magnitude > Q8_MOST ? (bits & 0x80000000u) | Q8_MOST : bits);
 }
 
 /* What a block's codes and elements have to do with each other. */

@@ -37,7 +37,8 @@ template <class R> struct row_pass {
         store_state<R>(t, state, 0, i, 0, (R)x, now.key);
     }
     __device__ __forceinline__ double average(double old, double mean) const {
-        return now.wide.beta2 * old + now.wide.beta2c * (mean + now.wide.eps);
+        const double x = now.wide.beta2 * old + now.wide.beta2c * (mean + now.wide.eps);
+        return adamod__saturated(x, t.state_type == ADAMOD_F64);
     }
     /* What the gradient of element i is multiplied by, times scale. */
     __device__ __forceinline__ R rate(int64_t i, double scale) const {
@@ -214,21 +215,21 @@ static __global__ void __launch_bounds__(ROW_THREADS) update_norm_kernel(const _
 
 /* ---- fourth pass: the parameter ---- */
 
-/* change: the parameter before and after. */
+/* before: the parameter. */
 template <class RULE>
-static __device__ __forceinline__ void apply(const row_pass<typename RULE::R> &p, const typename RULE::K &k,
-                                             int64_t block, uint32_t at, typename RULE::R u, typename RULE::R *change) {
+static __device__ __forceinline__ element<typename RULE::R> apply(const row_pass<typename RULE::R> &p,
+                                                                  const typename RULE::K &k, int64_t block, uint32_t at,
+                                                                  typename RULE::R u, typename RULE::R *before) {
     typedef typename RULE::R R;
     const int64_t i = block + at;
     element<R> x = {};
-    x.p = load_param<R>(p.t, i);
-    change[0] = x.p;
+    x.p = *before = load_param<R>(p.t, i);
     x.g = u;
     if (RULE::states & STATE_M) x.m = load_as<R>(p.t.state[0], p.t.state_type, i);
     x = update_element<RULE>(x, k);
     if (RULE::states & STATE_M) store_state<R>(p.t, 0, 0, block, at, x.m, p.now.key);
     store_param<R>(p.t, block, at, x.p, p.now.key);
-    change[1] = x.p;
+    return x;
 }
 
 template <class RULE> static __device__ void pass_update(const view &v, piece c) {
@@ -236,8 +237,8 @@ template <class RULE> static __device__ void pass_update(const view &v, piece c)
     const row_pass<R> p(v, c);
     for (int64_t i = p.first + threadIdx.x; i < p.last; i += ROW_THREADS) {
         const int64_t block = p.first + (i - p.first) / BLOCK * BLOCK;
-        R change[2];
-        apply<RULE>(p, p.k, block, (uint32_t)(i - block), p.gradient(i) * p.rate(i, p.now.wide.high), change);
+        R before;
+        apply<RULE>(p, p.k, block, (uint32_t)(i - block), p.gradient(i) * p.rate(i, p.now.wide.high), &before);
     }
 }
 
@@ -272,11 +273,12 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
             double distance = 0;
             if (lane < lanes) {
                 const R g = p.gradient(block + r + lane), rate = p.rate(block + r + lane, p.now.wide.high);
-                R change[2];
+                R before;
                 sum[0] += (double)g * (double)g;
-                apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * rate, change);
-                distance = (double)change[1] - (double)change[0];
+                const element<R> x = apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * rate, &before);
+                distance = (double)x.p - (double)before;
                 counts->add(v, &seen, (double)rate, (double)rate);
+                counts->look(x.p, x.m, x.v, x.s);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
         }

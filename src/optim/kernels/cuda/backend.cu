@@ -648,6 +648,7 @@ static double from_order(unsigned long long bits) {
 static void add_counts(stats_counts *to, const device_counts *from) {
     to->elements = (int64_t)from->elements;
     to->bounded = (int64_t)from->bounded;
+    to->nonfinite = (int64_t)from->nonfinite;
     for (int which = 0; which < 2; which++) {
         if (from->elements > 0) {
             to->least[which] = from_order(from->least[which]);

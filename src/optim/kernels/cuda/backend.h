@@ -65,7 +65,7 @@ typedef struct control {
 
 /* A group's statistics, as they are collected: integers, so that the order does not matter. */
 typedef struct device_counts {
-    unsigned long long elements, bounded;
+    unsigned long long elements, bounded, nonfinite;
     unsigned long long least[2], most[2]; /* doubles whose bits are made to order as integers do */
     unsigned long long fine[2][FINE_BINS];
     unsigned long long histogram[2][ADAMOD_HIST_BINS];

@@ -97,7 +97,7 @@ static __device__ __forceinline__ void store_state_q8(const device_tensor &t, in
         const int64_t to = first + 32 * r + lane;
         if (to >= last) continue;
         const uint32_t random = adamod__random_bits((uint32_t)(32 * r + lane), 1 + i, random_key);
-        const uint32_t code = adamod__q8_encode(x[r], &b, random, i);
+        const uint32_t code = adamod__q8_encode(adamod__q8_within(x[r]), &b, random, i);
         ((uint8_t *)t.state[i])[to] = b.lost ? 0 : (uint8_t)code;
     }
     if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
@@ -251,7 +251,7 @@ struct extremes {
 
 /* What a block of threads has counted of one chunk. */
 struct shared_counts {
-    unsigned elements, bounded;
+    unsigned elements, bounded, nonfinite;
     unsigned long long least[2], most[2];
     unsigned fine[2][FINE_BINS];
     unsigned histogram[2][ADAMOD_HIST_BINS];
@@ -260,7 +260,7 @@ struct shared_counts {
         for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&fine[0][0])[i] = 0;
         for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) (&histogram[0][0])[i] = 0;
         if (threadIdx.x == 0) {
-            elements = bounded = 0;
+            elements = bounded = nonfinite = 0;
             for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
         }
         __syncthreads();
@@ -286,6 +286,11 @@ struct shared_counts {
         count(v, seen, 1, step);
     }
 
+    /* Of one element: its parameter, and a zero or its states. */
+    template <class R> __device__ __forceinline__ void look(R p, R m, R v, R s) {
+        if (!isfinite(p) || !isfinite(m) || !isfinite(v) || !isfinite(s)) atomicAdd(&nonfinite, 1u);
+    }
+
     /* All threads. */
     __device__ void flush(const extremes &seen, device_counts *to) {
         for (int i = 0; i < 2; i++) {
@@ -304,6 +309,7 @@ struct shared_counts {
         if (threadIdx.x != 0) return;
         atomicAdd(&to->elements, (unsigned long long)elements);
         atomicAdd(&to->bounded, (unsigned long long)bounded);
+        atomicAdd(&to->nonfinite, (unsigned long long)nonfinite);
         for (int i = 0; i < 2; i++) {
             atomicMin(&to->least[i], least[i]);
             atomicMax(&to->most[i], most[i]);

@@ -361,7 +361,8 @@ static __device__ int64_t find_nonfinite(const view &v, double factor, double *l
         const int64_t found = v.chunks[i].tensor;
         const device_tensor &t = v.tensors[found];
         const double clip = v.effective[t.group * OPT_COUNT + OPT_CLIP_VALUE];
-        if (!t.g || adamod__seen_finite(v.largest[i], scale, factor, clip, t.p_type == ADAMOD_F64)) continue;
+        const bool wide = t.p_type == ADAMOD_F64 && t.state_type == ADAMOD_F64;
+        if (!t.g || adamod__seen_finite(v.largest[i], scale, factor, clip, wide)) continue;
         double most = 0;
         for (int64_t c = v.first_chunk[found]; c < v.first_chunk[found + 1]; c++) most = larger(most, v.largest[c]);
         *largest = most * factor;
@@ -474,7 +475,7 @@ static __global__ void clear_counts_kernel(const __grid_constant__ view v) {
     for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&c->fine[0][0])[i] = 0;
     for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) (&c->histogram[0][0])[i] = 0;
     if (threadIdx.x != 0) return;
-    c->elements = c->bounded = 0;
+    c->elements = c->bounded = c->nonfinite = 0;
     for (int i = 0; i < 2; i++) c->least[i] = ~0ull, c->most[i] = 0;
 }
 
@@ -517,7 +518,7 @@ template <class R> static __device__ void finish_spatial(const view &v, int64_t 
     for (int64_t chunk = v.first_chunk[i]; chunk < v.first_chunk[i + 1]; chunk++) most = larger(most, v.largest[chunk]);
     const double before = (double)load_as<R>(t.state[1], t.state_type, 0);
     const double x = c.beta2 * before + c.beta2c * most * most;
-    store_state<R>(t, 1, 0, 0, 0, (R)x, now.key);
+    store_state<R>(t, 1, 0, 0, 0, (R)adamod__saturated(x, t.state_type == ADAMOD_F64), now.key);
     c.lr = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
     now.wide = c;
     now.narrow = narrowed(c);
