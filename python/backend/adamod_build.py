@@ -1,6 +1,6 @@
 """Builds the wheel: CMake makes the C library, and it is packed beside the Python files.
 
-A backend as PEP 517 describes it. It is here because those that exist would have to be downloaded first, and because
+A backend as PEP 517 describes it, and PEP 660 for `pip install -e`. It is here because those that exist would have to be downloaded first, and because
 they tie a wheel to one version of Python, while this one, which is called through ctypes, serves all.
 
 SPDX-License-Identifier: MIT
@@ -30,9 +30,24 @@ Name: {name}
 Version: {version}
 Summary: AdaMod, and every optimizer its paper names, for PyTorch and numpy
 License: MIT
+License-File: LICENSE
+Keywords: adamod,adam,optimizer,deep-learning,pytorch,cuda,simd
+Project-URL: Homepage, https://arxiv.org/abs/1910.12249
+Classifier: Development Status :: 4 - Beta
+Classifier: Intended Audience :: Developers
+Classifier: Intended Audience :: Science/Research
+Classifier: License :: OSI Approved :: MIT License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C
+Classifier: Programming Language :: Python :: 3
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Classifier: Typing :: Typed
 Requires-Python: >=3.8
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
+Provides-Extra: timm
+Requires-Dist: timm>=1.0; extra == "timm"
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
 Description-Content-Type: text/markdown
@@ -60,7 +75,7 @@ def _tag():
 
 
 def _metadata():
-    description = (ROOT / "docs" / "pytorch.md").read_text()
+    description = (ROOT / "README.md").read_text()
     return METADATA.format(name=NAME, version=_version(), description=description)
 
 
@@ -125,41 +140,65 @@ class _Wheel:
         self.zip.close()
 
 
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    with tempfile.TemporaryDirectory() as folder:
-        libraries = _build_libraries(Path(folder))
+def _dist_info():
+    return f"{NAME}-{_version()}.dist-info"
+
+
+def _write_wheel(wheel_directory, files):
+    """A wheel of (name, data, mode), and what every wheel has besides."""
     name = f"{NAME}-{_version()}-{_tag()}.whl"
-    dist_info = f"{NAME}-{_version()}.dist-info"
     target = Path(wheel_directory) / name
     wheel = _Wheel(f"{target}.tmp")
-    for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix == ".py" or path.name == "py.typed":
-            wheel.add(path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes())
-    for library, data in libraries.items():
-        wheel.add(f"{NAME}/{library}", data, 0o755)
-    wheel.add(f"{dist_info}/METADATA", _metadata())
-    wheel.add(f"{dist_info}/LICENSE", (ROOT / "LICENSE").read_bytes())
-    wheel.add(f"{dist_info}/WHEEL", WHEEL.format(tag=_tag()))
-    wheel.close(dist_info)
+    for file in files:
+        wheel.add(*file)
+    wheel.add(f"{_dist_info()}/METADATA", _metadata())
+    wheel.add(f"{_dist_info()}/LICENSE", (ROOT / "LICENSE").read_bytes())
+    wheel.add(f"{_dist_info()}/WHEEL", WHEEL.format(tag=_tag()))
+    wheel.close(_dist_info())
     os.replace(f"{target}.tmp", target)
     return name
 
 
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = _build_libraries(Path(folder))
+    files = [
+        (path.relative_to(PACKAGE.parent).as_posix(), path.read_bytes(), 0o644)
+        for path in sorted(PACKAGE.rglob("*"))
+        if path.suffix == ".py" or path.name == "py.typed"
+    ]
+    return _write_wheel(
+        wheel_directory, files + [(f"{NAME}/{library}", data, 0o755) for library, data in libraries.items()]
+    )
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """A wheel that points to the sources. The library is built in build-python, and put beside the Python files, where
+    the package looks for it; after a change of the C sources, install again."""
+    libraries = _build_libraries(ROOT / "build-python")
+    for old in PACKAGE.glob("libadamod*.so*"):
+        old.unlink()
+    for library, data in libraries.items():
+        (PACKAGE / library).write_bytes(data)
+    return _write_wheel(wheel_directory, [(f"{NAME}.pth", f"{PACKAGE.parent}\n", 0o644)])
+
+
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
-    dist_info = f"{NAME}-{_version()}.dist-info"
-    folder = Path(metadata_directory) / dist_info
+    folder = Path(metadata_directory) / _dist_info()
     folder.mkdir()
     (folder / "METADATA").write_text(_metadata())
     (folder / "WHEEL").write_text(WHEEL.format(tag=_tag()))
-    return dist_info
+    return _dist_info()
 
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 SOURCES = ["CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "cmake", "include", "src", "docs", "python"]
 
 
 def _wanted(info):
     name = Path(info.name).name
-    unwanted = name == "__pycache__" or name.startswith(".") or name.endswith((".pyc", ".o", ".so", ".tmp"))
+    unwanted = name == "__pycache__" or name.startswith(".") or re.search(r"\.(pyc|o|tmp|so(\..*)?)$", name)
     return None if unwanted else info
 
 
