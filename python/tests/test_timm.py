@@ -1,0 +1,72 @@
+"""timm's factory, where timm is installed.
+
+SPDX-License-Identifier: MIT
+"""
+
+import unittest
+
+import libadamod.torch as lt
+import torch
+from support import CLASSES, set_grads
+
+try:
+    import timm.optim
+except ImportError:
+    timm = None
+
+
+@unittest.skipUnless(timm, "there is no timm")
+class Factory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.before = {name: timm.optim.get_optimizer_info(name) for name in timm.optim.list_optimizers()}
+        import libadamod.timm
+
+        cls.names = libadamod.timm.names
+
+    def create(self, name, **arguments):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3))
+        return timm.optim.create_optimizer_v2(model, name, **arguments)
+
+    def step(self, optimizer):
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        set_grads(params, 1)
+        before = [p.detach().clone() for p in params]
+        for _ in range(12):  # AdaShift begins late
+            optimizer.step()
+        self.assertTrue(all(not torch.equal(p, q) for p, q in zip(params, before)))
+
+    def test_adamod(self):
+        optimizer = self.create("adamod", lr=0.1, weight_decay=0.05, betas=(0.8, 0.9), eps=1e-6, beta3=0.9)
+        self.assertIs(type(optimizer), lt.AdaMod)
+        decays = {group["weight_decay"] for group in optimizer.param_groups}
+        self.assertEqual(decays, {0.0, 0.05})  # timm's groups: none of biases and norms
+        group = optimizer.param_groups[0]
+        self.assertEqual((group["lr"], group["betas"], group["eps"], group["beta3"]), (0.1, (0.8, 0.9), 1e-6, 0.9))
+        self.step(optimizer)
+
+    def test_every_class_has_a_name(self):
+        for cls in CLASSES:
+            with self.subTest(cls.__name__):
+                # As timm's train.py calls it: with arguments that not all have.
+                arguments = {} if cls is lt.Adafactor else {"lr": 0.1}
+                optimizer = self.create(f"libadamod.{cls.__name__.lower()}", eps=1e-7, betas=(0.9, 0.99), **arguments)
+                self.assertIs(type(optimizer), cls)
+                self.step(optimizer)
+
+    def test_timms_own_stay(self):
+        for name, info in self.before.items():
+            self.assertIs(timm.optim.get_optimizer_info(name), info)
+        self.assertIs(type(self.create("adamw", lr=0.1)), torch.optim.AdamW)
+        free = {"adamod", "amsgrad", "adabound", "amsbound", "adashift", "nosadam"}
+        self.assertEqual({name for name in self.names if "." not in name}, free - set(self.before))
+
+    def test_momentum_is_timms(self):
+        self.assertEqual(self.create("libadamod.sgd", lr=0.1, momentum=0.7).param_groups[0]["momentum"], 0.7)
+
+    def test_lookahead(self):
+        self.step(self.create("lookahead_adamod", lr=0.1, beta3=0.5))
+
+
+if __name__ == "__main__":
+    unittest.main()
