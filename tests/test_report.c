@@ -23,6 +23,15 @@
 static char message[1024];
 #define MESSAGE message, sizeof message
 
+/* What runs without a task.json may have measured. */
+static const metric known[] = {
+    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
+    {"nll", "nll", "negative log-likelihood", "", 1, 4, METRIC_LOWER, false},
+    {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true},
+    {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true},
+};
+#define KNOWN known, sizeof known / sizeof *known
+
 /* ---- files ---- */
 
 static char root[64];
@@ -210,7 +219,15 @@ static const char *bare(const char *name) {
     return run;
 }
 
-static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, MESSAGE); }
+static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, KNOWN, MESSAGE); }
+
+/* Of one of the run's metrics. */
+static double value_of(const report_run *r, const report_point *p, const char *name) {
+    for (int i = 0; i < r->n_metrics; i++) {
+        if (strcmp(r->metric[i].name, name) == 0) return p->value[i];
+    }
+    return NAN;
+}
 
 /* The message that a file with this text gets; "(none)". */
 static const char *complaint(const char *name, const char *text) {
@@ -283,10 +300,10 @@ TEST(reads_all_of_a_run) {
     CHECK_INT(r.valid.n, 5);
     CHECK_INT(r.train.at[99].step, 100);
     CHECK_CLOSE(r.train.at[0].loss, 4, 1e-9);
-    CHECK_CLOSE(r.valid.at[4].exact, 0.9, 1e-9);
+    CHECK_CLOSE(value_of(&r, &r.valid.at[4], "exact"), 90, 1e-9);
     CHECK_STR(r.status, "finished");
     CHECK_CLOSE(r.seconds, 50, 0);
-    CHECK_CLOSE(r.final_test.bleu, 90, 0);
+    CHECK_CLOSE(value_of(&r, &r.final_test, "bleu"), 90, 0);
     CHECK(r.n_histograms > 60);
     CHECK_INT(r.histogram[0].step, 1);
     CHECK_INT(r.histogram[r.n_histograms - 1].step, 100);
@@ -408,7 +425,7 @@ TEST(long_runs_are_thinned_without_changing_their_means) {
     CHECK(r.train.n <= 32768 && r.train.n > 8192);
     CHECK_CLOSE(weight, STEPS, 1e-6);
     CHECK_CLOSE(sum, STEPS / 2, 1e-6);
-    CHECK_CLOSE(r.train.at[r.train.n - 1].tokens, 7.0 * STEPS, 0);
+    CHECK_CLOSE(r.train.at[r.train.n - 1].items, 7.0 * STEPS, 0);
     CHECK(r.n_histograms > 300 && r.n_histograms < 1000);
     CHECK_INT(r.histogram[0].step, 1);
     CHECK_INT(r.histogram[49].step, 50);
@@ -476,7 +493,7 @@ TEST(spreads_are_those_of_pencil_and_paper) {
 TEST(the_table_has_median_mean_and_deviation) {
     report r;
     report_table t;
-    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN, MESSAGE), 0)) return;
     CHECK_INT(r.n_variants, 3);
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
         static const char *const expected[4][9] = {
@@ -502,7 +519,7 @@ TEST(the_printed_table_is_aligned_in_columns_of_the_terminal) {
     const char *const runs[] = {make_run((made){"wide", "漢字", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
                                 make_run((made){"plain", "a\u0301 b", "finished", 2, 100, 4, 1, 1, 0.5, 50})};
     const int kept = divert(1, below("table.txt"));
-    const int status = report_print_table(runs, 2, MESSAGE);
+    const int status = report_print_table(runs, 2, KNOWN, MESSAGE);
     restore(1, kept);
     char *text = contents(below("table.txt"));
     CHECK_INT(status, 0);
@@ -517,7 +534,7 @@ static void print_at(int width, bool may_cut, char *text, size_t size) {
     report r;
     report_table t;
     memset(text, 0, size);
-    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, make_runs(), RUNS, KNOWN, MESSAGE), 0)) return;
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
         FILE *file = fmemopen(text, size, "w");
         report_table_print(&t, file, width, may_cut);
@@ -549,10 +566,10 @@ TEST(a_run_that_is_given_twice_counts_once) {
     report r;
     const char *run = make_run((made){"twice", "twice", "finished", 1, 100, 4, 1, 1, 0.5, 50});
     const char *const runs[] = {run, run, below("twice/.")};
-    if (!CHECK_INT(report_load(&r, runs, 3, MESSAGE), 0)) return;
+    if (!CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), 0)) return;
     CHECK_INT(r.n, 1);
     report_free(&r);
-    CHECK_INT(report_load(&r, runs, 0, MESSAGE), -1);
+    CHECK_INT(report_load(&r, runs, 0, KNOWN, MESSAGE), -1);
 }
 
 /* ---- the page ---- */
@@ -562,7 +579,7 @@ static char *page_of(const char *const *runs, int n, const char *name) {
     char page[300];
     snprintf(page, sizeof page, "%s", below("%s", name));
     const int kept = divert(2, below("notes.txt"));
-    const int status = report_write(runs, n, page, MESSAGE);
+    const int status = report_write(runs, n, KNOWN, page, MESSAGE);
     restore(2, kept);
     if (!CHECK_INT(status, 0)) printf("  %s\n", message);
     return contents(page);
@@ -598,7 +615,9 @@ TEST(the_page_says_in_words_what_happened) {
     char *text = plain_page_of(make_runs(), RUNS, "words.html");
     CHECK_HAS(text, "Three variants, two runs each");
     CHECK_HAS(text, "<b>AdaMod</b> came furthest, to a training loss of 0.600 and a validation loss of 0.600; "
-                    "95.0&nbsp;% of the sentences are translated exactly (BLEU&nbsp;93.00).");
+                    "exact translations&nbsp;95.0&nbsp;%, BLEU&nbsp;93.00. ");
+    CHECK_HAS(text, "Exact and BLEU: of the test, or of the validation where there is no test. Time:");
+    CHECK_HAS(text, "<p class=\"sub\">Task: numbers. ");
     CHECK_HAS(text, "<b>Adam</b> reached a training loss of 1.500");
     CHECK_HAS(text, "<b>flat</b> never started: its training loss is 3.90 after 100 updates");
     CHECK_HAS(text, "Of the runs of <b>Adam</b>, one diverged and is not counted.");
@@ -613,6 +632,265 @@ TEST(a_variant_whose_runs_all_diverged_is_said_to_have) {
     CHECK_HAS(text, "1<small>(diverged)</small>");
     free(text);
 }
+
+/* ---- tasks ---- */
+
+/* A run of another kind: it says itself what it measures, and metrics of other tasks in its files are none of its. */
+static const char *make_task_run(const char *directory, const char *name, const char *task, const char *values) {
+    const char *run = below("%s", directory);
+    char text[128];
+    snprintf(text, sizeof text, "name: %s\n", name);
+    put(run, "recipe.yaml", text);
+    put(run, "task.json", task);
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= 40; i++) {
+        fprintf(file,
+                "{\"kind\":\"train\",\"step\":%d,\"time\":%g,\"loss\":%d,\"images\":%d,\"images_per_second\":1}\n", i,
+                0.5 * i, i < 5 ? 8 : 2, 60 * i);
+        if (i % 10 == 0) fprintf(file, "{\"kind\":\"valid\",\"step\":%d,\"loss\":1.5,\"bleu\":7,%s}\n", i, values);
+    }
+    fclose(file);
+    file = create(run, "result.json");
+    fprintf(
+        file,
+        "{\"status\":\"finished\",\"step\":40,\"seconds\":20,\"test\":{\"kind\":\"test\",\"step\":40,\"loss\":1,%s}}",
+        values);
+    fclose(file);
+    return run;
+}
+
+static const char images[] =
+    "{\"task\":\"images\",\"about\":\"Pictures of clothes\",\"items\":\"images\",\"later\":{\"a\":[1]},\n"
+    " \"metrics\":[{\"name\":\"loss\",\"label\":\"loss\",\"better\":\"lower\",\"headline\":true},\n"
+    "  {\"name\":\"accuracy\",\"label\":\"accuracy\",\"about\":\"accuracy\",\"unit\":\"%\",\"scale\":100,\"decimals\":1,"
+    "\"better\":\"higher\",\"headline\":true},\n"
+    "  {\"name\":\"top5\",\"label\":\"top 5\",\"about\":\"one of the first five\",\"unit\":\"%\",\"scale\":100,"
+    "\"decimals\":2,\"better\":\"higher\",\"headline\":true,\"later\":null},\n"
+    "  {\"name\":\"hidden\",\"label\":\"hidden\",\"better\":\"higher\",\"headline\":false},\n"
+    "  {\"name\":\"calls\",\"label\":\"calls\",\"about\":\"calls of the model\",\"decimals\":0,\"headline\":true}]}\n";
+
+/* The cells of a row, from one column on, as "a|b|c". */
+static const char *row_of(const report_table *t, int row) {
+    static char text[4][512];
+    size_t used = 0;
+    for (int k = 0; k < t->columns && used < sizeof text[0]; k++) {
+        used += (size_t)snprintf(text[row] + used, sizeof text[0] - used, "%s%s", k ? "|" : "",
+                                 report_table_cell(t, row, k));
+    }
+    return text[row];
+}
+
+TEST(a_run_says_itself_what_it_measures) {
+    const char *run = make_task_run("images", "net", images,
+                                    "\"accuracy\":0.625,\"top5\":0.9,\"hidden\":3,\"calls\":12345,\"strange\":[1]");
+    report r;
+    report_table t;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return;
+    CHECK_STR(r.run[0].about, "Pictures of clothes");
+    CHECK_STR(r.run[0].items, "images");
+    CHECK_INT(r.run[0].n_metrics, 5);
+    CHECK_CLOSE(r.run[0].train.at[39].items, 2400, 0);
+    CHECK_CLOSE(value_of(&r.run[0], &r.run[0].final_test, "hidden"), 3, 0);
+    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        CHECK_STR(row_of(&t, 0),
+                  "variant|training loss|validation loss|accuracy %|top 5 %|calls|updates|time (s)|images/s");
+        CHECK_STR(row_of(&t, 1), "net|2.000|1.500|62.5|90.00|12,345|40|20.0|120");
+        report_table_free(&t);
+    }
+    report_free(&r);
+}
+
+TEST(what_the_page_says_of_metrics_is_the_tasks) {
+    const char *run = make_task_run("words", "net", images, "\"accuracy\":0.625,\"top5\":0.9,\"calls\":12345");
+    char *text = plain_page_of(&run, 1, "task.html");
+    CHECK_HAS(text, "<p class=\"sub\">Task: Pictures of clothes. </p>");
+    CHECK_HAS(text, "a validation loss of 1.500; accuracy&nbsp;62.5&nbsp;%, one of the first five&nbsp;90.00&nbsp;%, "
+                    "calls of the model&nbsp;12,345. ");
+    CHECK_HAS(text, "Accuracy, top 5 and calls: of the test, or of the validation where there is no test. ");
+    CHECK(!strstr(text, "BLEU") && !strstr(text, "tokens/s"));
+    free(text);
+    text = contents(below("task-figures/valid.dat"));
+    CHECK_HAS(text, ": validation loss, accuracy %, top 5 %, calls\n10 1.5 1.5 1.5 62.5 62.5 62.5 90 90 90 12345 ");
+    free(text);
+    text = contents(below("task-figures/valid-top5.gp"));
+    CHECK_HAS(text, "set ylabel 'one of the first five (%)' noenhanced\n");
+    CHECK_HAS(text, "set yrange [0:102]\n");
+    CHECK_HAS(text, "using ($1/1):8 ");
+    free(text);
+    text = contents(below("task-figures/valid-calls.gp")); /* neither is better: as the numbers lie */
+    CHECK_HAS(text, "set yrange [12332.7:12357.3]\n");
+    free(text);
+    CHECK_INT(size_of(below("task-figures/valid-hidden.gp")), -1);
+}
+
+TEST(what_should_rise_is_drawn_from_zero_on) {
+    static const char task[] = "{\"metrics\":[{\"name\":\"f1\",\"better\":\"higher\",\"headline\":true},"
+                               "{\"name\":\"reward\",\"better\":\"higher\",\"headline\":true},"
+                               "{\"name\":\"growth\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true}]}";
+    const char *run = make_task_run("rising", "net", task, "\"f1\":0.4,\"reward\":-20,\"growth\":300");
+    free(plain_page_of(&run, 1, "rising.html"));
+    char *f1 = contents(below("rising-figures/valid-f1.gp")),
+         *reward = contents(below("rising-figures/valid-reward.gp")),
+         *growth = contents(below("rising-figures/valid-growth.gp"));
+    CHECK_HAS(f1, "set yrange [0:0.42]\n");
+    CHECK_HAS(reward, "set yrange [-20:-19]\n"); /* zero is far off */
+    CHECK_HAS(growth, "set yrange [0:315]\n");   /* beyond a hundred */
+    free(f1);
+    free(reward);
+    free(growth);
+}
+
+TEST(what_a_task_leaves_out_is_plain) {
+    const char *run = make_task_run("defaults", "net", "{\"metrics\":[{\"name\":\"f1\",\"headline\":true}]}",
+                                    "\"f1\":0.5,\"exact\":1,\"tokens\":3");
+    report_run r;
+    if (!CHECK_INT(read_run(&r, run), 0)) return;
+    if (CHECK_INT(r.n_metrics, 1)) {
+        const metric *m = &r.metric[0];
+        CHECK_STR(m->label, "f1");
+        CHECK_STR(m->about, "f1");
+        CHECK_STR(m->unit, "");
+        CHECK(m->scale == 1 && m->decimals == 2 && m->better == METRIC_NEITHER);
+    }
+    CHECK_STR(r.about, "");
+    CHECK_STR(r.items, "tokens");
+    report_run_free(&r);
+}
+
+TEST(runs_of_different_tasks_are_one_table) {
+    const char *runs[] = {make_run((made){"old", "old", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
+                          make_task_run("new", "new", images, "\"accuracy\":0.625"), NULL};
+    /* accuracy is in percent in the files already; bleu and exact are others than those of the old run */
+    runs[2] = make_task_run(
+        "newer", "newer",
+        "{\"metrics\":["
+        "{\"name\":\"accuracy\",\"label\":\"right\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true},"
+        "{\"name\":\"bleu\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true},"
+        "{\"name\":\"exact\",\"unit\":\"%\",\"better\":\"lower\",\"headline\":true}]}",
+        "\"accuracy\":50,\"bleu\":1,\"exact\":4");
+    report r;
+    report_table t;
+    if (!CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), 0)) return;
+    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        CHECK_STR(row_of(&t, 0), "variant|training loss|validation loss|exact %|BLEU|accuracy %|bleu %|exact %|"
+                                 "updates|time (s)|tokens/s|images/s");
+        CHECK_STR(row_of(&t, 1), "old|1.000|1.000|50.0|50.00|–|–|–|100|50.0|2,000|–");
+        CHECK_STR(row_of(&t, 2), "new|2.000|1.500|–|–|62.5|–|–|40|20.0|–|120");
+        CHECK_STR(row_of(&t, 3), "newer|2.000|1.500|–|–|50.0|1.00|4.00|40|20.0|–|–");
+        report_table_free(&t);
+    }
+    report_free(&r);
+    char *text = plain_page_of(runs, 3, "mixed.html");
+    CHECK(!strstr(text, "Task: "));
+    CHECK_HAS(text, "Exact, BLEU, accuracy, bleu and exact: of the test");
+    CHECK(size_of(below("mixed-figures/valid-bleu.gp")) > 200);
+    CHECK(size_of(below("mixed-figures/valid-bleu-2.gp")) > 200); /* another metric of the same name */
+    free(text);
+}
+
+TEST(the_best_is_marked_in_the_metrics_direction) {
+    static const char task[] =
+        "{\"metrics\":[{\"name\":\"up\",\"better\":\"higher\",\"headline\":true},{\"name\":\"down\",\"better\":"
+        "\"lower\",\"headline\":true},{\"name\":\"none\",\"better\":\"neither\",\"headline\":true}]}";
+    const char *runs[] = {make_task_run("one", "one", task, "\"up\":11,\"down\":12,\"none\":13"), NULL};
+    runs[1] = make_task_run("two", "two", task, "\"up\":21,\"down\":22,\"none\":23");
+    char *text = plain_page_of(runs, 2, "best.html");
+    CHECK_HAS(text, "<td>11.00</td><td><b>12.00</b></td><td>13.00</td>");
+    CHECK_HAS(text, "<td><b>21.00</b></td><td>22.00</td><td>23.00</td>");
+    free(text);
+}
+
+TEST(a_task_that_is_malformed_is_named_with_its_line) {
+    static const struct {
+        const char *metrics, *expected;
+    } cases[] = {
+        {"{\"name\":\"a\"},{\"name\":\"b\",\"scale\":1e-3,\"decimals\":9}", "(none)"},
+        {"{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"a\"}", "task.json:2: expected a metric with a name of its own"},
+        {"{\"name\":\"loss\"},{\"name\":\"loss\"}", "task.json:2: expected a metric with a name of its own"},
+        {"{\"label\":\"a\"}", "task.json:2: expected a metric with a \"name\" at byte"},
+        {"{\"name\":\"\"}", "task.json:2: expected a name of 1 to 31 letters, digits and '_'"},
+        {"{\"name\":\"../../a\"}", "task.json:2: expected a name of 1 to 31"},
+        {"{\"name\":\"a\\u0000\"}", "task.json:2: expected a name of 1 to 31"},
+        {"{\"name\":\"a2345678901234567890123456789012\"}", "task.json:2: expected a name of 1 to 31"},
+        {"{\"name\":3}", "task.json:2: expected a string"},
+        {"{\"name\":\"a\",\"label\":{}}", "task.json:2: expected a string"},
+        {"{\"name\":\"a\",\"scale\":0}", "task.json:2: expected a finite scale above 0"},
+        {"{\"name\":\"a\",\"scale\":-1}", "task.json:2: expected a finite scale above 0"},
+        {"{\"name\":\"a\",\"scale\":1e999}", "task.json:2: expected a finite scale above 0"},
+        {"{\"name\":\"a\",\"scale\":null}", "task.json:2: expected a finite scale above 0"},
+        {"{\"name\":\"a\",\"scale\":\"2\"}", "task.json:2: expected a number"},
+        {"{\"name\":\"a\",\"decimals\":1000000}", "task.json:2: expected a whole number from 0 to 9"},
+        {"{\"name\":\"a\",\"decimals\":-1}", "task.json:2: expected a whole number from 0 to 9"},
+        {"{\"name\":\"a\",\"decimals\":1.5}", "task.json:2: expected a whole number from 0 to 9"},
+        {"{\"name\":\"a\",\"better\":\"best\"}", "task.json:2: expected \"lower\", \"higher\" or \"neither\""},
+        {"{\"name\":\"a\",\"better\":1}", "task.json:2: expected a string"},
+        {"{\"name\":\"a\",\"headline\":1}", "task.json:2: expected true or false"},
+        {"{\"name\":\"a\",\"headline\":\"true\"}", "task.json:2: expected true or false"},
+        {"\"a\"", "task.json:2: expected an object"},
+        {"{\"name\":\"a\"},", "task.json:2: expected an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"task\":\"x\",\n\"metrics\":[%s]}", cases[i].metrics);
+        CHECK_HAS(complaint("task.json", text), cases[i].expected);
+    }
+    CHECK_HAS(complaint("task.json", "[]"), "task.json:1: expected an object");
+    CHECK_HAS(complaint("task.json", "{} {}"), "task.json:1: expected nothing more");
+    CHECK_HAS(complaint("task.json", "{\"metrics\":{}}"), "task.json:1: expected an array");
+    CHECK_HAS(complaint("task.json", "{\"metrics\":["), "task.json:1: expected an object");
+    CHECK_HAS(complaint("task.json", "{\"about\":1}"), "task.json:1: expected a string");
+    CHECK_HAS(complaint("task.json", "{\"items\":\"to kens\"}"), "task.json:1: expected a name of 1 to 31");
+}
+
+TEST(a_task_has_limits) {
+    enum { LONG = 2 << 20 };
+    char *text = malloc(LONG + 64);
+    size_t used = (size_t)sprintf(text, "{\"metrics\":[{\"name\":\"m0\"}");
+    for (int i = 1; i < 1000; i++) {
+        if (i == 16) {
+            sprintf(text + used, "]}");
+            CHECK_STR(complaint("task.json", text), "(none)");
+        }
+        used += (size_t)sprintf(text + used, ",{\"name\":\"m%d\"}", i);
+    }
+    sprintf(text + used, "]}");
+    CHECK_HAS(complaint("task.json", text), "task.json:1: expected at most 16 metrics at byte ");
+    CHECK(!strchr(message, '\n'));
+    memset(text, ' ', LONG);
+    sprintf(text + LONG, "{}");
+    CHECK_HAS(complaint("task.json", text), "task.json: it is larger than 1 MiB");
+    used = (size_t)sprintf(text, "{\"about\":\"");
+    memset(text + used, 'a', 9999);
+    sprintf(text + used + 9999, "\"}");
+    CHECK_STR(complaint("task.json", text), "(none)"); /* it loses its end */
+    free(text);
+}
+
+TEST(metrics_of_all_runs_have_a_limit) {
+    const char *runs[3];
+    report r;
+    for (int i = 0; i < 3; i++) {
+        char task[1024], name[8];
+        size_t used = (size_t)sprintf(task, "{\"items\":\"i%d\",\"metrics\":[", i);
+        for (int k = 0; k < 16; k++) {
+            used += (size_t)sprintf(task + used, "%s{\"name\":\"m%d_%d\",\"headline\":true}", k ? "," : "", i, k);
+        }
+        sprintf(task + used, "]}");
+        sprintf(name, "wide%d", i);
+        runs[i] = make_task_run(name, name, task, "\"m0_0\":1");
+    }
+    if (CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) {
+        CHECK_INT(r.n_metrics, 32);
+        report_free(&r);
+    }
+    CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), -1);
+    CHECK_HAS(message, "wide2: with this run the report has too many columns, expected at most 32 metrics and 8 kinds");
+}
+
+/* Everything of a task that can come onto a page or into a script. */
+static const char hostile_task[] =
+    "{\"about\":\"<script>a\\u0007\",\"metrics\":[{\"name\":\"x\",\"label\":\"<script>l\\n0 0\",\"about\":\"it's "
+    "<script>{/Bold b}_2\\n'; !id\",\"unit\":\"<u\\\">\",\"better\":\"higher\",\"headline\":true}]}";
 
 TEST(settings_commands_and_machine_are_on_the_page) {
     char *text = plain_page_of(make_runs(), RUNS, "settings.html");
@@ -668,6 +946,28 @@ TEST(nothing_that_a_run_holds_becomes_markup) {
     CHECK_HAS(text, "<td lang=\"\">&lt;script&gt;s</td>");
     CHECK_HAS(text, "title=\"missing: &quot;\"");
     CHECK_HAS(text, "<h1>&lt;/title&gt;&lt;script&gt;alert('n')&lt;/script&gt; `id` @x {/Bold b} it's</h1>");
+    free(text);
+}
+
+TEST(nothing_that_a_task_says_becomes_markup_or_a_command) {
+    const char *run = make_task_run("hostile-task", "net", hostile_task, "\"x\":1e300");
+    char *text = plain_page_of(&run, 1, "hostile-task.html");
+    CHECK(!strstr(text, "<script") && !strstr(text, "<u\"") && !strchr(text, '\a'));
+    CHECK_HAS(text, "Task: &lt;script&gt;a?. ");
+    CHECK_HAS(text, "&lt;script&gt;l?0 0 &lt;u&quot;&gt;</th>");
+    CHECK_HAS(text, "it's &lt;script&gt;{/Bold b}_2?'; !id&nbsp;1e+300&nbsp;&lt;u&quot;&gt;. ");
+    free(text);
+    text = contents(below("hostile-task-figures/valid.dat"));
+    CHECK_HAS(text, ": validation loss, <script>l?0 0 <u\">\n10 1.5 ");
+    free(text);
+    text = contents(below("hostile-task-figures/valid-x.gp"));
+    CHECK_HAS(text, "set ylabel 'it''s <script>{/Bold b}_2?''; !id (<u\">)' noenhanced\n");
+    free(text);
+    if (!have_gnuplot()) return;
+    text = page_of(&run, 1, "hostile-task-drawn.html");
+    CHECK_HAS(text, "aria-label=\"It's &lt;script>{/Bold b}_2?'; !id (&lt;u&quot;>) against update\"");
+    CHECK_HAS(text, "{/Bold b}_2?'; !id");
+    CHECK(!strstr(text, "<script") && !strstr(text, "gnuplot could not draw"));
     free(text);
 }
 
@@ -740,12 +1040,12 @@ TEST(seeds_that_differ_in_more_than_their_seed_are_noted) {
 
 TEST(a_page_that_cannot_be_written_leaves_none_behind) {
     const char *run = make_run((made){"unwritten", "x", "finished", 1, 40, 4, 1, 1, 0.5, 50});
-    CHECK_INT(report_write(&run, 1, below("no/such/place.html"), MESSAGE), -1);
+    CHECK_INT(report_write(&run, 1, KNOWN, below("no/such/place.html"), MESSAGE), -1);
     CHECK_HAS(message, "no/such/place-figures: cannot make this directory");
     put(below("bad"), "recipe.yaml", "name: bad\n");
     put(below("bad"), "metrics.jsonl", "{}\n");
     const char *const runs[] = {run, below("bad")};
-    CHECK_INT(report_write(runs, 2, below("refused.html"), MESSAGE), -1);
+    CHECK_INT(report_write(runs, 2, KNOWN, below("refused.html"), MESSAGE), -1);
     CHECK_HAS(message, "bad/metrics.jsonl:1: ");
     CHECK_INT(size_of(below("refused.html")), -1);
     CHECK_INT(size_of(below("refused-figures")), -1);
@@ -762,7 +1062,12 @@ RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_bet
           ENTRY(the_printed_table_is_aligned_in_columns_of_the_terminal), ENTRY(a_table_that_is_too_wide_is_turned),
           ENTRY(a_table_that_is_too_wide_when_turned_has_medians_alone), ENTRY(a_run_that_is_given_twice_counts_once),
           ENTRY(without_gnuplot_there_is_a_page_all_the_same), ENTRY(the_page_says_in_words_what_happened),
-          ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have),
+          ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have), ENTRY(a_run_says_itself_what_it_measures),
+          ENTRY(what_the_page_says_of_metrics_is_the_tasks), ENTRY(what_should_rise_is_drawn_from_zero_on),
+          ENTRY(what_a_task_leaves_out_is_plain), ENTRY(runs_of_different_tasks_are_one_table),
+          ENTRY(the_best_is_marked_in_the_metrics_direction), ENTRY(a_task_that_is_malformed_is_named_with_its_line),
+          ENTRY(a_task_has_limits), ENTRY(metrics_of_all_runs_have_a_limit),
+          ENTRY(nothing_that_a_task_says_becomes_markup_or_a_command),
           ENTRY(settings_commands_and_machine_are_on_the_page), ENTRY(wrong_characters_are_marked),
           ENTRY(nothing_that_a_run_holds_becomes_markup), ENTRY(gnuplot_draws_every_figure_as_svg_and_pdf),
           ENTRY(gnuplot_takes_hostile_names_for_text), ENTRY(runs_with_nothing_to_draw_get_a_page),

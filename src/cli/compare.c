@@ -1,6 +1,7 @@
 /* adamod compare: variants of a recipe one after another, ending in one report. */
-#include "report.h"
+#include "report/report.h"
 #include "run.h"
+#include "tasks/tasks.h"
 #include "training.h"
 
 #include <ctype.h>
@@ -273,10 +274,16 @@ static int report_all(const comparison *c) {
     char message[1024], page[1200];
     const char *const *runs = (const char *const *)c->directory;
     printf("\n");
-    if (report_print_table(runs, c->n, message, sizeof message)) return cli_fail("compare", "%s", message);
+    int known;
+    const metric *metrics = tasks_metrics(&known);
+    if (report_print_table(runs, c->n, metrics, known, message, sizeof message)) {
+        return cli_fail("compare", "%s", message);
+    }
     if (c->no_report) return 0;
     snprintf(page, sizeof page, "%s/report.html", c->out);
-    if (report_write(runs, c->n, page, message, sizeof message)) return cli_fail("compare", "%s", message);
+    if (report_write(runs, c->n, metrics, known, page, message, sizeof message)) {
+        return cli_fail("compare", "%s", message);
+    }
     printf("\nThe report is %s\n", page);
     return 0;
 }

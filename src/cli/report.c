@@ -1,8 +1,9 @@
 /* adamod report: run directories into one page and its figures. */
 #include "cli.h"
 
-#include "reader.h"
-#include "report.h"
+#include "report/reader.h"
+#include "report/report.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,9 +68,12 @@ static int parse(cli_parser *p, arguments *a) {
 static int write_report(const arguments *a) {
     const char *const *runs = (const char *const *)a->run;
     char message[1024];
-    if (report_print_table(runs, a->n, message, sizeof message)) return cli_fail(COMMAND, "%s", message);
+    int known;
+    const metric *metrics = tasks_metrics(&known);
+    int status = report_print_table(runs, a->n, metrics, known, message, sizeof message);
     fflush(stdout);
-    if (report_write(runs, a->n, a->out, message, sizeof message)) return cli_fail(COMMAND, "%s", message);
+    if (!status) status = report_write(runs, a->n, metrics, known, a->out, message, sizeof message);
+    if (status) return cli_fail(COMMAND, "%s", message);
     printf("\nThe report is %s\n", a->out);
     return 0;
 }

@@ -5,9 +5,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "figures.h"
+#include "report/figures.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -278,7 +278,8 @@ static void write_script(FILE *out, const panel *p, const report *r, const block
     report_quote(out, p->x_label, 100);
     fprintf(out, "\nset ylabel ");
     report_quote(out, p->y_label, 100);
-    fprintf(out, "\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\n", p->x_last / p->x_scale, p->y_low, p->y_high);
+    fprintf(out, " noenhanced\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\n", p->x_last / p->x_scale, p->y_low,
+            p->y_high);
     fprintf(out, "set xtics %.6g\n", tick_step(p->x_last / p->x_scale, p->width / 55));
     fprintf(out, "%s", p->logarithmic ? "set logscale y\n" : "");
     fprintf(out, "set key maxcols %d\n", columns);
@@ -294,8 +295,7 @@ static int add_panel(report_figures *f, report_group group, const panel *p, cons
     report_file file;
     report_drawing *d = report_figures_add(f, group, p->name);
     if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
-    snprintf(d->label, sizeof d->label, "%c%s against %s", p->y_label[0] - (p->y_label[0] >= 'a' ? 32 : 0),
-             p->y_label + 1, p->x_label);
+    snprintf(d->label, sizeof d->label, "%c%s against %s", report_capital(p->y_label[0]), p->y_label + 1, p->x_label);
     write_script(file.to, p, r, b);
     return report_file_close(f, &file);
 }
@@ -360,11 +360,10 @@ static int draw_losses(report_figures *f, const report *r, blocks *b) {
 
 /* ---- Validation -------------------------------------------------------------------------------------------------- */
 
-enum { LOSS, EXACT, BLEU, SCORES };
+/* Scores: what is evaluated while training goes on. They are columns of the report, from the validation loss on. */
+enum { MOST_SCORES = REPORT_UPDATES - REPORT_VALID };
 
-static double score(const report_point *p, int which) {
-    return which == LOSS ? p->loss : which == EXACT ? 100 * p->exact : p->bleu;
-}
+static int n_scores(const report *r) { return REPORT_FIRST_METRIC - REPORT_VALID + r->n_metrics; }
 
 /* The least update after one that any run of the variant was evaluated at; -1: there is none. */
 static int64_t next_evaluation(const report_variant *v, int64_t after) {
@@ -377,33 +376,48 @@ static int64_t next_evaluation(const report_variant *v, int64_t after) {
     return next;
 }
 
-static report_spread score_at(const report_variant *v, int64_t step, int which, double *room) {
+static report_spread score_at(const report *r, const report_variant *v, int64_t step, int which, double *room) {
     int n = 0;
     for (int i = 0; i < v->n; i++) {
         const report_series *s = &v->run[i]->valid;
         const size_t k = points_before(s, (double)step);
-        if (k < s->n && s->at[k].step == step) room[n++] = score(&s->at[k], which);
+        if (k < s->n && s->at[k].step == step) room[n++] = report_value(r, v->run[i], &s->at[k], REPORT_VALID + which);
     }
     return report_spread_of(room, n);
 }
 
-/* How many rows have each score is what tells whether it can be drawn as a line. */
-static void write_evaluations(FILE *out, const report_variant *v, double *room, extent e[SCORES], int rows[SCORES]) {
+/* What a script needs to know of a score. */
+typedef struct score {
+    extent e;
+    bool drawn; /* some variant has more than one row of it, so that there is a line */
+} score;
+
+static void write_evaluations(FILE *out, const report *r, const report_variant *v, double *room, score *scores) {
+    int rows[MOST_SCORES] = {0};
     for (int64_t step = -1; (step = next_evaluation(v, step)) >= 0;) {
         fprintf(out, "%lld", (long long)step);
-        for (int k = 0; k < SCORES; k++) {
-            const report_spread y = score_at(v, step, k, room);
+        for (int k = 0; k < n_scores(r); k++) {
+            const report_spread y = score_at(r, v, step, k, room);
+            extent *e = &scores[k].e;
             write_spread(out, &y);
-            include(&e[k], y.min);
-            include(&e[k], y.max);
-            if (y.n && step > e[k].last_step) e[k].last_step = step;
+            include(e, y.min);
+            include(e, y.max);
+            if (y.n && step > e->last_step) e->last_step = step;
             rows[k] += y.n > 0;
         }
         fputc('\n', out);
     }
+    for (int k = 0; k < n_scores(r); k++) scores[k].drawn |= rows[k] > 1;
 }
 
-static int write_validations(report_figures *f, const report *r, blocks *b, extent e[SCORES], bool drawn[SCORES]) {
+static void write_score_names(FILE *out, const report *r) {
+    for (int k = 0; k < n_scores(r); k++) {
+        const metric *m = &r->column[REPORT_VALID + k];
+        fprintf(out, "%s%s%s%s", k ? ", " : "", m->label, *m->unit ? " " : "", m->unit);
+    }
+}
+
+static int write_validations(report_figures *f, const report *r, blocks *b, score *scores) {
     report_file file;
     int next = 0;
     double *room = calloc((size_t)r->n, sizeof *room);
@@ -413,42 +427,64 @@ static int write_validations(report_figures *f, const report *r, blocks *b, exte
         return -1;
     }
     for (int i = 0; i < r->n_variants; i++) {
-        int rows[SCORES] = {0};
         b[i] = (blocks){-1, -1};
         if (next_evaluation(&r->variant[i], -1) < 0) continue;
-        fprintf(file.to, "# variant %d: update, then median, least and most of %d: validation loss, exact %%, BLEU\n",
-                i + 1, r->variant[i].n);
-        write_evaluations(file.to, &r->variant[i], room, e, rows);
+        fprintf(file.to, "# variant %d: update, then median, least and most of %d: ", i + 1, r->variant[i].n);
+        write_score_names(file.to, r);
+        fputc('\n', file.to);
+        write_evaluations(file.to, r, &r->variant[i], room, scores);
         fprintf(file.to, "\n\n");
         b[i].line = next++;
-        for (int k = 0; k < SCORES; k++) drawn[k] |= rows[k] > 1;
     }
     free(room);
     return report_file_close(f, &file);
 }
 
+/* Percents are seen best as parts of a hundred, and what should rise from zero on. */
+static void set_score_range(panel *p, const metric *m, const extent *e) {
+    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) p->y_high = 102;
+    else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
+    else set_range(p, e);
+}
+
+/* "valid-f1"; with a number behind it where runs have different metrics of one name. */
+static void name_score(const report *r, int column, char *out, size_t size) {
+    const char *name = r->column[column].name;
+    int twins = 1;
+    for (int c = REPORT_VALID; c < column; c++) twins += strcmp(r->column[c].name, name) == 0;
+    if (twins == 1) snprintf(out, size, "valid-%s", name);
+    else snprintf(out, size, "valid-%s-%d", name, twins);
+}
+
+static int draw_score(report_figures *f, const report *r, const blocks *b, int which, const extent *e, int width) {
+    const int column = REPORT_VALID + which;
+    const metric *m = &r->column[column];
+    const panel_x x = x_of_updates((double)e->last_step);
+    char name[48], label[128];
+    name_score(r, column, name, sizeof name);
+    snprintf(label, sizeof label, *m->unit ? "%s (%s)" : "%s", m->about, m->unit);
+    panel p = {.name = name,
+               .data = "valid.dat",
+               .x_label = x.label,
+               .y_label = label,
+               .width = width,
+               .x = 1,
+               .y = 2 + 3 * which,
+               .x_scale = x.scale,
+               .x_last = 1.02 * (double)e->last_step,
+               .marks = true};
+    set_score_range(&p, m, e);
+    return add_panel(f, REPORT_VALIDATIONS, &p, r, b);
+}
+
 static int draw_validations(report_figures *f, const report *r, blocks *b) {
-    static const char *const names[SCORES] = {"valid-loss", "valid-exact", "valid-bleu"};
-    static const char *const labels[SCORES] = {"validation loss", "exact translations (%)", "BLEU"};
-    extent e[SCORES] = {no_extent, no_extent, no_extent};
-    bool drawn[SCORES] = {false};
-    if (write_validations(f, r, b, e, drawn)) return -1;
-    for (int k = 0; k < SCORES; k++) {
-        if (!drawn[k]) continue;
-        const panel_x x = x_of_updates((double)e[k].last_step);
-        panel p = {.name = names[k],
-                   .data = "valid.dat",
-                   .x_label = x.label,
-                   .y_label = labels[k],
-                   .width = drawn[EXACT] || drawn[BLEU] ? NARROW : WIDTH,
-                   .x = 1,
-                   .y = 2 + 3 * k,
-                   .x_scale = x.scale,
-                   .x_last = 1.02 * (double)e[k].last_step,
-                   .marks = true};
-        if (k == LOSS) set_range(&p, &e[k]);
-        else p.y_high = k == EXACT ? 102 : fmax(1, 1.05 * e[k].high);
-        if (add_panel(f, REPORT_VALIDATIONS, &p, r, b)) return -1;
+    score scores[MOST_SCORES];
+    bool several = false; /* loss and something else */
+    for (int k = 0; k < MOST_SCORES; k++) scores[k] = (score){.e = no_extent};
+    if (write_validations(f, r, b, scores)) return -1;
+    for (int k = 1; k < n_scores(r); k++) several |= scores[k].drawn;
+    for (int k = 0; k < n_scores(r); k++) {
+        if (scores[k].drawn && draw_score(f, r, b, k, &scores[k].e, several ? NARROW : WIDTH)) return -1;
     }
     return 0;
 }

@@ -5,9 +5,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "figures.h"
+#include "report/figures.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef ADAMOD_FIGURES_H
 #define ADAMOD_FIGURES_H
 
-#include "variants.h"
+#include "report/variants.h"
 
 /* ---- Colours ---- */
 
@@ -35,7 +35,7 @@ typedef enum report_group {
 typedef struct report_drawing {
     report_group group;
     bool on_page;    /* else it is a whole of drawings that are there one by one */
-    char name[32];   /* NAME.gp draws NAME.svg and NAME.pdf */
+    char name[48];   /* NAME.gp draws NAME.svg and NAME.pdf */
     char label[200]; /* what it shows, for those who do not see it */
     char *svg;       /* for the page; NULL: it was not drawn */
     bool pdf;        /* there is one: not every gnuplot can */

@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "json_input.h"
+#include "report/json_input.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -196,6 +196,11 @@ double json_input_number(json_input *in) {
     if ((size_t)(in->at - begin) >= sizeof digits) (void)fail(in, "a number of fewer digits");
     copy(begin, in->at, digits, sizeof digits); /* the text itself need not end with a zero byte */
     return strtod(digits, NULL);
+}
+
+bool json_input_flag(json_input *in) {
+    if (take_word(in, "true")) return true;
+    return !take_word(in, "false") && fail(in, "true or false");
 }
 
 void json_input_scalar(json_input *in, char *out, size_t size) {

@@ -38,6 +38,7 @@ void json_input_key(json_input *in, char *out, size_t size);
 void json_input_text(json_input *in, char *out, size_t size);
 /* null is NAN: so run directories write what is not finite. */
 double json_input_number(json_input *in);
+bool json_input_flag(json_input *in); /* true or false */
 /* A string, a number, true, false or null, as text; "" for an object or an array. */
 void json_input_scalar(json_input *in, char *out, size_t size);
 void json_input_skip(json_input *in);

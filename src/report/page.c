@@ -6,9 +6,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "page.h"
+#include "report/page.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,6 +38,21 @@ void html_variant(FILE *out, const report *r, int variant) {
                 report_colour_name(variant, REPORT_FULL, name));
     }
     html_text(out, r->variant[variant].name);
+}
+
+bool html_metrics(FILE *out, const report *r, bool about) {
+    int n = 0, written = 0;
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) n += report_has(r, c);
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        char text[100];
+        if (!report_has(r, c)) continue;
+        snprintf(text, sizeof text, "%s", about ? r->column[c].about : r->column[c].label);
+        if (!written) text[0] = report_capital(text[0]);
+        fputs(!written ? "" : written == n - 1 ? " and " : ", ", out);
+        html_text(out, text);
+        written++;
+    }
+    return n > 0;
 }
 
 /* ---- Style ------------------------------------------------------------------------------------------------------- */
@@ -127,17 +142,26 @@ static void write_title(FILE *out, const report *r) {
     }
 }
 
+/* The runs' task, in its own words where they have them; NULL: they have not the same. */
+static const char *common_task(const report *r) {
+    const char *about = r->run[0].about;
+    for (int i = 1; i < r->n; i++) {
+        if (strcmp(r->run[i].about, about) != 0) return NULL;
+    }
+    return *about ? about : page_common(r, "data.task");
+}
+
 /* What all runs have in common: task and model. */
 static void write_subtitle(FILE *out, const report *r) {
     static const struct {
         const char *key, *before;
     } parts[] = {{"model.kind", ""},    {"model.layers", "layers "}, {"model.d", "d "},
                  {"model.ffn", "ffn "}, {"model.heads", "heads "},   {"data.sentences", "sentences a batch "}};
-    const char *task = page_common(r, "data.task"), *comma = "";
+    const char *task = common_task(r), *comma = "";
     fputs("<p class=\"sub\">", out);
     if (task) {
         fputs("Task: ", out);
-        html_text(out, strcmp(task, "numbers") == 0 ? "German number words to English" : task);
+        html_text(out, task);
         fputs(". ", out);
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -171,8 +195,8 @@ static void write_head(FILE *out, const report *r) {
 
 /* Whether a variant has the best median of a column in which there is a better and a worse. */
 static bool is_best(const report *r, int variant, int column) {
-    if (column < 0 || column > REPORT_BLEU || r->n_variants < 2) return false;
-    const double sign = column == REPORT_LOSS || column == REPORT_VALID ? -1 : 1;
+    const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
+    if (sign == 0 || r->n_variants < 2) return false;
     const double own = sign * r->variant[variant].of[column].median;
     bool better = false;
     for (int i = 0; i < r->n_variants; i++) {
@@ -203,9 +227,9 @@ static void write_cell(FILE *out, const char *cell, bool best) {
 static void write_legend(FILE *out, const report *r) {
     fputs("<p class=\"legend\" id=\"results-legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
-    fputs("Training loss: mean of the last twentieth of the updates. Exact and BLEU: of the test’s translations. Time: "
-          "of training alone, without evaluation.</p>\n",
-          out);
+    fputs("Training loss: mean of the last twentieth of the updates. ", out);
+    if (html_metrics(out, r, false)) fputs(": of the test, or of the validation where there is no test. ", out);
+    fputs("Time: of training alone, without evaluation.</p>\n", out);
 }
 
 static void write_table(FILE *out, const report *r, const report_table *t) {

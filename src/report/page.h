@@ -5,13 +5,17 @@
 #ifndef ADAMOD_PAGE_H
 #define ADAMOD_PAGE_H
 
-#include "figures.h"
+#include "report/figures.h"
 
 /* Text from files, for content and for attributes in double quotes; what is not UTF-8 becomes U+FFFD. */
 void html_text(FILE *out, const char *text);
 
 /* A variant's name with its colour before it. */
 void html_variant(FILE *out, const report *r, int variant);
+
+/* The metrics that there are numbers of, by what they are about or by their labels, as the beginning of a sentence:
+ * "Accuracy and F1". False, and nothing is written: there are none. */
+bool html_metrics(FILE *out, const report *r, bool about);
 
 /* What came of it, in a paragraph of plain words. */
 void page_summary(FILE *out, const report *r);

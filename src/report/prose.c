@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "page.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static double best_fall(const report *r) {
     return best;
 }
 
-/* A model that learned nothing but how frequent each token is has made the first part of the way, and stands still
+/* A model that learned nothing but how frequent each answer is has made the first part of the way, and stands still
  * there: less than half of the best fall, and next to nothing of it after the first sixth of the updates. */
 static verdict judge(const report *r, const report_variant *v) {
     const double loss = v->of[REPORT_LOSS].median, best = best_fall(r);
@@ -62,24 +62,33 @@ static void emphasis(FILE *out, const char *name) {
     fputs("</b>", out);
 }
 
-/* "; 97.2 % of the sentences are translated exactly (BLEU 98.10)" */
-static void write_quality(FILE *out, const report_variant *v) {
-    const report_spread *exact = &v->of[REPORT_EXACT], *bleu = &v->of[REPORT_BLEU];
-    if (exact->n) fprintf(out, "; %.1f&nbsp;%% of the sentences are translated exactly", exact->median);
-    if (bleu->n) fprintf(out, exact->n ? " (BLEU&nbsp;%.2f)" : "; BLEU is %.2f", bleu->median);
+/* "; accuracy 97.2 %, F1 0.96. " */
+static void write_metrics(FILE *out, const report *r, const report_variant *v) {
+    const char *before = "; ";
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        const metric *m = &r->column[c];
+        char number[32];
+        if (!v->of[c].n) continue;
+        report_number(v->of[c].median, m->decimals, number, sizeof number);
+        fputs(before, out);
+        html_text(out, m->about);
+        fprintf(out, "&nbsp;%s%s", number, *m->unit ? "&nbsp;" : "");
+        html_text(out, m->unit);
+        before = ", ";
+    }
     fputs(". ", out);
 }
 
-static void write_learned(FILE *out, const report_variant *v, const report_variant *best, bool alone) {
+static void write_learned(FILE *out, const report *r, const report_variant *v, const report_variant *best) {
     emphasis(out, v->name);
-    if (v == best && !alone) fputs(" came furthest, to a training loss of ", out);
+    if (v == best && r->n_variants > 1) fputs(" came furthest, to a training loss of ", out);
     else fputs(" reached a training loss of ", out);
     fprintf(out, "%.3f", v->of[REPORT_LOSS].median);
     if (v->of[REPORT_VALID].n) fprintf(out, " and a validation loss of %.3f", v->of[REPORT_VALID].median);
-    write_quality(out, v);
+    write_metrics(out, r, v);
 }
 
-static void write_never_started(FILE *out, const report_variant *v) {
+static void write_never_started(FILE *out, const report *r, const report_variant *v) {
     emphasis(out, v->name);
     fprintf(
         out,
@@ -87,7 +96,7 @@ static void write_never_started(FILE *out, const report_variant *v) {
         "first",
         v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
         v->first_loss);
-    write_quality(out, v);
+    write_metrics(out, r, v);
 }
 
 static void write_diverged(FILE *out, const report_variant *v) {
@@ -137,7 +146,7 @@ static void write_setting(FILE *out, const report *r) {
         even &= r->variant[i].n == r->variant[0].n;
     }
     number_word(r->n_variants, word);
-    fprintf(out, "%c%s variant%s", word[0] - (word[0] >= 'a' ? 32 : 0), word + 1, plural(r->n_variants));
+    fprintf(out, "%c%s variant%s", report_capital(word[0]), word + 1, plural(r->n_variants));
     fprintf(out, ", %s run%s%s", number_word(even ? r->variant[0].n : r->n, word),
             plural(even ? r->variant[0].n : r->n),
             r->n_variants == 1 ? ""
@@ -162,7 +171,7 @@ static void write_others(FILE *out, const report *r, const report_variant *best)
     if (n > EACH) fprintf(out, "%d others reached training losses from %.3f to %.3f. ", n, least, most);
     for (int i = 0; n <= EACH && i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        if (v != best && judge(r, v) == LEARNED) write_learned(out, v, best, false);
+        if (v != best && judge(r, v) == LEARNED) write_learned(out, r, v, best);
     }
 }
 
@@ -170,11 +179,11 @@ void page_summary(FILE *out, const report *r) {
     const report_variant *best = best_variant(r);
     fputs("<p class=\"summary\">", out);
     write_setting(out, r);
-    if (best && judge(r, best) == LEARNED) write_learned(out, best, best, r->n_variants == 1);
+    if (best && judge(r, best) == LEARNED) write_learned(out, r, best, best);
     write_others(out, r, best);
     for (int i = 0; i < r->n_variants; i++) {
         const verdict is = judge(r, &r->variant[i]);
-        if (is == NEVER_STARTED) write_never_started(out, &r->variant[i]);
+        if (is == NEVER_STARTED) write_never_started(out, r, &r->variant[i]);
         if (is == DIVERGED) write_diverged(out, &r->variant[i]);
         if (is != NO_DATA) continue;
         emphasis(out, r->variant[i].name);
@@ -212,10 +221,10 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
 static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
-    fputs("<b>Validation</b>: how well held-out sentences are predicted and translated while training goes on. ", out);
+    fputs("<b>Validation</b>: how well the model does on held-out data while training goes on. ", out);
     const char *pairs = page_common(r, "train.evaluate_pairs");
-    if (pairs && strcmp(pairs, "0") != 0) {
-        fputs("Exact translations and BLEU are those of the first ", out);
+    if (pairs && strcmp(pairs, "0") != 0 && html_metrics(out, r, true)) {
+        fputs(": of the first ", out);
         html_text(out, pairs);
         fputs(" validation pairs at most. ", out);
     }

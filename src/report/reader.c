@@ -7,10 +7,10 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "reader.h"
+#include "report/reader.h"
 
-#include "json_input.h"
-#include "text.h"
+#include "data/text.h"
+#include "report/json_input.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,7 +30,9 @@ enum {
     MOST_PAIRS = 1000,
     MOST_SAMPLES = 1000,
     SAMPLE_BYTES = 8192, /* of a sentence */
-    NEIGHBOURS = 64,     /* histograms that are kept lie at least a 64th of an update's number apart */
+    METRIC_NAME = 32,    /* bytes of a metric's name and of what is counted, with the zero at the end */
+    MOST_DECIMALS = 9,
+    NEIGHBOURS = 64, /* histograms that are kept lie at least a 64th of an update's number apart */
     MOST_RUNS = 4096
 };
 
@@ -146,61 +148,53 @@ static int read_lines(report_run *r, const char *name, line_reader *reader, char
 
 /* ---- Metrics ----------------------------------------------------------------------------------------------------- */
 
-typedef struct field {
-    const char *name;
-    size_t offset;
-} field;
-
-static const field fields[] = {
-    {"time", offsetof(report_point, time)},
-    {"loss", offsetof(report_point, loss)},
-    {"nll", offsetof(report_point, nll)},
-    {"lr", offsetof(report_point, lr)},
-    {"tokens", offsetof(report_point, tokens)},
-    {"tokens_per_second", offsetof(report_point, tokens_per_second)},
-    {"grad_norm", offsetof(report_point, grad_norm)},
-    {"exact", offsetof(report_point, exact)},
-    {"bleu", offsetof(report_point, bleu)},
-};
-enum { FIELDS = sizeof fields / sizeof *fields };
-
-static double *value_of(report_point *p, int i) { return (double *)((char *)p + fields[i].offset); }
-
 static bool is_step(double x) { return x >= 0 && x <= 1e15 && x == floor(x); }
 
 static const char not_a_step[] = "\"step\" is not a whole number from 0 on";
 static const char no_memory[] = "out of memory";
 
+/* Which of the run's metrics has the name; -1: none. */
+static int find_metric(const report_run *r, const char *name) {
+    int i = 0;
+    while (i < r->n_metrics && strcmp(r->metric[i].name, name) != 0) i++;
+    return i < r->n_metrics ? i : -1;
+}
+
 /* An object's fields; kind may be NULL. Whether there was a step, or what is wrong, is the caller's to see. */
-static void pull_point(json_input *in, char *kind, size_t kind_size, report_point *p, double *step) {
-    *p = (report_point){.weight = 1};
+static void pull_point(const report_run *r, json_input *in, char *kind, size_t kind_size, report_point *p,
+                       double *step) {
+    *p = (report_point){.weight = 1, .time = NAN, .loss = NAN, .items = NAN};
     *step = NAN;
-    for (int i = 0; i < FIELDS; i++) *value_of(p, i) = NAN;
+    for (int i = 0; i < REPORT_METRICS; i++) p->value[i] = NAN;
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
-        char key[32];
-        int i = 0;
+        char key[2 * METRIC_NAME]; /* so that one that is cut is no metric's */
         json_input_key(in, key, sizeof key);
-        while (i < FIELDS && strcmp(fields[i].name, key) != 0) i++;
-        if (i < FIELDS) *value_of(p, i) = json_input_number(in);
-        else if (strcmp(key, "step") == 0) *step = json_input_number(in);
+        const int i = find_metric(r, key);
+        if (strcmp(key, "step") == 0) *step = json_input_number(in);
         else if (kind && strcmp(key, "kind") == 0) json_input_text(in, kind, kind_size);
+        else if (strcmp(key, "time") == 0) p->time = json_input_number(in);
+        else if (strcmp(key, "loss") == 0) p->loss = json_input_number(in);
+        else if (strcmp(key, r->items) == 0) p->items = json_input_number(in);
+        else if (i >= 0) p->value[i] = r->metric[i].scale * json_input_number(in);
         else json_input_skip(in);
     }
     if (is_step(*step)) p->step = (int64_t)*step;
 }
 
+/* x, of the first of two points, becomes that of both. */
+static void merge_value(double *x, double y, double weight_x, double weight_y) {
+    if (!isfinite(*x)) *x = y;
+    else if (isfinite(y)) *x = (weight_x * *x + weight_y * y) / (weight_x + weight_y);
+}
+
 /* The first of two points that follow each other becomes both. What is counted from the start is the second's. */
 static void merge(report_point *a, const report_point *b) {
-    report_point both = *b;
-    for (int i = 0; i < FIELDS; i++) {
-        const double x = *value_of(a, i), y = *value_of(&both, i);
-        if (fields[i].offset == offsetof(report_point, time) || fields[i].offset == offsetof(report_point, tokens))
-            continue;
-        if (!isfinite(y)) *value_of(&both, i) = x;
-        else if (isfinite(x)) *value_of(&both, i) = (a->weight * x + b->weight * y) / (a->weight + b->weight);
-    }
-    both.weight = a->weight + b->weight;
-    *a = both;
+    merge_value(&a->loss, b->loss, a->weight, b->weight);
+    for (int i = 0; i < REPORT_METRICS; i++) merge_value(&a->value[i], b->value[i], a->weight, b->weight);
+    a->step = b->step;
+    a->time = b->time;
+    a->items = b->items;
+    a->weight += b->weight;
 }
 
 static const char *add_point(report_series *s, const report_point *p) {
@@ -223,7 +217,7 @@ static const char *read_metrics(report_run *r, json_input *in) {
     report_point p;
     double step;
     char kind[16] = "";
-    pull_point(in, kind, sizeof kind, &p, &step);
+    pull_point(r, in, kind, sizeof kind, &p, &step);
     json_input_end(in);
     if (in->expected) return NULL;
     if (!is_step(step)) return not_a_step;
@@ -442,8 +436,8 @@ static const char *read_result(report_run *r, json_input *in) {
         if (strcmp(key, "status") == 0) json_input_text(in, r->status, sizeof r->status);
         else if (strcmp(key, "step") == 0) step = json_input_number(in);
         else if (strcmp(key, "seconds") == 0) r->seconds = json_input_number(in);
-        else if (strcmp(key, "valid") == 0) pull_point(in, NULL, 0, &r->final_valid, &inner);
-        else if (strcmp(key, "test") == 0) pull_point(in, NULL, 0, &r->final_test, &inner);
+        else if (strcmp(key, "valid") == 0) pull_point(r, in, NULL, 0, &r->final_valid, &inner);
+        else if (strcmp(key, "test") == 0) pull_point(r, in, NULL, 0, &r->final_test, &inner);
         else json_input_skip(in);
     }
     json_input_end(in);
@@ -482,6 +476,128 @@ static int read_machines(report_run *r, char *message, size_t size) {
         snprintf(name, sizeof name, "machine.%d.json", r->n_machines + 1);
     }
     return 0;
+}
+
+/* ---- The task ---------------------------------------------------------------------------------------------------- */
+
+static void expect(json_input *in, const char *what) {
+    if (!in->expected) in->expected = what;
+}
+
+/* Letters, digits and '_': names become parts of file names. */
+static bool is_name(const char *text) {
+    size_t n = 0;
+    while (text[n] == '_' || (text[n] >= '0' && text[n] <= '9') || (text[n] >= 'A' && text[n] <= 'Z') ||
+           (text[n] >= 'a' && text[n] <= 'z')) {
+        n++;
+    }
+    return n && n < METRIC_NAME && !text[n];
+}
+
+static void pull_name(json_input *in, char out[METRIC_NAME]) {
+    char name[2 * METRIC_NAME];
+    json_input_text(in, name, sizeof name);
+    if (!is_name(name)) expect(in, "a name of 1 to 31 letters, digits and '_'");
+    snprintf(out, METRIC_NAME, "%s", in->expected ? "" : name);
+}
+
+/* For people, on one line. */
+static void pull_words(json_input *in, char *out, size_t size) {
+    json_input_text(in, out, size);
+    for (char *c = out; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    }
+}
+
+static metric_better pull_better(json_input *in) {
+    char word[16];
+    json_input_text(in, word, sizeof word);
+    if (strcmp(word, "lower") == 0) return METRIC_LOWER;
+    if (strcmp(word, "higher") == 0) return METRIC_HIGHER;
+    if (strcmp(word, "neither") != 0) expect(in, "\"lower\", \"higher\" or \"neither\"");
+    return METRIC_NEITHER;
+}
+
+static double pull_scale(json_input *in) {
+    const double scale = json_input_number(in);
+    if (!(scale > 0 && isfinite(scale))) expect(in, "a finite scale above 0");
+    return scale;
+}
+
+static int pull_decimals(json_input *in) {
+    const double n = json_input_number(in);
+    if (n >= 0 && n <= MOST_DECIMALS && n == floor(n)) return (int)n;
+    expect(in, "a whole number from 0 to 9");
+    return 0;
+}
+
+/* A copy, whose strings are one block with the name first. False: no memory. */
+static bool add_metric(report_run *r, const metric *m) {
+    metric *copy = &r->metric[r->n_metrics];
+    char *text = NULL;
+    if (asprintf(&text, "%s%c%s%c%s%c%s", m->name, 0, m->label, 0, m->about, 0, m->unit) < 0) return false;
+    *copy = *m;
+    copy->name = text;
+    copy->label = copy->name + strlen(copy->name) + 1;
+    copy->about = copy->label + strlen(copy->label) + 1;
+    copy->unit = copy->about + strlen(copy->about) + 1;
+    r->n_metrics++;
+    return true;
+}
+
+/* What is missing is as plain as can be: the name for people too, no unit, two decimals, no headline. False: no
+ * memory. */
+static bool pull_metric(report_run *r, json_input *in) {
+    char name[METRIC_NAME] = "", label[48] = "", about[96] = "", unit[16] = "";
+    metric m = {.name = name, .label = label, .about = about, .unit = unit, .scale = 1, .decimals = 2};
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "name") == 0) pull_name(in, name);
+        else if (strcmp(key, "label") == 0) pull_words(in, label, sizeof label);
+        else if (strcmp(key, "about") == 0) pull_words(in, about, sizeof about);
+        else if (strcmp(key, "unit") == 0) pull_words(in, unit, sizeof unit);
+        else if (strcmp(key, "scale") == 0) m.scale = pull_scale(in);
+        else if (strcmp(key, "decimals") == 0) m.decimals = pull_decimals(in);
+        else if (strcmp(key, "better") == 0) m.better = pull_better(in);
+        else if (strcmp(key, "headline") == 0) m.headline = json_input_flag(in);
+        else json_input_skip(in);
+    }
+    if (!*label) m.label = name;
+    if (!*about) m.about = m.label;
+    if (!*name) expect(in, "a metric with a \"name\"");
+    if (find_metric(r, name) >= 0) expect(in, "a metric with a name of its own");
+    if (r->n_metrics == REPORT_METRICS) expect(in, "at most 16 metrics");
+    return in->expected || add_metric(r, &m);
+}
+
+static const char *read_task(report_run *r, json_input *in) {
+    bool memory = true;
+    for (bool more = json_input_enter(in, '{'); more && memory; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "about") == 0) pull_words(in, r->about, sizeof r->about);
+        else if (strcmp(key, "items") == 0) pull_name(in, r->items);
+        else if (strcmp(key, "metrics") == 0) {
+            for (bool one = json_input_enter(in, '['); one && memory; one = json_input_next(in, ']')) {
+                memory = pull_metric(r, in);
+            }
+        } else json_input_skip(in);
+    }
+    json_input_end(in);
+    return memory ? NULL : no_memory;
+}
+
+/* What the run says of its task; or, where it does not, the metrics that are known. */
+static int read_description(report_run *r, const metric *known, int n_known, char *message, size_t size) {
+    snprintf(r->items, sizeof r->items, "tokens");
+    const int status = read_value(r, "task.json", read_task, message, size);
+    for (int i = 0; status == 0 && i < n_known; i++) {
+        if (!known[i].headline) continue;
+        if (r->n_metrics == REPORT_METRICS) return text_fail(message, size, "more than %d known metrics", r->n_metrics);
+        if (!add_metric(r, &known[i])) return text_fail(message, size, "%s: out of memory", r->directory);
+    }
+    return status < 0 ? -1 : 0;
 }
 
 /* ---- The recipe -------------------------------------------------------------------------------------------------- */
@@ -591,6 +707,7 @@ void report_run_free(report_run *r) {
     free(r->recipe_text);
     free_pairs(&r->recipe);
     for (int i = 0; i < REPORT_MACHINES; i++) free_pairs(&r->machine[i]);
+    for (int i = 0; i < r->n_metrics; i++) free((char *)r->metric[i].name);
     free(r->train.at);
     free(r->valid.at);
     free(r->test.at);
@@ -601,11 +718,13 @@ void report_run_free(report_run *r) {
     *r = (report_run){0};
 }
 
-int report_run_read(report_run *out, const char *directory, char *message, size_t size) {
+int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
+                    size_t size) {
     *out = (report_run){.seconds = NAN, .directory = strdup(directory)};
     if (!out->directory) return text_fail(message, size, "%s: out of memory", directory);
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
     if (read_recipe(out, message, size) || read_machines(out, message, size) ||
+        read_description(out, known, n_known, message, size) ||
         read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
         read_lines(out, "histograms.jsonl", read_histogram, message, size) ||
         read_lines(out, "samples.jsonl", read_sample, message, size) ||

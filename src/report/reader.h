@@ -2,6 +2,9 @@
  * still going or crashed. A last line that was torn is left out, and every file but recipe.yaml may be missing; what is
  * there and not as it should be is refused with file and line.
  *
+ * What a run measures it says itself, in task.json. Runs without that file are older: of them, the reader takes the
+ * metrics that its caller knows.
+ *
  * However large the files are, a run takes a few megabytes: long curves are thinned, histograms of neighbouring updates
  * left out.
  *
@@ -10,15 +13,21 @@
 #ifndef ADAMOD_READER_H
 #define ADAMOD_READER_H
 
+#include "base/metric.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { REPORT_METRICS = 16 }; /* that a run may have */
 
 /* What was measured at an update, or on the average of some that were thinned to one; NAN: not measured. */
 typedef struct report_point {
     int64_t step;
     double weight; /* updates that it stands for: those since the point before */
-    double time, loss, nll, lr, tokens, tokens_per_second, grad_norm, exact, bleu;
+    double time, loss;
+    double items;                 /* since the start: report_run.items says of what */
+    double value[REPORT_METRICS]; /* of each metric of the run but the loss, as it is shown: times its scale */
 } report_point;
 
 typedef struct report_series {
@@ -57,6 +66,13 @@ typedef struct report_run {
     report_pairs recipe;
     report_pairs machine[REPORT_MACHINES]; /* more than one: it was resumed */
     int n_machines;
+
+    /* task.json */
+    char about[256];               /* the task in a few words; "": not known */
+    char items[32];                /* what throughput counts: "tokens" */
+    metric metric[REPORT_METRICS]; /* the loss may be among them or not: every run has one */
+    int n_metrics;
+
     report_series train, valid, test;
     report_histogram *histogram;
     size_t n_histograms, histogram_room;
@@ -71,8 +87,10 @@ typedef struct report_run {
     report_point final_valid, final_test; /* weight 0: there is none */
 } report_run;
 
-/* 0, or -1 with one line in message. A run that could not be read needs no report_run_free. */
-int report_run_read(report_run *out, const char *directory, char *message, size_t size);
+/* 0, or -1 with one line in message. A run that could not be read needs no report_run_free. known: the metrics of runs
+ * without task.json; those that are headlines count. */
+int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
+                    size_t size);
 void report_run_free(report_run *r);
 
 /* NULL: there is no such key. */

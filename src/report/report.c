@@ -2,19 +2,20 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "report.h"
+#include "report/report.h"
 
-#include "page.h"
+#include "report/page.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-int report_write(const char *const *runs, int n, const char *page, char *message, size_t size) {
+int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page, char *message,
+                 size_t size) {
     report r;
     report_figures figures = {0};
     report_table table = {0};
-    if (report_load(&r, runs, n, message, size)) return -1;
+    if (report_load(&r, runs, n, known, n_known, message, size)) return -1;
     report_notes(&r);
     int status = report_table_make(&table, &r, message, size);
     if (!status) status = report_draw(&figures, &r, page, message, size);
@@ -32,10 +33,10 @@ static int terminal_width(void) {
     return 120;
 }
 
-int report_print_table(const char *const *runs, int n, char *message, size_t size) {
+int report_print_table(const char *const *runs, int n, const metric *known, int n_known, char *message, size_t size) {
     report r;
     report_table table = {0};
-    if (report_load(&r, runs, n, message, size)) return -1;
+    if (report_load(&r, runs, n, known, n_known, message, size)) return -1;
     const int status = report_table_make(&table, &r, message, size);
     if (!status) report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
     report_table_free(&table);

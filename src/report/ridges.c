@@ -3,9 +3,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "figures.h"
+#include "report/figures.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdlib.h>

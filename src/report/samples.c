@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "page.h"
+#include "report/page.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "page.h"
+#include "report/page.h"
 
 #include <ctype.h>
 #include <string.h>

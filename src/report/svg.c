@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "figures.h"
+#include "report/figures.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "variants.h"
+#include "report/variants.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,20 +12,13 @@
 
 enum { CELL = sizeof *((report_table *)0)->cell };
 
-static const struct {
-    const char *head;
-    int digits;
-} columns[REPORT_COLUMNS] = {
-    [REPORT_LOSS] = {"training loss", 3}, [REPORT_VALID] = {"validation loss", 3}, [REPORT_EXACT] = {"exact %", 1},
-    [REPORT_BLEU] = {"BLEU", 2},          [REPORT_UPDATES] = {"updates", 0},       [REPORT_SECONDS] = {"time", 1},
-    [REPORT_RATE] = {"tokens/s", 0},
-};
-
 double report_time_unit(double most_seconds, const char **name) {
     const double unit = most_seconds < 300 ? 1 : most_seconds < 3 * 3600.0 ? 60 : 3600;
     *name = unit < 2 ? "s" : unit < 61 ? "min" : "h";
     return unit;
 }
+
+char report_capital(char c) { return (char)(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c); }
 
 static char *cell_at(const report_table *t, int row, int column) { return t->cell[row * t->columns + column]; }
 
@@ -51,7 +44,7 @@ static void print_whole(double x, char *out, size_t size) {
     out[used] = '\0';
 }
 
-static void print_number(double x, int digits, char *out, size_t size) {
+void report_number(double x, int digits, char *out, size_t size) {
     if (digits == 0 && fabs(x) < 1e15) print_whole(x, out, size);
     else if (fabs(x) < 1e6) snprintf(out, size, "%.*f", digits, x);
     else snprintf(out, size, "%.3g", x);
@@ -64,9 +57,9 @@ static void print_spread(const report_spread *s, int digits, double unit, char *
         snprintf(out, size, "–");
         return;
     }
-    print_number(s->median / unit, digits, median, sizeof median);
-    print_number(s->mean / unit, digits, mean, sizeof mean);
-    print_number(s->std / unit, digits, std, sizeof std);
+    report_number(s->median / unit, digits, median, sizeof median);
+    report_number(s->mean / unit, digits, mean, sizeof mean);
+    report_number(s->std / unit, digits, std, sizeof std);
     if (s->n < 2 || (digits == 0 && s->min == s->max)) snprintf(out, size, "%s", median);
     else snprintf(out, size, "%s (%s ± %s)", median, mean, std);
 }
@@ -95,17 +88,23 @@ static void print_name(const char *name, char *out, size_t size) {
     }
 }
 
+/* "time (s)", "accuracy %", "F1", "images/s" */
+static void print_head(const metric *m, int column, const char *time_unit, char *out, size_t size) {
+    if (column == REPORT_SECONDS) snprintf(out, size, "%s (%s)", m->label, time_unit);
+    else if (column >= REPORT_FIRST_RATE) snprintf(out, size, "%s/s", m->label);
+    else snprintf(out, size, "%s%s%s", m->label, *m->unit ? " " : "", m->unit);
+}
+
 static void fill(report_table *t, const report *r, double unit, const char *unit_name) {
     for (int k = 0; k < t->columns; k++) {
         char *head = cell_at(t, 0, k);
         const int c = t->of[k];
         if (c < 0) snprintf(head, CELL, "%s", k ? "runs" : "variant");
-        else if (c == REPORT_SECONDS) snprintf(head, CELL, "%s (%s)", columns[c].head, unit_name);
-        else snprintf(head, CELL, "%s", columns[c].head);
+        else print_head(&r->column[c], c, unit_name, head, CELL);
         for (int i = 0; i < r->n_variants; i++) {
             const report_variant *v = &r->variant[i];
             char *cell = cell_at(t, i + 1, k);
-            if (c >= 0) print_spread(&v->of[c], columns[c].digits, c == REPORT_SECONDS ? unit : 1, cell, CELL);
+            if (c >= 0) print_spread(&v->of[c], r->column[c].decimals, c == REPORT_SECONDS ? unit : 1, cell, CELL);
             else if (k) print_runs(v, cell, CELL);
             else print_name(v->name, cell, CELL);
         }
@@ -119,9 +118,7 @@ static void choose_columns(report_table *t, const report *r) {
     for (int i = 0; i < r->n_variants; i++) wanted |= r->variant[i].n > 1 || !r->variant[i].fates[REPORT_FINISHED];
     if (wanted) t->of[t->columns++] = -1;
     for (int c = 0; c < REPORT_COLUMNS; c++) {
-        wanted = false;
-        for (int i = 0; i < r->n_variants; i++) wanted |= r->variant[i].of[c].n > 0;
-        if (wanted) t->of[t->columns++] = c;
+        if (report_has(r, c)) t->of[t->columns++] = c;
     }
 }
 

@@ -5,9 +5,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "variants.h"
+#include "report/variants.h"
 
-#include "text.h"
+#include "data/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -51,6 +51,52 @@ report_spread report_spread_of(double *x, int n) {
     return s;
 }
 
+/* ---- Columns ----------------------------------------------------------------------------------------------------- */
+
+/* Runs may describe what is one metric in different words, or write it to their files in another scale. */
+static bool same_metric(const metric *a, const metric *b) {
+    return strcmp(a->name, b->name) == 0 && strcmp(a->unit, b->unit) == 0 && a->better == b->better;
+}
+
+/* Makes it one of the n columns, if it is none yet. False: there is no room. */
+static bool add_column(metric *columns, int *n, int most, const metric *m) {
+    int i = 0;
+    while (i < *n && !same_metric(&columns[i], m)) i++;
+    if (i < *n) return true;
+    if (i == most) return false;
+    columns[(*n)++] = *m;
+    return true;
+}
+
+enum { MOST_METRICS = REPORT_UPDATES - REPORT_FIRST_METRIC, MOST_RATES = REPORT_COLUMNS - REPORT_FIRST_RATE };
+
+static bool add_columns(report *r, const report_run *run) {
+    const metric rate = {.name = run->items, .label = run->items, .about = run->items, .unit = ""};
+    bool room = add_column(r->column + REPORT_FIRST_RATE, &r->n_rates, MOST_RATES, &rate);
+    for (int i = 0; room && i < run->n_metrics; i++) {
+        const metric *m = &run->metric[i];
+        if (!m->headline || strcmp(m->name, "loss") == 0) continue;
+        room = add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, MOST_METRICS, m);
+    }
+    return room;
+}
+
+static int make_columns(report *r, char *message, size_t size) {
+    r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true};
+    r->column[REPORT_VALID] = (metric){"loss", "validation loss", "validation loss", "", 1, 3, METRIC_LOWER, true};
+    r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true};
+    r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true};
+    for (int i = 0; i < r->n; i++) {
+        if (add_columns(r, &r->run[i])) continue;
+        return text_fail(
+            message, size,
+            "%s: with this run the report has too many columns, expected at most %d metrics and %d kinds of "
+            "items in all",
+            r->run[i].directory, MOST_METRICS, MOST_RATES);
+    }
+    return 0;
+}
+
 /* ---- What a run came to ------------------------------------------------------------------------------------------ */
 
 report_fate report_fate_of(const report_run *r) {
@@ -88,35 +134,47 @@ static double first_loss(const report_run *r) {
     return NAN;
 }
 
-/* A field of the last evaluation that has it: the test's, or where that is missing or not wanted the validation's. */
-static double evaluated(const report_run *r, size_t field, bool test) {
+bool report_has(const report *r, int column) {
+    bool has = false;
+    for (int i = 0; i < r->n_variants; i++) has |= r->variant[i].of[column].n > 0;
+    return has;
+}
+
+double report_value(const report *r, const report_run *run, const report_point *p, int column) {
+    if (column == REPORT_VALID) return p->loss;
+    for (int i = 0; i < run->n_metrics; i++) {
+        if (same_metric(&run->metric[i], &r->column[column])) return p->value[i];
+    }
+    return NAN;
+}
+
+/* Of the last evaluation that has it: of metrics the test's, or where that is missing, the validation's. */
+static double evaluated(const report *r, const report_run *run, int column) {
+    const bool test = column != REPORT_VALID;
     const report_point *candidates[] = {
-        test ? &r->final_test : NULL,
-        test && r->test.n ? &r->test.at[r->test.n - 1] : NULL,
-        &r->final_valid,
-        r->valid.n ? &r->valid.at[r->valid.n - 1] : NULL,
+        test ? &run->final_test : NULL,
+        test && run->test.n ? &run->test.at[run->test.n - 1] : NULL,
+        &run->final_valid,
+        run->valid.n ? &run->valid.at[run->valid.n - 1] : NULL,
     };
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
         const report_point *p = candidates[i];
         if (!p || p->weight == 0) continue;
-        const double x = *(const double *)((const char *)p + field);
+        const double x = report_value(r, run, p, column);
         if (isfinite(x)) return x;
     }
     return NAN;
 }
 
-static double column_value(const report_run *r, report_column column) {
-    const report_point *last = r->train.n ? &r->train.at[r->train.n - 1] : NULL;
-    switch (column) {
-        case REPORT_LOSS: return last_loss(r);
-        case REPORT_VALID: return evaluated(r, offsetof(report_point, loss), false);
-        case REPORT_EXACT: return 100 * evaluated(r, offsetof(report_point, exact), true);
-        case REPORT_BLEU: return evaluated(r, offsetof(report_point, bleu), true);
-        case REPORT_UPDATES: return (double)report_last_step(r);
-        case REPORT_SECONDS: return isfinite(r->seconds) ? r->seconds : last ? last->time : NAN;
-        case REPORT_RATE: return last && last->time > 0 ? last->tokens / last->time : NAN;
-        default: return NAN;
-    }
+static double column_value(const report *r, const report_run *run, int column) {
+    const report_point *last = run->train.n ? &run->train.at[run->train.n - 1] : NULL;
+    if (column == REPORT_LOSS) return last_loss(run);
+    if (column == REPORT_UPDATES) return (double)report_last_step(run);
+    if (column == REPORT_SECONDS) return isfinite(run->seconds) ? run->seconds : last ? last->time : NAN;
+    if (column < REPORT_FIRST_METRIC + r->n_metrics) return evaluated(r, run, column);
+    if (column < REPORT_FIRST_RATE || column >= REPORT_FIRST_RATE + r->n_rates) return NAN;
+    if (!last || !(last->time > 0) || strcmp(run->items, r->column[column].name) != 0) return NAN;
+    return last->items / last->time;
 }
 
 /* ---- Variants ---------------------------------------------------------------------------------------------------- */
@@ -127,38 +185,38 @@ static report_fate counted(const report_variant *v) {
     return v->fates[REPORT_DIVERGED] == v->n ? REPORT_DIVERGED : REPORT_INTERRUPTED;
 }
 
-typedef double measure(const report_run *r, const report_variant *v, int argument);
+typedef double measure(const report *r, const report_run *run, const report_variant *v, int argument);
 
-static double measure_column(const report_run *r, const report_variant *v, int column) {
+static double measure_column(const report *r, const report_run *run, const report_variant *v, int column) {
     (void)v;
-    return column_value(r, (report_column)column);
+    return column_value(r, run, column);
 }
 
-static double measure_first(const report_run *r, const report_variant *v, int unused) {
-    (void)v, (void)unused;
-    return first_loss(r);
+static double measure_first(const report *r, const report_run *run, const report_variant *v, int unused) {
+    (void)r, (void)v, (void)unused;
+    return first_loss(run);
 }
 
-static double measure_early(const report_run *r, const report_variant *v, int unused) {
-    (void)unused;
-    return mean_loss(r, 0.95 * (double)v->early_step - 1, (double)v->early_step);
+static double measure_early(const report *r, const report_run *run, const report_variant *v, int unused) {
+    (void)r, (void)unused;
+    return mean_loss(run, 0.95 * (double)v->early_step - 1, (double)v->early_step);
 }
 
-static report_spread spread(const report_variant *v, measure *m, int argument, double *room) {
+static report_spread spread(const report *r, const report_variant *v, measure *m, int argument, double *room) {
     int k = 0;
     for (int i = 0; i < v->n; i++) {
-        if (report_fate_of(v->run[i]) <= counted(v)) room[k++] = m(v->run[i], v, argument);
+        if (report_fate_of(v->run[i]) <= counted(v)) room[k++] = m(r, v->run[i], v, argument);
     }
     return report_spread_of(room, k);
 }
 
-static int measure_variant(report_variant *v) {
+static int measure_variant(const report *r, report_variant *v) {
     double *room = calloc((size_t)v->n + 1, sizeof *room);
     if (!room) return -1;
-    for (int c = 0; c < REPORT_COLUMNS; c++) v->of[c] = spread(v, measure_column, c, room);
+    for (int c = 0; c < REPORT_COLUMNS; c++) v->of[c] = spread(r, v, measure_column, c, room);
     v->early_step = (int64_t)ceil(v->of[REPORT_UPDATES].median / 6);
-    v->first_loss = spread(v, measure_first, 0, room).median;
-    v->early_loss = spread(v, measure_early, 0, room).median;
+    v->first_loss = spread(r, v, measure_first, 0, room).median;
+    v->early_loss = spread(r, v, measure_early, 0, room).median;
     free(room);
     return 0;
 }
@@ -185,14 +243,11 @@ static int add_to_variant(report *r, const report_run *run) {
 }
 
 static int make_variants(report *r) {
-    r->variant = calloc((size_t)r->n, sizeof *r->variant);
-    r->n_variants = 0;
-    if (!r->variant) return -1;
     for (int i = 0; i < r->n; i++) {
         if (add_to_variant(r, &r->run[i])) return -1;
     }
     for (int i = 0; i < r->n_variants; i++) {
-        if (measure_variant(&r->variant[i])) return -1;
+        if (measure_variant(r, &r->variant[i])) return -1;
     }
     return 0;
 }
@@ -212,19 +267,21 @@ static bool same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-int report_load(report *out, const char *const *runs, int n, char *message, size_t size) {
+int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                size_t size) {
     *out = (report){0};
     if (n < 1) return text_fail(message, size, "there are no runs to report");
     out->run = calloc((size_t)n, sizeof *out->run);
-    if (!out->run) return text_fail(message, size, "out of memory");
-    int status = 0;
+    out->variant = calloc((size_t)n, sizeof *out->variant);
+    int status = out->run && out->variant ? 0 : text_fail(message, size, "out of memory");
     for (int i = 0; status == 0 && i < n; i++) {
         int twin = 0;
         while (twin < i && !same_directory(runs[twin], runs[i])) twin++;
         if (twin < i) continue;
-        status = report_run_read(&out->run[out->n], runs[i], message, size);
+        status = report_run_read(&out->run[out->n], runs[i], known, n_known, message, size);
         if (status == 0) out->n++;
     }
+    if (status == 0) status = make_columns(out, message, size);
     if (status == 0 && make_variants(out)) status = text_fail(message, size, "out of memory");
     if (status) report_free(out);
     return status;

@@ -5,7 +5,7 @@
 #ifndef ADAMOD_VARIANTS_H
 #define ADAMOD_VARIANTS_H
 
-#include "reader.h"
+#include "report/reader.h"
 
 #include <stdio.h>
 
@@ -18,17 +18,18 @@ typedef struct report_spread {
 /* Leaves out what is not finite; sorts the numbers. */
 report_spread report_spread_of(double *x, int n);
 
-/* The columns of the table of results. */
-typedef enum report_column {
-    REPORT_LOSS,    /* of training: mean of the last twentieth of the updates */
-    REPORT_VALID,   /* loss */
-    REPORT_EXACT,   /* % of the test's sentences, or of the validation's where there is no test */
-    REPORT_BLEU,    /* of the same */
-    REPORT_UPDATES, /* that were made */
-    REPORT_SECONDS, /* of training */
-    REPORT_RATE,    /* tokens a second, over the whole training */
-    REPORT_COLUMNS
-} report_column;
+/* The columns of the table of results, in its order. */
+enum {
+    REPORT_LOSS,  /* of training: mean of the last twentieth of the updates */
+    REPORT_VALID, /* loss */
+    /* The other headline metrics of any run, in the order in which runs first have them: of the test, or of the
+     * validation where there is no test. */
+    REPORT_FIRST_METRIC,
+    REPORT_UPDATES = REPORT_FIRST_METRIC + 32, /* that were made */
+    REPORT_SECONDS,                            /* of training */
+    REPORT_FIRST_RATE,                         /* what runs count, a second, over the whole training: as with metrics */
+    REPORT_COLUMNS = REPORT_FIRST_RATE + 8
+};
 
 typedef enum report_fate {
     REPORT_FINISHED,
@@ -54,11 +55,20 @@ typedef struct report {
     int n;
     report_variant *variant; /* in the order of their first runs */
     int n_variants;
+    metric column[REPORT_COLUMNS]; /* what is in each column; the strings are the runs' */
+    int n_metrics, n_rates;        /* of the columns for them, those that are taken */
 } report;
 
-/* 0, or -1 with one line in message and nothing to free. */
-int report_load(report *out, const char *const *runs, int n, char *message, size_t size);
+/* 0, or -1 with one line in message and nothing to free. known: see report_run_read. */
+int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                size_t size);
 void report_free(report *r);
+
+/* Whether any variant has a number in the column. */
+bool report_has(const report *r, int column);
+
+/* What a run measured at a point, for the column of the validation loss or of a metric; NAN: nothing. */
+double report_value(const report *r, const report_run *run, const report_point *p, int column);
 
 report_fate report_fate_of(const report_run *r);
 
@@ -77,11 +87,17 @@ void report_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Divides the seconds of the table, and names what they become: s, min, h. */
 double report_time_unit(double most_seconds, const char **name);
 
+/* With so many digits after the point; whole numbers as "12,345", large ones as "1.23e+09". */
+void report_number(double x, int digits, char *out, size_t size);
+
+/* A letter as it begins a sentence; what is no small ASCII letter stays. */
+char report_capital(char c);
+
 /* A cell for each column that any variant has a number for, under a head; row 0 holds the heads, column 0 names. */
 typedef struct report_table {
     int rows, columns;
     char (*cell)[96];           /* row by row */
-    int of[REPORT_COLUMNS + 2]; /* the report_column of each column; -1: names or runs */
+    int of[REPORT_COLUMNS + 2]; /* its number in report.column; -1: names or runs */
 } report_table;
 
 int report_table_make(report_table *out, const report *r, char *message, size_t size);
