@@ -320,8 +320,8 @@ ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, c
 /* How many updates a parameter has had; and each of the first n, in one call. */
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
 ADAMOD_API adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps);
-/* Says so, 0 <= steps < 2^62: for states that you keep and that have had some. adamod_steps, which schedules follow,
- * becomes at least as many. On a device that has taken a step already, it waits for the stream. */
+/* Says so, 0 <= steps < 2^62, where counting ends: for states that you keep and that have had some. adamod_steps, which
+ * schedules follow, becomes at least as many. On a device that has taken a step already, it waits for the stream. */
 ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
 
 /* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------

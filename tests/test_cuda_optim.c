@@ -647,6 +647,32 @@ TEST(files_move_between_devices) {
     unlink(path);
 }
 
+/* The last count there is stays what it is, and what is saved there can be loaded. */
+TEST(counts_that_end) {
+    NEED_CUDA;
+    const int64_t most = (INT64_C(1) << 62) - 1;
+    char path[64];
+    snprintf(path, sizeof path, "cuda_counts.%d.tmp", (int)getpid());
+    for (int r = 0; adamod_rule_name(r); r++) {
+        pair *x = pair_new(adamod_rule_name(r));
+        pair_add(x, ADAMOD_F32, 300);
+        pair_run(x, 1);
+        OK(adamod_set_tensor_steps(x->cpu, 0, most - 1));
+        OK(adamod_set_tensor_steps(x->gpu, 0, most - 1));
+        for (int k = 0; k < 3; k++) {
+            int64_t steps = 0;
+            pair_run(x, 1);
+            OK(adamod_tensor_steps(x->gpu, 0, &steps));
+            CHECK_INT(steps, most);
+            CHECK_INT(adamod_steps(x->gpu), most);
+            OK(adamod_save(x->gpu, path));
+            OK(adamod_load(x->gpu, path));
+        }
+        pair_free(x);
+    }
+    unlink(path);
+}
+
 /* ---- more than 2^31 elements ---- */
 
 TEST(large_array) {
@@ -687,4 +713,4 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(a_gradient_too_large_is_told_from_a_nan), ENTRY(schedules), ENTRY(a_schedule_out_of_bounds_is_an_error),
           ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
           ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass), ENTRY(statistics_outlive_a_skipped_step),
-          ENTRY(files_move_between_devices), ENTRY(large_array))
+          ENTRY(files_move_between_devices), ENTRY(counts_that_end), ENTRY(large_array))

@@ -9,6 +9,7 @@
 #include "scratch.h"
 #include "values.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- Going on ----------------------------------------------------------------------------------------------------- */
@@ -360,6 +361,70 @@ TEST(loading_with_an_allocator) {
     CHECK_INT(a.live, 0);
 }
 
+/* The last count there is stays what it is, and what is saved there can be loaded. */
+TEST(counts_that_end) {
+    const int64_t most = (INT64_C(1) << 62) - 1;
+    enter_scratch(true);
+    for (int r = 0; r < model_rule_count; r++) {
+        model m;
+        int64_t steps = 0;
+        model_make(&m, r, model_kinds[0]);
+        model_updates(&m, 1, 5);
+        for (int i = 0; i < TENSORS; i++) CHECK_INT(adamod_set_tensor_steps(m.opt, i, most - 1), ADAMOD_OK);
+        for (int k = 0; k < 3; k++) {
+            CHECK_INT(adamod_step(m.opt), ADAMOD_OK);
+            CHECK_INT(adamod_tensor_steps(m.opt, 0, &steps), ADAMOD_OK);
+            CHECK_INT(steps, most);
+            CHECK_INT(adamod_steps(m.opt), most);
+            CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
+            if (!CHECK_INT(adamod_load(m.opt, FILE_NAME), ADAMOD_OK)) puts(adamod_last_error());
+        }
+        adamod_free(m.opt);
+    }
+}
+
+/* So do those of updates that were skipped, and one that is skipped leaves the others as they were. */
+TEST(counts_of_skipped_updates_that_end) {
+    enter_scratch(true);
+    float p = 1, g = 1;
+    int64_t steps = 0;
+    adamod_optimizer *opt = NULL;
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(opt, "nonfinite", "skip"), ADAMOD_OK);
+    CHECK_INT(adamod_add(opt, "w", &p, &g, 0, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_set_tensor_steps(opt, 0, (INT64_C(1) << 62) - 1), ADAMOD_OK);
+    g = INFINITY;
+    CHECK_INT(adamod_step(opt), ADAMOD_OK);
+    CHECK_INT(adamod_skipped(opt), 1);
+    CHECK_INT(adamod_tensor_steps(opt, 0, &steps), ADAMOD_OK);
+    CHECK_INT(steps, (INT64_C(1) << 62) - 1);
+    /* a file whose count of skipped updates is the last there is */
+    CHECK_INT(adamod_save(opt, FILE_NAME), ADAMOD_OK);
+    adamod__st_file f;
+    char error[400];
+    float state[3] = {0};
+    if (!CHECK_INT(adamod__st_open(FILE_NAME, &f, error, sizeof error), ADAMOD_OK)) return;
+    adamod__st_tensor tensors[8];
+    adamod__st_pair pairs[8];
+    for (size_t i = 0; i < f.n_metadata; i++) {
+        pairs[i] = f.metadata[i];
+        if (!strcmp(pairs[i].key, "skipped")) pairs[i].value = "4611686018427387903";
+    }
+    for (size_t i = 0; i < f.n_entries; i++) {
+        const adamod__st_entry *e = &f.entries[i];
+        tensors[i] = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = state};
+        if (e->dtype == ADAMOD__ST_I64) tensors[i].data = &steps;
+    }
+    CHECK_INT(adamod__st_write(FILE_NAME, pairs, f.n_metadata, tensors, f.n_entries, error, sizeof error), ADAMOD_OK);
+    adamod__st_close(&f);
+    CHECK_INT(adamod_load(opt, FILE_NAME), ADAMOD_OK);
+    CHECK_INT(adamod_step(opt), ADAMOD_OK);
+    CHECK_INT(adamod_skipped(opt), (INT64_C(1) << 62) - 1);
+    CHECK_INT(adamod_save(opt, FILE_NAME), ADAMOD_OK);
+    CHECK_INT(adamod_load(opt, FILE_NAME), ADAMOD_OK);
+    adamod_free(opt);
+}
+
 RUN_TESTS(ENTRY(goes_on_bit_for_bit), ENTRY(goes_back), ENTRY(fresh_and_empty), ENTRY(another_order), ENTRY(large),
           ENTRY(names_in_a_file), ENTRY(types_and_shapes_in_a_file), ENTRY(unusual_names),
-          ENTRY(loading_with_an_allocator))
+          ENTRY(loading_with_an_allocator), ENTRY(counts_that_end), ENTRY(counts_of_skipped_updates_that_end))

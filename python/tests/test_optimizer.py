@@ -964,6 +964,20 @@ class Errors(unittest.TestCase):
             self.assertTrue(torch.equal(params[0], before))
             self.assertEqual(optimizer.state[params[0]]["step"], 1)
 
+    def test_counts_end_where_they_can_be_loaded(self):
+        most = 2**62 - 1
+        for n in (1, 40):  # of few parameters each is looked at in every step, of many only what moved
+            params = make_params(*[(3,)] * n)
+            optimizer = lt.AdaMod(params)
+            train(optimizer, params, 4)
+            for p in params:
+                optimizer.state[p]["step"] = most - 1
+            train(optimizer, params, 4)
+            self.assertEqual({int(optimizer.state[p]["step"]) for p in params}, {most})
+            again = lt.AdaMod(params)
+            again.load_state_dict(optimizer.state_dict())
+            train(again, params, 1)
+
     def test_a_count_that_is_none(self):
         (p,) = make_params((3,))
         optimizer = lt.AdaMod([p])

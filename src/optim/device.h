@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* No count of updates is ever more, whether it is set, read from a file or counted: two of them, done and skipped, are
+ * added. What is there stays there, so that what is saved can be loaded. */
+#define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
+
 #define ADAMOD__DEVICE_VERSION 3
 
 /* Counts of one group, or of one chunk before it is added to its group's. */

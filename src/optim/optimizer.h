@@ -18,9 +18,6 @@ typedef struct device_values {
     uint8_t type[OPT_COUNT];
 } device_values;
 
-/* No count that is set or read from a file may be more: two of them, updates done and skipped, are added, and go on. */
-#define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
-
 /* span.step is how many updates the parameter has had, except within a step, when it is the update's number. */
 typedef struct tensor {
     char *name;

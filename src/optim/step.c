@@ -104,9 +104,20 @@ static void adamod__fill_items(adamod_optimizer *opt) {
     }
 }
 
-static void adamod__count_step(adamod_optimizer *opt, int by) {
+/* The largest of the counts. */
+static int64_t adamod__count_step(adamod_optimizer *opt, int by) {
+    int64_t most = 0;
     for (int64_t i = 0; i < opt->n; i++) {
-        if (opt->tensors[i].span.grad) opt->tensors[i].span.step += by;
+        adamod_span *x = &opt->tensors[i].span;
+        if (x->grad) x->step += by;
+        if (x->step > most) most = x->step;
+    }
+    return most;
+}
+
+static void adamod__cap_steps(adamod_optimizer *opt) {
+    for (int64_t i = 0; i < opt->n; i++) {
+        if (opt->tensors[i].span.step > ADAMOD__MOST_STEPS) opt->tensors[i].span.step = ADAMOD__MOST_STEPS;
     }
 }
 
@@ -126,14 +137,14 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     adamod__fill_items(opt);
     adamod_pool *pool = adamod__worth_threads(opt) ? opt->pool : NULL;
     work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, pool, opt->collect ? &opt->stats : NULL};
-    adamod__count_step(opt, 1);
+    const int64_t most = adamod__count_step(opt, 1);
     status = adamod__work_reserve(&w, &opt->space);
     double factor = 1;
     bool skip = false;
     if (status == ADAMOD_OK) status = adamod__clip(opt, &w, &factor, &skip);
     if (status || skip) {
         adamod__count_step(opt, -1);
-        opt->skipped += skip;
+        opt->skipped += skip && opt->skipped < ADAMOD__MOST_STEPS;
         if (skip) adamod__note_attempt(opt, false);
         return status;
     }
@@ -141,7 +152,8 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     for (int g = 0; opt->collect && g < opt->stats.n_groups; g++) adamod__stats_clear(&opt->stats.groups[g]);
     adamod__work_run(&w, &opt->space);
     opt->stats.filled = opt->collect;
-    opt->steps++;
+    opt->steps += opt->steps < ADAMOD__MOST_STEPS;
+    if (most > ADAMOD__MOST_STEPS) adamod__cap_steps(opt);
     adamod__note_attempt(opt, true);
     return ADAMOD_OK;
 }

@@ -28,7 +28,7 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
-_MOST_STEPS = 2**62  # so that a count in 64 bits can be counted on from
+_MOST_STEPS = 2**62  # where counting ends, as in the library: so what is saved can be loaded
 _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
@@ -269,7 +269,8 @@ class Arrays:
         active = [bound.index for bound in self.active]
         again, self.active_before = active == self.active_before and not self.rebound, active
         one_device = len({bound.device for bound in self.active}) == 1
-        if again and one_device and not (self.copies or self.copies_back or any(self.sharded)):
+        far = all(bound.state["step"] < _MOST_STEPS // 2 for bound in self.active)  # from where counting ends
+        if again and one_device and far and not (self.copies or self.copies_back or any(self.sharded)):
             known = [bound for bound in self.bounds if bound is not None]
             self.settled = Settled(self.params, self.spans, self.active, known)
 
@@ -380,7 +381,7 @@ class Arrays:
             return
         for bound in self.active:
             if bound.device == device:
-                bound.state["step"] += 1
+                bound.state["step"] = min(bound.state["step"] + 1, _MOST_STEPS - 1)
                 if bound.counted is not None:
                     bound.counted.steps = bound.state["step"]
 

@@ -411,8 +411,8 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
         d->skip = count;
     }
     c->skip = d->skip;
-    c->skipped += count;
-    c->steps += !d->skip;
+    c->skipped += count && c->skipped < ADAMOD__MOST_STEPS;
+    c->steps += !d->skip && c->steps < ADAMOD__MOST_STEPS;
     if (!d->skip) c->filled = how.collect;
     if (count || !d->skip) report_attempt(v, c->steps + c->skipped, !d->skip, c->norm);
 }
@@ -462,6 +462,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
         if (!v.tensors[i].g) continue;
         v.steps[i]++;
         prepare_tensor(v, i, grad_scale);
+        if (v.steps[i] > ADAMOD__MOST_STEPS) v.steps[i] = ADAMOD__MOST_STEPS;
     }
 }
 
