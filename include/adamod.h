@@ -141,6 +141,7 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *   low_precision master    bf16 and f16 parameters: keep an fp32 master, or (stochastic) round at random instead
  *   state_type    auto      auto: f32 (f64 for f64 parameters); bf16: states in half the memory, rounded at random;
  *                           q8 (adamod, adam, sgd): in a quarter, 8 bits in blocks of 256 with a scale each
+ *   min_8bit_size 0         with state_type q8, parameters with fewer elements than this have states as with auto
  *
  * and for the optimizer as a whole, not for a group:
  *

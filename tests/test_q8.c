@@ -279,6 +279,49 @@ TEST(raw_updates_are_the_handles) {
     setting_free(&x);
 }
 
+/* Parameters of 100 and of 300 elements: with a least size of 101 the first is as with auto, the second as without. */
+TEST(small_parameters_have_states_as_with_auto) {
+    enum { SMALL = 100, LARGE = 300 };
+    static const struct {
+        const char *type;
+        double least;
+        adamod_type small, large;
+    } runs[] = {{"q8", 101, ADAMOD_F32, ADAMOD_Q8},
+                {"auto", 0, ADAMOD_F32, ADAMOD_F32},
+                {"q8", 0, ADAMOD_Q8, ADAMOD_Q8},
+                {"q8", 100, ADAMOD_Q8, ADAMOD_Q8},
+                {"bf16", 101, ADAMOD_BF16, ADAMOD_BF16}};
+    float p[5][SMALL + LARGE], g[SMALL + LARGE];
+    for (int r = 0; r < 5; r++) {
+        adamod_optimizer *opt;
+        void *data;
+        adamod_type type;
+        CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+        CHECK_INT(adamod_set_text(opt, "state_type", runs[r].type), ADAMOD_OK);
+        CHECK_INT(adamod_set(opt, "min_8bit_size", runs[r].least), ADAMOD_OK);
+        for (int i = 0; i < SMALL + LARGE; i++) p[r][i] = (float)(i % 7) - 3;
+        CHECK_INT(adamod_add(opt, "small", p[r], g, 1, (int64_t[]){SMALL}), ADAMOD_OK);
+        CHECK_INT(adamod_add(opt, "large", p[r] + SMALL, g + SMALL, 1, (int64_t[]){LARGE}), ADAMOD_OK);
+        for (int t = 1; t <= 5; t++) {
+            for (int i = 0; i < SMALL + LARGE; i++) g[i] = sinf((float)(i * t));
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        }
+        CHECK_INT(adamod_state(opt, 0, "exp_avg_sq", &data, &type, NULL), ADAMOD_OK);
+        CHECK_INT(type, runs[r].small);
+        CHECK_INT(adamod_state(opt, 1, "exp_avg_sq", &data, &type, NULL), ADAMOD_OK);
+        CHECK_INT(type, runs[r].large);
+        /* A value that changes no state may be set; one that does may not. */
+        const bool fixed = runs[r].large == ADAMOD_Q8;
+        CHECK_INT(adamod_set(opt, "min_8bit_size", runs[r].least + (runs[r].least == 101)), ADAMOD_OK);
+        CHECK_INT(adamod_set(opt, "min_8bit_size", 301), fixed ? ADAMOD_ERROR_ORDER : ADAMOD_OK);
+        adamod_free(opt);
+    }
+    CHECK(memcmp(p[0], p[1], SMALL * sizeof(float)) == 0);
+    CHECK(memcmp(p[0] + SMALL, p[2] + SMALL, LARGE * sizeof(float)) == 0);
+    CHECK(memcmp(p[2], p[3], sizeof p[2]) == 0);
+    CHECK(memcmp(p[0], p[2], SMALL * sizeof(float)) != 0);
+}
+
 /* ---- states that the caller keeps ---- */
 
 TEST(states_of_the_callers_are_as_the_handles) {
@@ -561,9 +604,9 @@ TEST(training_hardly_notices) {
 
 RUN_TESTS(ENTRY(codes_are_right_on_average), ENTRY(codes_at_the_ends), ENTRY(instruction_sets_and_threads_agree),
           ENTRY(files_continue_bit_for_bit), ENTRY(raw_updates_are_the_handles),
-          ENTRY(states_of_the_callers_are_as_the_handles), ENTRY(scales_without_states_in_8_bits_are_refused),
-          ENTRY(values_are_encoded_to_the_nearest_code), ENTRY(encoding_refuses_what_it_cannot_do),
-          ENTRY(a_block_with_a_nan_is_lost), ENTRY(infinities_saturate),
+          ENTRY(small_parameters_have_states_as_with_auto), ENTRY(states_of_the_callers_are_as_the_handles),
+          ENTRY(scales_without_states_in_8_bits_are_refused), ENTRY(values_are_encoded_to_the_nearest_code),
+          ENTRY(encoding_refuses_what_it_cannot_do), ENTRY(a_block_with_a_nan_is_lost), ENTRY(infinities_saturate),
           ENTRY(one_huge_gradient_does_not_ruin_its_block), ENTRY(only_rules_that_have_it_take_it),
           ENTRY(memory_of_states_in_8_bits), ENTRY(training_hardly_notices), ENTRY(the_quick_way_gives_the_same),
           ENTRY(rounding_has_no_bias_and_no_memory))

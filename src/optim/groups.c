@@ -25,6 +25,8 @@ static bool adamod__changes_states(const adamod_optimizer *opt, int g, const opt
     for (int64_t i = 0; i < opt->n; i++) {
         if (opt->tensors[i].group != g) continue;
         if (o->id == OPT_STATE_TYPE || o->id == OPT_LOW_PRECISION || o->id == OPT_WINDOW) return true;
+        const adamod_span *x = &opt->tensors[i].span;
+        if (adamod__type_of_states(opt->groups[g].options, x) != adamod__type_of_states(options, x)) return true;
         state_spec now[ADAMOD_MAX_STATES], then[ADAMOD_MAX_STATES];
         adamod__states(opt->rule, opt->groups[g].options, opt->tensors[i].span.ndim, now);
         adamod__states(opt->rule, options, opt->tensors[i].span.ndim, then);

@@ -40,6 +40,7 @@ typedef enum option_id {
     OPT_CLIP_VALUE,
     OPT_LOW_PRECISION,
     OPT_STATE_TYPE,
+    OPT_MIN_8BIT_SIZE,
     /* of the optimizer as a whole */
     OPT_GRAD_SCALE,
     OPT_CLIP_NORM,

@@ -79,6 +79,7 @@ adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g);
 /* ---- parameters and their states (tensors.c) ---- */
 
 /* The type states are kept in. */
+adamod_type adamod__type_of_states(const double *options, const adamod_span *x);
 adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t);
 /* What the scales of a state in 8 bits are called. */
 const char *adamod__scale_name(const char *state);

@@ -9,10 +9,15 @@
 
 /* ---- states ---- */
 
-adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
-    const double type = opt->groups[t->group].options[OPT_STATE_TYPE];
+adamod_type adamod__type_of_states(const double *options, const adamod_span *x) {
+    const double type = options[OPT_STATE_TYPE];
     if (type == STATE_BF16) return ADAMOD_BF16;
-    return type == STATE_Q8 ? ADAMOD_Q8 : adamod__compute_type(t->span.param_type);
+    const bool q8 = type == STATE_Q8 && (double)x->count >= options[OPT_MIN_8BIT_SIZE];
+    return q8 ? ADAMOD_Q8 : adamod__compute_type(x->param_type);
+}
+
+adamod_type adamod__state_type(const adamod_optimizer *opt, const tensor *t) {
+    return adamod__type_of_states(opt->groups[t->group].options, &t->span);
 }
 
 static bool adamod__has_master(const adamod_optimizer *opt, const tensor *t) {
