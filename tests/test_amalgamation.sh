@@ -117,6 +117,25 @@ if command -v c++ >/dev/null; then
     [ "$(grep -c 'error' "$work/log")" -le 2 ] || { cat "$work/log" && fail "more than one error as C++"; }
     echo "ok c++ is refused"
 fi
+# What would give other bits is refused in one line.
+refused() { # refused WORDS COMPILER FLAG...
+    local words=$1
+    shift
+    command -v "$1" >/dev/null || return 0
+    ! "$@" -fsyntax-only "$work/single/adamod.c" 2>"$work/log" || fail "$*: compiles"
+    grep -q "error.*$words" "$work/log" || { cat "$work/log" && fail "$*: no word about $words"; }
+    [ "$(grep -c 'error:' "$work/log")" = 1 ] || { cat "$work/log" && fail "$*: more than one error"; }
+    echo "ok $* is refused"
+}
+for compiler in gcc clang; do
+    refused 'IEEE arithmetic' "$compiler" -ffast-math
+    refused 'IEEE arithmetic' "$compiler" -Ofast
+    refused 'IEEE arithmetic' "$compiler" -ffinite-math-only
+    refused 'big-endian' "$compiler" -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__
+done
+refused 'big-endian' s390x-linux-gnu-gcc
+refused '-mfpmath=sse' i686-linux-gnu-gcc
+[ "$(uname -m)" != x86_64 ] || refused '-mfpmath=sse' gcc -mfpmath=387
 start gcc gcc -O3
 start clang clang -O3
 finish

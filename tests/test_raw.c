@@ -359,7 +359,7 @@ TEST(raw_arguments) {
     WITH(state[2] = NULL);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: state[2], exp_avg_lr, is NULL");
     WITH(count = -1);
-    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is -1, expected 0 <= count < 2^60");
+    RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is -1, expected 0 <= count < 2^" COUNT_BITS);
     WITH(count = INT64_MAX);
     RAW_REFUSED(x, 2, ADAMOD_ERROR_ARGUMENT, "span 1: count is");
     WITH(count = INT64_MAX / 8 + 1);
@@ -470,7 +470,7 @@ TEST(raw_norm) {
     x[0].grad_type = (adamod_type)9;
     CHECK_INT(adamod_norm(x, 1, NULL, &norm), ADAMOD_ERROR_ARGUMENT);
     x[0].grad_type = ADAMOD_F64;
-    x[0].grad = (const char *)large + 4;
+    x[0].grad = (const char *)large + 2;
     x[0].count = 1;
     CHECK_INT(adamod_norm(x, 1, NULL, &norm), ADAMOD_ERROR_ARGUMENT);
     CHECK_HAS(adamod_last_error(), "not aligned");

@@ -96,7 +96,7 @@ int renameat(int at, const char *from, int there, const char *to) {
 
 int openat(int directory, const char *name, int flags, ...) {
     if (faults.interrupts && faults.interrupts--) return fault(EINTR);
-    return (int)syscall(SYS_openat, directory, name, flags, 0666);
+    return (int)syscall(SYS_openat, directory, name, flags | O_LARGEFILE, 0666);
 }
 
 /* ---- Round trips ------------------------------------------------------------------------------------------------- */
@@ -575,7 +575,8 @@ TEST(large_offsets) {
 }
 
 TEST(large_tensor) {
-    const int64_t n = 1100000000; /* 4.4 GB, which no single write or pread moves */
+    /* 4.4 GB, which no single write or pread moves; what a size_t of 32 bits cannot count is not tried there */
+    const int64_t n = SIZE_MAX > UINT32_MAX ? 1100000000 : 1000;
     adamod__st_file file;
     begin();
     if (!getenv("ADAMOD_TEST_LARGE")) SKIP("ADAMOD_TEST_LARGE is not set");

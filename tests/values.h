@@ -12,6 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* An array has fewer than 2 to this many elements. */
+#if SIZE_MAX > UINT32_MAX
+#define COUNT_BITS "60"
+#else
+#define COUNT_BITS "29"
+#endif
+
 /* Whether ADAMOD_TEST_FAST asks for fewer repetitions. */
 bool fast(void);
 

@@ -74,8 +74,10 @@ static inline double nn_normal(uint64_t key, uint64_t i) {
 /* A whole number in [0, n). */
 static inline uint64_t nn_below(uint64_t key, uint64_t i, uint64_t n) {
     const nn_random4 r = nn_philox(key, i);
-    const uint64_t bits = (uint64_t)r.x[0] << 32 | r.x[1];
-    return (uint64_t)(((unsigned __int128)bits * n) >> 64);
+    /* The upper half of the product of 64 random bits and n, in parts of 32 bits. */
+    const uint64_t high = n >> 32, low = n & 0xffffffffu;
+    const uint64_t upper = r.x[0] * low + (r.x[1] * low >> 32), lower = r.x[1] * high + (upper & 0xffffffffu);
+    return r.x[0] * high + (upper >> 32) + (lower >> 32);
 }
 
 #endif

@@ -437,7 +437,7 @@ adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const
 
 static adamod_status adamod__reserve_values(adamod_optimizer *opt) {
     if (opt->n_values >= opt->n_groups) return ADAMOD_OK;
-    device_values *grown = realloc(opt->values, (size_t)opt->n_groups * sizeof *grown);
+    device_values *grown = adamod__resize(opt->values, (size_t)opt->n_groups, sizeof *grown);
     if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %d groups", opt->n_groups);
     memset(grown + opt->n_values, 0, (size_t)(opt->n_groups - opt->n_values) * sizeof *grown);
     opt->values = grown;

@@ -145,7 +145,7 @@ int64_t adamod__element_count(int ndim, const int64_t *shape) {
         if (__builtin_mul_overflow(count, shape[d], &count)) return -1;
     }
     if (empty) return 0;
-    return count <= INT64_MAX / 8 ? count : -1;
+    return count >> ADAMOD__COUNT_BITS == 0 ? count : -1;
 }
 
 void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size) {
@@ -165,7 +165,13 @@ adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *sha
     if (adamod__element_count(ndim, shape) >= 0) return ADAMOD_OK;
     adamod__shape_text(ndim, shape, text, sizeof text);
     return adamod__fail(ADAMOD_ERROR_ARGUMENT,
-                        "%s: shape is %s, expected no negative dimension and fewer than 2^60 elements", name, text);
+                        "%s: shape is %s, expected no negative dimension and fewer than 2^%d elements", name, text,
+                        ADAMOD__COUNT_BITS);
+}
+
+void *adamod__resize(void *old, size_t n, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(n, size, &bytes) ? NULL : realloc(old, bytes);
 }
 
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes) {

@@ -125,9 +125,9 @@ adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
     const adamod_status status = adamod__device_unlay(opt);
     if (status) return status;
     const size_t n = (size_t)opt->n_groups;
-    group *grown = realloc(opt->groups, (n + 1) * sizeof *grown);
+    group *grown = adamod__resize(opt->groups, n + 1, sizeof *grown);
     if (grown) opt->groups = grown;
-    stats_counts *counts = opt->collect ? realloc(opt->stats.groups, (n + 1) * sizeof *counts) : NULL;
+    stats_counts *counts = opt->collect ? adamod__resize(opt->stats.groups, n + 1, sizeof *counts) : NULL;
     if (counts) opt->stats.groups = counts;
     if (!grown || (opt->collect && !counts) || !adamod__copy_schedules(&grown[n], &grown[0])) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for group %zu", n);

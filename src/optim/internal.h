@@ -2,6 +2,8 @@
 #ifndef ADAMOD_INTERNAL_H
 #define ADAMOD_INTERNAL_H
 
+#include "platform.h" /* first */
+
 #include "adamod.h"
 #include "device.h"
 #include "kernels/kernels.h"
@@ -95,12 +97,14 @@ size_t adamod__type_size(adamod_type type);
 const char *adamod__type_name(adamod_type type);
 /* What parameters and gradients can have. */
 bool adamod__is_real(adamod_type type);
-/* The product of the dimensions; -1 if one is negative or the bytes would overflow. */
+/* The product of the dimensions; -1 if one is negative or the bytes would overflow, of the largest type even. */
 int64_t adamod__element_count(int ndim, const int64_t *shape);
 /* "[2, 3]"; cut where it does not fit. */
 void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
 /* Whether a shape can be; name is for the message. */
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
+/* As realloc for n elements of so many bytes each, where their product may overflow. */
+void *adamod__resize(void *old, size_t n, size_t size);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 /* f64 parameters are computed in f64, all others in f32. */

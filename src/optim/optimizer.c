@@ -116,7 +116,7 @@ adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool) {
 adamod_status adamod_collect(adamod_optimizer *opt, int on) {
     if (!opt) return adamod__null_handle();
     if (on && !opt->stats.groups) {
-        opt->stats.groups = malloc((size_t)opt->n_groups * sizeof *opt->stats.groups);
+        opt->stats.groups = adamod__resize(NULL, (size_t)opt->n_groups, sizeof *opt->stats.groups);
         if (!opt->stats.groups) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
         opt->stats.n_groups = opt->n_groups;
     }

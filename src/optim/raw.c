@@ -6,7 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool adamod__misaligned(const void *p, adamod_type type) { return (uintptr_t)p % adamod__type_size(type) != 0; }
+/* In a struct a double may be aligned to less than its size: to 4 bytes on 32-bit x86. */
+bool adamod__misaligned(const void *p, adamod_type type) {
+    struct member {
+        char before;
+        double x;
+    };
+    return (uintptr_t)p % (type == ADAMOD_F64 ? offsetof(struct member, x) : adamod__type_size(type)) != 0;
+}
 
 static adamod_status adamod__check_type(const char *name, const char *what, adamod_type type) {
     if (adamod__is_real(type)) return ADAMOD_OK;
@@ -65,8 +72,8 @@ static adamod_status adamod__check_disjoint(array_ref *arrays, size_t n) {
 
 static adamod_status adamod__check_count(const adamod_span *x, const char *name) {
     if (adamod__element_count(1, &x->count) >= 0) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, expected 0 <= count < 2^60", name,
-                        (long long)x->count);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: count is %lld, expected 0 <= count < 2^%d", name,
+                        (long long)x->count, ADAMOD__COUNT_BITS);
 }
 
 static adamod_status adamod__check_size(const adamod_span *x, const char *name) {
@@ -136,7 +143,7 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
 }
 
 static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const double *options) {
-    work_item *items = malloc((n + 1) * sizeof *items);
+    work_item *items = n < SIZE_MAX ? adamod__resize(NULL, n + 1, sizeof *items) : NULL;
     for (size_t i = 0; items && i < n; i++) {
         items[i] =
             (work_item){&spans[i], options, options ? options[OPT_LR] : 0, options ? options[OPT_GRAD_SCALE] : 1, 0};
@@ -148,7 +155,7 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
 /* Each with its own hyper, or all with one. */
 static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
                                          const adamod_span *spans, size_t n) {
-    array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : malloc(n * SPAN_ARRAYS * sizeof *arrays);
+    array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : adamod__resize(NULL, n, SPAN_ARRAYS * sizeof *arrays);
     if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
     size_t n_arrays = 0;
     adamod_status status = ADAMOD_OK;

@@ -109,6 +109,10 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
     }
     for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;
     out->count = adamod__element_count(out->ndim, out->shape);
-    if (out->count < 0) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "state %s: size overflows", spec->name);
-    return ADAMOD_OK;
+    if (out->count >= 0) return ADAMOD_OK;
+    char text[192];
+    adamod__shape_text(out->ndim, out->shape, text, sizeof text);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                        "state %s: size overflows: shape is %s, expected fewer than 2^%d elements", spec->name, text,
+                        ADAMOD__COUNT_BITS);
 }

@@ -22,6 +22,8 @@
 #ifndef ADAMOD_SAFETENSORS_H
 #define ADAMOD_SAFETENSORS_H
 
+#include "platform.h" /* first */
+
 #include "adamod.h"
 
 #include <stddef.h>

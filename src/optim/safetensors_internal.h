@@ -8,10 +8,6 @@
 #include "crc32.h"
 #include "safetensors.h"
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors data is little-endian and is moved here as it is: this machine would need conversion"
-#endif
-
 #define ST_TRY(call)                                                                                                   \
     do {                                                                                                               \
         adamod_status st_status = (call);                                                                              \

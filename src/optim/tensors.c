@@ -246,9 +246,9 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
 static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     if (opt->n < opt->capacity) return ADAMOD_OK;
     const size_t capacity = opt->capacity ? 2 * (size_t)opt->capacity : 16;
-    tensor *tensors = realloc(opt->tensors, capacity * sizeof *tensors);
+    tensor *tensors = adamod__resize(opt->tensors, capacity, sizeof *tensors);
     if (tensors) opt->tensors = tensors;
-    work_item *items = realloc(opt->items, capacity * sizeof *items);
+    work_item *items = adamod__resize(opt->items, capacity, sizeof *items);
     if (items) opt->items = items;
     if (!tensors || !items) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
     opt->capacity = (int64_t)capacity;
@@ -352,7 +352,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
         const adamod_status status = adamod__check_id(opt, ids ? ids[i] : i);
         if (status) return status;
     }
-    pointer_pair *before = malloc(((size_t)n + 1) * sizeof *before);
+    pointer_pair *before = adamod__resize(NULL, (size_t)n + 1, sizeof *before);
     if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld pointers", (long long)n);
     adamod_status status = ADAMOD_OK;
     bool moved = false;

@@ -210,7 +210,7 @@ size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk) {
 /* Room for one item more or less is not worth a call of the allocator at every step. */
 static void *adamod__grow(void *old, size_t *capacity, size_t needed, size_t size) {
     if (needed <= *capacity) return old;
-    void *grown = realloc(old, needed * size);
+    void *grown = adamod__resize(old, needed, size);
     if (grown) *capacity = needed;
     return grown;
 }

@@ -1,0 +1,23 @@
+/* What the library stands on. Elsewhere it would give other bits or none at all, so it is refused here, in one line; every
+ * file includes this before all else. */
+#ifndef ADAMOD_PLATFORM_H
+#define ADAMOD_PLATFORM_H
+
+#include <float.h>
+#include <stdint.h>
+
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) ||                         \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error libadamod relies on IEEE arithmetic: compile it without -ffast-math, -Ofast and their parts
+#elif FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16 /* 16 speaks of _Float16 alone */
+#error libadamod relies on float and double being computed as such (FLT_EVAL_METHOD 0): on 32-bit x86, compile it with -msse2 -mfpmath=sse
+#elif FLT_RADIX != 2 || FLT_MANT_DIG != 24 || DBL_MANT_DIG != 53
+#error libadamod relies on float and double being the binary32 and binary64 of IEEE 754
+#elif defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error libadamod reads and writes its little-endian files as they lie in memory: big-endian machines are not supported
+#endif
+
+/* An array may have fewer than 2^ADAMOD__COUNT_BITS elements, so that bytes fit into a size_t for every type. */
+#define ADAMOD__COUNT_BITS (SIZE_MAX / 8 < INT64_MAX / 8 ? 29 : 60)
+
+#endif
