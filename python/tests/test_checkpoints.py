@@ -65,7 +65,7 @@ class OwnCheckpoints(unittest.TestCase):
         optimizer.load_state_dict(saved)
         group = optimizer.param_groups[0]
         self.assertEqual((group["lr"], group["flavour"], group["decay"]), (0.5, "keras", "l2"))
-        self.assertNotIn("step", group)
+        self.assertEqual(group["step"], 0)  # in the group for packages that count there
 
     def test_what_was_loaded_is_not_shared(self):
         params = make_params((4,))
@@ -104,24 +104,37 @@ class OwnCheckpoints(unittest.TestCase):
         saved = optimizer.state_dict()
         with self.assertRaisesRegex(ValueError, "doesn't match the size"):
             lt.AdaMod(params[:1]).load_state_dict(saved)
-        swapped = params[::-1]
-        other = lt.AdaMod(swapped)
-        other.load_state_dict(saved)
-        with self.assertRaisesRegex(ValueError, r"exp_avg of parameter 0 of group 0 has shape \(4,\), expected \(3,\)"):
-            train(other, swapped, 1)
+        self.refuses(
+            lt.AdaMod(params[::-1]),
+            saved,
+            ValueError,
+            r"exp_avg of parameter 0 of group 0 has shape \(4,\), expected \(3,\)",
+        )
         adam = lt.Adam(params)
         train(adam, params, 1)
-        other = lt.AdaMod(params)
-        other.load_state_dict(adam.state_dict())
-        with self.assertRaisesRegex(
-            ValueError, "parameter 0 of group 0 has no exp_avg_lr, only .*exp_avg_sq: it is not one of adamod"
-        ):
-            train(other, params, 1)
+        self.refuses(lt.AdaMod(params), adam.state_dict(), ValueError, "no checkpoint of AdaMod: it has amsgrad, which")
+        old = adam.state_dict()
+        del old["param_groups"][0]["amsgrad"]  # as others have it
+        message = "parameter 0 of group 0 has no exp_avg_lr, only .*exp_avg_sq.*: it is not one of adamod"
+        self.refuses(lt.AdaMod(params), old, ValueError, message)
         del saved["param_groups"][0]["step"], saved["state"][0]["step"]
-        other = lt.AdaMod(params)
-        other.load_state_dict(saved)
-        with self.assertRaisesRegex(ValueError, "the state of parameter 0 of group 0 has no step"):
-            train(other, params, 1)
+        self.refuses(lt.AdaMod(params), saved, ValueError, "the state of parameter 0 of group 0 has no step")
+
+    def refuses(self, optimizer, saved, error, message):
+        """When it is loaded, and leaves everything as it was."""
+        params = optimizer.param_groups[0]["params"]
+        train(optimizer, params, 1)
+        before, others = copy.deepcopy(optimizer.state_dict()), clones(params)
+        with warnings.catch_warnings():  # PyTorch's, of the imaginary part
+            warnings.simplefilter("ignore")
+            with self.assertRaisesRegex(error, message):
+                optimizer.load_state_dict(saved)
+        self.assertEqual(str(optimizer.state_dict()), str(before))
+        other = type(optimizer)(others)
+        other.load_state_dict(before)
+        train(optimizer, params, 2)
+        train(other, others, 2)
+        self.assertTrue(all(torch.equal(p, q) for p, q in zip(params, others)))
 
     def test_what_is_spoiled_is_named(self):
         params = make_params((4,), (3,))
@@ -133,13 +146,15 @@ class OwnCheckpoints(unittest.TestCase):
             ("step", torch.zeros(2), "step of parameter 1 of group 0 is tensor.*, expected a number"),
             ("exp_avg", torch.zeros(3).to_sparse(), "exp_avg of parameter 1 of group 0 is torch.float32 in layout"),
             ("exp_avg_sq", torch.zeros(3).cfloat(), "exp_avg_sq of parameter 1 of group 0 is torch.complex64"),
+            ("exp_avg_sq", 1.0, "exp_avg_sq of parameter 1 of group 0 is float, expected a tensor"),
         ):
             saved = copy.deepcopy(optimizer.state_dict())
             saved["state"][1][name] = value
+            self.refuses(lt.AdaMod(params), saved, TypeError, message)
+            # Spoiled afterwards, it is refused in the step.
             other = lt.AdaMod(params)
-            with warnings.catch_warnings():  # PyTorch's, of the imaginary part
-                warnings.simplefilter("ignore")
-                other.load_state_dict(saved)
+            other.load_state_dict(optimizer.state_dict())
+            other.state[params[1]][name] = value
             before = clones(params)
             with self.assertRaisesRegex(TypeError, message):
                 other.step()
@@ -228,10 +243,12 @@ class PublishedCheckpoints(unittest.TestCase):
         train(ours, others, 10, first=4)
         for p, q in zip(params, others):
             torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
-        for cls in (lt.AdaBound, lt.RAdam):
+        (group,) = saved["param_groups"]
+        saved["param_groups"][0]["step"] = 10
+        for cls, extra in ((lt.AdaBound, {"final_lr": 0.1, "gamma": 1e-3}), (lt.RAdam, {})):
             optimizer = cls(others)
-            with self.assertRaisesRegex(ValueError, "group 0 was saved with adam_debias"):
-                optimizer.load_state_dict(saved)
+            with self.assertRaisesRegex(ValueError, "group 0: it was saved with adam_debias, which"):
+                optimizer.load_state_dict(dict(saved, param_groups=[dict(group, **extra)]))
             self.assertFalse(optimizer.state)
         with self.assertRaisesRegex(TypeError, "AdaMod has no option 'adam_debias': flavour='adamd'"):
             lt.AdaMod(others, adam_debias=True)

@@ -272,7 +272,10 @@ class Conversions(unittest.TestCase):
                 change(broken["state"][0])
                 (q,) = clones([p])
                 other = lt.AdaMod([q], state_type=state_type)
-                other.load_state_dict(broken)
+                with self.assertRaisesRegex(error, text):
+                    other.load_state_dict(broken)
+                other.load_state_dict(saved)
+                change(other.state[q])
                 set_grads([q], 1)
                 with self.assertRaisesRegex(error, text):
                     other.step()

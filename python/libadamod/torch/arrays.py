@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from .. import _c
 from . import q8
@@ -87,6 +88,11 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         step *= size
     return True
+
+
+def is_new(state: Dict[str, Any]) -> bool:
+    """Whether a parameter has no state yet; perhaps a count, where a group's parameters count together."""
+    return all(name == "step" or value is None for name, value in state.items())
 
 
 class Bound:
@@ -214,7 +220,7 @@ class Arrays:
 
     def remember(self, group: Dict[str, Any]) -> None:
         """Notes the values that a group's options were set from; not where one of them can change in place."""
-        self.keys = tuple(key for key in group if key not in ("params", "param_names"))
+        self.keys = tuple(key for key in group if key not in ("params", "param_names", "step"))
         self.group_values = tuple(map(group.get, self.keys))
         flat = [x for value in self.group_values for x in (value if type(value) is tuple else (value,))]
         if not all(type(x) in _FIXED for x in flat):
@@ -430,11 +436,11 @@ class Arrays:
     def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
         """Points the span at the states and the master; returns their names."""
         row, names = self.rows[i], []
-        dtype = _STATE_TYPES.get(self.values["state_type"]) or _COMPUTE.get(real, torch.float32)
+        dtype = self._state_dtype(p)
         row.state_type = _c.Q8 if dtype is torch.uint8 else _TYPES[dtype]
-        shaped = self.hyper.rule in SHAPED_RULES
-        for spec in self.hyper.states(p.shape if shaped else (bound.count,)):
-            t = self._state(i, p, bound, spec, _COMPLEX[dtype] if bound.complex else dtype)
+        begins = is_new(bound.state)
+        for spec, wanted in self._wanted(p, bound.stride):
+            t = self._state(i, bound, spec, wanted, begins)
             row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
             row.scale[spec.place] = None
@@ -492,26 +498,71 @@ class Arrays:
             raise ValueError(f"step of {self.name(i)} is {count}, expected 0 <= step < 2**62")
         return count
 
-    def _state(self, i: int, p: Tensor, bound: Bound, spec: _c.State, dtype: torch.dtype) -> Tensor:
-        """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
-        shape, stride = spec.shape, _contiguous(spec.shape)
-        if self.hyper.rule not in SHAPED_RULES:
-            if len(shape) == 1:  # one number for each element
-                shape, stride = tuple(p.shape), bound.stride
-            elif len(shape) == 2:  # a queue of such
-                shape, stride = (shape[0], *p.shape), (p.numel(), *bound.stride)
-            else:  # one for all
-                dtype = _REAL.get(dtype, dtype)
-        wanted = Wanted(spec.name, shape, stride, dtype)
-        if bound.state.get(spec.name) is not None:
-            return self._found(i, bound, wanted)
-        if bound.state["step"] > 0 and spec.name != "momentum_buffer":  # which may be switched on at any time
+    def _state_dtype(self, p: Tensor) -> torch.dtype:
+        """The type of real states."""
+        real = _REAL.get(p.dtype, p.dtype)
+        return _STATE_TYPES.get(self.values["state_type"]) or _COMPUTE.get(real, torch.float32)
+
+    def _wanted(self, p: Tensor, stride: Sequence[int]) -> Iterator[Tuple[_c.State, Wanted]]:
+        """The states that the library needs for a parameter."""
+        shaped, complex_ = self.hyper.rule in SHAPED_RULES, p.dtype in _REAL
+        dtype = self._state_dtype(p)
+        for spec in self.hyper.states(p.shape if shaped else (p.numel() * (2 if complex_ else 1),)):
+            wanted = Wanted(spec.name, spec.shape, _contiguous(spec.shape), _COMPLEX[dtype] if complex_ else dtype)
+            if not shaped and len(spec.shape) == 1:  # one number for each element
+                wanted = wanted._replace(shape=tuple(p.shape), stride=tuple(stride))
+            elif not shaped and len(spec.shape) == 2:  # a queue of such
+                wanted = wanted._replace(shape=(spec.shape[0], *p.shape), stride=(p.numel(), *stride))
+            elif not shaped:  # one for all
+                wanted = wanted._replace(dtype=dtype)
+            yield spec, wanted
+
+    def check_states(self, states: Dict[Tensor, Dict[str, Any]]) -> None:
+        """Finds what is wrong with states that were loaded, without looking at parameters' values or memory."""
+        for i, p in enumerate(self.params):
+            state = states.get(p)
+            if not state or is_lazy(p):
+                continue
+            here = getattr(p, "_local_tensor", p)
+            if _REAL.get(here.dtype, here.dtype) not in _TYPES:
+                continue  # the step says so
+            begins = self._steps(i, state) == 0 or is_new(state)
+            for _, wanted in self._wanted(here, _contiguous(here.shape)):
+                if state.get(wanted.name) is None:
+                    self._check_begins(i, state, wanted, begins)
+                    continue
+                self._check_found(i, wanted, state[wanted.name])
+                if state[wanted.name].dtype is torch.uint8:
+                    self._check_codes(i, state, wanted, here.numel())
+
+    def _check_begins(self, i: int, state: Dict[str, Any], wanted: Wanted, begins: bool) -> None:
+        if not begins and wanted.name != "momentum_buffer":  # which may be switched on at any time
             raise ValueError(
-                f"the state of {self.name(i)} has no {spec.name}, only {', '.join(bound.state)}: "
+                f"the state of {self.name(i)} has no {wanted.name}, only {', '.join(state)}: "
                 f"it is not one of {self.hyper.rule}"
             )
-        if dtype is torch.uint8:
-            self._new(i, bound, self._wanted_scale(bound, wanted), 0.0)
+
+    def _check_found(self, i: int, wanted: Wanted, found: Any) -> None:
+        if not isinstance(found, Tensor):
+            raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
+        here = getattr(found, "_local_tensor", found)
+        if is_distributed(found) and self.sharded[i]:  # it may be placed otherwise
+            self._check_shape(i, wanted._replace(shape=tuple(self.params[i].shape)), found)
+        else:
+            self._check_shape(i, wanted, here)
+        if here.layout is not torch.strided or (here.is_complex() != wanted.dtype.is_complex):
+            raise TypeError(
+                f"{wanted.name} of {self.name(i)} is {here.dtype} in layout {here.layout}, "
+                f"expected a dense tensor of {wanted.dtype}"
+            )
+
+    def _state(self, i: int, bound: Bound, spec: _c.State, wanted: Wanted, begins: bool) -> Tensor:
+        """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
+        if bound.state.get(spec.name) is not None:
+            return self._found(i, bound, wanted)
+        self._check_begins(i, bound.state, wanted, begins or bound.state["step"] == 0)
+        if wanted.dtype is torch.uint8:
+            self._new(i, bound, self._wanted_scale(wanted, bound.count), 0.0)
         return self._new(i, bound, wanted, spec.initial)
 
     def _found(self, i: int, bound: Bound, wanted: Wanted) -> Tensor:
@@ -519,15 +570,11 @@ class Arrays:
         found, want_codes = bound.state[wanted.name], wanted.dtype is torch.uint8
         if not (isinstance(found, Tensor) and (want_codes or found.dtype is torch.uint8)):
             return self._adopted(i, bound, wanted, found)
-        self._check_shape(i, wanted, found)
+        self._check_found(i, wanted, found)
         numbers = found
         if found.dtype is torch.uint8:
-            wanted_scale = self._wanted_scale(bound, wanted)
-            scale = bound.state.get(wanted_scale.name)
-            if scale is None or not _is_dense(found.shape, found.stride()):
-                lacks = f"no {wanted_scale.name}" if scale is None else "gaps in memory"
-                raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and has {lacks}")
-            scale = self._adopted(i, bound, wanted_scale, scale)
+            wanted_scale = self._check_codes(i, bound.state, wanted, bound.count)
+            scale = self._adopted(i, bound, wanted_scale, bound.state[wanted_scale.name])
             if want_codes and _same_layout(wanted.shape, found.stride(), wanted.stride):
                 return self._adopted(i, bound, wanted, found)
             numbers = bound.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
@@ -539,8 +586,17 @@ class Arrays:
         bound.state.update({wanted.name: codes, q8.scale_name(wanted.name): scale})
         return codes
 
-    def _wanted_scale(self, bound: Bound, wanted: Wanted) -> Wanted:
-        return Wanted(q8.scale_name(wanted.name), (q8.blocks(bound.count),), (1,), torch.float32)
+    def _wanted_scale(self, wanted: Wanted, count: int) -> Wanted:
+        return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32)
+
+    def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted, count: int) -> Wanted:
+        """A state in 8 bits, whose scales are returned as they have to be."""
+        codes, scale = state[wanted.name], self._wanted_scale(wanted, count)
+        if state.get(scale.name) is None or not _is_dense(codes.shape, codes.stride()):
+            lacks = f"no {scale.name}" if state.get(scale.name) is None else "gaps in memory"
+            raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and has {lacks}")
+        self._check_found(i, scale, state[scale.name])
+        return scale
 
     def _master(self, i: int, p: Tensor, bound: Bound) -> Tensor:
         wanted = Wanted("master", tuple(p.shape), bound.stride, torch.float32)
@@ -564,19 +620,9 @@ class Arrays:
         if tuple(found.shape) != wanted.shape:
             raise ValueError(f"{wanted.name} of {self.name(i)} has shape {tuple(found.shape)}, expected {wanted.shape}")
 
-    def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Any) -> Tensor:
-        if not isinstance(found, Tensor):
-            raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
-        if is_distributed(found):
-            here = self._here(i, self.params[i], wanted.name, found)
-        else:
-            here = local(found)
-        self._check_shape(i, wanted, here)
-        if here.layout is not torch.strided or here.is_complex() != wanted.dtype.is_complex:
-            raise TypeError(
-                f"{wanted.name} of {self.name(i)} is {here.dtype} in layout {here.layout}, "
-                f"expected a dense tensor of {wanted.dtype}"
-            )
+    def _adopted(self, i: int, bound: Bound, wanted: Wanted, found: Tensor) -> Tensor:
+        self._check_found(i, wanted, found)
+        here = self._here(i, self.params[i], wanted.name, found) if is_distributed(found) else local(found)
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
         placed = not self.sharded[i] or (is_distributed(found) and _same_place(self.params[i], found))

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from . import q8
+from . import checkpoints, q8
 from .arrays import Arrays, check_together, device_of
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
@@ -40,14 +40,6 @@ _Loss = TypeVar("_Loss")
 
 # PyTorch would trace into step to compile it, and there is nothing to compile.
 _not_compiled: Callable[[_Step], _Step] = getattr(torch, "_disable_dynamo", lambda function: function)
-
-
-def _count(steps: Any) -> Any:
-    """Updates as an int; what is no number stays, and the next step names the parameter that has it."""
-    try:
-        return int(steps)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        return steps
 
 
 def numbers(key: str, value: Any, count: int) -> Tuple[float, ...]:
@@ -137,6 +129,7 @@ class Optimizer(torch.optim.Optimizer):
         """Adds a parameter group; what its options lack comes from the constructor's."""
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
+        self.param_groups[index].setdefault("step", 0)
         try:
             self._group_arrays(index, 0)
         except BaseException:
@@ -209,7 +202,17 @@ class Optimizer(torch.optim.Optimizer):
             handle.step()
         for arrays in groups:
             arrays.finish()
+        for group in self.param_groups:
+            if group.get("count") == "group":
+                self._count_idle(group)
         return loss
+
+    def _count_idle(self, group: Dict[str, Any]) -> None:
+        """An update of a group that came from a package where all of its parameters count together."""
+        for p in group["params"]:
+            if p.grad is None:
+                state = self.state[p]
+                state["step"] = int(state.get("step") or 0) + 1
 
     def push_options(self) -> None:
         """Tells the GPUs what the parameter groups' options are now. A step does so by itself; a captured one that is
@@ -236,8 +239,14 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """As PyTorch's. Waits for a GPU whose count of steps the host does not know: after a GradScaler's steps, and
-        once a graph was captured."""
+        once a graph was captured.
+
+        Groups have the count of their updates too, for packages that count there: `step`, as it was when this was called.
+        """
         self._handles.read_steps()
+        for group in self.param_groups:
+            states = [self.state[p] for p in group["params"] if p in self.state]
+            group["step"] = max((int(state.get("step") or 0) for state in states), default=0)
         return super().state_dict()
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -253,11 +262,7 @@ class Optimizer(torch.optim.Optimizer):
         super().__setstate__(state)
         self._arrays, self._states = [], Remembered()
         for group in self.param_groups:
-            # Some packages count updates in the group.
-            steps = group.pop("step", None)
-            for p in group["params"]:
-                if steps is not None and self.state.get(p):
-                    self.state[p].setdefault("step", _count(steps))
+            group.setdefault("step", 0)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
@@ -265,23 +270,39 @@ class Optimizer(torch.optim.Optimizer):
         Options that the saved groups lack stay as they are, and so does state_type: states of another type are
         converted in the next step. PyTorch would round those of bfloat16 parameters to bfloat16; here they keep their
         own type. What was loaded is copied.
+
+        What is of another optimizer, or of parameters of other shapes, is refused, and nothing has changed then.
         """
-        for index, group in enumerate(state_dict["param_groups"]):
-            if group.get("adam_debias") and "flavour" not in self.defaults:
-                raise ValueError(f"group {index} was saved with adam_debias, which {type(self).__name__} has not here")
-        before = self.param_groups
+        kept = {name: getattr(self, name) for name in ("state", "param_groups")}
         seen = [state_dict]
         hook = None
         if hasattr(self, "register_load_state_dict_pre_hook"):  # others may change what is loaded; this is the last
             hook = self.register_load_state_dict_pre_hook(lambda _, changed: seen.append(changed))
         try:
             super().load_state_dict(state_dict)
+            self._adopt(seen[-1], kept["param_groups"])
+        except BaseException:
+            self.__setstate__(kept)
+            raise
         finally:
             if hook is not None:
                 hook.remove()
-        for group, old in zip(self.param_groups, before):
-            self._complete(group, old)
-        self._copy_states(seen[-1])
+
+    def _adopt(self, state_dict: Dict[str, Any], before: List[Dict[str, Any]]) -> None:
+        """Makes ours of what PyTorch has loaded, or says why it cannot be."""
+        self._copy_states(state_dict)
+        for index, (group, old) in enumerate(zip(self.param_groups, before)):
+            try:
+                has_states = any(self.state.get(p) for p in group["params"])
+                reason = checkpoints.other_formula(self.rule, group, old, has_states)
+                if reason is not None:
+                    raise ValueError(f"this is no checkpoint of {type(self).__name__}: {reason}")
+                self._complete(group, old)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"group {index}: {error}") from None
+            checkpoints.count_as_saved(group, self.state)
+        for arrays in self._all_arrays():
+            arrays.check_states(self.state)
 
     def _copy_states(self, state_dict: Dict[str, Any]) -> None:
         """The states as they were saved, in memory of our own. Their type is settled at the next step."""
@@ -290,16 +311,15 @@ class Optimizer(torch.optim.Optimizer):
         for i, p in zip(saved, params):
             for name, value in state_dict["state"].get(i, {}).items():
                 if name == "step" and value is not None:
-                    self.state[p][name] = _count(value)
+                    self.state[p][name] = checkpoints.whole(value)
                 elif isinstance(value, Tensor):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        """Options that a loaded group lacks, or has by other names."""
-        group.pop("adam_debias", None)
-        decoupled = group.pop("decoupled_weight_decay", None)  # in torch.optim's Adam and RAdam
-        if decoupled is not None:
-            group.setdefault("decay", "decoupled" if decoupled else "l2")
+        """Options that a loaded group lacks, or has by other names; ValueError where they are of another formula."""
+        if group.pop("adam_debias", False):
+            raise ValueError(f"it was saved with adam_debias, which {type(self).__name__} has not here")
+        checkpoints.decay_in_other_words(group)
         for key, value in before.items():
             group.setdefault(key, value)
         group["state_type"] = before["state_type"]  # how much memory there is, the checkpoint does not know

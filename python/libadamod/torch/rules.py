@@ -64,16 +64,6 @@ class AdaMod(Optimizer):
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
-    def state_dict(self) -> Dict[str, Any]:
-        """As PyTorch's; the published package and its ports load it, whether they count updates for each parameter or
-        in the group."""
-        saved = super().state_dict()
-        for packed, group in zip(saved["param_groups"], self.param_groups):
-            packed["step"] = max(
-                (int(self.state[p].get("step", 0)) for p in group["params"] if p in self.state), default=0
-            )
-        return saved
-
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         # Ports of the published package have three betas in place of beta3. Who saved no flavour knows none but the
         # published one, and adam_debias; a run must go on with the formula it had.
@@ -81,9 +71,6 @@ class AdaMod(Optimizer):
         if len(group.get("betas", ())) == 3:
             *betas, group["beta3"] = group["betas"]
             group["betas"] = tuple(betas)
-        fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"
-        if "weight_decouple" in group:
-            group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
         super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
@@ -179,6 +166,12 @@ class AMSGrad(Optimizer):
     ) -> None:
         # amsgrad is for torch.optim.Adam, should it load our checkpoint.
         super().__init__(params, {**_own(locals()), "amsgrad": True}, common)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        # PyTorch's Adam and AdamW both have amsgrad; which of them wrote it, checkpoints before PyTorch 2.7 do not tell.
+        if group.get("weight_decay") and not any(key in group for key in ("decay", "decoupled_weight_decay")):
+            raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr, vscale = rates.flavoured(o, t) if o["bias_correction"] else (o["lr"], 1.0)
@@ -343,12 +336,22 @@ class AdaBound(Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group.setdefault("base_lr", float(group["lr"]))
+        group.setdefault("amsbound", self.rule == "amsbound")  # for the authors' package, should it load our checkpoint
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         values = super()._options(group)
         if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
             values["final_lr"] *= values["lr"] / group["base_lr"]
         return values
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        for name in ("amsbound", "ams_bound"):  # in the authors' package, and in pytorch_optimizer
+            if bool(group.get(name, self.rule == "amsbound")) != (self.rule == "amsbound"):
+                other = "AdaBound" if self.rule == "amsbound" else "AMSBound"
+                raise ValueError(f"it was saved with {name}={group[name]}: load it into {other}")
+        if "amsbound" in group:  # the authors' package knows no other decay
+            group.setdefault("decay", "l2")
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         v = state["max_exp_avg_sq"] if "max_exp_avg_sq" in state else state["exp_avg_sq"]
@@ -424,6 +427,14 @@ class NosAdam(Optimizer):
         **common: Unpack[Common],
     ) -> None:
         super().__init__(params, _own(locals()), common)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        if "betas" in group and "beta1" not in group:  # the authors' program, which has L2 decay alone
+            if group.get("lr_decay"):
+                raise ValueError("it was saved with lr_decay=True: use a scheduler, and set lr_decay in it to False")
+            group["beta1"] = group["betas"][0]
+            group.setdefault("decay", "l2")
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"])

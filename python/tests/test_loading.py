@@ -1,0 +1,325 @@
+"""Checkpoints of other optimizers and packages, those that are installed: a run goes on here as it would there, or the
+checkpoint is refused when it is loaded.
+
+SPDX-License-Identifier: MIT
+"""
+
+import copy
+import importlib
+import math
+import unittest
+import warnings
+
+import libadamod.torch as lt
+import torch
+from published import GroupCountingAdaMod, PublishedAdaMod, ThreeBetasAdaMod
+from support import CLASSES, clones, make_params, set_grads
+
+
+def installed(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+PORTS, ADABOUND, TORCH = installed("pytorch_optimizer"), installed("adabound"), torch.optim
+DECAYED = dict(lr=1e-2, weight_decay=0.1)
+BEFORE, AFTER = 7, 5
+OLD_TORCH = not hasattr(torch.optim.Optimizer, "register_load_state_dict_pre_hook")
+
+
+class AuthorsNosAdam(torch.optim.Optimizer):
+    """NosAdam as its authors' program computes and saves it, written down from its formula."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, gamma=0.1, lr_decay=False):
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, gamma=gamma, lr_decay=lr_decay)
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in (p for p in group["params"] if p.grad is not None):
+                state, beta1 = self.state[p], group["betas"][0]
+                if not state:
+                    state.update(step=0, exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p), B_old=0)
+                state["step"] += 1
+                t, g = state["step"], p.grad + group["weight_decay"] * p
+                b = state["B_old"] + t ** -group["gamma"]
+                beta2, state["B_old"] = state["B_old"] / b, b
+                state["exp_avg"].mul_(beta1).add_(g, alpha=1 - beta1)
+                state["exp_avg_sq"].mul_(beta2).addcmul_(g, g, value=1 - beta2)
+                lr = group["lr"] / (1 - beta1**t) / (math.sqrt(t) if group["lr_decay"] else 1)
+                p.addcdiv_(state["exp_avg"], state["exp_avg_sq"].sqrt() + group["eps"], value=-lr)
+
+
+def step(optimizer, params, t, late=False):
+    """late: the last parameter has no gradient."""
+    set_grads(params, t)
+    if late:
+        params[-1].grad = None
+    optimizer.step()
+
+
+class Loaded(unittest.TestCase):
+    def begun(self, make, steps=BEFORE, late=True):
+        params = make_params((6, 5), (7,), (4,), dtype=torch.float64)
+        optimizer = make(params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # adabound calls PyTorch as it was
+            for t in range(1, steps + 1):
+                step(optimizer, params, t, late)
+        return optimizer, params
+
+    def goes_on(self, theirs, ours, late=True, rtol=1e-11):
+        """As theirs does; the last parameter's first gradient, with late, comes two steps after loading."""
+        begun, params = self.begun(theirs, late=late)
+        others = clones(params)
+        loaded = ours(others)
+        loaded.load_state_dict(copy.deepcopy(begun.state_dict()))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for t in range(BEFORE + 1, BEFORE + 1 + AFTER):
+                step(begun, params, t, late and t < BEFORE + 3)
+                step(loaded, others, t, late and t < BEFORE + 3)
+        for p, q, start in zip(params, others, make_params((6, 5), (7,), (4,), dtype=torch.float64)):
+            torch.testing.assert_close(q, p, rtol=rtol, atol=1e-12)
+            self.assertFalse(torch.equal(q, start))
+        return begun, params, loaded, others
+
+    def refused(self, theirs, ours, text, steps=BEFORE):
+        begun, params = self.begun(theirs, steps)
+        loaded = ours(clones(params))
+        options = {key: value for key, value in loaded.param_groups[0].items() if key != "params"}
+        with self.assertRaisesRegex((ValueError, TypeError), text):
+            loaded.load_state_dict(copy.deepcopy(begun.state_dict()))
+        self.assertFalse(loaded.state)
+        for key, value in options.items():
+            self.assertIs(loaded.param_groups[0][key], value)
+
+
+class OfTorch(Loaded):
+    FOLLOWED = [
+        (lambda p: TORCH.Adam(p, **DECAYED), lt.Adam),
+        (lambda p: TORCH.Adam(p, amsgrad=True, **DECAYED), lt.Adam),
+        (lambda p: TORCH.Adam(p, maximize=True, **DECAYED), lt.Adam),
+        (lambda p: TORCH.Adam(p, amsgrad=True, lr=1e-2), lt.AMSGrad),
+        (lambda p: TORCH.AdamW(p, **DECAYED), lt.AdamW),
+        (lambda p: TORCH.SGD(p, momentum=0.9, nesterov=True, **DECAYED), lt.SGD),
+        (lambda p: TORCH.SGD(p, momentum=0.9, dampening=0.3, **DECAYED), lt.SGD),
+        (lambda p: TORCH.SGD(p, **DECAYED), lt.SGD),
+        (lambda p: TORCH.Adagrad(p, lr_decay=0.1, initial_accumulator_value=0.1, **DECAYED), lt.Adagrad),
+        (lambda p: TORCH.RMSprop(p, momentum=0.9, centered=True, **DECAYED), lt.RMSprop),
+        (lambda p: TORCH.Adadelta(p, **DECAYED), lt.Adadelta),
+        (lambda p: TORCH.RAdam(p, **DECAYED), lt.RAdam),
+    ]
+    REFUSED = [
+        (lambda p: TORCH.Adam(p), lt.AMSGrad, "parameter 0 of group 0 has no max_exp_avg_sq"),
+        (lambda p: TORCH.Adam(p), lt.SGD, "no checkpoint of SGD: it has betas, which sgd has not"),
+        (lambda p: TORCH.Adam(p), lt.AdaMod, "no checkpoint of AdaMod: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.AdaBound, "no checkpoint of AdaBound: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.NosAdam, "no checkpoint of NosAdam: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.RAdam, "no checkpoint of RAdam: it has amsgrad"),
+        (lambda p: TORCH.RAdam(p), lt.AdaBound, "no checkpoint of AdaBound: it has no final_lr"),
+        (lambda p: TORCH.NAdam(p), lt.Adam, "no checkpoint of Adam: it has momentum_decay"),
+        (lambda p: TORCH.NAdam(p), lt.RAdam, "no checkpoint of RAdam: it has momentum_decay"),
+        (lambda p: TORCH.Adamax(p), lt.Adam, "parameter 0 of group 0 has no exp_avg_sq"),
+        (lambda p: TORCH.SGD(p, lr=0.1, momentum=0.9), lt.Adam, "no checkpoint of Adam: it has momentum"),
+        (lambda p: TORCH.RMSprop(p, momentum=0.9), lt.SGD, "no checkpoint of SGD: it has alpha"),
+        (lambda p: TORCH.ASGD(p), lt.SGD, "no checkpoint of SGD: it has lambd"),
+        (lambda p: TORCH.Rprop(p), lt.SGD, "no checkpoint of SGD: it has etas"),
+        (lambda p: TORCH.Adadelta(p), lt.RMSprop, "no checkpoint of RMSprop: it has rho"),
+        (lambda p: TORCH.RMSprop(p), lt.Adadelta, "no checkpoint of Adadelta: it has momentum"),
+    ]
+
+    def test_followed(self):
+        for theirs, ours in self.FOLLOWED:
+            for late in (False, True):
+                self.goes_on(theirs, ours, late)
+
+    def test_refused(self):
+        for theirs, ours, text in self.REFUSED:
+            with self.subTest(text):
+                self.refused(theirs, ours, text)
+        if not OLD_TORCH:
+            self.refused(TORCH.RAdam, lt.Adam, "no checkpoint of Adam: it has no amsgrad")
+        if hasattr(TORCH, "Adafactor"):
+            self.refused(TORCH.Adafactor, lt.Adafactor, "no checkpoint of Adafactor: it has beta2_decay")
+
+    def test_decay_that_a_checkpoint_does_not_tell(self):
+        begun, params = self.begun(lambda p: TORCH.Adam(p, amsgrad=True, **DECAYED))
+        saved = copy.deepcopy(begun.state_dict())
+        saved["param_groups"][0].pop("decoupled_weight_decay", None)
+        loaded = lt.AMSGrad(params)
+        with self.assertRaisesRegex(ValueError, "group 0: it does not tell how weight_decay acts: set decay in it"):
+            loaded.load_state_dict(saved)
+        saved["param_groups"][0]["decay"] = "l2"
+        loaded.load_state_dict(saved)
+        self.assertEqual(loaded.param_groups[0]["decay"], "l2")
+
+
+class OfOthers(Loaded):
+    def test_nosadam(self):
+        def theirs(p):
+            return AuthorsNosAdam(p, betas=(0.8, 0.999), gamma=0.05, **DECAYED)
+
+        self.goes_on(theirs, lt.NosAdam)
+        self.refused(lambda p: AuthorsNosAdam(p, lr_decay=True), lt.NosAdam, "saved with lr_decay=True: use a scheduler")
+
+    @unittest.skipUnless(ADABOUND, "adabound is not installed")
+    def test_adabound(self):
+        for amsbound, ours, other in ((False, lt.AdaBound, lt.AMSBound), (True, lt.AMSBound, lt.AdaBound)):
+
+            def theirs(p, amsbound=amsbound):
+                return ADABOUND.AdaBound(p, amsbound=amsbound, **DECAYED)
+
+            begun, params, loaded, others = self.goes_on(theirs, lambda p, ours=ours: ours(p, lr=1e-2))
+            begun.load_state_dict(copy.deepcopy(loaded.state_dict()))  # and back
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step(begun, params, 20)
+            step(loaded, others, 20)
+            for p, q in zip(params, others):
+                torch.testing.assert_close(p, q, rtol=1e-11, atol=1e-12)
+            self.refused(theirs, other, f"saved with amsbound={amsbound}: load it into {ours.__name__}")
+
+    def test_bias_that_is_not_corrected(self):
+        begun, params = self.begun(TORCH.AdamW)
+        saved = copy.deepcopy(begun.state_dict())
+        saved["param_groups"][0]["correct_bias"] = False  # as transformers' AdamW had it
+        with self.assertRaisesRegex(ValueError, "group 0: .* it was saved with correct_bias=False"):
+            lt.AdamW(params).load_state_dict(saved)
+
+
+@unittest.skipUnless(PORTS, "pytorch_optimizer is not installed")
+class OfPytorchOptimizer(Loaded):
+    DECAYS = dict(), dict(fixed_decay=True), dict(weight_decouple=False)
+
+    def test_followed(self):
+        for late in (False, True):
+            for options in self.DECAYS:
+                options = {**DECAYED, **options}
+                # It adds 1e-15 under AdaBound's root.
+                for theirs, ours, rtol in (
+                    (lambda p: PORTS.AdaMod(p, **options), lt.AdaMod, 1e-11),
+                    (lambda p: PORTS.AdaBound(p, **options), lambda p: lt.AdaBound(p, lr=1e-2), 1e-9),
+                    (lambda p: PORTS.AdaBound(p, ams_bound=True, **options), lambda p: lt.AMSBound(p, lr=1e-2), 1e-9),
+                    (lambda p: PORTS.AdaDelta(p, **options), lt.Adadelta, 1e-11),
+                ):
+                    self.goes_on(theirs, ours, late, rtol)
+                if options.get("weight_decouple", True):
+                    self.goes_on(lambda p: PORTS.RAdam(p, **options), lt.RAdam, late)
+                if "fixed_decay" not in options:
+                    self.goes_on(lambda p: PORTS.SGDW(p, momentum=0.9, **options), lt.SGD, late)
+
+    def test_refused(self):
+        for theirs, ours, text in (
+            (lambda p: PORTS.RAdam(p, weight_decouple=False, **DECAYED), lt.RAdam, "takes for no decay"),
+            (lambda p: PORTS.RAdam(p, adanorm=True, adanorm_r=0.95), lt.RAdam, "saved with adanorm=True"),
+            (lambda p: PORTS.AdaBound(p, ams_bound=True), lt.AdaBound, "load it into AMSBound"),
+            (PORTS.AdaBound, lt.AMSBound, "load it into AdaBound"),
+            (PORTS.AdaShift, lt.AdaShift, "it has no window"),
+            (PORTS.AdaFactor, lt.Adafactor, "it has betas"),
+            (PORTS.StableAdamW, lt.AdamW, "it has weight_decouple"),
+            (PORTS.Yogi, lt.RAdam, "which radam has not"),
+            *((getattr(PORTS, name), lt.Adam, "it has ") for name in ("AdamP", "DiffGrad", "Yogi", "Ranger", "Lamb")),
+        ):
+            self.refused(theirs, ours, text)
+        self.refused(PORTS.RAdam, lt.RAdam, "saved before update 6", steps=3)
+
+
+class ThereAndBack(Loaded):
+    """Ours, then a port that counts in the group, and ours again: the count that came along with the states is stale."""
+
+    def back(self, port, translate):
+        params = make_params((6, 5), (7,), (4,), dtype=torch.float64)
+        expected = clones(params)
+        plain = PublishedAdaMod(expected, betas=(0.9, 0.99), beta3=0.9999, lr=1e-2)
+        for t in range(1, 16):
+            step(plain, expected, t)
+        first = lt.AdaMod(params, betas=(0.9, 0.99), beta3=0.9999, lr=1e-2, flavour="published")
+        for t in range(1, 6):
+            step(first, params, t)
+        saved = copy.deepcopy(first.state_dict())
+        translate(saved)
+        second = port(params)
+        second.load_state_dict(saved)
+        for t in range(6, 11):
+            step(second, params, t)
+        third = lt.AdaMod(params)
+        third.load_state_dict(copy.deepcopy(second.state_dict()))
+        self.assertEqual([int(third.state[p]["step"]) for p in params], [10, 10, 10])
+        for t in range(11, 16):
+            step(third, params, t)
+        for p, q in zip(params, expected):
+            torch.testing.assert_close(p, q, rtol=1e-11, atol=1e-13)
+
+    @staticmethod
+    def with_three_betas(saved):
+        for group in saved["param_groups"]:
+            betas = (*group["betas"], group["beta3"])
+            group.update(betas=betas, adam_debias=False, weight_decouple=True, fixed_decay=False)
+
+    def test_counts_in_the_group(self):
+        self.back(lambda p: GroupCountingAdaMod(p, betas=(0.9, 0.99), beta3=0.9999, lr=1e-2), lambda saved: None)
+        self.back(lambda p: ThreeBetasAdaMod(p, lr=1e-2), self.with_three_betas)
+
+    @unittest.skipUnless(PORTS, "pytorch_optimizer is not installed")
+    def test_pytorch_optimizer(self):
+        self.back(lambda p: PORTS.AdaMod(p, lr=1e-2), self.with_three_betas)
+
+    def test_counts_of_single_parameters(self):
+        """Ours, of parameters whose first gradients came at different times; also after a package with such counts."""
+        for package in (None, PublishedAdaMod):
+            params = make_params((6, 5), (7,), (4,), dtype=torch.float64)
+            optimizer = lt.AdaMod(params)
+            for t in range(1, 7):
+                step(optimizer, params, t, late=t < 4)
+            if package is not None:
+                other = package(params)
+                other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+                step(other, params, 7)
+                optimizer = other
+            loaded = lt.AdaMod(params)
+            loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            expected = [6, 6, 3] if package is None else [7, 7, 4]
+            self.assertEqual([int(loaded.state[p]["step"]) for p in params], expected)
+            step(loaded, params, 8, late=True)
+            self.assertEqual(int(loaded.state[params[-1]]["step"]), expected[-1])
+
+
+class OfOurs(Loaded):
+    def test_only_its_own_class(self):
+        alike = (lt.Adam, lt.AdamW), (lt.AdamW, lt.Adam), (lt.AMSGrad, lt.Adam), (lt.AMSGrad, lt.AdamW)
+        for first in CLASSES:
+            begun, params = self.begun(lambda p: first(p, weight_decay=0.1), late=False)
+            saved = copy.deepcopy(begun.state_dict())
+            for second in CLASSES:
+                if first is second or (first, second) in alike:
+                    second(clones(params)).load_state_dict(saved)
+                    continue
+                loaded = second(clones(params))
+                with self.assertRaises((TypeError, ValueError), msg=f"{first.__name__} into {second.__name__}"):
+                    loaded.load_state_dict(saved)
+                self.assertFalse(loaded.state)
+
+    def test_another_model(self):
+        begun, params = self.begun(lt.AdaMod, late=False)
+        saved = begun.state_dict()
+        others = make_params((6, 5), (8,), (4,), dtype=torch.float64)
+        loaded = lt.AdaMod(others)
+        with self.assertRaisesRegex(ValueError, r"exp_avg of parameter 1 of group 0 has shape \(7,\), expected \(8,\)"):
+            loaded.load_state_dict(saved)
+
+    def test_an_option_out_of_bounds(self):
+        begun, params = self.begun(lt.AdaMod, late=False)
+        saved = copy.deepcopy(begun.state_dict())
+        saved["param_groups"][0]["eps"] = -1.0
+        loaded = lt.AdaMod(params)
+        with self.assertRaisesRegex(ValueError, "group 0: adamod: eps is -1"):
+            loaded.load_state_dict(saved)
+        self.assertEqual(loaded.param_groups[0]["eps"], 1e-8)
+
+
+if __name__ == "__main__":
+    unittest.main()
