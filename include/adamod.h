@@ -208,8 +208,9 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
-    /* The master of a bf16 or f16 parameter with low_precision=master, if you keep it: param is then only written, as its
-     * copy, and the master is not part of the state. NULL: the library keeps one, begun from param. */
+    /* The master of a bf16 or f16 parameter with low_precision=master, if you keep it: it is not part of the state, and
+     * param must be the master, rounded to nearest, from the first step on. NULL: the library keeps one, begun from param.
+     * In both cases an element of param that is anything else was changed by hand, and the update starts from it. */
     float *master;
     /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
      * freed, and not part of the state that is saved. All NULL: the library keeps them. */
@@ -308,14 +309,14 @@ ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int 
  *
  * A safetensors file with "NAME.exp_avg", "NAME.exp_avg_sq", "NAME.exp_avg_lr", "NAME.step", ... for each parameter.
  * Saving writes a temporary file, syncs and renames it. Loading checks everything, checksums included, before it changes
- * anything; after it the optimizer continues exactly as the one that saved. Parameters themselves are yours to save; masters are included.
- */
+ * anything; after it the optimizer continues exactly as the one that saved. Parameters themselves are yours to save;
+ * masters are included, and used where the parameters are those they belong to. */
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
 /* A state as it lies in memory ("exp_avg"; "master" for masters; "exp_avg_scale" for the scales of one in 8 bits), with
- * its type and number of elements (each may be NULL). It stays the library's, and may be written between steps. Valid
- * until the next load or free. */
+ * its type and number of elements (each may be NULL). It stays the library's, and may be written between steps: a master
+ * together with its parameter, which it must round to. Valid until the next load or free. */
 ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
                                       adamod_type *type, int64_t *count);
 /* How many updates a parameter has had; and each of the first n, in one call. */
@@ -343,7 +344,7 @@ typedef struct adamod_pool adamod_pool;
 typedef struct adamod_span {
     void *param;
     const void *grad;
-    void *master; /* f32 copy of a bf16 or f16 param; NULL: stochastic rounding */
+    void *master; /* f32 copy of a bf16 or f16 param, see adamod_tensor.master; NULL: stochastic rounding */
     void *state[ADAMOD_MAX_STATES];
     adamod_type param_type, grad_type, state_type; /* state_type: f64 for f64 parameters, else f32; or bf16, or q8 */
     int ndim;                                      /* adafactor factors ndim >= 2; others need only count */

@@ -526,6 +526,51 @@ TEST(states_the_caller_keeps) {
     states_the_caller_keeps("q8");
 }
 
+/* ---- parameters changed by hand ---- */
+
+/* Some elements of 16 bits, on both sides: other numbers, those next to them, and what is not finite if it may be. */
+static void change_by_hand(pair *x, int one_in, bool finite) {
+    static const uint16_t odd[] = {0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc1, 0x0001, 0x7c00, 0x7bff};
+    for (int k = 0; k < x->n; k++) {
+        pair_array *a = &x->arrays[k];
+        uint16_t *p = a->p;
+        for (size_t i = 0; i < a->count; i++) {
+            if ((int)(fabs(pair_uniform(x)) * one_in) != 0) continue;
+            const double what = pair_uniform(x);
+            if (what < 0) pair_put(a->param_type, p, i, 2 * pair_uniform(x));
+            else if (finite || what < 0.9) p[i] ^= 1;
+            else p[i] = odd[(int)(1e6 * what) % 8];
+        }
+        to_device(a->device_p, p, 2 * a->count);
+    }
+}
+
+TEST(parameters_changed_by_hand) {
+    NEED_CUDA;
+    for (int r = 0; adamod_rule_name(r); r++) {
+        for (int kind = 0; kind < 3; kind++) {
+            pair *x = pair_new(adamod_rule_name(r));
+            if (kind) pair_set(x, kind == 1 ? "weight_decay=0.1 decay=l2" : "state_type=bf16 clip_norm=3");
+            pair_add_at(x, 0, ADAMOD_BF16, ADAMOD_BF16, 2, (int64_t[]){130, 130}, 0);
+            pair_add_at(x, 0, ADAMOD_BF16, ADAMOD_F32, 2, (int64_t[]){61, 700}, 0);
+            pair_add_at(x, 0, ADAMOD_BF16, ADAMOD_BF16, 1, (int64_t[]){5000}, 1);
+            pair_add_at(x, 0, ADAMOD_F16, ADAMOD_F16, 1, (int64_t[]){5001}, 0);
+            pair_add_at(x, 0, ADAMOD_F16, ADAMOD_F32, 2, (int64_t[]){9, 9}, 3);
+            pair_run(x, 2);
+            for (int t = 0; t < 3; t++) {
+                const int collect = t == 1 && kind == 0;
+                OK(adamod_collect(x->cpu, collect));
+                OK(adamod_collect(x->gpu, collect));
+                change_by_hand(x, t == 0 ? 5 : t == 1 ? 3000 : 1, t < 2);
+                pair_run(x, 1);
+                if (collect) same_statistics(x, -1);
+            }
+            pair_run(x, 1);
+            pair_free(x);
+        }
+    }
+}
+
 /* ---- statistics ---- */
 
 TEST(statistics_are_equal) {
@@ -712,5 +757,6 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes),
           ENTRY(a_gradient_too_large_is_told_from_a_nan), ENTRY(schedules), ENTRY(a_schedule_out_of_bounds_is_an_error),
           ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
-          ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass), ENTRY(statistics_outlive_a_skipped_step),
-          ENTRY(files_move_between_devices), ENTRY(counts_that_end), ENTRY(large_array))
+          ENTRY(parameters_changed_by_hand), ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass),
+          ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(counts_that_end),
+          ENTRY(large_array))

@@ -2,8 +2,8 @@
  * them. For AdaMod in f32 it reads g, p, m, v and s and writes p, m, v and s, each xor g: five streams in, four out,
  * one instruction each. No optimizer with these states can be faster than its memory, and this is as fast as that goes.
  *
- * bf16 is the same loop over half as many words; with masters, g and p are 16 bits wide, p is only written, and the
- * master takes its place among those read and written.
+ * bf16 is the same loop over half as many words; with masters, g and p are 16 bits wide, and the master is one more
+ * among those read and written.
  *
  * The threads divide every array into equal parts, the same each time, and meet after every step.
  *
@@ -26,7 +26,7 @@ enum { LINE = 16 }; /* words in a cache line; arrays are whole lines, and no two
 typedef struct loop_set {
     uint32_t *both[MOST]; /* read and written */
     void *g;              /* read */
-    uint16_t *out;        /* written; NULL: none */
+    uint16_t *half;       /* read and written; NULL: none */
 } loop_set;
 
 typedef struct loop_worker {
@@ -97,18 +97,18 @@ INLINE void move_part(const loop_set *s, int n, size_t first, size_t words) {
 INLINE void move_halves(const loop_set *s, int n, size_t first, size_t words) {
     for (size_t i = first; i < first + words; i += LINE) {
         ask_for((const uint16_t *)s->g + i);
-        ask_for(s->out + i);
+        ask_for(s->half + i);
         for (int k = 0; k < n; k++) ask_for(s->both[k] + i);
         const half_line half = *(const half_line *)((const uint16_t *)s->g + i);
         const line x = __builtin_convertvector(half, line);
         for (int k = 0; k < n; k++) *(line *)(s->both[k] + i) ^= x;
-        *(half_line *)(s->out + i) = half;
+        *(half_line *)(s->half + i) ^= half;
     }
 }
 
 INLINE void move_all(const loop_set *s, int n, size_t first, size_t words) {
     const loop_set copy = *s; /* which no store can change */
-    if (s->out) move_halves(&copy, n, first, words);
+    if (s->half) move_halves(&copy, n, first, words);
     else move_part(&copy, n, first, words);
 }
 
@@ -190,7 +190,7 @@ double bench_loop_burst(bench_loop *loop) {
 /* ---- create and free ---- */
 
 int bench_bytes(bench_type type, int states) {
-    if (type == BENCH_MASTER) return 2 + 2 + 8 * (1 + states);
+    if (type == BENCH_MASTER) return 2 + 4 + 8 * (1 + states);
     if (type == BENCH_Q8) return 12 + 2 * states; /* the scales are a fiftieth of that */
     return (type == BENCH_F32 ? 4 : 2) * (1 + 2 * (1 + states));
 }
@@ -205,8 +205,8 @@ static bool fill_set(bench_loop *loop, const bench_case *c, loop_set *set, uint6
         bench_fill(set->both[i], bytes, BENCH_F32, seed + 1 + (uint64_t)i);
     }
     if (!halves) return true;
-    if (!(set->out = bench_alloc(g_bytes))) return false;
-    memset(set->out, 1, g_bytes);
+    if (!(set->half = bench_alloc(g_bytes))) return false;
+    memset(set->half, 1, g_bytes);
     return true;
 }
 
@@ -249,7 +249,7 @@ void bench_loop_free(bench_loop *loop) {
     for (int s = 0; s < loop->n_sets; s++) {
         for (int i = 0; i < MOST; i++) free(loop->sets[s].both[i]);
         free(loop->sets[s].g);
-        free(loop->sets[s].out);
+        free(loop->sets[s].half);
     }
     pthread_mutex_destroy(&loop->lock);
     pthread_cond_destroy(&loop->wake);

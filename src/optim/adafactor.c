@@ -119,8 +119,7 @@ static void adamod__pass_rows(void *context, int64_t chunk, int thread) {
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
         const void *g = adamod__gradient(p.w, &p.source, at, n, buffer);
-        params += k->sumsq(
-            adamod__read_block(p.w->kernels, p.source.compute, p.source.p, p.source.p_type, at, n, buffer->p), n, 1);
+        params += k->sumsq(adamod__param(p.w, &p.source, at, n, buffer), n, 1);
         if (!p.f.factored) {
             adamod__unfactored_v(&p, at, n, g, buffer);
             continue;

@@ -65,14 +65,24 @@ static void *adamod__state_base(const work_item *item, adamod_type type, int i, 
     return base + (size_t)(turn * item->span->count) * adamod__type_size(type);
 }
 
+/* The kernel that takes arrays of these types as they are; NULL: they are converted before and after. */
+static update_fn adamod__low_kernel(const block_source *b, const adamod_span *x) {
+    bool bf16 = x->grad_type == ADAMOD_BF16, f32 = true; /* the states; and the gradient */
+    for (int i = 0; i < 3; i++) {
+        bf16 = bf16 && (!b->state[i] || b->state_type == ADAMOD_BF16);
+        f32 = f32 && (!b->state[i] || b->state_type == ADAMOD_F32);
+    }
+    if (x->param_type != ADAMOD_BF16) return NULL;
+    if (!x->master) return bf16 ? b->update.bf16 : NULL;
+    return f32 && (x->grad_type == ADAMOD_BF16 || x->grad_type == ADAMOD_F32) ? b->update.master : NULL;
+}
+
 block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef) {
     const adamod_span *x = item->span;
     block_source b = {.item = item, .coef = coef, .compute = adamod__compute_type(x->param_type)};
     b.kernels = adamod__reals(w->kernels, b.compute);
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(w->rule, item->options, x->ndim, specs);
-    b.p = x->master ? x->master : x->param;
-    b.p_type = x->master ? ADAMOD_F32 : x->param_type;
     b.state_type = x->state_type == ADAMOD_BF16 || x->state_type == ADAMOD_Q8 ? x->state_type : b.compute;
     for (int i = 0; i < 3; i++) {
         if (specs[i].shape != SHAPE_SAME && specs[i].shape != SHAPE_QUEUE) continue;
@@ -82,8 +92,7 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
     b.update = b.kernels->update[adamod__rule_index(w->rule)][coef->variant];
     b.key = adamod__random_key(item);
-    b.all_bf16 = !x->master && x->param_type == ADAMOD_BF16 && x->grad_type == ADAMOD_BF16;
-    for (int i = 0; i < 3; i++) b.all_bf16 = b.all_bf16 && (!b.state[i] || b.state_type == ADAMOD_BF16);
+    b.low = adamod__low_kernel(&b, x);
     return b;
 }
 
@@ -107,11 +116,31 @@ static double adamod__distance_squared(adamod_type type, const void *a, const vo
     return sum;
 }
 
+/* Where someone has changed the parameter since the last update, it is no longer the master rounded, bit for bit, and its
+ * value becomes the master's. A NaN is no exception: it is rounded to the same one every time. */
+static void adamod__follow_param(const work *w, const adamod_span *x, int64_t first, size_t n, float *buffer) {
+    const uint16_t *param = (const uint16_t *)x->param + first;
+    float *master = (float *)x->master + first;
+    uint16_t rounded[BLOCK];
+    adamod__write_block(w->kernels, ADAMOD_F32, rounded, x->param_type, 0, n, master, NULL);
+    if (memcmp(rounded, param, n * sizeof *param) == 0) return;
+    (void)adamod__read_block(w->kernels, ADAMOD_F32, param, x->param_type, 0, n, buffer);
+    for (size_t i = 0; i < n; i++) master[i] = rounded[i] == param[i] ? master[i] : buffer[i];
+}
+
+void *adamod__param(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer) {
+    const adamod_span *x = b->item->span;
+    if (x->master) {
+        adamod__follow_param(w, x, first, n, (float *)(void *)buffer->p);
+        return (float *)x->master + first;
+    }
+    return (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, x->param, x->param_type, first, n, buffer->p);
+}
+
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer) {
     const adamod_span *x = b->item->span;
     const void *g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
-    const void *p =
-        b->coef->l2 == 0 ? NULL : adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
+    const void *p = b->coef->l2 == 0 ? NULL : adamod__param(w, b, first, n, buffer);
     b->kernels->gradient(buffer->g, g, p, n, b->coef);
     return buffer->g;
 }
@@ -127,19 +156,23 @@ static void adamod__update_with_counts(const work *w, const block_source *b, con
     adamod__stats_nonfinite(counts, b->compute, data);
 }
 
-/* All arrays in bf16: converted by the kernel itself. */
-static void adamod__update_bf16(const block_source *b, int64_t first, size_t n) {
+/* Converted by the kernel itself. */
+static void adamod__update_low(const block_source *b, int64_t first, size_t n) {
     const adamod_span *x = b->item->span;
-    uint16_t *state[3];
-    for (int i = 0; i < 3; i++) state[i] = b->state[i] ? (uint16_t *)b->state[i] + first : NULL;
-    const block data = {.p = (uint16_t *)x->param + first,
-                        .g = (const uint16_t *)x->grad + first,
+    const size_t size = adamod__type_size(b->state_type), g_size = adamod__type_size(x->grad_type);
+    uint16_t *param = (uint16_t *)x->param + first;
+    void *state[3];
+    for (int i = 0; i < 3; i++) state[i] = b->state[i] ? (char *)b->state[i] + (size_t)first * size : NULL;
+    const block data = {.p = x->master ? (void *)((float *)x->master + first) : param,
+                        .g = (const char *)x->grad + (size_t)first * g_size,
                         .m = state[0],
                         .v = state[1],
                         .s = state[2],
                         .n = n,
-                        .key = adamod__block_key(b->key, first)};
-    b->update.bf16(&data, b->coef);
+                        .key = adamod__block_key(b->key, first),
+                        .half = x->master ? param : NULL,
+                        .half_g = x->grad_type == ADAMOD_BF16};
+    b->low(&data, b->coef);
 }
 
 /* State i as the rule reads it: the array itself or buffer. */
@@ -165,8 +198,8 @@ static void adamod__write_state(const work *w, const block_source *b, int i, int
 
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const void *eta, stats_counts *counts) {
-    if (b->all_bf16 && !u && !b->transform && !counts) {
-        adamod__update_bf16(b, first, n);
+    if (b->low && !u && !b->transform && !counts) {
+        adamod__update_low(b, first, n);
         return;
     }
     const adamod_span *x = b->item->span;
@@ -178,8 +211,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     } else {
         data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
     }
-    /* What read_block returns is ours to write: the array itself or the buffer. */
-    data.p = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->p, b->p_type, first, n, buffer->p);
+    data.p = adamod__param(w, b, first, n, buffer);
     void **state[3] = {&data.m, &data.v, &data.s};
     for (int i = 0; i < 3; i++) {
         if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);

@@ -10,17 +10,20 @@ typedef struct block_source {
     const adamod__coef_f64 *coef;
     const real_kernels *kernels; /* of the type of computation */
     adamod_type compute;
-    void *p; /* the master if there is one */
-    adamod_type p_type, state_type;
+    adamod_type state_type;
     void *state[3];  /* where element 0 is in this update; NULL: none, or not one number for each element */
     float *scale[3]; /* of states in 8 bits */
     bool transform;  /* the gradient takes more than a factor */
     update_pair update;
     uint64_t key;  /* of random numbers */
-    bool all_bf16; /* parameter, gradient and states */
+    update_fn low; /* takes the bf16 parameter as it is; NULL: there is none for these types */
 } block_source;
 
 block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef);
+
+/* The values that n <= BLOCK elements of the parameter are updated from, to be overwritten: the array itself, the buffer,
+ * or the master, which first follows a parameter that was changed by hand. */
+void *adamod__param(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);
 
 /* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);

@@ -16,15 +16,17 @@
 #pragma GCC target("avx2,f16c")
 #endif
 
-static inline __attribute__((always_inline)) void adamod__bf16_store_avx2(void *out, __m256 value, __m256i add) {
-    const __m256i x = _mm256_castps_si256(value), magnitude = _mm256_and_si256(x, _mm256_set1_epi32(0x7fffffff));
-    const __m256i infinity = _mm256_set1_epi32(0x7f800000);
-    const __m256i finite = _mm256_cmpgt_epi32(infinity, magnitude), nan = _mm256_cmpgt_epi32(magnitude, infinity);
-    __m256i y = _mm256_add_epi32(x, _mm256_and_si256(finite, add));
-    y = _mm256_or_si256(y, _mm256_and_si256(nan, _mm256_set1_epi32(0x400000)));
-    y = _mm256_srli_epi32(y, 16);
-    y = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08); /* the halves of each lane, side by side */
-    _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(y));
+static inline __attribute__((always_inline)) __m256i adamod__bf16_round_avx2(__m256 value, __m256i add) {
+    const __m256i x = _mm256_castps_si256(value), quiet = _mm256_or_si256(x, _mm256_set1_epi32(0x400000));
+    const __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q), sum = _mm256_castsi256_ps(_mm256_add_epi32(x, add));
+    return _mm256_castps_si256(_mm256_blendv_ps(sum, _mm256_castsi256_ps(quiet), nan));
+}
+
+static inline __attribute__((always_inline)) void adamod__store_upper_avx2(void *out, __m256i x) {
+    const __m256i y = _mm256_srli_epi32(x, 16);
+    /* the halves of each lane, side by side */
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(y, y), 0x08);
+    _mm_storeu_si128((__m128i *)out, _mm256_castsi256_si128(packed));
 }
 
 static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const void *in) {
@@ -41,7 +43,13 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #define LESSER(x, y) ((V)_mm256_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm256_max_ps(x, y))
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx2(in))
-#define STORE_BF16(out, x, add) adamod__bf16_store_avx2(out, (__m256)(x), (__m256i)(add))
+#define ROUND_BF16(x, add) adamod__bf16_round_avx2((__m256)(x), (__m256i)(add))
+#define STORE_UPPER(out, bits) adamod__store_upper_avx2(out, (__m256i)(bits))
+#define JOIN_UPPER(even, odd)                                                                                          \
+    _mm256_blend_epi16(_mm256_srli_epi32((__m256i)(even), 16), (__m256i)(odd), 0xaa) /* every other one */
+#define NANS __m256i
+#define NANS_IN(x, y) _mm256_castps_si256(_mm256_cmp_ps((__m256)(x), (__m256)(y), _CMP_UNORD_Q))
+#define ANY(nans) (_mm256_movemask_epi8(nans) != 0)
 #define LOAD_F16(in) ((V)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(in))))
 #define STORE_F16(out, x) _mm_storeu_si128((__m128i *)(void *)(out), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT))
 #include "kernels/kernels.inc.h"

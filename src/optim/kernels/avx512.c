@@ -16,14 +16,16 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
 #endif
 
-static inline __attribute__((always_inline)) void adamod__bf16_store_avx512(void *out, __m512 value, __m512i add) {
-    const __m512i x = _mm512_castps_si512(value), magnitude = _mm512_and_si512(x, _mm512_set1_epi32(0x7fffffff));
-    const __m512i infinity = _mm512_set1_epi32(0x7f800000);
-    const __mmask16 finite = _mm512_cmplt_epi32_mask(magnitude, infinity);
-    const __mmask16 nan = _mm512_cmpgt_epi32_mask(magnitude, infinity);
-    __m512i y = _mm512_mask_add_epi32(x, finite, x, add);
-    y = _mm512_mask_or_epi32(y, nan, y, _mm512_set1_epi32(0x400000));
-    _mm256_storeu_si256((__m256i *)out, _mm512_cvtepi32_epi16(_mm512_srli_epi32(y, 16)));
+static inline __attribute__((always_inline)) __m512i adamod__bf16_round_avx512(__m512 value, __m512i add) {
+    const __m512i x = _mm512_castps_si512(value);
+    const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+    return _mm512_mask_or_epi32(_mm512_add_epi32(x, add), nan, x, _mm512_set1_epi32(0x400000));
+}
+
+/* Bytes 2 and 3 of each word of even go where bytes 0 and 1 of odd's are. */
+static inline __attribute__((always_inline)) __m512i adamod__join_upper_avx512(__m512i even, __m512i odd) {
+    const __m512i from = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
+    return _mm512_mask_shuffle_epi8(odd, 0x3333333333333333u, even, from);
 }
 
 static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(const void *in) {
@@ -40,7 +42,13 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #define LESSER(x, y) ((V)_mm512_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm512_max_ps(x, y))
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx512(in))
-#define STORE_BF16(out, x, add) adamod__bf16_store_avx512(out, (__m512)(x), (__m512i)(add))
+#define ROUND_BF16(x, add) adamod__bf16_round_avx512((__m512)(x), (__m512i)(add))
+#define STORE_UPPER(out, bits)                                                                                         \
+    _mm256_storeu_si256((__m256i *)(void *)(out), _mm512_cvtepi32_epi16(_mm512_srli_epi32((__m512i)(bits), 16)))
+#define JOIN_UPPER(even, odd) adamod__join_upper_avx512((__m512i)(even), (__m512i)(odd))
+#define NANS unsigned
+#define NANS_IN(x, y) (unsigned)_mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q)
+#define ANY(nans) ((nans) != 0)
 #define LOAD_F16(in) ((V)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(in))))
 #define STORE_F16(out, x) _mm256_storeu_si256((__m256i *)(void *)(out), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT))
 #include "kernels/kernels.inc.h"

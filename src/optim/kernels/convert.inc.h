@@ -1,7 +1,11 @@
-/* Between the type of computation and bf16 or f16. Part of kernels.inc.h. For f32 the includer of that defines
- *   LOAD_F16(in), STORE_F16(out, x)          WIDTH elements by the processor's own conversion
- *   LOAD_BF16(in), STORE_BF16(out, x, add)   the same for bf16, with add added to the bits before the lower half is cut
- * Those not defined are made here. */
+/* Between the type of computation and bf16 or f16. Part of kernels.inc.h. For f32 the includer of that may define
+ *   LOAD_F16(in), STORE_F16(out, x)   WIDTH elements by the processor's own conversion
+ *   LOAD_BF16(in)                     the same for bf16
+ *   ROUND_BF16(x, add)                the bits of x with add added, or of a NaN that stays one: the upper halves are bf16
+ *   STORE_UPPER(out, bits)            the upper halves of bits
+ *   JOIN_UPPER(even, odd)             those of two, in turns
+ *   NANS, NANS_IN(x, y), ANY(nans)    a mask of those lanes in which x or y is a NaN; whether there is one
+ * Those not defined are made here, but the last. */
 
 #define BITS NAME(bits)
 #define HALF NAME(half)
@@ -32,52 +36,128 @@ INLINE HALF NAME(load_half)(const void *in) {
     return x;
 }
 
+INLINE V NAME(from_bits)(BITS x) {
+    V y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}
+
 INLINE V NAME(bf16_in)(const uint16_t *in) {
 #ifdef LOAD_BF16
     return LOAD_BF16(in);
 #else
-    const BITS x = CONVERT(NAME(load_half)(in), BITS) << 16;
-    V y;
-    memcpy(&y, &x, sizeof y);
-    return y;
+    return NAME(from_bits)(CONVERT(NAME(load_half)(in), BITS) << 16);
 #endif
 }
 
-/* A NaN stays a NaN though its payload loses the low bits; so does an infinity though random bits are added. */
-INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
-#ifdef STORE_BF16
-    STORE_BF16(out, value, add);
+/* A NaN stays a NaN though its payload loses the low bits. An infinity stays one by itself: whatever is added is less than
+ * 2^16, and its lower half is 0. */
+INLINE BITS NAME(bf16_bits)(V value, BITS add) {
+#ifdef ROUND_BF16
+    return (BITS)ROUND_BF16(value, add);
 #else
-    const BITS x = NAME(load_bits)(&value), magnitude = x & 0x7fffffffu;
-    const BITS rounded = CHOOSE(magnitude >= 0x7f800000u, x, x + add) >> 16;
-    const HALF h = CONVERT(rounded | CHOOSE(magnitude > 0x7f800000u, (BITS){0} + 0x40u, (BITS){0}), HALF);
+    const BITS x = NAME(load_bits)(&value);
+    return CHOOSE((x & 0x7fffffffu) > 0x7f800000u, x | 0x400000u, x + add);
+#endif
+}
+
+/* What to add for rounding to nearest, ties to even. */
+INLINE BITS NAME(to_nearest)(V value) { return (NAME(load_bits)(&value) >> 16 & 1u) + 0x7fffu; }
+
+INLINE void NAME(bf16_out)(uint16_t *out, V value, BITS add) {
+    const BITS x = NAME(bf16_bits)(value, add);
+#ifdef STORE_UPPER
+    STORE_UPPER(out, x);
+#else
+    const HALF h = CONVERT(x >> 16, HALF);
     memcpy(out, &h, sizeof h);
 #endif
 }
 
+/* Where the parameter is no longer its master rounded, bit for bit, someone has changed it: the update starts from it. */
+INLINE V NAME(follow_bf16)(V master, const uint16_t *param) {
+    const V value = NAME(bf16_in)(param);
+    const BITS x = NAME(load_bits)(&value), differs = NAME(bf16_bits)(master, NAME(to_nearest)(master)) ^ x;
+    return NAME(from_bits)(CHOOSE(differs >> 16 == 0u, NAME(load_bits)(&master), x));
+}
+
+/* 2 * WIDTH elements at once, those with even numbers and those with odd ones, which are halves of the same words: of
+ * vectors, that takes half of the instructions. */
+typedef struct NAME(pair) {
+    V even, odd;
+} NAME(pair);
+
+INLINE NAME(pair) NAME(bf16_pair_in)(const uint16_t *in) {
+#if WIDTH == 1
+    return (NAME(pair)){NAME(bf16_in)(in), NAME(bf16_in)(in + 1)};
+#else
+    const BITS x = NAME(load_bits)(in);
+    return (NAME(pair)){NAME(from_bits)(x << 16), NAME(from_bits)(x & 0xffff0000u)};
+#endif
+}
+
+/* nans: whether there may be any. */
+INLINE void NAME(bf16_pair_out)(uint16_t *out, V even, V odd, BITS add_even, BITS add_odd, int nans) {
+#if WIDTH == 1
+    (void)nans;
+    NAME(bf16_out)(out, even, add_even);
+    NAME(bf16_out)(out + 1, odd, add_odd);
+#else
+    const BITS x = nans ? NAME(bf16_bits)(even, add_even) : NAME(load_bits)(&even) + add_even;
+    const BITS y = nans ? NAME(bf16_bits)(odd, add_odd) : NAME(load_bits)(&odd) + add_odd;
+#ifdef JOIN_UPPER
+    const BITS joined = (BITS)JOIN_UPPER(x, y);
+#else
+    const BITS joined = (x >> 16) | (y & 0xffff0000u);
+#endif
+    memcpy(out, &joined, sizeof joined);
+#endif
+}
+
 /* The random bits of the four that each of the elements from first on is one of: see half.h. */
-INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
-#define SAME(x) (x), (x), (x), (x)
-    static const uint32_t steps[16] = {SAME(0u), SAME(0x9e3779b9u), SAME(2 * 0x9e3779b9u), SAME(3 * 0x9e3779b9u)};
-#undef SAME
-    BITS x = NAME(load_bits)(steps) + (first / 4 * 0x9e3779b9u + key);
+INLINE BITS NAME(random_mix)(BITS x) {
     x = (x ^ (x >> 16)) * 0x85ebca6bu;
     x = (x ^ (x >> 13)) * 0xc2b2ae35u;
     return x ^ (x >> 16);
 }
 
+#define TIMES(n) ((n)*0x9e3779b9u)
+#define FOUR_TIMES(n) TIMES(n), TIMES(n), TIMES(n), TIMES(n)
+#define TWO_TIMES(n) TIMES(n), TIMES(n), TIMES(n + 1), TIMES(n + 1)
+INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
+    static const uint32_t steps[16] = {FOUR_TIMES(0u), FOUR_TIMES(1u), FOUR_TIMES(2u), FOUR_TIMES(3u)};
+    return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
+}
+
+/* The same for the even, and so for the odd. */
+INLINE BITS NAME(random_pair_hash)(uint32_t first, uint32_t key) {
+    static const uint32_t steps[16] = {TWO_TIMES(0u), TWO_TIMES(2u), TWO_TIMES(4u), TWO_TIMES(6u)};
+    return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
+}
+#undef TIMES
+#undef FOUR_TIMES
+#undef TWO_TIMES
+
 /* 16 of an array's own for each, from them. */
+#define FOUR(a, b, c, d, slot)                                                                                         \
+    ADAMOD__RANDOM_FACTOR(a, slot), ADAMOD__RANDOM_FACTOR(b, slot), ADAMOD__RANDOM_FACTOR(c, slot),                    \
+        ADAMOD__RANDOM_FACTOR(d, slot)
+#define ROW(...)                                                                                                       \
+    { FOUR(__VA_ARGS__), FOUR(__VA_ARGS__), FOUR(__VA_ARGS__), FOUR(__VA_ARGS__) }
+#define FACTORS(...)                                                                                                   \
+    { ROW(__VA_ARGS__, 0), ROW(__VA_ARGS__, 1), ROW(__VA_ARGS__, 2), ROW(__VA_ARGS__, 3) }
 INLINE BITS NAME(random_half)(BITS hash, uint32_t first, int slot) {
-#define FOUR(slot)                                                                                                     \
-    ADAMOD__RANDOM_FACTOR(0, slot), ADAMOD__RANDOM_FACTOR(1, slot), ADAMOD__RANDOM_FACTOR(2, slot),                    \
-        ADAMOD__RANDOM_FACTOR(3, slot)
-#define ROW(slot)                                                                                                      \
-    { FOUR(slot), FOUR(slot), FOUR(slot), FOUR(slot) }
-    static const uint32_t factors[4][16] = {ROW(0), ROW(1), ROW(2), ROW(3)};
-#undef ROW
-#undef FOUR
+    static const uint32_t factors[4][16] = FACTORS(0, 1, 2, 3);
     return hash * NAME(load_bits)(&factors[slot][first % 4]) >> 16;
 }
+
+INLINE BITS NAME(random_pair_half)(BITS hash, uint32_t first, int slot, int odd) {
+    static const uint32_t factors[2][4][16] = {FACTORS(0, 2, 0, 2), FACTORS(1, 3, 1, 3)};
+    return hash * NAME(load_bits)(&factors[odd][slot][first % 4 / 2]) >> 16;
+}
+#undef FACTORS
+#undef ROW
+#undef FOUR
 
 #ifndef LOAD_F16
 #define LOAD_F16(in) adamod__f16_to_f32(*(in))
@@ -105,8 +185,7 @@ static void NAME(load_bf16)(void *out, const uint16_t *in, size_t n) {
 
 static void NAME(store_bf16)(uint16_t *out, const void *in, size_t n) {
     const float *x = in;
-    /* to nearest, ties to even */
-#define BODY(to, from, i) NAME(bf16_out)(to, LOAD(from, 0), ((NAME(load_bits)(from) >> 16) & 1u) + 0x7fffu)
+#define BODY(to, from, i) NAME(bf16_out)(to, LOAD(from, 0), NAME(to_nearest)(LOAD(from, 0)))
     EACH(float, x, uint16_t, out, n, BODY)
 #undef BODY
 }
@@ -195,7 +274,9 @@ static void NAME(store_q8)(uint8_t *codes, float *scales, const void *in, size_t
 #undef LOAD_F16
 #undef STORE_F16
 #undef LOAD_BF16
-#undef STORE_BF16
+#undef ROUND_BF16
+#undef STORE_UPPER
+#undef JOIN_UPPER
 
 #else /* f64: through f32, which holds every bf16 and f16 */
 

@@ -64,6 +64,8 @@ typedef struct block {
     void *eta, *step; /* written by the statistics kernels only */
     size_t n;
     uint32_t key; /* of kernels whose arrays are all bf16: names the random numbers */
+    void *half;   /* of kernels with masters: the parameter in bf16, with its master in p */
+    int half_g;   /* and whether g is bf16, too */
 } block;
 
 typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
@@ -71,7 +73,9 @@ typedef void (*update_fn)(const block *b, const adamod__coef_f64 *c);
 typedef struct update_pair {
     update_fn plain;
     update_fn stats; /* also writes block.eta and block.step */
-    update_fn bf16;  /* p, g and states are bf16, rounded at random; NULL for f64 */
+    /* NULL for f64: */
+    update_fn bf16;   /* p, g and states are bf16, rounded at random */
+    update_fn master; /* p is bf16, with a master; g bf16 or f32; states f32 */
 } update_pair;
 
 typedef struct real_kernels {

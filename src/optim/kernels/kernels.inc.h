@@ -49,20 +49,27 @@ typedef struct ELEMENT {
 #define KERNEL(name, states)                                                                                           \
     static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 0) }                       \
     static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 1) }                 \
-    static void NAME(name##_plain)(const block *b, const adamod__coef_f64 *c) { NAME(run)(b, c, NAME(name##_loop)); }  \
-    static void NAME(name##_stats)(const block *b, const adamod__coef_f64 *c) {                                        \
-        NAME(run)(b, c, NAME(name##_stats_loop));                                                                      \
+    static void NAME(name##_plain)(const block *b, const adamod__coef_f64 *c) {                                        \
+        NAME(run)(b, c, NAME(name##_loop), WIDTH, ALL_REAL);                                                           \
     }                                                                                                                  \
-    BF16_KERNEL(name, states)
+    static void NAME(name##_stats)(const block *b, const adamod__coef_f64 *c) {                                        \
+        NAME(run)(b, c, NAME(name##_stats_loop), WIDTH, ALL_REAL);                                                     \
+    }                                                                                                                  \
+    LOW_KERNELS(name, states)
+#define ALL_REAL ((NAME(sizes)){sizeof(REAL), sizeof(REAL), sizeof(REAL), 0})
 #define VARIANTS(rule) static const update_pair NAME(rule##_variants)[] =
 #define VARIANT(name)                                                                                                  \
-    { NAME(name##_plain), NAME(name##_stats), BF16_ENTRY(name) }
+    { NAME(name##_plain), NAME(name##_stats), LOW_ENTRIES(name) }
 
 /* Five streams and a long division in between are too much for the processor to look ahead by itself: without this the
  * loop runs at 0.8 of the speed of memory, with it at memory's own. 1 KiB is the best of 0.5 to 4 KiB on Sapphire Rapids.
  * Beyond the end of an array a prefetch does nothing. One element at a time is too slow to gain from it. */
 #define AHEAD(pointer, i, write)                                                                                       \
     if (WIDTH > 1) __builtin_prefetch((const char *)((pointer) + (i)) + 1024, write)
+#define STATES_AHEAD(states, i)                                                                                        \
+    if ((states)&M) AHEAD(m, i, 1);                                                                                    \
+    if ((states)&VV) AHEAD(v, i, 1);                                                                                   \
+    if ((states)&S) AHEAD(s, i, 1)
 
 /* A copy of the numbers that no store can alias stays in registers. */
 #define LOOP(formula, states, stats)                                                                                   \
@@ -76,9 +83,7 @@ typedef struct ELEMENT {
         x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
         AHEAD(p, i, 1);                                                                                                \
         AHEAD(g, i, 0);                                                                                                \
-        if ((states)&M) AHEAD(m, i, 1);                                                                                \
-        if ((states)&VV) AHEAD(v, i, 1);                                                                               \
-        if ((states)&S) AHEAD(s, i, 1);                                                                                \
+        STATES_AHEAD(states, i);                                                                                       \
         x.p = LOAD(p, i);                                                                                              \
         x.g = LOAD(g, i) * k.gscale;                                                                                   \
         if ((states)&M) x.m = LOAD(m, i);                                                                              \
@@ -99,24 +104,34 @@ typedef struct ELEMENT {
 #define COEF_COPY(name) .name = (REAL)c->name,
 static COEF NAME(narrow)(const adamod__coef_f64 *c) { return (COEF){ADAMOD_COEFS(COEF_COPY).flag = c->flag}; }
 
-/* Whole vectors in place; the rest through a padded copy, so that every element meets the same instructions. */
-static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *)) {
+/* Bytes of an element of each of a kernel's arrays: p, g, each state, half. */
+typedef struct NAME(sizes) {
+    size_t p, g, state, half;
+} NAME(sizes);
+
+/* Whole vectors, of which the loop takes so many elements at a time, in place; the rest through a padded copy, so that
+ * every element meets the same instructions. */
+static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *),
+                      size_t at_once, NAME(sizes) of) {
     const COEF k = NAME(narrow)(c);
-    const size_t whole = b->n - b->n % WIDTH, rest = b->n - whole;
+    const size_t whole = b->n - b->n % at_once, rest = b->n - whole;
     block part = *b;
     part.n = whole;
     if (whole) loop(&part, &k);
     if (!rest) return;
-    REAL copy[7][WIDTH];
+    enum { ARRAYS = 8, G = 1, MOST = 2 * WIDTH > 4 ? 2 * WIDTH : 4 };
+    REAL copy[ARRAYS][MOST];
     memset(copy, 0, sizeof copy);
-    void *source[7] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->eta, b->step};
-    for (int a = 0; a < 5; a++) {
-        if (source[a]) memcpy(copy[a], (REAL *)source[a] + whole, rest * sizeof(REAL));
+    void *const source[ARRAYS] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->half, b->eta, b->step};
+    const size_t size[ARRAYS] = {of.p, of.g, of.state, of.state, of.state, of.half, sizeof(REAL), sizeof(REAL)};
+    for (int a = 0; a < ARRAYS; a++) {
+        if (source[a]) memcpy(copy[a], (char *)source[a] + whole * size[a], rest * size[a]);
     }
-    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[5], copy[6], WIDTH, 0};
+    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[6], copy[7], at_once, b->key, copy[5], b->half_g};
+    part.key += (uint32_t)whole / 4 * 0x9e3779b9u;
     loop(&part, &k);
-    for (int a = 0; a < 7; a++) {
-        if (a != 1 && source[a]) memcpy((REAL *)source[a] + whole, copy[a], rest * sizeof(REAL));
+    for (int a = 0; a < ARRAYS; a++) {
+        if (a != G && source[a]) memcpy((char *)source[a] + whole * size[a], copy[a], rest * size[a]);
     }
 }
 
@@ -129,7 +144,38 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
 #include "convert.inc.h"
 
 #ifdef CONVERT_F32
-/* The same loop over bf16 arrays, converted on the way: random numbers are drawn once for two arrays. */
+/* The same loop over bf16 arrays, converted on the way, two vectors at a time: random numbers are drawn once for two
+ * arrays of both. */
+#define PAIR_IN(name, array)                                                                                           \
+    do {                                                                                                               \
+        const NAME(pair) pair = NAME(bf16_pair_in)((array) + i);                                                       \
+        x[0].name = pair.even;                                                                                         \
+        x[1].name = pair.odd;                                                                                          \
+    } while (0)
+#define PAIR_OUT(name, array, slot, nans)                                                                              \
+    NAME(bf16_pair_out)                                                                                                \
+    ((array) + i, x[0].name, x[1].name, NAME(random_pair_half)(hash, at, slot, 0),                                     \
+     NAME(random_pair_half)(hash, at, slot, 1), nans)
+#define PAIRS_OUT(states, nans)                                                                                        \
+    PAIR_OUT(p, p, 0, nans);                                                                                           \
+    if ((states)&M) PAIR_OUT(m, m, 1, nans);                                                                           \
+    if ((states)&VV) PAIR_OUT(v, v, 2, nans);                                                                          \
+    if ((states)&S) PAIR_OUT(s, s, 3, nans)
+/* To look for NaNs once takes less than to look at each number. */
+#ifdef NANS
+INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
+    NANS nans = NANS_IN(x[0].p, x[1].p);
+    if (states & M) nans |= NANS_IN(x[0].m, x[1].m);
+    if (states & VV) nans |= NANS_IN(x[0].v, x[1].v);
+    if (states & S) nans |= NANS_IN(x[0].s, x[1].s);
+    return ANY(nans);
+}
+#else
+INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
+    (void)x, (void)states;
+    return 1;
+}
+#endif
 #define BF16_LOOP(formula, states)                                                                                     \
     const COEF k = *c;                                                                                                 \
     uint16_t *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                               \
@@ -137,59 +183,83 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
     const uint32_t key = b->key;                                                                                       \
     const size_t n = b->n;                                                                                             \
     (void)m, (void)v, (void)s;                                                                                         \
+    for (size_t i = 0; i < n; i += 2 * WIDTH) {                                                                        \
+        const uint32_t at = (uint32_t)i;                                                                               \
+        const BITS hash = NAME(random_pair_hash)(at, key);                                                             \
+        ELEMENT x[2];                                                                                                  \
+        for (int j = 0; j < 2; j++) x[j].m = x[j].v = x[j].s = x[j].eta = x[j].step = (V){0};                          \
+        AHEAD(p, i, 1);                                                                                                \
+        AHEAD(g, i, 0);                                                                                                \
+        STATES_AHEAD(states, i);                                                                                       \
+        PAIR_IN(p, p);                                                                                                 \
+        PAIR_IN(g, g);                                                                                                 \
+        if ((states)&M) PAIR_IN(m, m);                                                                                 \
+        if ((states)&VV) PAIR_IN(v, v);                                                                                \
+        if ((states)&S) PAIR_IN(s, s);                                                                                 \
+        for (int j = 0; j < 2; j++) {                                                                                  \
+            x[j].g = x[j].g * k.gscale;                                                                                \
+            if (k.decay != 0) x[j].p = x[j].p - k.decay * x[j].p;                                                      \
+            x[j] = formula(x[j], &k);                                                                                  \
+        }                                                                                                              \
+        if (__builtin_expect(NAME(any_nan)(x, states), 0)) {                                                           \
+            PAIRS_OUT(states, 1);                                                                                      \
+        } else {                                                                                                       \
+            PAIRS_OUT(states, 0);                                                                                      \
+        }                                                                                                              \
+    }
+
+/* The f32 loop for masters: p is the master, half the parameter, and the gradient may be bf16. */
+#define MASTER_LOOP(formula, states)                                                                                   \
+    const COEF k = *c;                                                                                                 \
+    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                                   \
+    uint16_t *half = b->half;                                                                                          \
+    const REAL *g = b->g;                                                                                              \
+    const uint16_t *g16 = b->g;                                                                                        \
+    const int half_g = b->half_g;                                                                                      \
+    const size_t n = b->n;                                                                                             \
+    (void)m, (void)v, (void)s;                                                                                         \
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
         x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
         AHEAD(p, i, 1);                                                                                                \
-        AHEAD(g, i, 0);                                                                                                \
-        if ((states)&M) AHEAD(m, i, 1);                                                                                \
-        if ((states)&VV) AHEAD(v, i, 1);                                                                               \
-        if ((states)&S) AHEAD(s, i, 1);                                                                                \
-        x.p = NAME(bf16_in)(p + i);                                                                                    \
-        x.g = NAME(bf16_in)(g + i) * k.gscale;                                                                         \
-        if ((states)&M) x.m = NAME(bf16_in)(m + i);                                                                    \
-        if ((states)&VV) x.v = NAME(bf16_in)(v + i);                                                                   \
-        if ((states)&S) x.s = NAME(bf16_in)(s + i);                                                                    \
+        AHEAD(half, i, 1);                                                                                             \
+        STATES_AHEAD(states, i);                                                                                       \
+        x.p = NAME(follow_bf16)(LOAD(p, i), half + i);                                                                 \
+        if (half_g) {                                                                                                  \
+            AHEAD(g16, i, 0);                                                                                          \
+            x.g = NAME(bf16_in)(g16 + i) * k.gscale;                                                                   \
+        } else {                                                                                                       \
+            AHEAD(g, i, 0);                                                                                            \
+            x.g = LOAD(g, i) * k.gscale;                                                                               \
+        }                                                                                                              \
+        if ((states)&M) x.m = LOAD(m, i);                                                                              \
+        if ((states)&VV) x.v = LOAD(v, i);                                                                             \
+        if ((states)&S) x.s = LOAD(s, i);                                                                              \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
-        const uint32_t at = (uint32_t)i;                                                                               \
-        const BITS hash = NAME(random_hash)(at, key);                                                                  \
-        NAME(bf16_out)(p + i, x.p, NAME(random_half)(hash, at, 0));                                                    \
-        if ((states)&M) NAME(bf16_out)(m + i, x.m, NAME(random_half)(hash, at, 1));                                    \
-        if ((states)&VV) NAME(bf16_out)(v + i, x.v, NAME(random_half)(hash, at, 2));                                   \
-        if ((states)&S) NAME(bf16_out)(s + i, x.s, NAME(random_half)(hash, at, 3));                                    \
+        STORE(p, i, x.p);                                                                                              \
+        NAME(bf16_out)(half + i, x.p, NAME(to_nearest)(x.p));                                                          \
+        if ((states)&M) STORE(m, i, x.m);                                                                              \
+        if ((states)&VV) STORE(v, i, x.v);                                                                             \
+        if ((states)&S) STORE(s, i, x.s);                                                                              \
     }
 
-static void NAME(run_bf16)(const block *b, const adamod__coef_f64 *c, void (*loop)(const block *, const COEF *)) {
-    const COEF k = NAME(narrow)(c);
-    const size_t whole = b->n - b->n % WIDTH, rest = b->n - whole;
-    block part = *b;
-    part.n = whole;
-    if (whole) loop(&part, &k);
-    if (!rest) return;
-    uint16_t copy[5][WIDTH];
-    memset(copy, 0, sizeof copy);
-    void *source[5] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s};
-    for (int a = 0; a < 5; a++) {
-        if (source[a]) memcpy(copy[a], (uint16_t *)source[a] + whole, rest * sizeof copy[a][0]);
-    }
-    part = (block){
-        copy[0], copy[1], copy[2], copy[3], copy[4], NULL, NULL, WIDTH, b->key + (uint32_t)whole / 4 * 0x9e3779b9u};
-    loop(&part, &k);
-    for (int a = 0; a < 5; a++) {
-        if (a != 1 && source[a]) memcpy((uint16_t *)source[a] + whole, copy[a], rest * sizeof copy[a][0]);
-    }
-}
-
-#define BF16_KERNEL(name, states)                                                                                      \
+/* Four elements share their random bits, so bf16 is taken by whole fours. */
+#define LOW_KERNELS(name, states)                                                                                      \
     static void NAME(name##_bf16_loop)(const block *b, const COEF *c) { BF16_LOOP(NAME(name), states) }                \
     static void NAME(name##_bf16)(const block *b, const adamod__coef_f64 *c) {                                         \
-        NAME(run_bf16)(b, c, NAME(name##_bf16_loop));                                                                  \
+        const size_t at_once = 2 * WIDTH < 4 ? 4 : 2 * WIDTH;                                                          \
+        NAME(run)(b, c, NAME(name##_bf16_loop), at_once, (NAME(sizes)){2, 2, 2, 0});                                   \
+    }                                                                                                                  \
+    static void NAME(name##_master_loop)(const block *b, const COEF *c) { MASTER_LOOP(NAME(name), states) }            \
+    static void NAME(name##_master)(const block *b, const adamod__coef_f64 *c) {                                       \
+        const size_t real = sizeof(REAL);                                                                              \
+        NAME(run)(b, c, NAME(name##_master_loop), WIDTH, (NAME(sizes)){real, b->half_g ? 2 : real, real, 2});          \
     }
-#define BF16_ENTRY(name) NAME(name##_bf16)
+#define LOW_ENTRIES(name) NAME(name##_bf16), NAME(name##_master)
 #else
-#define BF16_KERNEL(name, states)
-#define BF16_ENTRY(name) NULL
+#define LOW_KERNELS(name, states)
+#define LOW_ENTRIES(name) NULL, NULL
 #endif
 
 #define ADAMOD_FORMULAS
@@ -299,9 +369,18 @@ static const real_kernels NAME(table) = {
 #undef VARIANT
 #undef LOOP
 #undef AHEAD
+#undef ALL_REAL
+#undef STATES_AHEAD
+#undef PAIR_IN
+#undef PAIR_OUT
+#undef PAIRS_OUT
+#undef NANS
+#undef NANS_IN
+#undef ANY
 #undef BF16_LOOP
-#undef BF16_KERNEL
-#undef BF16_ENTRY
+#undef MASTER_LOOP
+#undef LOW_KERNELS
+#undef LOW_ENTRIES
 #undef BITS
 #undef HALF
 #undef CONVERT

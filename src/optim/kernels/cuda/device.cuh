@@ -33,8 +33,14 @@ template <class R> static __device__ __forceinline__ R load_as(const void *array
     }
 }
 
-static __device__ __forceinline__ void store_nearest(void *array, int type, int64_t i, float x) {
-    ((uint16_t *)array)[i] = type == ADAMOD_BF16 ? f32_to_bf16(x, to_nearest(x)) : adamod__f32_to_f16(x);
+static __device__ __forceinline__ uint16_t nearest(int type, float x) {
+    return type == ADAMOD_BF16 ? f32_to_bf16(x, to_nearest(x)) : adamod__f32_to_f16(x);
+}
+
+/* Where a parameter is no longer its master rounded, bit for bit, someone has changed it: the update starts from it. */
+static __device__ __forceinline__ float follow_bf16(float master, float param) {
+    const uint32_t rounded = (uint32_t)f32_to_bf16(master, to_nearest(master)) << 16;
+    return rounded == __float_as_uint(param) ? master : param;
 }
 
 /* Slot 0 is the parameter, 1 + i state i; at is where the element is in its block, whose first element is first. */
@@ -110,7 +116,7 @@ static __device__ __forceinline__ void store_param(const device_tensor &t, int64
     const int64_t i = first + at;
     if (t.master) {
         t.master[i] = (float)x;
-        store_nearest(t.p, t.p_type, i, (float)x);
+        ((uint16_t *)t.p)[i] = nearest(t.p_type, (float)x);
     } else if (t.p_type == real<R>::type) {
         ((R *)t.p)[i] = x;
     } else {
@@ -118,8 +124,11 @@ static __device__ __forceinline__ void store_param(const device_tensor &t, int64
     }
 }
 
+/* What the update starts from: see follow_bf16. f64 has no masters. */
 template <class R> static __device__ __forceinline__ R load_param(const device_tensor &t, int64_t i) {
-    return t.master ? (R)t.master[i] : load_as<R>(t.p, t.p_type, i);
+    if (sizeof(R) == 4 && t.master && nearest(t.p_type, t.master[i]) == ((const uint16_t *)t.p)[i])
+        return (R)t.master[i];
+    return load_as<R>(t.p, t.p_type, i);
 }
 
 /* The gradient as the rule sees it: scaled, clipped, with L2 decay. */

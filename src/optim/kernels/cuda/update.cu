@@ -174,11 +174,13 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
     four<types::p> p[GROUPS];
     four<types::g> g[GROUPS];
     four<types::s> m[GROUPS], v[GROUPS], s[GROUPS];
+    four<ADAMOD_BF16> half[GROUPS]; /* the parameter, where p is its master */
     const int64_t begin = first + threadIdx.x / 32 * (128 * GROUPS) + threadIdx.x % 32 * 4;
 #pragma unroll
     for (int u = 0; u < GROUPS; u++) {
         const int64_t i = begin + 128 * u;
         p[u].load(a.p, i);
+        if (types::master) half[u].load(a.v.tensors[a.tensor].p, i);
         g[u].load(a.g, i);
         if (RULE::states & STATE_M) m[u].load(a.state[0], i);
         if (RULE::states & STATE_V) v[u].load(a.state[1], i);
@@ -190,24 +192,23 @@ static __device__ __forceinline__ bool update_tile(site<RULE> &a, int64_t first)
     for (int u = 0; u < GROUPS; u++) {
         const int64_t i = begin + 128 * u;
         const uint32_t hash = types::random ? adamod__random_hash(0, adamod__block_key(key, i)) : 0;
-        four<ADAMOD_BF16> out = {};
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             element<float> x = {};
-            x.p = p[u].get(j);
+            x.p = types::master ? follow_bf16(p[u].get(j), half[u].get(j)) : p[u].get(j);
             x.g = shape_gradient(g[u].get(j), x.p, a.k, a.transform);
             if (RULE::states & STATE_M) x.m = m[u].get(j);
             if (RULE::states & STATE_V) x.v = v[u].get(j);
             if (RULE::states & STATE_S) x.s = s[u].get(j);
             x = update_element<RULE>(x, a.k);
             p[u].set(j, x.p, hash * ADAMOD__RANDOM_FACTOR(j, 0) >> 16);
-            if (types::master) out.set(j, x.p, to_nearest(x.p));
+            if (types::master) half[u].set(j, x.p, to_nearest(x.p));
             if (RULE::states & STATE_M) m[u].set(j, x.m, hash * ADAMOD__RANDOM_FACTOR(j, 1) >> 16);
             if (RULE::states & STATE_V) v[u].set(j, x.v, hash * ADAMOD__RANDOM_FACTOR(j, 2) >> 16);
             if (RULE::states & STATE_S) s[u].set(j, x.s, hash * ADAMOD__RANDOM_FACTOR(j, 3) >> 16);
         }
         p[u].store(a.p, i);
-        if (types::master) out.store(a.v.tensors[a.tensor].p, i);
+        if (types::master) half[u].store(a.v.tensors[a.tensor].p, i);
         if (RULE::states & STATE_M) m[u].store(a.state[0], i);
         if (RULE::states & STATE_V) v[u].store(a.state[1], i);
         if (RULE::states & STATE_S) s[u].store(a.state[2], i);
