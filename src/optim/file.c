@@ -176,7 +176,8 @@ static int file_failed(adamod__output *out, const char *doing, int error) {
 
 static int file_resolve(adamod__output *out, const char *path) {
     struct stat st;
-    const bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+    const bool exists = lstat(path, &st) == 0, is_link = exists && S_ISLNK(st.st_mode);
+    if (!exists && errno != ENOENT) return file_failed(out, "cannot write", errno);
     out->path = is_link ? realpath(path, NULL) : strdup(path);
     if (!out->path) return file_failed(out, is_link ? "cannot follow the symbolic link" : "cannot write", errno);
     char *slash = strrchr(out->path, '/');
