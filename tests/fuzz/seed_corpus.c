@@ -8,6 +8,8 @@
 #define _GNU_SOURCE
 #endif
 
+#include "load_model.h"
+
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -146,6 +148,44 @@ static void put_arrays(const char *dir) {
     }
 }
 
+/* A state file behind the byte that chooses its optimizer; without checksums, as earlier versions wrote them, or with. */
+static void put_state(const char *dir, int which, const uint8_t *bytes, size_t n, int sums) {
+    static const char from[] = "\"crc32\":", to[] = "\"format\":";
+    const uint8_t *a = memmem(bytes, n, from, strlen(from)), *b = memmem(bytes, n, to, strlen(to));
+    uint64_t length = 0;
+    char name[32];
+    load_require(n > 8 && a && b && a < b);
+    for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
+    if (sums) a = b;
+    snprintf(name, sizeof name, sums ? "seed%d" : "without%d", which);
+    FILE *f = create(dir, name, "wb");
+    fputc(which, f);
+    put_number(f, length - (uint64_t)(b - a), 8);
+    fwrite(bytes + 8, 1, (size_t)(a - bytes) - 8, f);
+    fwrite(b, 1, (size_t)(bytes + n - b), f);
+    finish(f);
+}
+
+static void put_states(const char *dir) {
+    char path[2048], file[2100];
+    static uint8_t bytes[1 << 16];
+    snprintf(path, sizeof path, "%s/load", dir);
+    make_directory(path);
+    snprintf(file, sizeof file, "%s/state", path);
+    for (int i = 0; i < LOAD_MODELS; i++) {
+        load_model m;
+        load_model_make(&m, i);
+        load_require(adamod_save(m.opt, file) == ADAMOD_OK);
+        FILE *f = create(path, "state", "rb");
+        const size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        remove(file);
+        put_state(path, i, bytes, n, 1);
+        if (i == 0) put_state(path, i, bytes, n, 0);
+        adamod_free(m.opt);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) {
         fprintf(stderr, "usage: %s DIR\n", argv[0]);
@@ -154,7 +194,9 @@ int main(int argc, char **argv) {
     make_directory(argv[1]);
     put_headers(argv[1]);
     put_arrays(argv[1]);
+    put_states(argv[1]);
     put_words(argv[1], "safetensors.dict", safetensors_words, sizeof safetensors_words / sizeof safetensors_words[0]);
+    put_words(argv[1], "load.dict", safetensors_words, sizeof safetensors_words / sizeof safetensors_words[0]);
     put_words(argv[1], "npy.dict", npy_words, sizeof npy_words / sizeof npy_words[0]);
     return 0;
 }
