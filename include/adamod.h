@@ -368,6 +368,9 @@ ADAMOD_API void adamod_hyper_free(adamod_hyper *h);
 ADAMOD_API adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value);
 ADAMOD_API adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text);
 ADAMOD_API adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out);
+/* ADAMOD_ERROR_RANGE if parameters of this type, with states as state_type says, could not be computed with these options:
+ * bounds follow the type (see section 2). adamod_update looks by itself. */
+ADAMOD_API adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type);
 
 /* What state index (0 <= index < ADAMOD_MAX_STATES) of an array of this shape must be. */
 ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,

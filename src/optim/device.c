@@ -111,7 +111,12 @@ static void adamod__limits(const rule *r, device_limit limits[OPT_COUNT]) {
     const option_spec *o;
     memset(limits, 0, OPT_COUNT * sizeof *limits);
     for (int i = 0; (o = adamod__option(r, i)); i++) {
-        limits[o->id] = (device_limit){o->info.min, o->info.max, o->info.min_open != 0, o->info.max_open != 0};
+        limits[o->id] = (device_limit){.min = o->info.min,
+                                       .max = o->info.max,
+                                       .in = {[RANGE_F32] = adamod__number_range(o->id, ADAMOD_F32),
+                                              [RANGE_F64] = adamod__number_range(o->id, ADAMOD_F64)},
+                                       .min_open = o->info.min_open != 0,
+                                       .max_open = o->info.max_open != 0};
     }
 }
 
@@ -240,6 +245,7 @@ static adamod_status adamod__push_schedules(adamod_optimizer *opt) {
 static adamod_status adamod__push_group(const adamod_optimizer *opt, int g) {
     device_group to = {0};
     memcpy(to.options, opt->groups[g].options, sizeof to.options);
+    for (int i = 0; i < RANGE_TYPES; i++) to.computes[i] = opt->groups[g].computes[i];
     for (int o = 0; o < OPT_COUNT; o++) {
         to.schedule[o] = opt->groups[g].node[o];
         if (g >= opt->n_values) continue;
@@ -358,17 +364,25 @@ void adamod__device_repoint(adamod_optimizer *opt, int64_t id) {
 
 /* ---- steps ---- */
 
+/* An option outside what it may be, as a step on the CPU says it. */
+static adamod_status adamod__device_range(const adamod_optimizer *opt, const device_error *e) {
+    const adamod_type type = e->range == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
+    const range_fault fault = (range_fault)e->fault;
+    const option_spec *o = adamod__option(opt->rule, 0);
+    if (fault == RANGE_RATE || fault == RANGE_FINAL) {
+        return adamod__together_fault(opt->rule, fault, e->value, type, NULL);
+    }
+    for (int i = 0; o && (int)o->id != e->option; i++) o = adamod__option(opt->rule, i);
+    if (o && fault == RANGE_TYPE) return adamod__check_number(opt->rule, o, e->value, type, NULL);
+    return o ? adamod__check_value(opt->rule, o, e->value) : ADAMOD_ERROR_RANGE;
+}
+
 /* The error of a step that the device did not take, once. */
 static adamod_status adamod__device_failure(adamod_optimizer *opt) {
     const device_error e = opt->api->failure(opt->device);
     if (e.count == opt->errors_seen) return ADAMOD_OK;
     opt->errors_seen = e.count;
-    if (e.status == ADAMOD_ERROR_RANGE) {
-        const option_spec *o;
-        for (int i = 0; (o = adamod__option(opt->rule, i)); i++) {
-            if ((int)o->id == e.option) return adamod__check_value(opt->rule, o, e.value);
-        }
-    }
+    if (e.status == ADAMOD_ERROR_RANGE) return adamod__device_range(opt, &e);
     return adamod__nonfinite(e.tensor >= 0 && e.tensor < opt->n ? &opt->tensors[e.tensor] : NULL, e.step, e.value);
 }
 

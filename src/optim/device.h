@@ -57,10 +57,12 @@ typedef struct device_group {
     int32_t schedule[OPT_COUNT];  /* its first node; -1: none */
     const void *value[OPT_COUNT]; /* on the device, in place of options; NULL: none */
     uint8_t value_type[OPT_COUNT];
+    uint8_t computes[RANGE_TYPES];
 } device_group;
 
 typedef struct device_limit {
     double min, max;
+    number_range in[RANGE_TYPES];
     uint8_t min_open, max_open;
 } device_limit;
 
@@ -92,7 +94,8 @@ typedef struct device_error {
     int64_t step;   /* the update it would have been */
     int64_t tensor; /* whose gradient is not finite; -1: the norm overflows */
     int32_t group, option;
-    double value; /* the option's, outside its bounds; or the gradient's largest element */
+    int32_t fault, range; /* of RANGE errors: how, and in RANGE_F32 or RANGE_F64 */
+    double value;         /* the option's, outside its bounds; or the gradient's largest element */
 } device_error;
 
 /* What came of an attempt, told likewise. The check is over all of it: the host may look while the device writes. */

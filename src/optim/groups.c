@@ -55,6 +55,15 @@ static adamod_status adamod__set_range(adamod_optimizer *opt, int first, int las
     return same ? ADAMOD_OK : adamod__device_options(opt, first, last);
 }
 
+adamod_status adamod__check_in_group(const adamod_optimizer *opt, int g, const option_spec *o, double value) {
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; o->info.kind == ADAMOD_REAL && !status && i < RANGE_TYPES; i++) {
+        if (!opt->groups[g].computes[i]) continue;
+        status = adamod__check_number(opt->rule, o, value, i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32, NULL);
+    }
+    return status;
+}
+
 /* g < 0: all groups. text NULL: value is given. */
 static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char *name, double value,
                                         const char *text) {
@@ -67,8 +76,10 @@ static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is of the optimizer as a whole: use adamod_set, not a group's",
                             o->info.name);
     }
+    const int first = g < 0 ? 0 : g, last = g < 0 ? opt->n_groups - 1 : g;
     status = text ? adamod__parse_value(opt->rule, o, text, &value) : adamod__check_value(opt->rule, o, value);
-    return status ? status : adamod__set_range(opt, g < 0 ? 0 : g, g < 0 ? opt->n_groups - 1 : g, o, value);
+    for (int i = first; status == ADAMOD_OK && i <= last; i++) status = adamod__check_in_group(opt, i, o, value);
+    return status ? status : adamod__set_range(opt, first, last, o, value);
 }
 
 adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value) {
@@ -133,6 +144,7 @@ adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for group %zu", n);
     }
     memcpy(grown[n].options, grown[0].options, sizeof grown[n].options);
+    memset(grown[n].computes, 0, sizeof grown[n].computes);
     if (opt->collect) {
         adamod__stats_clear(&opt->stats.groups[n]);
         opt->stats.n_groups = opt->n_groups + 1;

@@ -73,6 +73,16 @@ bool adamod__has_q8(const rule *r);
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);
 adamod_status adamod__check_value(const rule *r, const option_spec *o, double value);
+/* In a type of computation, f32 or f64; where, if not NULL, begins the message. One option; all of a rule's, and what
+ * they make together; that alone; and its message. */
+number_range adamod__number_range(option_id id, adamod_type type);
+adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
+                                   const char *where);
+adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where);
+adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+                                     const char *where);
+adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+                                     const char *where);
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value);
 void adamod__default_options(const rule *r, double options[OPT_COUNT]);
 /* Option number index of a rule, its own first, or NULL. */

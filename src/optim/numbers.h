@@ -57,6 +57,22 @@ enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
 enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS, FLAVOUR_ADAMD };
 enum { SPATIAL_MAX, SPATIAL_NONE };
 
+/* The numbers that are allowed in a type of computation: 0, and from least to most. The bounds of an option are those of
+ * f64, and some of what they allow is 0 or infinite in f32. */
+typedef struct number_range {
+    double least, most;
+} number_range;
+enum { RANGE_F32, RANGE_F64, RANGE_TYPES };
+
+/* How an option, or several together, can be outside. */
+typedef enum range_fault {
+    RANGE_FINE,
+    RANGE_BOUNDS, /* those that it has in any type */
+    RANGE_TYPE,   /* those of the type */
+    RANGE_RATE,   /* lr / eps */
+    RANGE_FINAL   /* final_lr as lr's schedule makes it */
+} range_fault;
+
 typedef struct step_info {
     int64_t t;      /* which update of this array: 1, 2, ... */
     double base_lr; /* the learning rate before its schedule */

@@ -9,7 +9,8 @@ typedef struct group {
     double options[OPT_COUNT];
     double effective[OPT_COUNT]; /* with the schedules' values for the current update */
     adamod_schedule *schedule[OPT_COUNT];
-    int node[OPT_COUNT]; /* where the device has the schedule; -1: it has none */
+    int node[OPT_COUNT];        /* where the device has the schedule; -1: it has none */
+    bool computes[RANGE_TYPES]; /* there are parameters of which options must keep to f32's, or f64's range */
 } group;
 
 /* Where the device is to read a group's options; NULL: as they were set. */
@@ -75,6 +76,8 @@ void adamod__free(const adamod_optimizer *opt, void *pointer, size_t bytes);
 adamod_status adamod__check_group(const adamod_optimizer *opt, int g);
 /* The same where -1 stands for all groups. */
 adamod_status adamod__check_group_or_all(const adamod_optimizer *opt, int g);
+/* Whether the parameters that a group has can be computed with this value of an option. */
+adamod_status adamod__check_in_group(const adamod_optimizer *opt, int g, const option_spec *o, double value);
 
 /* ---- parameters and their states (tensors.c) ---- */
 

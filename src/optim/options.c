@@ -150,6 +150,64 @@ adamod_status adamod__check_value(const rule *r, const option_spec *o, double va
                         i->max_open ? "<" : "<=", adamod__number(i->max, max));
 }
 
+/* What two of these make when they are multiplied is still finite; a divisor is no subnormal, which a processor may take
+ * for 0. */
+number_range adamod__number_range(option_id id, adamod_type type) {
+    const bool wide = type == ADAMOD_F64;
+    const double tiny = wide ? 2.3e-308 : 1.2e-38, factor = wide ? 1.3e154 : 1.8e19;
+    switch (id) {
+        case OPT_LR:
+        case OPT_FINAL_LR:
+        case OPT_EPS2: return (number_range){0, factor};
+        case OPT_WEIGHT_DECAY: return (number_range){0, wide ? 1e153 : 1e18}; /* L2: squared with the parameter */
+        case OPT_EPS:
+        case OPT_EPS1: return (number_range){tiny, factor};
+        case OPT_INITIAL: return (number_range){0, wide ? 1.6e308 : 3.2e38};
+        case OPT_GRAD_SCALE: return (number_range){tiny, wide ? 1.7e308 : 3.4e38};
+        case OPT_CLIP_VALUE:
+        case OPT_CLIP_NORM: return (number_range){tiny, INFINITY};
+        default: return (number_range){0, INFINITY}; /* betas; and what becomes a small number in f64 */
+    }
+}
+
+static const char *adamod__colon(const char *where) { return where ? ": " : ""; }
+
+adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
+                                   const char *where) {
+    const number_range range = adamod__number_range(o->id, type);
+    if (value == 0 || (value >= range.least && value <= range.most)) return ADAMOD_OK;
+    const bool small = value < range.least;
+    char is[32], bound[32];
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s%s%s: %s is %s, expected %s%s %s %s in %s", where ? where : "",
+                        adamod__colon(where), r->name, o->info.name, adamod__number(value, is),
+                        small && o->info.min == 0 && !o->info.min_open ? "0 or " : "", o->info.name,
+                        small ? ">=" : "<=", adamod__number(small ? range.least : range.most, bound),
+                        adamod__type_name(type));
+}
+
+adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+                                     const char *where) {
+    char bound[32];
+    const double most = adamod__number_range(fault == RANGE_RATE ? OPT_GRAD_SCALE : OPT_LR, type).most;
+    bool beta1 = false;
+    for (int i = 0; i < r->n_options; i++) beta1 = beta1 || r->options[i].id == OPT_BETA1;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s%s%s: %s is %.0e, expected at most %s in %s", where ? where : "",
+                        adamod__colon(where), r->name,
+                        fault == RANGE_FINAL ? "final_lr times lr's schedule"
+                        : beta1              ? "lr / (1 - beta1) / eps"
+                                             : "lr / eps",
+                        value, adamod__number(most, bound), adamod__type_name(type));
+}
+
+adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where) {
+    const option_spec *o;
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; !status && (o = adamod__option(r, i)); i++) {
+        if (o->info.kind == ADAMOD_REAL) status = adamod__check_number(r, o, options[o->id], type, where);
+    }
+    return status ? status : adamod__check_together(r, options, options[OPT_LR], type, where);
+}
+
 adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
     if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the value of %s is NULL", r->name, o->info.name);
     for (int i = 0; o->info.choices && o->info.choices[i]; i++) {
@@ -262,6 +320,16 @@ adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     *out = h->options[o->id];
     return ADAMOD_OK;
+}
+
+adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    if (!adamod__is_real(param_type)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "param_type is %d, expected ADAMOD_F32, _F64, _BF16 or _F16",
+                            (int)param_type);
+    }
+    const bool wide = param_type == ADAMOD_F64 && h->options[OPT_STATE_TYPE] == STATE_AUTO;
+    return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, NULL);
 }
 
 adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,

@@ -152,17 +152,35 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
     return items;
 }
 
+/* Whether a span can be computed with its options. *known are those that were looked at last, in f32 or f64. */
+typedef struct checked_numbers {
+    const adamod_hyper *hyper;
+    bool in[RANGE_TYPES];
+} checked_numbers;
+static adamod_status adamod__check_span_numbers(const adamod_hyper *h, const adamod_span *x, size_t index,
+                                                checked_numbers *known) {
+    const bool wide = adamod__range_type(x) == ADAMOD_F64;
+    if (known->hyper != h) *known = (checked_numbers){.hyper = h};
+    if (known->in[wide ? RANGE_F64 : RANGE_F32]) return ADAMOD_OK;
+    known->in[wide ? RANGE_F64 : RANGE_F32] = true;
+    char name[40];
+    snprintf(name, sizeof name, "span %zu", index);
+    return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, name);
+}
+
 /* Each with its own hyper, or all with one. */
 static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
                                          const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : adamod__resize(NULL, n, SPAN_ARRAYS * sizeof *arrays);
     if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
     size_t n_arrays = 0;
+    checked_numbers known = {0};
     adamod_status status = ADAMOD_OK;
     for (size_t i = 0; status == ADAMOD_OK && i < n; i++) {
         const adamod_hyper *h = all ? all : each[i];
         if (h) status = adamod__check_span(h->rule, h->options, &spans[i], i, arrays, &n_arrays);
         else status = adamod__fail(ADAMOD_ERROR_ARGUMENT, "span %zu: its hyper is NULL", i);
+        if (status == ADAMOD_OK) status = adamod__check_span_numbers(h, &spans[i], i, &known);
     }
     if (status == ADAMOD_OK) status = adamod__check_disjoint(arrays, n_arrays);
     if (arrays != few) free(arrays);

@@ -79,6 +79,18 @@ void adamod__coefs(const rule *r, const double *options, const step_info *info, 
     adamod__common_coefs(options, grad_scale, c);
 }
 
+adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+                                     const char *where) {
+    const double rates = adamod__number_range(OPT_GRAD_SCALE, type).most;
+    const double factors = adamod__number_range(OPT_LR, type).most;
+    const int index = adamod__rule_index(r);
+    const range_fault fault = adamod__fault_together(index, options, base_lr, rates, factors);
+    if (!fault) return ADAMOD_OK;
+    const double value =
+        fault == RANGE_RATE ? adamod__rate_of_zeros(index, options) : adamod__final_lr(options, base_lr);
+    return adamod__together_fault(r, fault, value, type, where);
+}
+
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]) {
     memset(specs, 0, ADAMOD_MAX_STATES * sizeof *specs);
     r->states(options, ndim, specs);

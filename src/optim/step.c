@@ -12,12 +12,19 @@ static adamod_status adamod__schedule_options(adamod_optimizer *opt, int64_t t) 
         group *x = &opt->groups[g];
         memcpy(x->effective, x->options, sizeof x->effective);
         const option_spec *o;
-        for (int i = 0; (o = adamod__option(opt->rule, i)); i++) {
+        adamod_status status = ADAMOD_OK;
+        for (int i = 0; !status && (o = adamod__option(opt->rule, i)); i++) {
             if (!x->schedule[o->id]) continue;
             x->effective[o->id] = adamod_schedule_value(x->schedule[o->id], x->options[o->id], t);
-            const adamod_status status = adamod__check_value(opt->rule, o, x->effective[o->id]);
-            if (status) return status;
+            status = adamod__check_value(opt->rule, o, x->effective[o->id]);
+            if (!status) status = adamod__check_in_group(opt, g, o, x->effective[o->id]);
         }
+        for (int i = 0; !status && i < RANGE_TYPES; i++) {
+            if (!x->computes[i]) continue;
+            const adamod_type type = i == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32;
+            status = adamod__check_together(opt->rule, x->effective, x->options[OPT_LR], type, NULL);
+        }
+        if (status) return status;
     }
     return ADAMOD_OK;
 }

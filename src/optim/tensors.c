@@ -243,6 +243,25 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     return ADAMOD_OK;
 }
 
+/* As adamod__range_type, where states are not there yet. */
+static int adamod__range_of(const adamod_optimizer *opt, const tensor *t) {
+    return adamod__state_type(opt, t) == ADAMOD_F64 ? RANGE_F64 : RANGE_F32;
+}
+
+/* Whether the options that its group has, which were set before, suit its type. */
+static adamod_status adamod__check_range(const adamod_optimizer *opt, const tensor *t, const char *name) {
+    const int range = adamod__range_of(opt, t);
+    const group *g = &opt->groups[t->group];
+    const option_spec *o;
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; !g->computes[range] && !status && (o = adamod__option(opt->rule, i)); i++) {
+        if (o->info.kind != ADAMOD_REAL) continue;
+        status =
+            adamod__check_number(opt->rule, o, g->options[o->id], range == RANGE_F64 ? ADAMOD_F64 : ADAMOD_F32, name);
+    }
+    return status;
+}
+
 static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     if (opt->n < opt->capacity) return ADAMOD_OK;
     const size_t capacity = opt->capacity ? 2 * (size_t)opt->capacity : 16;
@@ -269,13 +288,17 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
         }
     }
     tensor t = {0};
-    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__device_unlay(opt))) return status;
+    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__check_range(opt, &t, name)) ||
+        (status = adamod__device_unlay(opt))) {
+        return status;
+    }
     if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the name", name);
     if ((status = adamod__make_states(opt, &t))) {
         free(t.name);
         return status;
     }
     opt->tensors[opt->n] = t;
+    opt->groups[g].computes[adamod__range_of(opt, &t)] = true;
     if (id) *id = opt->n;
     opt->n++;
     return ADAMOD_OK;

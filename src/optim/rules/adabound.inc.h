@@ -32,7 +32,7 @@ VARIANTS(amsbound){VARIANT(amsbound)};
 
 NUMBERS(adabound) {
     const double t = (double)info->t, gamma = o[OPT_GAMMA];
-    const double final = info->base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / info->base_lr : o[OPT_FINAL_LR];
+    const double final = adamod__final_lr(o, info->base_lr);
     adamod__published_moments(o, info, c);
     c->low = final * (1 - 1 / (gamma * t + 1));
     c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;

@@ -295,6 +295,31 @@ static __device__ bool within(const device_limit &limit, double x) {
     return (limit.min_open ? x > limit.min : x >= limit.min) && (limit.max_open ? x < limit.max : x <= limit.max);
 }
 
+static __device__ bool within(const number_range &range, double x) {
+    return x == 0 || (x >= range.least && x <= range.most);
+}
+
+/* What is wrong with an option of a group; *range is in which type. */
+static __device__ range_fault option_fault(const view &v, const device_group &g, int o, double x, int *range) {
+    if (!within(v.limits[o], x)) return RANGE_BOUNDS;
+    for (*range = 0; *range < RANGE_TYPES; ++*range) {
+        if (g.computes[*range] && !within(v.limits[o].in[*range], x)) return RANGE_TYPE;
+    }
+    return RANGE_FINE;
+}
+
+/* And with all of them together. */
+static __device__ range_fault group_fault(const view &v, int g, int *range) {
+    range_fault fault = RANGE_FINE;
+    for (int i = 0; i < RANGE_TYPES && !fault; i++) {
+        if (!v.groups[g].computes[i]) continue;
+        *range = i;
+        fault = adamod__fault_together(v.rule, v.effective + g * OPT_COUNT, v.base_lr[g],
+                                       v.limits[OPT_GRAD_SCALE].in[i].most, v.limits[OPT_LR].in[i].most);
+    }
+    return fault;
+}
+
 /* Group and option number i in this update. False if a schedule or the device's own value is outside the bounds. */
 static __device__ bool prepare_option(const view &v, int i, int64_t t) {
     const device_group &g = v.groups[i / OPT_COUNT];
@@ -305,7 +330,8 @@ static __device__ bool prepare_option(const view &v, int i, int64_t t) {
     if (o == OPT_LR) v.base_lr[i / OPT_COUNT] = x;
     if (g.schedule[o] >= 0) x = scheduled(v, g.schedule[o], x, t);
     v.effective[i] = x;
-    return (g.schedule[o] < 0 && !g.value[o]) || within(v.limits[o], x);
+    int range;
+    return (g.schedule[o] < 0 && !g.value[o]) || option_fault(v, g, o, x, &range) == RANGE_FINE;
 }
 
 static __device__ void rule_numbers(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
@@ -341,16 +367,45 @@ static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scal
     now.turn = t.queue ? (info.t - 1) % t.queue * t.count : 0;
 }
 
-static __device__ void report(const view &v, int status, int64_t tensor, int option, double value) {
+static __device__ void report(const view &v, const device_error &what) {
     device_error *e = &v.mirror->error;
-    e->status = status;
+    e->status = what.status;
     e->step = v.shared->steps + 1;
-    e->tensor = tensor;
-    e->group = option / OPT_COUNT;
-    e->option = option % OPT_COUNT;
-    e->value = value;
+    e->tensor = what.tensor;
+    e->group = what.group;
+    e->option = what.option;
+    e->fault = what.fault;
+    e->range = what.range;
+    e->value = what.value;
     __threadfence_system();
     *(volatile uint32_t *)&e->count = ++v.shared->errors;
+}
+
+static __device__ void report_gradient(const view &v, int64_t tensor, double largest) {
+    device_error e = {};
+    e.status = ADAMOD_ERROR_NONFINITE;
+    e.tensor = tensor;
+    e.value = largest;
+    report(v, e);
+}
+
+/* Groups have FAULTS places, one for each option and one for all of them together. */
+enum { FAULTS = OPT_COUNT + 1 };
+static __device__ void report_option(const view &v, int place) {
+    device_error e = {};
+    e.status = ADAMOD_ERROR_RANGE;
+    e.tensor = -1;
+    e.group = place / FAULTS;
+    e.option = place % FAULTS;
+    const double *o = v.effective + e.group * OPT_COUNT;
+    if (e.option < OPT_COUNT) {
+        e.value = o[e.option];
+        e.fault = option_fault(v, v.groups[e.group], e.option, e.value, &e.range);
+    } else {
+        e.fault = group_fault(v, e.group, &e.range);
+        e.value = e.fault == RANGE_RATE ? adamod__rate_of_zeros(v.rule, o) : adamod__final_lr(o, v.base_lr[e.group]);
+    }
+    report(v, e);
 }
 
 /* The first parameter with a gradient that, or whose square, is not finite as the update sees it; -1: none. *largest is
@@ -372,7 +427,7 @@ static __device__ int64_t find_nonfinite(const view &v, double factor, double *l
 }
 
 struct decision {
-    int bad_option; /* the first outside its bounds */
+    int fault; /* the first place of an option outside its bounds */
     int skip;
     double sum, most, factor;
 };
@@ -398,12 +453,12 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     const int64_t bad = doubtful ? find_nonfinite(v, d->factor, &largest) : -1;
     const bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
     bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
-    if (d->bad_option < v.n_groups * OPT_COUNT) {
-        report(v, ADAMOD_ERROR_RANGE, -1, d->bad_option, v.effective[d->bad_option]);
+    if (d->fault < v.n_groups * FAULTS) {
+        report_option(v, d->fault);
         d->skip = 1;
         count = false;
     } else if (nonfinite && o[OPT_NONFINITE] == NONFINITE_ERROR) {
-        report(v, ADAMOD_ERROR_NONFINITE, bad, 0, largest);
+        report_gradient(v, bad, largest);
         d->skip = 1;
     } else {
         c->norm = how.norm ? norm : -1;
@@ -437,11 +492,11 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     __shared__ decision d;
     let_next_start();
     prefetch_tables(v);
-    if (threadIdx.x == 0) d.bad_option = v.n_groups * OPT_COUNT;
+    if (threadIdx.x == 0) d.fault = v.n_groups * FAULTS;
     __syncthreads();
     const int64_t update = v.shared->steps + 1;
     for (int i = (int)threadIdx.x; i < v.n_groups * OPT_COUNT; i += (int)blockDim.x) {
-        if (!prepare_option(v, i, update)) atomicMin(&d.bad_option, i);
+        if (!prepare_option(v, i, update)) atomicMin(&d.fault, i / OPT_COUNT * FAULTS + i % OPT_COUNT);
     }
     double norm = 0;
     if (how.norm) {
@@ -452,6 +507,10 @@ static __global__ void __launch_bounds__(SUM_THREADS)
         if (isfinite(d.sum) && d.sum > 1e-280) norm = sqrt(d.sum);
         else if (!isfinite(d.most) || d.most == 0) norm = d.most;
         else norm = rescaled_norm(v, d.most, &shared);
+    }
+    __syncthreads();
+    for (int g = (int)threadIdx.x, range; g < v.n_groups; g += (int)blockDim.x) {
+        if (group_fault(v, g, &range)) atomicMin(&d.fault, g * FAULTS + OPT_COUNT);
     }
     __syncthreads();
     if (threadIdx.x == 0) decide(v, &d, how, norm);
