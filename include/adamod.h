@@ -153,6 +153,10 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *                           nothing)
  *   seed          0         of stochastic rounding
  *   threads       0         0: one for each core this process may use
+ *
+ * Bounds follow the type of computation: f64 for f64 parameters with states of that type, else f32. What is 0 or infinite
+ * there, or makes other numbers so, is refused with ADAMOD_ERROR_RANGE as soon as both are known: by adamod_set if such
+ * parameters are there, by adamod_add if the option has been set, by adamod_step for schedules and for lr / eps.
  */
 typedef enum adamod_option_kind { ADAMOD_REAL = 0, ADAMOD_INTEGER = 1, ADAMOD_CHOICE = 2 } adamod_option_kind;
 
@@ -161,7 +165,7 @@ typedef struct adamod_option {
     const char *help;
     adamod_option_kind kind;
     double value;               /* the default; for a choice its index in choices */
-    double min, max;            /* bounds */
+    double min, max;            /* bounds, before the type of computation narrows them */
     int min_open, max_open;     /* 1: the bound itself is not allowed */
     const char *const *choices; /* NULL-terminated, for a choice */
     int structural;             /* 1: it decides which states exist, so it is fixed once a parameter was added */

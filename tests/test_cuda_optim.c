@@ -401,6 +401,72 @@ TEST(a_schedule_out_of_bounds_is_an_error) {
     pair_free(x);
 }
 
+/* Bounds of types: what a schedule gives in f32, in one of two groups, and what options make together. The device says
+ * what the CPU says. */
+TEST(numbers_out_of_the_range_of_their_type) {
+    NEED_CUDA;
+    static const struct {
+        const char *rule, *options, *option, *schedule, *says;
+    } cases[] = {
+        {"sgd", "lr=1", "lr", "multistep(1;1e30)", "sgd: lr is 1e+30, expected lr <= 1.8e+19 in f32"},
+        {"adam", "eps=1", "eps", "multistep(1;1e-40)", "adam: eps is 1e-40, expected 0 or eps >= 1.2e-38 in f32"},
+        {"adam", "eps=1 lr=1000", "eps", "multistep(1;1e-37)",
+         "adam: lr / (1 - beta1) / eps is 1e+41, expected at most"},
+        {"rmsprop", "eps=1 lr=1000", "eps", "multistep(1;1e-37)",
+         "rmsprop: lr / eps is 1e+40, expected at most 3.4e+38"},
+        {"adabound", "lr=1e-15", "lr", "multistep(1;1e30)", "final_lr times lr's schedule is 1e+29, expected at most"},
+        {"adamod", "lr=1", "lr", "multistep(1;1e200)", "adamod: lr is 1e+200, expected lr <= 1.3e+154 in f64"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        pair *x = pair_new(cases[i].rule);
+        int g;
+        OK(adamod_add_group(x->cpu, &g));
+        OK(adamod_add_group(x->gpu, &g));
+        pair_set(x, cases[i].options);
+        const bool wide = strstr(cases[i].says, "f64") != NULL;
+        pair_add(x, wide ? ADAMOD_F64 : ADAMOD_F32, 300);
+        pair_add_at(x, g, ADAMOD_F64, ADAMOD_F64, 1, &(int64_t){200}, 0);
+        pair_schedule(x, 0, cases[i].option, cases[i].schedule);
+        if (!wide) pair_schedule(x, g, cases[i].option, "multistep(1;1e10)");
+        pair_run(x, 1);
+        pair_grads(x);
+        CHECK_INT(adamod_step(x->cpu), ADAMOD_ERROR_RANGE);
+        char expected[256];
+        snprintf(expected, sizeof expected, "%s", adamod_last_error());
+        CHECK_HAS(expected, cases[i].says);
+        OK(adamod_step(x->gpu));
+        CHECK_INT(adamod_sync(x->gpu), ADAMOD_ERROR_RANGE);
+        CHECK_STR(adamod_last_error(), expected);
+        CHECK(pair_same(x));
+        CHECK_INT(adamod_steps(x->gpu), 1);
+        /* and at once where it is set */
+        CHECK_INT(adamod_group_set(x->gpu, 0, "lr", 1e300), ADAMOD_ERROR_RANGE);
+        pair_free(x);
+    }
+}
+
+/* The same of a number that is in the device's memory. */
+TEST(device_values_out_of_the_range_of_their_type) {
+    NEED_CUDA;
+    pair *x = pair_new("adam");
+    pair_add(x, ADAMOD_F32, 300);
+    pair_run(x, 1);
+    double *lr = device_alloc(sizeof *lr);
+    for (int i = 0; i < 2; i++) {
+        to_device(lr, &(double){i ? 1e-3 : 1e30}, sizeof *lr);
+        OK(adamod_set_device_value(x->gpu, -1, "lr", lr, ADAMOD_F64));
+        pair_grads(x);
+        pair_send_grads(x);
+        OK(adamod_step(x->gpu));
+        CHECK_INT(adamod_sync(x->gpu), i ? ADAMOD_OK : ADAMOD_ERROR_RANGE);
+        if (i == 0) CHECK_STR(adamod_last_error(), "adamod: adam: lr is 1e+30, expected lr <= 1.8e+19 in f32");
+        CHECK_INT(adamod_steps(x->gpu), 1 + i);
+    }
+    OK(adamod_set_device_value(x->gpu, -1, "lr", NULL, ADAMOD_F64));
+    device_free(lr);
+    pair_free(x);
+}
+
 TEST(groups_and_freezing) {
     NEED_CUDA;
     static const char *const rules[] = {"adamod", "adabound", "rmsprop", "adafactor", "adashift"};
@@ -756,6 +822,7 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(clipping_and_scaling), ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
           ENTRY(gradients_beyond_f32), ENTRY(an_error_is_reported_once_and_nothing_changes),
           ENTRY(a_gradient_too_large_is_told_from_a_nan), ENTRY(schedules), ENTRY(a_schedule_out_of_bounds_is_an_error),
+          ENTRY(numbers_out_of_the_range_of_their_type), ENTRY(device_values_out_of_the_range_of_their_type),
           ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
           ENTRY(parameters_changed_by_hand), ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass),
           ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(counts_that_end),

@@ -134,6 +134,7 @@ def _load() -> ctypes.CDLL:
         "adamod_hyper_free": (None, [c_void_p]),
         "adamod_hyper_set": (c_int, [c_void_p, c_char_p, c_double]),
         "adamod_hyper_set_text": (c_int, [c_void_p, c_char_p, c_char_p]),
+        "adamod_hyper_check": (c_int, [c_void_p, c_int]),
         "adamod_state_at": (c_int, [c_void_p, c_int, POINTER(c_int64), c_int, POINTER(StateDesc)]),
         "adamod_update": (c_int, [c_void_p, POINTER(Span), c_size_t, c_void_p]),
         "adamod_check": (c_int, [POINTER(c_void_p), POINTER(Span), c_size_t]),
@@ -287,6 +288,10 @@ class Hyper:
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{self.rule}: {option} is {value!r}, expected a number") from None
         check(lib.adamod_hyper_set(self.handle, option.encode(), number))
+
+    def check(self, param_type: int) -> None:
+        """That parameters of this type can be computed with the options: their bounds follow the type."""
+        check(lib.adamod_hyper_check(self.handle, param_type))
 
     def states(self, shape: Sequence[int]) -> List[State]:
         """The states of an array of this shape."""

@@ -106,5 +106,41 @@ class NearMisses(unittest.TestCase):
                         cls(make_params((2,)), **{name: wrong})
 
 
+class Ranges(unittest.TestCase):
+    """Bounds follow the type of computation."""
+
+    def test_constructors(self):
+        wide = make_params((3,), dtype=torch.float64)
+        for cls in CLASSES:
+            relative = {"relative_step": False} if cls is lt.Adafactor else {}
+            for narrow in (make_params((3,)), make_params((3,), dtype=torch.bfloat16), wide + make_params((3,))):
+                with self.assertRaisesRegex(ValueError, r"group 1: .*: lr is 1e\+100, expected lr <= 1.8e\+19 in f32"):
+                    cls([{"params": make_params((2,))}, {"params": narrow, "lr": 1e100}], lr=1.0, **relative)
+            cls(wide, lr=1e100, **relative)
+            with self.assertRaisesRegex(ValueError, r"group 0: .*: lr is 1e\+200, expected lr <= 1.3e\+154 in f64"):
+                cls(wide, lr=1e200, **relative)
+        with self.assertRaisesRegex(ValueError, "group 0: adam: eps is 1e-46, expected 0 or eps >= 1.2e-38 in f32"):
+            lt.Adam(make_params((3,)), eps=1e-46)
+        with self.assertRaisesRegex(ValueError, r"group 0: adam: lr / \(1 - beta1\) / eps is 1e\+39, expected at most"):
+            lt.Adam(make_params((3,)), lr=1e3, eps=1e-35)
+
+    def test_steps(self):
+        """A learning rate that is changed, in the second of two groups: none of them is updated."""
+        params = make_params((3,)) + make_params((4,))
+        optimizer = lt.AdaMod([{"params": params[:1]}, {"params": params[1:]}])
+        train(optimizer, params, 2)
+        before = [p.detach().clone() for p in params]
+        optimizer.param_groups[1]["lr"] = 1e300
+        for p in params:
+            p.grad = torch.ones_like(p)
+        for _ in range(2):
+            with self.assertRaisesRegex(ValueError, r"group 1: adamod: lr is 1e\+300, expected lr <= 1.8e\+19 in f32"):
+                optimizer.step()
+            self.assertTrue(all(map(torch.equal, params, before)))
+        optimizer.param_groups[1]["lr"] = 1e-3
+        optimizer.step()
+        self.assertFalse(any(map(torch.equal, params, before)))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -184,6 +184,7 @@ class Arrays:
         self.hyper = _c.Hyper(rule)
         self.options = _c.options(rule)
         self.values: Dict[str, Any] = {}
+        self.in_range = False  # the values, for the parameters' types
         self.keys: Tuple[str, ...] = ()  # of the group: nothing else decides the values; empty: not known
         self.group_values: Tuple[Any, ...] = ()
         self.tensors: Dict[str, Tensor] = {}  # options whose value is on a GPU
@@ -238,6 +239,19 @@ class Arrays:
             if name in self.tensors or (name in self.values and self.values[name] == value):
                 continue
             self._set_one(name, value)
+            self.in_range = False
+        if not self.in_range:
+            self._check_range()
+
+    def _check_range(self) -> None:
+        """That the parameters' types can be computed with the options, before any group is updated."""
+        dtypes = {_REAL.get(p.dtype, p.dtype) for p in self.params}  # others are refused at the step
+        for kind in sorted(_TYPES[dtype] for dtype in dtypes if dtype in _TYPES):
+            try:
+                self.hyper.check(kind)
+            except ValueError as error:
+                raise ValueError(f"group {self.index}: {error}") from None
+        self.in_range = True
 
     def _set_one(self, name: str, value: Any) -> None:
         choices = self.options[name].choices
