@@ -12,7 +12,8 @@
  *
  * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing, what its out
  * arguments point to included. Results are the same bit for bit for any number of threads, any alignment and any
- * instruction set.
+ * instruction set; and whatever the calling thread has set of rounding, flushing subnormal numbers to zero or trapping:
+ * calls compute as IEEE 754 has it by default, and leave that as it was.
  *
  * What a function makes through an out argument (a handle, hyper, schedule or pool) is the caller's, to be freed with
  * the function of its name; freeing NULL is fine. Names and texts that are given are copied. Those that are returned
@@ -397,11 +398,13 @@ ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float 
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);
 
-/* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. */
+/* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. Computed with the pool's
+ * instruction set or, without a pool, the best. */
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
 
 /* Threads to share between handles and raw calls, the calling one counted; 0 threads: one for each core this process may
- * use; at most 1024. The pool must outlive its users; those that call at once take turns. */
+ * use; at most 1024. The pool must outlive its users; those that call at once take turns. Its threads have all signals
+ * blocked, as have those that a handle makes: signals reach the program's own threads. */
 ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
 ADAMOD_API void adamod_pool_free(adamod_pool *pool);
 ADAMOD_API int adamod_pool_threads(const adamod_pool *pool); /* 1 for NULL */
@@ -413,7 +416,8 @@ ADAMOD_API int adamod_version(void); /* ADAMOD_VERSION of the library that is li
 ADAMOD_API const char *adamod_version_string(void);
 
 /* The instruction sets this processor can run, best first ("avx512", "avx2", "plain"); NULL past the end. The best is
- * used unless the environment variable ADAMOD_ISA names another when a handle or hyper is made, or adamod_norm called. */
+ * used unless the environment variable ADAMOD_ISA names another when a handle, hyper or pool is made; it is not read at
+ * other times. */
 ADAMOD_API const char *adamod_isa_name(int index);
 ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
 
@@ -460,7 +464,7 @@ ADAMOD_API const char *adamod_device(const adamod_optimizer *opt); /* "cpu", "cu
 
 /* Whether CUDA can be used here; if not, adamod_last_error says why. The kernels are in libadamod_cuda.so.0, looked for
  * beside this library, beside the program and where the system looks; the environment variable ADAMOD_CUDA_LIBRARY names
- * another file. */
+ * another file, but not for a program that runs with more rights than its user. */
 ADAMOD_API adamod_status adamod_cuda_status(void);
 
 typedef struct adamod_cuda_device {

@@ -396,15 +396,35 @@ TEST(instruction_sets) {
     }
     adamod_optimizer *opt = NULL;
     adamod_hyper *h = NULL;
+    adamod_pool *pool = NULL;
     double norm = 5;
+    adamod_optimizer *kept = NULL;
+    adamod_hyper *kept_h = NULL;
+    adamod_pool *kept_pool = NULL;
+    static float p[100000], g[100000];
+    const adamod_span span = {.param = p, .grad = g, .count = 100, .step = 1};
+    CHECK_INT(adamod_create(&kept, "sgd"), ADAMOD_OK);
+    CHECK_INT(adamod_set(kept, "threads", 2), ADAMOD_OK);
+    CHECK_INT(adamod_add(kept, "w", p, g, 1, (int64_t[]){100000}), ADAMOD_OK);
+    CHECK_INT(adamod_hyper_create(&kept_h, "sgd"), ADAMOD_OK);
+    CHECK_INT(adamod_pool_create(&kept_pool, 2), ADAMOD_OK);
     setenv("ADAMOD_ISA", "sse9", 1);
     CHECK_INT(adamod_create(&opt, "adam"), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "ADAMOD_ISA is 'sse9', this processor has ");
     CHECK_HAS(adamod_last_error(), known);
     CHECK_INT(adamod_hyper_create(&h, "adam"), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "ADAMOD_ISA is 'sse9'");
-    CHECK_INT(adamod_norm(NULL, 0, NULL, &norm), ADAMOD_ERROR_NAME);
-    CHECK(opt == NULL && h == NULL && norm == 5);
+    CHECK_INT(adamod_pool_create(&pool, 2), ADAMOD_ERROR_NAME);
+    CHECK(opt == NULL && h == NULL && pool == NULL);
+    /* The environment is not read but to make one of these, since another thread may be setting it. */
+    CHECK_INT(adamod_norm(NULL, 0, NULL, &norm), ADAMOD_OK);
+    CHECK_CLOSE(norm, 0, 0);
+    CHECK_INT(adamod_update(kept_h, &span, 1, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_norm(&span, 1, kept_pool, &norm), ADAMOD_OK);
+    CHECK_INT(adamod_step(kept), ADAMOD_OK); /* which makes threads */
+    adamod_free(kept);
+    adamod_hyper_free(kept_h);
+    adamod_pool_free(kept_pool);
     if (was) setenv("ADAMOD_ISA", keep, 1);
     else unsetenv("ADAMOD_ISA");
 }

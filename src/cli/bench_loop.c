@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "optim_bench.h"
 #include "bench.h"
+#include "thread.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -216,7 +217,7 @@ static bool start_workers(bench_loop *loop, int threads) {
     for (loop->threads = 1; loop->threads < threads; loop->threads++) {
         loop_worker *w = &loop->workers[loop->threads];
         *w = (loop_worker){.loop = loop, .index = loop->threads};
-        if (pthread_create(&w->thread, NULL, work, w)) return false;
+        if (adamod__start_thread(&w->thread, work, w)) return false;
     }
     return true;
 }

@@ -2,6 +2,7 @@
 
 #include "checkpoint.h"
 #include "experiment.h"
+#include "thread.h"
 #include "run.h"
 
 #include <errno.h>
@@ -46,7 +47,7 @@ const atomic_int *training_signals(void) {
     }
     signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    started = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
+    started = adamod__start_thread(&thread, wait_for_signals, &set) == 0;
     if (started) pthread_detach(thread);
     else pthread_sigmask(SIG_UNBLOCK, &set, NULL); /* then the handler has to do */
     return &stop_wanted;

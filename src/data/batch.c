@@ -7,11 +7,11 @@
 #endif
 
 #include "batch.h"
+#include "thread.h"
 #include "shuffle.h"
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,13 +264,8 @@ static void *prepare(void *argument) {
     return NULL;
 }
 
-/* With all signals blocked, so that they reach the program's own threads. */
 static int start_thread(batcher *b) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    b->running = pthread_create(&b->thread, NULL, prepare, b) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    b->running = adamod__start_thread(&b->thread, prepare, b) == 0;
     return b->running ? 0 : -1;
 }
 

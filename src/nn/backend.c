@@ -17,7 +17,7 @@ static const nn_backend *cuda; /* once found, for good */
 
 /* The shared object beside the program, else by its name alone; NULL with the loader's reason. */
 static void *open_library(const char *name, const char **why) {
-    const char *given = getenv("ADAMOD_NN_CUDA_LIBRARY");
+    const char *given = secure_getenv("ADAMOD_NN_CUDA_LIBRARY");
     char program[PATH_MAX], path[PATH_MAX + 64];
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     void *library = NULL;

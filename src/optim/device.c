@@ -38,7 +38,7 @@ static void *adamod__open_beside(const char *file) {
 }
 
 static void *adamod__open_cuda(void) {
-    const char *named = getenv("ADAMOD_CUDA_LIBRARY");
+    const char *named = secure_getenv("ADAMOD_CUDA_LIBRARY");
     if (named && *named) return adamod__open_library(named);
     Dl_info here;
     char program[PATH_SIZE];

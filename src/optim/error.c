@@ -3,6 +3,7 @@
 #include "internal.h"
 #include "safetensors.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,18 +50,23 @@ adamod_status adamod__fail(adamod_status status, const char *format, ...) {
     return status;
 }
 
-/* The program may have set a locale whose numbers have a comma; the library's never have. */
+/* The program may have set a locale whose numbers have a comma, and another rounding, which libc's conversions follow; the
+ * library's are always the same. */
 typedef struct adamod__locale {
     locale_t own, before;
+    int rounding;
 } adamod__locale;
 
 static adamod__locale adamod__enter_locale(void) {
     adamod__locale l = {.own = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0)};
     l.before = uselocale(l.own); /* without memory it stays as it is */
+    l.rounding = fegetround();
+    if (l.rounding != FE_TONEAREST) fesetround(FE_TONEAREST);
     return l;
 }
 
 static void adamod__leave_locale(adamod__locale l) {
+    if (l.rounding != FE_TONEAREST) fesetround(l.rounding);
     uselocale(l.before);
     if (l.own) freelocale(l.own);
 }

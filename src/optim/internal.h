@@ -5,11 +5,12 @@
 #include "platform.h" /* first */
 
 #include "adamod.h"
+#include "arithmetic.h"
 #include "device.h"
 #include "kernels/kernels.h"
 #include "numbers.h"
+#include "thread.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -143,6 +144,10 @@ typedef struct thread_memory {
     block_buffers *buffer;
     stats_counts *counts; /* of one chunk; the caller's is NULL where no statistics are wanted */
 } thread_memory;
+
+/* adamod_pool_create for what uses these kernels. */
+adamod_status adamod__pool_make(adamod_pool **out, int threads, const kernel_set *kernels);
+const kernel_set *adamod__pool_kernels(const adamod_pool *pool);
 
 /* Runs task(context, i, thread) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL.
  * Thread 0 is this one. */

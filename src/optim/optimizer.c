@@ -72,7 +72,9 @@ adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, 
     *opt =
         (adamod_optimizer){.rule = r, .kernels = kernels, .allocator = a, .groups = groups, .n_groups = 1, .norm = -1};
     adamod__default_options(r, groups[0].options);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     adamod__stats_init(&opt->stats);
+    adamod__leave_arithmetic(before);
     *out = opt;
     return ADAMOD_OK;
 }
@@ -142,7 +144,9 @@ adamod_status adamod_get_statistics(const adamod_optimizer *opt, int g, adamod_s
     if (!opt->stats.filled) {
         return adamod__fail(ADAMOD_ERROR_ORDER, "no statistics: switch them on with adamod_collect, then step");
     }
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     adamod__stats_result(&opt->stats, g, out);
+    adamod__leave_arithmetic(before);
     return ADAMOD_OK;
 }
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ typedef struct pool_range {
 struct adamod_pool {
     int threads;   /* this one included */
     pid_t process; /* whose threads they are */
+    const kernel_set *kernels;
     pthread_t *workers;
     pool_range *ranges;
     worker_memory *memory; /* of the workers */
@@ -82,6 +84,7 @@ static unsigned adamod__pool_wait(adamod_pool *pool, unsigned seen) {
 static void *adamod__pool_main(void *argument) {
     worker_start start = *(worker_start *)argument;
     free(argument);
+    (void)adamod__enter_arithmetic(); /* for good: a new thread begins with what its maker had set */
     unsigned seen = 0;
     for (;;) {
         seen = adamod__pool_wait(start.pool, seen);
@@ -145,12 +148,21 @@ static int adamod__cores(void) {
     return n > 0 ? (int)n : 1;
 }
 
+int adamod__start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static adamod_status adamod__pool_start(adamod_pool *pool, int threads) {
     for (int i = 1; i < threads; i++) {
         worker_start *start = malloc(sizeof *start);
         if (!start) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for thread %d of %d", i + 1, threads);
         *start = (worker_start){pool, i};
-        const int error = pthread_create(&pool->workers[i - 1], NULL, adamod__pool_main, start);
+        const int error = adamod__start_thread(&pool->workers[i - 1], adamod__pool_main, start);
         if (error) {
             free(start);
             return adamod__fail(ADAMOD_ERROR_THREADS, "cannot start thread %d of %d: %s", i + 1, threads,
@@ -174,6 +186,11 @@ adamod_status adamod_pool_create(adamod_pool **out, int threads) {
     if (threads < 0 || threads > 1024) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "threads is %d, expected 0 <= threads <= 1024", threads);
     }
+    const kernel_set *kernels = adamod__kernels_choose();
+    return kernels ? adamod__pool_make(out, threads, kernels) : ADAMOD_ERROR_NAME;
+}
+
+adamod_status adamod__pool_make(adamod_pool **out, int threads, const kernel_set *kernels) {
     if (threads == 0) threads = adamod__cores();
     adamod_pool *pool = calloc(1, sizeof *pool);
     if (pool) {
@@ -188,6 +205,7 @@ adamod_status adamod_pool_create(adamod_pool **out, int threads) {
     memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
     pool->threads = 1;
     pool->process = getpid();
+    pool->kernels = kernels;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->in_use, NULL);
     pthread_cond_init(&pool->wake, NULL);
@@ -212,5 +230,7 @@ void adamod_pool_free(adamod_pool *pool) {
     } /* else a thread that is not there may hold or wait for any of these for ever */
     adamod__pool_release(pool);
 }
+
+const kernel_set *adamod__pool_kernels(const adamod_pool *pool) { return pool->kernels; }
 
 int adamod_pool_threads(const adamod_pool *pool) { return pool ? pool->threads : 1; }

@@ -204,7 +204,9 @@ static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span
     const work w = {h->rule, h->kernels, items, n, pool, stats};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (status == ADAMOD_OK) adamod__work_run(&w, &space);
+    adamod__leave_arithmetic(before);
     adamod__work_free(&space);
     free(items);
     return status;
@@ -222,12 +224,16 @@ adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *sp
         stats_counts counts;
     } *all = malloc(sizeof *all);
     if (!all) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+    const adamod__arithmetic own = adamod__enter_arithmetic();
     adamod__stats_init(&all->stats);
+    adamod__leave_arithmetic(own);
     adamod__stats_clear(&all->counts);
     all->stats.groups = &all->counts;
     all->stats.n_groups = 1;
     const adamod_status status = adamod__raw_update(h, spans, n, pool, &all->stats);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (status == ADAMOD_OK) adamod__stats_result(&all->stats, 0, out);
+    adamod__leave_arithmetic(before);
     pthread_mutex_destroy(&all->stats.lock);
     free(all);
     return status;
@@ -250,6 +256,7 @@ static adamod_status adamod__check_q8(int index, int64_t count, const void *valu
 
 adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales) {
     const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     for (int64_t first = 0; !status && first < count; first += Q8_BLOCK) {
         const int64_t end = count - first < Q8_BLOCK ? count : first + Q8_BLOCK;
         uint32_t most = 0;
@@ -265,12 +272,15 @@ adamod_status adamod_q8_encode(int index, int64_t count, const float *values, ui
             codes[i] = b.lost ? 0 : (uint8_t)adamod__q8_encode(x, &b, nearest, index);
         }
     }
+    adamod__leave_arithmetic(before);
     return status;
 }
 
 adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales, float *values) {
     const adamod_status status = adamod__check_q8(index, count, values, codes, scales);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (!status) adamod__kernels_plain.f32->load_q8(values, codes, scales, (size_t)count, index);
+    adamod__leave_arithmetic(before);
     return status;
 }
 
@@ -284,14 +294,16 @@ adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool,
         if (!adamod__misaligned(spans[i].grad, spans[i].grad_type)) continue;
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: grad is not aligned to its elements", name);
     }
-    const kernel_set *kernels = adamod__kernels_choose();
-    if (!kernels) return ADAMOD_ERROR_NAME;
+    /* Not those of ADAMOD_ISA: what reads the environment must not run beside what sets it. */
+    const kernel_set *kernels = pool ? adamod__pool_kernels(pool) : adamod__kernels_at(0);
     work_item *items = adamod__raw_items(spans, n, NULL);
     if (!items) return ADAMOD_ERROR_MEMORY;
     const work w = {adamod__rules[RULE_sgd], kernels, items, n, pool, NULL};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (status == ADAMOD_OK) *norm = adamod__work_norm(&w, &space);
+    adamod__leave_arithmetic(before);
     adamod__work_free(&space);
     free(items);
     return status;

@@ -138,7 +138,10 @@ void adamod_schedule_free(adamod_schedule *s) {
 double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t) {
     if (!s) return base;
     while (s->kind == SCHEDULE_CHAIN) s = s->parts[adamod__chain_part(s->list, s->whole, &t)];
-    return adamod__schedule_simple(s->kind, s->number, s->whole, s->list, base, t);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
+    const volatile double value = adamod__schedule_simple(s->kind, s->number, s->whole, s->list, base, t);
+    adamod__leave_arithmetic(before);
+    return value;
 }
 
 /* ---- from text ---- */

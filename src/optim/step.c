@@ -43,7 +43,7 @@ static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
     const int threads = (int)opt->groups[0].options[OPT_THREADS];
     if (opt->own_pool && adamod__pool_gone(opt->pool)) adamod__drop_pool(opt);
     if (opt->pool || threads == 1 || !adamod__worth_threads(opt)) return ADAMOD_OK;
-    const adamod_status status = adamod_pool_create(&opt->pool, threads);
+    const adamod_status status = adamod__pool_make(&opt->pool, threads, opt->kernels);
     opt->own_pool = status == ADAMOD_OK;
     return status;
 }
@@ -135,10 +135,7 @@ static void adamod__note_attempt(adamod_optimizer *opt, bool taken) {
         (adamod_step_report){attempt, taken, opt->norm, opt->groups[0].effective[OPT_LR]};
 }
 
-adamod_status adamod_step(adamod_optimizer *opt) {
-    if (!opt) return adamod__null_handle();
-    if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
-    if (opt->device) return adamod__device_step(opt);
+static adamod_status adamod__host_step(adamod_optimizer *opt) {
     adamod_status status = adamod__schedule_options(opt, opt->steps + 1);
     if (status || (status = adamod__ensure_pool(opt))) return status;
     adamod__fill_items(opt);
@@ -163,6 +160,16 @@ adamod_status adamod_step(adamod_optimizer *opt) {
     if (most > ADAMOD__MOST_STEPS) adamod__cap_steps(opt);
     adamod__note_attempt(opt, true);
     return ADAMOD_OK;
+}
+
+adamod_status adamod_step(adamod_optimizer *opt) {
+    if (!opt) return adamod__null_handle();
+    if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");
+    if (opt->device) return adamod__device_step(opt);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
+    const adamod_status status = adamod__host_step(opt);
+    adamod__leave_arithmetic(before);
+    return status;
 }
 
 /* ---- what became of it ---- */

@@ -129,7 +129,11 @@ static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
         }
         if (*s.data) opt->state_bytes += s.bytes;
         if (!status && opt->device) status = adamod__device_fill(opt, t, &s);
-        else if (!status) adamod__fill_state(opt, t, &s);
+        else if (!status) {
+            const adamod__arithmetic before = adamod__enter_arithmetic();
+            adamod__fill_state(opt, t, &s);
+            adamod__leave_arithmetic(before);
+        }
         if (status) {
             adamod__free_states(opt, t);
             return status;
