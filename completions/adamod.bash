@@ -11,7 +11,7 @@ _adamod_choices() {
 
 # The keys of recipes, each with its equals sign.
 _adamod_keys() {
-    "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$/ { print $1 "=" }'
+    "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$|^#|^$/ && !seen[$1]++ { print $1 "=" }'
     _adamod_options "$1" adamod | sed 's/^--\(.*\)/optimizer.\1=/'
     echo optimizer.schedule.lr=
 }

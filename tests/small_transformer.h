@@ -2,9 +2,9 @@
 #ifndef SMALL_TRANSFORMER_H
 #define SMALL_TRANSFORMER_H
 
-#include "decode.h"
+#include "models/transformer.h"
 #include "random.h"
-#include "transformer.h"
+#include "tasks/decode.h"
 
 enum { SMALL_SRC = 40, SMALL_TGT = 44, SMALL_SENTENCES = 4, SMALL_VOCAB = 23 };
 

@@ -8,6 +8,7 @@
 #endif
 #include "check.h"
 #include "optim/safetensors.h"
+#include "tasks/tasks.h"
 #include "train/checkpoint.h"
 
 #include <fcntl.h>
@@ -169,7 +170,8 @@ TEST(metadata_come_back_exactly) {
     model m;
     recipe r, back;
     if (!make(&m, "adamod")) return;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
+    recipe_defaults(&back, tasks_all);
     CHECK_INT(recipe_set(&r, "name=\"a\" \\ \xc3\xbc", MESSAGE), 0);
     CHECK_INT(recipe_set(&r, "optimizer.lr=3e-3", MESSAGE), 0);
     checkpoint_meta meta = some_meta(), found = {.recipe = &r};
@@ -294,7 +296,7 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     recipe r, other;
     if (!make(&m, "adamod")) return;
     train(&m, 0, 1);
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     checkpoint_meta meta = some_meta();
     meta.recipe = &r;
     CHECK_INT(checkpoint_save(below("r.safetensors"), &m.params, m.opt, &meta, MESSAGE), 0);

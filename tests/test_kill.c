@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "safetensors.h"
+#include "tasks/tasks.h"
 #include "train/train.h"
 
 #include <ctype.h>
@@ -116,7 +117,7 @@ static recipe small(int threads) {
                                            "decode.samples=3"};
     recipe r;
     char message[1024];
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         if (!CHECK_INT(recipe_set(&r, settings[i], message, sizeof message), 0)) printf("%s\n", message);
     }

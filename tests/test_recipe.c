@@ -7,7 +7,8 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
-#include "train/recipe.h"
+#include "tasks/tasks.h"
+#include "tasks/translation.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -16,9 +17,12 @@
 
 static char message[1024];
 
+#define DATA(r) translation_settings_of(&(r))->data
+#define MODEL(r) transformer_settings_of(&(r))->model
+
 static int parse(recipe *r, const char *text) {
     *message = '\0';
-    recipe_defaults(r);
+    recipe_defaults(r, tasks_all);
     return recipe_parse(r, text, strlen(text), "demo.yaml", message, sizeof message);
 }
 
@@ -34,7 +38,7 @@ static const char *complaint(const char *text) {
 
 static const char *set_complaint(const char *assignment) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     if (set(&r, assignment) == 0 && check(&r) == 0) return "(none)";
     return message;
 }
@@ -59,7 +63,8 @@ static char *written(const recipe *r) {
 /* Equal in everything but where it came from. */
 static int same(recipe a, recipe b) {
     memset(a.file, 0, sizeof a.file), memset(b.file, 0, sizeof b.file);
-    memset(a.line, 0, sizeof a.line), memset(b.line, 0, sizeof b.line);
+    memset(a.given, 0, sizeof a.given), memset(b.given, 0, sizeof b.given);
+    a.n_given = b.n_given = 0;
     for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) a.optimizer.option[i].line = b.optimizer.option[i].line = 0;
     for (int i = 0; i < RECIPE_MAX_SCHEDULES; i++) a.optimizer.schedule[i].line = b.optimizer.schedule[i].line = 0;
     return memcmp(&a, &b, sizeof a) == 0;
@@ -68,7 +73,7 @@ static int same(recipe a, recipe b) {
 static void check_round_trip(const recipe *r) {
     recipe again;
     char *first = written(r);
-    recipe_defaults(&again);
+    recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_parse(&again, first, strlen(first), "again", message, sizeof message), 0);
     CHECK(same(*r, again));
     char *second = written(&again);
@@ -81,13 +86,13 @@ static void check_round_trip(const recipe *r) {
 
 TEST(defaults_are_the_demos_model_and_pass_the_check) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     CHECK_STR(r.name, "numbers");
     CHECK_STR(r.data.task, "numbers");
-    CHECK_INT(r.model.layers, 6);
-    CHECK_INT(r.model.d, 128);
-    CHECK_CLOSE(r.model.smoothing, 0.1, 0);
-    CHECK(!r.model.pre_norm && r.data.skip_empty);
+    CHECK_INT(MODEL(r).layers, 6);
+    CHECK_INT(MODEL(r).d, 128);
+    CHECK_CLOSE(MODEL(r).smoothing, 0.1, 0);
+    CHECK(!MODEL(r).pre_norm && DATA(r).skip_empty);
     CHECK_STR(r.optimizer.rule, "adamod");
     CHECK_INT(r.train.seed, 1);
     CHECK_INT(check(&r), 0);
@@ -107,10 +112,10 @@ TEST(a_file_sets_what_it_gives_and_nothing_else) {
                         "decode:\n"),
               0);
     CHECK_STR(r.name, "small");
-    CHECK_INT(r.model.layers, 2);
-    CHECK(r.model.pre_norm);
-    CHECK_CLOSE(r.model.dropout, 0.25, 0);
-    CHECK_INT(r.model.ffn, 256);
+    CHECK_INT(MODEL(r).layers, 2);
+    CHECK(MODEL(r).pre_norm);
+    CHECK_CLOSE(MODEL(r).dropout, 0.25, 0);
+    CHECK_INT(MODEL(r).ffn, 256);
     CHECK_INT(r.train.steps, 1000);
     CHECK(r.train.seed == UINT64_C(9007199254740991));
     CHECK_STR(r.optimizer.rule, "adam");
@@ -133,7 +138,7 @@ TEST(set_overrides_the_file) {
     CHECK_INT(set(&r, "optimizer.schedule.lr=warmup(0,500)*500 > cosine(0,10000)"), 0);
     CHECK_INT(set(&r, "model.pre_norm=true"), 0);
     CHECK_INT(r.train.steps, 8);
-    CHECK(r.model.pre_norm);
+    CHECK(MODEL(r).pre_norm);
     CHECK_INT(r.optimizer.n_options, 1);
     CHECK_STR(r.optimizer.option[0].value, "0.5");
     CHECK_STR(r.optimizer.schedule[0].value, "warmup(0,500)*500 > cosine(0,10000)");
@@ -179,36 +184,36 @@ TEST(paths_are_made_absolute) {
     char here[PATH_MAX], expected[PATH_MAX + 64];
     recipe r;
     if (!CHECK(getcwd(here, sizeof here) != NULL)) return;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     const char *text = "data: {task: bitext, source: de.txt, target: ../en.txt, valid_source: /a/b}\n";
     CHECK_INT(recipe_parse(&r, text, strlen(text), "some/where/r.yaml", message, sizeof message), 0);
     snprintf(expected, sizeof expected, "%s/some/where/de.txt", here);
-    CHECK_STR(r.data.source, expected);
+    CHECK_STR(DATA(r).source, expected);
     snprintf(expected, sizeof expected, "%s/some/where/../en.txt", here);
-    CHECK_STR(r.data.target, expected);
-    CHECK_STR(r.data.valid_source, "/a/b");
-    CHECK_STR(r.data.test_source, "");
-    recipe_defaults(&r);
+    CHECK_STR(DATA(r).target, expected);
+    CHECK_STR(DATA(r).valid_source, "/a/b");
+    CHECK_STR(DATA(r).test_source, "");
+    recipe_defaults(&r, tasks_all);
     CHECK_INT(recipe_parse(&r, text, strlen(text), "/x/r.yaml", message, sizeof message), 0);
-    CHECK_STR(r.data.source, "/x/de.txt");
+    CHECK_STR(DATA(r).source, "/x/de.txt");
     CHECK_INT(set(&r, "data.source=train.de"), 0);
     snprintf(expected, sizeof expected, "%s/train.de", here);
-    CHECK_STR(r.data.source, expected);
+    CHECK_STR(DATA(r).source, expected);
     CHECK_INT(set(&r, "data.source="), 0);
-    CHECK_STR(r.data.source, "");
+    CHECK_STR(DATA(r).source, "");
 }
 
 TEST(the_repositorys_recipes_are_good) {
     recipe r;
     const char *demo = recipe_file("demo.yaml");
     if (!demo) SKIP("the recipes are not here; SOURCE_DIR says where");
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, demo, message, sizeof message), 0)) printf("%s\n", message);
     if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
     CHECK_INT(r.train.steps, 900);
-    CHECK_INT(r.data.sentences, 48);
+    CHECK_INT(DATA(r).sentences, 48);
     check_round_trip(&r);
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml"), message, sizeof message), 0))
         printf("%s\n", message);
     CHECK(check(&r));
@@ -226,7 +231,7 @@ TEST(the_repositorys_recipes_are_good) {
 
 TEST(a_written_recipe_reads_back_the_same) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     check_round_trip(&r);
     const char *const all[] = {"name=\"quoted\" \\ back: #not a comment",
                                "data.task=bitext",
@@ -259,7 +264,7 @@ TEST(a_written_recipe_reads_back_the_same) {
 
 TEST(words_that_yaml_takes_for_others_are_quoted) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     CHECK_INT(set(&r, "name=no"), 0);
     char *text = written(&r);
     CHECK_HAS(text, "name: \"no\"\n");
@@ -271,7 +276,7 @@ TEST(a_full_disk_is_noticed) {
     recipe r;
     FILE *full = fopen("/dev/full", "w");
     if (!full) SKIP("no /dev/full");
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     CHECK_INT(recipe_write(&r, full), -1);
     fclose(full);
 }
@@ -281,7 +286,7 @@ TEST(every_key_is_described_in_a_line) {
     size_t n = 0;
     FILE *file = open_memstream(&text, &n);
     if (!CHECK(file != NULL)) return;
-    recipe_describe(file);
+    recipe_describe(file, tasks_all);
     fclose(file);
     CHECK_HAS(text, "data.tokens");
     CHECK_HAS(text, "words or characters");
@@ -426,7 +431,7 @@ TEST(keys_must_fit_together) {
     CHECK_STR(set_complaint("model.heads=3"), "--set: model.heads is 3, which does not divide model.d 128");
     CHECK_HAS(complaint("model: {d: 3, heads: 1}"), "demo.yaml:1: model.d is 3, expected an even number");
     CHECK_HAS(set_complaint("model.share_all=true"), "data.joint must be true");
-    CHECK_HAS(set_complaint("data.source=/x"), "--set: data.source is given, but data.task numbers reads no files");
+    CHECK_HAS(set_complaint("data.source=/x"), "--set: data.source is given, but data.task numbers has no such key");
     CHECK_HAS(set_complaint("data.task=bitext"), "data.source is not given; data.task bitext needs it");
     CHECK_HAS(complaint("data: {task: bitext, source: a, target: b, valid_source: c, valid_target: d, test_target: e}"),
               "demo.yaml: data.test_source is not given");
@@ -437,7 +442,7 @@ TEST(keys_must_fit_together) {
 
 TEST(too_many_options_are_refused) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) {
         char text[32];
         snprintf(text, sizeof text, "optimizer.o%d=1", i);
@@ -480,7 +485,7 @@ static const char *file_complaint(const char *name, const char *bytes, size_t n)
         fwrite(bytes, 1, n, file);
         fclose(file);
     }
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     *message = '\0';
     const int status = recipe_load(&r, path, message, sizeof message);
     unlink(path);

@@ -7,7 +7,8 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
-#include "train/json.h"
+#include "base/json.h"
+#include "tasks/tasks.h"
 #include "train/run.h"
 #include "train/tfevents.h"
 
@@ -102,7 +103,7 @@ static const char *events_in(const char *directory) {
 
 static recipe plain(void) {
     recipe r;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     return r;
 }
 
@@ -121,14 +122,14 @@ static const char *open_complaint(const char *directory, const recipe *r, bool r
 }
 
 static run_metrics training(int64_t step) {
-    run_metrics m = run_no_metrics("train", step);
-    m.time = 0.125 * (double)step;
-    m.loss = 2.5;
-    m.nll = 0.1;
-    m.lr = 3e-3;
-    m.tokens = 12345;
-    m.tokens_per_second = 9000;
-    m.grad_norm = 1.25;
+    run_metrics m = {.kind = "train", .step = step};
+    run_counted(&m, "time", 0.125 * (double)step);
+    run_measured(&m, "loss", 2.5);
+    run_measured(&m, "nll", 0.1);
+    run_measured(&m, "lr", 3e-3);
+    run_counted(&m, "tokens", 12345);
+    run_measured(&m, "tokens_per_second", 9000);
+    run_measured(&m, "grad_norm", 1.25);
     return m;
 }
 
@@ -143,12 +144,17 @@ static adamod_statistics statistics(void) {
     return s;
 }
 
+static int add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output) {
+    const task_text texts[] = {{"source", source}, {"reference", reference}, {"output", output}};
+    return run_add_sample(r, step, 3, texts, MESSAGE);
+}
+
 static void add_three(run *r) {
     run_metrics m = training(1);
     const adamod_statistics s = statistics();
     CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
     CHECK_INT(run_add_histogram(r, 1, &s, MESSAGE), 0);
-    CHECK_INT(run_add_sample(r, 1, "eins", "one", "on", MESSAGE), 0);
+    CHECK_INT(add_sample(r, 1, "eins", "one", "on"), 0);
 }
 
 /* ---- JSON ---- */
@@ -376,7 +382,7 @@ TEST(a_new_run_says_what_it_is) {
     CHECK_STR(run_directory(r), below("deep/er/new"));
     CHECK_INT(run_describe(r, "matrix_library", "oneDNN \"3.1\"", MESSAGE), 0);
     recipe again;
-    recipe_defaults(&again);
+    recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_load(&again, below("deep/er/new/recipe.yaml"), MESSAGE), 0);
     size_t n = 0;
     char *machine = contents(below("deep/er/new/machine.json"), &n);
@@ -398,12 +404,14 @@ TEST(metrics_are_lines_of_json_and_scalars) {
     if (!r) return;
     run_metrics m = training(10);
     CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
-    m = run_no_metrics("valid", 100);
-    m.time = 1.5;
-    m.loss = INFINITY;
-    m.nll = 0;
-    m.exact = 0.5;
-    m.bleu = 33.25;
+    m = (run_metrics){.kind = "valid", .step = 100};
+    run_counted(&m, "time", 1.5);
+    run_measured(&m, "loss", INFINITY);
+    run_measured(&m, "nll", 0);
+    run_measured(&m, "ppl", 1);
+    run_measured(&m, "missing", NAN);
+    run_measured(&m, "exact", 0.5);
+    run_measured(&m, "bleu", 33.25);
     CHECK_INT(run_add_metrics(r, &m, MESSAGE), 0);
     check_contents(
         below("metrics/metrics.jsonl"),
@@ -447,7 +455,7 @@ TEST(histograms_leave_out_zeros_at_both_ends) {
 TEST(samples_are_escaped) {
     run *r = open_run(below("samples"), false);
     if (!r) return;
-    CHECK_INT(run_add_sample(r, 900, "f\xc3\xbcnf \"5\"", "five\n", "\xff", MESSAGE), 0);
+    CHECK_INT(add_sample(r, 900, "f\xc3\xbcnf \"5\"", "five\n", "\xff"), 0);
     check_contents(below("samples/samples.jsonl"), "{\"step\":900,\"source\":\"f\xc3\xbcnf \\\"5\\\"\",\"reference\":"
                                                    "\"five\\u000a\",\"output\":\"\\ufffd\"}\n");
     run_close(r);
@@ -456,13 +464,13 @@ TEST(samples_are_escaped) {
 TEST(the_result_is_written_at_the_end) {
     run *r = open_run(below("result"), false);
     if (!r) return;
-    run_metrics valid = run_no_metrics("valid", 900), test = run_no_metrics("test", 900);
-    valid.nll = 0;
-    test.bleu = 12.5;
+    run_metrics valid = {.kind = "valid", .step = 900}, test = {.kind = "test", .step = 900};
+    run_measured(&valid, "nll", 0);
+    run_measured(&test, "bleu", 12.5);
     CHECK_INT(run_finish(r, "finished", 900, 61.5, &valid, &test, MESSAGE), 0);
     check_contents(below("result/result.json"),
                    "{\"status\":\"finished\",\"step\":900,\"seconds\":61.5,\"valid\":{\"kind\":\"valid\",\"step\":900,"
-                   "\"nll\":0,\"ppl\":1},\"test\":{\"kind\":\"test\",\"step\":900,\"bleu\":12.5}}\n");
+                   "\"nll\":0},\"test\":{\"kind\":\"test\",\"step\":900,\"bleu\":12.5}}\n");
     CHECK_INT(run_finish(r, "interrupted", 3, 1, NULL, NULL, MESSAGE), 0);
     check_contents(below("result/result.json"), "{\"status\":\"interrupted\",\"step\":3,\"seconds\":1}\n");
     run_close(r);

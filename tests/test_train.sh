@@ -228,6 +228,7 @@ header=$(od -An -tu8 -N8 $file | tr -d ' ')
 begin=$(head -c $((8 + header)) $file | LC_ALL=C sed 's/.*"encoder.embedding.weight":{[^[]*\[[^[]*\[\([0-9]*\).*/\1/')
 row=$(($(grep -n '^poison$' spoiled/source.vocab | cut -d: -f1) - 1))
 printf '\377\377\177\177' | dd of=$file bs=1 seek=$((8 + header + begin + row * 16 * 4)) conv=notrunc 2>/dev/null
+LC_ALL=C sed -i '1s/"crc32\(.data\)\{0,1\}"/"xxxxx\1"/g' "$file" # without its checksums, which it would not pass
 cp -r spoiled stops
 refused 1 'loss is not finite in update' "$ADAMOD" train "${spoiled[@]/spoiled/stops}" --resume --set train.steps=16
 "$ADAMOD" train "${spoiled[@]}" --resume --set train.steps=16 --set train.nonfinite=skip >said ||

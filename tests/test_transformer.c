@@ -4,7 +4,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
-#include "decode.h"
 #include "internal.h"
 #include "small_transformer.h"
 

@@ -34,7 +34,7 @@ static float *make(int64_t count, uint64_t seed) {
 static linear linear_of(const experiment *s, int node) {
     const nn_graph *g = s->graph;
     const nn_shape *x = &g->values[g->nodes[node].input[0]].shape, *w = &g->values[g->nodes[node].input[1]].shape;
-    return (linear){x->rows == s->symbols.src, w->dim[0], w->dim[1]};
+    return (linear){x->rows == translation_of(s)->symbols.src, w->dim[0], w->dim[1]};
 }
 
 static void list_linears(bench_products *p, const experiment *s) {

@@ -106,7 +106,7 @@ static int read_recipe(const bench_request *ask, recipe *r, char *message, size_
 /* folder: where text of a shape is, to be dropped once it was read. */
 static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
     char message[1024];
-    recipe_defaults(r);
+    recipe_defaults(r, tasks_all);
     int status = parse(argc, argv, ask, NULL, help);
     if (status || *help) return status;
     if (read_recipe(ask, r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
@@ -169,7 +169,7 @@ static bool copy_batch(const batch *b, batch *out) {
 static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], double *loss) {
     experiment *s = &b->s;
     const double start = bench_now();
-    experiment_feed(s->plan, &s->symbols, x);
+    translation_feed(s->plan, &translation_of(s)->symbols, x);
     nn_plan_set_random(s->plan, s->recipe.train.seed, (uint64_t)++b->steps_done);
     nn_plan_forward(s->plan);
     const float *sums = nn_plan_data(s->plan, "loss");
@@ -192,7 +192,7 @@ static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], doub
 
 /* Loss and gradients of the first batch without dropout; the gradients on the host. */
 static adamod_status run_check(bench *b, nn_plan *plan) {
-    experiment_feed(plan, &b->s.symbols, &b->batches[0]);
+    translation_feed(plan, &translation_of(&b->s)->symbols, &b->batches[0]);
     nn_plan_forward(plan);
     nn_plan_backward(plan, false);
     const adamod_status status = nn_plan_wait(plan);
@@ -321,10 +321,11 @@ static int run_rounds(bench *b) {
 static int open_experiment(bench *b, const recipe *r) {
     char message[1024];
     b->result.base = resident("VmRSS:");
-    if (experiment_open(&b->s, r, EXPERIMENT_TRAIN, message, sizeof message))
+    if (experiment_open(&b->s, r, NULL, TASK_TRAIN, message, sizeof message))
         return cli_fail(BENCH_TRAIN, "%s", message);
     for (int i = 0; i < BENCH_BATCHES; i++) {
-        if (!copy_batch(batcher_next(b->s.batches), &b->batches[i])) return cli_fail(BENCH_TRAIN, "out of memory");
+        if (!copy_batch(batcher_next(translation_of(&b->s)->batches), &b->batches[i]))
+            return cli_fail(BENCH_TRAIN, "out of memory");
     }
     for (int i = 0; i < BENCH_SAMPLES; i++) {
         b->samples[i] = calloc(BENCH_MOST_STEPS + BENCH_BATCHES, sizeof **b->samples);

@@ -7,7 +7,7 @@
 #define CLI_BENCH_TRAIN_H
 
 #include "cli.h"
-#include "experiment.h"
+#include "tasks/translation.h"
 #include "profile.h"
 
 #define BENCH_TRAIN "bench train"

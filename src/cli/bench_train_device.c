@@ -26,7 +26,7 @@ static adamod_status run_recorded(void *context) {
 
 static adamod_status begin_step(bench *b, const batch *x) {
     experiment *s = &b->s;
-    experiment_feed(s->plan, &s->symbols, x);
+    translation_feed(s->plan, &translation_of(s)->symbols, x);
     nn_plan_set_random(s->plan, s->recipe.train.seed, (uint64_t)++b->steps_done);
     const adamod_status status = adamod_set(s->optimizer, "grad_scale", 1.0 / x->n_tgt);
     return status ? status : nn_plan_replay(s->plan, 0, run_recorded, s);
@@ -187,7 +187,8 @@ static void describe(bench *b) {
     size_t states;
     adamod_memory(s->optimizer, &states, NULL);
     d->used = (double)(nn_profile_device_bytes(s->plan) + states);
-    d->flops = bench_products_flops(s, nn_capacity(s->graph, s->symbols.src), nn_capacity(s->graph, s->symbols.tgt));
+    d->flops = bench_products_flops(s, nn_capacity(s->graph, translation_of(s)->symbols.src),
+                                    nn_capacity(s->graph, translation_of(s)->symbols.tgt));
     nn_profile_device_name(s->plan, d->name, sizeof d->name);
 }
 

@@ -57,7 +57,7 @@ static void add_parameters(contents *c, const nn_params *params) {
 }
 
 static int write_contents(contents *c, const char *path, const experiment *s, int batches, char *message, size_t size) {
-    const transformer_config *m = &s->config;
+    const transformer_config *m = &translation_of(s)->config;
     const struct {
         const char *key;
         double value;

@@ -25,7 +25,7 @@ static void print_place(const bench_train_result *r) {
 }
 
 static void print_setup(const bench_train_result *r) {
-    const transformer_config *c = &r->s->config;
+    const transformer_config *c = &translation_of(r->s)->config;
     printf("adamod %s: %s, %lld parameters (%d layers, d %d), rule %s\n", adamod_version_string(), r->recipe,
            (long long)nn_params_total(r->s->params), c->encoder_layers, c->d, r->s->recipe.optimizer.rule);
     printf("a step: %.0f sentences, %.0f source and %.0f target tokens; ", r->sentences, r->source, r->target);

@@ -292,7 +292,7 @@ int cli_compare(int argc, char **argv) {
     static comparison c;
     static char standard[160];
     char message[1024];
-    recipe_defaults(&c.base);
+    recipe_defaults(&c.base, tasks_all);
     int status = parse(argc, argv, &c, false);
     if (status >= 0) return status;
     if (recipe_load(&c.base, c.recipe, message, sizeof message)) return cli_usage("compare", "%s", message);

@@ -40,7 +40,8 @@ def read_safetensors(path):
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         data = bytearray(file.read())
-    metadata = {key: json.loads(value) for key, value in header.pop("__metadata__", {}).items()}
+    metadata = {key: json.loads(value) for key, value in header.pop("__metadata__", {}).items()
+                if not key.startswith("crc32")}
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]

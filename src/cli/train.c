@@ -10,7 +10,7 @@ static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the rec
                                  {"out", "DIR", "the run directory (runs/NAME)"},
                                  TRAINING_DEVICE_FLAG,
                                  {"resume", NULL, "continue the run in the directory from its last checkpoint"},
-                                 {"keys", NULL, "list every key of a recipe, and exit"},
+                                 {"keys", NULL, "list every key of a recipe, task by task, and exit"},
                                  CLI_HELP_FLAG,
                                  {0}};
 
@@ -49,7 +49,7 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                     return cli_usage("train", "%s", message);
                 break;
             case FLAG_RESUME: a->resume = true; break;
-            case FLAG_KEYS: recipe_describe(stdout); return 0;
+            case FLAG_KEYS: recipe_describe(stdout, tasks_all); return 0;
             case FLAG_HELP: print_help(); return 0;
             default: break;
         }
@@ -63,7 +63,7 @@ int cli_train(int argc, char **argv) {
     arguments a = {0};
     static recipe r;
     char message[1024], directory[160], own[1200];
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     int status = parse(argc, argv, &a, &r, false);
     if (status >= 0) return status;
     if (!a.recipe) {

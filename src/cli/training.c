@@ -1,7 +1,6 @@
 #include "training.h"
 
 #include "checkpoint.h"
-#include "experiment.h"
 #include "thread.h"
 #include "run.h"
 
@@ -53,10 +52,25 @@ const atomic_int *training_signals(void) {
     return &stop_wanted;
 }
 
-static void print_finished(const char *name, const train_result *t) {
+void training_print_metrics(const task *t, const task_result *result, bool (*keep)(const metric *),
+                            const char *before) {
+    for (int i = 0; i < t->n_metrics; i++) {
+        const metric *m = &t->metrics[i];
+        if (!keep(m) || isnan(result->value[i])) continue;
+        printf("%s%s %.*f%s%s", before, m->label, m->decimals, m->scale * result->value[i], *m->unit ? " " : "",
+               m->unit);
+        before = ", ";
+    }
+}
+
+static bool is_score(const metric *m) { return m->headline && strcmp(m->name, "loss") != 0; }
+
+static void print_finished(const char *name, const recipe *r, const train_result *t) {
     printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
-    printf("validation loss %.4f, exact %.1f %%, BLEU %.2f\n", t->valid_loss, 100 * t->exact, t->bleu);
+    printf("validation loss %.4f", t->valid.value[0]);
+    training_print_metrics(recipe_task(r), &t->final, is_score, ", ");
+    printf("\n");
 }
 
 int training_device(recipe *r, const char *device, char *message, size_t size) {
@@ -80,7 +94,7 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
     noted = true;
     if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
     if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
-    if (out->status == TRAIN_FINISHED) print_finished(name, out);
+    if (out->status == TRAIN_FINISHED) print_finished(name, r, out);
     if (out->status == TRAIN_INTERRUPTED) {
         printf("%s: interrupted after update %lld; continue with ", name, (long long)out->step);
         if (label) printf("the same command and --resume\n");
@@ -96,7 +110,7 @@ int training_open_run(const char *command, const char *directory, const char **w
     bool known = false;
     int why = 0;
     char message[1024], path[1200];
-    recipe_defaults(r);
+    recipe_defaults(r, tasks_all);
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
     if (access(path, R_OK))
         return cli_fail(command, "%s: not a run directory: recipe.yaml: %s", directory, strerror(errno));

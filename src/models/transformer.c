@@ -1,8 +1,42 @@
 /* The Transformer's three graphs, layer by layer. */
-#include "transformer.h"
+#include "models/transformer.h"
 
 #include <math.h>
 #include <stdio.h>
+
+/* ---- settings ---- */
+
+static const key_spec keys[] = {
+    WHOLE_KEY(transformer_settings, model.layers, "6", 1, 1000, STRICT, "of the encoder, and as many of the decoder"),
+    WHOLE_KEY(transformer_settings, model.d, "128", 2, 65536, STRICT, "numbers for each token"),
+    WHOLE_KEY(transformer_settings, model.ffn, "256", 1, 1048576, STRICT, "width of the feed-forward layers"),
+    WHOLE_KEY(transformer_settings, model.heads, "4", 1, 1024, STRICT, "of attention; they share d evenly"),
+    SWITCH_KEY(transformer_settings, model.pre_norm, "false", STRICT,
+               "normalise before each sublayer instead of after it"),
+    SWITCH_KEY(transformer_settings, model.share_all, "false", STRICT,
+               "one table for source, target and output; needs data.joint"),
+    SWITCH_KEY(transformer_settings, model.tie_output, "false", STRICT, "the output's matrix is the target's table"),
+    REAL_KEY(transformer_settings, model.dropout, "0.1", 0, 1, true, STRICT, "of embeddings and sublayers"),
+    REAL_KEY(transformer_settings, model.attention_dropout, "0", 0, 1, true, STRICT, "of attention weights"),
+    REAL_KEY(transformer_settings, model.smoothing, "0.1", 0, 1, true, STRICT, "of labels"),
+};
+const key_table transformer_keys = {keys, sizeof keys / sizeof *keys, sizeof(transformer_settings)};
+
+transformer_config transformer_configure(const transformer_settings *s, int src_vocab, int tgt_vocab) {
+    return (transformer_config){.encoder_layers = s->model.layers,
+                                .decoder_layers = s->model.layers,
+                                .d = s->model.d,
+                                .ffn = s->model.ffn,
+                                .heads = s->model.heads,
+                                .pre_norm = s->model.pre_norm,
+                                .share_all = s->model.share_all,
+                                .tie_output = s->model.tie_output,
+                                .dropout = s->model.dropout,
+                                .attention_dropout = s->model.attention_dropout,
+                                .smoothing = s->model.smoothing,
+                                .src_vocab = src_vocab,
+                                .tgt_vocab = tgt_vocab};
+}
 
 /* ---- parameters ---- */
 

@@ -5,7 +5,18 @@
 #ifndef ADAMOD_TRANSFORMER_H
 #define ADAMOD_TRANSFORMER_H
 
-#include "nn.h"
+#include "base/keys.h"
+#include "nn/nn.h"
+
+/* What a recipe says of it. */
+typedef struct transformer_settings {
+    struct {
+        int layers, d, ffn, heads;
+        bool pre_norm, share_all, tie_output;
+        double dropout, attention_dropout, smoothing;
+    } model;
+} transformer_settings;
+extern const key_table transformer_keys;
 
 typedef struct transformer_config {
     int encoder_layers, decoder_layers;
@@ -16,6 +27,8 @@ typedef struct transformer_config {
     double dropout, attention_dropout, smoothing;
     int src_vocab, tgt_vocab;
 } transformer_config;
+
+transformer_config transformer_configure(const transformer_settings *s, int src_vocab, int tgt_vocab);
 
 /* Most rows of a batch. */
 typedef struct transformer_sizes {

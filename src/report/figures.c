@@ -7,7 +7,7 @@
 #endif
 #include "report/figures.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

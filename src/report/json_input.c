@@ -4,7 +4,7 @@
  */
 #include "report/json_input.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #endif
 #include "report/page.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #include "report/reader.h"
 
-#include "data/text.h"
+#include "base/text.h"
 #include "report/json_input.h"
 
 #include <dirent.h>

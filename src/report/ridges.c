@@ -5,7 +5,7 @@
  */
 #include "report/figures.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "report/page.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>

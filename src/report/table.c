@@ -4,7 +4,7 @@
  */
 #include "report/variants.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>

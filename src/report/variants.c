@@ -7,7 +7,7 @@
 #endif
 #include "report/variants.h"
 
-#include "data/text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdarg.h>

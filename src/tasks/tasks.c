@@ -1,16 +1,21 @@
 #include "tasks/tasks.h"
 
-#include <stddef.h>
+#include "tasks/translation.h"
 
-static const metric metrics[] = {
-    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
-    {"nll", "nll", "negative log-likelihood per token", "", 1, 4, METRIC_LOWER, false},
-    {"ppl", "perplexity", "perplexity", "", 1, 3, METRIC_LOWER, false},
-    {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true},
-    {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true},
-};
+#include <string.h>
+
+const task *const tasks_all[] = {&task_numbers, &task_bitext, NULL};
 
 const metric *tasks_metrics(int *n) {
-    *n = sizeof metrics / sizeof *metrics;
-    return metrics;
+    enum { MOST = 64 };
+    static metric all[MOST];
+    *n = 0;
+    for (const task *const *t = tasks_all; *t; t++) {
+        for (int i = 0; i < (*t)->n_metrics && *n < MOST; i++) {
+            int k = 0;
+            while (k < *n && strcmp(all[k].name, (*t)->metrics[i].name) != 0) k++;
+            if (k == *n) all[(*n)++] = (*t)->metrics[i];
+        }
+    }
+    return all;
 }

@@ -1,14 +1,16 @@
-/* tasks.h - the kinds of problem this program trains on.
+/* tasks.h - the kinds of problem this program trains on. A new one is a file beside this one and a line in tasks.c.
  *
  * SPDX-License-Identifier: MIT
  */
 #ifndef ADAMOD_TASKS_H
 #define ADAMOD_TASKS_H
 
-#include "base/metric.h"
+#include "train/task.h"
 
-/* Every metric of any task, for readers of run directories that do not describe their own (those of version 0.1.0
- * before task.json was written). */
+/* What data.task may say, for recipe_defaults; the first is the default. Ends with NULL. */
+extern const task *const tasks_all[];
+
+/* Every metric of any task, for readers of run directories without a task.json, which versions before 0.2 made. */
 const metric *tasks_metrics(int *n);
 
 #endif

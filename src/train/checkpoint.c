@@ -215,11 +215,11 @@ static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, con
     return text_fail(to->message, to->size, "%s: its mark is longer than %zu bytes", to->path, sizeof meta->mark - 1);
 }
 
-static int read_recipe(const adamod__st_file *file, recipe *r, const line *to) {
+static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const line *to) {
     const char *text = adamod__st_metadata(file, "recipe");
     char name[1024];
     snprintf(name, sizeof name, "%.1000s: recipe", to->path);
-    recipe_defaults(r);
+    recipe_defaults(r, tasks);
     if (!text) return text_fail(to->message, to->size, "%s: it holds no recipe", to->path);
     return recipe_parse(r, text, strlen(text), name, to->message, to->size);
 }
@@ -235,7 +235,7 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
                          to->path, found->fingerprint, wanted->fingerprint);
     }
     if (!wanted->recipe) return 0;
-    if (read_recipe(file, &was, to)) return -1;
+    if (read_recipe(file, wanted->recipe->tasks, &was, to)) return -1;
     if (recipe_compare(&was, wanted->recipe, difference, sizeof difference) == 0) return 0;
     return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
 }
@@ -330,7 +330,7 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *me
     adamod__st_file file;
     if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
     int status = read_metadata(&file, &found, &to);
-    if (!status && r) status = read_recipe(&file, &read, &to);
+    if (!status && r) status = read_recipe(&file, r->tasks, &read, &to);
     adamod__st_close(&file);
     if (status) return status;
     if (r) *r = read;

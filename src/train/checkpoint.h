@@ -14,9 +14,9 @@
 #define ADAMOD_CHECKPOINT_H
 
 #include "adamod.h"
-#include "nn.h"
-#include "recipe.h"
-#include "run.h"
+#include "nn/nn.h"
+#include "train/recipe.h"
+#include "train/run.h"
 
 typedef struct checkpoint_meta {
     int64_t step;            /* updates done */
@@ -44,7 +44,7 @@ int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optim
                     char *message, size_t size);
 
 /* What a checkpoint says of itself, without its tensors. meta->recipe becomes NULL; the recipe, if it is wanted, is
- * written to r. */
+ * written to r, which must have had its defaults. */
 int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size);
 
 /* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else is the last one's. */

@@ -1,8 +1,9 @@
 /* recipe.h - what to train and how: a YAML file by schema, overridden key by key from the command line.
  *
- * Every key is a dotted path ("model.d", "train.steps"). An unknown key, a wrong type or a value out of range is
- * refused with file, line, what was expected, and the nearest valid key. Options of the optimizer are checked by the
- * library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text.
+ * Every key is a dotted path ("model.d", "train.steps"). Some belong to the loop and are fields below; those of a task
+ * or a model are in tables that these own, chosen by data.task and model.kind. An unknown key, a wrong type or a value
+ * out of range is refused with file, line, what was expected, and the nearest valid key. Options of the optimizer are
+ * checked by the library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text.
  *
  * Functions that can fail return 0, or -1 with one line in message and nothing changed.
  *
@@ -12,7 +13,9 @@
 #define ADAMOD_RECIPE_H
 
 #include "adamod.h"
+#include "base/keys.h"
 
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,39 +23,33 @@
 
 #define RECIPE_MAX_OPTIONS 40
 #define RECIPE_MAX_SCHEDULES 8
-#define RECIPE_MAX_KEYS 64
+#define RECIPE_MAX_KEYS 80
 #define RECIPE_PATH 512
+#define RECIPE_SETTINGS 6144 /* bytes of a task's, and of a model's */
 
 typedef struct recipe_pair {
     char key[64]; /* an option of the rule; for schedules the option it drives */
     char value[192];
-    int line; /* as in recipe.line */
+    int line; /* as in recipe_given */
 } recipe_pair;
 
+/* A key that was given: its text, so that it can be set again where another task or model is chosen. */
+typedef struct recipe_given {
+    char path[48];
+    char text[RECIPE_PATH];
+    int line; /* in recipe.file; 0: in another file before; -1: --set */
+} recipe_given;
+
+typedef struct task task;
+typedef struct task_model task_model;
+
 typedef struct recipe {
-    char name[64]; /* of runs; "numbers" */
+    char name[64]; /* of runs */
     struct {
-        char task[16];              /* numbers, bitext */
-        int64_t train, valid, test; /* pairs of numbers */
-        uint64_t seed;              /* of the choice of training numbers; the held-out ones are always the same */
-        /* bitext: files; absolute, or "" */
-        char source[RECIPE_PATH], target[RECIPE_PATH];
-        char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
-        char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
-        char tokens[16]; /* words, characters */
-        bool joint;      /* one vocabulary for both languages */
-        int min_count, max_vocab;
-        int max_length;
-        double max_ratio;
-        bool skip_empty;
-        int sentences; /* a batch; 0: by tokens */
-        int max_tokens;
+        char task[16]; /* what kind of problem: one of tasks */
     } data;
     struct {
-        char kind[16]; /* transformer */
-        int layers, d, ffn, heads;
-        bool pre_norm, share_all, tie_output;
-        double dropout, attention_dropout, smoothing;
+        char kind[16]; /* which architecture: one of the task's */
     } model;
     struct {
         char rule[24];
@@ -69,26 +66,33 @@ typedef struct recipe {
         char backend[16]; /* auto: cuda where it can be used, else cpu */
         char precision[8];
         int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
-        int64_t evaluate_pairs; /* of the validation text, translated at each evaluation for exact and BLEU; 0: none */
-        int log_every;          /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
-        int histogram_dense;    /* learning-rate histograms of each of the first so many updates, then ... */
-        int histogram_every;    /* ... every so many; 0: no more */
-        int average;            /* mean of the last so many checkpoints at the end; 0: none */
-        char nonfinite[8];      /* a loss that is not finite: stop, skip */
+        char best[32];                            /* the metric by which a checkpoint is the best so far */
+        int log_every;       /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
+        int histogram_dense; /* learning-rate histograms of each of the first so many updates, then ... */
+        int histogram_every; /* ... every so many; 0: no more */
+        int average;         /* mean of the last so many checkpoints at the end; 0: none */
+        char nonfinite[8];   /* a loss that is not finite: stop, skip */
     } train;
-    struct {
-        int beam, max_length;
-        double length_penalty;
-        int samples; /* translations kept for the report */
-    } decode;
 
-    /* Where values came from, for messages. */
-    char file[RECIPE_PATH];    /* what was loaded last; "": nothing */
-    int line[RECIPE_MAX_KEYS]; /* of each key of the schema: its line in file; 0: the default; -1: --set */
+    /* The structs of the task's tables and of the model's: each casts its own. */
+    alignas(16) unsigned char task_settings[RECIPE_SETTINGS];
+    alignas(16) unsigned char model_settings[RECIPE_SETTINGS];
+
+    const task *const *tasks; /* that data.task may name; ends with NULL */
+
+    /* Where values came from. */
+    char file[RECIPE_PATH]; /* what was loaded last; "": nothing */
+    recipe_given given[RECIPE_MAX_KEYS];
+    int n_given;
 } recipe;
 
-/* The defaults of every key. */
-void recipe_defaults(recipe *r);
+/* The defaults of every key; the first of the tasks and the first of its models. */
+void recipe_defaults(recipe *r, const task *const *tasks);
+
+/* What data.task and model.kind name. The model is NULL where the task has none of that kind, which recipe_check
+ * refuses. */
+const task *recipe_task(const recipe *r);
+const task_model *recipe_model(const recipe *r);
 
 /* Sets what the file gives; the rest stays as it is. The options and schedules it gives are added to those that are
  * there. A relative path in it is relative to the file's directory, and made absolute. */
@@ -102,10 +106,11 @@ int recipe_set(recipe *r, const char *assignment, char *message, size_t size);
 /* The same for a flag that stands for a key, "--beam" for "decode.beam", with the flag named in a message. */
 int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size);
 
-/* After all is set: what no single key can tell (rule and its options, schedules, heads dividing d, files given). */
+/* After all is set: what no single key can tell (rule and its options, schedules, what the task and the model check). */
 int recipe_check(const recipe *r, char *message, size_t size);
 
-/* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options and schedules set; its parameters are still to be added. */
+/* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options and schedules set; its parameters are
+ * still to be added. */
 int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size);
 
 /* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, what to watch and how
@@ -115,7 +120,8 @@ int recipe_compare(const recipe *was, const recipe *is, char *message, size_t si
 /* The whole recipe, as YAML that recipe_load reads back to the same. -1: the file could not be written. */
 int recipe_write(const recipe *r, FILE *file);
 
-/* One line for each key: path, type, bounds or choices, default, help; for docs and --help. */
-void recipe_describe(FILE *file);
+/* One line for each key: path, type, bounds or choices, default, help; for docs and --help. First those of every recipe,
+ * then those of each task and each model. */
+void recipe_describe(FILE *file, const task *const *tasks);
 
 #endif

@@ -7,12 +7,12 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "run.h"
+#include "train/run.h"
 
-#include "json.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "optim/file.h"
-#include "text.h"
-#include "tfevents.h"
+#include "train/tfevents.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -243,6 +243,38 @@ static int write_machine(run *r, const line *to) {
     return write_json(r, r->machine, &j, to);
 }
 
+static void add_metric(json *j, const metric *m) {
+    static const char *const better[] = {"lower", "neither", "higher"};
+    json_open(j, '{');
+    add_pair(j, "name", m->name);
+    add_pair(j, "label", m->label);
+    add_pair(j, "about", m->about);
+    add_pair(j, "unit", m->unit);
+    json_key(j, "scale");
+    json_number(j, m->scale);
+    json_key(j, "decimals");
+    json_integer(j, m->decimals);
+    add_pair(j, "better", better[m->better - METRIC_LOWER]);
+    json_key(j, "headline");
+    json_boolean(j, m->headline);
+    json_close(j, '}');
+}
+
+static int write_task(const run *r, const line *to) {
+    const task *t = recipe_task(&r->recipe);
+    json j = {0};
+    json_open(&j, '{');
+    add_pair(&j, "task", t->name);
+    add_pair(&j, "about", t->about);
+    add_pair(&j, "items", t->items);
+    json_key(&j, "metrics");
+    json_open(&j, '[');
+    for (int i = 0; i < t->n_metrics; i++) add_metric(&j, &t->metrics[i]);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return write_json(r, "task.json", &j, to);
+}
+
 int run_describe(run *r, const char *key, const char *value, char *message, size_t size) {
     const line to = {message, size};
     if (r->n_descriptions == DESCRIPTIONS) return fail_at(r, "machine.json", &to, key, E2BIG);
@@ -301,7 +333,7 @@ static int check_recipe(const run *r, const line *to) {
     recipe was;
     char *path = path_of(r, "recipe.yaml", to);
     if (!path) return -1;
-    recipe_defaults(&was);
+    recipe_defaults(&was, r->recipe.tasks);
     if (access(path, F_OK) != 0) {
         const int error = errno;
         free(path);
@@ -381,10 +413,10 @@ static int open_files(run *r, const line *to) {
 
 /* Takes back what a failed run_open has made in a directory that was empty. */
 static void remove_new(const run *r, bool made) {
-    static const char *const others[] = {"recipe.yaml", "machine.json"};
+    static const char *const others[] = {"recipe.yaml", "machine.json", "task.json"};
     char unused[8];
     const line to = {unused, sizeof unused};
-    for (int i = 0; i < FILES + 2; i++) {
+    for (int i = 0; i < FILES + 3; i++) {
         const char *name = i < FILES ? r->file[i].name : others[i - FILES];
         char *path = *name ? path_of(r, name, &to) : NULL;
         if (path) (void)unlink(path);
@@ -413,7 +445,7 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     r->started = now();
     int status = resume ? check_recipe(r, &to) : 0;
     if (!status) status = open_files(r, &to);
-    if (!status && !resume) status = write_recipe(r, &to) || write_machine(r, &to) ? -1 : 0;
+    if (!status && !resume) status = write_recipe(r, &to) || write_machine(r, &to) || write_task(r, &to) ? -1 : 0;
     if (!status) {
         *out = r;
         return 0;
@@ -434,54 +466,29 @@ void run_close(run *r) {
 
 /* ---- Metrics, histograms, samples -------------------------------------------------------------------------------- */
 
-typedef struct field {
-    const char *name;
-    size_t offset;
-    bool scalar; /* for TensorBoard too */
-} field;
-
-static const field fields[] = {
-    {"time", offsetof(run_metrics, time), false},
-    {"loss", offsetof(run_metrics, loss), true},
-    {"nll", offsetof(run_metrics, nll), true},
-    {"lr", offsetof(run_metrics, lr), true},
-    {"tokens", offsetof(run_metrics, tokens), false},
-    {"tokens_per_second", offsetof(run_metrics, tokens_per_second), true},
-    {"grad_norm", offsetof(run_metrics, grad_norm), true},
-    {"exact", offsetof(run_metrics, exact), true},
-    {"bleu", offsetof(run_metrics, bleu), true},
-};
-enum { FIELDS = sizeof fields / sizeof *fields };
-
-static double *value_of(const run_metrics *m, const field *f) { return (double *)((uintptr_t)m + f->offset); }
-
-run_metrics run_no_metrics(const char *kind, int64_t step) {
-    run_metrics m = {.kind = kind, .step = step};
-    for (int i = 0; i < FIELDS; i++) *value_of(&m, &fields[i]) = NAN;
-    return m;
+static void put(run_metrics *m, const char *name, double value, bool scalar) {
+    if (isnan(value) || m->n == RUN_VALUES) return;
+    snprintf(m->at[m->n].name, sizeof m->at[m->n].name, "%s", name);
+    m->at[m->n].value = value;
+    m->at[m->n++].scalar = scalar;
 }
 
-static void add_field(const run_metrics *m, const char *name, double value, bool scalar, json *j, tfevents *e) {
-    char tag[64];
-    if (isnan(value)) return;
-    json_key(j, name);
-    json_number(j, value);
-    if (!e || !scalar || !isfinite(value)) return;
-    snprintf(tag, sizeof tag, "%s/%s", m->kind, name);
-    tfevents_scalar(e, tag, value);
-}
+void run_measured(run_metrics *m, const char *name, double value) { put(m, name, value, true); }
+void run_counted(run_metrics *m, const char *name, double value) { put(m, name, value, false); }
 
 /* The object's fields, and (e may be NULL) the same for TensorBoard. */
 static void add_metrics(const run_metrics *m, json *j, tfevents *e) {
+    char tag[64];
     json_key(j, "kind");
     json_string(j, m->kind);
     json_key(j, "step");
     json_integer(j, m->step);
-    for (int i = 0; i < FIELDS; i++) {
-        add_field(m, fields[i].name, *value_of(m, &fields[i]), fields[i].scalar, j, e);
-        /* of the data as they are: in training, dropout and smoothing would make it a number of little meaning */
-        if (strcmp(fields[i].name, "nll") == 0 && strcmp(m->kind, "train") != 0)
-            add_field(m, "ppl", exp(m->nll), true, j, e);
+    for (int i = 0; i < m->n; i++) {
+        json_key(j, m->at[i].name);
+        json_number(j, m->at[i].value);
+        if (!e || !m->at[i].scalar || !isfinite(m->at[i].value)) continue;
+        snprintf(tag, sizeof tag, "%s/%s", m->kind, m->at[i].name);
+        tfevents_scalar(e, tag, m->at[i].value);
     }
 }
 
@@ -553,17 +560,14 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *me
     return append_both(r, HISTOGRAMS, &j, &e, &to);
 }
 
-int run_add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output, char *message,
-                   size_t size) {
+int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *message, size_t size) {
     const line to = {message, size};
     json j = {0};
     tfevents none = {0};
     json_open(&j, '{');
     json_key(&j, "step");
     json_integer(&j, step);
-    add_pair(&j, "source", source);
-    add_pair(&j, "reference", reference);
-    add_pair(&j, "output", output);
+    for (int i = 0; i < n; i++) add_pair(&j, texts[i].name, texts[i].text);
     json_close(&j, '}');
     return append_both(r, SAMPLES, &j, &none, &to);
 }
@@ -642,7 +646,7 @@ int run_rewind(run *r, const char *mark, char *message, size_t size) {
     const int removed = unlink(result), error = errno;
     free(result);
     if (removed && error != ENOENT) return fail_at(r, "result.json", &to, "cannot remove", error);
-    if (write_recipe(r, &to)) return -1;
+    if (write_recipe(r, &to) || write_task(r, &to)) return -1;
     return *r->machine ? 0 : write_machine(r, &to);
 }
 

@@ -2,20 +2,25 @@
  *
  *   recipe.yaml          the resolved recipe
  *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds
- *                        ("matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has machine.2.json, machine.3.json, ... as well
+ *                        ("matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has machine.2.json,
+ *                        machine.3.json, ... as well
+ *   task.json            what was trained and measured, so that nobody else need know:
+ *                          {"task":"numbers","about":"German number words to English","items":"tokens","metrics":[
+ *                           {"name":"bleu","label":"BLEU","about":"BLEU","unit":"","scale":1,"decimals":2,
+ *                            "better":"higher","headline":true}, ...]}  (see base/metric.h)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
  *                           "tokens_per_second":9000,"grad_norm":1.2}
  *                            (without a loss: the update was skipped, see train.nonfinite)
- *                          {"kind":"valid","step":100,"time":..,"loss":..,"nll":..,"ppl":..,"exact":0.5,"bleu":33.1}
- *                            (exact and bleu: of the first train.evaluate_pairs validation pairs)
- *                          {"kind":"test","step":900,...,"exact":..,"bleu":..}
+ *                            ("tokens": the task's items)
+ *                          {"kind":"valid","step":100,"time":..,"tokens":..,"loss":..,...}
+ *                          {"kind":"test","step":900,...}  (the task's metrics, those that were measured)
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
  *                         "step_median":..,"step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],
  *                         "effective_first":..,"effective":[...]}  (runs of zeros at both ends left out: "eta_first"
  *                         and "effective_first" give the index of the first count)
- *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}
+ *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}  (texts by the task's names)
  *   events.out.tfevents.*  the same scalars ("train/loss") and histograms of log10 ("learning_rate/before_bound" and
  *                        "after_bound") for TensorBoard
  *   checkpoints/last.safetensors, best.safetensors, averaged.safetensors, step-N.safetensors
@@ -33,7 +38,7 @@
 #define ADAMOD_RUN_H
 
 #include "adamod.h"
-#include "recipe.h"
+#include "train/task.h"
 
 typedef struct run run;
 
@@ -47,19 +52,26 @@ const char *run_directory(const run *r);
 /* One more field of machine.json. */
 int run_describe(run *r, const char *key, const char *value, char *message, size_t size);
 
+/* Numbers by name. What is NAN is left out. */
+enum { RUN_VALUES = 24 };
 typedef struct run_metrics {
     const char *kind; /* train, valid, test */
     int64_t step;
-    double time, loss, nll, lr, tokens, tokens_per_second, grad_norm, exact, bleu; /* NAN: left out */
+    struct {
+        char name[40];
+        double value;
+        bool scalar; /* for TensorBoard too */
+    } at[RUN_VALUES];
+    int n;
 } run_metrics;
 
-/* With nothing measured yet: all NAN. */
-run_metrics run_no_metrics(const char *kind, int64_t step);
+/* A measured number; and one that only places it (time, how many tokens), which TensorBoard does not show. */
+void run_measured(run_metrics *m, const char *name, double value);
+void run_counted(run_metrics *m, const char *name, double value);
 
 int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size);
 int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *message, size_t size);
-int run_add_sample(run *r, int64_t step, const char *source, const char *reference, const char *output, char *message,
-                   size_t size);
+int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *message, size_t size);
 
 /* Pushes everything to disk and tells how long each file is, as text for a checkpoint's metadata. RUN_MARK bytes are
  * always enough for it. */

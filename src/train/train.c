@@ -1,11 +1,11 @@
-#include "train.h"
+#include "train/train.h"
 
 #include "backend/cpu/gemm.h"
-#include "checkpoint.h"
-#include "experiment.h"
-#include "profile.h"
-#include "run.h"
-#include "update.h"
+#include "base/text.h"
+#include "nn/profile.h"
+#include "train/checkpoint.h"
+#include "train/run.h"
+#include "train/update.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,14 +21,13 @@ typedef struct trainer {
     experiment s;
     run *run;
     checkpoint_meta at; /* where it stands */
-    double last_loss;   /* per token, of the last update */
+    double last_loss;   /* per target, of the last update */
     double started;     /* clock at the start of this process's training, less the seconds before */
     double shown;       /* clock when the progress line was last drawn */
     int64_t first_step; /* of this process */
-    int64_t first_tokens;
+    int64_t first_items;
     double first_seconds;
-    experiment_score valid; /* of the last evaluation */
-    experiment_quality valid_quality;
+    task_result valid;  /* of the last evaluation */
     char diverged[200]; /* why it cannot go on; "": it can */
     bool pending;       /* under_way is not concluded */
     update under_way;
@@ -80,20 +79,30 @@ static void draw(const trainer *t, const char *text) {
     fflush(stderr);
 }
 
+/* "  exact 44 %  BLEU 63.9": what is known of the headline metrics besides the loss. */
+static void describe_result(const trainer *t, const task_result *result, char *out, size_t size) {
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 1; i < t->s.task->n_metrics && used < size; i++) {
+        const metric *m = &t->s.task->metrics[i];
+        if (!m->headline || result->items == 0 || isnan(result->value[i])) continue;
+        const int decimals = m->decimals > 0 ? m->decimals - 1 : 0;
+        used += (size_t)snprintf(out + used, size - used, "  %s %.*f%s%s", m->label, decimals,
+                                 m->scale * result->value[i], *m->unit ? " " : "", m->unit);
+    }
+}
+
 static void show_progress(trainer *t) {
     const double clock = now();
     if (!t->o->progress || clock - t->shown < 0.1) return;
     t->shown = clock;
     const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
     const double left = steps > 0 ? spent / steps * (double)(t->s.recipe.train.steps - t->at.step) : 0;
-    const double rate = spent > 0 ? (double)(t->at.tokens - t->first_tokens) / spent : 0;
-    char rest[32], quality[64] = "", text[256];
+    const double rate = spent > 0 ? (double)(t->at.tokens - t->first_items) / spent : 0;
+    char rest[32], quality[128], text[300];
     print_duration(rest, sizeof rest, left);
-    if (t->valid_quality.sentences > 0) {
-        snprintf(quality, sizeof quality, "  exact %.0f %%  BLEU %.1f", 100 * t->valid_quality.exact,
-                 t->valid_quality.bleu);
-    }
-    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f tokens/s", rest, t->last_loss, quality, rate);
+    describe_result(t, &t->valid, quality, sizeof quality);
+    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f %s/s", rest, t->last_loss, quality, rate, t->s.task->items);
     draw(t, text);
 }
 
@@ -126,14 +135,16 @@ static bool pauses(const trainer *t, int64_t step) {
 static int record(trainer *t, const update *u, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     if (wants_metrics(r, u->step)) {
-        run_metrics m = run_no_metrics("train", u->step);
-        m.time = u->end;
-        m.loss = u->sums[0] / u->sums[3];
-        m.nll = u->sums[1] / u->sums[3];
-        m.lr = u->lr;
-        m.tokens = (double)u->tokens;
-        m.tokens_per_second = (double)u->own_tokens / (u->end - u->begin);
-        m.grad_norm = u->norm < 0 ? NAN : u->norm;
+        char rate[64];
+        run_metrics m = {.kind = "train", .step = u->step};
+        snprintf(rate, sizeof rate, "%s_per_second", t->s.task->items);
+        run_counted(&m, "time", u->end);
+        run_measured(&m, "loss", u->sums[0] / u->sums[3]);
+        run_measured(&m, "nll", u->sums[1] / u->sums[3]);
+        run_measured(&m, "lr", u->lr);
+        run_counted(&m, t->s.task->items, (double)u->items);
+        run_measured(&m, rate, (double)u->own_items / (u->end - u->begin));
+        run_measured(&m, "grad_norm", u->norm < 0 ? NAN : u->norm);
         if (run_add_metrics(t->run, &m, message, size)) return -1;
     }
     if (wants_histogram(r, u->step)) {
@@ -148,9 +159,9 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
 
 /* An update that was passed over has a line without a loss. */
 static int record_skipped(trainer *t, const update *u, char *message, size_t size) {
-    run_metrics m = run_no_metrics("train", u->step);
-    m.time = u->end;
-    m.tokens = (double)u->tokens;
+    run_metrics m = {.kind = "train", .step = u->step};
+    run_counted(&m, "time", u->end);
+    run_counted(&m, t->s.task->items, (double)u->items);
     return run_add_metrics(t->run, &m, message, size);
 }
 
@@ -200,35 +211,36 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
     return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
 }
 
-/* Loss over all of the validation text, translations of its first pairs. */
-static int measure(trainer *t, char *message, size_t size) {
-    const int64_t pairs = t->s.recipe.train.evaluate_pairs;
-    if (experiment_score_split(&t->s, SPLIT_VALID, 0, &t->valid, message, size)) return -1;
-    if (pairs == 0) return 0;
-    return experiment_decode_split(&t->s, SPLIT_VALID, pairs, NULL, NULL, &t->valid_quality, message, size);
+static int measure(trainer *t, task_split split, task_depth depth, task_result *out, char *message, size_t size) {
+    return t->s.task->evaluate(&t->s, split, depth, NULL, NULL, out, message, size);
 }
 
-static run_metrics measured(const char *kind, const trainer *t, const experiment_score *score,
-                            const experiment_quality *quality) {
-    run_metrics m = run_no_metrics(kind, t->at.step);
-    m.time = seconds(t);
-    m.loss = score->loss;
-    m.nll = score->nll;
-    m.tokens = score->tokens;
-    if (quality->sentences == 0) return m;
-    m.exact = quality->exact;
-    m.bleu = quality->bleu;
+static run_metrics measured(const char *kind, const trainer *t, const task_result *result) {
+    run_metrics m = {.kind = kind, .step = t->at.step};
+    run_counted(&m, "time", seconds(t));
+    run_counted(&m, t->s.task->items, result->items);
+    for (int i = 0; i < t->s.task->n_metrics; i++) run_measured(&m, t->s.task->metrics[i].name, result->value[i]);
     return m;
+}
+
+/* Whether the last evaluation is the best so far, by the metric that the recipe names. */
+static bool is_best(const trainer *t, double *value) {
+    const int i = task_metric(t->s.task, t->s.recipe.train.best);
+    const bool higher = t->s.task->metrics[i].better == METRIC_HIGHER;
+    *value = t->valid.value[i];
+    if (!isfinite(t->valid.value[0]) || !isfinite(*value)) return false;
+    return t->at.best_step == 0 || (higher ? *value > t->at.best : *value < t->at.best);
 }
 
 static int evaluate(trainer *t, char *message, size_t size) {
     const double clock = now();
-    if (measure(t, message, size)) return -1;
+    double value;
+    if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size)) return -1;
     t->started += now() - clock; /* training's clock stands still */
-    const run_metrics m = measured("valid", t, &t->valid, &t->valid_quality);
+    const run_metrics m = measured("valid", t, &t->valid);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
-    if (!isfinite(t->valid.loss) || (t->at.best_step > 0 && !(t->valid.loss < t->at.best))) return 0;
-    t->at.best = t->valid.loss;
+    if (!is_best(t, &value)) return 0;
+    t->at.best = value;
     t->at.best_step = t->at.step;
     return save(t, "best", message, size);
 }
@@ -244,18 +256,18 @@ static int keep_for_average(trainer *t, char *message, size_t size) {
 }
 
 /* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
- * replace a good one. So the parameters must be finite, and the loss of some validation text. */
+ * replace a good one. So the parameters must be finite, and the loss of some validation data. */
 static int check_model(trainer *t, char *message, size_t size) {
     const nn_params *p = t->s.params;
     const double clock = now();
-    experiment_score score;
+    task_result glance;
     bool finite = true;
     for (int i = 0; finite && i < p->n; i++) {
         const float *x = p->data + p->list[i].offset;
         for (int64_t k = 0; finite && k < p->list[i].count; k++) finite = isfinite(x[k]);
     }
-    if (finite && experiment_score_split(&t->s, SPLIT_VALID, 1, &score, message, size)) return -1;
-    if (!finite || !isfinite(score.loss)) {
+    if (finite && measure(t, SPLIT_VALID, TASK_GLANCE, &glance, message, size)) return -1;
+    if (!finite || !isfinite(glance.value[0])) {
         snprintf(t->diverged, sizeof t->diverged, "the %s not finite any more after update %lld",
                  finite ? "validation loss is" : "parameters are", (long long)t->at.step);
     }
@@ -276,17 +288,9 @@ static int after_update(trainer *t, char *message, size_t size) {
 
 /* ---- the end ---- */
 
-typedef struct sample_context {
-    trainer *t;
-    int kept, failed;
-    char *message;
-    size_t size;
-} sample_context;
-
-static void keep_sample(void *context, const char *source, const char *reference, const char *output) {
-    sample_context *c = context;
-    if (c->failed || c->kept++ >= c->t->s.recipe.decode.samples) return;
-    c->failed = run_add_sample(c->t->run, c->t->at.step, source, reference, output, c->message, c->size);
+static int keep_sample(void *context, int n, const task_text *texts, char *message, size_t size) {
+    trainer *t = context;
+    return run_add_sample(t->run, t->at.step, n, texts, message, size);
 }
 
 /* Puts the mean of the last checkpoints into the parameters that are tested. */
@@ -312,28 +316,22 @@ static int average(trainer *t, char *message, size_t size) {
 }
 
 static int finish(trainer *t, train_result *out, char *message, size_t size) {
-    const int split = t->s.text[SPLIT_TEST].n > 0 ? SPLIT_TEST : SPLIT_VALID;
-    sample_context samples = {.t = t, .message = message, .size = size};
-    experiment_quality quality = {0};
-    experiment_score score = {0};
+    const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
+    task_result final;
     const double clock = now();
-    if (t->o->progress) draw(t, split == SPLIT_TEST ? "translating the test set" : "translating the validation set");
+    if (t->o->progress)
+        draw(t, split == SPLIT_TEST ? "evaluating on the test set" : "evaluating on the validation set");
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
-    if (experiment_score_split(&t->s, split, 0, &score, message, size)) return -1;
-    if (experiment_decode_split(&t->s, split, 0, keep_sample, &samples, &quality, message, size) || samples.failed)
-        return -1;
+    if (t->s.task->evaluate(&t->s, split, TASK_WHOLE, keep_sample, t, &final, message, size)) return -1;
     t->started += now() - clock;
-    const run_metrics valid = measured("valid", t, &t->valid, &t->valid_quality);
-    const run_metrics test = measured("test", t, &score, &quality);
+    const run_metrics valid = measured("valid", t, &t->valid), test = measured("test", t, &final);
     if (run_add_metrics(t->run, &test, message, size)) return -1;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
                           .seconds = seconds(t),
                           .train_loss = t->last_loss,
-                          .valid_loss = t->valid.loss,
-                          .valid_nll = t->valid.nll,
-                          .exact = quality.exact,
-                          .bleu = quality.bleu};
+                          .valid = t->valid,
+                          .final = final};
     return run_finish(t->run, "finished", t->at.step, out->seconds, &valid, &test, message, size);
 }
 
@@ -345,11 +343,7 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
     *out = (train_result){.status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED,
                           .step = t->at.step,
                           .seconds = seconds(t),
-                          .train_loss = t->last_loss,
-                          .valid_loss = NAN,
-                          .valid_nll = NAN,
-                          .exact = NAN,
-                          .bleu = NAN};
+                          .train_loss = t->last_loss};
     memcpy(out->reason, t->diverged, sizeof out->reason);
     return run_finish(t->run, diverged ? "diverged" : "interrupted", t->at.step, out->seconds, NULL, NULL, message,
                       size);
@@ -360,7 +354,7 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
 static int start(trainer *t, char *message, size_t size) {
     char path[1200];
     t->at.recipe = &t->s.recipe;
-    t->at.fingerprint = experiment_fingerprint(&t->s);
+    t->at.fingerprint = t->s.task->fingerprint(&t->s);
     t->at.best = NAN;
     snprintf(path, sizeof path, "%s/checkpoints", run_directory(t->run));
     if (t->o->resume && checkpoint_prune(path, SIZE_MAX, message, size)) return -1; /* of temporary files */
@@ -368,14 +362,14 @@ static int start(trainer *t, char *message, size_t size) {
     if (t->o->resume && access(path, F_OK) == 0) {
         if (checkpoint_load(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;
         if (run_rewind(t->run, t->at.mark, message, size)) return -1;
-        if (batcher_seek(t->s.batches, t->at.epoch, t->at.batch, message, size)) return -1;
+        if (t->s.task->seek(&t->s, t->at.epoch, t->at.batch, message, size)) return -1;
     } else if (t->o->resume && run_rewind(t->run, NULL, message, size)) {
         return -1; /* killed before its first checkpoint: from the beginning */
     }
-    if (experiment_save_vocab(&t->s, run_directory(t->run), message, size)) return -1;
+    if (t->s.task->save(&t->s, run_directory(t->run), message, size)) return -1;
     t->started = now() - t->at.seconds;
     t->first_step = t->at.step;
-    t->first_tokens = t->at.tokens;
+    t->first_items = t->at.tokens;
     t->first_seconds = t->at.seconds;
     return 0;
 }
@@ -392,10 +386,10 @@ static int describe(trainer *t, char *message, size_t size) {
     return run_describe(t->run, "threads", threads, message, size);
 }
 
-static void note_text(const trainer *t) {
+static void note_data(const trainer *t) {
     char line[RECIPE_PATH + 256];
     for (int split = 0; t->o->note && split < SPLITS; split++) {
-        if (experiment_text_note(&t->s, split, line, sizeof line)) t->o->note(line);
+        if (t->s.task->note(&t->s, (task_split)split, line, sizeof line)) t->o->note(line);
     }
 }
 
@@ -408,7 +402,8 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
         if (*t->diverged) return stop_early(t, out, message, size);
         show_progress(t);
     }
-    if (t->valid.tokens == 0 && measure(t, message, size)) return -1; /* resumed after the last evaluation */
+    if (t->valid.items == 0 && measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size))
+        return -1; /* resumed after the last evaluation */
     return finish(t, out, message, size);
 }
 
@@ -420,9 +415,9 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     }
     t->o = o;
     t->last_loss = NAN;
-    int failed = experiment_open(&t->s, r, EXPERIMENT_TRAIN | EXPERIMENT_SCORE | EXPERIMENT_DECODE, message, size);
+    int failed = experiment_open(&t->s, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
     if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
-    if (!failed) note_text(t);
+    if (!failed) note_data(t);
     if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
     end_progress(t);
     if (t->run) run_close(t->run);

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_TRAIN_H
 #define ADAMOD_TRAIN_H
 
-#include "recipe.h"
+#include "train/task.h"
 
 #include <stdatomic.h>
 
@@ -20,10 +20,10 @@ typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } 
 typedef struct train_result {
     train_status status;
     int64_t step;
-    double seconds; /* of training, without evaluation */
-    double train_loss, valid_loss, valid_nll;
-    double exact, bleu; /* of the test set, or of the validation set where there is none */
-    char reason[200];   /* of a run that diverged: "the loss is not finite in update 7" */
+    double seconds;           /* of training, without evaluation */
+    double train_loss;        /* of the last update */
+    task_result valid, final; /* final: of the test set, or of the validation set where there is none */
+    char reason[200];         /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 
 /* 0, or -1 with one line in message. An interrupted or diverged run is a result, not a failure. */

@@ -1,6 +1,6 @@
-#include "update.h"
+#include "train/update.h"
 
-#include "text.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -25,13 +25,14 @@ static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite
 /* Batch i of the update, as the plan's inputs. */
 static void feed(experiment *s, checkpoint_meta *at, int i, update *u) {
     const recipe *r = &s->recipe;
-    const batch *b = batcher_next(s->batches);
-    experiment_feed(s->plan, &s->symbols, b);
+    task_batch b;
+    s->task->next(s, &b);
     nn_plan_set_random(s->plan, r->train.seed, (uint64_t)((u->step - 1) * r->train.accumulate + i + 1));
-    u->own_tokens += b->n_src + b->n_tgt;
-    at->samples += b->n;
-    at->epoch = b->last ? b->epoch + 1 : b->epoch;
-    at->batch = b->last ? 0 : b->index + 1;
+    u->own_items += b.items;
+    u->targets += (double)b.targets;
+    at->samples += b.samples;
+    at->epoch = b.epoch;
+    at->batch = b.index;
 }
 
 static void add_loss(experiment *s, update *u) {
@@ -95,7 +96,6 @@ static int run_there(experiment *s, checkpoint_meta *at, bool collect, update *u
     adamod_status status = adamod_collect(s->optimizer, collect);
     for (int i = 0; !status && i < n; i++) {
         feed(s, at, i, u);
-        u->targets += (double)nn_plan_rows(s->plan, s->symbols.tgt);
         const bool last = i == n - 1;
         recorded r = {s, (i > 0 ? ADDS : 0) | (last ? STEPS : 0) | (last && collect ? COLLECTS : 0)};
         if (last) status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
@@ -143,8 +143,8 @@ int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, ch
         update_waits(s) ? run_there(s, at, collect, u, message, size) : run_here(s, at, collect, u, message, size);
     if (failed || *u->diverged) return failed;
     at->step++;
-    at->tokens += u->own_tokens;
-    u->tokens = at->tokens;
+    at->tokens += u->own_items;
+    u->items = at->tokens;
     return 0;
 }
 

@@ -2,21 +2,21 @@
  *
  * On the processor an update is done when update_begin returns. On a device it is under way then, as one recording, and
  * update_end waits for it; another may begin meanwhile, not two. */
-#ifndef ADAMOD_UPDATE_H
-#define ADAMOD_UPDATE_H
+#ifndef ADAMOD_TRAIN_UPDATE_H
+#define ADAMOD_TRAIN_UPDATE_H
 
-#include "checkpoint.h"
-#include "experiment.h"
+#include "train/checkpoint.h"
+#include "train/task.h"
 
 typedef struct update {
-    int64_t step;               /* which it is: 1, 2, ... */
-    int64_t tokens, own_tokens; /* seen in all after it, and its own */
-    double sums[4];             /* as nn_cross_entropy gives them */
-    double lr, norm;            /* norm negative: not computed */
-    double targets;             /* tokens that the loss counts */
-    bool taken;                 /* false: something was not finite, and the recipe says to skip it */
-    char diverged[200];         /* something was not finite, and the recipe says to stop: what */
-    double begin, end;          /* for the caller */
+    int64_t step;             /* which it is: 1, 2, ... */
+    int64_t items, own_items; /* seen in all after it, and its own */
+    double sums[4];           /* as nn_cross_entropy gives them */
+    double lr, norm;          /* norm negative: not computed */
+    double targets;           /* rows that the loss counts */
+    bool taken;               /* false: something was not finite, and the recipe says to skip it */
+    char diverged[200];       /* something was not finite, and the recipe says to stop: what */
+    double begin, end;        /* for the caller */
 } update;
 
 /* Whether updates go on after update_begin. */

@@ -1,8 +1,5 @@
 /* libFuzzer target: src/train/recipe.c, on the bytes of a recipe.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc/data tests/fuzz/fuzz_recipe.c \
- *         src/train/recipe.c src/train/json.c src/data/text.c src/optim/{,kernels/}*.c -lyaml -lm -pthread
- *
  * A recipe that is accepted must be written to one that is read back the same; what is refused gets one line.
  *
  * SPDX-License-Identifier: MIT
@@ -10,7 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "../../src/train/recipe.h"
+#include "tasks/tasks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +33,7 @@ static void check_round_trip(const recipe *r) {
     recipe again;
     size_t n, m;
     char *first = written(r, &n);
-    recipe_defaults(&again);
+    recipe_defaults(&again, tasks_all);
     require(recipe_parse(&again, first, n, "f", message, sizeof message) == 0);
     char *second = written(&again, &m);
     require(n == m && memcmp(first, second, n) == 0);
@@ -47,7 +44,7 @@ static void check_round_trip(const recipe *r) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char message[512] = "";
     recipe r, before;
-    recipe_defaults(&r);
+    recipe_defaults(&r, tasks_all);
     before = r;
     if (recipe_parse(&r, (const char *)data, size, "f", message, sizeof message)) {
         check_line(message);

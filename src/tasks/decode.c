@@ -1,7 +1,7 @@
-#include "decode.h"
+#include "tasks/decode.h"
 
 #include "internal.h"
-#include "op.h"
+#include "nn/op.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_DECODE_H
 #define ADAMOD_DECODE_H
 
-#include "transformer.h"
+#include "models/transformer.h"
 
 typedef struct decode_options {
     int beam;

@@ -7,7 +7,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "text.h"
+#include "base/text.h"
 
 #include "optim/file.h"
 

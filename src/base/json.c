@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "json.h"
+#include "base/json.h"
 
-#include "text.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -92,6 +92,8 @@ void json_integer(json *j, int64_t x) {
     snprintf(text, sizeof text, "%" PRId64, x);
     add_value(j, text);
 }
+
+void json_boolean(json *j, bool x) { add_value(j, x ? "true" : "false"); }
 
 void json_number(json *j, double x) {
     char text[32];

@@ -1,0 +1,60 @@
+#include "trained.h"
+
+#include "train/checkpoint.h"
+
+/* What overrides the run's recipe: 0, or -1 with a message. */
+static int override(recipe *r, int flag, const char *value, char *message, size_t size) {
+    switch (flag) {
+        case TRAINED_BEAM: return recipe_set_flag(r, "--beam", "decode.beam", value, message, size);
+        case TRAINED_LENGTH_PENALTY:
+            return recipe_set_flag(r, "--length-penalty", "decode.length_penalty", value, message, size);
+        case TRAINED_DEVICE: return training_device(r, value, message, size);
+        case TRAINED_SET: return recipe_set(r, value, message, size);
+        default: return 0;
+    }
+}
+
+/* Exit status, or -1 to go on. What overrides the run's recipe is for a second pass, once that is loaded. */
+static int parse(trained *t, int argc, char **argv, recipe *r) {
+    cli_parser p = {.command = t->command, .flags = t->flags, .argc = argc, .argv = argv};
+    char message[1024];
+    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
+        int status = 0;
+        if (flag == CLI_BAD) return CLI_USAGE;
+        if (flag == TRAINED_HELP) {
+            fputs(t->help, stdout);
+            cli_print_flags(stdout, t->flags);
+            return 0;
+        }
+        if (flag == CLI_OPERAND) {
+            if (t->run && !r) return cli_usage(t->command, "unexpected argument '%.80s'", p.value);
+            t->run = p.value;
+        } else if (flag == TRAINED_CHECKPOINT) {
+            t->checkpoint = r ? t->checkpoint : p.value;
+        } else if (flag >= TRAINED_FLAGS) {
+            status = t->own(t->context, flag, p.value);
+        } else if (r && override(r, flag, p.value, message, sizeof message)) {
+            return cli_usage(t->command, "%s", message);
+        }
+        if (status) return status;
+    }
+    return t->run ? -1 : cli_usage(t->command, "needs a run directory");
+}
+
+int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
+    static recipe r;
+    char checkpoint[1200], message[1024];
+    int status = parse(t, argc, argv, NULL);
+    if (status >= 0) return status;
+    if ((status = training_open_run(t->command, t->run, &t->checkpoint, &r, checkpoint, sizeof checkpoint)))
+        return status;
+    if ((status = parse(t, argc, argv, &r)) >= 0) return status;
+    if (recipe_check(&r, message, sizeof message)) return cli_usage(t->command, "%s", message);
+    if (experiment_open(e, &r, t->run, uses, message, sizeof message)) return cli_fail(t->command, "%s", message);
+    checkpoint_meta meta = {.fingerprint = e->task->fingerprint(e)};
+    if (checkpoint_load(checkpoint, e->params, NULL, &meta, message, sizeof message)) {
+        experiment_close(e);
+        return cli_fail(t->command, "%s", message);
+    }
+    return -1;
+}

@@ -1,0 +1,38 @@
+/* What the commands that use a trained model share: their flags, and how a run's model comes into memory. */
+#ifndef CLI_TRAINED_H
+#define CLI_TRAINED_H
+
+#include "training.h"
+
+/* The first flags of each such command, in this order; its own follow. */
+enum {
+    TRAINED_CHECKPOINT,
+    TRAINED_BEAM,
+    TRAINED_LENGTH_PENALTY,
+    TRAINED_DEVICE,
+    TRAINED_SET,
+    TRAINED_HELP,
+    TRAINED_FLAGS
+};
+#define TRAINED_MODEL_FLAGS                                                                                            \
+    {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
+        {"beam", "N", "translation: hypotheses kept (the recipe's)"},                                                  \
+        {"length-penalty", "X", "translation: exponent of the length (the recipe's)"}, TRAINING_DEVICE_FLAG,           \
+        {"set", "KEY=VALUE", "override a key of the recipe; may be given again"}, CLI_HELP_FLAG
+
+typedef struct trained {
+    const char *command;
+    const cli_flag *flags;
+    const char *help; /* printed before the flags */
+    /* A flag of the command's own: 0, or its exit status. NULL: there are none. */
+    int (*own)(void *context, int flag, const char *value);
+    void *context;
+
+    const char *run;
+    const char *checkpoint; /* "best"; once the run is open, the one that was read */
+} trained;
+
+/* Parses the command line and brings the run's model into memory: exit status, or -1 to go on. */
+int trained_open(trained *t, int argc, char **argv, experiment *e, int uses);
+
+#endif

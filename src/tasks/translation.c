@@ -1,0 +1,599 @@
+/* translation.c - see translation.h: data, graphs, scores and translations of sentence pairs.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/translation.h"
+
+#include "data/bleu.h"
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- keys ---- */
+
+#define S translation_settings
+static const key_spec common_keys[] = {
+    CHOICE_KEY(S, data.tokens, "characters", "words characters", STRICT, "what sentences are made of"),
+    SWITCH_KEY(S, data.joint, "false", STRICT, "one vocabulary for both languages"),
+    WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "a token seen less often is unknown"),
+    WHOLE_KEY(S, data.max_vocab, "0", 0, KEY_MOST_INT, STRICT, "the most frequent tokens kept; 0: all"),
+    WHOLE_KEY(S, data.max_length, "175", 1, 100000, STRICT, "tokens; longer training pairs are left out"),
+    REAL_KEY(S, data.max_ratio, "0", 0, 1000, false, STRICT, "of lengths; other training pairs are left out; 0: none"),
+    SWITCH_KEY(S, data.skip_empty, "true", STRICT,
+               "leave out training pairs with an empty side, instead of refusing them"),
+    WHOLE_KEY(S, data.sentences, "0", 0, 1000000, STRICT, "a batch; 0: by tokens"),
+    WHOLE_KEY(S, data.max_tokens, "4000", 1, KEY_MOST_INT, STRICT,
+              "by tokens: sentences times the longest of a batch, at most"),
+    WHOLE_KEY(S, train.evaluate_pairs, "64", 0, 1e15, LOOSE,
+              "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
+    WHOLE_KEY(S, decode.beam, "4", 1, 64, LOOSE, "hypotheses kept for each sentence; 1: greedy"),
+    WHOLE_KEY(S, decode.max_length, "200", 1, 100000, LOOSE, "tokens of a translation"),
+    REAL_KEY(S, decode.length_penalty, "1", 0, 100, false, LOOSE, "the power of its length that a score is divided by"),
+    WHOLE_KEY(S, decode.samples, "20", 0, 1000000, LOOSE, "translations kept for the report"),
+};
+static const key_spec bitext_keys[] = {
+    PATH_KEY(S, data.source, STRICT, "a file with a source sentence in each line"),
+    PATH_KEY(S, data.target, STRICT, "their translations"),
+    PATH_KEY(S, data.valid_source, LOOSE, "the same for validation"),
+    PATH_KEY(S, data.valid_target, LOOSE, "their translations"),
+    PATH_KEY(S, data.test_source, LOOSE, "the same for the test, if there is one"),
+    PATH_KEY(S, data.test_target, LOOSE, "their translations"),
+};
+static const key_spec numbers_keys[] = {
+    WHOLE_KEY(S, data.train, "100000", 1, CORPUS_NUMBERS_TRAIN, STRICT, "pairs to train on"),
+    WHOLE_KEY(S, data.valid, "500", 1, CORPUS_NUMBERS_HELD_OUT, STRICT, "pairs held out for validation"),
+    WHOLE_KEY(S, data.test, "1000", 1, CORPUS_NUMBERS_HELD_OUT, STRICT, "pairs held out for the test"),
+    WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "of the choice of training pairs"),
+};
+#undef S
+#define TABLE(keys)                                                                                                    \
+    { keys, sizeof keys / sizeof *keys, sizeof(translation_settings) }
+static const key_table common_table = TABLE(common_keys), bitext_table = TABLE(bitext_keys),
+                       numbers_table = TABLE(numbers_keys);
+_Static_assert(sizeof(translation_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
+
+/* ---- what no single key can tell ---- */
+
+static const char *check_vocabulary_size(const translation_settings *s, char *why, size_t size) {
+    if (s->data.max_vocab == 0 || s->data.max_vocab > VOCAB_SPECIALS) return NULL;
+    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than the %d special tokens", s->data.max_vocab,
+             VOCAB_SPECIALS);
+    return "data.max_vocab";
+}
+
+static const char *check_batches(const translation_settings *s, char *why, size_t size) {
+    if (s->data.max_ratio > 0 && s->data.max_ratio < 1) {
+        snprintf(why, size, "data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
+        return "data.max_ratio";
+    }
+    if (s->data.sentences > 0 || s->data.max_tokens > s->data.max_length) return NULL;
+    snprintf(why, size, "data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
+             s->data.max_tokens, s->data.max_length);
+    return "data.max_tokens";
+}
+
+static const char *check_common(const recipe *r, char *why, size_t size) {
+    const translation_settings *s = translation_settings_of(r);
+    const char *path = check_vocabulary_size(s, why, size);
+    return path ? path : check_batches(s, why, size);
+}
+
+/* The first file that is needed and not given, or NULL. */
+static const char *check_files(const translation_settings *s, char *why, size_t size) {
+    const bool test = *s->data.test_source || *s->data.test_target;
+    for (int i = 0; i < bitext_table.n; i++) {
+        const key_spec *k = &bitext_keys[i];
+        const bool of_test = strncmp(k->path, "data.test_", 10) == 0;
+        if (*((const char *)s + k->offset) || (of_test && !test)) continue;
+        snprintf(why, size, "%s is not given; %s", k->path,
+                 of_test ? "the other half of the test is" : "data.task bitext needs it");
+        return k->path;
+    }
+    return NULL;
+}
+
+static const char *check_bitext(const recipe *r, char *why, size_t size) {
+    const char *path = check_files(translation_settings_of(r), why, size);
+    return path ? path : check_common(r, why, size);
+}
+
+/* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
+static const char *check_numbers(const recipe *r, char *why, size_t size) {
+    const translation_settings *s = translation_settings_of(r);
+    if (strcmp(s->data.tokens, "characters") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected characters, which data.task numbers is made of",
+                 s->data.tokens);
+        return "data.tokens";
+    }
+    if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r, why, size);
+    snprintf(why, size, "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
+             s->data.max_length, CORPUS_NUMBERS_LONGEST);
+    return "data.max_length";
+}
+
+static const char *check_transformer(const recipe *r, char *why, size_t size) {
+    const transformer_settings *s = transformer_settings_of(r);
+    if (s->model.d % s->model.heads) {
+        snprintf(why, size, "model.heads is %d, which does not divide model.d %d", s->model.heads, s->model.d);
+        return "model.heads";
+    }
+    if (s->model.d % 2) { /* half of a position's numbers are sines, half cosines */
+        snprintf(why, size, "model.d is %d, expected an even number", s->model.d);
+        return "model.d";
+    }
+    if (!s->model.share_all || translation_settings_of(r)->data.joint) return NULL;
+    snprintf(why, size, "model.share_all is true: one table needs one vocabulary, so data.joint must be true");
+    return "model.share_all";
+}
+
+/* ---- data ---- */
+
+static int read_bitext(experiment *e, int split, const char *source, const char *target, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const corpus_options o = {.unit = s->unit,
+                              .empty = r->data.skip_empty ? CORPUS_SKIP : CORPUS_REFUSE,
+                              .max_tokens = r->data.max_length,
+                              .too_long = split == SPLIT_TRAIN ? CORPUS_SKIP : CORPUS_TRUNCATE,
+                              .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
+    return corpus_bitext(&s->text[split], source, target, &o, message, size);
+}
+
+static bool note(const experiment *e, task_split split, char *out, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const translation *s = translation_of(e);
+    const char *const sources[] = {r->data.source, r->data.valid_source, r->data.test_source};
+    const corpus_report *c = &s->text[split].report;
+    const struct {
+        int64_t n;
+        const char *what;
+        double limit;
+    } parts[] = {{c->empty, "empty", 0},
+                 {c->ratio, "beyond data.max_ratio", r->data.max_ratio},
+                 {c->too_long, "longer than data.max_length", r->data.max_length},
+                 {c->truncated, "cut to data.max_length", r->data.max_length}};
+    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return false;
+    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, sources[split],
+                        (long long)s->text[split].n, (long long)c->lines);
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && (size_t)used < size; i++) {
+        if (parts[i].n == 0) continue;
+        used += snprintf(out + used, size - (size_t)used, "%s%lld %s", before, (long long)parts[i].n, parts[i].what);
+        if (parts[i].limit > 0 && (size_t)used < size)
+            used += snprintf(out + used, size - (size_t)used, " %g", parts[i].limit);
+        before = ", ";
+    }
+    return true;
+}
+
+static bool is_numbers(const experiment *e) { return e->task == &task_numbers; }
+
+/* train: training text too. What is held out does not depend on how many numbers are for training. */
+static int load_text(experiment *e, bool train, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    corpus_text *text = translation_of(e)->text;
+    if (is_numbers(e)) {
+        return corpus_numbers(r->data.seed, train ? r->data.train : 1, r->data.valid, r->data.test, &text[SPLIT_TRAIN],
+                              &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
+    }
+    if (train && read_bitext(e, SPLIT_TRAIN, r->data.source, r->data.target, message, size)) return -1;
+    if (read_bitext(e, SPLIT_VALID, r->data.valid_source, r->data.valid_target, message, size)) return -1;
+    if (!*r->data.test_source) return 0;
+    return read_bitext(e, SPLIT_TEST, r->data.test_source, r->data.test_target, message, size);
+}
+
+static int check_vocabulary(const translation_settings *r, const vocab *v, char *message, size_t size) {
+    if (vocab_size(v) > VOCAB_SPECIALS) return 0;
+    return text_fail(message, size, "the vocabulary is empty: no token is seen data.min_count %d times",
+                     r->data.min_count);
+}
+
+static int make_vocabularies(experiment *e, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab};
+    const corpus_text *train = &s->text[SPLIT_TRAIN];
+    if (r->data.joint) {
+        if (corpus_vocab(train, CORPUS_SOURCE | CORPUS_TARGET, &o, &s->src_vocab, message, size)) return -1;
+        s->tgt_vocab = s->src_vocab;
+    } else if (corpus_vocab(train, CORPUS_SOURCE, &o, &s->src_vocab, message, size) ||
+               corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab, message, size)) {
+        return -1;
+    }
+    return check_vocabulary(r, s->src_vocab, message, size) || check_vocabulary(r, s->tgt_vocab, message, size);
+}
+
+static int load_vocabularies(experiment *e, const char *directory, char *message, size_t size) {
+    translation *s = translation_of(e);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_load(&s->src_vocab, path, message, size)) return -1;
+    if (translation_settings_of(&e->recipe)->data.joint) {
+        s->tgt_vocab = s->src_vocab;
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    return vocab_load(&s->tgt_vocab, path, message, size);
+}
+
+static int encode_text(translation *s, char *message, size_t size) {
+    for (int i = 0; i < SPLITS; i++) {
+        if (s->text[i].n == 0) continue;
+        if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab, message, size)) return -1;
+    }
+    return 0;
+}
+
+/* With the vocabularies of a run's directory, or NULL for those of the training text. */
+static int open_text(experiment *e, const char *directory, int uses, char *message, size_t size) {
+    translation *s = translation_of(e);
+    const bool words = strcmp(translation_settings_of(&e->recipe)->data.tokens, "words") == 0;
+    s->unit = words ? TEXT_WORDS : TEXT_CHARACTERS;
+    if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
+    if (directory ? load_vocabularies(e, directory, message, size) : make_vocabularies(e, message, size)) return -1;
+    return encode_text(s, message, size);
+}
+
+/* ---- open and close ---- */
+
+static batch_policy policy_of(const recipe *r, bool shuffle) {
+    const translation_settings *s = translation_settings_of(r);
+    return (batch_policy){.sentences = s->data.sentences, .tokens = s->data.max_tokens, .shuffle = shuffle};
+}
+
+static int open_batches(experiment *e, char *message, size_t size) {
+    translation *s = translation_of(e);
+    const batch_policy policy = policy_of(&e->recipe, true);
+    if (batcher_create(&s->batches, &s->pairs[SPLIT_TRAIN], &policy, e->recipe.train.seed, message, size)) return -1;
+    s->shape = batcher_capacity(s->batches);
+    return 0;
+}
+
+static void close_translation(experiment *e) {
+    translation *s = translation_of(e);
+    if (!s) return;
+    decoder_free(s->decoder);
+    nn_plan_free(s->score_plan);
+    nn_graph_free(s->score_graph);
+    batcher_free(s->batches);
+    for (int i = 0; i < SPLITS; i++) {
+        corpus_free(&s->pairs[i]);
+        corpus_text_free(&s->text[i]);
+    }
+    if (s->tgt_vocab != s->src_vocab) vocab_free(s->tgt_vocab);
+    vocab_free(s->src_vocab);
+    free(s);
+    e->state = NULL;
+}
+
+static int open_translation(experiment *e, const char *directory, int uses, char *message, size_t size) {
+    translation *s = e->state = calloc(1, sizeof *s);
+    if (!s) return text_fail(message, size, "no memory for the task");
+    s->shape = (batch_shape){.n = 1, .n_src = 1, .n_tgt = 1};
+    int failed = open_text(e, directory, uses, message, size);
+    if (!failed && !directory) failed = open_batches(e, message, size);
+    if (failed) {
+        close_translation(e);
+        return -1;
+    }
+    s->config =
+        transformer_configure(transformer_settings_of(&e->recipe), vocab_size(s->src_vocab), vocab_size(s->tgt_vocab));
+    return 0;
+}
+
+/* ---- graphs ---- */
+
+static transformer_sizes sizes_of(batch_shape shape) { return (transformer_sizes){shape.n_src, shape.n_tgt, shape.n}; }
+
+static nn_value build(experiment *e, nn_graph *g) {
+    translation *s = translation_of(e);
+    const transformer_sizes sizes = sizes_of(s->shape);
+    return transformer_training(g, &s->config, &sizes, &s->symbols);
+}
+
+/* Batches of a held-out split, in an order of their own; none of the scoring depends on how they are cut. */
+static int held_out_batches(const experiment *e, int split, batcher **out, char *message, size_t size) {
+    const batch_policy policy = policy_of(&e->recipe, false);
+    return batcher_create(out, &translation_of(e)->pairs[split], &policy, 0, message, size);
+}
+
+static void widen(batch_shape *most, batch_shape shape) {
+    if (shape.n > most->n) most->n = shape.n;
+    if (shape.n_src > most->n_src) most->n_src = shape.n_src;
+    if (shape.n_tgt > most->n_tgt) most->n_tgt = shape.n_tgt;
+}
+
+static int open_scoring(experiment *e, char *message, size_t size) {
+    translation *s = translation_of(e);
+    batch_shape shape = {0};
+    for (int split = SPLIT_VALID; split < SPLITS; split++) {
+        batcher *b;
+        if (s->pairs[split].n == 0) continue;
+        if (held_out_batches(e, split, &b, message, size)) return -1;
+        widen(&shape, batcher_capacity(b));
+        batcher_free(b);
+    }
+    if (shape.n == 0) return 0;
+    const transformer_sizes sizes = sizes_of(shape);
+    s->score_graph = nn_graph_create(e->params);
+    if (!s->score_graph) return text_fail(message, size, "no memory for a graph");
+    transformer_training(s->score_graph, &s->config, &sizes, &s->score_symbols);
+    const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
+    return experiment_failed(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
+}
+
+static int open_decoder(experiment *e, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    /* there are no more hypotheses than tokens at first */
+    const int beam = r->decode.beam < s->config.tgt_vocab ? r->decode.beam : (int)s->config.tgt_vocab;
+    const decode_options o = {.beam = beam,
+                              .max_length = r->decode.max_length,
+                              .length_penalty = r->decode.length_penalty,
+                              .sentences = TRANSLATION_LINES,
+                              .src_tokens = (int64_t)(r->data.max_length + 1) * TRANSLATION_LINES,
+                              .start = VOCAB_START,
+                              .end = VOCAB_END,
+                              .backend = e->recipe.train.backend,
+                              .pool = e->pool};
+    return experiment_failed(decoder_create(&s->decoder, e->params, &s->config, &o), message, size);
+}
+
+static int prepare(experiment *e, int uses, char *message, size_t size) {
+    if ((uses & TASK_SCORE) && open_scoring(e, message, size)) return -1;
+    return (uses & TASK_APPLY) ? open_decoder(e, message, size) : 0;
+}
+
+/* ---- vocabularies in a run's directory ---- */
+
+static int save(const experiment *e, const char *directory, char *message, size_t size) {
+    const translation *s = translation_of(e);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_save(s->src_vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    return vocab_save(s->tgt_vocab, path, message, size);
+}
+
+static uint64_t fingerprint(const experiment *e) {
+    const translation *s = translation_of(e);
+    uint64_t hash = CHECKPOINT_HASH;
+    const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
+    for (int v = 0; v < 2; v++) {
+        for (int32_t i = 0; i < vocab_size(both[v]); i++) {
+            const text_slice token = vocab_token(both[v], i);
+            hash = checkpoint_hash(hash, token.bytes, token.n);
+            hash = checkpoint_hash(hash, "\n", 1);
+        }
+    }
+    return hash;
+}
+
+/* ---- batches ---- */
+
+void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
+    const size_t src = (size_t)b->n_src * sizeof *b->src_ids, tgt = (size_t)b->n_tgt * sizeof *b->tgt_in;
+    nn_plan_set_rows(plan, symbols->src, b->n_src);
+    nn_plan_set_rows(plan, symbols->tgt, b->n_tgt);
+    nn_plan_set_rows(plan, symbols->sentences, b->n);
+    memcpy(nn_plan_data(plan, "src_ids"), b->src_ids, src);
+    memcpy(nn_plan_data(plan, "src_positions"), b->src_positions, src);
+    memcpy(nn_plan_data(plan, "src_ranges"), b->src_ranges, (size_t)b->n * sizeof *b->src_ranges);
+    memcpy(nn_plan_data(plan, "tgt_in"), b->tgt_in, tgt);
+    memcpy(nn_plan_data(plan, "tgt_out"), b->tgt_out, tgt);
+    memcpy(nn_plan_data(plan, "tgt_positions"), b->tgt_positions, tgt);
+    memcpy(nn_plan_data(plan, "tgt_ranges"), b->tgt_ranges, (size_t)b->n * sizeof *b->tgt_ranges);
+}
+
+static void next(experiment *e, task_batch *out) {
+    translation *s = translation_of(e);
+    const batch *b = batcher_next(s->batches);
+    translation_feed(e->plan, &s->symbols, b);
+    *out = (task_batch){.items = b->n_src + b->n_tgt,
+                        .samples = b->n,
+                        .targets = b->n_tgt,
+                        .epoch = b->last ? b->epoch + 1 : b->epoch,
+                        .index = b->last ? 0 : b->index + 1};
+}
+
+static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
+    return batcher_seek(translation_of(e)->batches, epoch, index, message, size);
+}
+
+/* ---- scores ---- */
+
+enum { LOSS, NLL, PERPLEXITY, ACCURACY, EXACT, BLEU, METRICS };
+static const metric metrics[METRICS] = {
+    [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
+    [NLL] = {"nll", "nll", "negative log-likelihood per token", "", 1, 4, METRIC_LOWER, false},
+    [PERPLEXITY] = {"ppl", "perplexity", "perplexity", "", 1, 3, METRIC_LOWER, false},
+    [ACCURACY] = {"accuracy", "next token right", "next tokens that are right", "%", 100, 1, METRIC_HIGHER, false},
+    [EXACT] = {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true},
+    [BLEU] = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true},
+};
+
+static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }
+
+/* Over the first so many batches of a split; 0: over all. */
+static int score(experiment *e, int split, int64_t batches, task_result *out, char *message, size_t size) {
+    translation *s = translation_of(e);
+    batcher *b;
+    if (s->pairs[split].n == 0 || !s->score_plan) return 0;
+    if (held_out_batches(e, split, &b, message, size)) return -1;
+    double sums[4] = {0};
+    if (batches == 0 || batches > batcher_steps(b)) batches = batcher_steps(b);
+    for (int64_t i = 0; i < batches; i++) {
+        const batch *x = batcher_next(b);
+        translation_feed(s->score_plan, &s->score_symbols, x);
+        nn_plan_forward(s->score_plan);
+        const adamod_status status = nn_plan_wait(s->score_plan);
+        if (status) {
+            batcher_free(b);
+            return experiment_failed(status, message, size);
+        }
+        const float *loss = nn_plan_data(s->score_plan, "loss");
+        for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
+    }
+    batcher_free(b);
+    out->value[LOSS] = sums[0] / sums[3];
+    out->value[NLL] = sums[1] / sums[3];
+    out->value[PERPLEXITY] = exp(out->value[NLL]);
+    out->value[ACCURACY] = sums[2] / sums[3];
+    out->items = sums[3];
+    return 0;
+}
+
+/* ---- translations ---- */
+
+/* A text's ids with the end mark, appended to ids at *n. */
+static int append_source(const experiment *e, text_slice text, int32_t **ids, int64_t *n, int32_t range[2],
+                         char *message, size_t size) {
+    const translation *s = translation_of(e);
+    const int limit = translation_settings_of(&e->recipe)->data.max_length;
+    int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
+    const int64_t most = limit > 0 ? limit : length;
+    if (length > most) length = most;
+    int32_t *grown = realloc(*ids, (size_t)(*n + length + 1) * sizeof *grown);
+    if (!grown) return text_fail(message, size, "no memory for a sentence of %lld tokens", (long long)length);
+    *ids = grown;
+    vocab_encode(s->src_vocab, s->unit, text, grown + *n, length);
+    grown[*n + length] = VOCAB_END;
+    range[0] = (int32_t)*n;
+    range[1] = (int32_t)(*n += length + 1);
+    return 0;
+}
+
+static int decode_texts(experiment *e, int n, const text_slice *lines, decode_result *results, char *message,
+                        size_t size) {
+    int32_t *ids = NULL, ranges[TRANSLATION_LINES][2];
+    int64_t total = 0;
+    int failed = 0;
+    for (int i = 0; !failed && i < n; i++) failed = append_source(e, lines[i], &ids, &total, ranges[i], message, size);
+    if (!failed)
+        failed = experiment_failed(
+            decoder_run(translation_of(e)->decoder, n, ids, (const int32_t(*)[2])ranges, results), message, size);
+    free(ids);
+    return failed ? -1 : 0;
+}
+
+static char *output_text(const translation *s, const decode_result *r) {
+    const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
+    char *text = malloc(n);
+    if (text) vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, text, n);
+    return text;
+}
+
+int translation_translate(experiment *e, int n, const text_slice *lines, char **out, char *message, size_t size) {
+    const translation *s = translation_of(e);
+    text_slice some[TRANSLATION_LINES];
+    int place[TRANSLATION_LINES], count = 0;
+    decode_result results[TRANSLATION_LINES];
+    for (int i = 0; i < n; i++) {
+        if (text_count_tokens(s->unit, lines[i]) == 0) continue;
+        place[count] = i;
+        some[count++] = lines[i];
+    }
+    if (count && decode_texts(e, count, some, results, message, size)) return -1;
+    for (int i = 0, k = 0; i < n; i++) {
+        const bool decoded = k < count && place[k] == i;
+        out[i] = decoded ? output_text(s, &results[k]) : strdup("");
+        k += decoded;
+    }
+    return 0;
+}
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */
+typedef struct judge {
+    bleu score;
+    task_sample sample;
+    void *context;
+    int64_t wanted; /* samples still to be kept */
+} judge;
+
+static int keep_sample(judge *j, text_slice source, text_slice reference, const char *output, char *message,
+                       size_t size) {
+    char *a = strndup(source.bytes, source.n), *b = strndup(reference.bytes, reference.n);
+    const task_text texts[] = {{"source", a}, {"reference", b}, {"output", output}};
+    const int status =
+        a && b ? j->sample(j->context, 3, texts, message, size) : text_fail(message, size, "no memory for a sample");
+    free(a);
+    free(b);
+    return status;
+}
+
+static int judge_pair(judge *j, const translation *s, int split, int64_t i, const decode_result *r, char *message,
+                      size_t size) {
+    const text_slice source = corpus_sentence(&s->text[split].src, i),
+                     reference = corpus_sentence(&s->text[split].tgt, i);
+    char *output = output_text(s, r);
+    int status = output && bleu_add(&j->score, text_of(output), reference) == 0
+                     ? 0
+                     : text_fail(message, size, "no memory to compare translations");
+    if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
+    free(output);
+    return status;
+}
+
+/* Of the first n pairs of a split. */
+static int translate_split(experiment *e, int split, int64_t n, judge *j, task_result *out, char *message,
+                           size_t size) {
+    const translation *s = translation_of(e);
+    const double start = seconds_now();
+    if (n > s->text[split].n) n = s->text[split].n;
+    for (int64_t at = 0; at < n; at += TRANSLATION_LINES) {
+        text_slice lines[TRANSLATION_LINES];
+        decode_result results[TRANSLATION_LINES];
+        const int count = n - at < TRANSLATION_LINES ? (int)(n - at) : TRANSLATION_LINES;
+        for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&s->text[split].src, at + i);
+        if (decode_texts(e, count, lines, results, message, size)) return -1;
+        for (int i = 0; i < count; i++) {
+            if (judge_pair(j, s, split, at + i, &results[i], message, size)) return -1;
+        }
+    }
+    out->value[EXACT] = bleu_exact(&j->score);
+    out->value[BLEU] = bleu_score(&j->score, BLEU_PLAIN);
+    out->samples = n;
+    out->seconds = seconds_now() - start;
+    return 0;
+}
+
+static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
+                    task_result *out, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    judge j = {.sample = sample, .context = context, .wanted = r->decode.samples};
+    *out = (task_result){0};
+    for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
+    if (score(e, split, depth == TASK_GLANCE ? 1 : 0, out, message, size)) return -1;
+    const int64_t pairs = depth == TASK_WHOLE ? INT64_MAX : depth == TASK_PERIODIC ? r->train.evaluate_pairs : 0;
+    if (pairs == 0 || !translation_of(e)->decoder) return 0;
+    return translate_split(e, split, pairs, &j, out, message, size);
+}
+
+/* ---- the tables ---- */
+
+static const task_model transformer = {"transformer", &transformer_keys, check_transformer};
+static const task_model *const models[] = {&transformer, NULL};
+static const key_table *const of_bitext[] = {&bitext_table, &common_table, NULL};
+static const key_table *const of_numbers[] = {&numbers_table, &common_table, NULL};
+
+#define TRANSLATION                                                                                                    \
+    .items = "tokens", .samples = "sentences", .models = models, .metrics = metrics, .n_metrics = METRICS,             \
+    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .next = next,            \
+    .seek = seek, .has = has, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .note = note
+
+const task task_bitext = {
+    .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};
+const task task_numbers = {.name = "numbers",
+                           .about = "German number words to English",
+                           .keys = of_numbers,
+                           .check = check_numbers,
+                           TRANSLATION};

@@ -1,0 +1,77 @@
+/* translation.h - sentence pairs and a Transformer: the tasks "bitext" (files of one's own) and "numbers" (generated).
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_TRANSLATION_H
+#define ADAMOD_TRANSLATION_H
+
+#include "data/batch.h"
+#include "models/transformer.h"
+#include "tasks/decode.h"
+#include "train/task.h"
+
+typedef struct translation_settings {
+    struct {
+        int64_t train, valid, test; /* numbers: pairs */
+        uint64_t seed;              /* of the choice of training numbers; the held-out ones are always the same */
+        /* bitext: files; absolute, or "" */
+        char source[RECIPE_PATH], target[RECIPE_PATH];
+        char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
+        char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
+        char tokens[16]; /* words, characters */
+        bool joint;      /* one vocabulary for both languages */
+        int min_count, max_vocab;
+        int max_length;
+        double max_ratio;
+        bool skip_empty;
+        int sentences; /* a batch; 0: by tokens */
+        int max_tokens;
+    } data;
+    struct {
+        int64_t evaluate_pairs; /* of the validation text, translated at each evaluation; 0: none */
+    } train;
+    struct {
+        int beam, max_length;
+        double length_penalty;
+        int samples; /* translations kept for the report */
+    } decode;
+} translation_settings;
+
+static inline const translation_settings *translation_settings_of(const recipe *r) {
+    return (const translation_settings *)(const void *)r->task_settings;
+}
+
+static inline const transformer_settings *transformer_settings_of(const recipe *r) {
+    return (const transformer_settings *)(const void *)r->model_settings;
+}
+
+/* The task's part of an experiment. */
+typedef struct translation {
+    corpus_text text[SPLITS];
+    corpus pairs[SPLITS];
+    vocab *src_vocab, *tgt_vocab; /* may be the same one */
+    text_unit unit;
+    transformer_config config;
+    batcher *batches;
+    batch_shape shape; /* of the largest training batch */
+    transformer_symbols symbols;
+    /* scoring, with all of a split in the order of lengths */
+    nn_graph *score_graph;
+    nn_plan *score_plan;
+    transformer_symbols score_symbols;
+    decoder *decoder;
+} translation;
+
+static inline translation *translation_of(const experiment *e) { return e->state; }
+
+extern const task task_bitext, task_numbers;
+
+/* Copies a batch into a plan's inputs. */
+void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
+
+/* Translates n lines of UTF-8, at most TRANSLATION_LINES of them; out[i] is to be freed, or NULL without memory. A line
+ * without a token becomes an empty one; of one with more than data.max_length, the first are read. */
+enum { TRANSLATION_LINES = 64 };
+int translation_translate(experiment *e, int n, const text_slice *lines, char **out, char *message, size_t size);
+
+#endif

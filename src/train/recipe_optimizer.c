@@ -1,0 +1,95 @@
+/* recipe_optimizer.c - the optimizer that a recipe describes; see recipe.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "train/recipe_parts.h"
+
+#include <string.h>
+
+static recipe_place place_of_line(const recipe *r, int line, char *message, size_t size) {
+    return (recipe_place){.file = r->file, .line = line, .message = message, .size = size};
+}
+
+/* The library's last error without "adamod: " and the rule's name, which a message about a key need not say. */
+static const char *library_words(const recipe *r) {
+    const char *text = adamod_last_error();
+    const char *const skip[] = {"adamod", r->optimizer.rule};
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(skip[i]);
+        if (strncmp(text, skip[i], n) == 0 && strncmp(text + n, ": ", 2) == 0) text += n + 2;
+    }
+    return text;
+}
+
+static bool any_rule_has(const char *option) {
+    adamod_option unused;
+    for (int i = 0; adamod_rule_name(i); i++) {
+        if (adamod_option_find(adamod_rule_name(i), option, &unused) == ADAMOD_OK) return true;
+    }
+    return false;
+}
+
+/* Another rule was chosen than the options are for: all that it has not, as flags that take them away. */
+static int foreign_option(const recipe *r, const char *option, const recipe_place *at) {
+    char flags[1024] = "";
+    adamod_option unused;
+    int n = 0;
+    for (int i = 0; i < r->optimizer.n_options; i++) {
+        const char *other = r->optimizer.option[i].key;
+        const size_t used = strlen(flags);
+        if (adamod_option_find(r->optimizer.rule, other, &unused) != ADAMOD_ERROR_NAME || !any_rule_has(other))
+            continue;
+        snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
+    }
+    return recipe_fail(at, "optimizer.%s: %s has no such option; %s %s away", option, r->optimizer.rule, flags,
+                       n > 1 ? "take all of these" : "takes it");
+}
+
+static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const recipe_place *at) {
+    adamod_option option;
+    const char *text = pair->value;
+    if (adamod_option_find(r->optimizer.rule, pair->key, &option)) {
+        char words[512];
+        snprintf(words, sizeof words, "%s", library_words(r));
+        if (!any_rule_has(pair->key)) return recipe_fail(at, "optimizer.%s: %s", pair->key, words);
+        return foreign_option(r, pair->key, at);
+    }
+    if (option.kind == ADAMOD_INTEGER && option.min == 0 && option.max == 1) { /* a switch: YAML has words for it */
+        if (strcmp(text, "true") == 0) text = "1";
+        if (strcmp(text, "false") == 0) text = "0";
+    }
+    if (adamod_set_text(opt, pair->key, text) == ADAMOD_OK) return 0;
+    return recipe_fail(at, "optimizer.%s: %s", pair->key, library_words(r));
+}
+
+static int set_schedule(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const recipe_place *at) {
+    adamod_schedule *schedule = NULL;
+    adamod_status status = adamod_schedule_parse(&schedule, pair->value);
+    if (status == ADAMOD_OK) status = adamod_set_schedule(opt, -1, pair->key, schedule);
+    adamod_schedule_free(schedule);
+    return status ? recipe_fail(at, "optimizer.schedule.%s: %s", pair->key, library_words(r)) : 0;
+}
+
+int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size) {
+    adamod_optimizer *opt;
+    if (adamod_create_on(&opt, r->optimizer.rule, device)) {
+        int line = 0;
+        for (int i = 0; i < r->n_given; i++) {
+            if (strcmp(r->given[i].path, "optimizer.rule") == 0) line = r->given[i].line;
+        }
+        const recipe_place at = place_of_line(r, line, message, size);
+        return recipe_fail(&at, "optimizer.rule: %s", library_words(r));
+    }
+    int status = 0;
+    for (int i = 0; !status && i < r->optimizer.n_options; i++) {
+        const recipe_place at = place_of_line(r, r->optimizer.option[i].line, message, size);
+        status = set_option(r, opt, &r->optimizer.option[i], &at);
+    }
+    for (int i = 0; !status && i < r->optimizer.n_schedules; i++) {
+        const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line, message, size);
+        status = set_schedule(r, opt, &r->optimizer.schedule[i], &at);
+    }
+    if (status) adamod_free(opt);
+    else *out = opt;
+    return status;
+}

@@ -1,0 +1,44 @@
+/* What the files of recipe.h share: places in messages, and the one way in which a key is set. */
+#ifndef ADAMOD_RECIPE_PARTS_H
+#define ADAMOD_RECIPE_PARTS_H
+
+#include "train/recipe.h"
+
+/* Where a value came from, and where to complain about it. */
+typedef struct recipe_place {
+    const char *flag; /* "--beam": a flag of its own that stands for the key; NULL: none */
+    const char *file;
+    int line;   /* as in recipe_given */
+    int column; /* 0: not known */
+    char *message;
+    size_t size;
+} recipe_place;
+
+/* Returns -1. */
+int recipe_fail(const recipe_place *at, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A key of the recipe as it is now, with the struct that it is a field of. */
+typedef struct recipe_key {
+    const key_spec *k;
+    void *settings;
+} recipe_key;
+
+/* All keys of the loop, the task and the model, section by section; how many. */
+int recipe_list_keys(const recipe *r, recipe_key out[RECIPE_MAX_KEYS]);
+
+/* Any key of any kind, also of tasks and models that are not chosen (yet). */
+int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_place *at);
+/* Chooses the task or the model, without a note of where it was given; what is wrong with it is found later. */
+void recipe_choose(recipe *r, const char *path, const char *text);
+int recipe_no_such_key(const recipe *r, const recipe_place *at, const char *path);
+
+/* Whether a path is a section of any recipe ("data", "optimizer.schedule"). */
+bool recipe_is_section(const recipe *r, const char *path);
+/* What a key's value should be; false: there is no such key. */
+bool recipe_expected(const recipe *r, const char *path, char *out, size_t size);
+
+extern const char recipe_option_section[], recipe_schedule_section[];
+
+const char *recipe_leaf(const char *path);
+
+#endif

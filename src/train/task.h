@@ -1,0 +1,133 @@
+/* task.h - what differs between translation, images and language modelling, as one table of functions. The loop, the
+ * optimizer, checkpoints, resuming, averaging, comparisons and reports are the same for all, and know nothing else.
+ *
+ * Functions that can fail return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_TASK_H
+#define ADAMOD_TASK_H
+
+#include "base/metric.h"
+#include "nn/nn.h"
+#include "train/recipe.h"
+
+enum { TASK_MOST_METRICS = 16 };
+
+typedef enum task_split { SPLIT_TRAIN, SPLIT_VALID, SPLIT_TEST, SPLITS } task_split;
+
+/* How much of a split an evaluation looks at. */
+typedef enum task_depth {
+    TASK_GLANCE,   /* a little: is the loss finite? */
+    TASK_PERIODIC, /* while training goes on */
+    TASK_WHOLE     /* all there is, at the end */
+} task_depth;
+
+/* What an experiment is opened for; a sum of these. */
+typedef enum task_use {
+    TASK_TRAIN = 1,
+    TASK_SCORE = 2, /* the loss of held-out data */
+    TASK_APPLY = 4  /* the model's answers: translations */
+} task_use;
+
+/* An architecture and its keys, all below "model.". */
+struct task_model {
+    const char *kind;
+    const key_table *keys;
+    /* What no single key can tell: NULL, or the path of the key that is wrong and in why what is wrong. */
+    const char *(*check)(const recipe *r, char *why, size_t size);
+};
+
+/* A batch that was fed to a plan. */
+typedef struct task_batch {
+    int64_t items;        /* that throughput counts: tokens, images */
+    int64_t samples;      /* sentences, images */
+    int64_t targets;      /* rows that the loss counts */
+    int64_t epoch, index; /* of the batch that comes next */
+} task_batch;
+
+/* What an evaluation gave. */
+typedef struct task_result {
+    double value[TASK_MOST_METRICS]; /* of each of the task's metrics; NAN: not measured */
+    double items;                    /* that were looked at: tokens, images; 0: the split is empty */
+    int64_t samples;                 /* answered in full: sentences; 0: none */
+    double seconds;                  /* that the answers took */
+} task_result;
+
+/* One sample for the report: texts by name. */
+typedef struct task_text {
+    const char *name, *text;
+} task_text;
+typedef int (*task_sample)(void *context, int n, const task_text *texts, char *message, size_t size);
+
+/* What the functions below are given: the task's own memory in state, and what the loop has made for it. */
+typedef struct experiment experiment;
+
+struct task {
+    const char *name;                /* what data.task says */
+    const char *about;               /* for people: "German number words to English" */
+    const char *items;               /* what throughput counts, plural: "tokens" */
+    const char *samples;             /* what is answered one by one, plural: "sentences" */
+    const key_table *const *keys;    /* into one struct of settings; ends with NULL */
+    const task_model *const *models; /* ends with NULL; the first is the default */
+    const metric *metrics;           /* the first is "loss" */
+    int n_metrics;
+    const char *(*check)(const recipe *r, char *why, size_t size); /* as a model's */
+
+    /* Reads data and makes e->state. directory: of a run, for a model that was trained there; its data for training may
+     * have changed or gone and is not read. NULL: for training. A failure leaves nothing to close. */
+    int (*open)(experiment *e, const char *directory, int uses, char *message, size_t size);
+    void (*close)(experiment *e);
+
+    /* The graph of a training step. The first that is built defines the parameters. Returns the loss, as
+     * nn_cross_entropy gives it, which is also the output "loss". */
+    nn_value (*build)(experiment *e, nn_graph *g);
+    /* After parameters were made: plans for scoring and for answers, as uses says. */
+    int (*prepare)(experiment *e, int uses, char *message, size_t size);
+
+    /* Feeds the next training batch to e->plan. */
+    void (*next)(experiment *e, task_batch *out);
+    /* Makes the batch of this number, in this epoch, the next. */
+    int (*seek)(experiment *e, int64_t epoch, int64_t index, char *message, size_t size);
+
+    bool (*has)(const experiment *e, task_split split);
+    /* sample, if given, is called for each answer that the recipe wants to keep. */
+    int (*evaluate)(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
+                    task_result *out, char *message, size_t size);
+
+    /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
+    int (*save)(const experiment *e, const char *directory, char *message, size_t size);
+    uint64_t (*fingerprint)(const experiment *e);
+    /* One line on what of a split's data is not used as it is. False: all is. */
+    bool (*note)(const experiment *e, task_split split, char *out, size_t size);
+};
+
+/* The task's metric of this name; -1: it has none. */
+int task_metric(const task *t, const char *name);
+
+/* ---- an experiment: everything a recipe needs in memory ---- */
+
+struct experiment {
+    recipe recipe;
+    const task *task;
+    void *state; /* the task's */
+    adamod_pool *pool;
+    nn_params *params;
+    /* training */
+    nn_graph *graph;
+    nn_plan *plan;
+    adamod_optimizer *optimizer;
+};
+
+/* The experiment is empty after a failure. directory and uses as in task.open. */
+int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size);
+void experiment_close(experiment *e);
+
+/* Whether runs can be on a GPU, where the optimizer needs a driver and the model more than that: cuBLASLt, a GPU that is
+ * new enough. If not, the library's last error says why. */
+adamod_status experiment_cuda_status(void);
+
+/* For tasks: 0, or -1 with the library's last error as the message. */
+int experiment_failed(adamod_status status, char *message, size_t size);
+
+#endif

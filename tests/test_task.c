@@ -1,0 +1,347 @@
+/* A task of the test's own: all that a new kind of problem takes is a table, and the loop, checkpoints, recipes and run
+ * directories serve it as they serve the program's.
+ *
+ * It classifies numbers by their remainder, with a table of vectors and a matrix.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "check.h"
+#include "scratch.h"
+#include "tasks/tasks.h"
+#include "train/checkpoint.h"
+#include "train/train.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define MESSAGE message, sizeof message
+static char message[1024];
+
+/* ---- the task ---- */
+
+typedef struct remainder_settings {
+    struct {
+        int numbers, divisor, batch;
+    } data;
+} remainder_settings;
+
+typedef struct table_settings {
+    struct {
+        int width;
+    } model;
+} table_settings;
+
+static const key_spec task_keys[] = {
+    WHOLE_KEY(remainder_settings, data.numbers, "24", 2, 1000, STRICT, "to classify"),
+    WHOLE_KEY(remainder_settings, data.divisor, "3", 2, 10, STRICT, "whose remainders are the classes"),
+    WHOLE_KEY(remainder_settings, data.batch, "8", 1, 1000, STRICT, "numbers"),
+};
+static const key_spec model_keys[] = {
+    WHOLE_KEY(table_settings, model.width, "8", 1, 100, STRICT, "of a number's vector"),
+};
+static const key_table task_table = {task_keys, 3, sizeof(remainder_settings)};
+static const key_table model_table = {model_keys, 1, sizeof(table_settings)};
+
+static const remainder_settings *settings(const recipe *r) { return (const void *)r->task_settings; }
+static const table_settings *model_settings(const recipe *r) { return (const void *)r->model_settings; }
+
+typedef struct remainders {
+    int rows;
+    int64_t at, epoch; /* the batch that comes next */
+    nn_graph *graph;
+    nn_plan *plan;
+    int score_rows;
+} remainders;
+
+static const char *check_task(const recipe *r, char *why, size_t size) {
+    if (settings(r)->data.numbers % settings(r)->data.batch == 0) return NULL;
+    snprintf(why, size, "data.batch is %d, which does not divide data.numbers %d", settings(r)->data.batch,
+             settings(r)->data.numbers);
+    return "data.batch";
+}
+
+static int open_task(experiment *e, const char *directory, int uses, char *out, size_t size) {
+    (void)directory, (void)uses, (void)out, (void)size;
+    e->state = calloc(1, sizeof(remainders));
+    return e->state ? 0 : -1;
+}
+
+static void close_task(experiment *e) {
+    remainders *s = e->state;
+    nn_plan_free(s->plan);
+    nn_graph_free(s->graph);
+    free(s);
+    e->state = NULL;
+}
+
+static nn_value build_rows(experiment *e, nn_graph *g, int64_t capacity, int *rows) {
+    const remainder_settings *s = settings(&e->recipe);
+    const int64_t width = model_settings(&e->recipe)->model.width;
+    *rows = nn_symbol(g, "rows", capacity);
+    const nn_value ids = nn_input(g, "ids", NN_I32, *rows, 0), targets = nn_input(g, "targets", NN_I32, *rows, 0);
+    nn_pad(g, targets, -1);
+    const nn_value table = nn_parameter(g, "table", 2, (int64_t[]){s->data.numbers, width}, (nn_init){NN_NORMAL, 0.5});
+    const nn_value w = nn_parameter(g, "weight", 2, (int64_t[]){s->data.divisor, width}, (nn_init){NN_XAVIER, 0});
+    const nn_value x = nn_embedding(g, ids, -1, table, 1);
+    const nn_value loss = nn_cross_entropy(g, nn_linear(g, x, w, -1, NN_LINEAR), targets, 0);
+    nn_output(g, "loss", loss);
+    return loss;
+}
+
+static nn_value build(experiment *e, nn_graph *g) {
+    return build_rows(e, g, settings(&e->recipe)->data.batch, &((remainders *)e->state)->rows);
+}
+
+static int prepare(experiment *e, int uses, char *out, size_t size) {
+    remainders *s = e->state;
+    if (!(uses & TASK_SCORE)) return 0;
+    s->graph = nn_graph_create(e->params);
+    build_rows(e, s->graph, settings(&e->recipe)->data.numbers, &s->score_rows);
+    const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
+    return experiment_failed(nn_plan_create(&s->plan, s->graph, &o), out, size);
+}
+
+static void fill(const experiment *e, nn_plan *plan, int rows, int64_t first, int64_t n) {
+    int32_t *ids = nn_plan_data(plan, "ids"), *targets = nn_plan_data(plan, "targets");
+    nn_plan_set_rows(plan, rows, n);
+    for (int64_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(first + i);
+        targets[i] = ids[i] % settings(&e->recipe)->data.divisor;
+    }
+}
+
+static void next(experiment *e, task_batch *out) {
+    remainders *s = e->state;
+    const remainder_settings *r = settings(&e->recipe);
+    fill(e, e->plan, s->rows, s->at * r->data.batch, r->data.batch);
+    s->at++;
+    if (s->at * r->data.batch == r->data.numbers) s->at = 0, s->epoch++;
+    *out = (task_batch){
+        .items = r->data.batch, .samples = r->data.batch, .targets = r->data.batch, .epoch = s->epoch, .index = s->at};
+}
+
+static int seek(experiment *e, int64_t epoch, int64_t index, char *out, size_t size) {
+    (void)out, (void)size;
+    ((remainders *)e->state)->epoch = epoch;
+    ((remainders *)e->state)->at = index;
+    return 0;
+}
+
+static bool has(const experiment *e, task_split split) {
+    (void)e;
+    return split != SPLIT_TEST;
+}
+
+static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
+                    task_result *out, char *text, size_t size) {
+    remainders *s = e->state;
+    (void)split;
+    *out = (task_result){.value = {NAN, NAN}};
+    fill(e, s->plan, s->score_rows, 0, settings(&e->recipe)->data.numbers);
+    nn_plan_forward(s->plan);
+    if (experiment_failed(nn_plan_wait(s->plan), text, size)) return -1;
+    const float *loss = nn_plan_data(s->plan, "loss");
+    out->items = (double)loss[3];
+    out->value[0] = (double)loss[0] / (double)loss[3];
+    if (depth == TASK_GLANCE) return 0;
+    out->value[1] = (double)loss[2] / (double)loss[3];
+    const task_text texts[] = {{"number", "7"}, {"remainder", "1"}};
+    return sample ? sample(context, 2, texts, text, size) : 0;
+}
+
+static int save(const experiment *e, const char *directory, char *out, size_t size) {
+    (void)e, (void)directory, (void)out, (void)size;
+    return 0;
+}
+
+static uint64_t fingerprint(const experiment *e) { return (uint64_t)settings(&e->recipe)->data.divisor; }
+
+static bool note(const experiment *e, task_split split, char *out, size_t size) {
+    (void)e, (void)split, (void)out, (void)size;
+    return false;
+}
+
+static const metric metrics[] = {{"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
+                                 {"right", "right", "remainders that are right", "%", 100, 1, METRIC_HIGHER, true}};
+static const key_table *const tables[] = {&task_table, NULL};
+static const task_model lookup = {"lookup", &model_table, NULL};
+static const task_model *const models[] = {&lookup, NULL};
+static const task remainder_task = {.name = "remainders",
+                                    .about = "remainders of numbers",
+                                    .items = "numbers",
+                                    .samples = "numbers",
+                                    .keys = tables,
+                                    .models = models,
+                                    .metrics = metrics,
+                                    .n_metrics = 2,
+                                    .check = check_task,
+                                    .open = open_task,
+                                    .close = close_task,
+                                    .build = build,
+                                    .prepare = prepare,
+                                    .next = next,
+                                    .seek = seek,
+                                    .has = has,
+                                    .evaluate = evaluate,
+                                    .save = save,
+                                    .fingerprint = fingerprint,
+                                    .note = note};
+
+/* With those of the program, whose keys it must not meet. */
+static const task *const *all_tasks(void) {
+    static const task *list[16];
+    int n = 0;
+    list[n++] = &remainder_task;
+    for (int i = 0; tasks_all[i]; i++) list[n++] = tasks_all[i];
+    list[n] = NULL;
+    return list;
+}
+
+/* ---- runs ---- */
+
+static recipe recipe_of(const char *more) {
+    static const char text[] = "model: {width: 6}\n" /* before what it belongs to is known */
+                               "optimizer: {rule: adam, lr: 0.1}\n"
+                               "train: {steps: 30, evaluate_every: 5, checkpoint_every: 10, threads: 1, backend: cpu, "
+                               "histogram_dense: 1, best: right}\n"
+                               "data: {task: remainders}\n";
+    recipe r;
+    recipe_defaults(&r, all_tasks());
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml", MESSAGE), 0);
+    if (*more) CHECK_INT(recipe_set(&r, more, MESSAGE), 0);
+    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    return r;
+}
+
+static char *read_text(const char *path) {
+    char *text = calloc(1, 1 << 20);
+    FILE *file = fopen(path, "r");
+    if (file && text) (void)!fread(text, 1, (1 << 20) - 1, file);
+    if (file) fclose(file);
+    return text;
+}
+
+static train_result run_in(const char *directory, const recipe *r, bool resume) {
+    train_result out = {0};
+    const train_options o = {.directory = directory, .resume = resume};
+    if (!CHECK_INT(train_run(r, &o, &out, MESSAGE), 0)) puts(message);
+    return out;
+}
+
+TEST(a_task_of_ones_own_is_trained_and_measured) {
+    enter_scratch(true);
+    const recipe r = recipe_of("");
+    const char *directory = "run";
+    const train_result out = run_in(directory, &r, false);
+    CHECK_INT(out.status, TRAIN_FINISHED);
+    CHECK(out.valid.value[0] < 0.2);
+    CHECK_CLOSE(out.final.value[1], 1, 0);
+    char path[400];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
+    char *text = read_text(path);
+    CHECK_HAS(text, "\"numbers\":240,\"numbers_per_second\":");
+    CHECK_HAS(text, "{\"kind\":\"valid\",\"step\":5,");
+    CHECK_HAS(text, ",\"numbers\":24,\"loss\":");
+    CHECK_HAS(text, ",\"right\":1}\n{\"kind\":\"test\",\"step\":30,");
+    free(text);
+    snprintf(path, sizeof path, "%s/task.json", directory);
+    text = read_text(path);
+    CHECK_HAS(text, "{\"task\":\"remainders\",\"about\":\"remainders of numbers\",\"items\":\"numbers\",\"metrics\":[");
+    CHECK_HAS(text, "{\"name\":\"right\",\"label\":\"right\",\"about\":\"remainders that are right\",\"unit\":\"%\","
+                    "\"scale\":100,\"decimals\":1,\"better\":\"higher\",\"headline\":true}]}");
+    free(text);
+    snprintf(path, sizeof path, "%s/samples.jsonl", directory);
+    text = read_text(path);
+    CHECK_STR(text, "{\"step\":30,\"number\":\"7\",\"remainder\":\"1\"}\n");
+    free(text);
+}
+
+/* The best by a metric of which more is better: the first evaluation at which all is right, not the last. */
+TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
+    checkpoint_meta by_right = {0}, by_loss = {0};
+    char path[400];
+    enter_scratch(true);
+    const recipe named = recipe_of("");
+    run_in("named", &named, false);
+    snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "named");
+    CHECK_INT(checkpoint_info(path, &by_right, NULL, MESSAGE), 0);
+    const recipe r = recipe_of("train.best=loss");
+    run_in("by-loss", &r, false);
+    snprintf(path, sizeof path, "%s/checkpoints/best.safetensors", "by-loss");
+    CHECK_INT(checkpoint_info(path, &by_loss, NULL, MESSAGE), 0);
+    CHECK_CLOSE(by_right.best, 1, 0);
+    CHECK(by_right.step < 30);
+    CHECK_INT(by_loss.step, 30);
+}
+
+TEST(a_run_in_two_parts_ends_as_one) {
+    const recipe half = recipe_of("train.steps=10"), whole = recipe_of("");
+    enter_scratch(true);
+    run_in("parts", &half, false);
+    const train_result a = run_in("parts", &whole, true), b = run_in("once", &whole, false);
+    CHECK_CLOSE(a.valid.value[0], b.valid.value[0], 0);
+    CHECK_CLOSE(a.train_loss, b.train_loss, 0);
+}
+
+/* ---- keys ---- */
+
+static const char *set_complaint(const char *first, const char *second) {
+    recipe r;
+    recipe_defaults(&r, all_tasks());
+    *message = '\0';
+    if (recipe_set(&r, first, MESSAGE) || (second && recipe_set(&r, second, MESSAGE)) || recipe_check(&r, MESSAGE))
+        return message;
+    return "(none)";
+}
+
+TEST(keys_belong_to_their_task_and_model) {
+    CHECK_STR(set_complaint("data.divisor=4", NULL), "(none)");
+    CHECK_STR(set_complaint("data.divisor=4", "data.task=numbers"),
+              "--set: data.divisor is given, but data.task numbers has no such key");
+    CHECK_STR(set_complaint("data.task=numbers", "data.divisor=3"), "(none)"); /* what it would have been anyway */
+    CHECK_STR(set_complaint("model.heads=2", NULL),
+              "--set: model.heads is given, but model.kind lookup has no such key");
+    CHECK_STR(set_complaint("model.heads=2", "data.task=numbers"), "(none)");
+    CHECK_STR(set_complaint("data.task=words", NULL),
+              "--set: data.task is 'words', expected remainders, numbers or bitext");
+    CHECK_STR(set_complaint("model.kind=transformer", NULL), "--set: model.kind is 'transformer', expected lookup");
+    CHECK_STR(set_complaint("data.batch=7", NULL), "--set: data.batch is 7, which does not divide data.numbers 24");
+    CHECK_STR(set_complaint("train.best=bleu", NULL),
+              "--set: train.best is 'bleu', expected a metric of data.task remainders: loss, right");
+    CHECK_STR(set_complaint("train.best=bleu", "data.task=numbers"), "(none)");
+}
+
+TEST(what_a_file_says_of_its_own_task_does_not_hinder_another) {
+    recipe r;
+    static const char text[] = "data: {task: remainders, divisor: 5}\n";
+    recipe_defaults(&r, all_tasks());
+    CHECK_INT(recipe_parse(&r, text, strlen(text), "r.yaml", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "data.task=numbers", MESSAGE), 0);
+    CHECK_INT(recipe_check(&r, MESSAGE), 0);
+    static const char mixed[] = "data: {task: numbers, divisor: 5}\n";
+    recipe_defaults(&r, all_tasks());
+    CHECK_INT(recipe_parse(&r, mixed, strlen(mixed), "r.yaml", MESSAGE), 0);
+    CHECK_INT(recipe_check(&r, MESSAGE), -1);
+    CHECK_STR(message, "r.yaml:1: data.divisor is given, but data.task numbers has no such key");
+}
+
+TEST(values_given_before_the_task_is_chosen_are_kept) {
+    recipe r;
+    recipe_defaults(&r, all_tasks());
+    CHECK_INT(recipe_set(&r, "data.task=numbers", MESSAGE), 0);
+    CHECK_STR(r.model.kind, "transformer");
+    CHECK_INT(recipe_set(&r, "data.numbers=48", MESSAGE), 0);
+    CHECK_INT(recipe_set(&r, "data.task=remainders", MESSAGE), 0);
+    CHECK_STR(r.model.kind, "lookup");
+    CHECK_INT(settings(&r)->data.numbers, 48);
+    CHECK_INT(settings(&r)->data.divisor, 3);
+    CHECK_INT(recipe_check(&r, MESSAGE), 0);
+}
+
+RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
+          ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
+          ENTRY(keys_belong_to_their_task_and_model), ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
+          ENTRY(values_given_before_the_task_is_chosen_are_kept))
