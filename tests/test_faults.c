@@ -6,7 +6,7 @@
 #include "faults.h"
 
 #include "../src/data/npy.h"
-#include "../src/data/text.h"
+#include "../src/base/text.h"
 #include "scratch.h"
 #include "state_model.h"
 
