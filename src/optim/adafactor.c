@@ -20,7 +20,7 @@ typedef struct factors {
 
 static factors adamod__factors(const adamod_span *x, const work_space *space) {
     factors f = {1, x->count, x->ndim >= 2, space->chunk};
-    if (!f.factored) return f;
+    if (!f.factored || x->count == 0) return f; /* an empty array's other dimensions may be of any size */
     f.rows = x->shape[x->ndim - 2];
     f.cols = x->shape[x->ndim - 1];
     if (f.cols > 0) f.chunk = (space->chunk + f.cols - 1) / f.cols * f.cols;

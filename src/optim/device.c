@@ -273,7 +273,7 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
         d.scale[i] = x->scale[i];
     }
     d.queue = specs[2].shape == SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
-    if (x->ndim >= 2) {
+    if (x->ndim >= 2 && x->count > 0) { /* an empty array's other dimensions may be of any size */
         d.rows = x->shape[x->ndim - 2];
         d.cols = x->shape[x->ndim - 1];
     }

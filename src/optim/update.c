@@ -271,7 +271,9 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
         coefs += i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
     }
     int64_t total = 0, chunks = 0;
-    for (size_t i = 0; i < w->n; i++) total += w->items[i].span->count;
+    for (size_t i = 0; i < w->n; i++) { /* frozen arrays count, which need not be there */
+        if (__builtin_add_overflow(total, w->items[i].span->count, &total)) total = INT64_MAX;
+    }
     space->chunk = adamod__chunk_size(total);
     for (size_t i = 0; i < w->n; i++) chunks += (w->items[i].span->count + space->chunk - 1) / space->chunk;
     size_t items = space->items, more = space->items;
