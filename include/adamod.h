@@ -264,7 +264,8 @@ ADAMOD_API adamod_status adamod_schedule_cosine(adamod_schedule **out, double en
 /* from base to end along a line over the given steps, then end; for beta3, say 0.9 to 0.9999 */
 ADAMOD_API adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t steps);
 /* parts[i] for lengths[i] updates, each counting its own updates from 1; the last goes on for ever, its length is not
- * read. The parts are copied. */
+ * read. The parts are copied; at most ADAMOD_MAX_CHAINS chains may be within each other. */
+#define ADAMOD_MAX_CHAINS 64
 ADAMOD_API adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                                const int64_t *lengths);
 /* Any of them from text: "constant", "multistep(150,225;0.1)", "warmup(1e-7,4000)", "warmup_rsqrt(1e-7,4000)",

@@ -728,9 +728,41 @@ TEST(options_that_cannot_have_a_schedule) {
     adamod_schedule_free(s);
 }
 
+/* As many as are allowed, with all that walks them, and no more: recursion must have an end. */
+TEST(chains_within_chains) {
+    adamod_schedule *s = NULL;
+    adamod_optimizer *opt = NULL;
+    int group;
+    double value;
+    CHECK_INT(adamod_schedule_cosine(&s, 0, 10), ADAMOD_OK);
+    for (int i = 0; i <= ADAMOD_MAX_CHAINS; i++) {
+        adamod_schedule *chain = NULL;
+        const adamod_schedule *parts[2] = {s, s};
+        const adamod_status status = adamod_schedule_chain(&chain, i < 3 ? 2 : 1, parts, (int64_t[]){20});
+        if (i == ADAMOD_MAX_CHAINS) {
+            CHECK_INT(status, ADAMOD_ERROR_RANGE);
+            CHECK_HAS(adamod_last_error(), "chain: part 1 is 64 chains within each other, expected fewer than 64");
+            CHECK(chain == NULL);
+            break;
+        }
+        if (!CHECK_INT(status, ADAMOD_OK)) break;
+        adamod_schedule_free(s);
+        s = chain;
+    }
+    CHECK_CLOSE(adamod_schedule_value(s, 1, 65), 0.5, 1e-12);
+    CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+    CHECK_INT(adamod_set_schedule(opt, -1, "lr", s), ADAMOD_OK);
+    CHECK_INT(adamod_add_group(opt, &group), ADAMOD_OK);
+    CHECK_INT(adamod_scheduled_at(opt, group, "lr", 65, &value), ADAMOD_OK);
+    CHECK_CLOSE(value, 0.005, 1e-12);
+    adamod_free(opt);
+    adamod_schedule_free(s);
+}
+
 RUN_TESTS(ENTRY(constant), ENTRY(multistep), ENTRY(warmup), ENTRY(rsqrt), ENTRY(the_papers_warmup),
           ENTRY(the_papers_constant), ENTRY(cosine), ENTRY(linear), ENTRY(chains), ENTRY(null_arguments),
           ENTRY(numbers_out_of_range), ENTRY(texts), ENTRY(malformed_texts), ENTRY(truncated_texts), ENTRY(long_texts),
           ENTRY(schedules_do_what_hands_do), ENTRY(schedules_and_options_together), ENTRY(values_of_the_next_update),
           ENTRY(new_groups_have_the_schedules_of_group_0), ENTRY(schedules_count_updates),
-          ENTRY(schedules_that_leave_the_bounds), ENTRY(options_that_cannot_have_a_schedule))
+          ENTRY(schedules_that_leave_the_bounds), ENTRY(chains_within_chains),
+          ENTRY(options_that_cannot_have_a_schedule))

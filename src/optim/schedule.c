@@ -84,6 +84,7 @@ adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int6
 adamod_schedule *adamod__schedule_copy(const adamod_schedule *from) {
     adamod_schedule *s = NULL;
     if (adamod__schedule_new(&s, from->kind, from->number, from->whole)) return NULL;
+    s->depth = from->depth;
     if (from->list && adamod__schedule_list(s, from->list, from->whole)) goto failed;
     if (from->parts) {
         s->parts = calloc((size_t)from->whole, sizeof *s->parts);
@@ -105,15 +106,22 @@ adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_s
     if (!out || !parts || (n > 1 && !lengths)) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL");
     }
+    int depth = 0;
     for (int i = 0; i < n; i++) {
         if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);
+        if (parts[i]->depth >= ADAMOD_MAX_CHAINS) {
+            return adamod__fail(ADAMOD_ERROR_RANGE,
+                                "chain: part %d is %d chains within each other, expected fewer than %d", i + 1,
+                                parts[i]->depth, ADAMOD_MAX_CHAINS);
+        }
+        if (parts[i]->depth > depth) depth = parts[i]->depth;
         if (i < n - 1 && lengths[i] < 1) {
             return adamod__fail(ADAMOD_ERROR_RANGE, "chain: length %d is %lld, expected 1 or more", i + 1,
                                 (long long)lengths[i]);
         }
     }
     /* Copied as a chain of borrowed parts would be. */
-    adamod_schedule view = {.kind = SCHEDULE_CHAIN, .whole = n};
+    adamod_schedule view = {.kind = SCHEDULE_CHAIN, .whole = n, .depth = depth + 1};
     adamod_schedule *s = NULL;
     view.parts = calloc((size_t)n, sizeof *view.parts);
     if (view.parts && adamod__schedule_list(&view, lengths, n - 1) == ADAMOD_OK) {

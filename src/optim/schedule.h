@@ -11,6 +11,7 @@ struct adamod_schedule {
     int64_t whole;
     int64_t *list;
     adamod_schedule **parts;
+    int depth; /* of chains within each other, this one included; what walks a schedule calls itself so often */
 };
 
 /* NULL, with the last error set, if there is no memory. */
