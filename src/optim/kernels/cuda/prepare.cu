@@ -94,7 +94,7 @@ static __global__ void fill_kernel(void *to, int type, int64_t count, double val
             case ADAMOD_F32: ((float *)to)[i] = (float)value; break;
             case ADAMOD_F64: ((double *)to)[i] = value; break;
             case ADAMOD_Q8: ((uint8_t *)to)[i] = 0; break;
-            default: store_nearest(to, type, i, (float)value); break;
+            default: ((uint16_t *)to)[i] = nearest(type, (float)value); break;
         }
     }
 }
