@@ -61,6 +61,14 @@ def local(t: Tensor) -> Tensor:
     return here
 
 
+def has_nonzero(t: Tensor) -> bool:
+    """Of a DTensor all processes get the same answer."""
+    if not t.numel() or t.layout is not torch.strided:
+        return bool(t.numel())
+    found: Any = (t.detach() != 0).any() if not is_distributed(t) else t.detach().abs().sum()
+    return bool(found.full_tensor() if is_distributed(found) else found)
+
+
 def _same_place(p: Any, t: Any) -> bool:
     """Whether two DTensors are spread over processes in the same way."""
     same_mesh = p.device_mesh is t.device_mesh or p.device_mesh == t.device_mesh
@@ -412,6 +420,10 @@ class Arrays:
         for p, copy in self.copies_back:
             p.copy_(copy)
         written(self.settled.touches if self.settled else [bound.touch for bound in self.active])
+        self.active, self.copies, self.copies_back = [], [], []
+
+    def leave(self) -> None:
+        """In place of an update: everything is ready for one, and stays as it is."""
         self.active, self.copies, self.copies_back = [], [], []
 
     # ---- binding: the slow way, when something is new or has moved ----

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .. import _c
 from . import checkpoints, q8
-from .arrays import Arrays, check_together, device_of
+from .arrays import Arrays, check_together, device_of, has_nonzero
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
 from .rates import Histogram, histogram, merged
@@ -185,9 +185,14 @@ class Optimizer(torch.optim.Optimizer):
         if on_host and scaled.found_inf is not None and float(scaled.found_inf) != 0:
             return loss
         groups = self._all_arrays()
+        makes_states = self._makes_states()
         same_states = self._states.holds(self.state)
         for arrays in groups:
             arrays.prepare(self.state, same_states)
+        if makes_states:
+            for arrays in groups:
+                arrays.leave()
+            return loss
         if not same_states:
             self._states.remember(self.state)
         check_together(groups)
@@ -206,6 +211,18 @@ class Optimizer(torch.optim.Optimizer):
             if group.get("count") == "group":
                 self._count_idle(group)
         return loss
+
+    def _makes_states(self) -> bool:
+        """Whether this step is only taken so that there are states: torch.distributed.checkpoint takes one where there are
+        none, with gradients of zeros at a learning rate of 0. It must not change parameters, as independent decay and
+        Adafactor's, which do not follow lr, would; and what it makes is as if there had been no step."""
+        if any(self.state.values()):
+            return False
+        rates = [group.get("lr") for group in self.param_groups]
+        if any(lr is None or float(lr) != 0 for lr in rates):
+            return False
+        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        return not any(map(has_nonzero, grads))
 
     def _count_idle(self, group: Dict[str, Any]) -> None:
         """An update of a group that came from a package where all of its parameters count together."""
