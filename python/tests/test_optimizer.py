@@ -906,7 +906,7 @@ class Errors(unittest.TestCase):
         self.refused(RuntimeError, "parameter 0 of group 0 is expanded", lt.AdaMod([expanded]).step)
         meta = torch.nn.Parameter(torch.empty(3, device="meta"))
         meta.grad = torch.empty(3, device="meta")
-        self.refused(RuntimeError, "parameter 0 of group 0 is on meta", lt.AdaMod([meta]).step)
+        self.refused(RuntimeError, "parameter 0 of group 0 is a meta tensor", lt.AdaMod([meta]).step)
         with torch.inference_mode():
             frozen = torch.nn.Parameter(torch.ones(3))
         frozen.grad = torch.ones(3)

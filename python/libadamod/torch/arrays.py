@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from .. import _c
-from . import q8
+from . import counts, q8
 from .settled import Settled, written
 
 _TYPES = {torch.float32: _c.F32, torch.float64: _c.F64, torch.bfloat16: _c.BF16, torch.float16: _c.F16}
@@ -29,7 +29,6 @@ _REAL = {complex_: real for real, complex_ in _COMPLEX.items()}
 
 _FIXED = (float, int, bool, str, type(None))  # types of options whose values cannot change in place
 
-_MOST_STEPS = 2**62  # where counting ends, as in the library: so what is saved can be loaded
 _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
@@ -61,8 +60,21 @@ def local(t: Tensor) -> Tensor:
     return here
 
 
+def is_fake(t: Any) -> bool:
+    """Whether it is a FakeTensor, which stands for one in what is traced; not every PyTorch has them."""
+    return hasattr(t, "fake_mode")
+
+
+def _without_values(t: Tensor) -> str:
+    if is_fake(t):
+        return "is a FakeTensor: a step calls compiled code, which cannot be traced and needs tensors that have memory"
+    return "is a meta tensor, which has no memory: give it some first, as with to_empty() or load_state_dict(assign=True)"
+
+
 def has_nonzero(t: Tensor) -> bool:
     """Of a DTensor all processes get the same answer."""
+    if t.is_nested or t.is_meta or is_fake(t):
+        return True  # refused in the step
     if not t.numel() or t.layout is not torch.strided:
         return bool(t.numel())
     found: Any = (t.detach() != 0).any() if not is_distributed(t) else t.detach().abs().sum()
@@ -122,11 +134,12 @@ class Bound:
         "touch",
         "device",
         "shaped",
+        "updates",
         "counted",
     )
     index: int  # in the group
     state: Dict[str, Any]  # PyTorch's
-    names: Tuple[str, ...]  # of the tensors in it that the span points to
+    names: Tuple[str, ...]  # of the tensors in it that the span points to, and of the count
     key: Optional[Tuple[Any, ...]]
     count: int  # of real numbers
     numel: int  # of elements, as PyTorch counts them
@@ -139,6 +152,7 @@ class Bound:
     touch: Tensor
     device: Optional[str]  # None: the CPU
     shaped: bool  # the rule looks at the parameter's shape
+    updates: counts.Updates  # done so far
     counted: Any  # what a device's handle knows of it; None on the CPU
 
 
@@ -276,8 +290,14 @@ class Arrays:
 
     def forget(self) -> None:
         """The next step looks at everything."""
+        self.unsettle()
         self.bounds = [None] * len(self.params)
-        self.settled = None
+
+    def unsettle(self) -> None:
+        """The next step looks at each parameter."""
+        if self.settled is not None:
+            self.settled.tell_counts()
+            self.settled = None
 
     # ---- a step: all groups are prepared before the first is updated ----
 
@@ -287,7 +307,7 @@ class Arrays:
         if same_states and self.settled is not None and self.settled.follow():
             self.active = self.settled.active
             return
-        self.settled = None
+        self.unsettle()
         self._prepare_each(states)
         if len(self.active) >= _WORTH_SETTLING:
             self._settle()
@@ -297,8 +317,10 @@ class Arrays:
         active = [bound.index for bound in self.active]
         again, self.active_before = active == self.active_before and not self.rebound, active
         one_device = len({bound.device for bound in self.active}) == 1
-        far = all(bound.state["step"] < _MOST_STEPS // 2 for bound in self.active)  # from where counting ends
-        if again and one_device and far and not (self.copies or self.copies_back or any(self.sharded)):
+        far = all(bound.updates.steps + 1 < bound.updates.end for bound in self.active)  # from where counting ends
+        one_type = len({bound.updates.end for bound in self.active}) == 1
+        simple = not (self.copies or self.copies_back or any(self.sharded))
+        if again and one_device and far and one_type and simple:
             known = [bound for bound in self.bounds if bound is not None]
             self.settled = Settled(self.params, self.spans, self.active, known)
 
@@ -319,9 +341,8 @@ class Arrays:
             if (
                 bound is None
                 or bound.state is not state
-                or type(state.get("step")) is not int
-                or not 0 <= state["step"] < _MOST_STEPS
                 or bound.key != _key(p, state, bound.names, sharded)
+                or not bound.updates.holds()
             ):
                 self.rebound, self.bounds[i] = True, None  # also where binding or a later parameter fails
                 self._check_grad(i, p, g)
@@ -341,7 +362,7 @@ class Arrays:
             if not address and bound.count:
                 raise RuntimeError(f"{self.name(i)} has a gradient whose memory was freed")
             if bound.device is None:
-                row.step = state["step"] + 1
+                row.step = bound.updates.steps + 1
             self.active.append(bound)
         if self.rebound:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
@@ -349,6 +370,8 @@ class Arrays:
     def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
         """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum that
         is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+        if is_fake(p) or is_fake(t):
+            raise RuntimeError(f"{self.name(i)} {_without_values(p if is_fake(p) else t)}")
         if is_distributed(t) != self.sharded[i]:
             one, other = ("a DTensor", "none") if self.sharded[i] else ("no DTensor", "one")
             raise TypeError(f"{self.name(i)} is {one}, and {what} is {other}")
@@ -409,9 +432,9 @@ class Arrays:
             return
         for bound in self.active:
             if bound.device == device:
-                bound.state["step"] = min(bound.state["step"] + 1, _MOST_STEPS - 1)
+                bound.updates.become(bound.updates.steps + 1)
                 if bound.counted is not None:
-                    bound.counted.steps = bound.state["step"]
+                    bound.counted.steps = bound.updates.steps
 
     def finish(self) -> None:
         """After the update, of all devices."""
@@ -443,7 +466,8 @@ class Arrays:
         bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
         # What goes through a copy is written by PyTorch itself.
         bound.touch = p.detach().as_strided((0,), (1,), 0) if bound.in_place else torch.empty(0, device=p.device)
-        state["step"] = self._steps(i, state)
+        bound.updates = counts.Updates(state.get("step"), self._steps(i, state))
+        state["step"] = bound.updates.tensor
 
         row = self.rows[i]
         if not bound.in_place:
@@ -455,7 +479,7 @@ class Arrays:
         row.shape[: row.ndim] = p.shape[: row.ndim]
         row.stream = _c.stream(f"param.{self.first + i}")  # as the library has it for its own handles
         row.step = 0
-        bound.names = self._bind_states(i, p, real, bound)
+        bound.names = ("step", *self._bind_states(i, p, real, bound))
         bound.key = _key(p, state, bound.names, self.sharded[i])
         return bound
 
@@ -487,6 +511,8 @@ class Arrays:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
         if p.is_inference() and not torch.is_inference_mode_enabled():
             raise RuntimeError(f"{self.name(i)} was made in inference mode, where alone it can be changed")
+        if is_fake(p) or p.is_meta:
+            raise RuntimeError(f"{self.name(i)} {_without_values(p)}")
         if p.device.type not in ("cpu", "cuda"):
             raise RuntimeError(f"{self.name(i)} is on {p.device}, expected the CPU or a CUDA device")
         if real not in _TYPES:
@@ -508,7 +534,7 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
-        """Updates done so far: an int here, a tensor in PyTorch's own optimizers, nothing in its SGD."""
+        """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD."""
         steps = state.get("step")
         if steps is None and all(value is None for value in state.values()):
             return 0
@@ -520,7 +546,7 @@ class Arrays:
             count = int(steps)
         except (TypeError, ValueError, OverflowError, RuntimeError):
             raise TypeError(f"step of {self.name(i)} is {steps!r}, expected a number") from None
-        if not 0 <= count < _MOST_STEPS:
+        if not 0 <= count < counts.END:
             raise ValueError(f"step of {self.name(i)} is {count}, expected 0 <= step < 2**62")
         return count
 
@@ -586,7 +612,7 @@ class Arrays:
         """A state as the library needs it: the one that is there, converted if it must be, or a new one."""
         if bound.state.get(spec.name) is not None:
             return self._found(i, bound, wanted)
-        self._check_begins(i, bound.state, wanted, begins or bound.state["step"] == 0)
+        self._check_begins(i, bound.state, wanted, begins or bound.updates.steps == 0)
         if wanted.dtype is torch.uint8:
             self._new(i, bound, self._wanted_scale(wanted, bound.count), 0.0)
         return self._new(i, bound, wanted, spec.initial)

@@ -48,11 +48,11 @@ class Changed(Exception):
 class Counted:
     """A parameter in a handle."""
 
-    __slots__ = ("id", "state", "steps")
+    __slots__ = ("id", "bound", "steps")
 
-    def __init__(self, id: int, state: Dict[str, Any]) -> None:
+    def __init__(self, id: int, bound: Bound) -> None:
         self.id = id
-        self.state = state  # PyTorch's
+        self.bound = bound
         self.steps = 0  # what the handle was last told, or told itself, when state["step"] was the same
 
 
@@ -232,7 +232,7 @@ class Handle:
         )
         id = ctypes.c_int64()
         _c.check(_c.lib.adamod_add_tensor(self.handle, member.group, ctypes.byref(tensor), ctypes.byref(id)))
-        member.counted[bound.index] = Counted(id.value, bound.state)
+        member.counted[bound.index] = Counted(id.value, bound)
 
     def _settle(self, member: Member) -> None:
         """All that is there is seen, and has its count of updates."""
@@ -243,14 +243,14 @@ class Handle:
         if member.bounds != arrays.bounds:
             for bound, counted in zip(arrays.bounds, member.counted):
                 if bound is not None and counted is not None:
-                    counted.state, bound.counted = bound.state, counted
+                    counted.bound, bound.counted = bound, counted
             member.bounds = list(arrays.bounds)
         member.seen = bytes(arrays.spans)
         for bound in arrays.active:
             counted = bound.counted
-            if counted is not None and counted.steps != bound.state["step"]:
-                _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.state["step"]))
-                counted.steps = bound.state["step"]
+            if counted is not None and counted.steps != bound.updates.steps:
+                _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.updates.steps))
+                counted.steps = bound.updates.steps
         member.settled = arrays.settled
 
     def scale(self, scaling: Scaling) -> None:
@@ -304,7 +304,7 @@ class Handle:
             return
         status = _c.lib.adamod_step(self.handle)
         if not status and _capturing(self.device):
-            self.captured = [dict(counted.state) for counted in self._all_counted()]
+            self.captured = [dict(counted.bound.state) for counted in self._all_counted()]
         # A failure is one of a step before, which the host took for done.
         self.behind = self.behind or self.captured is not None or self.scaling.found_inf is not None or status != 0
         _c.check(status)
@@ -321,12 +321,15 @@ class Handle:
         if not self.behind:
             return
         self.use_current_stream()  # where graphs are replayed
+        for member in self.members.values():
+            member.arrays.unsettle()
         all_counted = self._all_counted()
         steps = (ctypes.c_int64 * len(all_counted))()  # ids are 0, 1, ...
         _c.check(_c.lib.adamod_all_tensor_steps(self.handle, len(steps), steps))
         for counted in all_counted:
-            if counted.state.get("step") == counted.steps:  # else it was set by hand, and that counts
-                counted.state["step"] = steps[counted.id]
+            updates, shown = counted.bound.updates, counted.bound.state.get("step")
+            if shown is updates.tensor and updates.cell.value == counted.steps:  # else it was set, and that counts
+                updates.become(steps[counted.id])
             counted.steps = steps[counted.id]
         self.behind = self.captured is not None
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from . import checkpoints, q8
+from . import checkpoints, counts, q8
 from .arrays import Arrays, check_together, device_of, has_nonzero
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
@@ -59,7 +59,7 @@ def _option_names(rule: str) -> "frozenset[str]":
 
 
 class Optimizer(torch.optim.Optimizer):
-    """The base of all rules. States are tensors in `state[p]`, with the names PyTorch gives them; `step` is an int.
+    """The base of all rules. States are tensors in `state[p]`, with the names PyTorch gives them, `step` too.
 
     Works wherever a torch.optim.Optimizer does: parameter groups, schedulers (also with a tensor as lr), closures,
     hooks, state_dict, GradScaler, copy and pickle, DistributedDataParallel, FSDP, ZeroRedundancyOptimizer.
@@ -229,7 +229,7 @@ class Optimizer(torch.optim.Optimizer):
         for p in group["params"]:
             if p.grad is None:
                 state = self.state[p]
-                state["step"] = int(state.get("step") or 0) + 1
+                state["step"] = counts.new(int(state.get("step", 0)) + 1)
 
     def push_options(self) -> None:
         """Tells the GPUs what the parameter groups' options are now. A step does so by itself; a captured one that is
@@ -263,7 +263,7 @@ class Optimizer(torch.optim.Optimizer):
         self._handles.read_steps()
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"] if p in self.state]
-            group["step"] = max((int(state.get("step") or 0) for state in states), default=0)
+            group["step"] = max((int(state.get("step", 0)) for state in states), default=0)
         return super().state_dict()
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -280,6 +280,8 @@ class Optimizer(torch.optim.Optimizer):
         self._arrays, self._states = [], Remembered()
         for group in self.param_groups:
             group.setdefault("step", 0)
+        for of_parameter in self.state.values():
+            counts.as_tensor(of_parameter)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
@@ -320,6 +322,8 @@ class Optimizer(torch.optim.Optimizer):
             checkpoints.count_as_saved(group, self.state)
         for arrays in self._all_arrays():
             arrays.check_states(self.state)
+        for state in self.state.values():
+            counts.as_tensor(state)
 
     def _copy_states(self, state_dict: Dict[str, Any]) -> None:
         """The states as they were saved, in memory of our own. Their type is settled at the next step."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import operator
 from array import array
-from itertools import chain, repeat
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
@@ -27,6 +27,7 @@ Same = Callable[..., bool]
 _is = operator.is_
 _get_dtype = operator.attrgetter("dtype")
 _get_grad = operator.attrgetter("grad")
+_get_value = operator.attrgetter("value")
 
 _WORDS = ctypes.sizeof(_c.Span) // 8
 _GRAD, _STEP = _c.Span.grad.offset // 8, _c.Span.step.offset // 8
@@ -120,11 +121,14 @@ class Settled:
         self.device = active[0].device
         self.indices = [bound.index for bound in active]
         self.params = [params[i] for i in self.indices]
-        self.states = [bound.state for bound in active]
         self.touches = [bound.touch for bound in active]
         self.elements = sum(bound.count for bound in active)
         self.has_empty = any(bound.count == 0 for bound in active)
-        self.steps = [state["step"] for state in self.states]
+        self.steps = [bound.updates.steps for bound in active]
+        self.next_steps = [n + 1 for n in self.steps]
+        self.cells = [bound.updates.cell for bound in active]  # all of one type
+        self.write_cell = type(self.cells[0]).value.__set__
+        self.left = min(bound.updates.end - bound.updates.steps for bound in active)  # until one needs another type
         with_grads = set(self.indices)
         idle = [bound for bound in known if bound.index not in with_grads and bound.device is not None]
         self.placed = self.params + [params[bound.index] for bound in idle]
@@ -160,7 +164,8 @@ class Settled:
                 or not self.same_params(*self.params)
                 or not self.same_grads(*grads)
                 or self._addresses() != self.addresses
-                or not all(map(_is, map(operator.getitem, self.states, repeat("step")), self.steps))
+                or self.left <= 1
+                or list(map(_get_value, self.cells)) != self.steps
             ):
                 return False
             addresses = list(map(Tensor.data_ptr, grads))
@@ -176,7 +181,7 @@ class Settled:
             self.grads = grads
             self._write(self.grad_words, grads)
         if self.device is None:  # a handle counts for itself
-            self._write(self.step_words, [n + 1 for n in self.steps])
+            self._write(self.step_words, self.next_steps)
 
     def _write(self, words: memoryview, values: List[int]) -> None:
         if self.missing:
@@ -188,8 +193,14 @@ class Settled:
 
     def count(self) -> None:
         """The update was done."""
-        self.steps = [n + 1 for n in self.steps]
+        list(map(self.write_cell, self.cells, self.next_steps))
+        self.steps = self.next_steps
+        self.next_steps = [n + 1 for n in self.steps]
+        self.left -= 1
+
+    def tell_counts(self) -> None:
+        """To those that look at each parameter: so far they were told nothing of what was counted here."""
         for bound, n in zip(self.active, self.steps):
-            bound.state["step"] = n
+            bound.updates.steps = n
             if bound.counted is not None:
                 bound.counted.steps = n
