@@ -33,6 +33,9 @@ _WORTH_SETTLING = 8  # parameters; fewer are looked at one by one in less time
 
 _data_ptr = Tensor.data_ptr
 
+# Rules that leave an element whose gradient is zero as it is, so that a sparse gradient means the same as a dense one.
+_SPARSE_RULES = ("sgd", "adagrad")
+
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
 SHAPED_RULES = ("adafactor",)
 
@@ -338,6 +341,8 @@ class Arrays:
             if sharded or type(g) is not Tensor:
                 g = self._here(i, p, "its gradient", g)
                 p = local(p) if sharded else p
+            if g.layout is not strided:
+                g = self._dense(i, g)
             if (
                 bound is None
                 or bound.state is not state
@@ -385,6 +390,17 @@ class Arrays:
         if here is not t:
             self.copies.append(here)
         return here
+
+    def _dense(self, i: int, g: Tensor) -> Tensor:
+        """A gradient in another layout, for rules that take it as torch.optim's do; torch.optim refuses it with decay."""
+        if g.layout is torch.sparse_coo and self.hyper.rule in _SPARSE_RULES:
+            if self.values.get("weight_decay") and self.values["decay"] != "none":
+                raise RuntimeError(
+                    f"{self.name(i)} has a sparse gradient, and weight_decay is for dense ones: set it to 0 in its group"
+                )
+            g = g.coalesce().to_dense()
+            self.copies.append(g)
+        return g
 
     def _is_there(self, p: Tensor, bound: Bound, states: Dict[Tensor, Dict[str, Any]]) -> bool:
         """Whether what a span points to is still a parameter's, its gradient aside."""
@@ -507,6 +523,8 @@ class Arrays:
 
     def _check_param(self, i: int, p: Tensor, real: torch.dtype) -> None:
         rule = self.hyper.rule
+        if p.is_nested:
+            raise RuntimeError(f"{self.name(i)} is a nested tensor, expected a dense one: make each part a parameter")
         if p.layout is not torch.strided:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
         if p.is_inference() and not torch.is_inference_mode_enabled():
@@ -686,10 +704,15 @@ class Arrays:
 
     def _check_grad(self, i: int, p: Tensor, g: Tensor) -> None:
         """PyTorch sees to it where a gradient is set, but not where the parameter's data, or the gradient's, is."""
+        if g.is_nested:
+            raise RuntimeError(f"{self.name(i)} has a nested gradient, expected a dense one: to_padded_tensor() makes one")
+        if g.is_mkldnn:
+            raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: to_dense() does it")
         if g.layout is not torch.strided:
+            advice = "to_sparse_coo()" if self.hyper.rule in _SPARSE_RULES else "SGD and Adagrad take sparse ones"
             raise RuntimeError(
                 f"{self.name(i)} has a sparse gradient ({g.layout}), expected a dense one: "
-                f"for torch.nn.Embedding, set sparse=False"
+                f"for torch.nn.Embedding, set sparse=False; {advice}"
             )
         if g.shape != p.shape:
             raise ValueError(
