@@ -18,7 +18,7 @@ def embedding(dtype, sparse=True):
 
 def backward(model, step):
     """Words that come more than once, and others that do not come."""
-    model.zero_grad()
+    model.zero_grad(set_to_none=True)
     generator = torch.Generator().manual_seed(step)
     words = torch.randint(0, 20, (6, 5), generator=generator)
     (model(words) * torch.randn(6, 5, 8, generator=generator).to(model.weight.dtype)).sum().backward()
