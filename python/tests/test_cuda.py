@@ -139,10 +139,12 @@ class AsOnTheCpu(Cuda):
             for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
                 if dtype is torch.float64 and cls is not lt.SGD:  # whose last bits differ, and so what they round to
                     continue
-                self.compare(cls, make_params(*SHAPES, dtype=dtype), what=f"{dtype} ", state_type="q8", **options)
+                options = {"state_type": "q8", "min_8bit_size": 0, **options}
+                self.compare(cls, make_params(*SHAPES, dtype=dtype), what=f"{dtype} ", **options)
         image = make_params((8, 5, 6, 7))[0].detach()
         channels_last = image.to(memory_format=torch.channels_last)
-        self.compare(lt.AdaMod, [torch.nn.Parameter(t) for t in (channels_last, image[:, ::2])], state_type="q8")
+        params = [torch.nn.Parameter(t) for t in (channels_last, image[:, ::2])]
+        self.compare(lt.AdaMod, params, state_type="q8", min_8bit_size=0)
 
     def test_complex(self):
         generator = torch.Generator().manual_seed(3)
@@ -186,7 +188,7 @@ class AsOnTheCpu(Cuda):
 
     def test_states_that_lie_anywhere(self):
         """Where no vector of elements may begin, as parts of a larger array do."""
-        for options in ({}, {"state_type": "q8"}):
+        for options in ({}, {"state_type": "q8", "min_8bit_size": 0}):
             self.states_that_lie_anywhere(options)
 
     def states_that_lie_anywhere(self, options):
@@ -372,7 +374,8 @@ class Graphs(Cuda):
         return one, params, other, others, graph
 
     def test_replays_are_steps(self):
-        cases = [(cls, {}) for cls in CLASSES] + [(cls, {"state_type": "q8", **o}) for cls, o, _ in EIGHT_BITS]
+        in_8_bits = {"state_type": "q8", "min_8bit_size": 0}
+        cases = [(cls, {}) for cls in CLASSES] + [(cls, {**in_8_bits, **o}) for cls, o, _ in EIGHT_BITS]
         for cls, options in cases:
             one, params, other, others, graph = self.captured(cls, **options)
             for t in range(3, 9):
@@ -523,7 +526,7 @@ class Scalers(Cuda):
 
     def test_a_step_that_is_not_finite_is_skipped_on_the_device(self):
         self.steps(unscale=False, waits=False)
-        self.steps(unscale=False, waits=False, state_type="q8")
+        self.steps(unscale=False, waits=False, state_type="q8", min_8bit_size=0)
 
     def test_after_unscale(self):
         self.steps(unscale=True, waits=False)
@@ -558,7 +561,7 @@ class Copies(Cuda):
     def state_to_the_cpu_and_back(self, state_type):
         params = on("cuda", make_params((5, 3), (700,))) + on("cuda", make_params((9,), dtype=torch.bfloat16))
         others = on("cpu", params)
-        one, other = lt.AdaMod(params, state_type=state_type), lt.AdaMod(others, state_type=state_type)
+        one, other = (lt.AdaMod(each, state_type=state_type, min_8bit_size=0) for each in (params, others))
         run(one, params, 3)
         run(other, others, 3)
         file = io.BytesIO()
@@ -578,7 +581,7 @@ class Copies(Cuda):
         for first, then in (("auto", "q8"), ("q8", "auto"), ("bf16", "q8")):
             params = make_params((40, 30), (7,), ())
             others = on("cuda", params)
-            one, other = lt.AdaMod(params, state_type=first), lt.AdaMod(others, state_type=first)
+            one, other = (lt.AdaMod(each, state_type=first, min_8bit_size=0) for each in (params, others))
             for optimizer, tensors in ((one, params), (other, others)):
                 run(optimizer, tensors, 3)
                 optimizer.param_groups[0]["state_type"] = then
@@ -603,7 +606,7 @@ class Copies(Cuda):
     def histograms(self, state_type):
         params = make_params((500,), (7, 8))
         others = on("cuda", params)
-        one, other = (lt.AdaMod(x, beta3=0.9, state_type=state_type) for x in (params, others))
+        one, other = (lt.AdaMod(x, beta3=0.9, state_type=state_type, min_8bit_size=0) for x in (params, others))
         run(one, params, 5)
         run(other, others, 5)
         self.assert_alike(one.lr_histogram(), other.lr_histogram())

@@ -222,7 +222,7 @@ class Calls(OnHandles):
             lambda: optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict())),
             lambda: optimizer.param_groups[0].update(seed=7),
             lambda: optimizer.param_groups[0].update(state_type="bf16"),
-            lambda: optimizer.param_groups[0].update(state_type="q8"),
+            lambda: optimizer.param_groups[0].update(state_type="q8", min_8bit_size=0),
         ):
             change()
             self.lib.take()
@@ -275,7 +275,7 @@ class SameBits(unittest.TestCase):
         in_8_bits = [rule[0] for rule in test_q8.RULES]
         for cls in CLASSES:
             choices = [{}, {"low_precision": "stochastic"}, {"state_type": "bf16", "seed": 5}]
-            for options in choices + [{"state_type": "q8"}] * (cls in in_8_bits):
+            for options in choices + [{"state_type": "q8", "min_8bit_size": 0}] * (cls in in_8_bits):
                 params = make_params((5, 3), (70,), (), (0, 3)) + make_params((40,), (8, 9), dtype=torch.bfloat16)
                 others = clones(params)
                 one, other = cls(params, **options), cls(others, **options)

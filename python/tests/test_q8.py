@@ -50,7 +50,7 @@ class States(unittest.TestCase):
         for cls, options, names in RULES:
             with self.subTest(cls.__name__):
                 params = make_params(*SHAPES)
-                optimizer = cls(params, state_type="q8", **options)
+                optimizer = cls(params, state_type="q8", min_8bit_size=0, **options)
                 train(optimizer, params, 3)
                 for p in params:
                     state = optimizer.state[p]
@@ -68,8 +68,8 @@ class States(unittest.TestCase):
         ):
             params = make_params((300, 7), (5,), ())
             others = clones(params)
-            one = cls(params, lr=0.01, seed=3, state_type="q8", **options)
-            same = {"lr": 0.01, "seed": 3, "state_type": "q8", **options}
+            one = cls(params, lr=0.01, seed=3, state_type="q8", min_8bit_size=0, **options)
+            same = {"lr": 0.01, "seed": 3, "state_type": "q8", "min_8bit_size": 0, **options}
             with library_optimizer(rule, same, others) as (opt, grads):
                 for t in range(1, 9):
                     set_grads(params, t)
@@ -83,7 +83,7 @@ class States(unittest.TestCase):
     def test_a_quarter_of_the_memory(self):
         (p,) = make_params((100_000,))
         (q,) = clones([p])
-        small, large = lt.AdaMod([p], state_type="q8"), lt.AdaMod([q])
+        small, large = lt.AdaMod([p], state_type="q8", min_8bit_size=0), lt.AdaMod([q])
         train(small, [p], 1)
         train(large, [q], 1)
         self.assertLess(memory_of(small.state[p]), 0.255 * memory_of(large.state[q]))
@@ -93,7 +93,7 @@ class States(unittest.TestCase):
             params = make_params((300, 7))
             others = clones(params)
             before = [p.detach().clone() for p in params]
-            train(cls(params, state_type="q8", lr=1e-3, **options), params, 30)
+            train(cls(params, state_type="q8", min_8bit_size=0, lr=1e-3, **options), params, 30)
             train(cls(others, lr=1e-3, **options), others, 30)
             for p, q, b in zip(params, others, before):
                 self.assertLess(float((p - q).detach().norm()), 0.2 * float((q - b).detach().norm()), cls.__name__)
@@ -103,7 +103,7 @@ class States(unittest.TestCase):
             for low_precision in ("master", "stochastic"):
                 params = make_params((300, 7), (5,), dtype=dtype)
                 before = clones(params)
-                optimizer = lt.AdaMod(params, lr=0.1, low_precision=low_precision, state_type="q8")
+                optimizer = lt.AdaMod(params, lr=0.1, low_precision=low_precision, state_type="q8", min_8bit_size=0)
                 train(optimizer, params, 4)
                 for p, b in zip(params, before):
                     self.assertIs(optimizer.state[p]["exp_avg"].dtype, torch.uint8)
@@ -119,7 +119,7 @@ class States(unittest.TestCase):
             dense = tensor.clone().stride() == tensor.stride()
             order = sorted(range(p.dim()), key=p.stride, reverse=True) if dense else range(p.dim())
             q = torch.nn.Parameter(p.detach().permute(*order).clone(memory_format=torch.contiguous_format))
-            one, other = (lt.AdaMod([x], state_type="q8") for x in (p, q))
+            one, other = (lt.AdaMod([x], state_type="q8", min_8bit_size=0) for x in (p, q))
             for t in range(1, 6):
                 set_grads([p], t)
                 q.grad = p.grad.permute(*order).contiguous()
@@ -132,8 +132,8 @@ class States(unittest.TestCase):
 
     def test_groups_copies_and_frozen_parameters(self):
         a, b, c = make_params((300,), (20, 20), (7,))
-        optimizer = lt.AdaMod([{"params": [a], "state_type": "q8"}, {"params": [b]}])
-        optimizer.add_param_group({"params": [c], "state_type": "q8", "lr": 0.1})
+        optimizer = lt.AdaMod([{"params": [a], "state_type": "q8", "min_8bit_size": 0}, {"params": [b]}])
+        optimizer.add_param_group({"params": [c], "state_type": "q8", "min_8bit_size": 0, "lr": 0.1})
         train(optimizer, [a, b], 2)
         self.assertEqual(
             [optimizer.state[p]["exp_avg"].dtype if p in optimizer.state else None for p in (a, b, c)],
@@ -144,8 +144,8 @@ class States(unittest.TestCase):
         for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
             others = [p for group in twin.param_groups for p in group["params"]]
             params = clones([a, b, c])
-            go_on = lt.AdaMod([{"params": params[:1], "state_type": "q8"}, {"params": params[1:2]}])
-            go_on.add_param_group({"params": params[2:], "state_type": "q8", "lr": 0.1})
+            go_on = lt.AdaMod([{"params": params[:1], "state_type": "q8", "min_8bit_size": 0}, {"params": params[1:2]}])
+            go_on.add_param_group({"params": params[2:], "state_type": "q8", "min_8bit_size": 0, "lr": 0.1})
             go_on.load_state_dict(optimizer.state_dict())
             train(twin, others, 2, first=5)
             train(go_on, params, 2, first=5)
@@ -156,7 +156,7 @@ class States(unittest.TestCase):
         params = make_params((300, 7), (5,))
         others = clones(params)
         for cls in (lt.AdaMod, lt.Adam):
-            optimizer, other = cls(params, state_type="q8"), cls(others)
+            optimizer, other = cls(params, state_type="q8", min_8bit_size=0), cls(others)
             train(optimizer, params, 5)
             before = copy.deepcopy(optimizer.state_dict())
             before["state"] = {i: q8.decoded(state) for i, state in before["state"].items()}
@@ -168,13 +168,71 @@ class States(unittest.TestCase):
 class Skipped(unittest.TestCase):
     def test_a_skipped_step_changes_nothing(self):
         (p,) = make_params((300,))
-        optimizer = lt.AdaMod([p], state_type="q8")
+        optimizer = lt.AdaMod([p], state_type="q8", min_8bit_size=0)
         train(optimizer, [p], 2)
         before = copy.deepcopy(optimizer.state_dict()["state"][0])
         optimizer.grad_scale, optimizer.found_inf = torch.tensor(8.0), torch.tensor(1.0)
         optimizer.step()
         for name, value in optimizer.state_dict()["state"][0].items():
             self.assertTrue(torch.equal(torch.as_tensor(value), torch.as_tensor(before[name])), name)
+
+
+class SmallParameters(unittest.TestCase):
+    """min_8bit_size, as bitsandbytes has it."""
+
+    SHAPES = ((64, 64), (63, 65), (5,))
+
+    def dtypes(self, optimizer, params):
+        return [optimizer.state[p]["exp_avg_sq"].dtype for p in params]
+
+    def test_fewer_than_4096_elements_stay_in_f32(self):
+        for options, expected in (
+            ({}, [torch.uint8, torch.float32, torch.float32]),
+            ({"min_8bit_size": 4097}, [torch.float32] * 3),
+            ({"min_8bit_size": 5}, [torch.uint8] * 3),
+        ):
+            params = make_params(*self.SHAPES)
+            others = clones(params)
+            optimizer = lt.AdaMod(params, state_type="q8", **options)
+            train(optimizer, params, 3)
+            self.assertEqual(self.dtypes(optimizer, params), expected)
+            train(lt.AdaMod(others), others, 3)
+            for p, q, dtype in zip(params, others, expected):
+                self.assertEqual(same_bits(p.detach(), q.detach()), dtype is torch.float32)
+
+    def test_of_a_group_and_changed_while_training(self):
+        params = make_params(*self.SHAPES)
+        groups = [{"params": params[:2]}, {"params": params[2:], "min_8bit_size": 0}]
+        optimizer = lt.AdaMod(groups, state_type="q8")
+        train(optimizer, params, 1)
+        self.assertEqual(self.dtypes(optimizer, params), [torch.uint8, torch.float32, torch.uint8])
+        optimizer.param_groups[0]["min_8bit_size"] = 1
+        optimizer.param_groups[1]["min_8bit_size"] = 6
+        train(optimizer, params, 1, first=2)
+        self.assertEqual(self.dtypes(optimizer, params), [torch.uint8, torch.uint8, torch.float32])
+        self.assertNotIn("exp_avg_scale", optimizer.state[params[2]])
+
+    def test_checkpoints_from_before(self):
+        """All in 8 bits, and no word of a least size: what is small becomes f32, exactly what the codes stood for."""
+        params = make_params(*self.SHAPES)
+        old = lt.AdaMod(params, state_type="q8", min_8bit_size=0)
+        train(old, params, 3)
+        saved = copy.deepcopy(old.state_dict())
+        for group in saved["param_groups"]:
+            del group["min_8bit_size"]
+        optimizer = lt.AdaMod(clones(params), state_type="q8")
+        optimizer.load_state_dict(saved)
+        bind(optimizer)
+        others = optimizer.param_groups[0]["params"]
+        self.assertEqual(self.dtypes(optimizer, others), [torch.uint8, torch.float32, torch.float32])
+        for p, q in zip(params, others):
+            for name, value in q8.decoded(old.state[p]).items():
+                if torch.is_tensor(value) and value.dtype is torch.float32 and name.startswith("exp"):
+                    self.assertTrue(same_bits(value, q8.decoded(optimizer.state[q])[name]), name)
+        # How small is small, the optimizer knows, not the checkpoint.
+        whole = lt.AdaMod(clones(params), state_type="q8", min_8bit_size=0)
+        whole.load_state_dict(optimizer.state_dict())
+        self.assertEqual(whole.param_groups[0]["min_8bit_size"], 0)
 
 
 class Conversions(unittest.TestCase):
@@ -187,12 +245,12 @@ class Conversions(unittest.TestCase):
         for cls, options, _ in RULES:
             params = make_params(*SHAPES) + make_params((9, 40), dtype=torch.bfloat16)
             params.append(torch.nn.Parameter(torch.randn(8, 5, 6, 7).to(memory_format=torch.channels_last)))
-            one = self.trained(params, cls=cls, state_type="q8", **options)
+            one = self.trained(params, cls=cls, state_type="q8", min_8bit_size=0, **options)
             others = [
                 torch.nn.Parameter(q.detach().to(memory_format=torch.channels_last) if q.dim() == 4 else q.detach())
                 for q in clones(params)
             ]
-            other = cls(others, state_type="q8", **options)
+            other = cls(others, state_type="q8", min_8bit_size=0, **options)
             other.load_state_dict(through_a_file(one.state_dict()))
             for optimizer, mine in ((one, params), (other, others)):
                 train(optimizer, mine, 3, first=6)
@@ -204,7 +262,7 @@ class Conversions(unittest.TestCase):
                 params = make_params((300, 7), (5,), (), (0, 3))
                 one = self.trained(params, cls=cls, **options)
                 saved = copy.deepcopy(one.state_dict())
-                small = cls(clones(params), state_type="q8", **options)
+                small = cls(clones(params), state_type="q8", min_8bit_size=0, **options)
                 small.load_state_dict(saved)
                 self.assertEqual(small.param_groups[0]["state_type"], "q8")
                 mine = small.param_groups[0]["params"]
@@ -229,7 +287,7 @@ class Conversions(unittest.TestCase):
 
     def test_switched_while_training(self):
         (p,) = make_params((300, 7))
-        optimizer = self.trained([p])
+        optimizer = self.trained([p], min_8bit_size=0)
         for state_type, dtype in (("q8", torch.uint8), ("bf16", torch.bfloat16), ("q8", torch.uint8), ("auto", None)):
             optimizer.param_groups[0]["state_type"] = state_type
             train(optimizer, [p], 2)
@@ -240,9 +298,9 @@ class Conversions(unittest.TestCase):
         """Blocks follow the layout, so codes cannot just be copied."""
         tensor = torch.randn(8, 5, 6, 7)
         p = torch.nn.Parameter(tensor.to(memory_format=torch.channels_last))
-        one = self.trained([p], state_type="q8")
+        one = self.trained([p], state_type="q8", min_8bit_size=0)
         q = torch.nn.Parameter(p.detach().contiguous())
-        other = lt.AdaMod([q], state_type="q8")
+        other = lt.AdaMod([q], state_type="q8", min_8bit_size=0)
         other.load_state_dict(one.state_dict())
         bind(other)
         for name in RULES[0][2]:
@@ -254,7 +312,7 @@ class Conversions(unittest.TestCase):
         published = PublishedAdaMod(params, lr=1e-2)
         train(published, params, 3)
         mine = clones(params)
-        optimizer = lt.AdaMod(mine, lr=1e-2, state_type="q8")
+        optimizer = lt.AdaMod(mine, lr=1e-2, state_type="q8", min_8bit_size=0)
         optimizer.load_state_dict(published.state_dict())
         train(published, params, 1, first=4)
         train(optimizer, mine, 1, first=4)
@@ -263,7 +321,7 @@ class Conversions(unittest.TestCase):
 
     def test_what_cannot_be(self):
         (p,) = make_params((300,))
-        optimizer = self.trained([p], state_type="q8")
+        optimizer = self.trained([p], state_type="q8", min_8bit_size=0)
         saved = optimizer.state_dict()
 
         def refused(error, text, change):
@@ -271,7 +329,7 @@ class Conversions(unittest.TestCase):
                 broken = copy.deepcopy(saved)
                 change(broken["state"][0])
                 (q,) = clones([p])
-                other = lt.AdaMod([q], state_type=state_type)
+                other = lt.AdaMod([q], state_type=state_type, min_8bit_size=0)
                 with self.assertRaisesRegex(error, text):
                     other.load_state_dict(broken)
                 other.load_state_dict(saved)
@@ -297,10 +355,10 @@ class Conversions(unittest.TestCase):
         z = torch.nn.Parameter(torch.randn(4, dtype=torch.complex64))
         z.grad = torch.randn(4, dtype=torch.complex64)
         with self.assertRaisesRegex(TypeError, "parameter 0 of group 0 is torch.complex64, and states in q8"):
-            lt.AdaMod([z], state_type="q8").step()
+            lt.AdaMod([z], state_type="q8", min_8bit_size=0).step()
         for cls, options in ((lt.Adagrad, {}), (lt.Adam, {"amsgrad": True}), (lt.Adafactor, {})):
             with self.assertRaisesRegex(ValueError, "group 0: .*state_type is 'q8'"):
-                cls([p], state_type="q8", **options)
+                cls([p], state_type="q8", min_8bit_size=0, **options)
 
 
 if __name__ == "__main__":

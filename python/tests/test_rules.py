@@ -238,6 +238,7 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("RAdam", "decay"),
                     ("AdamW", "weight_decay"),
                     ("SGD", "lr"),
+                    (cls.__name__, "min_8bit_size"),  # bitsandbytes'
                     *(("Adafactor", name) for name in ("lr", "decay_rate", "beta1")),  # as Transformers has them
                 }:
                     self.assertEqual(value, known[key].value, (cls, key))

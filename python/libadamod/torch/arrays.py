@@ -166,6 +166,7 @@ class Wanted(NamedTuple):
     shape: Tuple[int, ...]
     stride: Tuple[int, ...]
     dtype: torch.dtype
+    shared: bool = True  # placed as the parameter, where that is a DTensor; not what a process has for itself
 
 
 def _key(p: Tensor, state: Dict[str, Any], names: Sequence[str], sharded: bool) -> Optional[Tuple[Any, ...]]:
@@ -538,8 +539,6 @@ class Arrays:
         state_type = self.values["state_type"]
         if p.dtype in _REAL and state_type in _STATE_TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
-        if self.sharded[i] and state_type == "q8":
-            raise TypeError(f"{self.name(i)} is sharded; states in q8, which share scales, are for whole parameters")
         if self.sharded[i] and any(x.is_partial() for x in self.params[i].placements):  # type: ignore[attr-defined]
             raise TypeError(f"{self.name(i)} is a sum that is still to be made, expected placements Shard and Replicate")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
@@ -570,8 +569,10 @@ class Arrays:
 
     def _state_dtype(self, p: Tensor) -> torch.dtype:
         """The type of real states."""
-        real = _REAL.get(p.dtype, p.dtype)
-        return _STATE_TYPES.get(self.values["state_type"]) or _COMPUTE.get(real, torch.float32)
+        real, wanted = _REAL.get(p.dtype, p.dtype), _STATE_TYPES.get(self.values["state_type"])
+        if wanted is None or (wanted is torch.uint8 and p.numel() < self.values["min_8bit_size"]):
+            return _COMPUTE.get(real, torch.float32)
+        return wanted
 
     def _wanted(self, p: Tensor, stride: Sequence[int]) -> Iterator[Tuple[_c.State, Wanted]]:
         """The states that the library needs for a parameter."""
@@ -645,7 +646,7 @@ class Arrays:
         if found.dtype is torch.uint8:
             wanted_scale = self._check_codes(i, bound.state, wanted, bound.count)
             scale = self._adopted(i, bound, wanted_scale, bound.state[wanted_scale.name])
-            if want_codes and _same_layout(wanted.shape, found.stride(), wanted.stride):
+            if want_codes and _same_layout(wanted.shape, local(found).stride(), wanted.stride):
                 return self._adopted(i, bound, wanted, found)
             numbers = bound.state[wanted.name] = q8.decode(wanted.name, found, scale)  # blocks follow the layout
             del bound.state[wanted_scale.name]
@@ -657,11 +658,14 @@ class Arrays:
         return codes
 
     def _wanted_scale(self, wanted: Wanted, count: int) -> Wanted:
-        return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32)
+        return Wanted(q8.scale_name(wanted.name), (q8.blocks(count),), (1,), torch.float32, False)
 
     def _check_codes(self, i: int, state: Dict[str, Any], wanted: Wanted, count: int) -> Wanted:
         """A state in 8 bits, whose scales are returned as they have to be."""
         codes, scale = state[wanted.name], self._wanted_scale(wanted, count)
+        if self.sharded[i] and not (is_distributed(codes) and _same_place(self.params[i], codes)):
+            raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and is not sharded as its parameter is")
+        codes = local(codes)
         if state.get(scale.name) is None or not _is_dense(codes.shape, codes.stride()):
             lacks = f"no {scale.name}" if state.get(scale.name) is None else "gaps in memory"
             raise ValueError(f"{wanted.name} of {self.name(i)} is in 8 bits and has {lacks}")
@@ -677,11 +681,11 @@ class Arrays:
         return t
 
     def _new(self, i: int, bound: Bound, wanted: Wanted, initial: float) -> Tensor:
-        if self.sharded[i]:  # only rules whose states all have the parameter's shape come here
+        if self.sharded[i] and wanted.shared:  # only rules whose states all have the parameter's shape come here
             t = torch.full_like(self.params[i], initial, dtype=wanted.dtype, requires_grad=False)
         else:
             value = complex(initial, initial) if wanted.dtype in _REAL else initial
-            device = self.params[i].device
+            device = local(self.params[i]).device
             t = torch.empty_strided(wanted.shape, wanted.stride, dtype=wanted.dtype, device=device).fill_(value)
         bound.state[wanted.name] = t
         return t
@@ -695,7 +699,7 @@ class Arrays:
         here = self._here(i, self.params[i], wanted.name, found) if is_distributed(found) else local(found)
         device = local(self.params[i]).device
         fits = here.dtype is wanted.dtype and here.device == device and not here.is_neg() and not here.is_conj()
-        placed = not self.sharded[i] or (is_distributed(found) and _same_place(self.params[i], found))
+        placed = not (self.sharded[i] and wanted.shared) or (is_distributed(found) and _same_place(self.params[i], found))
         if fits and placed and _same_layout(wanted.shape, here.stride(), wanted.stride):
             return found
         t = self._new(i, bound, wanted, 0.0)

@@ -90,6 +90,7 @@ class Optimizer(torch.optim.Optimizer):
             "clip_value": math.inf,
             "low_precision": "master",
             "state_type": "auto",
+            "min_8bit_size": 4096,
             "seed": 0,
             **taken(type(self), common),
         }
@@ -264,7 +265,7 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"] if p in self.state]
             group["step"] = max((int(state.get("step", 0)) for state in states), default=0)
-        return super().state_dict()
+        return q8.portable(super().state_dict())
 
     def __getstate__(self) -> Dict[str, Any]:
         self._handles.read_steps()
@@ -343,7 +344,8 @@ class Optimizer(torch.optim.Optimizer):
         checkpoints.decay_in_other_words(group)
         for key, value in before.items():
             group.setdefault(key, value)
-        group["state_type"] = before["state_type"]  # how much memory there is, the checkpoint does not know
+        for key in ("state_type", "min_8bit_size"):  # how much memory there is, the checkpoint does not know
+            group[key] = before[key]
 
     # ---- what no other package shows ----
 

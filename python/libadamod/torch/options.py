@@ -33,6 +33,7 @@ class Common(TypedDict, total=False):
         and rounds at random, so that small updates act on average.
     state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
         for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
+    min_8bit_size: with state_type="q8", parameters with fewer elements, in this process, have states as with "auto".
     seed: of the random rounding.
     capturable, foreach: torch.optim's, for programs that pass them, and without effect: all steps can be captured into a
         CUDA graph.
@@ -45,6 +46,7 @@ class Common(TypedDict, total=False):
     clip_value: float
     low_precision: LowPrecision
     state_type: StateType
+    min_8bit_size: int
     seed: int
     capturable: bool
     differentiable: bool

@@ -1,5 +1,6 @@
 """States in 8 bits: codes as a uint8 tensor with the parameter's shape and layout, and beside it, as NAME_scale, a
-float32 for each 256 of them begun, in the order they have in memory.
+float32 for each 256 of them begun, in the order they have in memory. Of a DTensor they are a DTensor placed as it is, and
+the scales those of this process's part: blocks begin anew in every part.
 
 Steps work on the codes themselves. What is here converts them from and to numbers, where a checkpoint has the other.
 
@@ -26,22 +27,34 @@ def blocks(count: int) -> int:
     return -(-count // _c.Q8_BLOCK)
 
 
+def _like(t: Tensor, here: Tensor) -> Tensor:
+    """A tensor as this process's part of a DTensor that is placed as t is; itself, where t is none."""
+    if not hasattr(t, "_local_tensor"):
+        return here
+    d: Any = t
+    whole: Tensor = type(d).from_local(
+        here, d.device_mesh, d.placements, run_check=False, shape=d.shape, stride=d.stride()
+    )
+    return whole
+
+
 def encode(name: str, values: Tensor) -> Tuple[Tensor, Tensor]:
     """The codes of a dense tensor, in its layout, and their scales."""
-    values = values.to(torch.float32)
-    host = values.cpu()
+    here = getattr(values, "_local_tensor", values).to(torch.float32)
+    host = here.cpu()
     codes = torch.empty_strided(host.shape, host.stride(), dtype=torch.uint8)
     scales = torch.empty(blocks(host.numel()))
     _c.q8_encode(name not in _SIGNED, host.numel(), host.data_ptr(), codes.data_ptr(), scales.data_ptr())
-    return codes.to(values.device), scales.to(values.device)
+    return _like(values, codes.to(here.device)), scales.to(here.device)
 
 
 def decode(name: str, codes: Tensor, scales: Tensor) -> Tensor:
     """The numbers that dense codes stand for, in float32 and the codes' layout."""
-    host, factors = codes.cpu(), scales.cpu()
+    here = getattr(codes, "_local_tensor", codes)
+    host, factors = here.cpu(), scales.cpu()
     values = torch.empty_strided(host.shape, host.stride(), dtype=torch.float32)
     _c.q8_decode(name not in _SIGNED, host.numel(), host.data_ptr(), factors.data_ptr(), values.data_ptr())
-    return values.to(codes.device)
+    return _like(codes, values.to(here.device))
 
 
 def decoded(state: Dict[str, Any]) -> Dict[str, Any]:
@@ -52,3 +65,16 @@ def decoded(state: Dict[str, Any]) -> Dict[str, Any]:
         if scales is not None:
             numbers[name] = decode(name, state[name], scales)
     return numbers
+
+
+def portable(saved: Dict[str, Any]) -> Dict[str, Any]:
+    """A state_dict in which the states of DTensors are numbers: so they can be gathered, and sharded otherwise."""
+    states = {
+        i: decoded(state) if any(_is_sharded_code(t) for t in state.values()) else state
+        for i, state in saved["state"].items()
+    }
+    return {**saved, "state": states}
+
+
+def _is_sharded_code(t: Any) -> bool:
+    return isinstance(t, Tensor) and t.dtype is torch.uint8 and hasattr(t, "_local_tensor")

@@ -1,0 +1,179 @@
+"""States in 8 bits of sharded parameters: FSDP2, and checkpoints of torch.distributed.checkpoint.
+
+SPDX-License-Identifier: MIT
+"""
+
+import os
+import tempfile
+import unittest
+
+import libadamod.torch as lt
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from test_distributed import HAS_FULLY_SHARD, alike
+from torch import nn
+
+STEPS = 5
+# Shards of 1,000 elements of the first weight: blocks of 256 that no other number of processes has.
+ARGUMENTS = dict(lr=1e-2, beta3=0.9, weight_decay=0.1, min_8bit_size=200, state_type="q8")
+
+
+def network():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(10, 200), nn.Tanh(), nn.Linear(200, 3))
+
+
+def train(model, optimizer, steps=STEPS, first=1):
+    """All processes have the same batches."""
+    for t in range(first, first + steps):
+        generator = torch.Generator().manual_seed(t)
+        x, y = torch.randn(8, 10, generator=generator), torch.randn(8, 3, generator=generator)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+
+def sharded(world):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = network()
+    fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+    return model, lt.AdaMod(model.parameters(), **ARGUMENTS)
+
+
+def start(rank, world, folder, function):
+    meeting = f"file://{folder}/{function.__name__}-{world}"  # another each time: the file is not reused
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
+    try:
+        function(world, f"{folder}/checkpoint")
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+    os._exit(0)  # gloo's threads may still let go of tensors
+
+
+def run(*functions):
+    """(number of processes, function) one after the other, with one folder for a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        for world, function in functions:
+            mp.spawn(start, (world, folder, function), nprocs=world)
+
+
+def numbers(model, optimizer):
+    """The states as PyTorch's functions tell them, whole, by parameters' names."""
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+    saved = get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True))
+    return saved["state"]
+
+
+def training(world, folder):
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+    model, optimizer = sharded(world)
+    train(model, optimizer)
+    weight, bias, last = list(model.parameters())[:3]
+    state = optimizer.state[weight]
+    assert state["exp_avg"].dtype is torch.uint8 and state["exp_avg"].placements == weight.placements
+    assert tuple(state["exp_avg_scale"].shape) == (4,) and type(state["exp_avg_scale"]) is torch.Tensor
+    assert optimizer.state[bias]["exp_avg"].dtype is torch.float32, "100 elements here are few"
+    assert optimizer.state[last]["exp_avg_sq"].dtype is torch.uint8
+
+    plain = network()
+    train(plain, lt.AdaMod(plain.parameters(), **dict(ARGUMENTS, state_type="auto")))
+    for p, q, b in zip(model.parameters(), plain.parameters(), network().parameters()):
+        assert (p.full_tensor() - q).norm() < 0.2 * (q - b).norm()
+    assert optimizer.lr_histogram().elements == sum(p.to_local().numel() for p in model.parameters())
+
+    # As FSDP2's users save it; what is loaded goes on with the same bits.
+    saved = get_optimizer_state_dict(model, optimizer)
+    for state in saved["state"].values():
+        assert state["exp_avg"].dtype is torch.float32 and not any("scale" in name for name in state)
+    other, other_optimizer = sharded(world)
+    other.load_state_dict(model.state_dict())
+    set_optimizer_state_dict(other, other_optimizer, saved)
+    train(model, optimizer, 3, STEPS + 1)
+    train(other, other_optimizer, 3, STEPS + 1)
+    for p, q in zip(model.parameters(), other.parameters()):
+        assert torch.equal(p.to_local(), q.to_local())
+        assert other_optimizer.state[q]["exp_avg"].dtype == optimizer.state[p]["exp_avg"].dtype
+
+
+def save(world, folder):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    model, optimizer = sharded(world)
+    train(model, optimizer)
+    weights, states = get_state_dict(model, optimizer)
+    dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder)
+    expected = numbers(model, optimizer)
+    train(model, optimizer, 3, STEPS + 1)
+    trained = [p.full_tensor().detach() for p in model.parameters()]
+    if dist.get_rank() == 0:
+        torch.save({"states": expected, "trained": trained}, f"{folder}.expected")
+
+
+def load(world, folder):
+    """In as many processes, or another number."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    model, optimizer = sharded(world)
+    weights, states = get_state_dict(model, optimizer)
+    dcp.load({"model": weights, "optimizer": states}, checkpoint_id=folder)
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=states)
+    expected = torch.load(f"{folder}.expected", weights_only=False)
+    found = numbers(model, optimizer)
+    for name, state in expected["states"].items() if found else ():
+        for key in ("exp_avg", "exp_avg_sq", "exp_avg_lr"):
+            assert torch.equal(state[key], found[name][key]), (name, key)
+    train(model, optimizer, 3, STEPS + 1)
+    for p, q in zip(model.parameters(), expected["trained"]):
+        same = torch.equal(p.full_tensor(), q)
+        assert same or world != 2, "as many processes go on with the same bits"
+        torch.testing.assert_close(p.full_tensor().detach(), q, rtol=0.05, atol=2e-3)
+
+
+def whole(world, folder):
+    """Whole parameters are saved as codes and scales, and go on with the same bits."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
+
+    model = network()
+    optimizer = lt.AdaMod(model.parameters(), **ARGUMENTS)
+    train(model, optimizer)
+    dcp.save({"optimizer": get_optimizer_state_dict(model, optimizer)}, checkpoint_id=folder)
+    other = network()
+    other.load_state_dict(model.state_dict())
+    other_optimizer = lt.AdaMod(other.parameters(), **ARGUMENTS)
+    states = get_optimizer_state_dict(other, other_optimizer)
+    dcp.load({"optimizer": states}, checkpoint_id=folder)
+    set_optimizer_state_dict(other, other_optimizer, states)
+    train(model, optimizer, 3, STEPS + 1)
+    train(other, other_optimizer, 3, STEPS + 1)
+    assert any(state["exp_avg"].dtype is torch.uint8 for state in other_optimizer.state.values())
+    for p, q in zip(model.parameters(), other.parameters()):
+        assert torch.equal(p, q)
+    alike(model)
+
+
+@unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")
+class Sharded(unittest.TestCase):
+    def setUp(self):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+    def test_training(self):
+        run((2, training))
+
+    def test_checkpoints(self):
+        run((2, save), (2, load), (1, load))
+
+    def test_checkpoints_of_whole_parameters(self):
+        run((2, whole))
+
+
+if __name__ == "__main__":
+    unittest.main()
