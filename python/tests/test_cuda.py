@@ -119,6 +119,7 @@ class AsOnTheCpu(Cuda):
     def test_options(self):
         for cls, options in (
             (lt.AdaMod, {"flavour": "published", "weight_decay": 0.1}),
+            (lt.AdaMod, {"flavour": "adamd"}),
             (lt.AdaMod, {"decay": "l2", "weight_decay": 0.1, "clip_value": 0.5, "maximize": True}),
             (lt.AdaMod, {"state_type": "bf16", "seed": 3}),
             (lt.Adam, {"amsgrad": True}),
@@ -145,6 +146,8 @@ class AsOnTheCpu(Cuda):
         channels_last = image.to(memory_format=torch.channels_last)
         params = [torch.nn.Parameter(t) for t in (channels_last, image[:, ::2])]
         self.compare(lt.AdaMod, params, state_type="q8", min_8bit_size=0)
+        # Small ones beside a large one in one group, whose states are of other types.
+        self.compare(lt.AdaMod, make_params((5,), (64, 64), (63, 65)), state_type="q8")
 
     def test_complex(self):
         generator = torch.Generator().manual_seed(3)
