@@ -134,7 +134,8 @@ static run_metrics training(int64_t step) {
 }
 
 static adamod_statistics statistics(void) {
-    adamod_statistics s = {.elements = 10, .bounded = 0.5, .eta_min = 0.001, .eta_median = 0.01, .eta_max = 1e20};
+    adamod_statistics s = {
+        .elements = 10, .bounded = 0.5, .eta_min = 0.001, .eta_median = 0.01, .eta_max = 1e20, .nonfinite = 3};
     s.step_median = 0.002;
     s.step_max = 0.01;
     s.eta[90] = 3;
@@ -435,10 +436,11 @@ TEST(histograms_leave_out_zeros_at_both_ends) {
     CHECK_INT(run_add_histogram(r, 8, &s, MESSAGE), 0);
     size_t n = 0;
     char *text = contents(below("histograms/histograms.jsonl"), &n);
-    CHECK_HAS(text,
-              "{\"step\":7,\"bounded\":0.5,\"eta_min\":0.001,\"eta_median\":0.01,\"eta_max\":1e+20,\"step_min\":0,"
-              "\"step_median\":0.002,\"step_max\":0.01,\"low\":-12,\"high\":8,\"bins\":200,\"eta_first\":90,"
-              "\"eta\":[3,0,6,0,");
+    CHECK_HAS(
+        text,
+        "{\"step\":7,\"bounded\":0.5,\"eta_min\":0.001,\"eta_median\":0.01,\"eta_max\":1e+20,\"step_min\":0,"
+        "\"step_median\":0.002,\"step_max\":0.01,\"nonfinite\":3,\"low\":-12,\"high\":8,\"bins\":200,\"eta_first\":90,"
+        "\"eta\":[3,0,6,0,");
     CHECK_HAS(text, ",0,1],\"effective_first\":0,\"effective\":[10]}\n{\"step\":8,");
     CHECK_HAS(text, "\"eta_first\":0,\"eta\":[],\"effective_first\":0,\"effective\":[]}\n");
     free(text);

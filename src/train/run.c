@@ -535,9 +535,11 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *me
     const struct {
         const char *name;
         double value;
-    } numbers[] = {{"bounded", s->bounded},   {"eta_min", s->eta_min},   {"eta_median", s->eta_median},
-                   {"eta_max", s->eta_max},   {"step_min", s->step_min}, {"step_median", s->step_median},
-                   {"step_max", s->step_max}, {"low", ADAMOD_HIST_LOW},  {"high", ADAMOD_HIST_HIGH},
+    } numbers[] = {{"bounded", s->bounded},       {"eta_min", s->eta_min},
+                   {"eta_median", s->eta_median}, {"eta_max", s->eta_max},
+                   {"step_min", s->step_min},     {"step_median", s->step_median},
+                   {"step_max", s->step_max},     {"nonfinite", (double)s->nonfinite},
+                   {"low", ADAMOD_HIST_LOW},      {"high", ADAMOD_HIST_HIGH},
                    {"bins", ADAMOD_HIST_BINS}};
     json j = {0};
     tfevents e = {0};

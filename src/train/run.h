@@ -17,9 +17,9 @@
  *                          {"kind":"valid","step":100,"time":..,"tokens":..,"loss":..,...}
  *                          {"kind":"test","step":900,...}  (the task's metrics, those that were measured)
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
- *                         "step_median":..,"step_max":..,"low":-12,"high":8,"bins":200,"eta_first":..,"eta":[...],
- *                         "effective_first":..,"effective":[...]}  (runs of zeros at both ends left out: "eta_first"
- *                         and "effective_first" give the index of the first count)
+ *                         "step_median":..,"step_max":..,"nonfinite":0,"low":-12,"high":8,"bins":200,"eta_first":..,
+ *                         "eta":[...],"effective_first":..,"effective":[...]}  (runs of zeros at both ends left out:
+ *                         "eta_first" and "effective_first" give the index of the first count)
  *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}  (texts by the task's names)
  *   events.out.tfevents.*  the same scalars ("train/loss") and histograms of log10 ("learning_rate/before_bound" and
  *                        "after_bound") for TensorBoard
