@@ -742,6 +742,8 @@ static device_error failure(const adamod__device *d) {
     e.tensor = m->tensor;
     e.group = m->group;
     e.option = m->option;
+    e.fault = m->fault;
+    e.range = m->range;
     e.value = m->value;
     return e;
 }
