@@ -306,8 +306,8 @@ TEST(schedules_that_leave_the_range) {
 
 /* lr / eps of an element that never had a gradient is multiplied by a zero. */
 TEST(zero_gradients_and_a_small_eps) {
-    static const char *const rules[] = {"adamod",  "adam",    "amsgrad", "adagrad",
-                                        "rmsprop", "nosadam", "radam",   "adabound"};
+    static const char *const rules[] = {"adamod",  "adam",  "amsgrad",  "adagrad", "rmsprop",
+                                        "nosadam", "radam", "adabound", "adashift"};
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         for (int wide = 0; wide < 2; wide++) {
             one x;

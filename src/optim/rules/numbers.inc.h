@@ -49,7 +49,7 @@ static ADAMOD__DEVICE double adamod__final_lr(const double *o, double base_lr) {
 /* Of an element whose gradients were all zeros, with the largest bias correction; 0: the rule has no such number, or no
  * eps. */
 static ADAMOD__DEVICE double adamod__rate_of_zeros(int which, const double *o) {
-    if (which == RULE_sgd || which == RULE_adadelta || which == RULE_adashift || which == RULE_adafactor) return 0;
+    if (which == RULE_sgd || which == RULE_adadelta || which == RULE_adafactor) return 0;
     return o[OPT_EPS] > 0 ? o[OPT_LR] / (1 - o[OPT_BETA1]) / o[OPT_EPS] : 0;
 }
 
