@@ -324,7 +324,7 @@ TEST(memory_of_a_resnet) {
     CHECK(elements > 300000 && elements < 500000);
     adamod_memory(opt, &states, &other);
     CHECK_INT(states, 12 * elements);
-    CHECK(other > fresh && other < 64 * 1024);
+    CHECK(other > fresh && other < 1024 * 110); /* 1 KB for each parameter */
     CHECK_INT(adamod_step(opt), ADAMOD_OK);
     adamod_memory(opt, NULL, &stepped);
     CHECK(stepped - other < 64 * 1024); /* what a step needs, which is not on the stack */

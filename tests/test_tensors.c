@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* ---- Arrays, sizes, names ----------------------------------------------------------------------------------------- */
 
@@ -425,6 +426,126 @@ TEST(steps_that_are_set) {
     adamod_free(w.opt);
 }
 
-RUN_TESTS(ENTRY(overlaps), ENTRY(misaligned), ENTRY(empty_arrays), ENTRY(sizes), ENTRY(names_of_parameters),
-          ENTRY(many_parameters), ENTRY(empty_arrays_and_scalars), ENTRY(many_arrays_in_one_call),
-          ENTRY(frozen_parameters), ENTRY(frozen_under_every_rule), ENTRY(steps_that_are_set))
+/* ---- many parameters ---- */
+
+/* Seconds of this thread for n parameters: added, moved one by one and all at once, and refused where they overlap. */
+static double time_of_many(int64_t n) {
+    adamod_optimizer *opt = NULL;
+    float *p = calloc((size_t)n * 4, sizeof *p), *g = calloc((size_t)n * 4, sizeof *g), *h = g + 2 * n;
+    const void **grads = calloc((size_t)n, sizeof *grads);
+    struct timespec from, to;
+    if (!CHECK(p && g && grads)) return 0;
+    CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = i * 7919 % n; /* in no order of addresses */
+        wrong += adamod_add(opt, NULL, p + 2 * at, g + 2 * at, 1, (int64_t[]){2}) != ADAMOD_OK;
+        grads[i] = g + 2 * at;
+    }
+    wrong += adamod_add(opt, "end", p + 2 * n, NULL, 1, (int64_t[]){2}) != ADAMOD_OK;
+    for (int64_t i = 0; i < n; i++) {
+        wrong += adamod_set_grad(opt, i, h + i) != ADAMOD_OK; /* which overlap: they may */
+        wrong += adamod_set_param(opt, i, p + 2 * (i * 7919 % n) + 1) != ADAMOD_ERROR_ARGUMENT;
+    }
+    wrong += adamod_set_arrays(opt, n, NULL, NULL, grads) != ADAMOD_OK;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    CHECK_INT(wrong, 0);
+    CHECK_INT(adamod_add(opt, "param.17", p + 3 * n, NULL, 0, NULL), ADAMOD_ERROR_NAME);
+    adamod_free(opt);
+    free(p);
+    free(g);
+    free(grads);
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
+/* Time grows as n log n: eight times as many take about ten times as long, where squares would be 64. */
+TEST(time_of_many_parameters) {
+    const int64_t n = fast() ? 500 : 2000;
+    double few = INFINITY, many = INFINITY;
+    for (int i = 0; i < 3; i++) {
+        few = fmin(few, time_of_many(n));
+        many = fmin(many, time_of_many(8 * n));
+    }
+    if (!CHECK(many < 32 * few)) printf("%g s and %g s\n", few, many);
+}
+
+/* What is refused, against a comparison of all with all: random arrays in a small place, added and moved. */
+enum { PLACE = 600, FEW = 40 };
+typedef struct spot {
+    int64_t param, grad, count; /* grad -1: frozen */
+} spot;
+
+static bool apart(const spot *s, int n) {
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++) {
+            const spot *a = &s[i], *b = &s[j];
+            if (!a->count || !b->count) continue;
+            if (i != j && a->param < b->param + b->count && b->param < a->param + a->count) return false;
+            if (b->grad >= 0 && a->param < b->grad + b->count && b->grad < a->param + a->count) return false;
+        }
+    }
+    return true;
+}
+
+TEST(overlaps_of_random_arrays) {
+    static float place[PLACE + 64];
+    uint32_t state = 1;
+#define RANDOM(n) ((int64_t)((state = state * 1664525u + 1013904223u) >> 8) % (n))
+    int refusals = 0, done = 0;
+    for (int round = 0; round < (fast() ? 20 : 200); round++) {
+        adamod_optimizer *opt = NULL;
+        spot s[FEW], next[FEW];
+        int n = 0;
+        CHECK_INT(adamod_create(&opt, "sgd"), ADAMOD_OK);
+        for (int step = 0; step < 200; step++) {
+            memcpy(next, s, sizeof s);
+            const int what = n < 2 ? 0 : (int)RANDOM(4), k = n < FEW && !what ? n : (int)RANDOM(n);
+            adamod_status status;
+            if (what == 0 && n < FEW) {
+                next[n] = (spot){RANDOM(PLACE), RANDOM(3) ? RANDOM(PLACE) : -1, RANDOM(6)};
+                status = adamod_add(opt, NULL, place + next[n].param, next[n].grad < 0 ? NULL : place + next[n].grad, 1,
+                                    &next[n].count);
+            } else if (what == 1) {
+                next[k].param = RANDOM(PLACE);
+                status = adamod_set_param(opt, k, place + next[k].param);
+            } else if (what == 2) {
+                next[k].grad = RANDOM(3) ? RANDOM(PLACE) : -1;
+                status = adamod_set_grad(opt, k, next[k].grad < 0 ? NULL : place + next[k].grad);
+            } else { /* several, an id perhaps twice */
+                int64_t ids[4];
+                void *params[4];
+                const void *grads[4];
+                for (int i = 0; i < 4; i++) {
+                    ids[i] = RANDOM(n);
+                    spot *x = &next[ids[i]];
+                    if (RANDOM(2)) x->param = RANDOM(PLACE);
+                    if (RANDOM(2)) x->grad = RANDOM(3) ? RANDOM(PLACE) : -1;
+                    params[i] = place + x->param;
+                    grads[i] = x->grad < 0 ? NULL : place + x->grad;
+                }
+                status = adamod_set_arrays(opt, 4, ids, params, grads);
+                /* One that is given twice is checked as it is first, too. */
+                bool twice = false;
+                for (int i = 0; i < 16; i++) twice |= i / 4 != i % 4 && ids[i / 4] == ids[i % 4];
+                if (twice && status) continue;
+            }
+            const int count = what == 0 && n < FEW ? n + 1 : n;
+            const bool good = apart(next, count);
+            if (!CHECK_INT(status, good ? ADAMOD_OK : ADAMOD_ERROR_ARGUMENT)) return;
+            done += good;
+            refusals += !good;
+            if (!good) continue;
+            memcpy(s, next, sizeof s);
+            n = count;
+        }
+        adamod_free(opt);
+    }
+#undef RANDOM
+    CHECK(done > 100 && refusals > 100);
+}
+
+RUN_TESTS(ENTRY(overlaps), ENTRY(time_of_many_parameters), ENTRY(overlaps_of_random_arrays), ENTRY(misaligned),
+          ENTRY(empty_arrays), ENTRY(sizes), ENTRY(names_of_parameters), ENTRY(many_parameters),
+          ENTRY(empty_arrays_and_scalars), ENTRY(many_arrays_in_one_call), ENTRY(frozen_parameters),
+          ENTRY(frozen_under_every_rule), ENTRY(steps_that_are_set))

@@ -1,46 +1,8 @@
 /* Nothing the optimizer writes may be written or read as anything else: arrays that users give lie apart. */
 #include "optimizer.h"
 
-#include <stdlib.h>
-
 static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);
-}
-
-/* Whether an array given by the user lies in a state or master of any parameter. Sizes are at hand, since this is done
- * for all pairs of parameters. */
-static const char *adamod__within_states(const adamod_optimizer *opt, const void *array, size_t bytes) {
-    for (int64_t i = 0; i < opt->n; i++) {
-        const tensor *t = &opt->tensors[i];
-        /* A device's states are in memory that no user's pointer comes from. */
-        if (opt->device && !t->given_states && !t->given_master) continue;
-        if (adamod__overlap(array, bytes, t->span.master, adamod__bytes(&t->span, ADAMOD_F32))) return t->name;
-        for (int k = 0; k < ADAMOD_MAX_STATES; k++) {
-            if (adamod__overlap(array, bytes, t->span.state[k], t->state_bytes[k])) return t->name;
-            if (adamod__overlap(array, bytes, t->span.scale[k], adamod__scale_bytes(t, k))) return t->name;
-        }
-    }
-    return NULL;
-}
-
-adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name, int64_t self) {
-    const size_t param_bytes = adamod__bytes(x, x->param_type), grad_bytes = adamod__bytes(x, x->grad_type);
-    for (int64_t i = 0; i < opt->n; i++) {
-        const adamod_span *y = &opt->tensors[i].span;
-        const size_t y_bytes = adamod__bytes(y, y->param_type);
-        const char *what = NULL;
-        if (i == self) continue;
-        if (adamod__overlap(x->param, param_bytes, y->param, y_bytes)) what = "its parameters overlap those";
-        else if (adamod__overlap(x->param, param_bytes, y->grad, adamod__bytes(y, y->grad_type)))
-            what = "its parameters overlap the gradient";
-        else if (adamod__overlap(x->grad, grad_bytes, y->param, y_bytes)) what = "its gradient overlaps the parameters";
-        if (what) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[i].name);
-    }
-    const char *owner = adamod__within_states(opt, x->param, param_bytes);
-    if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its parameters overlap a state of %s", name, owner);
-    owner = adamod__within_states(opt, x->grad, grad_bytes);
-    if (owner) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its gradient overlaps a state of %s", name, owner);
-    return ADAMOD_OK;
 }
 
 /* The arrays of a parameter that there are; the name of one follows from its order. */
@@ -80,36 +42,79 @@ static adamod_status adamod__overlapping(const adamod_optimizer *opt, const tens
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: its %s overlaps %s of %s", u->name, second, first, t->name);
 }
 
+/* A new array of parameter number owner, or of one not added yet, and the range that it overlaps. */
+static adamod_status adamod__overlaps_range(const adamod_optimizer *opt, const tensor *t, const array_ref *mine,
+                                            const adamod__range *other) {
+    const tensor *u = &opt->tensors[other->owner];
+    const array_ref theirs = {.order = other->order};
+    if ((size_t)other->owner > mine->owner) return adamod__overlapping(opt, t, mine, u, &theirs);
+    return adamod__overlapping(opt, u, &theirs, t, mine);
+}
+
+/* What an update's parameter or gradient may not be: the words of the message. */
+static adamod_status adamod__refuse_range(const adamod_optimizer *opt, const char *name, bool param,
+                                          const adamod__range *other) {
+    const char *what = param ? "its parameters overlap a state" : "its gradient overlaps a state";
+    if (other->order == 0) what = param ? "its parameters overlap those" : "its gradient overlaps the parameters";
+    if (other->order == 1) what = "its parameters overlap the gradient";
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[other->owner].name);
+}
+
+adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name) {
+    const size_t bytes = adamod__bytes(x, x->param_type);
+    const adamod__range *found = adamod__ranges_find(&opt->ranges, x->param, bytes, false); /* the worse fault */
+    if (!found) found = adamod__ranges_find(&opt->ranges, x->param, bytes, true);
+    if (found) return adamod__refuse_range(opt, name, true, found);
+    found = adamod__ranges_find(&opt->ranges, x->grad, adamod__bytes(x, x->grad_type), false);
+    return found ? adamod__refuse_range(opt, name, false, found) : ADAMOD_OK;
+}
+
 adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t) {
-    array_ref mine[TENSOR_ARRAYS], theirs[TENSOR_ARRAYS];
+    array_ref mine[TENSOR_ARRAYS];
     const array_ref *a, *b;
     const size_t n = adamod__list_arrays(t, (size_t)opt->n, mine);
     if (adamod__find_overlap(mine, n, &a, &b)) return adamod__overlapping(opt, t, a, t, b);
-    for (int64_t i = 0; i < opt->n; i++) {
-        const size_t m = adamod__list_arrays(&opt->tensors[i], (size_t)i, theirs);
-        for (size_t k = 0; k < n * m; k++) {
-            a = &theirs[k / n];
-            b = &mine[k % n];
-            if ((a->written || b->written) && adamod__overlap(a->data, a->bytes, b->data, b->bytes)) {
-                return adamod__overlapping(opt, &opt->tensors[i], a, t, b);
-            }
-        }
+    for (size_t i = 0; i < n; i++) {
+        const adamod__range *found = adamod__ranges_find(&opt->ranges, mine[i].data, mine[i].bytes, mine[i].written);
+        if (found) return adamod__overlaps_range(opt, t, &mine[i], found);
     }
     return ADAMOD_OK;
 }
 
-adamod_status adamod__check_all_apart(const adamod_optimizer *opt) {
-    array_ref *arrays = malloc(((size_t)opt->n + 1) * TENSOR_ARRAYS * sizeof *arrays);
-    if (!arrays) {
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the arrays of %lld parameters", (long long)opt->n);
+/* ---- keeping the ranges ---- */
+
+bool adamod__reserve_ranges(adamod_optimizer *opt) { return adamod__ranges_reserve(&opt->ranges, TENSOR_ARRAYS); }
+
+void adamod__add_ranges(adamod_optimizer *opt, int64_t id) {
+    array_ref mine[TENSOR_ARRAYS];
+    const size_t n = adamod__list_arrays(&opt->tensors[id], (size_t)id, mine);
+    for (size_t i = 0; i < n; i++) {
+        adamod__ranges_add(&opt->ranges, mine[i].data, mine[i].bytes, id, mine[i].order, mine[i].written);
     }
-    size_t n = 0;
-    for (int64_t i = 0; i < opt->n; i++) n += adamod__list_arrays(&opt->tensors[i], (size_t)i, arrays + n);
-    const array_ref *a, *b;
-    adamod_status status = ADAMOD_OK;
-    if (adamod__find_overlap(arrays, n, &a, &b)) {
-        status = adamod__overlapping(opt, &opt->tensors[a->owner], a, &opt->tensors[b->owner], b);
+}
+
+void adamod__renew_ranges(adamod_optimizer *opt) {
+    adamod__ranges_clear(&opt->ranges);
+    for (int64_t i = 0; i < opt->n; i++) adamod__add_ranges(opt, i);
+}
+
+void adamod__lift_range(adamod_optimizer *opt, int64_t id, const adamod_span *x) {
+    adamod__ranges_remove(&opt->ranges, x->param, adamod__bytes(x, x->param_type), id, 0);
+    adamod__ranges_remove(&opt->ranges, x->grad, adamod__bytes(x, x->grad_type), id, 1);
+}
+
+void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x) {
+    adamod__ranges_add(&opt->ranges, x->param, adamod__bytes(x, x->param_type), id, 0, true);
+    adamod__ranges_add(&opt->ranges, x->grad, adamod__bytes(x, x->grad_type), id, 1, false);
+}
+
+adamod_status adamod__lay_apart(adamod_optimizer *opt, int64_t id) {
+    array_ref mine[TENSOR_ARRAYS];
+    const size_t n = adamod__list_arrays(&opt->tensors[id], (size_t)id, mine);
+    for (size_t i = 0; i < n && mine[i].order < 2; i++) {
+        const adamod__range *found = adamod__ranges_find(&opt->ranges, mine[i].data, mine[i].bytes, mine[i].written);
+        if (found) return adamod__overlaps_range(opt, &opt->tensors[id], &mine[i], found);
     }
-    free(arrays);
-    return status;
+    adamod__lay_range(opt, id, &opt->tensors[id].span);
+    return ADAMOD_OK;
 }

@@ -97,6 +97,8 @@ void adamod_free(adamod_optimizer *opt) {
     free(opt->groups);
     free(opt->tensors);
     free(opt->items);
+    free(opt->names);
+    adamod__ranges_free(&opt->ranges);
     free(opt->stats.groups);
     pthread_mutex_destroy(&opt->stats.lock);
     adamod__work_free(&opt->space);
@@ -157,7 +159,8 @@ void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other) {
     if (!opt) return;
     const work_space *s = &opt->space;
     *other = sizeof *opt + (size_t)opt->n_groups * sizeof *opt->groups +
-             (size_t)opt->capacity * (sizeof *opt->tensors + sizeof *opt->items) +
+             (size_t)opt->capacity * (sizeof *opt->tensors + sizeof *opt->items + 2 * sizeof *opt->names) +
+             (size_t)opt->ranges.capacity * sizeof *opt->ranges.nodes +
              s->items * (sizeof *s->first_chunk + sizeof *s->coef_of) + s->n_coefs * sizeof *s->coefs +
              s->chunks * 2 * sizeof *s->partial + (size_t)opt->stats.n_groups * sizeof *opt->stats.groups +
              (s->caller.buffer ? sizeof *s->caller.buffer : 0) + (s->caller.counts ? sizeof *s->caller.counts : 0);

@@ -3,6 +3,7 @@
 #define ADAMOD_OPTIMIZER_H
 
 #include "internal.h"
+#include "ranges.h"
 #include "safetensors.h"
 
 typedef struct group {
@@ -25,6 +26,7 @@ typedef struct tensor {
     int group;
     bool given_master; /* span.master is the user's */
     bool given_states; /* span.state and span.scale are the user's */
+    bool lifted;       /* its parameter and gradient are not among the ranges */
     adamod_span span;
     size_t state_bytes[ADAMOD_MAX_STATES]; /* of span.state; 0: there is none */
 } tensor;
@@ -38,6 +40,8 @@ struct adamod_optimizer {
     tensor *tensors;
     work_item *items; /* as many as tensors */
     int64_t n, capacity;
+    int32_t *names; /* 2 * capacity places: parameters' numbers and 1, where the hashes of their names say; 0: free */
+    adamod__ranges ranges; /* of all arrays */
     size_t state_bytes;
     work_space space;
     adamod_pool *pool;
@@ -106,14 +110,23 @@ uint64_t adamod__name_hash(const char *name);
 
 /* ---- arrays that lie apart (apart.c) ---- */
 
-/* That nothing the optimizer writes is written or read as anything else.
+/* That nothing the optimizer writes is written or read as anything else; the handle's ranges know all of its arrays.
  *
- * For the parameter and gradient of x alone: parameter self's new ones or, with -1, those of one that is not added yet. */
-adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name, int64_t self);
+ * For the parameter and gradient of x alone, which are not among the ranges. */
+adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name);
 /* For all arrays, states included, of one that is not added yet. */
 adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t);
-/* For all arrays of those that are there, at once. */
-adamod_status adamod__check_all_apart(const adamod_optimizer *opt);
+
+/* Makes room for one parameter more; false: no memory. What follows needs that room, or room that was used before. */
+bool adamod__reserve_ranges(adamod_optimizer *opt);
+void adamod__add_ranges(adamod_optimizer *opt, int64_t id);
+/* All of them anew, after arrays were exchanged. */
+void adamod__renew_ranges(adamod_optimizer *opt);
+/* Takes a parameter and its gradient as x has them out of the ranges, or puts them there. */
+void adamod__lift_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
+void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
+/* Puts those there that it has now, if they are apart from all others. */
+adamod_status adamod__lay_apart(adamod_optimizer *opt, int64_t id);
 
 /* ---- files (state.c) ---- */
 

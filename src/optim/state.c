@@ -255,6 +255,7 @@ static adamod_status adamod__exchange(adamod_optimizer *opt, incoming *in, bool 
             adamod__free(opt, in->data[at], s.bytes);
         }
     }
+    if (complete && !opt->device) adamod__renew_ranges(opt);
     free(in->data);
     return status;
 }

@@ -236,7 +236,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     }
     t->given_master = in->master;
     if ((status = adamod__check_arrays(&t->span, name))) return status;
-    if ((status = adamod__check_apart(opt, &t->span, name, -1))) return status;
+    if ((status = adamod__check_apart(opt, &t->span, name))) return status;
     if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
                         (status = adamod__device_check(opt, name, "grad", in->grad)))) {
         return status;
@@ -266,6 +266,18 @@ static adamod_status adamod__check_range(const adamod_optimizer *opt, const tens
     return status;
 }
 
+/* Where the number of the parameter of this name is, or belongs. */
+static int32_t *adamod__name_place(const adamod_optimizer *opt, const char *name) {
+    const uint64_t hash = adamod__name_hash(name), places = 2 * (uint64_t)opt->capacity;
+    uint64_t at = hash % places;
+    while (opt->names[at]) {
+        const tensor *t = &opt->tensors[opt->names[at] - 1];
+        if (t->span.stream == hash && strcmp(t->name, name) == 0) break;
+        at = (at + 1) % places;
+    }
+    return &opt->names[at];
+}
+
 static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     if (opt->n < opt->capacity) return ADAMOD_OK;
     const size_t capacity = opt->capacity ? 2 * (size_t)opt->capacity : 16;
@@ -273,8 +285,12 @@ static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     if (tensors) opt->tensors = tensors;
     work_item *items = adamod__resize(opt->items, capacity, sizeof *items);
     if (items) opt->items = items;
-    if (!tensors || !items) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
+    int32_t *names = tensors && items && capacity < INT32_MAX / 2 ? calloc(2 * capacity, sizeof *names) : NULL;
+    if (!names) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
+    free(opt->names);
+    opt->names = names;
     opt->capacity = (int64_t)capacity;
+    for (int64_t i = 0; i < opt->n; i++) *adamod__name_place(opt, opt->tensors[i].name) = (int32_t)i + 1;
     return ADAMOD_OK;
 }
 
@@ -286,10 +302,10 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
     char standard[40];
     snprintf(standard, sizeof standard, "param.%lld", (long long)opt->n);
     const char *name = in->name ? in->name : standard;
-    for (int64_t i = 0; i < opt->n; i++) {
-        if (strcmp(opt->tensors[i].name, name) == 0) {
-            return adamod__fail(ADAMOD_ERROR_NAME, "%s: there is a parameter of this name already", name);
-        }
+    int32_t *place = adamod__name_place(opt, name);
+    if (*place) return adamod__fail(ADAMOD_ERROR_NAME, "%s: there is a parameter of this name already", name);
+    if (!adamod__reserve_ranges(opt)) {
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the ranges of its arrays", name);
     }
     tensor t = {0};
     if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__check_range(opt, &t, name)) ||
@@ -302,6 +318,8 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
         return status;
     }
     opt->tensors[opt->n] = t;
+    *place = (int32_t)opt->n + 1;
+    adamod__add_ranges(opt, opt->n);
     opt->groups[g].computes[adamod__range_of(opt, &t)] = true;
     if (id) *id = opt->n;
     opt->n++;
@@ -334,12 +352,21 @@ static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *pa
     x.param = param;
     x.grad = grad;
     adamod_status status = adamod__check_arrays(&x, t->name);
-    if (status || (status = adamod__check_apart(opt, &x, t->name, id))) return status;
+    if (status) return status;
+    if (!adamod__reserve_ranges(opt)) {
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the ranges of its arrays", t->name);
+    }
+    adamod__lift_range(opt, id, &t->span);
+    status = adamod__check_apart(opt, &x, t->name);
+    adamod__lay_range(opt, id, &t->span);
+    if (status) return status;
     if (opt->device && ((param != t->span.param && (status = adamod__device_check(opt, t->name, "param", param))) ||
                         (grad != t->span.grad && (status = adamod__device_check(opt, t->name, "grad", grad))))) {
         return status;
     }
+    adamod__lift_range(opt, id, &t->span);
     t->span = x;
+    adamod__lay_range(opt, id, &t->span);
     adamod__device_repoint(opt, id);
     return ADAMOD_OK;
 }
@@ -385,20 +412,32 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
     bool moved = false;
     int64_t done = 0;
     for (; done < n && !status; done++) {
-        tensor *t = &opt->tensors[ids ? ids[done] : done];
+        const int64_t id = ids ? ids[done] : done;
+        tensor *t = &opt->tensors[id];
         before[done] = (pointer_pair){t->span.param, t->span.grad};
+        if ((!params || params[done] == t->span.param) && (!grads || grads[done] == t->span.grad)) continue;
+        if (!adamod__ranges_reserve(&opt->ranges, 2 * (size_t)n)) {
+            status = adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the ranges of %lld parameters", (long long)n);
+            continue;
+        }
+        if (!t->lifted) adamod__lift_range(opt, id, &t->span);
+        t->lifted = moved = true;
         if (params) t->span.param = params[done];
         if (grads) t->span.grad = grads[done];
-        if (t->span.param == before[done].param && t->span.grad == before[done].grad) continue;
-        moved = true;
         status = adamod__check_moved(opt, t, &before[done]);
     }
-    if (!status && moved) status = adamod__check_all_apart(opt);
-    while (status && done-- > 0) { /* backwards, since an id may occur twice */
+    for (int64_t i = 0; moved && i < done; i++) {
+        tensor *t = &opt->tensors[ids ? ids[i] : i];
+        if (t->lifted && !status) status = adamod__lay_apart(opt, ids ? ids[i] : i);
+        t->lifted = false;
+    }
+    const bool failed = status;
+    while (failed && done-- > 0) { /* backwards, since an id may occur twice */
         adamod_span *x = &opt->tensors[ids ? ids[done] : done].span;
         x->param = before[done].param;
         x->grad = before[done].grad;
     }
+    if (failed && moved) adamod__renew_ranges(opt);
     for (int64_t i = 0; !status && moved && i < n; i++) adamod__device_repoint(opt, ids ? ids[i] : i);
     free(before);
     return status;
