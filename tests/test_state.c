@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- Going on ----------------------------------------------------------------------------------------------------- */
 
@@ -361,6 +362,27 @@ TEST(loading_with_an_allocator) {
     CHECK_INT(a.live, 0);
 }
 
+/* Names that are as long as names may be, and beside what killed processes left, whatever their numbers were. */
+TEST(names_and_what_others_left) {
+    char name[256], stale[64];
+    enter_scratch(true);
+    model m;
+    model_make(&m, 0, model_kinds[0]);
+    model_updates(&m, 1, 2);
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    if (!CHECK_INT(adamod_save(m.opt, name), ADAMOD_OK)) puts(adamod_last_error());
+    CHECK_INT(adamod_load(m.opt, name), ADAMOD_OK);
+    CHECK_INT(scratch_files(), 1);
+    for (int i = 0; i < 100; i++) { /* as earlier versions called theirs */
+        snprintf(stale, sizeof stale, i ? FILE_NAME ".tmp.%ld.%d" : FILE_NAME ".tmp.%ld", (long)getpid(), i);
+        put_file(stale, "", 0);
+    }
+    if (!CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK)) puts(adamod_last_error());
+    CHECK_INT(scratch_files(), 102);
+    adamod_free(m.opt);
+}
+
 /* The last count there is stays what it is, and what is saved there can be loaded. */
 TEST(counts_that_end) {
     const int64_t most = (INT64_C(1) << 62) - 1;
@@ -427,4 +449,5 @@ TEST(counts_of_skipped_updates_that_end) {
 
 RUN_TESTS(ENTRY(goes_on_bit_for_bit), ENTRY(goes_back), ENTRY(fresh_and_empty), ENTRY(another_order), ENTRY(large),
           ENTRY(names_in_a_file), ENTRY(types_and_shapes_in_a_file), ENTRY(unusual_names),
-          ENTRY(loading_with_an_allocator), ENTRY(counts_that_end), ENTRY(counts_of_skipped_updates_that_end))
+          ENTRY(loading_with_an_allocator), ENTRY(names_and_what_others_left), ENTRY(counts_that_end),
+          ENTRY(counts_of_skipped_updates_that_end))
