@@ -76,6 +76,7 @@ x: float = AdaMod(params).step()
 AdaMod(params).step(found=1)
 """
 FIRST_WRONG = 5  # line
+CACHE = os.path.join(tempfile.gettempdir(), f"mypy-{os.getuid()}")  # of what mypy read of PyTorch in 20 s
 
 
 def needs(checker):
@@ -84,6 +85,17 @@ def needs(checker):
 
 @unittest.skipIf(torch.__version__ < "2.6", "the hints of this PyTorch know no named parameters")
 class Hints(unittest.TestCase):
+    def run_in(self, folder, checker, *options):
+        run = subprocess.run(
+            [sys.executable, "-m", checker, *options],
+            cwd=folder,
+            env={**os.environ, "MYPYPATH": PACKAGE},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+        )
+        return run.returncode, run.stdout
+
     def found(self, checker, *options, **settings):
         """The lines of both programs that a checker complains of, and all it said."""
         with tempfile.TemporaryDirectory() as folder:
@@ -92,18 +104,11 @@ class Hints(unittest.TestCase):
                     f.write(text)
             with open(f"{folder}/pyrightconfig.json", "w") as f:
                 json.dump(settings, f)
-            run = subprocess.run(
-                [sys.executable, "-m", checker, *options],
-                cwd=folder,
-                env={**os.environ, "MYPYPATH": PACKAGE},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                universal_newlines=True,
-            )
+            _, said = self.run_in(folder, checker, *options)
         lines = {"right": [], "wrong": []}
-        for name, line in re.findall(r"(right|wrong)\.py:(\d+):.*error", run.stdout):
+        for name, line in re.findall(r"(right|wrong)\.py:(\d+):.*error", said):
             lines[name].append(int(line))
-        return lines, run.stdout
+        return lines, said
 
     def check(self, *arguments, **settings):
         lines, said = self.found(*arguments, **settings)
@@ -112,8 +117,13 @@ class Hints(unittest.TestCase):
 
     @needs("mypy")
     def test_mypy(self):
-        cache = os.path.join(tempfile.gettempdir(), f"mypy-{os.getuid()}")  # of PyTorch: 20 s the first time
-        self.check("mypy", "--strict", "--cache-dir", cache, "right.py", "wrong.py")
+        self.check("mypy", "--strict", "--cache-dir", CACHE, "right.py", "wrong.py")
+
+    @needs("mypy")
+    def test_the_package_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, said = self.run_in(folder, "mypy", "--strict", "--cache-dir", CACHE, "-p", "libadamod")
+        self.assertEqual(status, 0, said)
 
     @needs("pyright")
     def test_pyright(self):
