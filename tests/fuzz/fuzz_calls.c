@@ -323,7 +323,8 @@ static void call_statistics(machine *m) {
 static const char *file_path(void) {
     static char path[64];
     if (*path) return path;
-    char folder[] = "/tmp/fuzz_calls.XXXXXX";
+    char folder[40]; /* in memory if it can be: saving waits for the disk */
+    snprintf(folder, sizeof folder, "%s/fuzz_calls.XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
     require(mkdtemp(folder) != NULL, "no temporary folder");
     snprintf(path, sizeof path, "%s/state", folder);
     return path;
