@@ -160,6 +160,7 @@ class States(unittest.TestCase):
             train(optimizer, params, 5)
             before = copy.deepcopy(optimizer.state_dict())
             before["state"] = {i: q8.decoded(state) for i, state in before["state"].items()}
+            before["param_groups"][0]["state_type"] = "auto"  # what is in it now
             other.load_state_dict(before)
             self.assertEqual(optimizer.lr_histogram(), other.lr_histogram())
             self.assertGreater(optimizer.lr_histogram().step_median, 1e-6)
@@ -318,6 +319,27 @@ class Conversions(unittest.TestCase):
         train(optimizer, mine, 1, first=4)
         self.assertIs(optimizer.state[mine[0]]["exp_avg_lr"].dtype, torch.uint8)
         self.assertLess(float((params[0] - mine[0]).detach().abs().max()), 1e-2 / 4)
+
+    def test_codes_that_were_copied_into_numbers(self):
+        """As torch.distributed.checkpoint does, into an optimizer of another state_type: that would be silently wrong."""
+        (p,) = make_params((300,))
+        optimizer = self.trained([p], state_type="q8", min_8bit_size=0)
+        saved = copy.deepcopy(optimizer.state_dict())
+        state = saved["state"][0]
+        for name in RULES[0][2]:
+            state[name] = state[name].float()
+            del state[name + "_scale"]
+        for state_type in ("auto", "q8"):
+            with self.assertRaisesRegex(ValueError, "group 0: it was saved with states in 8 bits, and these are none"):
+                lt.AdaMod(clones([p]), state_type=state_type).load_state_dict(saved)
+        # What is saved after f32 was loaded, and before a step, is not taken for that.
+        (q,) = clones([p])
+        other = lt.AdaMod([q], state_type="q8", min_8bit_size=0)
+        other.load_state_dict(self.trained(clones([p])).state_dict())
+        saved = other.state_dict()
+        self.assertEqual(saved["param_groups"][0]["state_type"], "auto")
+        self.assertEqual(other.param_groups[0]["state_type"], "q8")
+        lt.AdaMod(clones([p])).load_state_dict(saved)
 
     def test_what_cannot_be(self):
         (p,) = make_params((300,))

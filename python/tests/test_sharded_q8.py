@@ -158,6 +158,17 @@ def whole(world, folder):
     for p, q in zip(model.parameters(), other.parameters()):
         assert torch.equal(p, q)
     alike(model)
+    # Into floats PyTorch would copy the codes as if they were numbers.
+    for others, arguments in ((network(), dict(ARGUMENTS, state_type="auto")), (sharded(world)[0], ARGUMENTS)):
+        wrong = lt.AdaMod(others.parameters(), **arguments)
+        states = get_optimizer_state_dict(others, wrong)
+        dcp.load({"optimizer": states}, checkpoint_id=folder)
+        try:
+            set_optimizer_state_dict(others, wrong, states)
+        except ValueError as error:
+            assert "saved with states in 8 bits" in str(error), error
+        else:
+            raise AssertionError("codes were taken for numbers")
 
 
 @unittest.skipUnless(HAS_FULLY_SHARD, "this PyTorch has no fully_shard")

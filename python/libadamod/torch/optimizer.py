@@ -317,6 +317,7 @@ class Optimizer(torch.optim.Optimizer):
                 reason = checkpoints.other_formula(self.rule, group, old, has_states)
                 if reason is not None:
                     raise ValueError(f"this is no checkpoint of {type(self).__name__}: {reason}")
+                q8.check_loaded(group, self.state)
                 self._complete(group, old)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"group {index}: {error}") from None

@@ -9,7 +9,7 @@ SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Iterable, Tuple
 
 import torch
 from torch import Tensor
@@ -67,14 +67,39 @@ def decoded(state: Dict[str, Any]) -> Dict[str, Any]:
     return numbers
 
 
+def _is_code(t: Any) -> bool:
+    return isinstance(t, Tensor) and t.dtype is torch.uint8
+
+
 def portable(saved: Dict[str, Any]) -> Dict[str, Any]:
-    """A state_dict in which the states of DTensors are numbers: so they can be gathered, and sharded otherwise."""
+    """A state_dict in which the states of DTensors are numbers: so they can be gathered, and sharded otherwise. Groups
+    say "q8" only where there are codes."""
     states = {
-        i: decoded(state) if any(_is_sharded_code(t) for t in state.values()) else state
+        i: decoded(state) if any(_is_code(t) and hasattr(t, "_local_tensor") for t in state.values()) else state
         for i, state in saved["state"].items()
     }
+    for group in saved["param_groups"]:
+        if group["state_type"] == "q8" and not _has_codes(states.get(i, {}) for i in group["params"]):
+            group["state_type"] = "auto"
     return {**saved, "state": states}
 
 
-def _is_sharded_code(t: Any) -> bool:
-    return isinstance(t, Tensor) and t.dtype is torch.uint8 and hasattr(t, "_local_tensor")
+def _has_codes(states: Iterable[Dict[str, Any]]) -> bool:
+    return any(_is_code(t) for state in states for t in state.values())
+
+
+def check_loaded(group: Dict[str, Any], states: Dict[Tensor, Dict[str, Any]]) -> None:
+    """Finds codes that were copied into numbers: torch.distributed.checkpoint loads into whatever type is there."""
+    own = [states.get(p, {}) for p in group["params"]]
+    least = max(group.get("min_8bit_size", 0), 2)
+    large = any(
+        isinstance(t, Tensor) and t.is_floating_point() and t.numel() >= least
+        for state in own
+        for name, t in state.items()
+        if name not in ("step", "master")
+    )
+    if group.get("state_type") == "q8" and large and not _has_codes(own):
+        raise ValueError(
+            "it was saved with states in 8 bits, and these are none: a checkpoint of torch.distributed.checkpoint is "
+            "loaded into an optimizer with the same state_type, for parameters that are sharded or whole as they were"
+        )
