@@ -5,6 +5,7 @@
  */
 #include "check.h"
 #include "follow.h"
+#include "kernels/kernels.h"
 #include "values.h"
 
 #include <math.h>
@@ -194,5 +195,81 @@ TEST(stochastic_parameters_are_right_on_average) {
     }
 }
 
+/* ---- what is not finite ---- */
+
+static bool is_nan16(uint16_t bits) { return (bits & 0x7fff) > 0x7f80; }
+
+/* bf16 everywhere, some of it NaN of either kind or infinite; every instruction set leaves the same numbers, and NaNs in
+ * the same places. */
+TEST(bf16_that_is_not_finite) {
+    enum { N = 333, MOST = 20, ARRAYS = 1 + ADAMOD_MAX_STATES };
+    static const uint16_t odd[] = {0x7f80, 0xff80, 0x7fc0, 0xffff, 0x7f81, 0xffbf, 0x8000, 0x0001};
+    static uint16_t memory[2][ARRAYS][MOST * N], grad[N];
+    const char *was = getenv("ADAMOD_ISA");
+    char keep[32] = "";
+    if (was) snprintf(keep, sizeof keep, "%s", was);
+    for (int r = 0; adamod_rule_name(r); r++) {
+        int isas = 0;
+        while (adamod_isa_name(isas)) isas++;
+        for (int isa = isas - 1; isa >= 0; isa--) { /* plain is the last, and what the others must be */
+            uint16_t(*m)[MOST * N] = memory[isa < isas - 1];
+            adamod_hyper *h = NULL;
+            setenv("ADAMOD_ISA", adamod_isa_name(isa), 1);
+            CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), 0);
+            adamod_span x = {.param = m[0], .grad = grad, .count = N, .stream = 7};
+            x.param_type = x.grad_type = x.state_type = ADAMOD_BF16;
+            rng_state = 31 + (uint64_t)r;
+            memset(m, 0, sizeof memory[0]);
+            for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+                adamod_state_desc d;
+                CHECK_INT(adamod_state_at(h, 1, &x.count, i, &d), 0);
+                if (d.name && CHECK(d.count <= MOST * N)) x.state[i] = m[1 + i];
+                for (int64_t j = 0; d.name && j < d.count; j++)
+                    m[1 + i][j] = rng() % 9 ? 0x3c00 : odd[rng() % 8] & 0x7fff;
+            }
+            for (int j = 0; j < N; j++) m[0][j] = rng() % 9 ? to_bf16(random_param()) : odd[rng() % 8];
+            for (x.step = 1; x.step <= 3; x.step++) {
+                for (int j = 0; j < N; j++) grad[j] = rng() % 9 ? to_bf16(random_gradient()) : odd[rng() % 8];
+                CHECK_INT(adamod_update(h, &x, 1, NULL), 0);
+            }
+            adamod_hyper_free(h);
+            int64_t wrong = 0;
+            for (int a = 0; m != memory[0] && a < ARRAYS; a++) {
+                for (int j = 0; j < MOST * N; j++) {
+                    const uint16_t u = memory[0][a][j], v = memory[1][a][j];
+                    wrong += u != v && !(is_nan16(u) && is_nan16(v));
+                }
+            }
+            if (!CHECK_INT(wrong, 0)) printf("%s, %s\n", adamod_rule_name(r), adamod_isa_name(isa));
+        }
+    }
+    if (was) setenv("ADAMOD_ISA", keep, 1);
+    else unsetenv("ADAMOD_ISA");
+}
+
+/* A coefficient that is a NaN, with a payload that a bf16 has no room for: random bits added to it must not make a number
+ * of it. */
+TEST(a_coefficient_that_is_a_nan) {
+    enum { N = 200 };
+    static const int rules[] = {RULE_adamod, RULE_adam, RULE_amsgrad, RULE_sgd};
+    const uint64_t payload = 0x7fffffffe0000000; /* 0x7fffffff as an f32 */
+    adamod__coef_f64 c = {
+        .lr = 0.1, .beta1 = 0.5, .beta1c = 0.5, .beta2 = 0.5, .beta2c = 0.5, .vscale = 1, .mscale = 1};
+    const kernel_set *set;
+    memcpy(&c.gscale, &payload, sizeof payload);
+    for (int isa = 0; (set = adamod__kernels_at(isa)); isa++) {
+        for (int r = 0; r < 4; r++) {
+            uint16_t x[5][N];
+            for (int i = 0; i < 5 * N; i++) x[i / N][i % N] = 0x3f80;
+            const block b = {.p = x[0], .g = x[1], .m = x[2], .v = x[3], .s = x[4], .n = N, .key = 5};
+            set->f32->update[rules[r]][0].bf16(&b, &c);
+            int numbers = 0;
+            for (int i = 0; i < N; i++) numbers += !is_nan16(x[0][i]);
+            if (!CHECK_INT(numbers, 0)) printf("%s, rule %d\n", set->name, rules[r]);
+        }
+    }
+}
+
 RUN_TESTS(ENTRY(masters_are_the_f32_run), ENTRY(bf16_states_are_right_on_average),
-          ENTRY(stochastic_parameters_are_right_on_average))
+          ENTRY(stochastic_parameters_are_right_on_average), ENTRY(bf16_that_is_not_finite),
+          ENTRY(a_coefficient_that_is_a_nan))

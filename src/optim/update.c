@@ -227,6 +227,16 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     }
 }
 
+/* Whether a kernel takes the arrays where they lie, without buffers, so that the number of elements does not matter. */
+static bool adamod__as_it_is(const block_source *b, const stats_counts *counts) {
+    const adamod_span *x = b->item->span;
+    if (b->transform || counts) return false;
+    if (b->low) return true;
+    bool same = !x->master && x->param_type == b->compute && x->grad_type == b->compute;
+    for (int i = 0; i < 3; i++) same = same && (!b->state[i] || b->state_type == b->compute);
+    return same;
+}
+
 /* ---- chunks ---- */
 
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk) {
@@ -349,8 +359,9 @@ static void adamod__update_chunk(void *context, int64_t chunk, int thread) {
     const thread_memory memory = adamod__memory_of(c, thread);
     stats_counts *counts = c->w->stats ? memory.counts : NULL;
     if (counts) adamod__stats_clear(counts);
-    for (int64_t at = first; at < last; at += BLOCK) {
-        const size_t n = last - at < BLOCK ? (size_t)(last - at) : BLOCK;
+    const int64_t size = adamod__as_it_is(&source, counts) ? last - first : BLOCK;
+    for (int64_t at = first; at < last; at += size) {
+        const size_t n = last - at < size ? (size_t)(last - at) : (size_t)size;
         adamod__update_block(c->w, &source, at, n, memory.buffer, NULL, NULL, counts);
     }
     if (!counts) return;

@@ -28,7 +28,8 @@ void *adamod__param(const work *w, const block_source *b, int64_t first, size_t 
 /* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);
 
-/* Updates n <= BLOCK elements. u, if given, is the update itself in place of the gradient, and eta its learning rates. */
+/* Updates n elements, BLOCK at most unless kernels take all arrays where they lie. u, if given, is the update itself in
+ * place of the gradient, and eta its learning rates. */
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const void *eta, stats_counts *counts);
 

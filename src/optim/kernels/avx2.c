@@ -47,6 +47,8 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #define STORE_UPPER(out, bits) adamod__store_upper_avx2(out, (__m256i)(bits))
 #define JOIN_UPPER(even, odd)                                                                                          \
     _mm256_blend_epi16(_mm256_srli_epi32((__m256i)(even), 16), (__m256i)(odd), 0xaa) /* every other one */
+#define SPREAD_LOW(x) _mm256_permutevar8x32_epi32((__m256i)(x), _mm256_set_epi32(3, 3, 2, 2, 1, 1, 0, 0))
+#define SPREAD_HIGH(x) _mm256_permutevar8x32_epi32((__m256i)(x), _mm256_set_epi32(7, 7, 6, 6, 5, 5, 4, 4))
 #define NANS __m256i
 #define NANS_IN(x, y) _mm256_castps_si256(_mm256_cmp_ps((__m256)(x), (__m256)(y), _CMP_UNORD_Q))
 #define ANY(nans) (_mm256_movemask_epi8(nans) != 0)

@@ -46,6 +46,10 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #define STORE_UPPER(out, bits)                                                                                         \
     _mm256_storeu_si256((__m256i *)(void *)(out), _mm512_cvtepi32_epi16(_mm512_srli_epi32((__m512i)(bits), 16)))
 #define JOIN_UPPER(even, odd) adamod__join_upper_avx512((__m512i)(even), (__m512i)(odd))
+#define SPREAD_LOW(x)                                                                                                  \
+    _mm512_permutexvar_epi32(_mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0), (__m512i)(x))
+#define SPREAD_HIGH(x)                                                                                                 \
+    _mm512_permutexvar_epi32(_mm512_set_epi32(15, 15, 14, 14, 13, 13, 12, 12, 11, 11, 10, 10, 9, 9, 8, 8), (__m512i)(x))
 #define NANS unsigned
 #define NANS_IN(x, y) (unsigned)_mm512_cmp_ps_mask((__m512)(x), (__m512)(y), _CMP_UNORD_Q)
 #define ANY(nans) ((nans) != 0)

@@ -4,8 +4,10 @@
  *   ROUND_BF16(x, add)                the bits of x with add added, or of a NaN that stays one: the upper halves are bf16
  *   STORE_UPPER(out, bits)            the upper halves of bits
  *   JOIN_UPPER(even, odd)             those of two, in turns
- *   NANS, NANS_IN(x, y), ANY(nans)    a mask of those lanes in which x or y is a NaN; whether there is one
- * Those not defined are made here, but the last. */
+ * Those not defined are made here. Where WIDTH is not 1, there must be
+ *   SPREAD_LOW(x), SPREAD_HIGH(x)     the lower half of x's lanes, or the upper, each twice
+ * and there may be, if every NaN that an operation gives is quiet and has the payload of a NaN given to it, or none,
+ *   NANS, NANS_IN(x, y), ANY(nans)    a mask of those lanes in which x or y is a NaN; whether there is one */
 
 #define BITS NAME(bits)
 #define HALF NAME(half)
@@ -123,20 +125,25 @@ INLINE BITS NAME(random_mix)(BITS x) {
 
 #define TIMES(n) ((n)*0x9e3779b9u)
 #define FOUR_TIMES(n) TIMES(n), TIMES(n), TIMES(n), TIMES(n)
-#define TWO_TIMES(n) TIMES(n), TIMES(n), TIMES(n + 1), TIMES(n + 1)
+#define FOUR_FROM(n) TIMES(n), TIMES(n + 1), TIMES(n + 2), TIMES(n + 3)
 INLINE BITS NAME(random_hash)(uint32_t first, uint32_t key) {
     static const uint32_t steps[16] = {FOUR_TIMES(0u), FOUR_TIMES(1u), FOUR_TIMES(2u), FOUR_TIMES(3u)};
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
 }
 
-/* The same for the even, and so for the odd. */
-INLINE BITS NAME(random_pair_hash)(uint32_t first, uint32_t key) {
-    static const uint32_t steps[16] = {TWO_TIMES(0u), TWO_TIMES(2u), TWO_TIMES(4u), TWO_TIMES(6u)};
+/* The same for WIDTH times four: a lane for each. SPREAD_LOW gives those of the first pair's even elements, which are
+ * those of its odd ones, too; SPREAD_HIGH those of the second pair's. */
+INLINE BITS NAME(random_fours)(uint32_t first, uint32_t key) {
+    static const uint32_t steps[16] = {FOUR_FROM(0u), FOUR_FROM(4u), FOUR_FROM(8u), FOUR_FROM(12u)};
     return NAME(random_mix)(NAME(load_bits)(steps) + (TIMES(first / 4) + key));
 }
+#if WIDTH == 1
+#define SPREAD_LOW(x) (x)
+#define SPREAD_HIGH(x) (x)
+#endif
 #undef TIMES
 #undef FOUR_TIMES
-#undef TWO_TIMES
+#undef FOUR_FROM
 
 /* 16 of an array's own for each, from them. */
 #define FOUR(a, b, c, d, slot)                                                                                         \

@@ -56,7 +56,7 @@ typedef struct adamod__coef_f32 {
     int flag;
 } adamod__coef_f32;
 
-/* At most BLOCK consecutive elements, in the type of computation. Pointers need no alignment. */
+/* Consecutive elements, in the type of computation. Pointers need no alignment. */
 typedef struct block {
     void *p;
     const void *g;

@@ -46,6 +46,8 @@ typedef struct ELEMENT {
 #define M 1
 #define VV 2
 #define S 4
+/* Said with the states: all that is stored is the result of an operation, nothing as it was loaded. */
+#define COMPUTED 8
 #define KERNEL(name, states)                                                                                           \
     static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 0) }                       \
     static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 1) }                 \
@@ -119,8 +121,8 @@ static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(co
     part.n = whole;
     if (whole) loop(&part, &k);
     if (!rest) return;
-    enum { ARRAYS = 8, G = 1, MOST = 2 * WIDTH > 4 ? 2 * WIDTH : 4 };
-    REAL copy[ARRAYS][MOST];
+    enum { ARRAYS = 8, G = 1 };
+    REAL copy[ARRAYS][4 * WIDTH];
     memset(copy, 0, sizeof copy);
     void *const source[ARRAYS] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->half, b->eta, b->step};
     const size_t size[ARRAYS] = {of.p, of.g, of.state, of.state, of.state, of.half, sizeof(REAL), sizeof(REAL)};
@@ -144,26 +146,36 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
 #include "convert.inc.h"
 
 #ifdef CONVERT_F32
-/* The same loop over bf16 arrays, converted on the way, two vectors at a time: random numbers are drawn once for two
- * arrays of both. */
+/* The same loop over bf16 arrays, converted on the way, two pairs of vectors at a time: random numbers are drawn once for
+ * all of them. */
 #define PAIR_IN(name, array)                                                                                           \
     do {                                                                                                               \
-        const NAME(pair) pair = NAME(bf16_pair_in)((array) + i);                                                       \
+        const NAME(pair) pair = NAME(bf16_pair_in)((array) + at);                                                      \
         x[0].name = pair.even;                                                                                         \
         x[1].name = pair.odd;                                                                                          \
     } while (0)
 #define PAIR_OUT(name, array, slot, nans)                                                                              \
     NAME(bf16_pair_out)                                                                                                \
-    ((array) + i, x[0].name, x[1].name, NAME(random_pair_half)(hash, at, slot, 0),                                     \
-     NAME(random_pair_half)(hash, at, slot, 1), nans)
+    ((array) + at, x[0].name, x[1].name, NAME(random_pair_half)(hash, (uint32_t)at, slot, 0),                          \
+     NAME(random_pair_half)(hash, (uint32_t)at, slot, 1), nans)
 #define PAIRS_OUT(states, nans)                                                                                        \
     PAIR_OUT(p, p, 0, nans);                                                                                           \
     if ((states)&M) PAIR_OUT(m, m, 1, nans);                                                                           \
     if ((states)&VV) PAIR_OUT(v, v, 2, nans);                                                                          \
     if ((states)&S) PAIR_OUT(s, s, 3, nans)
-/* To look for NaNs once takes less than to look at each number. */
+
+/* Whether there may be a NaN that needs care when it is stored. Those of bf16 arrays have nothing in their lower halves,
+ * to which random bits are added, and operations keep it so and make them quiet: so where all is COMPUTED, none does
+ * unless a coefficient is one. Otherwise they are looked for. */
 #ifdef NANS
-INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
+INLINE int NAME(coef_is_nan)(const COEF *k) {
+#define IS_NAN(name) || k->name != k->name
+    return 0 ADAMOD_COEFS(IS_NAN);
+#undef IS_NAN
+}
+
+INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
+    if (states & COMPUTED) return coef_is_nan;
     NANS nans = NANS_IN(x[0].p, x[1].p);
     if (states & M) nans |= NANS_IN(x[0].m, x[1].m);
     if (states & VV) nans |= NANS_IN(x[0].v, x[1].v);
@@ -171,41 +183,53 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
     return ANY(nans);
 }
 #else
-INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
-    (void)x, (void)states;
+INLINE int NAME(coef_is_nan)(const COEF *k __attribute__((unused))) { return 1; }
+INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
+    (void)x, (void)states, (void)coef_is_nan;
     return 1;
 }
 #endif
+
+#define BF16_ONE(formula, x)                                                                                           \
+    x.g = x.g * k.gscale;                                                                                              \
+    if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                       \
+    x = formula(x, &k)
+#define BF16_PAIR(formula, states, first, spread)                                                                      \
+    do {                                                                                                               \
+        const size_t at = (first);                                                                                     \
+        const BITS hash = (BITS)(spread);                                                                              \
+        ELEMENT x[2];                                                                                                  \
+        x[0].m = x[0].v = x[0].s = x[0].eta = x[0].step = (V){0};                                                      \
+        x[1] = x[0];                                                                                                   \
+        AHEAD(p, at, 1);                                                                                               \
+        AHEAD(g, at, 0);                                                                                               \
+        STATES_AHEAD(states, at);                                                                                      \
+        PAIR_IN(p, p);                                                                                                 \
+        PAIR_IN(g, g);                                                                                                 \
+        if ((states)&M) PAIR_IN(m, m);                                                                                 \
+        if ((states)&VV) PAIR_IN(v, v);                                                                                \
+        if ((states)&S) PAIR_IN(s, s);                                                                                 \
+        BF16_ONE(formula, x[0]);                                                                                       \
+        BF16_ONE(formula, x[1]);                                                                                       \
+        if (__builtin_expect(NAME(any_nan)(x, states, coef_is_nan), 0)) {                                              \
+            PAIRS_OUT(states, 1);                                                                                      \
+        } else {                                                                                                       \
+            PAIRS_OUT(states, 0);                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
 #define BF16_LOOP(formula, states)                                                                                     \
     const COEF k = *c;                                                                                                 \
     uint16_t *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                               \
     const uint16_t *g = b->g;                                                                                          \
     const uint32_t key = b->key;                                                                                       \
     const size_t n = b->n;                                                                                             \
+    const int coef_is_nan = NAME(coef_is_nan)(&k);                                                                     \
     (void)m, (void)v, (void)s;                                                                                         \
-    for (size_t i = 0; i < n; i += 2 * WIDTH) {                                                                        \
-        const uint32_t at = (uint32_t)i;                                                                               \
-        const BITS hash = NAME(random_pair_hash)(at, key);                                                             \
-        ELEMENT x[2];                                                                                                  \
-        for (int j = 0; j < 2; j++) x[j].m = x[j].v = x[j].s = x[j].eta = x[j].step = (V){0};                          \
-        AHEAD(p, i, 1);                                                                                                \
-        AHEAD(g, i, 0);                                                                                                \
-        STATES_AHEAD(states, i);                                                                                       \
-        PAIR_IN(p, p);                                                                                                 \
-        PAIR_IN(g, g);                                                                                                 \
-        if ((states)&M) PAIR_IN(m, m);                                                                                 \
-        if ((states)&VV) PAIR_IN(v, v);                                                                                \
-        if ((states)&S) PAIR_IN(s, s);                                                                                 \
-        for (int j = 0; j < 2; j++) {                                                                                  \
-            x[j].g = x[j].g * k.gscale;                                                                                \
-            if (k.decay != 0) x[j].p = x[j].p - k.decay * x[j].p;                                                      \
-            x[j] = formula(x[j], &k);                                                                                  \
-        }                                                                                                              \
-        if (__builtin_expect(NAME(any_nan)(x, states), 0)) {                                                           \
-            PAIRS_OUT(states, 1);                                                                                      \
-        } else {                                                                                                       \
-            PAIRS_OUT(states, 0);                                                                                      \
-        }                                                                                                              \
+    for (size_t i = 0; i < n; i += 4 * WIDTH) {                                                                        \
+        const BITS fours = NAME(random_fours)((uint32_t)i, key);                                                       \
+        BF16_PAIR(formula, states, i, SPREAD_LOW(fours));                                                              \
+        BF16_PAIR(formula, states, i + 2 * WIDTH, SPREAD_HIGH(fours));                                                 \
     }
 
 /* The f32 loop for masters: p is the master, half the parameter, and the gradient may be bf16. */
@@ -244,12 +268,10 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states) {
         if ((states)&S) STORE(s, i, x.s);                                                                              \
     }
 
-/* Four elements share their random bits, so bf16 is taken by whole fours. */
 #define LOW_KERNELS(name, states)                                                                                      \
     static void NAME(name##_bf16_loop)(const block *b, const COEF *c) { BF16_LOOP(NAME(name), states) }                \
     static void NAME(name##_bf16)(const block *b, const adamod__coef_f64 *c) {                                         \
-        const size_t at_once = 2 * WIDTH < 4 ? 4 : 2 * WIDTH;                                                          \
-        NAME(run)(b, c, NAME(name##_bf16_loop), at_once, (NAME(sizes)){2, 2, 2, 0});                                   \
+        NAME(run)(b, c, NAME(name##_bf16_loop), 4 * WIDTH, (NAME(sizes)){2, 2, 2, 0});                                 \
     }                                                                                                                  \
     static void NAME(name##_master_loop)(const block *b, const COEF *c) { MASTER_LOOP(NAME(name), states) }            \
     static void NAME(name##_master)(const block *b, const adamod__coef_f64 *c) {                                       \
@@ -365,6 +387,7 @@ static const real_kernels NAME(table) = {
 #undef M
 #undef VV
 #undef S
+#undef COMPUTED
 #undef VARIANTS
 #undef VARIANT
 #undef LOOP
@@ -374,6 +397,10 @@ static const real_kernels NAME(table) = {
 #undef PAIR_IN
 #undef PAIR_OUT
 #undef PAIRS_OUT
+#undef BF16_ONE
+#undef BF16_PAIR
+#undef SPREAD_LOW
+#undef SPREAD_HIGH
 #undef NANS
 #undef NANS_IN
 #undef ANY

@@ -19,6 +19,8 @@
 #define SQRT(x) ((V)vsqrtq_f32(x))
 #define LESSER(x, y) ((V)vbslq_f32(vcltq_f32(x, y), x, y))
 #define GREATER(x, y) ((V)vbslq_f32(vcgtq_f32(x, y), x, y))
+#define SPREAD_LOW(x) vzip1q_u32((uint32x4_t)(x), (uint32x4_t)(x))
+#define SPREAD_HIGH(x) vzip2q_u32((uint32x4_t)(x), (uint32x4_t)(x))
 #define LOAD_F16(in) ((V)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(in))))
 #define STORE_F16(out, x) vst1_u16(out, vreinterpret_u16_f16(vcvt_f16_f32(x)))
 #include "kernels/kernels.inc.h"

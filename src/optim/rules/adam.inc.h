@@ -14,7 +14,7 @@ FORMULA(adam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adam, M | VV)
+KERNEL(adam, M | VV | COMPUTED)
 VARIANTS(adam){VARIANT(adam)};
 
 FORMULA(amsgrad) {

@@ -19,7 +19,7 @@ FORMULA(adamod) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adamod, M | VV | S)
+KERNEL(adamod, M | VV | S | COMPUTED)
 VARIANTS(adamod){VARIANT(adamod)};
 
 #elif defined(ADAMOD_NUMBERS)

@@ -50,6 +50,7 @@ template <class R> struct element {
 #define M 1
 #define VV 2
 #define S 4
+#define COMPUTED 0 /* see kernels.inc.h */
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
 #define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : (V)0)
@@ -120,6 +121,7 @@ template <class R> struct element {
 #undef M
 #undef VV
 #undef S
+#undef COMPUTED
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
