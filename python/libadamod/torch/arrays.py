@@ -228,6 +228,7 @@ class Arrays:
         self.rebound = False  # other memory than at the last check_together; a step that failed may have begun it
         self.settled: Optional[Settled] = None  # what stands for all of the active, if so it can be told
         self.statistics: Optional[_c.Statistics] = None  # of the last update on the CPU, if they were collected
+        self.new_counts: List[Optional[Tensor]] = []  # one for each parameter that has not begun; empty: not made yet
         self.copies: List[Tensor] = []  # kept alive until the update is done
         self.copies_back: List[Tuple[Tensor, Tensor]] = []
 
@@ -483,7 +484,7 @@ class Arrays:
         bound.grad_stride, bound.grad_dtype = bound.stride, p.dtype
         # What goes through a copy is written by PyTorch itself.
         bound.touch = p.detach().as_strided((0,), (1,), 0) if bound.in_place else torch.empty(0, device=p.device)
-        bound.updates = counts.Updates(state.get("step"), self._steps(i, state))
+        bound.updates = counts.Updates(state.get("step"), self._steps(i, state), functools.partial(self._new_count, i))
         state["step"] = bound.updates.tensor
 
         row = self.rows[i]
@@ -499,6 +500,15 @@ class Arrays:
         bound.names = ("step", *self._bind_states(i, p, real, bound))
         bound.key = _key(p, state, bound.names, self.sharded[i])
         return bound
+
+    def _new_count(self, i: int, steps: int) -> Tensor:
+        """Of parameters that begin together, side by side."""
+        if steps > 0:
+            return counts.new(steps)
+        if not self.new_counts:
+            self.new_counts = list(counts.row([0] * len(self.params)))
+        count, self.new_counts[i] = self.new_counts[i], None
+        return counts.new(0) if count is None else count
 
     def _bind_states(self, i: int, p: Tensor, real: torch.dtype, bound: Bound) -> Tuple[str, ...]:
         """Points the span at the states and the master; returns their names."""
@@ -617,7 +627,9 @@ class Arrays:
         if not isinstance(found, Tensor):
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = getattr(found, "_local_tensor", found)
-        if is_distributed(found) and self.sharded[i]:  # it may be placed otherwise
+        if is_distributed(found) and not self.sharded[i]:
+            raise TypeError(f"{self.name(i)} is no DTensor, and {wanted.name} is one")
+        if is_distributed(found):  # it may be placed otherwise
             self._check_shape(i, wanted._replace(shape=tuple(self.params[i].shape)), found)
         else:
             self._check_shape(i, wanted, here)

@@ -9,7 +9,8 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict
+from array import array
+from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 import torch
 from torch import Tensor
@@ -31,6 +32,15 @@ def new(steps: int) -> Tensor:
     return torch.tensor(steps, dtype=torch.float64 if steps < _ENDS[torch.float64] else torch.int64, device="cpu")
 
 
+def row(counts: Sequence[int]) -> List[Tensor]:
+    """The same for several, each with a storage of its own, one after the other in memory: so they are written at once."""
+    if any(n >= _ENDS[torch.float64] for n in counts):
+        return [new(n) for n in counts]
+    memory = array("d", counts)
+    each = range(len(counts))
+    return [torch.frombuffer(memory, dtype=torch.float64, count=1, offset=8 * i).reshape(()) for i in each]
+
+
 def _serves(found: Any, steps: int) -> bool:
     """Whether a count that is there can be counted on in place."""
     if type(found) is not Tensor or found.numel() != 1 or found.device.type != "cpu" or found.requires_grad:
@@ -38,10 +48,11 @@ def _serves(found: Any, steps: int) -> bool:
     return steps < _ENDS.get(found.dtype, 0) and (found.dtype.is_floating_point or steps >= _ENDS[torch.float64])
 
 
-def as_tensor(state: Dict[str, Any]) -> None:
-    """A count that is an int, as checkpoints have it that were not written by torch.optim, becomes a tensor."""
-    if type(state.get("step")) is int and 0 <= state["step"] < END:
-        state["step"] = new(state["step"])
+def as_tensors(states: Iterable[Dict[str, Any]]) -> None:
+    """Counts that are ints, as checkpoints have them that were not written by torch.optim, become tensors."""
+    ints = [state for state in states if type(state.get("step")) is int and 0 <= state["step"] < END]
+    for state, tensor in zip(ints, row([state["step"] for state in ints])):
+        state["step"] = tensor
 
 
 class Updates:
@@ -49,8 +60,8 @@ class Updates:
 
     __slots__ = ("tensor", "cell", "steps", "end")
 
-    def __init__(self, found: Any, steps: int) -> None:
-        self.tensor: Tensor = found if _serves(found, steps) else new(steps)  # kept as long as it is written to
+    def __init__(self, found: Any, steps: int, make: Callable[[int], Tensor] = new) -> None:
+        self.tensor: Tensor = found if _serves(found, steps) else make(steps)  # kept as long as it is written to
         self.cell: Any = _CELLS[self.tensor.dtype].from_address(self.tensor.data_ptr())
         self.end = _ENDS[self.tensor.dtype]
         self.steps = steps
@@ -62,3 +73,26 @@ class Updates:
     def become(self, steps: int) -> None:
         self.steps = min(steps, END - 1)
         self.cell.value = self.steps
+
+
+class Cells:
+    """The counts of several parameters, all of one type, read and written together."""
+
+    def __init__(self, updates: Sequence[Updates]) -> None:
+        self.cells = [each.cell for each in updates]
+        self.write_one = type(self.cells[0]).value.__set__
+        addresses = [each.tensor.data_ptr() for each in updates]
+        in_a_row = addresses == [addresses[0] + 8 * i for i in range(len(addresses))]
+        self.row = None
+        if in_a_row and updates[0].tensor.dtype is torch.float64:
+            kind = ctypes.c_double * len(addresses)
+            self.row = memoryview(kind.from_address(addresses[0])).cast("B").cast("d")
+
+    def read(self) -> List[Any]:
+        return self.row.tolist() if self.row is not None else [cell.value for cell in self.cells]
+
+    def write(self, counts: List[int]) -> None:
+        if self.row is not None:
+            self.row[:] = array("d", counts)
+        else:
+            list(map(self.write_one, self.cells, counts))

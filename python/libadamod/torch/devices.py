@@ -90,6 +90,7 @@ class Member:
         self.counted: List[Optional[Counted]] = [None] * len(arrays.params)
         self.seen = bytes(_SPAN * len(arrays.params))
         self.settled: Optional[Settled] = None  # what of the arrays was, when all was seen
+        self.settled_ids: List[int] = []  # the handle's numbers of its parameters
 
 
 class Handle:
@@ -194,8 +195,7 @@ class Handle:
         if now == member.seen and member.bounds == arrays.bounds:
             return
         if arrays.settled is not None and arrays.settled is member.settled:
-            settled = arrays.settled
-            ids = [bound.counted.id for bound in settled.active]
+            settled, ids = arrays.settled, member.settled_ids
             moved.add(ids, settled.addresses[: len(ids)], settled.grads)
             return
         for i, (bound, counted) in enumerate(zip(arrays.bounds, member.counted)):
@@ -252,6 +252,7 @@ class Handle:
                 _c.check(_c.lib.adamod_set_tensor_steps(self.handle, counted.id, bound.updates.steps))
                 counted.steps = bound.updates.steps
         member.settled = arrays.settled
+        member.settled_ids = [bound.counted.id for bound in arrays.settled.active] if arrays.settled else []
 
     def scale(self, scaling: Scaling) -> None:
         """What a GradScaler says is read on the device: the host does not wait for it."""

@@ -281,8 +281,7 @@ class Optimizer(torch.optim.Optimizer):
         self._arrays, self._states = [], Remembered()
         for group in self.param_groups:
             group.setdefault("step", 0)
-        for of_parameter in self.state.values():
-            counts.as_tensor(of_parameter)
+        counts.as_tensors(self.state.values())
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
@@ -324,8 +323,7 @@ class Optimizer(torch.optim.Optimizer):
             checkpoints.count_as_saved(group, self.state)
         for arrays in self._all_arrays():
             arrays.check_states(self.state)
-        for state in self.state.values():
-            counts.as_tensor(state)
+        counts.as_tensors(self.state.values())
 
     def _copy_states(self, state_dict: Dict[str, Any]) -> None:
         """The states as they were saved, in memory of our own. Their type is settled at the next step."""

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
+from .counts import Cells
 
 if TYPE_CHECKING:
     from .arrays import Bound
@@ -27,7 +28,6 @@ Same = Callable[..., bool]
 _is = operator.is_
 _get_dtype = operator.attrgetter("dtype")
 _get_grad = operator.attrgetter("grad")
-_get_value = operator.attrgetter("value")
 
 _WORDS = ctypes.sizeof(_c.Span) // 8
 _GRAD, _STEP = _c.Span.grad.offset // 8, _c.Span.step.offset // 8
@@ -126,8 +126,7 @@ class Settled:
         self.has_empty = any(bound.count == 0 for bound in active)
         self.steps = [bound.updates.steps for bound in active]
         self.next_steps = [n + 1 for n in self.steps]
-        self.cells = [bound.updates.cell for bound in active]  # all of one type
-        self.write_cell = type(self.cells[0]).value.__set__
+        self.cells = Cells([bound.updates for bound in active])
         self.left = min(bound.updates.end - bound.updates.steps for bound in active)  # until one needs another type
         with_grads = set(self.indices)
         idle = [bound for bound in known if bound.index not in with_grads and bound.device is not None]
@@ -165,7 +164,7 @@ class Settled:
                 or not self.same_grads(*grads)
                 or self._addresses() != self.addresses
                 or self.left <= 1
-                or list(map(_get_value, self.cells)) != self.steps
+                or self.cells.read() != self.steps
             ):
                 return False
             addresses = list(map(Tensor.data_ptr, grads))
@@ -193,7 +192,7 @@ class Settled:
 
     def count(self) -> None:
         """The update was done."""
-        list(map(self.write_cell, self.cells, self.next_steps))
+        self.cells.write(self.next_steps)
         self.steps = self.next_steps
         self.next_steps = [n + 1 for n in self.steps]
         self.left -= 1
