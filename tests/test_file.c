@@ -178,6 +178,21 @@ TEST(what_is_no_temporary_file_is_left_alone) {
     CHECK_INT(scratch_files(), 5);
 }
 
+TEST(names_that_are_all_taken) {
+    enter_scratch(true);
+    for (int i = 0; i < 1000; i++) {
+        char name[24];
+        snprintf(name, sizeof name, ".adamod-%d.tmp", i);
+        CHECK_INT(mkdir(name, 0777), 0);
+    }
+    CHECK_INT(write_file(FILE_NAME, 'a'), -1);
+    CHECK_STR(reason, "cannot create a temporary file beside it: Device or resource busy");
+    CHECK_INT(scratch_files(), 1000);
+    CHECK_INT(rmdir(".adamod-999.tmp"), 0);
+    CHECK_INT(write_file(FILE_NAME, 'a'), 0);
+    CHECK_INT(letter_of(FILE_NAME), 'a');
+}
+
 /* Where there are no locks, nobody can tell what is stale. */
 TEST(without_locks) {
     enter_scratch(true);
@@ -293,6 +308,6 @@ TEST(threads_at_once) {
 
 RUN_TESTS(ENTRY(names_of_every_length), ENTRY(paths_of_every_length), ENTRY(places_that_are_no_files),
           ENTRY(stale_files_are_removed), ENTRY(a_file_in_use_is_left_alone),
-          ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(without_locks),
+          ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(names_that_are_all_taken), ENTRY(without_locks),
           ENTRY(a_rename_that_was_interrupted_when_it_was_done), ENTRY(killed_writers), ENTRY(processes_at_once),
           ENTRY(threads_at_once))
