@@ -140,6 +140,6 @@ start gcc gcc -O3
 start clang clang -O3
 finish
 # Here the compiler has fused multiply-adds, and must not use them.
-start gcc-native gcc -O3 -march=native
-start clang-native clang -O3 -march=native
+start gcc-native gcc -O2 -march=native
+start clang-native clang -O2 -march=native
 finish
