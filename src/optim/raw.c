@@ -204,16 +204,17 @@ static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span
     const work w = {h->rule, h->kernels, items, n, pool, stats};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
-    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (status == ADAMOD_OK) adamod__work_run(&w, &space);
-    adamod__leave_arithmetic(before);
     adamod__work_free(&space);
     free(items);
     return status;
 }
 
 adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool) {
-    return adamod__raw_update(h, spans, n, pool, NULL);
+    const adamod__arithmetic before = adamod__enter_arithmetic();
+    const adamod_status status = adamod__raw_update(h, spans, n, pool, NULL);
+    adamod__leave_arithmetic(before);
+    return status;
 }
 
 adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
@@ -224,14 +225,12 @@ adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *sp
         stats_counts counts;
     } *all = malloc(sizeof *all);
     if (!all) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
-    const adamod__arithmetic own = adamod__enter_arithmetic();
+    const adamod__arithmetic before = adamod__enter_arithmetic();
     adamod__stats_init(&all->stats);
-    adamod__leave_arithmetic(own);
     adamod__stats_clear(&all->counts);
     all->stats.groups = &all->counts;
     all->stats.n_groups = 1;
     const adamod_status status = adamod__raw_update(h, spans, n, pool, &all->stats);
-    const adamod__arithmetic before = adamod__enter_arithmetic();
     if (status == ADAMOD_OK) adamod__stats_result(&all->stats, 0, out);
     adamod__leave_arithmetic(before);
     pthread_mutex_destroy(&all->stats.lock);
