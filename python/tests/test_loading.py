@@ -164,7 +164,7 @@ class OfOthers(Loaded):
             return AuthorsNosAdam(p, betas=(0.8, 0.999), gamma=0.05, **DECAYED)
 
         self.goes_on(theirs, lt.NosAdam)
-        self.refused(lambda p: AuthorsNosAdam(p, lr_decay=True), lt.NosAdam, "saved with lr_decay=True: use a scheduler")
+        self.refused(lambda p: AuthorsNosAdam(p, lr_decay=True), lt.NosAdam, "saved with lr_decay=True: use a sched")
 
     @unittest.skipUnless(ADABOUND, "adabound is not installed")
     def test_adabound(self):
@@ -229,7 +229,7 @@ class OfPytorchOptimizer(Loaded):
 
 
 class ThereAndBack(Loaded):
-    """Ours, then a port that counts in the group, and ours again: the count that came along with the states is stale."""
+    """Ours, then a port that counts in the group, and ours again: the count that came with the states is stale."""
 
     def back(self, port, translate):
         params = make_params((6, 5), (7,), (4,), dtype=torch.float64)

@@ -71,7 +71,7 @@ def is_fake(t: Any) -> bool:
 def _without_values(t: Tensor) -> str:
     if is_fake(t):
         return "is a FakeTensor: a step calls compiled code, which cannot be traced and needs tensors that have memory"
-    return "is a meta tensor, which has no memory: give it some first, as with to_empty() or load_state_dict(assign=True)"
+    return "is a meta tensor, which has no memory: give it some first, as to_empty() or load_state_dict(assign=True) do"
 
 
 def has_nonzero(t: Tensor) -> bool:
@@ -375,8 +375,8 @@ class Arrays:
             self.devices = sorted({bound.device for bound in self.bounds if bound and bound.device})
 
     def _here(self, i: int, p: Tensor, what: str, t: Tensor) -> Tensor:
-        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum that
-        is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
+        """This process's part of a gradient, or of a state, placed as its parameter is. Where it is not, or is a sum
+        that is still to be made, that takes a collective, which all processes come to: they have the same parameters."""
         if is_fake(p) or is_fake(t):
             raise RuntimeError(f"{self.name(i)} {_without_values(p if is_fake(p) else t)}")
         if is_distributed(t) != self.sharded[i]:
@@ -394,11 +394,11 @@ class Arrays:
         return here
 
     def _dense(self, i: int, g: Tensor) -> Tensor:
-        """A gradient in another layout, for rules that take it as torch.optim's do; torch.optim refuses it with decay."""
+        """A gradient in another layout, for rules that take it as torch.optim's do, which refuse it with decay."""
         if g.layout is torch.sparse_coo and self.hyper.rule in _SPARSE_RULES:
             if self.values.get("weight_decay") and self.values["decay"] != "none":
                 raise RuntimeError(
-                    f"{self.name(i)} has a sparse gradient, and weight_decay is for dense ones: set it to 0 in its group"
+                    f"{self.name(i)} has a sparse gradient, and weight_decay is for dense ones: set it to 0"
                 )
             g = g.coalesce().to_dense()
             self.copies.append(g)
@@ -550,7 +550,7 @@ class Arrays:
         if p.dtype in _REAL and state_type in _STATE_TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
         if self.sharded[i] and any(x.is_partial() for x in self.params[i].placements):  # type: ignore[attr-defined]
-            raise TypeError(f"{self.name(i)} is a sum that is still to be made, expected placements Shard and Replicate")
+            raise TypeError(f"{self.name(i)} is a sum that is still to be made, expected Shard or Replicate")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
             raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
         if rule in SHAPED_RULES and p.dtype in _REAL:
@@ -721,9 +721,9 @@ class Arrays:
     def _check_grad(self, i: int, p: Tensor, g: Tensor) -> None:
         """PyTorch sees to it where a gradient is set, but not where the parameter's data, or the gradient's, is."""
         if g.is_nested:
-            raise RuntimeError(f"{self.name(i)} has a nested gradient, expected a dense one: to_padded_tensor() makes one")
+            raise RuntimeError(f"{self.name(i)} has a nested gradient, expected a dense one: use to_padded_tensor()")
         if g.is_mkldnn:
-            raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: to_dense() does it")
+            raise RuntimeError(f"{self.name(i)} has a gradient in MKL-DNN's layout, expected a dense one: use to_dense()")
         if g.layout is not torch.strided:
             advice = "to_sparse_coo()" if self.hyper.rule in _SPARSE_RULES else "SGD and Adagrad take sparse ones"
             raise RuntimeError(

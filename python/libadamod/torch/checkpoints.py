@@ -60,8 +60,8 @@ _RECTIFIED_FROM = 6  # updates; before, pytorch_optimizer's RAdam may do nothing
 
 
 def other_formula(rule: str, group: Group, before: Group, has_states: bool) -> Optional[str]:
-    """Why a saved group is none of a rule, in a few words; None: it may be one. before: the group that it replaces, whose
-    own keys, of whatever meaning, tell nothing."""
+    """Why a saved group is none of a rule, in a few words; None: it may be one. before: the group that it replaces,
+    whose own keys, of whatever meaning, tell nothing."""
     unknown = [key for key in group if key not in before]
     for key in unknown:
         if rule not in _TELLING.get(key, (rule,)):
@@ -89,7 +89,7 @@ def _other_port(rule: str, group: Group, unknown: Iterable[str]) -> Optional[str
     if group["weight_decay"] and not group["weight_decouple"]:
         return "it was saved with weight_decouple=False, which pytorch_optimizer's RAdam takes for no decay"
     if int(group.get("step", 0)) < _RECTIFIED_FROM:
-        return f"it was saved before update {_RECTIFIED_FROM}, and until then pytorch_optimizer's RAdam has another formula"
+        return f"it was saved before update {_RECTIFIED_FROM}, until which pytorch_optimizer's RAdam has another formula"
     return None
 
 
@@ -113,8 +113,8 @@ def whole(steps: Any) -> Any:
 
 def count_as_saved(group: Group, states: Dict[Tensor, Dict[str, Any]]) -> None:
     """Some packages count updates in the group, for all of its parameters, whether they have a gradient or not. A count
-    of ours that came along with the states stands still there, so the group's is larger; where we wrote it ourselves, it
-    is the largest of the parameters' own."""
+    of ours that came along with the states stands still there, so the group's is larger; where we wrote it ourselves,
+    it is the largest of the parameters' own."""
     steps = whole(group.get("step", 0))
     params: List[Tensor] = group["params"]
     own = [whole(states[p]["step"]) for p in params if states.get(p) and states[p].get("step") is not None]

@@ -1,7 +1,7 @@
 """Counts of updates as PyTorch has them: state["step"] is a tensor of one number on the CPU, counted in place.
 
 The count itself is an int. The tensor is written, and read to see whether someone else wrote it, through its address:
-for a model's parameters that takes microseconds, where an operation of PyTorch on each tensor would take ten times that.
+for a model's parameters that takes microseconds, where an operation of PyTorch on each would take ten times that.
 
 SPDX-License-Identifier: MIT
 """
@@ -27,13 +27,13 @@ _CELLS: Dict[torch.dtype, Any] = {
 
 
 def new(steps: int) -> Tensor:
-    """A count as a tensor. torch.optim's are float32, and other packages compute with it as it is: in float64 they go on
-    with the digits that they had with an int."""
+    """A count as a tensor. torch.optim's are float32, and other packages compute with it as it is: in float64 they go
+    on with the digits that they had with an int."""
     return torch.tensor(steps, dtype=torch.float64 if steps < _ENDS[torch.float64] else torch.int64, device="cpu")
 
 
 def row(counts: Sequence[int]) -> List[Tensor]:
-    """The same for several, each with a storage of its own, one after the other in memory: so they are written at once."""
+    """The same for several, each with a storage of its own, side by side in memory: so they are written at once."""
     if any(n >= _ENDS[torch.float64] for n in counts):
         return [new(n) for n in counts]
     memory = array("d", counts)

@@ -78,8 +78,8 @@ class Optimizer(torch.optim.Optimizer):
     _states_tell_rates = True
     _collecting = False
 
-    # Whether GradScaler leaves unscaling, and skipping where a gradient is not finite, to step: as in torch.optim, where
-    # fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
+    # Whether GradScaler leaves unscaling, and skipping where a gradient is not finite, to step: as in torch.optim,
+    # where fused is asked for. Programs that clip unscaled gradients, as Lightning does, refuse optimizers that do so.
     _step_supports_amp_scaling = False
 
     def __init__(self, params: Params, defaults: Dict[str, Any], common: Common, decay: Decay = "decoupled") -> None:
@@ -214,8 +214,8 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _makes_states(self) -> bool:
-        """Whether this step is only taken so that there are states: torch.distributed.checkpoint takes one where there are
-        none, with gradients of zeros at a learning rate of 0. It must not change parameters, as independent decay and
+        """Whether this step is only taken so that there are states: torch.distributed.checkpoint takes one where there
+        are none, with gradients of zeros at a learning rate of 0. It must not change parameters, as independent decay and
         Adafactor's, which do not follow lr, would; and what it makes is as if there had been no step."""
         if any(self.state.values()):
             return False
@@ -259,7 +259,7 @@ class Optimizer(torch.optim.Optimizer):
         """As PyTorch's. Waits for a GPU whose count of steps the host does not know: after a GradScaler's steps, and
         once a graph was captured.
 
-        Groups have the count of their updates too, for packages that count there: `step`, as it was when this was called.
+        Groups have the count of their updates too, for packages that count there: `step`, as it was at the last call.
         """
         self._handles.read_steps()
         for group in self.param_groups:

@@ -168,7 +168,7 @@ class AMSGrad(Optimizer):
         super().__init__(params, {**_own(locals()), "amsgrad": True}, common)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        # PyTorch's Adam and AdamW both have amsgrad; which of them wrote it, checkpoints before PyTorch 2.7 do not tell.
+        # PyTorch's Adam and AdamW both have amsgrad; which of them wrote it, checkpoints of old ones do not tell.
         if group.get("weight_decay") and not any(key in group for key in ("decay", "decoupled_weight_decay")):
             raise ValueError("it does not tell how weight_decay acts: set decay in it to 'l2' or 'decoupled'")
         super()._complete(group, before)
