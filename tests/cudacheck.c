@@ -91,7 +91,7 @@ static void give(mirror *m, bool written) {
 
 static nn_type type_of_input(int i) { return opcheck_current->input[i].type == NN_I32 ? NN_I32 : value_type; }
 
-static nn_type type_of_output(void) { return opcheck_current->op->full_output ? NN_F32 : value_type; }
+static nn_type type_of_output(int i) { return opcheck_current->op->full_outputs >> i & 1 ? NN_F32 : value_type; }
 
 /* A parameter's gradient is f32: its rows are no symbol. */
 static nn_type type_of_grad(int i) { return opcheck_current->input[i].shape.rows ? value_type : NN_F32; }
@@ -175,11 +175,12 @@ static float *saved_on_host(const nn_call *c, int64_t own, int64_t all) {
 }
 
 static void call_device(const nn_call *c, bool backward) {
-    static scratch workspace, parts;
+    static scratch workspace, partials;
+    unsigned written = 0; /* inputs */
     nn_call d = *c;
     mirror in[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], sums[NN_MAX_INPUTS], random;
+    mirror out[NN_MAX_OUTPUTS], out_grad[NN_MAX_OUTPUTS];
     const uint64_t key = nn_run_key(opcheck_current->seed, 3);
-    const bool in_place = c->output.data == c->input[0].data;
     taken = 0;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         const int64_t n = c->input[i].rows * c->input[i].cols;
@@ -192,15 +193,21 @@ static void call_device(const nn_call *c, bool backward) {
         sums[i] = backward ? take_sums(c, i) : (mirror){0};
         d.row_sums[i] = sums[i].there;
     }
-    d.accumulate_sums = c->output.rows % 2;
-    mirror out = take(in_place ? NULL : c->output.data, c->output.rows * c->output.cols, type_of_output());
-    mirror out_grad = take(backward ? c->output_grad : NULL, c->output.rows * c->output.cols, type_of_output());
-    const int64_t own = (int64_t)opcheck_saved_bytes / 4, all = own + (kernels->keeps ? (int64_t)kernels->keeps(c) : 0);
+    d.accumulate_sums = c->output[0].rows % 2;
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        const int64_t n = c->output[i].rows * c->output[i].cols;
+        const int alias = opcheck_current->op->aliases[i];
+        out[i] = take(alias ? NULL : c->output[i].data, n, type_of_output(i));
+        out_grad[i] = take(backward ? c->output_grad[i] : NULL, n, type_of_output(i));
+        d.output[i].data = alias ? in[alias - 1].there : out[i].there;
+        d.output[i].type = alias ? in[alias - 1].type : out[i].type;
+        d.output_grad[i] = out_grad[i].there;
+        written |= alias ? 1u << (alias - 1) : 0;
+    }
+    const int64_t own = (int64_t)opcheck_saved_bytes / 4,
+                  all = own + (kernels->extra_saved ? (int64_t)kernels->extra_saved(c) : 0);
     mirror saved = take(saved_on_host(c, own, all), all, NN_F32);
     random = take((void *)(uintptr_t)&key, 2, NN_I32);
-    d.output.data = in_place ? in[0].there : out.there;
-    d.output.type = in_place ? in[0].type : out.type;
-    d.output_grad = out_grad.there;
     d.saved = saved.there;
     d.random = random.there;
     d.node = 0;
@@ -208,19 +215,21 @@ static void call_device(const nn_call *c, bool backward) {
     d.precision = precision;
     prepare(&d);
     d.workspace = scratch_of(&workspace, kernels->workspace ? kernels->workspace(&d) : 0);
-    d.parts = scratch_of(&parts, backward && kernels->parts ? kernels->parts(&d) : 0);
+    d.partials = scratch_of(&partials, backward && kernels->partials ? kernels->partials(&d) : 0);
     exchange(true);
     (backward ? kernels->backward : kernels->forward)(&d);
-    if (backward && kernels->late) kernels->late(&d);
+    if (backward && kernels->backward_weights) kernels->backward_weights(&d);
     exchange(false);
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
-        give(&in[i], in_place && i == 0);
+        give(&in[i], !backward && (written >> i & 1));
         give(&grad[i], true);
         give(&sums[i], true);
         check_sums(c, i, &sums[i], d.accumulate_sums);
     }
-    give(&out, !backward);
-    give(&out_grad, false);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        give(&out[i], !backward);
+        give(&out_grad[i], false);
+    }
     give(&saved, !backward);
     if (!backward && c->saved) memcpy(c->saved, saved.host, opcheck_saved_bytes);
     give(&random, false);
@@ -231,12 +240,10 @@ static void forward(const nn_call *c) { call_device(c, false); }
 static void backward(const nn_call *c) { call_device(c, true); }
 
 static bool check(const opcheck *o, nn_type type) {
-    nn_op_id id = 0;
-    while (nn_ops[id] != o->op) id++;
     opcheck copy = *o;
     copy.bf16 = type == NN_BF16;
     value_type = type;
-    kernels = backend->kernels[id];
+    kernels = nn_backend_kernels(backend, o->op->name);
     intact = summed = true;
     const nn_kernels shim = {.forward = forward, .backward = kernels->backward ? backward : NULL};
     const bool ok = opcheck_kernels(&copy, &shim);

@@ -70,10 +70,12 @@ typedef struct rig {
     const opcheck *o;
     nn_node node;
     nn_call call; /* as forward is given it */
-    int64_t count[NN_MAX_INPUTS], n_out, out_capacity;
+    double step;  /* of the inputs' numbers; 0: any */
+    int64_t count[NN_MAX_INPUTS], n_out[NN_MAX_OUTPUTS], out_capacity[NN_MAX_OUTPUTS];
+    nn_shape input_shape[NN_MAX_INPUTS], out_shape[NN_MAX_OUTPUTS];
     block input[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], unneeded[NN_MAX_INPUTS];
     block before[NN_MAX_INPUTS]; /* what gradients hold before a pass that adds to them */
-    block out, out_grad, out_unneeded, saved, workspace;
+    block out[NN_MAX_OUTPUTS], out_grad[NN_MAX_OUTPUTS], out_unneeded[NN_MAX_OUTPUTS], saved, workspace;
 } rig;
 
 static int64_t opcheck_count(const nn_shape *s) {
@@ -93,30 +95,29 @@ static void opcheck_capacities(const opcheck *o, nn_shape *shapes) {
     }
 }
 
-static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *output, char *message, size_t size) {
+static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *outputs, char *message, size_t size) {
     nn_shape shapes[NN_MAX_INPUTS] = {{0}};
     opcheck_capacities(o, shapes);
     *node = (nn_node){.n_inputs = o->n_inputs, .attributes = o->attributes};
     for (int i = 0; i < o->n_inputs; i++) node->input[i] = shapes[i].ndim ? i : -1;
-    *output = (nn_shape){0};
-    return o->op->shape(node, shapes, output, message, size);
+    memset(outputs, 0, NN_MAX_OUTPUTS * sizeof *outputs);
+    return o->op->shape(node, shapes, outputs, message, size);
 }
 
 const char *opcheck_shape(const opcheck *o, char *message, size_t size) {
     nn_node node;
-    nn_shape output;
-    return opcheck_derive(o, &node, &output, message, size);
+    nn_shape outputs[NN_MAX_OUTPUTS];
+    return opcheck_derive(o, &node, outputs, message, size);
 }
 
 static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows) {
-    nn_array a = {.data = data, .rows = rows, .cols = 1};
-    for (int d = 1; d < s->ndim; d++) a.cols *= s->dim[d];
-    return a;
+    return (nn_array){.data = data, .rows = rows, .cols = nn_columns(s), .shape = s};
 }
 
-/* Random numbers, or those given; step > 0 makes them multiples of it. */
-static void opcheck_fill(rig *r, int i, double step) {
+/* Random numbers, or those given; a step > 0 makes them multiples of it. */
+static void opcheck_fill(rig *r, int i) {
     const opcheck_input *in = &r->o->input[i];
+    double step = r->step;
     float *x = r->input[i].data;
     if (in->step > 0) step = in->step;
     if (in->data) memcpy(x, in->data, r->input[i].bytes);
@@ -128,12 +129,12 @@ static void opcheck_fill(rig *r, int i, double step) {
     }
 }
 
-static void opcheck_fill_weights(rig *r) {
-    float *w = r->out_grad.data;
-    for (int64_t k = 0; k < r->n_out; k++) {
+static void opcheck_fill_weights(rig *r, int out) {
+    float *w = r->out_grad[out].data;
+    for (int64_t k = 0; k < r->n_out[out]; k++) {
         const bool has = !r->o->weighted || k < r->o->weighted;
-        w[k] = has ? (float)nn_normal(nn_key(r->o->seed, 2, 0), (uint64_t)k) : 0;
-        if (r->o->bf16 && !r->o->op->full_output) w[k] = opcheck_to_bf16(w[k]);
+        w[k] = has ? (float)nn_normal(nn_key(r->o->seed, 2, (uint64_t)out), (uint64_t)k) : 0;
+        if (r->o->bf16 && !(r->o->op->full_outputs >> out & 1)) w[k] = opcheck_to_bf16(w[k]);
     }
 }
 
@@ -148,7 +149,7 @@ static void opcheck_rig_grad(rig *r, int i) {
     }
 }
 
-static void opcheck_rig_inputs(rig *r, double step) {
+static void opcheck_rig_inputs(rig *r) {
     const opcheck *o = r->o;
     for (int i = 0; i < o->n_inputs; i++) {
         const nn_shape *s = &o->input[i].shape;
@@ -156,38 +157,51 @@ static void opcheck_rig_inputs(rig *r, double step) {
         r->count[i] = opcheck_count(s);
         r->input[i] = opcheck_alloc((size_t)r->count[i] * 4);
         r->unneeded[i] = opcheck_alloc((size_t)r->count[i] * 4);
-        opcheck_fill(r, i, step);
+        opcheck_fill(r, i);
         if (opcheck_wants_grad(o, i)) opcheck_rig_grad(r, i);
-        r->call.input[i] = opcheck_array(r->input[i].data, s, s->dim[0]);
+        r->input_shape[i] = *s;
+        r->call.input[i] = opcheck_array(r->input[i].data, &r->input_shape[i], s->dim[0]);
     }
+}
+
+/* Whether a gradient flows back from an output. */
+static bool opcheck_has_grad(const rig *r, int out) {
+    return r->n_out[out] && !r->o->op->aliases[out] && !(r->o->op->constant_outputs >> out & 1);
+}
+
+static void opcheck_rig_output(rig *r, int i) {
+    const opcheck *o = r->o;
+    nn_shape *out = &r->out_shape[i];
+    if (!out->ndim) return;
+    r->out_capacity[i] = out->dim[0];
+    for (int k = 0; out->rows && k < o->n_inputs; k++) {
+        if (o->input[k].shape.ndim && o->input[k].shape.rows == out->rows) out->dim[0] = o->input[k].shape.dim[0];
+    }
+    r->n_out[i] = opcheck_count(out);
+    const size_t bytes = (size_t)r->n_out[i] * 4;
+    r->out[i] = opcheck_alloc(bytes);
+    r->out_unneeded[i] = opcheck_alloc(bytes);
+    if (opcheck_has_grad(r, i)) r->out_grad[i] = opcheck_alloc(bytes), opcheck_fill_weights(r, i);
+    const int alias = o->op->aliases[i];
+    r->call.output[i] = opcheck_array(alias ? r->input[alias - 1].data : r->out[i].data, out, out->dim[0]);
 }
 
 /* Everything but the workspace, which is the kernel's. */
 static bool opcheck_rig_make(rig *r, const opcheck *o, double step) {
     char message[160] = "";
-    nn_shape out;
-    *r = (rig){.o = o};
-    const char *wrong = opcheck_derive(o, &r->node, &out, message, sizeof message);
+    *r = (rig){.o = o, .step = step};
+    const char *wrong = opcheck_derive(o, &r->node, r->out_shape, message, sizeof message);
     if (wrong) {
         printf("opcheck: %s: %s\n", o->op->name, wrong);
         return false;
     }
     r->call = (nn_call){.attributes = &r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
-    opcheck_rig_inputs(r, step);
-    r->out_capacity = out.dim[0];
-    for (int i = 0; out.rows && i < o->n_inputs; i++) {
-        if (o->input[i].shape.ndim && o->input[i].shape.rows == out.rows) out.dim[0] = o->input[i].shape.dim[0];
-    }
-    r->n_out = opcheck_count(&out);
-    r->out = opcheck_alloc((size_t)r->n_out * 4);
-    r->out_grad = opcheck_alloc((size_t)r->n_out * 4);
-    r->out_unneeded = opcheck_alloc((size_t)r->n_out * 4);
+    opcheck_rig_inputs(r);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) opcheck_rig_output(r, i);
     if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);
-    opcheck_fill_weights(r);
     opcheck_current = o;
     opcheck_saved_bytes = r->saved.bytes;
     r->call.saved = r->saved.data;
-    r->call.output = opcheck_array(o->in_place ? r->input[0].data : r->out.data, &out, out.dim[0]);
     return true;
 }
 
@@ -198,9 +212,11 @@ static void opcheck_rig_free(rig *r) {
         free(r->before[i].data);
         free(r->unneeded[i].data);
     }
-    free(r->out.data);
-    free(r->out_grad.data);
-    free(r->out_unneeded.data);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        free(r->out[i].data);
+        free(r->out_grad[i].data);
+        free(r->out_unneeded[i].data);
+    }
     free(r->saved.data);
     free(r->workspace.data);
 }
@@ -210,7 +226,9 @@ static bool opcheck_rig_intact(const rig *r) {
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         ok = ok && opcheck_intact(r->input[i]) && opcheck_intact(r->grad[i]) && opcheck_intact(r->unneeded[i]);
     }
-    ok = ok && opcheck_intact(r->out) && opcheck_intact(r->out_grad) && opcheck_intact(r->out_unneeded);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        ok = ok && opcheck_intact(r->out[i]) && opcheck_intact(r->out_grad[i]) && opcheck_intact(r->out_unneeded[i]);
+    }
     ok = ok && opcheck_intact(r->saved) && opcheck_intact(r->workspace);
     if (!ok) printf("opcheck: %s wrote behind the end of an array\n", r->o->op->name);
     return ok;
@@ -226,8 +244,10 @@ static nn_call opcheck_backward_call(const rig *r, unsigned wanted, unsigned add
         if (wanted & 1u << i) c.input_grad[i] = r->grad[i].data;
         c.accumulate[i] = added & 1u << i;
     }
-    if (!(r->node.backward_needs & NN_NEEDS_OUTPUT)) c.output.data = r->out_unneeded.data;
-    c.output_grad = r->out_grad.data;
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        if (!(r->node.backward_needs & NN_NEEDS_OUTPUT << i)) c.output[i].data = r->out_unneeded[i].data;
+        c.output_grad[i] = r->out_grad[i].data;
+    }
     return c;
 }
 
@@ -239,7 +259,7 @@ static void opcheck_workspace(rig *r, const nn_kernels *k) {
         for (int i = 0; i < r->o->n_inputs; i++) {
             if (c.input[i].data && r->o->input[i].shape.rows) c.input[i].rows += EXTRA_ROWS;
         }
-        c.output.rows = r->out_capacity;
+        for (int i = 0; i < NN_MAX_OUTPUTS; i++) c.output[i].rows = r->out_capacity[i];
         const size_t n = k->workspace(&c);
         if (n > most) most = n;
     }
@@ -248,14 +268,19 @@ static void opcheck_workspace(rig *r, const nn_kernels *k) {
     r->call.workspace = r->workspace.data;
 }
 
+/* Inputs that are written are made anew first, and found in the outputs after. */
 static void opcheck_forward(rig *r, const nn_kernels *k, adamod_pool *pool) {
-    opcheck_poison(r->out);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        opcheck_poison(r->out[i]);
+        if (r->n_out[i] && r->o->op->aliases[i]) opcheck_fill(r, r->o->op->aliases[i] - 1);
+    }
     opcheck_poison(r->saved);
     opcheck_poison(r->workspace);
-    if (r->o->in_place) opcheck_fill(r, 0, 0);
     r->call.pool = pool;
     k->forward(&r->call);
-    if (r->o->in_place) memcpy(r->out.data, r->input[0].data, r->out.bytes);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        if (r->n_out[i] && r->o->op->aliases[i]) memcpy(r->out[i].data, r->call.output[i].data, r->out[i].bytes);
+    }
 }
 
 static void opcheck_backward(rig *r, const nn_kernels *kernels, unsigned wanted, unsigned added) {
@@ -278,7 +303,7 @@ static unsigned opcheck_all_grads(const opcheck *o) {
 
 /* Outputs at x + STEP times 1, -1, 2, -2, 4, -4. */
 typedef struct differences {
-    float *y[6];
+    float *y[6][NN_MAX_OUTPUTS];
 } differences;
 
 static void opcheck_evaluate(rig *r, int i, int64_t k, differences *d) {
@@ -288,28 +313,35 @@ static void opcheck_evaluate(rig *r, int i, int64_t k, differences *d) {
     for (int e = 0; e < 6; e++) {
         *x = (float)(center + at[e] * STEP);
         opcheck_forward(r, &r->o->op->ref, NULL);
-        memcpy(d->y[e], r->out.data, r->out.bytes);
+        for (int o = 0; o < NN_MAX_OUTPUTS; o++) {
+            if (r->out[o].bytes) memcpy(d->y[e][o], r->out[o].data, r->out[o].bytes);
+        }
     }
     *x = center;
 }
 
-/* The derivative of the loss, and how far it may be off. */
-static double opcheck_numeric(const rig *r, const differences *d, double *tolerance) {
-    const float *weight = r->out_grad.data;
-    double near = 0, far = 0, noise = 0;
-    for (int64_t k = 0; k < r->n_out; k++) {
+/* What one output adds to the derivative by near and by far steps, and to the square of the noise. */
+static void opcheck_add_output(const rig *r, int out, const differences *d, double *near, double *far, double *noise) {
+    const float *weight = r->out_grad[out].data;
+    for (int64_t k = 0; weight && k < r->n_out[out]; k++) {
         if (weight[k] == 0) continue;
         double y[6], largest = 0;
         for (int e = 0; e < 6; e++) {
-            y[e] = d->y[e][k];
+            y[e] = d->y[e][out][k];
             largest = fmax(largest, fabs(y[e]));
         }
         const double d1 = y[0] - y[1], d2 = y[2] - y[3], d4 = y[4] - y[5];
         if (d1 == 0 && d2 == 0 && d4 == 0) continue;
-        near += weight[k] * (8 * d1 - d2) / (12 * STEP);
-        far += weight[k] * (8 * d2 - d4) / (24 * STEP);
-        noise += pow(weight[k] * U * largest * 18 / (12 * STEP), 2);
+        *near += weight[k] * (8 * d1 - d2) / (12 * STEP);
+        *far += weight[k] * (8 * d2 - d4) / (24 * STEP);
+        *noise += pow(weight[k] * U * largest * 18 / (12 * STEP), 2);
     }
+}
+
+/* The derivative of the loss, and how far it may be off. */
+static double opcheck_numeric(const rig *r, const differences *d, double *tolerance) {
+    double near = 0, far = 0, noise = 0;
+    for (int out = 0; out < NN_MAX_OUTPUTS; out++) opcheck_add_output(r, out, d, &near, &far, &noise);
     *tolerance = 4 * sqrt(noise) + 2 * fabs(near - far) / 15;
     return near;
 }
@@ -347,7 +379,8 @@ bool opcheck_gradients(const opcheck *o) {
     rig r;
     if (!opcheck_kernels(o, &o->op->ref) || !opcheck_rig_make(&r, o, 0x1p-16)) return false;
     differences d;
-    for (int e = 0; e < 6; e++) d.y[e] = opcheck_alloc(r.out.bytes).data;
+    for (int k = 0; k < 6 * NN_MAX_OUTPUTS; k++)
+        d.y[k / NN_MAX_OUTPUTS][k % NN_MAX_OUTPUTS] = opcheck_alloc(r.out[k % NN_MAX_OUTPUTS].bytes).data;
     opcheck_workspace(&r, &o->op->ref);
     opcheck_forward(&r, &o->op->ref, NULL);
     opcheck_backward(&r, &o->op->ref, opcheck_all_grads(o), 0);
@@ -355,7 +388,7 @@ bool opcheck_gradients(const opcheck *o) {
     for (int i = 0; i < o->n_inputs; i++) {
         if (opcheck_wants_grad(o, i)) ok = opcheck_gradient_of(&r, i, r.grad[i].data, &d) && ok;
     }
-    for (int e = 0; e < 6; e++) free(d.y[e]);
+    for (int k = 0; k < 6 * NN_MAX_OUTPUTS; k++) free(d.y[k / NN_MAX_OUTPUTS][k % NN_MAX_OUTPUTS]);
     ok = opcheck_rig_intact(&r) && ok;
     opcheck_rig_free(&r);
     return ok;
@@ -429,7 +462,8 @@ static bool opcheck_threads(rig *r, rig *one, const nn_kernels *kernels, int thr
     r->call.pool = pool;
     opcheck_workspace(r, kernels); /* which may depend on the number of threads */
     opcheck_forward(r, kernels, pool);
-    bool ok = opcheck_same(r, "the output", threads, r->out, one->out);
+    bool ok = true;
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) ok = opcheck_same(r, "an output", threads, r->out[i], one->out[i]) && ok;
     for (unsigned added = 0; kernels->backward && added < 2; added++) {
         opcheck_backward(r, kernels, all, added ? all : 0);
         opcheck_backward(one, kernels, all, added ? all : 0);
@@ -451,7 +485,12 @@ bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels) {
     opcheck_workspace(&r, kernels);
     opcheck_forward(&ref, &o->op->ref, NULL);
     opcheck_forward(&one, kernels, NULL);
-    bool ok = opcheck_compare(&one, "the output", one.out.data, ref.out.data, NULL, one.n_out);
+    bool ok = true;
+    for (int i = 0; ok && i < NN_MAX_OUTPUTS; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "output %d", i);
+        ok = opcheck_compare(&one, what, one.out[i].data, ref.out[i].data, NULL, one.n_out[i]);
+    }
     if (ok && kernels->backward) {
         opcheck_backward(&ref, &o->op->ref, opcheck_all_grads(o), 0);
         ok = opcheck_all_backward(&one, &ref, kernels);

@@ -5,7 +5,7 @@
  *     CHECK(opcheck_gradients(&o));
  *     CHECK(opcheck_kernels(&o, &nn_cpu_linear));
  *
- * The loss is the sum of the output times random weights, which are the output's gradient. Kernels are called as a plan
+ * The loss is the sum of all outputs times random weights, which are the outputs' gradients. Kernels are called as a plan
  * calls them: memory is of the size the op's shape rule says, holds NaN where nothing was written, and data that
  * node->backward_needs leaves out is NaN (-1 if i32) in backward. A write behind an array's end is a failure.
  *
@@ -52,8 +52,7 @@ typedef struct opcheck {
     opcheck_input input[NN_MAX_INPUTS];
     bool training;
     uint64_t seed;    /* of data, weights and dropout */
-    int64_t weighted; /* only this many first elements of the output have weights; 0: all */
-    bool in_place;    /* the output is input 0's memory */
+    int64_t weighted; /* only this many first elements of an output have weights; 0: all */
     /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from
      * it), and a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
     double longest_sum, slack;

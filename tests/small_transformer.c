@@ -29,7 +29,7 @@ static small_transformer make(const transformer_config *c, const char *backend, 
     must(adamod_pool_create(&s.pool, threads));
     s.loss = transformer_training(s.graph, c, &sizes, &s.symbols);
     must(nn_params_allocate(s.params, 7));
-    must(nn_params_place(s.params, device, precision));
+    must(nn_params_to_device(s.params, device, precision));
     const nn_plan_options o = {.backend = backend, .loss = s.loss, .pool = s.pool, .training = training};
     must(nn_plan_create(&s.plan, s.graph, &o));
     return s;

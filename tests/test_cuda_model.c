@@ -6,7 +6,7 @@
 #include "check.h"
 #include "cudacheck.h"
 #include "internal.h"
-#include "place.h"
+#include "device_params.h"
 #include "small_transformer.h"
 #include "sums_graph.h"
 #include "values.h"
@@ -130,7 +130,7 @@ static void train(small_transformer *s, int steps, double *losses) {
     CHECK_INT(adamod_create_on(&t.opt, "adamod", nn_params_device(s->params)), ADAMOD_OK);
     CHECK_INT(adamod_set(t.opt, "lr", 1e-3), ADAMOD_OK);
     CHECK_INT(adamod_set(t.opt, "beta3", 0.99), ADAMOD_OK);
-    if (s->params->place) CHECK_INT(adamod_set_stream(t.opt, nn_params_stream(s->params)), ADAMOD_OK);
+    if (s->params->on_device) CHECK_INT(adamod_set_stream(t.opt, nn_params_stream(s->params)), ADAMOD_OK);
     for (int i = 0; i < s->params->n; i++) {
         const nn_param *p = &s->params->list[i];
         const nn_param_memory m = nn_params_memory(s->params, p);
@@ -178,7 +178,7 @@ TEST(the_bf16_copy_is_always_the_parameters_rounded) {
     if (!cudacheck_open()) SKIP("no device");
     const transformer_config c = device_config();
     small_transformer s = small_make_on(&c, "cuda", NN_MIXED, true);
-    const nn_place *place = s.params->place;
+    const nn_device_params *on = s.params->on_device;
     const size_t bytes = (size_t)s.params->count * sizeof(uint16_t);
     uint16_t *half = malloc(bytes);
     for (int round = 0; round < 3; round++) {
@@ -189,8 +189,8 @@ TEST(the_bf16_copy_is_always_the_parameters_rounded) {
             CHECK_INT(nn_params_store(s.params), ADAMOD_OK);
         }
         CHECK_INT(nn_params_fetch(s.params), ADAMOD_OK);
-        place->backend->device->download(place->device, half, place->half, bytes);
-        CHECK_INT(place->backend->device->wait(place->device), ADAMOD_OK);
+        on->backend->device->download(on->device, half, on->half, bytes);
+        CHECK_INT(on->backend->device->wait(on->device), ADAMOD_OK);
         int64_t wrong = 0;
         for (int64_t i = 0; i < s.params->count; i++) {
             wrong += half[i] != nearest16(ADAMOD_BF16, (double)s.params->data[i]);
@@ -215,7 +215,7 @@ static nn_params *tied_gradient(const char *device) {
     nn_plan *plan = NULL;
     nn_output(g, "loss", loss);
     CHECK_INT(nn_params_allocate(p, 3), ADAMOD_OK);
-    CHECK_INT(nn_params_place(p, device, NN_FULL), ADAMOD_OK);
+    CHECK_INT(nn_params_to_device(p, device, NN_FULL), ADAMOD_OK);
     if (CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = loss}), ADAMOD_OK)) {
         for (int i = 0; i < ROWS; i++) {
             ((int32_t *)nn_plan_data(plan, "ids"))[i] = (int32_t)nn_below(1, (uint64_t)i, WORDS);
@@ -244,7 +244,7 @@ TEST(a_gradient_from_two_steps_has_both) {
 }
 
 static adamod_status on_cuda(nn_params *p, void *precision) {
-    return nn_params_place(p, "cuda", *(const nn_precision *)precision);
+    return nn_params_to_device(p, "cuda", *(const nn_precision *)precision);
 }
 
 static void compare_sums(nn_precision precision, int64_t rows, int64_t cols, double tolerance) {
@@ -302,11 +302,11 @@ TEST(devices_that_are_not_there_are_told) {
     nn_graph *g = nn_graph_create(p);
     nn_parameter(g, "w", 1, (int64_t[]){4}, (nn_init){NN_ONES, 0});
     CHECK_INT(nn_params_allocate(p, 1), ADAMOD_OK);
-    CHECK_INT(nn_params_place(p, "cuda:99", NN_FULL), ADAMOD_ERROR_DEVICE);
+    CHECK_INT(nn_params_to_device(p, "cuda:99", NN_FULL), ADAMOD_ERROR_DEVICE);
     CHECK_HAS(adamod_last_error(), "there is no device 99");
-    CHECK_INT(nn_params_place(p, "cuda:x", NN_FULL), ADAMOD_ERROR_NAME);
-    CHECK_INT(nn_params_place(p, "gpu", NN_FULL), ADAMOD_ERROR_NAME);
-    CHECK_INT(nn_params_place(p, "cuda:0", NN_FULL), ADAMOD_OK);
+    CHECK_INT(nn_params_to_device(p, "cuda:x", NN_FULL), ADAMOD_ERROR_NAME);
+    CHECK_INT(nn_params_to_device(p, "gpu", NN_FULL), ADAMOD_ERROR_NAME);
+    CHECK_INT(nn_params_to_device(p, "cuda:0", NN_FULL), ADAMOD_OK);
     nn_graph_free(g);
     nn_params_free(p);
 }

@@ -224,8 +224,9 @@ TEST(linear_keeps_nan) {
         for (int b = 0; b < 2; b++) {
             float y[2], saved[2];
             const nn_call c = {.attributes = &attributes,
-                               .input = {{(void *)(uintptr_t)x, 2, 1, NN_F32}, {(void *)(uintptr_t)&w, 1, 1, NN_F32}},
-                               .output = {y, 2, 1, NN_F32},
+                               .input = {{.data = (void *)(uintptr_t)x, .rows = 2, .cols = 1, .type = NN_F32},
+                                         {.data = (void *)(uintptr_t)&w, .rows = 1, .cols = 1, .type = NN_F32}},
+                               .output = {{.data = y, .rows = 2, .cols = 1, .type = NN_F32}},
                                .saved = saved};
             both[b]->forward(&c);
             CHECK(isnan(y[0]) && y[1] > 0);
@@ -303,8 +304,8 @@ TEST(dropout_makes_zero_of_anything_and_keeps_the_share) {
     const nn_kernels *both[2] = {&nn_op_dropout.ref, &nn_cpu_dropout};
     for (int b = 0; b < 2; b++) {
         const nn_call c = {.attributes = &attributes,
-                           .input = {{x, N, 1, NN_F32}},
-                           .output = {y, N, 1, NN_F32},
+                           .input = {{.data = x, .rows = N, .cols = 1, .type = NN_F32}},
+                           .output = {{.data = y, .rows = N, .cols = 1, .type = NN_F32}},
                            .training = true,
                            .key = 5};
         both[b]->forward(&c);
@@ -388,8 +389,11 @@ TEST(add_norm_of_equal_numbers_is_beta) {
     for (int j = 0; j < COLS; j++) gamma[j] = 2, beta[j] = (float)j;
     const nn_attributes attributes = {.eps = 1e-5};
     const nn_call c = {.attributes = &attributes,
-                       .input = {{x, ROWS, COLS, NN_F32}, {0}, {gamma, COLS, 1, NN_F32}, {beta, COLS, 1, NN_F32}},
-                       .output = {.data = y, .rows = ROWS, .cols = COLS},
+                       .input = {{.data = x, .rows = ROWS, .cols = COLS, .type = NN_F32},
+                                 {0},
+                                 {.data = gamma, .rows = COLS, .cols = 1, .type = NN_F32},
+                                 {.data = beta, .rows = COLS, .cols = 1, .type = NN_F32}},
+                       .output = {{.data = y, .rows = ROWS, .cols = COLS}},
                        .saved = saved,
                        .workspace = workspace};
     nn_cpu_add_norm.forward(&c);
@@ -403,14 +407,14 @@ static void check_shared_gradient(const opcheck *o, const nn_kernels *kernels, i
     float both[N], apart[2][N], *workspace = malloc(4 * N * sizeof *workspace);
     nn_call c = {.attributes = &o->attributes,
                  .input = {{.data = x, .rows = ROWS, .cols = COLS}, {.data = x, .rows = ROWS, .cols = COLS}},
-                 .output = {.data = y, .rows = ROWS, .cols = COLS},
+                 .output = {{.data = y, .rows = ROWS, .cols = COLS}},
                  .saved = saved,
                  .workspace = workspace,
                  .training = true,
                  .key = 3};
     for (int i = 0; i < vectors; i++) c.input[2 + i] = (nn_array){.data = one, .rows = COLS, .cols = 1};
     kernels->forward(&c);
-    c.output_grad = dy;
+    c.output_grad[0] = dy;
     c.input_grad[0] = apart[0], c.input_grad[1] = apart[1];
     kernels->backward(&c);
     c.input_grad[0] = c.input_grad[1] = both;

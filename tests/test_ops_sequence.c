@@ -229,12 +229,14 @@ static void check_attention_means(const nn_kernels *kernels) {
     for (int i = 0; i < 6 * 2 * D; i++) kv[i] = (float)(i / (2 * D));
     memset(y, 0xff, sizeof y);
     const nn_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
-    const nn_call c = {
-        .attributes = &a,
-        .input = {{q, ROWS, D, NN_F32}, {kv, 6, 2 * D, NN_F32}, {q_ranges, 2, 2, NN_I32}, {k_ranges, 2, 2, NN_I32}},
-        .output = {y, ROWS, D, NN_F32},
-        .saved = saved,
-        .workspace = workspace};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = q, .rows = ROWS, .cols = D, .type = NN_F32},
+                                 {.data = kv, .rows = 6, .cols = 2 * D, .type = NN_F32},
+                                 {.data = q_ranges, .rows = 2, .cols = 2, .type = NN_I32},
+                                 {.data = k_ranges, .rows = 2, .cols = 2, .type = NN_I32}},
+                       .output = {{.data = y, .rows = ROWS, .cols = D, .type = NN_F32}},
+                       .saved = saved,
+                       .workspace = workspace};
     CHECK(kernels->workspace(&c) <= (1 << 20) / sizeof(float));
     kernels->forward(&c);
     static const float means[ROWS] = {0, 0, 0, 0.5f, 0, 3, 3.5f};
@@ -313,8 +315,9 @@ static void check_cross_entropy_sums(const nn_kernels *kernels, int32_t target, 
     float x[4] = {1, largest, 1, largest}, y[4], saved[1], workspace[64];
     const nn_attributes a = {.smoothing = 0.2};
     const nn_call c = {.attributes = &a,
-                       .input = {{x, 1, 4, NN_F32}, {&target, 1, 1, NN_I32}},
-                       .output = {y, 1, 4, NN_F32},
+                       .input = {{.data = x, .rows = 1, .cols = 4, .type = NN_F32},
+                                 {.data = &target, .rows = 1, .cols = 1, .type = NN_I32}},
+                       .output = {{.data = y, .rows = 1, .cols = 4, .type = NN_F32}},
                        .saved = saved,
                        .workspace = workspace};
     kernels->forward(&c);
@@ -408,8 +411,10 @@ TEST(positions_are_laid_out_sin_then_cos) {
     float table[D] = {0}, y[D], workspace[1024 * D + 64];
     const nn_attributes a = {.scale = 1};
     const nn_call c = {.attributes = &a,
-                       .input = {{&id, 1, 1, NN_I32}, {&position, 1, 1, NN_I32}, {table, 1, D, NN_F32}},
-                       .output = {y, 1, D, NN_F32},
+                       .input = {{.data = &id, .rows = 1, .cols = 1, .type = NN_I32},
+                                 {.data = &position, .rows = 1, .cols = 1, .type = NN_I32},
+                                 {.data = table, .rows = 1, .cols = D, .type = NN_F32}},
+                       .output = {{.data = y, .rows = 1, .cols = D, .type = NN_F32}},
                        .workspace = workspace};
     const nn_kernels *both[2] = {&nn_op_embedding.ref, &nn_cpu_embedding};
     for (int k = 0; k < 2; k++) {
@@ -431,7 +436,6 @@ TEST(cache_write_cpu_is_ref) {
         opcheck o = {.op = &nn_op_cache_write,
                      .n_inputs = 3,
                      .input = {OPCHECK_ROWS(1, CACHE, D), OPCHECK_ROWS(2, rows, D), OPCHECK_INDEX(2, rows, 0, index)},
-                     .in_place = true,
                      .seed = 5};
         CHECK(opcheck_kernels(&o, &nn_cpu_cache_write));
     }
@@ -440,8 +444,10 @@ TEST(cache_write_cpu_is_ref) {
 TEST(cache_write_copies_rows_where_the_index_says) {
     float cache[6] = {0, 1, 2, 3, 4, 5}, x[4] = {10, 11, 12, 13};
     int32_t index[2] = {2, 0};
-    const nn_call c = {.input = {{cache, 3, 2, NN_F32}, {x, 2, 2, NN_F32}, {index, 2, 1, NN_I32}},
-                       .output = {cache, 3, 2, NN_F32}};
+    const nn_call c = {.input = {{.data = cache, .rows = 3, .cols = 2, .type = NN_F32},
+                                 {.data = x, .rows = 2, .cols = 2, .type = NN_F32},
+                                 {.data = index, .rows = 2, .cols = 1, .type = NN_I32}},
+                       .output = {{.data = cache, .rows = 3, .cols = 2, .type = NN_F32}}};
     nn_op_cache_write.ref.forward(&c);
     static const float want[6] = {12, 13, 2, 3, 10, 11};
     for (int i = 0; i < 6; i++) CHECK(cache[i] == want[i]);

@@ -1,7 +1,7 @@
 /* Plans on a device: what is summed when, and by whom. The device is the host's memory, and its kernels are the reference
  * ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
-#include "place.h"
+#include "device_params.h"
 #include "plan.h"
 #include "sums_graph.h"
 
@@ -68,7 +68,7 @@ static void device_forget(nn_device *d, void *event) { (void)d, (void)event; }
 static void sum(const nn_sum *s) {
     for (int64_t j = 0; j < s->cols; j++) {
         double all = s->add ? (double)s->to[j] : 0;
-        for (int64_t i = 0; i < s->n; i++) all += (double)s->parts[i * s->stride + j];
+        for (int64_t i = 0; i < s->n; i++) all += (double)s->partials[i * s->stride + j];
         s->to[j] = (float)all;
     }
 }
@@ -102,16 +102,16 @@ static const nn_device_functions functions = {
 /* ---- kernels ---- */
 
 /* Inputs whose gradients are sums over rows: a bias, gamma and beta. */
-static unsigned summed(nn_op_id op) {
-    return op == NN_OP_linear ? 1u << 2 : op == NN_OP_add_norm ? 1u << 2 | 1u << 3 : 0;
+static unsigned summed(const nn_op *op) {
+    return op == &nn_op_linear ? 1u << 2 : op == &nn_op_add_norm ? 1u << 2 | 1u << 3 : 0;
 }
 
-static int64_t columns(const nn_call *c, nn_op_id op, int k) {
+static int64_t columns(const nn_call *c, const nn_op *op, int k) {
     if (c->row_sums[k]) return c->input[k].cols;
     return c->input_grad[k] && (summed(op) & (1u << k)) ? c->input[k].rows : 0;
 }
 
-static size_t find_parts(const nn_call *c, nn_op_id op) {
+static size_t find_partials(const nn_call *c, const nn_op *op) {
     size_t n = 0;
     for (int k = 0; k < NN_MAX_INPUTS; k++) n += 2 * (size_t)columns(c, op, k);
     return n;
@@ -132,34 +132,34 @@ static void sum_rows(const nn_array *shape, const float *x, float *parts) {
     }
 }
 
-/* Only where the gradient of z is that of the output: a late part finds nothing else that backward knew. */
+/* Only where the gradient of z is that of the output: backward_weights finds nothing else that backward knew. */
 static bool waits(const nn_call *c) { return c->attributes->activation == NN_LINEAR; }
 
 static void weight_gradient(const nn_call *c, bool add) {
     nn_call d = *c;
     d.input_grad[0] = d.input_grad[2] = NULL;
     d.accumulate[1] = add;
-    if (waits(c)) nn_ops[NN_OP_linear]->ref.backward(&d);
+    if (waits(c)) nn_op_linear.ref.backward(&d);
 }
 
-static void linear_late(const nn_call *c) {
-    if (c->mate) weight_gradient(c->mate, c->accumulate[1]);
+static void linear_backward_weights(const nn_call *c) {
+    if (c->paired_with) weight_gradient(c->paired_with, c->accumulate[1]);
     weight_gradient(c, c->accumulate[1]);
-    pairs += c->mate != NULL;
+    pairs += c->paired_with != NULL;
 }
 
-static void run_backward(const nn_call *c, nn_op_id op) {
+static void run_backward(const nn_call *c, const nn_op *op) {
     nn_call d = *c;
-    float *parts = c->parts;
-    if (op == NN_OP_linear && waits(c)) d.input_grad[1] = NULL;
+    float *parts = c->partials;
+    if (op == &nn_op_linear && waits(c)) d.input_grad[1] = NULL;
     for (int k = 0; k < NN_MAX_INPUTS; k++) {
         const int64_t cols = columns(c, op, k);
         if (cols && !c->row_sums[k]) d.input_grad[k] = parts, d.accumulate[k] = false;
         if (cols) memset(parts + cols, 0, (size_t)cols * sizeof *parts);
         parts += 2 * cols;
     }
-    nn_ops[op]->ref.backward(&d);
-    parts = c->parts;
+    op->ref.backward(&d);
+    parts = c->partials;
     for (int k = 0; k < NN_MAX_INPUTS; k++) {
         const int64_t cols = columns(c, op, k);
         if (c->row_sums[k]) {
@@ -175,47 +175,45 @@ static void run_backward(const nn_call *c, nn_op_id op) {
 }
 
 #define KERNELS(name)                                                                                                  \
-    static void name##_forward(const nn_call *c) { nn_ops[NN_OP_##name]->ref.forward(c); }                             \
-    static void name##_backward(const nn_call *c) { run_backward(c, NN_OP_##name); }                                   \
+    static void name##_forward(const nn_call *c) { nn_op_##name.ref.forward(c); }                                      \
+    static void name##_backward(const nn_call *c) { run_backward(c, &nn_op_##name); }                                  \
     static size_t name##_workspace(const nn_call *c) {                                                                 \
-        return nn_ops[NN_OP_##name]->ref.workspace ? nn_ops[NN_OP_##name]->ref.workspace(c) : 0;                       \
+        return nn_op_##name.ref.workspace ? nn_op_##name.ref.workspace(c) : 0;                                         \
     }                                                                                                                  \
-    static size_t name##_parts(const nn_call *c) { return find_parts(c, NN_OP_##name); }                               \
+    static size_t name##_partials(const nn_call *c) { return find_partials(c, &nn_op_##name); }                        \
     static const nn_kernels name##_kernels = {                                                                         \
         .forward = name##_forward,                                                                                     \
         .backward = name##_backward,                                                                                   \
-        .late = NN_OP_##name == NN_OP_linear ? linear_late : NULL,                                                     \
+        .backward_weights = &nn_op_##name == &nn_op_linear ? linear_backward_weights : NULL,                           \
         .workspace = name##_workspace,                                                                                 \
-        .parts = name##_parts,                                                                                         \
-        .row_sums = NN_OP_##name == NN_OP_add_norm    ? 2u                                                             \
-                    : NN_OP_##name == NN_OP_attention ? 3u                                                             \
-                                                      : 0,                                                             \
-        .pairs = NN_OP_##name == NN_OP_linear,                                                                         \
+        .partials = name##_partials,                                                                                   \
+        .row_sums = &nn_op_##name == &nn_op_add_norm    ? 2u                                                           \
+                    : &nn_op_##name == &nn_op_attention ? 3u                                                           \
+                                                        : 0,                                                           \
+        .pairs = &nn_op_##name == &nn_op_linear,                                                                       \
     };
 NN_OPS(KERNELS)
 
-static const nn_backend backend = {
-    .name = "test",
-    .kernels =
-        {
-#define ENTRY_OF(name) &name##_kernels,
-            NN_OPS(ENTRY_OF)},
-    .device = &functions,
+static const nn_backend_op ops[] = {
+#define ENTRY_OF(name) {#name, &name##_kernels},
+    NN_OPS(ENTRY_OF){NULL, NULL},
 };
+
+static const nn_backend backend = {.name = "test", .ops = ops, .device = &functions};
 
 static adamod_status on_the_device(nn_params *p, void *context) {
     (void)context;
     void *data = NULL, *grad = NULL;
-    nn_place *place = calloc(1, sizeof *place);
-    *place = (nn_place){.backend = &backend, .name = "test:0", .count = p->count};
+    nn_device_params *on = calloc(1, sizeof *on);
+    *on = (nn_device_params){.backend = &backend, .name = "test:0", .count = p->count};
     const size_t bytes = (size_t)p->count * sizeof *p->data;
-    adamod_status status = functions.open(&place->device, 0);
-    if (!status) status = functions.allocate(place->device, &data, bytes);
-    if (!status) status = functions.allocate(place->device, &grad, bytes);
-    place->data = data;
-    place->grad = grad;
+    adamod_status status = functions.open(&on->device, 0);
+    if (!status) status = functions.allocate(on->device, &data, bytes);
+    if (!status) status = functions.allocate(on->device, &grad, bytes);
+    on->data = data;
+    on->grad = grad;
     if (!status) memset(grad, 0xff, bytes); /* what a pass replaces may be anything */
-    p->place = place;
+    p->on_device = on;
     return status ? status : nn_params_store(p);
 }
 

@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include "bench_train.h"
 #include "bench.h"
-#include "graph.h"
 #include "training.h"
 
 #include <math.h>
@@ -202,10 +201,8 @@ static adamod_status run_check(bench *b, nn_plan *plan) {
 }
 
 static int check_step(bench *b) {
-    const nn_graph *g = b->s.graph;
     nn_plan *plan;
-    nn_value loss = 0;
-    while (!g->values[loss].output) loss++; /* the graph has no other */
+    const nn_value loss = nn_named_value(b->s.graph, "loss");
     const nn_plan_options o = {.backend = b->s.recipe.train.backend, .loss = loss, .pool = b->s.pool};
     adamod_status status = nn_plan_create(&plan, b->s.graph, &o);
     if (status) return cli_library(BENCH_TRAIN, status);
@@ -230,7 +227,7 @@ static int compare_losses(const bench *b, const bench_train_peer *p) {
 /* On a device a second one, whose step becomes one CUDA graph. */
 static int start_peers(bench *b, const char *path) {
     bench_train_result *r = &b->result;
-    const bool device = b->s.params->place;
+    const bool device = b->s.params->on_device;
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
     for (int i = 0; i < (device ? 2 : 1); i++) {
         bench_train_peer_start(peers[i], b->ask.python, r->threads, device, path, r->no_torch, sizeof r->no_torch);
@@ -359,7 +356,7 @@ bench_spread bench_train_spread(double *x, int n) {
 static void summarize(bench *b) {
     bench_train_result *r = &b->result;
     size_t other;
-    const int steps = b->s.params->place ? BENCH_BATCHES : r->steps;
+    const int steps = b->s.params->on_device ? BENCH_BATCHES : r->steps;
     for (int i = 0; i < steps; i++) {
         const batch *x = &b->batches[i % BENCH_BATCHES];
         r->sentences += x->n;
@@ -397,7 +394,7 @@ static int run(bench *b) {
     char message[1024];
     int status = check_step(b);
     if (!status) status = start_torch(b);
-    if (!status) status = b->s.params->place ? bench_train_on_device(b) : run_here(b);
+    if (!status) status = b->s.params->on_device ? bench_train_on_device(b) : run_here(b);
     if (status) return status;
     summarize(b);
     bench_train_print(&b->result);

@@ -98,12 +98,19 @@ typedef struct bench_kernel {
     int calls;
 } bench_kernel;
 
+/* All kernels of an op. */
+typedef struct bench_class {
+    const char *op;
+    double seconds[2]; /* forward and backward */
+} bench_class;
+
 typedef struct bench_train_device {
-    char name[192];        /* "" : there is none */
-    int burst;             /* steps between two looks at the clock */
-    double peak;           /* operations in a second of one large product */
-    double flops;          /* of a step's products, at the rows that the device runs */
-    double (*classes)[2];  /* seconds of each op's kernels, forward and backward */
+    char name[192];       /* "" : there is none */
+    int burst;            /* steps between two looks at the clock */
+    double peak;          /* operations in a second of one large product */
+    double flops;         /* of a step's products, at the rows that the device runs */
+    bench_class *classes; /* one for each op, as they first ran */
+    int n_classes;
     double optimizer;      /* seconds of its step alone */
     bench_kernel *kernels; /* those that take the most time first */
     int n_kernels;

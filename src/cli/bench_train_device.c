@@ -141,11 +141,13 @@ static int longer_first(const void *a, const void *b) {
 
 /* Adds a kernel to those of its kind and shape. */
 static void add_kernel(bench_train_device *d, const nn_profile_step *s) {
-    d->classes[s->op][s->backward] += s->seconds;
-    int i = 0;
+    int i = 0, c = 0;
+    while (c < d->n_classes && strcmp(d->classes[c].op, s->op) != 0) c++;
+    if (c == d->n_classes) d->classes[d->n_classes++].op = s->op;
+    d->classes[c].seconds[s->backward] += s->seconds;
     for (; i < d->n_kernels; i++) {
         const nn_profile_step *k = &d->kernels[i].step;
-        if (k->op == s->op && k->backward == s->backward && strcmp(k->shape, s->shape) == 0) break;
+        if (strcmp(k->op, s->op) == 0 && k->backward == s->backward && strcmp(k->shape, s->shape) == 0) break;
     }
     if (i == d->n_kernels) {
         d->kernels[d->n_kernels++] = (bench_kernel){*s, 1};
@@ -172,7 +174,7 @@ static adamod_status time_kernels(bench *b) {
 
 static int profile(bench *b) {
     bench_train_device *d = &b->result.device;
-    d->classes = calloc((size_t)nn_profile_ops(), sizeof *d->classes);
+    d->classes = calloc((size_t)nn_profile_steps(b->s.plan) + 1, sizeof *d->classes);
     d->kernels = calloc((size_t)nn_profile_steps(b->s.plan) + 1, sizeof *d->kernels);
     if (!d->classes || !d->kernels) return cli_fail(BENCH_TRAIN, "out of memory");
     const adamod_status status = time_kernels(b);

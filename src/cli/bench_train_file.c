@@ -11,7 +11,7 @@
 enum { ARRAYS = 7, SETTINGS = 8, TEXTS = 2, NAME = 160 };
 
 const char *bench_train_precision(const experiment *s) {
-    if (!s->params->place) return "full";
+    if (!s->params->on_device) return "full";
     return strcmp(s->recipe.train.precision, "auto") == 0 ? "mixed" : s->recipe.train.precision;
 }
 

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "bench_train.h"
-#include "backend/cpu/gemm.h"
 #include "json.h"
 
 static void add(json *j, const char *key, double x) {
@@ -41,7 +40,7 @@ static void add_setup(json *j, const bench_train_result *r) {
     add_text(j, "version", adamod_version_string());
     add_text(j, "recipe", r->recipe);
     add_text(j, "rule", r->s->recipe.optimizer.rule);
-    add_text(j, "library", nn_gemm_library());
+    add_text(j, "library", nn_profile_library());
     add(j, "parameters", (double)nn_params_total(r->s->params));
     add(j, "threads", r->threads);
     add(j, "steps", r->steps);
@@ -114,11 +113,11 @@ static const char *const directions[2] = {"forward", "backward"};
 static void add_kernels(json *j, const bench_train_device *d) {
     json_key(j, "kernel_ms");
     json_open(j, '{');
-    for (int op = 0; op < nn_profile_ops(); op++) {
+    for (int i = 0; i < d->n_classes; i++) {
         for (int k = 0; k < 2; k++) {
             char key[64];
-            snprintf(key, sizeof key, "%s_%s", nn_profile_op_name(op), directions[k]);
-            if (d->classes[op][k] > 0) add(j, key, 1e3 * d->classes[op][k]);
+            snprintf(key, sizeof key, "%s_%s", d->classes[i].op, directions[k]);
+            if (d->classes[i].seconds[k] > 0) add(j, key, 1e3 * d->classes[i].seconds[k]);
         }
     }
     add(j, "optimizer", 1e3 * d->optimizer);
@@ -131,7 +130,7 @@ static void add_shapes(json *j, const bench_train_device *d) {
     for (int i = 0; i < d->n_kernels; i++) {
         const nn_profile_step *s = &d->kernels[i].step;
         json_open(j, '{');
-        add_text(j, "op", nn_profile_op_name(s->op));
+        add_text(j, "op", s->op);
         add_text(j, "direction", directions[s->backward]);
         add_text(j, "shape", s->shape);
         add(j, "calls", d->kernels[i].calls);

@@ -3,7 +3,6 @@
  * SPDX-License-Identifier: MIT
  */
 #include "bench_train.h"
-#include "backend/cpu/gemm.h"
 
 #include <math.h>
 
@@ -20,7 +19,7 @@ static void print_place(const bench_train_result *r) {
     if (*r->device.name) {
         printf("%s, %s precision\n", r->device.name, bench_train_precision(r->s));
     } else {
-        printf("%d thread%s, products by %s\n", r->threads, r->threads > 1 ? "s" : "", nn_gemm_library());
+        printf("%d thread%s, products by %s\n", r->threads, r->threads > 1 ? "s" : "", nn_profile_library());
     }
 }
 
@@ -125,10 +124,10 @@ static void print_classes(const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     double all = d->optimizer;
     printf("\n%-14s %8s  %8s  %8s\n", "ms by kernel", "forward", "backward", "of a step");
-    for (int op = 0; op < nn_profile_ops(); op++) {
-        const double *x = d->classes[op];
+    for (int i = 0; i < d->n_classes; i++) {
+        const double *x = d->classes[i].seconds;
         all += x[0] + x[1];
-        if (x[0] + x[1] > 0) print_class(r, nn_profile_op_name(op), x[0], x[1]);
+        if (x[0] + x[1] > 0) print_class(r, d->classes[i].op, x[0], x[1]);
     }
     printf("%-14s %18.3f  %6.1f %%\n", "optimizer", 1e3 * d->optimizer, 100 * d->optimizer / r->step.median);
     printf("%-14s %18.3f  %6.1f %%\n", "rest", 1e3 * (r->step.median - all), 100 * (1 - all / r->step.median));
@@ -140,8 +139,7 @@ static void print_kernels(const bench_train_device *d) {
     for (int i = 0; i < d->n_kernels; i++) {
         const nn_profile_step *s = &d->kernels[i].step;
         printf("%9.1f %6d %9.2f  %s %s %s\n", 1e6 * s->seconds, d->kernels[i].calls,
-               1e6 * s->seconds / d->kernels[i].calls, nn_profile_op_name(s->op), s->backward ? "backward" : "forward",
-               s->shape);
+               1e6 * s->seconds / d->kernels[i].calls, s->op, s->backward ? "backward" : "forward", s->shape);
     }
 }
 

@@ -57,6 +57,12 @@ static const nn_backend *load_cuda(void) {
     return found;
 }
 
+const nn_kernels *nn_backend_kernels(const nn_backend *backend, const char *op) {
+    const nn_backend_op *x = backend->ops;
+    while (x->op && strcmp(x->op, op) != 0) x++;
+    return x->kernels;
+}
+
 const nn_backend *nn_backend_find(const char *name) {
     if (strcmp(name, "cpu") == 0) return &nn_backend_cpu;
     if (strcmp(name, "cuda") != 0) {

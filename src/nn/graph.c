@@ -1,6 +1,6 @@
 /* Parameters and graphs: everything about a computation that does not depend on how it is run. */
 #include "graph.h"
-#include "place.h"
+#include "device_params.h"
 #include "random.h"
 
 #include <math.h>
@@ -8,12 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const nn_op *const nn_ops[NN_OP_COUNT] = {
-#define NN_OP_ENTRY(name) &nn_op_##name,
-    NN_OPS(NN_OP_ENTRY)
-#undef NN_OP_ENTRY
-};
 
 /* ---- parameters ---- */
 
@@ -26,18 +20,27 @@ nn_params *nn_params_create(void) { return calloc(1, sizeof(nn_params)); }
 void nn_params_free(nn_params *p) {
     if (!p) return;
     for (int i = 0; i < p->n; i++) free(p->list[i].name);
+    for (int i = 0; i < p->n_states; i++) free(p->states[i].name);
     free(p->list);
+    free(p->states);
+    free(p->state_data);
     free(p->data);
     free(p->grad);
-    nn_place_free(p->place);
+    nn_device_params_free(p->on_device);
     free(p);
 }
 
-nn_param *nn_params_find(const nn_params *p, const char *name) {
-    for (int i = 0; i < p->n; i++) {
-        if (strcmp(p->list[i].name, name) == 0) return &p->list[i];
+static nn_param *nn_find_param(nn_param *list, int n, const char *name) {
+    for (int i = 0; i < n; i++) {
+        if (strcmp(list[i].name, name) == 0) return &list[i];
     }
     return NULL;
+}
+
+nn_param *nn_params_find(const nn_params *p, const char *name) { return nn_find_param(p->list, p->n, name); }
+
+nn_param *nn_params_find_state(const nn_params *p, const char *name) {
+    return nn_find_param(p->states, p->n_states, name);
 }
 
 int64_t nn_params_total(const nn_params *p) {
@@ -56,44 +59,58 @@ static void nn_fill(const nn_param *p, float *data, uint64_t seed) {
     const uint64_t key = nn_key(seed, 0, nn_name_hash(p->name));
     double bound = p->init.scale;
     if (p->init.kind == NN_XAVIER) bound = sqrt(6.0 / (double)(p->shape[0] + p->count / p->shape[0]));
+    if (p->init.kind == NN_FAN_IN) bound = 1 / sqrt((double)(p->count / p->shape[0]));
     for (int64_t i = 0; i < p->count; i++) {
         switch (p->init.kind) {
             case NN_ZEROS: data[i] = 0; break;
             case NN_ONES: data[i] = 1; break;
             case NN_NORMAL: data[i] = (float)(p->init.scale * nn_normal(key, (uint64_t)i)); break;
             case NN_UNIFORM:
-            case NN_XAVIER: data[i] = (float)((2 * nn_uniform(key, (uint64_t)i) - 1) * bound); break;
+            case NN_XAVIER:
+            case NN_FAN_IN: data[i] = (float)((2 * nn_uniform(key, (uint64_t)i) - 1) * bound); break;
         }
     }
 }
 
+/* Room for count numbers, all 0. */
+static float *nn_numbers_of(int64_t count) {
+    const size_t bytes = ((size_t)count + PARAM_ALIGN) * sizeof(float);
+    void *memory = NULL;
+    return posix_memalign(&memory, 256, bytes) ? NULL : memset(memory, 0, bytes);
+}
+
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed) {
-    const size_t bytes = ((size_t)p->count + PARAM_ALIGN) * sizeof(float);
-    void *data = NULL, *grad = NULL;
     if (p->data) return ADAMOD_ERROR_ORDER;
-    if (posix_memalign(&data, 256, bytes) || posix_memalign(&grad, 256, bytes)) {
+    float *data = nn_numbers_of(p->count), *grad = nn_numbers_of(p->count);
+    float *states = p->n_states ? nn_numbers_of(p->state_count) : NULL;
+    if (!data || !grad || (p->n_states && !states)) {
         free(data);
+        free(grad);
+        free(states);
         return ADAMOD_ERROR_MEMORY;
     }
-    p->data = memset(data, 0, bytes);
-    p->grad = memset(grad, 0, bytes);
+    p->data = data;
+    p->grad = grad;
+    p->state_data = states;
     for (int i = 0; i < p->n; i++) nn_fill(&p->list[i], p->data + p->list[i].offset, seed);
+    for (int i = 0; i < p->n_states; i++) nn_fill(&p->states[i], p->state_data + p->states[i].offset, seed);
     return ADAMOD_OK;
 }
 
-static nn_param *nn_params_add(nn_params *p, const char *name, int ndim, const int64_t *shape, nn_init init) {
-    nn_param *grown = realloc(p->list, ((size_t)p->n + 1) * sizeof *grown);
+/* Adds to a list of n, which have count numbers in all. */
+static nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like) {
+    nn_param *grown = realloc(*list, ((size_t)*n + 1) * sizeof *grown);
     if (!grown) return NULL;
-    p->list = grown;
-    nn_param *x = &grown[p->n];
-    *x = (nn_param){.name = strdup(name), .ndim = ndim, .count = 1, .offset = p->count, .init = init};
+    *list = grown;
+    nn_param *x = &grown[*n];
+    *x = *like;
+    x->name = strdup(like->name);
+    x->count = 1;
+    x->offset = *count;
     if (!x->name) return NULL;
-    for (int d = 0; d < ndim; d++) {
-        x->shape[d] = shape[d];
-        x->count *= shape[d];
-    }
-    p->n++;
-    p->count += (x->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    for (int d = 0; d < x->ndim; d++) x->count *= x->shape[d];
+    ++*n;
+    *count += (x->count + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
     return x;
 }
 
@@ -126,7 +143,8 @@ void nn_graph_free(nn_graph *g) {
 
 int nn_symbol(nn_graph *g, const char *name, int64_t capacity) {
     if (g->n_symbols == NN_MAX_SYMBOLS || capacity < 1)
-        return nn_mistake(g, "symbol %s: capacity %lld, or too many", name, (long long)capacity);
+        return capacity < 1 ? nn_mistake(g, "symbol %s: capacity %lld, expected at least 1", name, (long long)capacity)
+                            : nn_mistake(g, "symbol %s: too many, expected at most %d", name, NN_MAX_SYMBOLS);
     g->symbols[g->n_symbols].name = strdup(name);
     g->symbols[g->n_symbols].capacity = capacity;
     return ++g->n_symbols;
@@ -160,11 +178,34 @@ static nn_value nn_add_value(nn_graph *g, nn_value_info info) {
     return g->n_values++;
 }
 
-nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols) {
-    nn_shape shape = {.rows = rows, .ndim = cols ? 2 : 1, .dim = {nn_capacity(g, rows), cols}};
+/* No dimension is below 1, and the bytes can be counted. */
+static bool nn_shape_fits(const nn_shape *shape) {
+    int64_t numbers = 1;
+    for (int d = 0; d < shape->ndim; d++) {
+        if (shape->dim[d] < 1 || shape->dim[d] > INT64_MAX / 16 / numbers) return false;
+        numbers *= shape->dim[d];
+    }
+    return true;
+}
+
+static nn_value nn_add_input(nn_graph *g, const char *name, nn_type type, nn_shape shape) {
+    char text[128];
+    if (*g->error) return -1;
+    shape.dim[0] = nn_capacity(g, shape.rows);
     if (!shape.dim[0]) return nn_mistake(g, "input %s: rows are not a symbol", name);
+    nn_shape_text(g, &shape, text, sizeof text);
+    if (!nn_shape_fits(&shape)) return nn_mistake(g, "input %s: no array can have the shape %s", name, text);
     return nn_add_value(g,
                         (nn_value_info){.source = NN_FROM_INPUT, .type = type, .shape = shape, .name = strdup(name)});
+}
+
+nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols) {
+    return nn_add_input(g, name, type, (nn_shape){.rows = rows, .ndim = cols ? 2 : 1, .dim = {0, cols}});
+}
+
+nn_value nn_input_images(nn_graph *g, const char *name, nn_type type, int rows, int64_t height, int64_t width,
+                         int64_t channels) {
+    return nn_add_input(g, name, type, (nn_shape){.rows = rows, .ndim = 4, .dim = {0, height, width, channels}});
 }
 
 nn_value nn_state(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols) {
@@ -197,24 +238,50 @@ void nn_scope_pop(nn_graph *g) {
     if (g->scope_depth > 0) g->scope[g->scope_length[--g->scope_depth]] = '\0';
 }
 
-nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init) {
+/* What parameters and persistent states have in common: one below the scope, found or made, as a value. */
+static nn_value nn_named(nn_graph *g, nn_source source, const nn_param *wanted) {
+    nn_params *params = g->params;
+    const bool state = source == NN_FROM_PERSISTENT;
+    const char *what = state ? "persistent state" : "parameter";
     char full[320];
     if (*g->error) return -1;
-    snprintf(full, sizeof full, "%s%s", g->scope, name);
-    nn_param *p = nn_params_find(g->params, full);
-    if (p && (p->ndim != ndim || memcmp(p->shape, shape, (size_t)ndim * sizeof *shape) != 0)) {
-        return nn_mistake(g, "parameter %s exists with another shape", full);
+    snprintf(full, sizeof full, "%s%s", g->scope, wanted->name);
+    nn_param like = *wanted, *p = (state ? nn_params_find_state : nn_params_find)(params, full);
+    like.name = full;
+    nn_value_info info = {.source = source, .shape = {.ndim = like.ndim}, .has_grad = !state};
+    memcpy(info.shape.dim, like.shape, sizeof like.shape);
+    if (like.ndim > NN_MAX_DIMS || !nn_shape_fits(&info.shape))
+        return nn_mistake(g, "%s %s: no array can have this shape", what, full);
+    if (p && (p->ndim != like.ndim || memcmp(p->shape, like.shape, sizeof like.shape) != 0))
+        return nn_mistake(g, "%s %s exists with another shape", what, full);
+    if (!p && params->data) return nn_mistake(g, "%s %s does not exist in the model", what, full);
+    if (!p) {
+        p = state ? nn_params_add(&params->states, &params->n_states, &params->state_count, &like)
+                  : nn_params_add(&params->list, &params->n, &params->count, &like);
     }
-    if (!p && g->params->data) return nn_mistake(g, "parameter %s does not exist in the model", full);
-    if (!p && !(p = nn_params_add(g->params, full, ndim, shape, init))) return nn_mistake(g, "no memory");
-    nn_value_info info = {
-        .source = NN_FROM_PARAM, .shape = {.ndim = ndim}, .index = (int)(p - g->params->list), .has_grad = true};
-    memcpy(info.shape.dim, shape, (size_t)ndim * sizeof *shape);
-    /* Used twice, a parameter is one value, so that its gradients add up. */
+    if (!p) return nn_mistake(g, "no memory");
+    info.index = (int)(p - (state ? params->states : params->list));
+    /* Used twice, it is one value, so that a parameter's gradients add up. */
     for (int v = 0; v < g->n_values; v++) {
-        if (g->values[v].source == NN_FROM_PARAM && g->values[v].index == info.index) return v;
+        if (g->values[v].source == source && g->values[v].index == info.index) return v;
     }
     return nn_add_value(g, info);
+}
+
+static nn_param nn_param_like(const char *name, int ndim, const int64_t *shape, nn_init init) {
+    nn_param p = {.name = (char *)(uintptr_t)name, .ndim = ndim, .init = init};
+    for (int d = 0; d < ndim && d < NN_MAX_DIMS; d++) p.shape[d] = shape[d];
+    return p;
+}
+
+nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init) {
+    const nn_param wanted = nn_param_like(name, ndim, shape, init);
+    return nn_named(g, NN_FROM_PARAM, &wanted);
+}
+
+nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init) {
+    const nn_param wanted = nn_param_like(name, ndim, shape, init);
+    return nn_named(g, NN_FROM_PERSISTENT, &wanted);
 }
 
 void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size) {
@@ -233,7 +300,7 @@ void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t s
 /* NULL, or which input is not of the type that the op reads. */
 static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *message, size_t size) {
     static const char *const names[] = {[NN_F32] = "f32", [NN_I32] = "i32"};
-    const nn_op *op = nn_ops[node->op];
+    const nn_op *op = node->op;
     for (int i = 0; i < node->n_inputs; i++) {
         const nn_type wanted = op->indices >> i & 1 ? NN_I32 : NN_F32;
         if (node->input[i] < 0 || g->values[node->input[i]].type == wanted) continue;
@@ -244,10 +311,48 @@ static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *m
     return NULL;
 }
 
-nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, const nn_attributes *attributes) {
+nn_value nn_memory_of(const nn_graph *g, nn_value v) {
+    const nn_value_info *info = &g->values[v];
+    const nn_node *node = info->source == NN_FROM_NODE ? &g->nodes[info->index] : NULL;
+    const int alias = node ? node->op->aliases[info->which] : 0;
+    return alias ? nn_memory_of(g, node->input[alias - 1]) : v;
+}
+
+/* NULL, or which output the op cannot write where it says. */
+static const char *nn_wrong_alias(const nn_graph *g, const nn_node *node, const nn_shape *outputs, char *message,
+                                  size_t size) {
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        const int k = node->op->aliases[i] - 1;
+        if (k < 0 || !outputs[i].ndim) continue;
+        const nn_value v = node->input[k] < 0 ? -1 : nn_memory_of(g, node->input[k]);
+        const nn_source source = v < 0 ? NN_FROM_NODE : g->values[v].source;
+        if (source == NN_FROM_INPUT || source == NN_FROM_PERSISTENT) continue;
+        snprintf(message, size, "%s is written, so it must be a state", node->op->inputs[k]);
+        return message;
+    }
+    return NULL;
+}
+
+/* Values of all outputs; false without memory. */
+static bool nn_add_outputs(nn_graph *g, nn_node *node, const nn_shape *outputs, bool has_grad) {
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
+        node->output[i] = -1;
+        if (!outputs[i].ndim) continue;
+        const bool constant = node->op->aliases[i] || (node->op->constant_outputs >> i & 1);
+        node->output[i] = nn_add_value(g, (nn_value_info){.source = NN_FROM_NODE,
+                                                          .shape = outputs[i],
+                                                          .index = g->n_nodes,
+                                                          .which = i,
+                                                          .has_grad = has_grad && !constant});
+        if (node->output[i] < 0) return false;
+    }
+    return true;
+}
+
+nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const nn_attributes *attributes) {
     if (*g->error) return -1;
     nn_node node = {.op = op, .n_inputs = n, .attributes = *attributes};
-    nn_shape shapes[NN_MAX_INPUTS] = {{0}}, output = {0};
+    nn_shape shapes[NN_MAX_INPUTS] = {{0}}, outputs[NN_MAX_OUTPUTS] = {{0}};
     bool has_grad = false;
     for (int i = 0; i < n; i++) {
         node.input[i] = inputs[i] < 0 ? -1 : inputs[i];
@@ -257,14 +362,19 @@ nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, co
     }
     char message[160] = "";
     const char *wrong = nn_wrong_type(g, &node, message, sizeof message);
-    if (!wrong) wrong = nn_ops[op]->shape(&node, shapes, &output, message, sizeof message);
-    if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, nn_ops[op]->name, wrong);
+    if (!wrong) wrong = op->shape(&node, shapes, outputs, message, sizeof message);
+    if (!wrong) wrong = nn_wrong_alias(g, &node, outputs, message, sizeof message);
+    if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, op->name, wrong);
     if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
         return nn_mistake(g, "no memory");
-    node.output = nn_add_value(
-        g, (nn_value_info){.source = NN_FROM_NODE, .shape = output, .index = g->n_nodes, .has_grad = has_grad});
-    if (node.output >= 0) g->nodes[g->n_nodes++] = node;
-    return node.output;
+    if (!nn_add_outputs(g, &node, outputs, has_grad)) return -1;
+    g->nodes[g->n_nodes++] = node;
+    return node.output[0];
+}
+
+nn_value nn_output_of(const nn_graph *g, nn_value v, int output) {
+    if (v < 0 || *g->error || g->values[v].source != NN_FROM_NODE) return -1;
+    return g->nodes[g->values[v].index].output[output];
 }
 
 static bool nn_name(nn_graph *g, const char *name, nn_value v) {
@@ -283,6 +393,13 @@ void nn_keep(nn_graph *g, const char *name, nn_value v) {
     if (nn_name(g, name, v)) g->values[v].kept = true;
 }
 
+nn_value nn_named_value(const nn_graph *g, const char *name) {
+    for (int v = 0; v < g->n_values; v++) {
+        if (g->values[v].name && strcmp(g->values[v].name, name) == 0) return v;
+    }
+    return -1;
+}
+
 nn_shape nn_shape_of(const nn_graph *g, nn_value v) {
     return v >= 0 && v < g->n_values ? g->values[v].shape : (nn_shape){0};
 }
@@ -292,52 +409,9 @@ double nn_graph_flops(const nn_graph *g) {
     for (int i = 0; i < g->n_nodes; i++) {
         const nn_node *node = &g->nodes[i];
         nn_shape shapes[NN_MAX_INPUTS] = {{0}};
-        if (!nn_ops[node->op]->flops) continue;
+        if (!node->op->flops) continue;
         for (int k = 0; k < node->n_inputs; k++) shapes[k] = nn_shape_of(g, node->input[k]);
-        sum += nn_ops[node->op]->flops(node, shapes);
+        sum += node->op->flops(node, shapes);
     }
     return sum;
-}
-
-/* ---- ops by name ---- */
-
-nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation) {
-    return nn_add_node(g, NN_OP_linear, 3, (nn_value[]){x, w, b}, &(nn_attributes){.activation = activation});
-}
-
-nn_value nn_embedding(nn_graph *g, nn_value ids, nn_value positions, nn_value table, double scale) {
-    return nn_add_node(g, NN_OP_embedding, 3, (nn_value[]){ids, positions, table}, &(nn_attributes){.scale = scale});
-}
-
-nn_value nn_dropout(nn_graph *g, nn_value x, double p) {
-    return nn_add_node(g, NN_OP_dropout, 1, &x, &(nn_attributes){.dropout = p});
-}
-
-nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout) {
-    return nn_add_node(g, NN_OP_add, 2, (nn_value[]){x, branch}, &(nn_attributes){.dropout = dropout});
-}
-
-nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, nn_value gamma, nn_value beta,
-                     double eps) {
-    return nn_add_node(g, NN_OP_add_norm, 4, (nn_value[]){x, branch, gamma, beta},
-                       &(nn_attributes){.dropout = dropout, .eps = eps});
-}
-
-nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
-                      bool causal, double dropout) {
-    return nn_add_node(g, NN_OP_attention, 4, (nn_value[]){q, kv, q_ranges, k_ranges},
-                       &(nn_attributes){.heads = heads, .causal = causal, .dropout = dropout});
-}
-
-nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing) {
-    return nn_add_node(g, NN_OP_cross_entropy, 2, (nn_value[]){logits, targets},
-                       &(nn_attributes){.smoothing = smoothing});
-}
-
-nn_value nn_log_softmax(nn_graph *g, nn_value x) {
-    return nn_add_node(g, NN_OP_log_softmax, 1, &x, &(nn_attributes){0});
-}
-
-nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index) {
-    return nn_add_node(g, NN_OP_cache_write, 3, (nn_value[]){cache, x, index}, &(nn_attributes){0});
 }

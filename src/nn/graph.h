@@ -1,16 +1,17 @@
-/* The graph's inside, for the plan and the ops. */
+/* The graph's inside, for the plan. */
 #ifndef ADAMOD_NN_GRAPH_H
 #define ADAMOD_NN_GRAPH_H
 
 #include "op.h"
 
-typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_NODE } nn_source;
+typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_PERSISTENT, NN_FROM_NODE } nn_source;
 
 typedef struct nn_value_info {
     nn_source source;
     nn_type type;
     nn_shape shape;
-    int index;     /* of the node, or of the parameter */
+    int index;     /* of the node, of the parameter, or of the persistent state */
+    int which;     /* of the node's outputs */
     char *name;    /* of an input or output; NULL: none */
     bool output;   /* is read after a run */
     bool kept;     /* is copied after a run */
@@ -36,10 +37,8 @@ struct nn_graph {
     char error[256]; /* the first mistake; empty: none */
 };
 
-/* Adds a node with these inputs (n of them); its output's value, or -1 after a mistake. */
-nn_value nn_add_node(nn_graph *g, nn_op_id op, int n, const nn_value *inputs, const nn_attributes *attributes);
-/* Keeps the first mistake. Returns -1. */
-nn_value nn_mistake(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The value in whose memory v is written, through any number of ops; v itself: it has memory of its own. */
+nn_value nn_memory_of(const nn_graph *g, nn_value v);
 
 /* "[src, 512]" */
 void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size);

@@ -4,9 +4,10 @@
  *   nn_graph    what is computed: values and the ops between them, built by the functions below
  *   nn_plan     how: order, memory by lifetime, kernels of a backend; run as often as wanted
  *
- * A value is a matrix [rows, cols] (or [rows, channels, height, width]) of f32, or of i32 for indices. The number of
- * rows may be a symbol (tokens, sentences, images of a batch): memory is planned for its capacity, and each run says how
- * many there are. Sequences of a batch stand end to end in the rows, without padding.
+ * A value is a matrix [rows, cols], or images [rows, height, width, channels], of f32, or of i32 for indices. The number
+ * of rows may be a symbol (tokens, sentences, images of a batch): memory is planned for its capacity, and each run says
+ * how many there are. Sequences of a batch stand end to end in the rows, without padding. Channels of an image come last
+ * because tensor cores read them so; a library that likes another order chooses it inside its kernels.
  *
  * Building never fails half way: the first mistake (a shape that does not fit) is kept as a message, later calls do
  * nothing, and nn_plan_create returns it. */
@@ -21,6 +22,7 @@
 
 #define NN_MAX_DIMS 4
 #define NN_MAX_INPUTS 8
+#define NN_MAX_OUTPUTS 4
 #define NN_MAX_SYMBOLS 8
 
 typedef enum nn_type { NN_F32, NN_I32, NN_BF16 } nn_type;
@@ -46,7 +48,9 @@ typedef enum nn_init_kind {
     NN_ONES,
     NN_NORMAL,  /* mean 0, standard deviation scale */
     NN_UNIFORM, /* within +- scale */
-    NN_XAVIER   /* uniform within +- sqrt(6 / (rows + columns)) of the matrix */
+    NN_XAVIER,  /* uniform within +- sqrt(6 / (rows + columns)) of the matrix */
+    NN_FAN_IN /* uniform within +- 1 / sqrt(fan in): the numbers that one output is computed from, which are the columns
+                 * of a matrix [out, in], and in * height * width of a convolution [out, in, height, width] */
 } nn_init_kind;
 
 typedef struct nn_init {
@@ -66,22 +70,27 @@ typedef struct nn_param {
 typedef struct nn_params {
     nn_param *list;
     int n;
-    int64_t count;          /* numbers in all, padding between parameters included */
-    float *data, *grad;     /* on the host; NULL until nn_params_allocate */
-    struct nn_place *place; /* on a device; NULL: there are only those on the host */
+    int64_t count;      /* numbers in all, padding between parameters included */
+    float *data, *grad; /* on the host; NULL until nn_params_allocate */
+    nn_param *states;   /* what nn_persistent made: like parameters, but no optimizer's */
+    int n_states;
+    int64_t state_count;
+    float *state_data;                  /* on the host; NULL until nn_params_allocate, and where there are none */
+    struct nn_device_params *on_device; /* on a device; NULL: there are only those on the host */
 } nn_params;
 
 nn_params *nn_params_create(void);
 void nn_params_free(nn_params *p);
-/* After the first graph was built: memory for all parameters and gradients, filled as their init says, from seed and
- * name alone. Graphs built later may only use parameters that exist. */
+/* After the first graph was built: memory for all parameters, gradients and persistent states, filled as their init
+ * says, from seed and name alone. Graphs built later may only use those that exist. */
 adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
 /* Puts them on a device ("cuda", "cuda:1"), where all plans made later run too; data becomes a copy, which the two
  * functions below keep. "cpu" and "ref" do nothing. */
-adamod_status nn_params_place(nn_params *p, const char *device, nn_precision precision);
+adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision);
 /* Whether that could be done, memory aside; if not, the last error says why. */
 adamod_status nn_device_status(const char *device);
-/* From the device to data, the same for gradients, and data back; nothing to do where there is no device. */
+/* From the device to data and state_data, the same for gradients, and data and state_data back; nothing to do where there
+ * is no device. */
 adamod_status nn_params_fetch(const nn_params *p);
 adamod_status nn_params_fetch_grad(const nn_params *p);
 adamod_status nn_params_store(nn_params *p);
@@ -95,6 +104,7 @@ nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param);
 const char *nn_params_device(const nn_params *p);
 void *nn_params_stream(const nn_params *p);
 nn_param *nn_params_find(const nn_params *p, const char *name);
+nn_param *nn_params_find_state(const nn_params *p, const char *name);
 /* Numbers in parameters, without padding. */
 int64_t nn_params_total(const nn_params *p);
 
@@ -113,13 +123,22 @@ int64_t nn_capacity(const nn_graph *g, int symbol);
 
 /* What a run is given; cols 0 makes a vector [rows]. */
 nn_value nn_input(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
-/* The same for what stays from run to run and is filled by nn_plan_copy or by ops: it is not given anew to a device. */
+/* Images: [rows, height, width, channels]. Under mixed precision a device converts inputs of f32 once, as a run begins. */
+nn_value nn_input_images(nn_graph *g, const char *name, nn_type type, int rows, int64_t height, int64_t width,
+                         int64_t channels);
+/* The same as nn_input for what stays from run to run of one plan and is filled by nn_plan_copy or by ops: it is not given
+ * anew to a device. For decoding. */
 nn_value nn_state(nn_graph *g, const char *name, nn_type type, int rows, int64_t cols);
 /* What an input of i32 holds past the rows of a batch, where a device runs all rows of the capacity; 0 unless set. */
 void nn_pad(nn_graph *g, nn_value input, int32_t value);
 nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
-/* Names of parameters made below a scope are "scope.name". */
+/* What lasts from run to run, is shared by all plans of the parameters and is part of a checkpoint, but has no gradient and
+ * is not the optimizer's: running statistics, the hidden state at the end of a text. Always f32, of fixed size, and filled
+ * as init says until an op writes it (see aliases in op.h). A name used twice is one state. */
+nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
+
+/* Names of parameters and persistent states made below a scope are "scope.name". */
 void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void nn_scope_pop(nn_graph *g);
 
@@ -163,6 +182,8 @@ nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index)
 void nn_output(nn_graph *g, const char *name, nn_value v);
 void nn_keep(nn_graph *g, const char *name, nn_value v);
 
+/* The input, output or kept value of this name; -1: none. */
+nn_value nn_named_value(const nn_graph *g, const char *name);
 nn_shape nn_shape_of(const nn_graph *g, nn_value v);
 /* Floating-point operations of the matrix products in a forward pass at full capacity, attention not counted. */
 double nn_graph_flops(const nn_graph *g);

@@ -30,8 +30,10 @@ void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64
 static bool *nn_needed(const nn_graph *g, nn_value loss) {
     bool *needed = calloc((size_t)g->n_nodes + 1, sizeof *needed);
     for (int i = g->n_nodes - 1; needed && i >= 0; i--) {
-        const nn_value out = g->nodes[i].output;
-        if (out == loss || g->values[out].output || g->values[out].kept) needed[i] = true;
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+            const nn_value out = g->nodes[i].output[k];
+            if (out >= 0 && (out == loss || g->values[out].output || g->values[out].kept)) needed[i] = true;
+        }
         for (int k = 0; needed[i] && k < g->nodes[i].n_inputs; k++) {
             const nn_value v = g->nodes[i].input[k];
             if (v >= 0 && g->values[v].source == NN_FROM_NODE) needed[g->values[v].index] = true;
@@ -44,7 +46,9 @@ static bool *nn_needed(const nn_graph *g, nn_value loss) {
 static bool *nn_differentiated(const nn_graph *g, nn_value loss) {
     bool *wanted = calloc((size_t)g->n_nodes + 1, sizeof *wanted);
     for (int i = g->n_nodes - 1; wanted && i >= 0; i--) {
-        if (g->nodes[i].output == loss) wanted[i] = g->values[loss].has_grad;
+        for (int k = 0; loss >= 0 && k < NN_MAX_OUTPUTS; k++) {
+            if (g->nodes[i].output[k] == loss && g->values[loss].has_grad) wanted[i] = true;
+        }
         for (int k = 0; wanted[i] && k < g->nodes[i].n_inputs; k++) {
             const nn_value v = g->nodes[i].input[k];
             if (v >= 0 && g->values[v].source == NN_FROM_NODE && g->values[v].has_grad)
@@ -54,32 +58,42 @@ static bool *nn_differentiated(const nn_graph *g, nn_value loss) {
     return wanted;
 }
 
-static nn_kernels nn_choose(const nn_plan *plan, nn_op_id op) {
-    if (strcmp(plan->options.backend, "ref") == 0) return nn_ops[op]->ref;
-    const nn_kernels *found = (plan->place ? plan->place->backend : &nn_backend_cpu)->kernels[op];
-    return found ? *found : nn_ops[op]->ref;
+/* On the host the reference kernels stand in for those that the backend lacks. */
+static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backward) {
+    const nn_device_params *on = plan->on_device;
+    const bool ref = strcmp(plan->options.backend, "ref") == 0;
+    const nn_backend *backend = on ? on->backend : &nn_backend_cpu;
+    const nn_kernels *kernels = ref ? NULL : nn_backend_kernels(backend, node->op->name);
+    if (!kernels && on)
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: the backend has no op '%s'", backend->name, node->op->name);
+    if (!kernels) kernels = &node->op->ref;
+    plan->steps[plan->n_steps++] = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
+    if (!backward || kernels->backward) return ADAMOD_OK;
+    if (node->op->ref.backward)
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: the backend has no gradient of '%s'", backend->name,
+                            node->op->name);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
+                        node->op->name);
 }
 
-static void nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted) {
+static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool *wanted) {
     const nn_graph *g = plan->graph;
-    for (int i = 0; i < g->n_nodes; i++) {
-        if (!needed[i]) continue;
-        plan->steps[plan->n_steps++] = (plan_step){.node = &g->nodes[i], .kernels = nn_choose(plan, g->nodes[i].op)};
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; !status && i < g->n_nodes; i++) {
+        if (needed[i]) status = nn_add_step(plan, &g->nodes[i], false);
     }
     plan->n_forward = plan->n_steps;
-    for (int i = g->n_nodes - 1; i >= 0; i--) {
-        if (!wanted[i]) continue;
-        plan->steps[plan->n_steps++] =
-            (plan_step){.node = &g->nodes[i], .kernels = nn_choose(plan, g->nodes[i].op), .backward = true};
+    for (int i = g->n_nodes - 1; !status && i >= 0; i--) {
+        if (wanted[i]) status = nn_add_step(plan, &g->nodes[i], true);
     }
+    return status;
 }
 
-/* ---- how long each array is needed ---- */
+/* ---- sizes ---- */
 
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
-    const size_t align = plan->place ? 256 : 64;
-    size_t n = shape->ndim ? (type == NN_BF16 ? 2 : 4) : 0;
-    for (int d = 0; d < shape->ndim; d++) n *= (size_t)shape->dim[d];
+    const size_t align = plan->on_device ? 256 : 64;
+    const size_t n = (size_t)nn_numbers(shape) * (type == NN_BF16 ? 2 : 4);
     return (n + align - 1) / align * align;
 }
 
@@ -89,45 +103,134 @@ static size_t nn_asked_bytes(const nn_plan *plan, size_t (*ask)(const nn_call *c
     return nn_plan_bytes(plan, &shape, NN_F32);
 }
 
-static void nn_types(nn_plan *plan) {
-    const nn_graph *g = plan->graph;
-    const bool mixed = plan->place && plan->place->precision == NN_MIXED;
-    for (int v = 0; v < g->n_values; v++) {
-        const nn_value_info *info = &g->values[v];
-        const bool full = info->source == NN_FROM_NODE && nn_ops[g->nodes[info->index].op]->full_output;
-        plan->type[v] = info->type == NN_F32 && mixed && !full ? NN_BF16 : info->type;
+/* ---- types ---- */
+
+static bool nn_reads_full(const nn_node *node, int k) { return node->op->full_inputs >> k & 1; }
+
+/* Whether a step reads an input's numbers as those of any other value. */
+static bool nn_read_as_value(const nn_plan *plan, nn_value v) {
+    for (int s = 0; s < plan->n_forward; s++) {
+        const nn_node *node = plan->steps[s].node;
+        for (int k = 0; k < node->n_inputs; k++) {
+            if (node->input[k] == v && !nn_reads_full(node, k)) return true;
+        }
     }
+    return false;
 }
 
+/* Values are bf16 under mixed precision, but for those that last and those that ops want in full. */
+static nn_type nn_type_of(const nn_plan *plan, nn_value v) {
+    const nn_graph *g = plan->graph;
+    const nn_value_info *info = &g->values[v];
+    const bool mixed = plan->on_device && plan->on_device->precision == NN_MIXED;
+    if (info->type != NN_F32 || !mixed) return info->type;
+    if (nn_memory_of(g, v) != v) return plan->type[nn_memory_of(g, v)];
+    switch (info->source) {
+        case NN_FROM_PERSISTENT: return NN_F32;
+        case NN_FROM_NODE: return g->nodes[info->index].op->full_outputs >> info->which & 1 ? NN_F32 : NN_BF16;
+        case NN_FROM_INPUT: return info->state || nn_read_as_value(plan, v) ? NN_BF16 : NN_F32;
+        case NN_FROM_PARAM: break;
+    }
+    return NN_BF16;
+}
+
+/* An op that reads in full is given what is there in full: a parameter, or an input as it came. */
+static adamod_status nn_check_full_inputs(const nn_plan *plan) {
+    for (int s = 0; s < plan->n_forward; s++) {
+        const nn_node *node = plan->steps[s].node;
+        for (int k = 0; k < node->n_inputs; k++) {
+            const nn_value v = node->input[k];
+            if (v < 0 || !nn_reads_full(node, k) || plan->type[v] != NN_BF16 || plan->converted[v]) continue;
+            if (plan->graph->values[v].source == NN_FROM_PARAM) continue;
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s reads %s as f32, but mixed precision keeps it as bf16",
+                                node->op->name, node->op->inputs[k]);
+        }
+    }
+    return ADAMOD_OK;
+}
+
+static adamod_status nn_types(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    for (int v = 0; v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        plan->type[v] = nn_type_of(plan, v);
+        plan->converted[v] = info->source == NN_FROM_INPUT && !info->state && plan->type[v] == NN_BF16;
+    }
+    return nn_check_full_inputs(plan);
+}
+
+/* ---- how long each array is needed ---- */
+
+static bool nn_is_used(const piece *p) { return p->last >= p->first; }
+
 static void nn_use(piece *p, int step) {
-    const bool unused = p->last < p->first;
+    const bool unused = !nn_is_used(p);
     if (unused || step < p->first) p->first = step;
     if (unused || step > p->last) p->last = step;
 }
 
-/* What the late part of a node's backward reads. */
-static void nn_use_late(nn_plan *plan, const nn_node *node, int end) {
-    nn_use(&plan->grad[node->output], end);
+/* Whether an output of a step backward has a gradient: the steps before wrote it, or it is the loss. */
+static bool nn_grad_comes(const nn_plan *plan, nn_value v) {
+    return v >= 0 && (v == plan->options.loss || nn_is_used(&plan->grad[v]));
+}
+
+/* What a node's backward_weights reads. */
+static void nn_use_for_weights(nn_plan *plan, const nn_node *node, int end) {
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        if (nn_grad_comes(plan, node->output[k])) nn_use(&plan->grad[node->output[k]], end);
+    }
     for (int k = 0; k < node->n_inputs; k++) {
         if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(&plan->data[node->input[k]], end);
     }
 }
 
-/* Parameters are elsewhere; on a device, so are inputs that come anew and the gradient of the loss. */
+/* Parameters and persistent states are elsewhere, and what is written in another's memory; on a device, so are inputs that
+ * come anew and are used as they come, and the gradient of the loss. */
 static void nn_leave_out(nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
-    const bool param = info->source == NN_FROM_PARAM;
-    if (param || (plan->place && info->source == NN_FROM_INPUT && !info->state))
+    const bool param = info->source == NN_FROM_PARAM || info->source == NN_FROM_PERSISTENT;
+    if (param || nn_memory_of(plan->graph, v) != v ||
+        (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v]))
         plan->data[v].first = 0, plan->data[v].last = -1;
-    if (param || (plan->place && v == plan->options.loss)) plan->grad[v].first = 0, plan->grad[v].last = -1;
+    if (param || (plan->on_device && v == plan->options.loss)) plan->grad[v].first = 0, plan->grad[v].last = -1;
+}
+
+static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned needs) {
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        const nn_value v = step->node->output[k];
+        if (v < 0) continue;
+        const nn_value_info *info = &plan->graph->values[v];
+        if (needs & (NN_NEEDS_OUTPUT << k)) nn_use(&plan->data[v], s);
+        if (info->output || info->kept) nn_use(&plan->data[v], plan->n_steps);
+        if (step->backward && nn_grad_comes(plan, v)) nn_use(&plan->grad[v], s);
+    }
+}
+
+static void nn_use_in_step(nn_plan *plan, int s) {
+    const nn_graph *g = plan->graph;
+    plan_step *step = &plan->steps[s];
+    const nn_node *node = step->node;
+    piece *saved = &plan->saved[node - g->nodes];
+    const unsigned needs = step->backward ? node->backward_needs : ~0u;
+    if (step->partials.bytes) nn_use(&step->partials, s), nn_use(&step->partials, plan->n_steps);
+    if (node->saved.ndim) nn_use(saved, s);
+    if (!step->backward) saved->bytes += nn_asked_bytes(plan, step->kernels.extra_saved, &step->call);
+    nn_use_outputs(plan, step, s, needs);
+    if (step->backward && step->kernels.backward_weights)
+        nn_use_for_weights(plan, node, step->paired_in ? step->paired_in : s);
+    for (int k = 0; k < node->n_inputs; k++) {
+        const nn_value v = node->input[k];
+        if (v < 0) continue;
+        if (needs & (1u << k)) nn_use(&plan->data[v], s);
+        if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
+    }
 }
 
 static void nn_lifetimes(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     for (int v = 0; v < g->n_values; v++) {
         const nn_value_info *info = &g->values[v];
-        const bool in_place = info->source == NN_FROM_NODE && g->nodes[info->index].op == NN_OP_cache_write;
-        const size_t bytes = in_place ? 0 : nn_plan_bytes(plan, &info->shape, plan->type[v]);
+        const size_t bytes = nn_plan_bytes(plan, &info->shape, plan->type[v]);
         plan->data[v] = plan->grad[v] = (piece){.bytes = bytes, .first = 0, .last = -1};
         /* Inputs are written before a run and outputs read after it. */
         if (info->source == NN_FROM_INPUT) nn_use(&plan->data[v], 0), nn_use(&plan->data[v], plan->n_steps);
@@ -135,26 +238,7 @@ static void nn_lifetimes(nn_plan *plan) {
     for (int n = 0; n < g->n_nodes; n++) {
         plan->saved[n] = (piece){.bytes = nn_plan_bytes(plan, &g->nodes[n].saved, NN_F32), .first = 0, .last = -1};
     }
-    for (int s = 0; s < plan->n_steps; s++) {
-        plan_step *step = &plan->steps[s];
-        const nn_node *node = step->node;
-        const unsigned needs = step->backward ? node->backward_needs : ~0u;
-        if (step->parts.bytes) nn_use(&step->parts, s), nn_use(&step->parts, plan->n_steps);
-        if (step->backward && step->kernels.late) nn_use_late(plan, node, step->taken_by ? step->taken_by : s);
-        if (node->saved.ndim) nn_use(&plan->saved[node - g->nodes], s);
-        if (!step->backward)
-            plan->saved[node - g->nodes].bytes += nn_asked_bytes(plan, step->kernels.keeps, &step->call);
-        if (needs & NN_NEEDS_OUTPUT) nn_use(&plan->data[node->output], s);
-        if (g->values[node->output].output || g->values[node->output].kept)
-            nn_use(&plan->data[node->output], plan->n_steps);
-        if (step->backward) nn_use(&plan->grad[node->output], s);
-        for (int k = 0; k < node->n_inputs; k++) {
-            const nn_value v = node->input[k];
-            if (v < 0) continue;
-            if (needs & (1u << k)) nn_use(&plan->data[v], s);
-            if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
-        }
-    }
+    for (int s = 0; s < plan->n_steps; s++) nn_use_in_step(plan, s);
     for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
 }
 
@@ -163,7 +247,7 @@ static void nn_overlay(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         const nn_node *node = plan->steps[s].node;
         for (int k = 0; k < node->n_inputs; k++) {
-            if (node->input[k] < 0 || !(nn_ops[node->op]->in_place & (1u << k))) continue;
+            if (node->input[k] < 0 || !(node->op->in_place & (1u << k))) continue;
             piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
             if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
             data->last = grad->last;
@@ -188,7 +272,7 @@ static int nn_lower_first(const void *a, const void *b) {
 }
 
 /* Gives a piece the lowest gap between those placed already that live at the same time. */
-static void nn_place_piece(piece *p, piece **placed, int n, piece **scratch) {
+static void nn_find_gap(piece *p, piece **placed, int n, piece **scratch) {
     int m = 0;
     for (int i = 0; i < n; i++) {
         if (nn_meet(p, placed[i])) scratch[m++] = placed[i];
@@ -215,11 +299,11 @@ static bool nn_layout(nn_plan *plan) {
         if (plan->saved[i].last >= plan->saved[i].first) all[n++] = &plan->saved[i];
     }
     for (int s = 0; all && s < plan->n_steps; s++) {
-        if (plan->steps[s].parts.bytes) all[n++] = &plan->steps[s].parts;
+        if (plan->steps[s].partials.bytes) all[n++] = &plan->steps[s].partials;
     }
     if (all && scratch) qsort(all, (size_t)n, sizeof *all, nn_larger_first);
     for (int i = 0; all && scratch && i < n; i++) {
-        nn_place_piece(all[i], all, i, scratch);
+        nn_find_gap(all[i], all, i, scratch);
         plan->unshared_bytes += all[i]->bytes;
         if (all[i]->offset + all[i]->bytes > plan->block_bytes) plan->block_bytes = all[i]->offset + all[i]->bytes;
     }
@@ -235,32 +319,43 @@ static void *nn_address(const nn_plan *plan, const piece *p) {
     return p->last >= p->first ? plan->block + (p->in ? p->in : p)->offset : NULL;
 }
 
+void *nn_plan_given(const nn_plan *plan, nn_value v) { return plan->traffic.device_inputs + plan->traffic.offset[v]; }
+
 /* A parameter as kernels of this plan see it. */
 static void *nn_param_data(const nn_plan *plan, const nn_param *p) {
-    if (!plan->place) return plan->graph->params->data + p->offset;
-    if (plan->place->half) return (char *)plan->place->half + 2 * p->offset;
-    return plan->place->data + p->offset;
+    if (!plan->on_device) return plan->graph->params->data + p->offset;
+    if (plan->on_device->half) return (char *)plan->on_device->half + 2 * p->offset;
+    return plan->on_device->data + p->offset;
 }
 
-void *nn_plan_address(const nn_plan *plan, nn_value v) {
+static void *nn_state_data(const nn_plan *plan, const nn_param *p) {
+    return (plan->on_device ? plan->on_device->states : plan->graph->params->state_data) + p->offset;
+}
+
+void *nn_plan_address(const nn_plan *plan, nn_value value) {
     const nn_graph *g = plan->graph;
+    const nn_value v = nn_memory_of(g, value);
     const nn_value_info *info = &g->values[v];
     if (info->source == NN_FROM_PARAM) return nn_param_data(plan, &g->params->list[info->index]);
-    if (info->source == NN_FROM_NODE && g->nodes[info->index].op == NN_OP_cache_write) {
-        return nn_plan_address(plan, g->nodes[info->index].input[0]); /* written in place */
-    }
-    if (plan->place && info->source == NN_FROM_INPUT && !info->state)
-        return plan->traffic.device_inputs + plan->traffic.offset[v];
+    if (info->source == NN_FROM_PERSISTENT) return nn_state_data(plan, &g->params->states[info->index]);
+    if (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v])
+        return nn_plan_given(plan, v);
     return nn_address(plan, &plan->data[v]);
+}
+
+/* Where kernels on a device find the live rows of a symbol. */
+static const int64_t *nn_live_rows(const nn_plan *plan, int symbol) {
+    const plan_header *header = (const plan_header *)(const void *)plan->traffic.device_inputs;
+    return header && symbol ? &header->rows[symbol] : NULL;
 }
 
 /* All but its memory. */
 static nn_array nn_array_shape(const nn_plan *plan, nn_value v) {
     if (v < 0) return (nn_array){0};
     const nn_shape *shape = &plan->graph->values[v].shape;
-    nn_array a = {.rows = shape->dim[0], .cols = 1, .type = plan->type[v]};
-    if (shape->rows && !plan->place) a.rows = plan->rows[shape->rows];
-    for (int d = 1; d < shape->ndim; d++) a.cols *= shape->dim[d];
+    nn_array a = {.rows = shape->dim[0], .cols = nn_columns(shape), .type = plan->type[v], .shape = shape};
+    if (shape->rows && !plan->on_device) a.rows = plan->rows[shape->rows];
+    a.live_rows = nn_live_rows(plan, shape->rows);
     return a;
 }
 
@@ -270,18 +365,31 @@ static nn_array nn_array_of(const nn_plan *plan, nn_value v) {
     return a;
 }
 
+/* The same for what a step reads: an op that reads in full gets the f32 behind a bf16. */
+static nn_array nn_array_read(const nn_plan *plan, const nn_node *node, int k) {
+    const nn_value v = node->input[k];
+    nn_array a = nn_array_of(plan, v);
+    if (v < 0 || !nn_reads_full(node, k) || a.type != NN_BF16) return a;
+    const nn_value_info *info = &plan->graph->values[v];
+    a.type = NN_F32;
+    a.data = info->source == NN_FROM_PARAM
+                 ? (void *)(plan->on_device->data + plan->graph->params->list[info->index].offset)
+                 : nn_plan_given(plan, v);
+    return a;
+}
+
 float *nn_plan_grad_address(const nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     if (!info->has_grad) return NULL;
-    if (plan->place && v == plan->options.loss) return plan->traffic.device_one;
+    if (plan->on_device && v == plan->options.loss) return plan->traffic.device_one;
     if (info->source != NN_FROM_PARAM) return nn_address(plan, &plan->grad[v]);
     const nn_params *params = plan->graph->params;
-    return (plan->place ? plan->place->grad : params->grad) + params->list[info->index].offset;
+    return (plan->on_device ? plan->on_device->grad : params->grad) + params->list[info->index].offset;
 }
 
 /* Memory where the plan runs, filled with 0. */
 static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
-    if (plan->place) return plan->f->allocate(plan->place->device, out, bytes);
+    if (plan->on_device) return plan->f->allocate(plan->on_device->device, out, bytes);
     if (posix_memalign(out, 64, bytes))
         return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan: %.1f MiB", (double)bytes / 1048576);
     memset(*out, 0, bytes);
@@ -289,7 +397,7 @@ static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
 }
 
 static void nn_release(const nn_plan *plan, void *memory, size_t bytes) {
-    if (plan->place) plan->f->release(plan->place->device, memory, bytes);
+    if (plan->on_device) plan->f->release(plan->on_device->device, memory, bytes);
     else free(memory);
 }
 
@@ -308,7 +416,7 @@ static bool nn_count_writers(nn_plan *plan, int **out) {
 
 /* Sums at the end of a pass have no order, so that a step with a parameter that another adds to sums at once. */
 static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *writers) {
-    bool alone = plan->place != NULL;
+    bool alone = plan->on_device != NULL;
     for (int k = 0; k < node->n_inputs; k++) {
         const nn_value v = node->input[k];
         if (v >= 0 && plan->graph->values[v].source == NN_FROM_PARAM) alone = alone && writers[v] == 1;
@@ -316,26 +424,20 @@ static bool nn_may_wait(const nn_plan *plan, const nn_node *node, const int *wri
     return alone;
 }
 
-/* The bias that a node adds last. */
-static nn_value nn_last_bias(const nn_node *node) {
-    const bool plain = node->op == NN_OP_linear && node->attributes.activation == NN_LINEAR;
-    return plain && node->n_inputs > 2 ? node->input[2] : -1;
-}
-
 /* A bias's gradient is the sum over rows of its node's output's. Where one step writes all of that, and can sum it on the
  * way, the bias's own node is relieved. */
 static void nn_hand_on_bias(nn_plan *plan, plan_step *step, int k, const int *writers) {
     const nn_graph *g = plan->graph;
     const nn_value v = step->node->input[k];
-    if (v < 0 || g->values[v].source != NN_FROM_NODE || writers[v] != 1) return;
+    if (v < 0 || g->values[v].source != NN_FROM_NODE || g->values[v].which != 0 || writers[v] != 1) return;
     const nn_node *maker = &g->nodes[g->values[v].index];
-    const nn_value bias = nn_last_bias(maker);
-    if (bias < 0 || writers[bias] != 1) return;
+    const nn_value bias = maker->bias ? maker->input[maker->bias] : -1;
+    if (bias < 0 || writers[bias] != 1 || nn_numbers(&g->values[bias].shape) != nn_columns(&g->values[v].shape)) return;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         nn_call *c = &plan->steps[s].call;
         if (plan->steps[s].node != maker) continue;
-        step->call.row_sums[k] = c->input_grad[2];
-        c->input_grad[2] = NULL;
+        step->call.row_sums[k] = c->input_grad[maker->bias];
+        c->input_grad[maker->bias] = NULL;
     }
 }
 
@@ -348,11 +450,11 @@ static void nn_hand_on_biases(nn_plan *plan, const int *writers) {
     }
 }
 
-static void nn_size_parts(nn_plan *plan) {
+static void nn_size_partials(nn_plan *plan) {
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
-        const size_t bytes = nn_asked_bytes(plan, step->kernels.parts, &step->call);
-        step->parts = (piece){.bytes = bytes, .first = 0, .last = -1};
+        const size_t bytes = nn_asked_bytes(plan, step->kernels.partials, &step->call);
+        step->partials = (piece){.bytes = bytes, .first = 0, .last = -1};
     }
 }
 
@@ -367,11 +469,12 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
         c->pool = plan->options.pool;
         c->training = plan->options.training;
         c->node = (uint64_t)(node - g->nodes);
-        if (plan->place) c->precision = plan->place->precision;
-        c->output = nn_array_shape(plan, node->output);
+        if (plan->on_device) c->precision = plan->on_device->precision;
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) c->output[k] = nn_array_shape(plan, node->output[k]);
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
             c->input[k] = nn_array_shape(plan, v);
+            if (v >= 0 && nn_reads_full(node, k) && c->input[k].type == NN_BF16) c->input[k].type = NN_F32;
             if (!step->backward || v < 0) continue;
             const bool param = g->values[v].source == NN_FROM_PARAM;
             c->input_grad_type[k] = param ? NN_F32 : plan->type[v];
@@ -388,13 +491,15 @@ static void nn_finish_calls(nn_plan *plan) {
         nn_call *c = &step->call;
         const nn_node *node = step->node;
         c->saved = nn_address(plan, &plan->saved[node - g->nodes]);
-        if (plan->place) {
-            c->stream = plan->f->stream(plan->place->device);
-            c->random = (const uint64_t *)(void *)plan->traffic.device_inputs;
+        if (plan->on_device) {
+            c->stream = plan->f->stream(plan->on_device->device);
+            c->random = &((const plan_header *)(const void *)plan->traffic.device_inputs)->random;
         }
         if (!step->backward) continue;
-        if (step->parts.bytes) c->parts = nn_address(plan, &step->parts);
-        c->output_grad = nn_plan_grad_address(plan, node->output);
+        if (step->partials.bytes) c->partials = nn_address(plan, &step->partials);
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+            if (node->output[k] >= 0) c->output_grad[k] = nn_plan_grad_address(plan, node->output[k]);
+        }
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];
             if (v >= 0 && g->values[v].source != NN_FROM_PARAM) c->input_grad[k] = nn_plan_grad_address(plan, v);
@@ -403,8 +508,8 @@ static void nn_finish_calls(nn_plan *plan) {
 }
 
 void nn_plan_bind(nn_plan *plan, plan_step *step) {
-    for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_of(plan, step->node->input[k]);
-    step->call.output = nn_array_of(plan, step->node->output);
+    for (int k = 0; k < step->node->n_inputs; k++) step->call.input[k] = nn_array_read(plan, step->node, k);
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) step->call.output[k] = nn_array_of(plan, step->node->output[k]);
     step->call.workspace = plan->workspace;
     step->call.key = nn_key(plan->seed, plan->random_step, step->call.node);
 }
@@ -436,24 +541,17 @@ void nn_plan_free(nn_plan *plan) {
         const plan_step *step = &plan->steps[s];
         if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
     }
-    if (plan->place) nn_traffic_free(plan);
+    if (plan->on_device) nn_traffic_free(plan);
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
     free(plan->sums.list);
     free(plan->steps);
     free(plan->type);
+    free(plan->converted);
     free(plan->data);
     free(plan->grad);
     free(plan->saved);
     free(plan);
-}
-
-/* An op without a gradient may not stand between a parameter and the loss. */
-static const nn_node *nn_without_gradient(const nn_plan *plan) {
-    for (int s = plan->n_forward; s < plan->n_steps; s++) {
-        if (!plan->steps[s].kernels.backward) return plan->steps[s].node;
-    }
-    return NULL;
 }
 
 /* ---- pairs ---- */
@@ -464,25 +562,25 @@ static bool nn_same_shape(const nn_shape *a, const nn_shape *b) {
     return same;
 }
 
-/* Whether a step's late part is small, and gives gradients of parameters alone, of which it does not matter when they
+/* Whether a step's backward_weights is small, and gives gradients of parameters alone, of which it does not matter when they
  * come. Input 0 is backward's own. */
 static bool nn_can_pair(const nn_plan *plan, const plan_step *step, const int *writers) {
     const nn_graph *g = plan->graph;
-    bool can = step->kernels.late && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
+    bool can = step->kernels.backward_weights && step->kernels.pairs && nn_may_wait(plan, step->node, writers);
     for (int k = 0; can && k < step->node->n_inputs; k++) {
         const nn_value v = step->node->input[k];
         if (v < 0 || (k == 0 && g->values[v].source != NN_FROM_PARAM)) continue;
-        const nn_shape *shape = &g->values[v].shape;
-        int64_t numbers = 1;
-        for (int d = 0; d < shape->ndim; d++) numbers *= shape->dim[d];
-        can = g->values[v].source == NN_FROM_PARAM && numbers <= PAIR_NUMBERS;
+        can = g->values[v].source == NN_FROM_PARAM && nn_numbers(&g->values[v].shape) <= PAIR_NUMBERS;
     }
     return can;
 }
 
 static bool nn_alike(const nn_graph *g, const nn_node *a, const nn_node *b) {
-    bool alike = a->op == b->op && a->n_inputs == b->n_inputs &&
-                 nn_same_shape(&g->values[a->output].shape, &g->values[b->output].shape);
+    bool alike = a->op == b->op && a->n_inputs == b->n_inputs;
+    for (int k = 0; alike && k < NN_MAX_OUTPUTS; k++) {
+        const nn_value x = a->output[k], y = b->output[k];
+        alike = (x < 0) == (y < 0) && (x < 0 || nn_same_shape(&g->values[x].shape, &g->values[y].shape));
+    }
     for (int k = 0; alike && k < a->n_inputs; k++) {
         const nn_value x = a->input[k], y = b->input[k];
         alike = (x < 0) == (y < 0) && (x < 0 || (g->values[x].has_grad == g->values[y].has_grad &&
@@ -493,16 +591,16 @@ static bool nn_alike(const nn_graph *g, const nn_node *a, const nn_node *b) {
 }
 
 static void nn_pair_steps(nn_plan *plan, const int *writers) {
-    for (int s = plan->n_forward; plan->place && s < plan->n_steps; s++) {
+    for (int s = plan->n_forward; plan->on_device && s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
         if (!nn_can_pair(plan, step, writers)) continue;
         for (int t = s - 1; t >= plan->n_forward && t >= s - PAIR_STEPS; t--) {
-            plan_step *mate = &plan->steps[t];
-            if (mate->taken_by || mate->call.mate || !nn_can_pair(plan, mate, writers) ||
-                !nn_alike(plan->graph, step->node, mate->node))
+            plan_step *other = &plan->steps[t];
+            if (other->paired_in || other->call.paired_with || !nn_can_pair(plan, other, writers) ||
+                !nn_alike(plan->graph, step->node, other->node))
                 continue;
-            mate->taken_by = s;
-            step->call.mate = &mate->call;
+            other->paired_in = s;
+            step->call.paired_with = &other->call;
             break;
         }
     }
@@ -512,14 +610,13 @@ static void nn_pair_steps(nn_plan *plan, const int *writers) {
 static adamod_status nn_make_calls(nn_plan *plan) {
     const size_t steps = (size_t)(plan->n_steps - plan->n_forward);
     int *writers = NULL;
-    nn_types(plan);
-    if (plan->place) plan->sums.list = calloc(NN_MAX_INPUTS * steps + 1, sizeof *plan->sums.list);
-    const bool memory = nn_count_writers(plan, &writers) && (plan->sums.list || !plan->place);
+    if (plan->on_device) plan->sums.list = calloc(NN_MAX_INPUTS * steps + 1, sizeof *plan->sums.list);
+    const bool memory = nn_count_writers(plan, &writers) && (plan->sums.list || !plan->on_device);
     if (memory) {
         nn_begin_calls(plan, writers);
         nn_hand_on_biases(plan, writers);
         nn_pair_steps(plan, writers);
-        nn_size_parts(plan);
+        nn_size_partials(plan);
     }
     free(writers);
     return memory ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the calls of a plan");
@@ -533,7 +630,7 @@ static adamod_status nn_make_memory(nn_plan *plan) {
     plan->block_bytes += 64;
     adamod_status status = nn_allocate(plan, &memory, plan->block_bytes);
     plan->block = memory;
-    if (!status && plan->place) status = nn_traffic_create(plan);
+    if (!status && plan->on_device) status = nn_traffic_create(plan);
     if (status) return status;
     nn_finish_calls(plan);
     return nn_make_workspace(plan);
@@ -545,27 +642,25 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     bool *needed = nn_needed(g, plan->options.loss), *wanted = nn_differentiated(g, plan->options.loss);
     plan->steps = calloc(2 * nodes, sizeof *plan->steps);
     plan->type = calloc(values, sizeof *plan->type);
+    plan->converted = calloc(values, sizeof *plan->converted);
     plan->data = calloc(values, sizeof *plan->data);
     plan->grad = calloc(values, sizeof *plan->grad);
     plan->saved = calloc(nodes, sizeof *plan->saved);
-    const bool memory = needed && wanted && plan->steps && plan->type && plan->data && plan->grad && plan->saved;
-    if (memory) nn_list_steps(plan, needed, wanted);
+    const bool memory =
+        needed && wanted && plan->steps && plan->type && plan->converted && plan->data && plan->grad && plan->saved;
+    adamod_status status = memory ? nn_list_steps(plan, needed, wanted)
+                                  : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
     free(needed);
     free(wanted);
-    if (!memory) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
-    const nn_node *stuck = nn_without_gradient(plan);
-    if (stuck) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s has no gradient, and the loss depends on parameters through it",
-                            nn_ops[stuck->op]->name);
-    }
-    const adamod_status status = nn_make_calls(plan);
+    if (!status) status = nn_types(plan);
+    if (!status) status = nn_make_calls(plan);
     return status ? status : nn_make_memory(plan);
 }
 
 adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *options) {
     if (*g->error) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s", g->error);
     const char *backend = options->backend && strcmp(options->backend, "auto") != 0 ? options->backend : "cpu";
-    if (g->params->place) backend = g->params->place->backend->name;
+    if (g->params->on_device) backend = g->params->on_device->backend->name;
     else if (strcmp(backend, "ref") != 0 && strcmp(backend, "cpu") != 0)
         return adamod__fail(ADAMOD_ERROR_NAME, "no backend '%.40s', expected ref or cpu", backend);
     if (!g->params->data) return adamod__fail(ADAMOD_ERROR_ORDER, "the model's parameters have no memory yet");
@@ -574,8 +669,8 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
     plan->graph = g;
     plan->options = *options;
     plan->options.backend = backend;
-    plan->place = g->params->place;
-    plan->f = plan->place ? plan->place->backend->device : NULL;
+    plan->on_device = g->params->on_device;
+    plan->f = plan->on_device ? plan->on_device->backend->device : NULL;
     for (int s = 1; s <= g->n_symbols; s++) plan->rows[s] = g->symbols[s - 1].capacity;
     const adamod_status status = nn_plan_build(plan);
     if (status) nn_plan_free(plan);
@@ -585,7 +680,7 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
 
 nn_memory nn_plan_memory(const nn_plan *plan) {
     size_t number = 2 * sizeof(float);
-    if (plan->place && plan->place->half) number += 2;
+    if (plan->on_device && plan->on_device->half) number += 2;
     return (nn_memory){plan->block_bytes, plan->unshared_bytes, number * (size_t)plan->graph->params->count,
                        plan->workspace_bytes};
 }

@@ -2,8 +2,8 @@
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
+#include "device_params.h"
 #include "graph.h"
-#include "place.h"
 
 /* An array in the block, needed in steps first..last. */
 typedef struct piece {
@@ -17,8 +17,8 @@ typedef struct plan_step {
     nn_kernels kernels;
     nn_call call;
     bool backward;
-    piece parts;  /* of its partial sums */
-    int taken_by; /* its late part is done with that step's; 0: by itself */
+    piece partials; /* of its sums over rows */
+    int paired_in;  /* its backward_weights is done with that step's; 0: by itself */
 } plan_step;
 
 /* A gradient of at most so many numbers leaves much of a device idle while it is computed, and is computed with another
@@ -28,12 +28,19 @@ enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
 /* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
  * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */
 enum { SLOTS = 2 };
+
+/* What a run is told besides its inputs, at the beginning of their block: kernels on the device read it. */
+typedef struct plan_header {
+    uint64_t random;                  /* the key of the run's random numbers */
+    int64_t rows[NN_MAX_SYMBOLS + 1]; /* of the batch, by symbol */
+} plan_header;
+
 typedef struct plan_traffic {
     size_t *offset; /* of each value that is an input or output, in the blocks of its kind */
     size_t input_bytes, output_bytes;
     char *inputs, *outputs;                       /* the caller's */
     char *input_slot[SLOTS], *output_slot[SLOTS]; /* what is copied from and to */
-    char *device_inputs;                          /* begins with the key of the run's random numbers */
+    char *device_inputs;                          /* begins with a plan_header */
     float *device_one;                            /* the gradient of the loss: 1, 0, 0, ... */
     void *done[SLOTS];                            /* events */
     int64_t begun, waited;                        /* runs */
@@ -48,6 +55,7 @@ struct nn_plan {
     plan_step *steps;
     int n_steps, n_forward;
     nn_type *type;              /* of each value, as it is kept */
+    bool *converted;            /* of each value: an input that comes as f32 and is made bf16 as a run begins */
     piece *data, *grad, *saved; /* of each value; of each value; of each node */
     char *block;
     size_t block_bytes, unshared_bytes, workspace_bytes;
@@ -55,13 +63,15 @@ struct nn_plan {
     nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
-    const nn_place *place;        /* NULL: the host */
-    const nn_device_functions *f; /* of the place */
+    const nn_device_params *on_device; /* NULL: the host */
+    const nn_device_functions *f;      /* of that device */
     plan_traffic traffic;
 };
 
 /* Bytes of an array, a multiple of what arrays begin at. */
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);
+/* Where an input comes to a device, as it was given. */
+void *nn_plan_given(const nn_plan *plan, nn_value v);
 /* Where a value and its gradient are for kernels; NULL: nowhere. */
 void *nn_plan_address(const nn_plan *plan, nn_value v);
 float *nn_plan_grad_address(const nn_plan *plan, nn_value v);

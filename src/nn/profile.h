@@ -1,18 +1,17 @@
-/* How long the parts of a device's plan take, each alone. */
+/* profile.h - what a plan computes with, and how long its parts take: for benchmarks and reports. */
 #ifndef ADAMOD_NN_PROFILE_H
 #define ADAMOD_NN_PROFILE_H
 
 #include "nn.h"
 
 typedef struct nn_profile_step {
-    int op; /* an nn_op_id, or that of the sums over rows at the end of a backward pass; less than nn_profile_ops() */
+    const char *op; /* its name; NN_PROFILE_SUMS: the sums over rows at the end of a backward pass */
     bool backward;
     char shape[96]; /* of what it reads and writes: "[4000, 512] x [1024, 512] -> [4000, 1024]" */
     double seconds; /* of one call */
 } nn_profile_step;
 
-int nn_profile_ops(void);
-const char *nn_profile_op_name(int op);
+#define NN_PROFILE_SUMS "sums"
 
 /* Kernels of a forward and a backward pass, one for each op and direction, and the sums at the end, in the order they run. */
 int nn_profile_steps(const nn_plan *plan);
@@ -29,6 +28,26 @@ adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *cont
 /* Bytes that the plan's device holds, parameters and all plans, but not what an optimizer allocated; its name. */
 size_t nn_profile_device_bytes(const nn_plan *plan);
 const char *nn_profile_device_name(const nn_plan *plan, char *out, size_t size);
+
+/* The matrix products of a graph: every linear node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, with
+ * W [out, in] and rows of x. */
+typedef struct nn_profile_product {
+    int rows; /* their symbol; 0: fixed */
+    int64_t capacity, out, in;
+} nn_profile_product;
+
+/* Number i of them, from 0; false: there are not so many. */
+bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out);
+/* Those three for rows of x, and nothing else, on the host; arrays have room for them. */
+typedef struct nn_profile_arrays {
+    float *x, *y, *dx, *dy, *w, *dw;
+} nn_profile_arrays;
+void nn_profile_forward_product(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
+                                const nn_profile_arrays *a);
+void nn_profile_backward_products(adamod_pool *pool, const nn_profile_product *p, int64_t rows,
+                                  const nn_profile_arrays *a);
+/* What multiplies matrices on the host: "oneDNN 2.6.3". */
+const char *nn_profile_library(void);
 
 /* Operations in a second of one large product of matrices by the device's library, in the precision of the parameters:
  * what there is to reach. */

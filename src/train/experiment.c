@@ -46,7 +46,7 @@ static int make_params(experiment *e, nn_value *loss, char *message, size_t size
     *loss = e->task->build(e, e->graph);
     if (nn_params_allocate(e->params, e->recipe.train.seed))
         return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(e->params));
-    return experiment_failed(nn_params_place(e->params, device_of(&e->recipe), precision_of(&e->recipe)), message,
+    return experiment_failed(nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe)), message,
                              size);
 }
 
@@ -71,7 +71,7 @@ static int make_optimizer(experiment *e, char *message, size_t size) {
     if (recipe_optimizer(&e->recipe, nn_params_device(e->params), &e->optimizer, message, size)) return -1;
     adamod_status status = guard_gradients(e);
     if (!status) status = adamod_set_pool(e->optimizer, e->pool);
-    if (!status && e->params->place) status = adamod_set_stream(e->optimizer, nn_params_stream(e->params));
+    if (!status && e->params->on_device) status = adamod_set_stream(e->optimizer, nn_params_stream(e->params));
     for (int i = 0; !status && i < e->params->n; i++) {
         const nn_param *p = &e->params->list[i];
         const nn_param_memory m = nn_params_memory(e->params, p);

@@ -1,6 +1,5 @@
 #include "train/train.h"
 
-#include "backend/cpu/gemm.h"
 #include "base/text.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
@@ -376,8 +375,8 @@ static int start(trainer *t, char *message, size_t size) {
 
 /* What the numbers were computed with, beyond what run.c knows by itself. */
 static int describe(trainer *t, char *message, size_t size) {
-    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0, device = t->s.params->place;
-    const char *library = plain ? "reference kernels" : device ? "cuBLASLt" : nn_gemm_library();
+    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0, device = t->s.params->on_device;
+    const char *library = plain ? "reference kernels" : device ? "cuBLASLt" : nn_profile_library();
     char threads[16], name[192];
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
     if (run_describe(t->run, "matrix_library", library, message, size)) return -1;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool update_waits(const experiment *s) { return s->params->place; }
+bool update_waits(const experiment *s) { return s->params->on_device; }
 
 /* The library's last error without its name. */
 static const char *library_words(void) {

@@ -18,8 +18,8 @@ static const char *add_shape(nn_node *node, const nn_shape *in, nn_shape *out, c
 
 static void add_forward(const nn_call *c) {
     const float *x = c->input[0].data, *branch = c->input[1].data;
-    float *y = c->output.data;
-    for (int64_t i = 0; i < c->output.rows * c->output.cols; i++) {
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
         y[i] = (float)(x[i] + nn_dropped(c, branch, i));
     }
 }
@@ -27,10 +27,10 @@ static void add_forward(const nn_call *c) {
 /* x and branch may be one value, so one gradient: x's is complete before branch's begins. */
 static void add_backward(const nn_call *c) {
     float *dx = c->input_grad[0], *db = c->input_grad[1];
-    const int64_t n = c->output.rows * c->output.cols;
-    for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0.0) + c->output_grad[i]);
+    const int64_t n = c->output[0].rows * c->output[0].cols;
+    for (int64_t i = 0; dx && i < n; i++) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0.0) + c->output_grad[0][i]);
     for (int64_t i = 0; db && i < n; i++) {
-        db[i] = (float)((c->accumulate[1] ? db[i] : 0.0) + nn_dropped(c, c->output_grad, i));
+        db[i] = (float)((c->accumulate[1] ? db[i] : 0.0) + nn_dropped(c, c->output_grad[0], i));
     }
 }
 
@@ -40,3 +40,7 @@ const nn_op nn_op_add = {
     .shape = add_shape,
     .ref = {.forward = add_forward, .backward = add_backward},
 };
+
+nn_value nn_add(nn_graph *g, nn_value x, nn_value branch, double dropout) {
+    return nn_add_node(g, &nn_op_add, 2, (nn_value[]){x, branch}, &(nn_attributes){.dropout = dropout});
+}

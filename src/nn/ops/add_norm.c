@@ -41,7 +41,7 @@ typedef struct row_moments {
 } row_moments;
 
 static row_moments moments(const nn_call *c, int64_t row) {
-    const int64_t n = c->output.cols;
+    const int64_t n = c->output[0].cols;
     double sum = 0, squares = 0;
     for (int64_t j = 0; j < n; j++) sum += sum_input(c, row * n + j);
     const double mean = sum / (double)n;
@@ -53,10 +53,10 @@ static row_moments moments(const nn_call *c, int64_t row) {
 }
 
 static void add_norm_forward(const nn_call *c) {
-    const int64_t n = c->output.cols;
+    const int64_t n = c->output[0].cols;
     const float *gamma = c->input[2].data, *beta = c->input[3].data;
-    float *y = c->output.data;
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         const row_moments m = moments(c, i);
         for (int64_t j = 0; j < n; j++) {
             y[i * n + j] = (float)(gamma[j] * (sum_input(c, i * n + j) - m.mean) * m.scale + beta[j]);
@@ -66,17 +66,17 @@ static void add_norm_forward(const nn_call *c) {
 
 /* x and branch may be one value, so one gradient: an element's dx is complete before its branch's begins. */
 static void row_grad(const nn_call *c, int64_t row, row_moments m) {
-    const int64_t n = c->output.cols;
+    const int64_t n = c->output[0].cols;
     const float *gamma = c->input[2].data;
     float *dx = c->input_grad[0], *db = c->input_grad[1];
     double mean_g = 0, mean_gh = 0;
     for (int64_t k = row * n; k < (row + 1) * n; k++) {
-        const double g = (double)gamma[k - row * n] * c->output_grad[k] / (double)n;
+        const double g = (double)gamma[k - row * n] * c->output_grad[0][k] / (double)n;
         mean_g += g;
         mean_gh += g * (sum_input(c, k) - m.mean) * m.scale;
     }
     for (int64_t k = row * n; k < (row + 1) * n; k++) {
-        const double g = (double)gamma[k - row * n] * c->output_grad[k], h = (sum_input(c, k) - m.mean) * m.scale;
+        const double g = (double)gamma[k - row * n] * c->output_grad[0][k], h = (sum_input(c, k) - m.mean) * m.scale;
         const double dz = (g - mean_g - h * mean_gh) * m.scale;
         if (dx) dx[k] = (float)((c->accumulate[0] ? dx[k] : 0) + dz);
         if (db) db[k] = (float)((c->accumulate[1] ? db[k] : 0) + nn_dropout_factor(c, k) * dz);
@@ -85,14 +85,14 @@ static void row_grad(const nn_call *c, int64_t row, row_moments m) {
 
 /* sums is the workspace: of dy h, then of dy, for each column. */
 static void add_norm_backward(const nn_call *c) {
-    const int64_t n = c->output.cols;
+    const int64_t n = c->output[0].cols;
     double *sums = (double *)(void *)c->workspace;
     for (int64_t j = 0; j < 2 * n; j++) sums[j] = 0;
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         const row_moments m = moments(c, i);
         for (int64_t j = 0; j < n; j++) {
-            sums[j] += c->output_grad[i * n + j] * (sum_input(c, i * n + j) - m.mean) * m.scale;
-            sums[n + j] += c->output_grad[i * n + j];
+            sums[j] += c->output_grad[0][i * n + j] * (sum_input(c, i * n + j) - m.mean) * m.scale;
+            sums[n + j] += c->output_grad[0][i * n + j];
         }
         if (c->input_grad[0] || c->input_grad[1]) row_grad(c, i, m);
     }
@@ -102,7 +102,7 @@ static void add_norm_backward(const nn_call *c) {
     }
 }
 
-static size_t add_norm_workspace(const nn_call *c) { return 4 * (size_t)c->output.cols; }
+static size_t add_norm_workspace(const nn_call *c) { return 4 * (size_t)c->output[0].cols; }
 
 const nn_op nn_op_add_norm = {
     .name = "add_norm",
@@ -110,3 +110,9 @@ const nn_op nn_op_add_norm = {
     .shape = add_norm_shape,
     .ref = {.forward = add_norm_forward, .backward = add_norm_backward, .workspace = add_norm_workspace},
 };
+
+nn_value nn_add_norm(nn_graph *g, nn_value x, nn_value branch, double dropout, nn_value gamma, nn_value beta,
+                     double eps) {
+    return nn_add_node(g, &nn_op_add_norm, 4, (nn_value[]){x, branch, gamma, beta},
+                       &(nn_attributes){.dropout = dropout, .eps = eps});
+}

@@ -5,6 +5,7 @@
  * dropout. Rows in no range have output and gradient 0. Ranges of queries do not overlap; ranges of keys may (several
  * hypotheses of one source), but not in a backward pass of a backend other than ref. */
 #include "attention.h"
+#include "op.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +68,7 @@ static double factor(const nn_call *c, const nn_attention_view *v, const query *
 }
 
 static void forward_query(const nn_call *c, const nn_attention_view *v, const query *x, double *weights) {
-    float *out = (float *)c->output.data + x->row * c->output.cols + x->head * v->size;
+    float *out = (float *)c->output[0].data + x->row * c->output[0].cols + x->head * v->size;
     double most = -INFINITY, sum = 0;
     for (int64_t l = 0; l < x->n; l++) {
         weights[l] = score(v, x, l);
@@ -107,7 +108,7 @@ static void each_query(const nn_call *c, const nn_attention_view *v, query_kerne
 
 static void attention_forward(const nn_call *c) {
     const nn_attention_view v = nn_attention_of(c);
-    memset(c->output.data, 0, (size_t)(c->output.rows * c->output.cols) * sizeof(float));
+    memset(c->output[0].data, 0, (size_t)(c->output[0].rows * c->output[0].cols) * sizeof(float));
     each_query(c, &v, forward_query, (double *)(void *)c->workspace);
 }
 
@@ -115,10 +116,10 @@ static void attention_forward(const nn_call *c) {
  *   dv_l += m_l p_l dy,   ds_l = p_l (m_l dy . v_l - dy . y),   dq = scale sum_l ds_l k_l,   dk_l += scale ds_l q
  * Sums of gradients are kept in double: sums is [q_rows, d], then [k_rows, 2 d]. */
 static void backward_query(const nn_call *c, const nn_attention_view *v, const query *x, double *sums) {
-    const int64_t d = c->output.cols, column = x->head * v->size;
+    const int64_t d = c->output[0].cols, column = x->head * v->size;
     const float *q = v->q + x->row * v->q_stride + column;
-    const float *dy = c->output_grad + x->row * d + column;
-    const double dy_y = dot(dy, (const float *)c->output.data + x->row * d + column, v->size);
+    const float *dy = c->output_grad[0] + x->row * d + column;
+    const double dy_y = dot(dy, (const float *)c->output[0].data + x->row * d + column, v->size);
     const float *saved = c->saved + 2 * (x->row * v->heads + x->head);
     double *dq = sums + x->row * d + column;
     for (int64_t l = 0; l < x->n; l++) {
@@ -146,7 +147,7 @@ static void add_rows(int64_t rows, int64_t cols, const double *sums, int64_t fro
 
 static void attention_backward(const nn_call *c) {
     const nn_attention_view v = nn_attention_of(c);
-    const int64_t d = c->output.cols;
+    const int64_t d = c->output[0].cols;
     double *sums = (double *)(void *)c->workspace, *kv_sums = sums + v.q_rows * d;
     memset(sums, 0, (size_t)((v.q_rows + 2 * v.k_rows) * d) * sizeof *sums);
     each_query(c, &v, backward_query, sums);
@@ -157,7 +158,7 @@ static void attention_backward(const nn_call *c) {
 /* Floats: for backward's sums; forward's weights of a row are fewer. */
 static size_t attention_workspace(const nn_call *c) {
     const nn_attention_view v = nn_attention_of(c);
-    return 2 * (size_t)((v.q_rows + 2 * v.k_rows) * c->output.cols);
+    return 2 * (size_t)((v.q_rows + 2 * v.k_rows) * c->output[0].cols);
 }
 
 const nn_op nn_op_attention = {
@@ -167,3 +168,9 @@ const nn_op nn_op_attention = {
     .shape = attention_shape,
     .ref = {.forward = attention_forward, .backward = attention_backward, .workspace = attention_workspace},
 };
+
+nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, nn_value k_ranges, int heads,
+                      bool causal, double dropout) {
+    return nn_add_node(g, &nn_op_attention, 4, (nn_value[]){q, kv, q_ranges, k_ranges},
+                       &(nn_attributes){.heads = heads, .causal = causal, .dropout = dropout});
+}

@@ -3,7 +3,7 @@
 #ifndef ADAMOD_NN_ATTENTION_H
 #define ADAMOD_NN_ATTENTION_H
 
-#include "op.h"
+#include "kernel.h"
 #include "random.h"
 
 enum { ATTENTION_Q, ATTENTION_KV, ATTENTION_Q_RANGES, ATTENTION_K_RANGES };
@@ -27,7 +27,7 @@ static inline nn_attention_view nn_attention_of(const nn_call *c) {
     const nn_array *q = &c->input[ATTENTION_Q], *kv = &c->input[ATTENTION_KV];
     const nn_attributes *a = c->attributes;
     const bool packed = !kv->data; /* q is [q | k | v] */
-    const int64_t d = c->output.cols;
+    const int64_t d = c->output[0].cols;
     nn_attention_view v = {.q = q->data, .dq = c->input_grad[ATTENTION_Q], .add_q = c->accumulate[ATTENTION_Q]};
     v.k = packed ? v.q + d : kv->data;
     v.v = v.k + d;

@@ -27,10 +27,10 @@ static const char *cache_write_shape(nn_node *node, const nn_shape *in, nn_shape
 
 static void cache_write_forward(const nn_call *c) {
     const int32_t *index = c->input[2].data;
-    const int64_t d = c->output.cols, width = c->input[1].cols;
+    const int64_t d = c->output[0].cols, width = c->input[1].cols;
     for (int64_t i = 0; i < c->input[1].rows; i++) {
-        assert(index[i] >= 0 && index[i] < c->output.rows);
-        memcpy((float *)c->output.data + index[i] * d, (const float *)c->input[1].data + (i + 1) * width - d,
+        assert(index[i] >= 0 && index[i] < c->output[0].rows);
+        memcpy((float *)c->output[0].data + index[i] * d, (const float *)c->input[1].data + (i + 1) * width - d,
                (size_t)d * sizeof(float));
     }
 }
@@ -41,4 +41,9 @@ const nn_op nn_op_cache_write = {
     .indices = 1u << 2,
     .shape = cache_write_shape,
     .ref = {.forward = cache_write_forward},
+    .aliases = {1 + 0},
 };
+
+nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index) {
+    return nn_add_node(g, &nn_op_cache_write, 3, (nn_value[]){cache, x, index}, &(nn_attributes){0});
+}

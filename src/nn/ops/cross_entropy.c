@@ -54,7 +54,7 @@ static void cross_entropy_forward(const nn_call *c) {
         if (targets[i] < 0) continue;
         c->saved[i] = (float)add_row(x + i * n, n, targets[i], c->attributes->smoothing, sums);
     }
-    for (int k = 0; k < 4; k++) ((float *)c->output.data)[k] = (float)sums[k];
+    for (int k = 0; k < 4; k++) ((float *)c->output[0].data)[k] = (float)sums[k];
 }
 
 /* dloss/dx_v = softmax_v - (1 - s) [v = target] - s / V */
@@ -62,7 +62,7 @@ static void cross_entropy_backward(const nn_call *c) {
     const float *x = c->input[0].data;
     const int32_t *targets = c->input[1].data;
     const int64_t n = c->input[0].cols;
-    const double s = c->attributes->smoothing, scale = c->output_grad[0];
+    const double s = c->attributes->smoothing, scale = c->output_grad[0][0];
     if (!c->input_grad[0]) return;
     for (int64_t i = 0; i < c->input[0].rows; i++) {
         for (int64_t v = 0; v < n; v++) {
@@ -82,6 +82,11 @@ const nn_op nn_op_cross_entropy = {
     .indices = 1u << 1,
     .shape = cross_entropy_shape,
     .ref = {.forward = cross_entropy_forward, .backward = cross_entropy_backward},
-    .full_output = true,
+    .full_outputs = 1u << 0,
     .in_place = 1u << 0,
 };
+
+nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing) {
+    return nn_add_node(g, &nn_op_cross_entropy, 2, (nn_value[]){logits, targets},
+                       &(nn_attributes){.smoothing = smoothing});
+}

@@ -12,17 +12,17 @@ static const char *dropout_shape(nn_node *node, const nn_shape *in, nn_shape *ou
 
 static void dropout_forward(const nn_call *c) {
     const float *x = c->input[0].data;
-    float *y = c->output.data;
-    for (int64_t i = 0; i < c->output.rows * c->output.cols; i++) {
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
         y[i] = (float)nn_dropped(c, x, i);
     }
 }
 
 static void dropout_backward(const nn_call *c) {
     float *dx = c->input_grad[0];
-    for (int64_t i = 0; dx && i < c->output.rows * c->output.cols; i++) {
+    for (int64_t i = 0; dx && i < c->output[0].rows * c->output[0].cols; i++) {
         const double before = c->accumulate[0] ? dx[i] : 0;
-        dx[i] = (float)(before + nn_dropped(c, c->output_grad, i));
+        dx[i] = (float)(before + nn_dropped(c, c->output_grad[0], i));
     }
 }
 
@@ -32,3 +32,7 @@ const nn_op nn_op_dropout = {
     .shape = dropout_shape,
     .ref = {.forward = dropout_forward, .backward = dropout_backward},
 };
+
+nn_value nn_dropout(nn_graph *g, nn_value x, double p) {
+    return nn_add_node(g, &nn_op_dropout, 1, &x, &(nn_attributes){.dropout = p});
+}

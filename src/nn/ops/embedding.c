@@ -34,9 +34,9 @@ static double sinusoid(int32_t position, int64_t column, int64_t d) {
 static void embedding_forward(const nn_call *c) {
     const int32_t *ids = c->input[0].data, *positions = c->input[1].data;
     const float *table = c->input[2].data;
-    const int64_t d = c->output.cols;
-    float *y = c->output.data;
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    const int64_t d = c->output[0].cols;
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         assert(ids[i] >= 0 && ids[i] < c->input[2].rows);
         for (int64_t e = 0; e < d; e++) {
             const double p = positions ? sinusoid(positions[i], e, d) : 0;
@@ -48,21 +48,21 @@ static void embedding_forward(const nn_call *c) {
 /* Each row of the table sums the tokens that are it, in their order. */
 static void embedding_backward(const nn_call *c) {
     const int32_t *ids = c->input[0].data;
-    const int64_t d = c->output.cols, n = c->input[2].rows;
+    const int64_t d = c->output[0].cols, n = c->input[2].rows;
     double *sums = (double *)(void *)c->workspace;
     if (!c->input_grad[2]) return;
     for (int64_t id = 0; id < n; id++) {
         float *g = c->input_grad[2] + id * d;
         for (int64_t e = 0; e < d; e++) sums[e] = c->accumulate[2] ? g[e] : 0;
-        for (int64_t i = 0; i < c->output.rows; i++) {
+        for (int64_t i = 0; i < c->output[0].rows; i++) {
             if (ids[i] != id) continue;
-            for (int64_t e = 0; e < d; e++) sums[e] += c->attributes->scale * c->output_grad[i * d + e];
+            for (int64_t e = 0; e < d; e++) sums[e] += c->attributes->scale * c->output_grad[0][i * d + e];
         }
         for (int64_t e = 0; e < d; e++) g[e] = (float)sums[e];
     }
 }
 
-static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output.cols; }
+static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output[0].cols; }
 
 const nn_op nn_op_embedding = {
     .name = "embedding",
@@ -71,3 +71,7 @@ const nn_op nn_op_embedding = {
     .shape = embedding_shape,
     .ref = {.forward = embedding_forward, .backward = embedding_backward, .workspace = embedding_workspace},
 };
+
+nn_value nn_embedding(nn_graph *g, nn_value ids, nn_value positions, nn_value table, double scale) {
+    return nn_add_node(g, &nn_op_embedding, 3, (nn_value[]){ids, positions, table}, &(nn_attributes){.scale = scale});
+}

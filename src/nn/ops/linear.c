@@ -8,18 +8,12 @@
 #include <math.h>
 #include <stdio.h>
 
-static int64_t columns(const nn_shape *s) {
-    int64_t n = 1;
-    for (int d = 1; d < s->ndim; d++) n *= s->dim[d];
-    return n;
-}
-
 static const char *linear_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     const nn_shape *x = &in[0], *w = &in[1], *b = &in[2];
     if (x->ndim < 2) return "x must be a matrix";
     if (w->ndim != 2 || w->rows) return "W must be a matrix of fixed size";
-    if (columns(x) != w->dim[1]) {
-        snprintf(message, size, "x has %lld columns, W wants %lld", (long long)columns(x), (long long)w->dim[1]);
+    if (nn_columns(x) != w->dim[1]) {
+        snprintf(message, size, "x has %lld columns, W wants %lld", (long long)nn_columns(x), (long long)w->dim[1]);
         return message;
     }
     if (node->input[2] >= 0 && (b->ndim != 1 || b->rows || b->dim[0] != w->dim[0])) {
@@ -30,6 +24,7 @@ static const char *linear_shape(nn_node *node, const nn_shape *in, nn_shape *out
     node->backward_needs = 1u << 0 | 1u << 1;
     if (node->attributes.activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
     if (node->attributes.activation == NN_GELU) node->saved = *out;
+    if (node->attributes.activation == NN_LINEAR && node->input[2] >= 0) node->bias = 2;
     return NULL;
 }
 
@@ -46,10 +41,10 @@ static double gelu_slope(double z) {
 }
 
 static void linear_forward(const nn_call *c) {
-    const int64_t in = c->input[1].cols, out = c->output.cols;
+    const int64_t in = c->input[1].cols, out = c->output[0].cols;
     const float *x = c->input[0].data, *w = c->input[1].data, *b = c->input[2].data;
-    float *y = c->output.data;
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         for (int64_t o = 0; o < out; o++) {
             double z = b ? b[o] : 0;
             for (int64_t k = 0; k < in; k++) z += (double)x[i * in + k] * w[o * in + k];
@@ -68,23 +63,23 @@ static void linear_forward(const nn_call *c) {
 /* The gradient of z, in the workspace. */
 static const double *pre_activation_grad(const nn_call *c) {
     double *dz = (double *)(void *)c->workspace;
-    const float *y = c->output.data;
-    for (int64_t k = 0; k < c->output.rows * c->output.cols; k++) {
+    const float *y = c->output[0].data;
+    for (int64_t k = 0; k < c->output[0].rows * c->output[0].cols; k++) {
         switch (c->attributes->activation) {
-            case NN_LINEAR: dz[k] = c->output_grad[k]; break;
-            case NN_RELU: dz[k] = y[k] > 0 ? c->output_grad[k] : 0; break;
-            case NN_GELU: dz[k] = c->output_grad[k] * gelu_slope(c->saved[k]); break;
+            case NN_LINEAR: dz[k] = c->output_grad[0][k]; break;
+            case NN_RELU: dz[k] = y[k] > 0 ? c->output_grad[0][k] : 0; break;
+            case NN_GELU: dz[k] = c->output_grad[0][k] * gelu_slope(c->saved[k]); break;
         }
     }
     return dz;
 }
 
-static size_t linear_workspace(const nn_call *c) { return 2 * (size_t)(c->output.rows * c->output.cols); }
+static size_t linear_workspace(const nn_call *c) { return 2 * (size_t)(c->output[0].rows * c->output[0].cols); }
 
 static void input_grad(const nn_call *c, const double *dz, float *dx) {
-    const int64_t in = c->input[1].cols, out = c->output.cols;
+    const int64_t in = c->input[1].cols, out = c->output[0].cols;
     const float *w = c->input[1].data;
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         for (int64_t k = 0; k < in; k++) {
             double sum = c->accumulate[0] ? dx[i * in + k] : 0;
             for (int64_t o = 0; o < out; o++) sum += dz[i * out + o] * w[o * in + k];
@@ -94,22 +89,22 @@ static void input_grad(const nn_call *c, const double *dz, float *dx) {
 }
 
 static void weight_grad(const nn_call *c, const double *dz, float *dw) {
-    const int64_t in = c->input[1].cols, out = c->output.cols;
+    const int64_t in = c->input[1].cols, out = c->output[0].cols;
     const float *x = c->input[0].data;
     for (int64_t o = 0; o < out; o++) {
         for (int64_t k = 0; k < in; k++) {
             double sum = c->accumulate[1] ? dw[o * in + k] : 0;
-            for (int64_t i = 0; i < c->output.rows; i++) sum += dz[i * out + o] * x[i * in + k];
+            for (int64_t i = 0; i < c->output[0].rows; i++) sum += dz[i * out + o] * x[i * in + k];
             dw[o * in + k] = (float)sum;
         }
     }
 }
 
 static void bias_grad(const nn_call *c, const double *dz, float *db) {
-    const int64_t out = c->output.cols;
+    const int64_t out = c->output[0].cols;
     for (int64_t o = 0; o < out; o++) {
         double sum = c->accumulate[2] ? db[o] : 0;
-        for (int64_t i = 0; i < c->output.rows; i++) sum += dz[i * out + o];
+        for (int64_t i = 0; i < c->output[0].rows; i++) sum += dz[i * out + o];
         db[o] = (float)sum;
     }
 }
@@ -128,3 +123,7 @@ const nn_op nn_op_linear = {
     .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,
 };
+
+nn_value nn_linear(nn_graph *g, nn_value x, nn_value w, nn_value b, nn_activation activation) {
+    return nn_add_node(g, &nn_op_linear, 3, (nn_value[]){x, w, b}, &(nn_attributes){.activation = activation});
+}

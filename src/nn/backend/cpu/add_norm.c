@@ -91,11 +91,11 @@ typedef struct norm_work {
 } norm_work;
 
 static norm_work norm_work_of(const nn_call *c) {
-    const int64_t n = c->output.cols;
+    const int64_t n = c->output[0].cols;
     return (norm_work){c, nn_cpu_drop(c), n, n < NN_CHUNK ? NN_CHUNK / n : 1, n < DRAWN ? DRAWN / n : 1};
 }
 
-static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output.rows, w->rows); }
+static int64_t norm_tasks(const norm_work *w) { return nn_parts(w->c->output[0].rows, w->rows); }
 
 /* Of a task: sums over its rows for gamma and beta, rows of h and dz, and factors of some rows. */
 typedef struct norm_scratch {
@@ -121,7 +121,7 @@ static const float *row_sum(const norm_work *w, int64_t row, const norm_scratch 
     const int64_t drawn = row % w->rows % w->drawn;
     const float *factor = branch && w->drop.drops ? s->factor + drawn * w->n : NULL;
     if (factor && drawn == 0) {
-        const int64_t left = w->c->output.rows - row, rows = left < w->drawn ? left : w->drawn;
+        const int64_t left = w->c->output[0].rows - row, rows = left < w->drawn ? left : w->drawn;
         nn_cpu_mask(w->drop.key, (uint64_t)(row * w->n), rows * w->n, w->drop.threshold, w->drop.scale, s->factor);
     }
     if (branch) nn_cpu_multiply_add(w->n, x, factor, branch + row * w->n, z);
@@ -133,8 +133,8 @@ static void forward_task(void *context, int64_t i) {
     const norm_work *w = context;
     const nn_call *c = w->c;
     const norm_scratch s = norm_scratch_of(w, i);
-    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
-        float *y = (float *)c->output.data + row * w->n;
+    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output[0].rows; row++) {
+        float *y = (float *)c->output[0].data + row * w->n;
         row_sum(w, row, &s, y);
         norm_row(w->n, c->input[2].data, c->input[3].data, c->attributes->eps, y, c->saved + 2 * row);
     }
@@ -147,10 +147,10 @@ static void backward_task(void *context, int64_t i) {
     const norm_scratch s = norm_scratch_of(w, i);
     memset(s.dgamma, 0, (size_t)w->n * sizeof *s.dgamma);
     memset(s.dbeta, 0, (size_t)w->n * sizeof *s.dbeta);
-    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output.rows; row++) {
+    for (int64_t row = i * w->rows; row < (i + 1) * w->rows && row < c->output[0].rows; row++) {
         const float *factor = row_sum(w, row, &s, s.h);
-        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad + row * w->n, s.dgamma, s.dbeta, s.h,
-                      s.dz);
+        norm_row_grad(w->n, c->input[2].data, c->saved + 2 * row, c->output_grad[0] + row * w->n, s.dgamma, s.dbeta,
+                      s.h, s.dz);
         for (int k = 0; k < 2; k++) {
             float *g = c->input_grad[k] ? c->input_grad[k] + row * w->n : NULL;
             if (g) nn_cpu_multiply_add(w->n, c->accumulate[k] ? g : NULL, k == 1 ? factor : NULL, s.dz, g);

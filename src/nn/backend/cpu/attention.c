@@ -286,7 +286,7 @@ static void finish(const item *w, const tile *t) {
         const float sum = w->b->sum[i], scale = sum != 0 ? 1 / sum : 0;
         float *saved = w->j->call->saved + 2 * (row * v->heads + w->head);
         w->j->x->scale(v->size, w->b->y + i * w->j->width, scale,
-                       (float *)w->j->call->output.data + row * d + w->head * v->size, false);
+                       (float *)w->j->call->output[0].data + row * d + w->head * v->size, false);
         saved[0] = sum != 0 ? w->b->most[i] : 0;
         saved[1] = scale;
     }
@@ -324,10 +324,12 @@ static void forward_item(const item *w) {
 static void attention_forward(const nn_call *c) {
     job j = attention_job(c);
     const nn_attention_view *v = &j.view;
-    const int64_t d = c->output.cols;
-    const array touched[] = {
-        {v->q, v->q_stride, false}, {v->k, v->k_stride, true}, {v->v, v->k_stride, true}, {c->output.data, d, false}};
-    clear_outside(&j, v->q_ranges, v->q_rows, c->output.data, d, d);
+    const int64_t d = c->output[0].cols;
+    const array touched[] = {{v->q, v->q_stride, false},
+                             {v->k, v->k_stride, true},
+                             {v->v, v->k_stride, true},
+                             {c->output[0].data, d, false}};
+    clear_outside(&j, v->q_ranges, v->q_rows, c->output[0].data, d, d);
     run(&j, forward_item, touched, sizeof touched / sizeof touched[0]);
 }
 
@@ -338,7 +340,7 @@ static void backward_weights(const item *w, const tile *t) {
     const nn_attention_view *v = &w->j->view;
     const nn_vector *x = w->j->x;
     const int64_t d = v->heads * v->size;
-    const float *y = q_at(w, t, w->j->call->output.data, d);
+    const float *y = q_at(w, t, w->j->call->output[0].data, d);
     scores(w, t, w->b->q, w->b->k_t, w->b->s);
     scores(w, t, w->b->dy, w->b->v_t, w->b->ds);
     const float *factor = draw(w, t);
@@ -374,7 +376,7 @@ static void backward_tile(const item *w, const tile *t, nn_tile dk, nn_tile dv, 
     const nn_vector *x = w->j->x;
     const int64_t width = w->j->width, d = v->heads * v->size;
     x->copy(t->m, v->size, q_at(w, t, v->q, v->q_stride), v->q_stride, (float)v->scale, b->q, width);
-    x->copy(t->m, v->size, q_at(w, t, w->j->call->output_grad, d), d, 1, b->dy, width);
+    x->copy(t->m, v->size, q_at(w, t, w->j->call->output_grad[0], d), d, 1, b->dy, width);
     backward_weights(w, t);
     if (v->dk) {
         mix_back(w, t, b->s, b->dy, dv, add);
@@ -424,11 +426,11 @@ static void backward_item(const item *w) {
 static void attention_backward(const nn_call *c) {
     job j = attention_job(c);
     const nn_attention_view *v = &j.view;
-    const int64_t d = c->output.cols;
+    const int64_t d = c->output[0].cols;
     if (!v->dq && !v->dk) return;
-    const array touched[] = {{v->k, v->k_stride, true},  {v->v, v->k_stride, true},  {v->q, v->q_stride, false},
-                             {c->output_grad, d, false}, {c->output.data, d, false}, {v->dq, v->q_stride, false},
-                             {v->dk, v->k_stride, true}, {v->dv, v->k_stride, true}};
+    const array touched[] = {{v->k, v->k_stride, true},     {v->v, v->k_stride, true},     {v->q, v->q_stride, false},
+                             {c->output_grad[0], d, false}, {c->output[0].data, d, false}, {v->dq, v->q_stride, false},
+                             {v->dk, v->k_stride, true},    {v->dv, v->k_stride, true}};
     if (v->dq && !v->add_q) clear_outside(&j, v->q_ranges, v->q_rows, v->dq, v->q_stride, d);
     if (v->dk && !v->add_k) clear_outside(&j, v->k_ranges, v->k_rows, v->dk, v->k_stride, 2 * d);
     run(&j, backward_item, touched, sizeof touched / sizeof touched[0]);

@@ -1,20 +1,20 @@
 /* The cpu backend: its table of kernels, and sums that several of them end in. */
 #include "cpu.h"
+#include "backend.h"
 
-const nn_backend nn_backend_cpu = {
-    .name = "cpu",
-    .kernels =
-        {
-#define ENTRY(name) [NN_OP_##name] = &nn_cpu_##name,
-            NN_OPS(ENTRY)
+static const nn_backend_op ops[] = {
+#define ENTRY(name) {#name, &nn_cpu_##name},
+    NN_CPU_OPS(ENTRY)
 #undef ENTRY
-        },
+        {NULL, NULL},
 };
+
+const nn_backend nn_backend_cpu = {.name = "cpu", .ops = ops};
 
 /* ---- sums of rows ---- */
 
 typedef struct sum_work {
-    const float *parts;
+    const float *partials;
     int64_t stride, n, cols;
     float *sum;
     bool add;
@@ -27,7 +27,7 @@ static void sum_columns(const sum_work *w, int64_t first, int64_t cols) {
     double sums[SUM_COLUMNS];
     for (int64_t j = 0; j < cols; j++) sums[j] = w->add ? w->sum[first + j] : 0;
     for (int64_t i = 0; i < w->n; i++) {
-        const float *row = w->parts + i * w->stride + first;
+        const float *row = w->partials + i * w->stride + first;
         for (int64_t j = 0; j < cols; j++) sums[j] += row[j];
     }
     for (int64_t j = 0; j < cols; j++) w->sum[first + j] = (float)sums[j];

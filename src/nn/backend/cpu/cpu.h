@@ -2,12 +2,16 @@
 #ifndef ADAMOD_NN_CPU_H
 #define ADAMOD_NN_CPU_H
 
-#include "op.h"
+#include "kernel.h"
 
 #include <stdint.h>
 
+/* The ops it has; the others run by their reference kernels. */
+#define NN_CPU_OPS(X)                                                                                                  \
+    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write)
+
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
-NN_OPS(NN_CPU_DECLARE)
+NN_CPU_OPS(NN_CPU_DECLARE)
 #undef NN_CPU_DECLARE
 
 /* A function built for several instruction sets; the loader chooses. With contraction off and sums in lanes of fixed

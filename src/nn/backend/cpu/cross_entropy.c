@@ -61,7 +61,7 @@ static void cross_entropy_forward(const nn_call *c) {
     for (int64_t t = 0; t < tasks(c); t++) {
         for (int k = 0; k < 4; k++) sums[k] += j.sums[t][k];
     }
-    for (int k = 0; k < 4; k++) ((float *)c->output.data)[k] = (float)sums[k];
+    for (int k = 0; k < 4; k++) ((float *)c->output[0].data)[k] = (float)sums[k];
 }
 
 static void backward_rows(void *context, int64_t task) {
@@ -69,7 +69,7 @@ static void backward_rows(void *context, int64_t task) {
     const nn_call *c = j->call;
     const int64_t n = c->input[0].cols;
     const int32_t *targets = c->input[1].data;
-    const double s = c->attributes->smoothing, scale = c->output_grad[0];
+    const double s = c->attributes->smoothing, scale = c->output_grad[0][0];
     const float shift = (float)(scale * s / (double)n), target = (float)(scale * (1 - s));
     for (int64_t i = task * ROWS; i < end_of(c, task); i++) {
         float *dx = c->input_grad[0] + i * n;

@@ -16,14 +16,14 @@ static void dropout_task(void *context, int64_t i) {
 }
 
 static void dropout_run(const nn_call *c, const float *x, float *y, bool add) {
-    dropout_work w = {nn_cpu_drop(c), c->output.rows * c->output.cols, x, y, add};
+    dropout_work w = {nn_cpu_drop(c), c->output[0].rows * c->output[0].cols, x, y, add};
     nn_parallel(c->pool, nn_parts(w.n, NN_CHUNK), dropout_task, &w);
 }
 
-static void dropout_forward(const nn_call *c) { dropout_run(c, c->input[0].data, c->output.data, false); }
+static void dropout_forward(const nn_call *c) { dropout_run(c, c->input[0].data, c->output[0].data, false); }
 
 static void dropout_backward(const nn_call *c) {
-    if (c->input_grad[0]) dropout_run(c, c->output_grad, c->input_grad[0], c->accumulate[0]);
+    if (c->input_grad[0]) dropout_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
 }
 
 const nn_kernels nn_cpu_dropout = {.forward = dropout_forward, .backward = dropout_backward};

@@ -27,7 +27,7 @@ typedef struct job {
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static size_t embedding_workspace(const nn_call *c) {
-    const size_t d = (size_t)c->output.cols;
+    const size_t d = (size_t)c->output[0].cols;
     return c->input[1].data ? (d / 2 * 2 + 16) / 16 * 16 + POSITIONS * d : 0;
 }
 
@@ -67,7 +67,7 @@ static void sinusoid_columns(void *context, int64_t task) {
 static void make_sinusoids(job *j) {
     const int32_t *positions = j->call->input[1].data;
     int32_t last = 0;
-    for (int64_t i = 0; i < j->call->output.rows; i++) last = positions[i] > last ? positions[i] : last;
+    for (int64_t i = 0; i < j->call->output[0].rows; i++) last = positions[i] > last ? positions[i] : last;
     j->positions = least(last + (int64_t)1, POSITIONS);
     j->frequency = (double *)(void *)j->call->workspace;
     j->sinusoid = j->call->workspace + (j->half * 2 + 16) / 16 * 16;
@@ -97,9 +97,9 @@ static void forward_tokens(void *context, int64_t task) {
     const nn_call *c = j->call;
     const int32_t *ids = c->input[0].data, *positions = c->input[1].data;
     const float *table = c->input[2].data;
-    for (int64_t i = task * TOKENS; i < least((task + 1) * TOKENS, c->output.rows); i++) {
+    for (int64_t i = task * TOKENS; i < least((task + 1) * TOKENS, c->output[0].rows); i++) {
         assert(ids[i] >= 0 && ids[i] < c->input[2].rows);
-        float *y = (float *)c->output.data + i * j->d;
+        float *y = (float *)c->output[0].data + i * j->d;
         const bool near = positions && positions[i] >= 0 && positions[i] < j->positions;
         combine(j->d, (float)c->attributes->scale, table + ids[i] * j->d,
                 near ? j->sinusoid + positions[i] * j->d : NULL, y);
@@ -108,9 +108,9 @@ static void forward_tokens(void *context, int64_t task) {
 }
 
 static void embedding_forward(const nn_call *c) {
-    job j = {.call = c, .d = c->output.cols, .half = c->output.cols / 2};
+    job j = {.call = c, .d = c->output[0].cols, .half = c->output[0].cols / 2};
     if (c->input[1].data) make_sinusoids(&j);
-    nn_parallel(c->pool, nn_parts(c->output.rows, TOKENS), forward_tokens, &j);
+    nn_parallel(c->pool, nn_parts(c->output[0].rows, TOKENS), forward_tokens, &j);
 }
 
 /* ---- backward ---- */
@@ -128,15 +128,15 @@ static void backward_part(void *context, int64_t task) {
     const int64_t first = task / across * TABLE_ROWS, rows = least(TABLE_ROWS, c->input[2].rows - first);
     float *to = c->input_grad[2] + first * j->d + column;
     for (int64_t r = 0; !c->accumulate[2] && r < rows; r++) memset(to + r * j->d, 0, (size_t)n * sizeof(float));
-    for (int64_t i = 0; i < c->output.rows; i++) {
+    for (int64_t i = 0; i < c->output[0].rows; i++) {
         const int64_t r = ids[i] - first;
         if (r < 0 || r >= rows) continue;
-        add(n, (float)c->attributes->scale, c->output_grad + i * j->d + column, to + r * j->d);
+        add(n, (float)c->attributes->scale, c->output_grad[0] + i * j->d + column, to + r * j->d);
     }
 }
 
 static void embedding_backward(const nn_call *c) {
-    job j = {.call = c, .d = c->output.cols};
+    job j = {.call = c, .d = c->output[0].cols};
     if (!c->input_grad[2]) return;
     nn_parallel(c->pool, nn_parts(c->input[2].rows, TABLE_ROWS) * nn_parts(j.d, COLUMNS), backward_part, &j);
 }

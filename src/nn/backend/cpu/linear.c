@@ -82,11 +82,11 @@ static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows,
     enum { COLUMNS = 256 };
     static const float zeros[COLUMNS];
     const nn_call *c = context;
-    const int64_t out = c->output.cols;
+    const int64_t out = c->output[0].cols;
     for (int64_t col = first; col < first + cols; col += COLUMNS) {
         const part p = {rows, first + cols - col < COLUMNS ? first + cols - col : COLUMNS, out};
         const float *b = c->input[2].data ? (const float *)c->input[2].data + col : zeros;
-        float *y = (float *)c->output.data + row * out + col;
+        float *y = (float *)c->output[0].data + row * out + col;
         switch (c->attributes->activation) {
             case NN_LINEAR: add_bias(p, b, y); break;
             case NN_RELU: add_bias_relu(p, b, y); break;
@@ -96,11 +96,11 @@ static void finish_tile(void *context, int64_t row, int64_t first, int64_t rows,
 }
 
 static void linear_forward(const nn_call *c) {
-    const int64_t in = c->input[1].cols, out = c->output.cols;
+    const int64_t in = c->input[1].cols, out = c->output[0].cols;
     nn_call copy = *c;
     const nn_product product = {
         .trans_b = true,
-        .m = c->output.rows,
+        .m = c->output[0].rows,
         .n = out,
         .k = in,
         .alpha = 1,
@@ -108,7 +108,7 @@ static void linear_forward(const nn_call *c) {
         .lda = in,
         .b = c->input[1].data,
         .ldb = in,
-        .c = c->output.data,
+        .c = c->output[0].data,
         .ldc = out,
         .then = c->input[2].data || c->attributes->activation != NN_LINEAR ? finish_tile : NULL,
         .context = &copy,
@@ -184,7 +184,7 @@ static float *take(grad_work *w, int64_t n) {
 }
 
 static grad_work grad_work_of(const nn_call *c) {
-    const int64_t rows = c->output.rows, out = c->output.cols, in = c->input[1].cols;
+    const int64_t rows = c->output[0].rows, out = c->output[0].cols, in = c->input[1].cols;
     grad_work w = {.c = c, .tasks = nn_parts(rows, PART_ROWS), .weight_parts = weight_parts(rows, out * in)};
     if (c->attributes->activation != NN_LINEAR) w.dz = take(&w, rows * out);
     w.bias_sums = take(&w, w.tasks * out);
@@ -199,16 +199,16 @@ static void grad_task(void *context, int64_t task) {
     enum { COLUMNS = 2048 };
     const grad_work *w = context;
     const nn_call *c = w->c;
-    const int64_t out = c->output.cols, first = task * PART_ROWS;
-    const int64_t rows = c->output.rows - first < PART_ROWS ? c->output.rows - first : PART_ROWS;
+    const int64_t out = c->output[0].cols, first = task * PART_ROWS;
+    const int64_t rows = c->output[0].rows - first < PART_ROWS ? c->output[0].rows - first : PART_ROWS;
     for (int64_t col = 0; col < out; col += COLUMNS) {
         const part p = {rows, out - col < COLUMNS ? out - col : COLUMNS, out};
         const int64_t at = first * out + col;
-        const float *dy = c->output_grad + at;
+        const float *dy = c->output_grad[0] + at;
         float *sums = w->bias_sums + task * out + col;
         switch (c->attributes->activation) {
             case NN_LINEAR: sum_grad(p, dy, sums); break;
-            case NN_RELU: relu_grad(p, dy, (const float *)c->output.data + at, w->dz + at, sums); break;
+            case NN_RELU: relu_grad(p, dy, (const float *)c->output[0].data + at, w->dz + at, sums); break;
             case NN_GELU: gelu_grad(p, dy, c->saved + at, w->dz + at, sums); break;
         }
     }
@@ -217,10 +217,10 @@ static void grad_task(void *context, int64_t task) {
 /* dW = dz^T x, in parts of the rows. */
 static int weight_products(const grad_work *w, const float *dz, nn_product *to) {
     const nn_call *c = w->c;
-    const int64_t in = c->input[1].cols, out = c->output.cols, n = w->weight_parts;
+    const int64_t in = c->input[1].cols, out = c->output[0].cols, n = w->weight_parts;
     const float *x = c->input[0].data;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t first = c->output.rows * i / n, end = c->output.rows * (i + 1) / n;
+        const int64_t first = c->output[0].rows * i / n, end = c->output[0].rows * (i + 1) / n;
         to[i] = (nn_product){.trans_a = true, .m = out, .n = in, .k = end - first, .alpha = 1};
         to[i].a = dz + first * out, to[i].lda = out;
         to[i].b = x + first * in, to[i].ldb = in;
@@ -232,8 +232,8 @@ static int weight_products(const grad_work *w, const float *dz, nn_product *to) 
 
 static nn_product input_product(const grad_work *w, const float *dz) {
     const nn_call *c = w->c;
-    const int64_t in = c->input[1].cols, out = c->output.cols;
-    nn_product p = {.m = c->output.rows, .n = in, .k = out, .alpha = 1, .beta = c->accumulate[0]};
+    const int64_t in = c->input[1].cols, out = c->output[0].cols;
+    nn_product p = {.m = c->output[0].rows, .n = in, .k = out, .alpha = 1, .beta = c->accumulate[0]};
     p.a = dz, p.lda = out;
     p.b = c->input[1].data, p.ldb = in;
     p.c = c->input_grad[0], p.ldc = in;
@@ -245,13 +245,13 @@ static void linear_backward(const nn_call *c) {
     float *dx = c->input_grad[0], *dw = c->input_grad[1], *db = c->input_grad[2];
     grad_work w = grad_work_of(c);
     if (w.dz || db) nn_parallel(c->pool, w.tasks, grad_task, &w);
-    const float *dz = w.dz ? w.dz : c->output_grad;
+    const float *dz = w.dz ? w.dz : c->output_grad[0];
     nn_product products[WEIGHT_PARTS + 1];
     int n = 0;
     if (dw) n += weight_products(&w, dz, products);
     if (dx) products[n++] = input_product(&w, dz);
     nn_products(c->pool, products, n);
-    if (db) nn_cpu_sum_rows(c->pool, w.bias_sums, c->output.cols, w.tasks, c->output.cols, db, c->accumulate[2]);
+    if (db) nn_cpu_sum_rows(c->pool, w.bias_sums, c->output[0].cols, w.tasks, c->output[0].cols, db, c->accumulate[2]);
     if (dw && w.weight_parts > 1) {
         nn_cpu_sum_rows(c->pool, w.weight_sums, size, w.weight_parts, size, dw, c->accumulate[1]);
     }

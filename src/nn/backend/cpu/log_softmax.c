@@ -17,20 +17,20 @@ static NN_CLONES void subtract(int64_t n, const float *x, float most, float log_
 
 static void log_softmax_rows(void *context, int64_t task) {
     const job *j = context;
-    const int64_t n = j->call->output.cols, rows = j->call->output.rows;
+    const int64_t n = j->call->output[0].cols, rows = j->call->output[0].rows;
     const int64_t end = (task + 1) * ROWS < rows ? (task + 1) * ROWS : rows;
     for (int64_t i = task * ROWS; i < end; i++) {
         const float *x = (const float *)j->call->input[0].data + i * n;
         double sum_x;
         const float most = j->x->most(n, x);
         const double sum = j->x->sum_exp(n, x, most, &sum_x);
-        subtract(n, x, most, (float)log(sum), (float *)j->call->output.data + i * n);
+        subtract(n, x, most, (float)log(sum), (float *)j->call->output[0].data + i * n);
     }
 }
 
 static void log_softmax_forward(const nn_call *c) {
     job j = {c, nn_vector_choose()};
-    nn_parallel(c->pool, nn_parts(c->output.rows, ROWS), log_softmax_rows, &j);
+    nn_parallel(c->pool, nn_parts(c->output[0].rows, ROWS), log_softmax_rows, &j);
 }
 
 const nn_kernels nn_cpu_log_softmax = {.forward = log_softmax_forward};

@@ -42,23 +42,23 @@ __global__ static void backward_kernel(drop d, const T *dy, target<T> dx, target
     }
 }
 
-static int64_t count_of(const nn_call *c) { return c->output.rows * c->output.cols; }
+static int64_t count_of(const nn_call *c) { return c->output[0].rows * c->output[0].cols; }
 
 static unsigned blocks_of(const nn_call *c) { return (unsigned)parts(count_of(c), CHUNK * THREADS); }
 
 template <typename T> static void forward(const nn_call *c) {
     if (count_of(c) == 0) return;
     forward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(
-        drop_of(c), (const T *)c->input[0].data, (const T *)c->input[1].data, (T *)c->output.data, count_of(c));
+        drop_of(c), (const T *)c->input[0].data, (const T *)c->input[1].data, (T *)c->output[0].data, count_of(c));
 }
 
 template <typename T> static void backward(const nn_call *c) {
     if (count_of(c) == 0) return;
-    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->output_grad,
+    backward_kernel<T><<<blocks_of(c), THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)c->output_grad[0],
                                                                    target_of<T>(c, 0), target_of<T>(c, 1), count_of(c));
 }
 
-static void add_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
-static void add_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
+static void add_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
+static void add_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
 extern "C" const nn_kernels nn_cuda_add = {add_forward, add_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

@@ -34,12 +34,12 @@ template <typename T> static norm_rows<T> rows_of(const nn_call *c) {
                       (const T *)c->input[1].data,
                       (const T *)c->input[2].data,
                       (const T *)c->input[3].data,
-                      c->output.rows,
-                      c->output.cols,
+                      c->output[0].rows,
+                      c->output[0].cols,
                       drop_of(c),
                       (float)c->attributes->eps,
                       c->saved,
-                      (uint16_t *)(c->saved + 2 * c->output.rows)};
+                      (uint16_t *)(c->saved + 2 * c->output[0].rows)};
     if (!p.branch) p.dropout.threshold = 0;
     return p;
 }
@@ -328,7 +328,7 @@ __global__ static void any_backward_kernel(norm_rows<T> p, const T *dy, target<T
 
 /* Warps of a row's group; 0: a row of any kind. */
 static int warps_of(const nn_call *c) {
-    const int64_t cols = c->output.cols;
+    const int64_t cols = c->output[0].cols;
     if (cols % CHUNK != 0) return 0;
     for (int warps = 1; warps <= THREADS / 32; warps *= 2) {
         if (cols <= warps * WARP_COLS) return warps;
@@ -341,7 +341,7 @@ static int back_threads(const nn_call *c) { return warps_of(c) ? BACK_THREADS : 
 /* Blocks that have their rows all at once. */
 static int64_t blocks_of(const nn_call *c, int threads) {
     const int warps = warps_of(c);
-    return parts(c->output.rows, warps ? rows_at_once(threads, warps) : 1);
+    return parts(c->output[0].rows, warps ? rows_at_once(threads, warps) : 1);
 }
 
 /* Blocks of backward, as few as have their rows in the same time: a number that follows from the shape alone. */
@@ -376,16 +376,16 @@ static int sums_of(const nn_call *c) { return c->row_sums[1] ? 3 : c->input_grad
 
 template <typename T> static void forward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, T *) = forward_for<T>(warps_of(c));
-    if (c->output.rows == 0) return;
-    kernel<<<(unsigned)blocks_of(c, THREADS), THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (T *)c->output.data);
+    if (c->output[0].rows == 0) return;
+    kernel<<<(unsigned)blocks_of(c, THREADS), THREADS, 0, stream_of(c)>>>(rows_of<T>(c), (T *)c->output[0].data);
 }
 
 template <typename T> static void backward(const nn_call *c) {
     void (*const kernel)(norm_rows<T>, const T *, target<T>, target<T>, float *) =
         c->row_sums[1] ? backward_for<T, 3>(warps_of(c)) : backward_for<T, 2>(warps_of(c));
-    const int64_t n = parts_of(c), cols = c->output.cols, stride = sums_of(c) * cols;
-    float *sums = stride ? c->parts : NULL;
-    kernel<<<(unsigned)n, (unsigned)back_threads(c), 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad,
+    const int64_t n = parts_of(c), cols = c->output[0].cols, stride = sums_of(c) * cols;
+    float *sums = stride ? c->partials : NULL;
+    kernel<<<(unsigned)n, (unsigned)back_threads(c), 0, stream_of(c)>>>(rows_of<T>(c), (const T *)c->output_grad[0],
                                                                         target_of<T>(c, 0), target_of<T>(c, 1), sums);
     if (!sums) return;
     const nn_sum all[3] = {{sums, stride, n, cols, c->input_grad[2], c->accumulate[2]},
@@ -394,13 +394,13 @@ template <typename T> static void backward(const nn_call *c) {
     for (int i = 0; i < 3; i++) nn_cuda_sum(c, &all[i]);
 }
 
-static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
-static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
-static size_t add_norm_keeps(const nn_call *c) {
-    return c->input[1].cols && drop_of(c).threshold ? (size_t)(c->output.rows * warps_of(c)) * 32 / 2 : 0;
+static void add_norm_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
+static void add_norm_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
+static size_t add_norm_extra_saved(const nn_call *c) {
+    return c->input[1].cols && drop_of(c).threshold ? (size_t)(c->output[0].rows * warps_of(c)) * 32 / 2 : 0;
 }
 
-static size_t add_norm_parts(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output.cols); }
+static size_t add_norm_partials(const nn_call *c) { return (size_t)(parts_of(c) * sums_of(c) * c->output[0].cols); }
 
-extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward, add_norm_backward, NULL,    NULL, NULL, NULL,
-                                                add_norm_keeps,   add_norm_parts,    1u << 1, false};
+extern "C" const nn_kernels nn_cuda_add_norm = {add_norm_forward,     add_norm_backward, NULL,    NULL, NULL, NULL,
+                                                add_norm_extra_saved, add_norm_partials, 1u << 1, false};

@@ -64,14 +64,14 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     const nn_array *q = &c->input[ATTENTION_Q], *kv = &c->input[ATTENTION_KV];
     const bool packed = !kv->data; /* q is [q | k | v] */
     attention<T> a = {};
-    a.cols = c->output.cols;
+    a.cols = c->output[0].cols;
     a.heads = c->attributes->heads;
     a.size = (int)(a.cols / a.heads);
     a.q = (const T *)q->data;
     a.k = packed ? a.q + a.cols : (const T *)kv->data;
     a.v = a.k + a.cols;
-    a.y = (T *)c->output.data;
-    a.dy = (const T *)c->output_grad;
+    a.y = (T *)c->output[0].data;
+    a.dy = (const T *)c->output_grad[0];
     a.saved = c->saved;
     a.dq = (T *)c->input_grad[ATTENTION_Q];
     a.dk = packed ? a.dq : (T *)c->input_grad[ATTENTION_KV];
@@ -90,7 +90,7 @@ template <typename T> static attention<T> attention_of(const nn_call *c) {
     a.scale = (float)(1 / sqrt((double)a.size));
     a.dropout = drop_of(c);
     a.longs = long_blocks(c, a.dy != NULL);
-    a.sums = wants_sums(c) ? c->parts : NULL;
+    a.sums = wants_sums(c) ? c->partials : NULL;
     a.wide = a.size % pack<T>::N == 0 && aligned(a.q) && aligned(a.k) && aligned(a.y) && aligned(a.dy) &&
              aligned(a.dq) && aligned(a.dk);
     return a;
@@ -725,8 +725,8 @@ template <typename T> static void run_backward(const nn_call *c) {
     nn_cuda_sum(c, &kv);
 }
 
-static void attention_forward(const nn_call *c) { BY_TYPE(c->output.type, run_forward, c); }
-static void attention_backward(const nn_call *c) { BY_TYPE(c->output.type, run_backward, c); }
+static void attention_forward(const nn_call *c) { BY_TYPE(c->output[0].type, run_forward, c); }
+static void attention_backward(const nn_call *c) { BY_TYPE(c->output[0].type, run_backward, c); }
 
 template <typename T> static adamod_status allow_memory(int64_t size) {
     if (size <= 32) return launcher<T, 32>::allow_memory();
@@ -734,17 +734,17 @@ template <typename T> static adamod_status allow_memory(int64_t size) {
 }
 
 static adamod_status attention_prepare(const nn_call *c, void **prepared) {
-    const int64_t size = c->output.cols / c->attributes->heads;
+    const int64_t size = c->output[0].cols / c->attributes->heads;
     *prepared = NULL;
     if (size > LARGEST_HEAD) {
         return nn_cuda_fail(ADAMOD_ERROR_RANGE, "cuda: attention: heads of %lld columns, expected at most %d",
                             (long long)size, (int)LARGEST_HEAD);
     }
-    return c->output.type == NN_BF16 ? allow_memory<bf16>(size) : allow_memory<float>(size);
+    return c->output[0].type == NN_BF16 ? allow_memory<bf16>(size) : allow_memory<float>(size);
 }
 
-static size_t attention_parts(const nn_call *c) {
-    return wants_sums(c) ? (size_t)(parts_of(c) * 3 * c->output.cols) : 0;
+static size_t attention_partials(const nn_call *c) {
+    return wants_sums(c) ? (size_t)(parts_of(c) * 3 * c->output[0].cols) : 0;
 }
 
 extern "C" {
@@ -755,7 +755,7 @@ const nn_kernels nn_cuda_attention = {attention_forward,
                                       attention_prepare,
                                       NULL,
                                       NULL,
-                                      attention_parts,
+                                      attention_partials,
                                       1u << ATTENTION_Q | 1u << ATTENTION_KV,
                                       false};
 }

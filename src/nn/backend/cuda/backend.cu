@@ -274,7 +274,7 @@ enum {
 };
 
 struct sum_entry {
-    const float *parts;
+    const float *partials;
     float *to;
     int32_t stride, n, cols;
     uint32_t end : 31, add : 1; /* end: the first block after those of this sum */
@@ -302,7 +302,7 @@ __global__ static void __launch_bounds__(SUM_COLS *SUM_LANES) sum_kernel(const _
 #pragma unroll
         for (int k = 0; k < SUM_AHEAD; k++) {
             const int i = row + k * SUM_LANES;
-            x[k] = i < e.n && j < e.cols ? e.parts[(int64_t)i * e.stride + j] : 0;
+            x[k] = i < e.n && j < e.cols ? e.partials[(int64_t)i * e.stride + j] : 0;
         }
         for (int k = 0; k < SUM_AHEAD; k++) sum += x[k];
     }
@@ -321,7 +321,7 @@ static void launch_sums(cudaStream_t stream, int n, const nn_sum *sums) {
         for (int i = 0; i < t.count; i++) {
             const nn_sum *s = &sums[first + i];
             blocks += (uint32_t)parts(s->cols, SUM_COLS);
-            t.entry[i] = {s->parts, s->to, (int32_t)s->stride, (int32_t)s->n, (int32_t)s->cols, blocks, s->add};
+            t.entry[i] = {s->partials, s->to, (int32_t)s->stride, (int32_t)s->n, (int32_t)s->cols, blocks, s->add};
         }
         if (blocks > 0) sum_kernel<<<blocks, dim3(SUM_COLS, SUM_LANES), 0, stream>>>(t);
     }
@@ -350,15 +350,14 @@ static const nn_device_functions functions = {
     device_record_end,    device_replay,       device_drop,   device_sum,      device_watch,
 };
 
-static const nn_backend backend = {
-    "cuda",
-    {
-#define ENTRY(name) &nn_cuda_##name,
-        NN_OPS(ENTRY)
+static const nn_backend_op ops[] = {
+#define ENTRY(name) {#name, &nn_cuda_##name},
+    NN_CUDA_OPS(ENTRY)
 #undef ENTRY
-    },
-    &functions,
+        {NULL, NULL},
 };
+
+static const nn_backend backend = {"cuda", ops, &functions};
 
 extern "C" __attribute__((visibility("default"))) const nn_backend *nn_backend_cuda_get(int version, nn_fail fail) {
     nn_cuda_fail = fail;

@@ -21,14 +21,14 @@ __global__ static void copy_kernel(const T *x, int64_t width, const int32_t *ind
 
 template <typename T> static void forward(const nn_call *c) {
     const nn_array *x = &c->input[1];
-    const int64_t cols = c->output.cols;
+    const int64_t cols = c->output[0].cols;
     if (x->rows == 0) return;
     copy_kernel<T><<<(unsigned)x->rows, THREADS, 0, stream_of(c)>>>(
-        (const T *)x->data, x->cols, (const int32_t *)c->input[2].data, (T *)c->output.data, cols,
+        (const T *)x->data, x->cols, (const int32_t *)c->input[2].data, (T *)c->output[0].data, cols,
         cols % pack<T>::N == 0 && x->cols % pack<T>::N == 0);
 }
 
-static void cache_write_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
+static void cache_write_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
 
 extern "C" const nn_kernels nn_cuda_cache_write = {
     cache_write_forward, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

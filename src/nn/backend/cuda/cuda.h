@@ -8,7 +8,7 @@
 #define ADAMOD_NN_CUDA_H
 
 extern "C" {
-#include "op.h"
+#include "backend.h"
 }
 #include "random.h"
 
@@ -16,9 +16,13 @@ extern "C" {
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+/* The ops it has; a plan with another is not made. */
+#define NN_CUDA_OPS(X)                                                                                                 \
+    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write)
+
 extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
-NN_OPS(NN_CUDA_DECLARE)
+NN_CUDA_OPS(NN_CUDA_DECLARE)
 #undef NN_CUDA_DECLARE
 }
 

@@ -21,19 +21,19 @@ template <typename T> __global__ static void dropout_kernel(drop d, const T *fro
 }
 
 template <typename T> static void drop_into(const nn_call *c, const void *from, target<T> to) {
-    const int64_t n = c->output.rows * c->output.cols, blocks = parts(n, CHUNK * THREADS);
+    const int64_t n = c->output[0].rows * c->output[0].cols, blocks = parts(n, CHUNK * THREADS);
     if (n == 0 || !to.to) return;
     dropout_kernel<T><<<(unsigned)blocks, THREADS, 0, stream_of(c)>>>(drop_of(c), (const T *)from, to, n);
 }
 
 template <typename T> static void forward(const nn_call *c) {
-    drop_into<T>(c, c->input[0].data, {(T *)c->output.data, false});
+    drop_into<T>(c, c->input[0].data, {(T *)c->output[0].data, false});
 }
 
-template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c->output_grad, target_of<T>(c, 0)); }
+template <typename T> static void backward(const nn_call *c) { drop_into<T>(c, c->output_grad[0], target_of<T>(c, 0)); }
 
-static void dropout_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
-static void dropout_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
+static void dropout_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
+static void dropout_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
 
 extern "C" const nn_kernels nn_cuda_dropout = {
     dropout_forward, dropout_backward, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

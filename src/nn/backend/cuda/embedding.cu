@@ -68,12 +68,12 @@ __global__ static void any_forward_kernel(const int32_t *ids, const int32_t *pos
 }
 
 template <typename T> static void forward(const nn_call *c) {
-    const int64_t rows = c->output.rows, cols = c->output.cols;
+    const int64_t rows = c->output[0].rows, cols = c->output[0].cols;
     const int32_t *ids = (const int32_t *)c->input[0].data, *positions = (const int32_t *)c->input[1].data;
     const T *table = (const T *)c->input[2].data;
     const float scale = (float)c->attributes->scale;
     const waves w = waves_of(cols);
-    T *y = (T *)c->output.data;
+    T *y = (T *)c->output[0].data;
     if (rows == 0) return;
     if (cols % (2 * CHUNK) == 0) {
         const dim3 grid((unsigned)parts(rows, WARPS), (unsigned)parts(w.half, 32 * CHUNK));
@@ -197,13 +197,13 @@ __global__ static void __launch_bounds__(32 * WARPS)
 }
 
 template <int N, typename T> static void launch_sum(const nn_call *c, const sorted *s) {
-    const dim3 grid((unsigned)parts(s->n, WARPS), (unsigned)parts(c->output.cols, 32 * N));
-    sum_kernel<N, T><<<grid, 32 * WARPS, 0, stream_of(c)>>>(*s, (const T *)c->output_grad, c->output.cols,
+    const dim3 grid((unsigned)parts(s->n, WARPS), (unsigned)parts(c->output[0].cols, 32 * N));
+    sum_kernel<N, T><<<grid, 32 * WARPS, 0, stream_of(c)>>>(*s, (const T *)c->output_grad[0], c->output[0].cols,
                                                             (float)c->attributes->scale, target_of<float>(c, 2));
 }
 
 template <typename T> static void backward(const nn_call *c) {
-    const int64_t n = c->output.rows, cols = c->output.cols, blocks = n > 0 ? parts(n, 32) : 1;
+    const int64_t n = c->output[0].rows, cols = c->output[0].cols, blocks = n > 0 ? parts(n, 32) : 1;
     int32_t *place = (int32_t *)c->workspace;
     const sorted s = {place, place + n, n};
     float *grad = c->input_grad[2];
@@ -215,9 +215,9 @@ template <typename T> static void backward(const nn_call *c) {
     else launch_sum<1, T>(c, &s);
 }
 
-static void embedding_forward(const nn_call *c) { BY_TYPE(c->output.type, forward, c); }
-static void embedding_backward(const nn_call *c) { BY_TYPE(c->output.type, backward, c); }
-static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output.rows; }
+static void embedding_forward(const nn_call *c) { BY_TYPE(c->output[0].type, forward, c); }
+static void embedding_backward(const nn_call *c) { BY_TYPE(c->output[0].type, backward, c); }
+static size_t embedding_workspace(const nn_call *c) { return 2 * (size_t)c->output[0].rows; }
 
 extern "C" const nn_kernels nn_cuda_embedding = {
     embedding_forward, embedding_backward, NULL, embedding_workspace, NULL, NULL, NULL, NULL, 0, false};

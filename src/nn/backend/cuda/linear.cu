@@ -14,7 +14,7 @@
 typedef struct linear_plan {
     product y, dx, dw;
     bool fused;      /* forward's bias and ReLU are in the epilogue; cuBLASLt has that not for all shapes */
-    product pair;    /* dw together with the mate's; not ready: there is no mate, or no such product */
+    product pair;    /* dw together with that of the paired call; not ready: there is none, or no such product */
     void **pointers; /* its, on the device: two of x, two of dz, two of dW */
 } linear_plan;
 
@@ -23,10 +23,10 @@ typedef struct linear_plan {
 static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 static int64_t in_of(const nn_call *c) { return c->input[1].cols; }
-static int64_t out_of(const nn_call *c) { return c->output.cols; }
+static int64_t out_of(const nn_call *c) { return c->output[0].cols; }
 
 static product_shape forward_shape(const nn_call *c, bool fused) {
-    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    const int64_t rows = c->output[0].rows, in = in_of(c), out = out_of(c);
     const bool relu = c->attributes->activation == NN_RELU;
     const cublasLtEpilogue_t epilogue = !fused ? CUBLASLT_EPILOGUE_DEFAULT
                                         : c->input[2].data
@@ -34,11 +34,11 @@ static product_shape forward_shape(const nn_call *c, bool fused) {
                                         : relu ? CUBLASLT_EPILOGUE_RELU
                                                : CUBLASLT_EPILOGUE_DEFAULT;
     const cudaDataType_t type = data_type(c->input[0].type);
-    return product_shape{true, false, out, rows, in, in, in, out, type, data_type(c->output.type), epilogue, 1};
+    return product_shape{true, false, out, rows, in, in, in, out, type, data_type(c->output[0].type), epilogue, 1};
 }
 
 static product_shape input_grad_shape(const nn_call *c) {
-    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    const int64_t rows = c->output[0].rows, in = in_of(c), out = out_of(c);
     return product_shape{false,
                          false,
                          in,
@@ -54,7 +54,7 @@ static product_shape input_grad_shape(const nn_call *c) {
 }
 
 static product_shape weight_grad_shape(const nn_call *c, int count) {
-    const int64_t rows = c->output.rows, in = in_of(c), out = out_of(c);
+    const int64_t rows = c->output[0].rows, in = in_of(c), out = out_of(c);
     return product_shape{
         false, true, in, out, rows, in, out, in, data_type(c->input[0].type), CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT,
         count};
@@ -78,12 +78,13 @@ static adamod_status prepare_forward(const nn_call *c, linear_plan *p) {
     return p->fused ? ADAMOD_OK : product_make(&p->y, &plain, c->precision, c->training);
 }
 
-/* Where it cannot be, late takes one after the other. */
+/* Where it cannot be, backward_weights takes one after the other. */
 static adamod_status prepare_pair(const nn_call *c, linear_plan *p) {
     const product_shape s = weight_grad_shape(c, 2);
     if (!product_try(&p->pair, &s, c->precision, false)) return ADAMOD_OK;
-    const void *const pointers[6] = {c->mate->input[0].data, c->input[0].data,       c->mate->output_grad,
-                                     c->output_grad,         c->mate->input_grad[1], c->input_grad[1]};
+    const void *const pointers[6] = {c->paired_with->input[0].data,  c->input[0].data,
+                                     c->paired_with->output_grad[0], c->output_grad[0],
+                                     c->paired_with->input_grad[1],  c->input_grad[1]};
     cudaError_t e = cudaMalloc((void **)&p->pointers, sizeof pointers);
     /* on the stream that reads them, which waits for no other */
     if (e == cudaSuccess)
@@ -101,7 +102,7 @@ static adamod_status prepare_backward(const nn_call *c, linear_plan *p) {
         const product_shape s = weight_grad_shape(c, 1);
         status = product_make(&p->dw, &s, c->precision, c->training);
     }
-    return status || !c->mate ? status : prepare_pair(c, p);
+    return status || !c->paired_with ? status : prepare_pair(c, p);
 }
 
 static adamod_status linear_prepare(const nn_call *c, void **prepared) {
@@ -109,7 +110,7 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     if (status) return status;
     linear_plan *p = (linear_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a linear op");
-    status = c->output_grad ? prepare_backward(c, p) : prepare_forward(c, p);
+    status = c->output_grad[0] ? prepare_backward(c, p) : prepare_forward(c, p);
     if (status) linear_release(p);
     else *prepared = p;
     return status;
@@ -142,10 +143,10 @@ __global__ static void activate_kernel(int64_t n, int64_t cols, nn_activation ac
 }
 
 template <typename T> static void launch_activate(const nn_call *c, bool bias) {
-    const int64_t n = c->output.rows * out_of(c);
+    const int64_t n = c->output[0].rows * out_of(c);
     const T *b = bias ? (const T *)c->input[2].data : NULL;
     activate_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, out_of(c), c->attributes->activation, b,
-                                                                          c->saved, (T *)c->output.data);
+                                                                          c->saved, (T *)c->output[0].data);
 }
 
 /* ---- slopes and sums over rows ---- */
@@ -205,7 +206,7 @@ __global__ static void __launch_bounds__(32 * SUM_LANES, 4)
 }
 
 template <typename T, int N> static void launch_slope(const nn_call *c) {
-    const int64_t rows = c->output.rows, cols = out_of(c), across = parts(cols, 32 * N);
+    const int64_t rows = c->output[0].rows, cols = out_of(c), across = parts(cols, 32 * N);
     const nn_activation activation = c->attributes->activation;
     void (*const kernel)(int64_t, int64_t, unsigned, const T *, const float *, T *, float *) =
         activation == NN_RELU   ? slope_kernel<T, N, NN_RELU>
@@ -213,9 +214,9 @@ template <typename T, int N> static void launch_slope(const nn_call *c) {
                                 : slope_kernel<T, N, NN_LINEAR>;
     const unsigned blocks = (unsigned)(across * parts(rows, SUM_ROWS));
     if (blocks == 0) return;
-    kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output.data,
-                                                             c->saved, (T *)c->output_grad,
-                                                             c->input_grad[2] ? c->parts : NULL);
+    kernel<<<blocks, dim3(32, SUM_LANES), 0, stream_of(c)>>>(rows, cols, (unsigned)across, (const T *)c->output[0].data,
+                                                             c->saved, (T *)c->output_grad[0],
+                                                             c->input_grad[2] ? c->partials : NULL);
 }
 
 template <typename T> static void find_dz(const nn_call *c) {
@@ -223,13 +224,14 @@ template <typename T> static void find_dz(const nn_call *c) {
     else launch_slope<T, 1>(c);
 }
 
-static size_t linear_parts(const nn_call *c) {
-    return c->input_grad[2] ? (size_t)(parts(c->output.rows, SUM_ROWS) * out_of(c)) : 0;
+static size_t linear_partials(const nn_call *c) {
+    return c->input_grad[2] ? (size_t)(parts(c->output[0].rows, SUM_ROWS) * out_of(c)) : 0;
 }
 
 static void bias_grad(const nn_call *c) {
     const int64_t cols = out_of(c);
-    const nn_sum sum = {c->parts, cols, parts(c->output.rows, SUM_ROWS), cols, c->input_grad[2], c->accumulate[2]};
+    const nn_sum sum = {c->partials,     cols, parts(c->output[0].rows, SUM_ROWS), cols, c->input_grad[2],
+                        c->accumulate[2]};
     nn_cuda_sum(c, &sum);
 }
 
@@ -239,45 +241,45 @@ static void linear_forward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
     const nn_activation activation = c->attributes->activation;
     void *bias = c->input[2].data;
-    product_run(c, &p->y, c->input[1].data, c->input[0].data, c->output.data, false, p->fused ? bias : NULL);
+    product_run(c, &p->y, c->input[1].data, c->input[0].data, c->output[0].data, false, p->fused ? bias : NULL);
     if (activation == NN_GELU || (!p->fused && (bias || activation == NN_RELU)))
-        BY_TYPE(c->output.type, launch_activate, c, !p->fused);
+        BY_TYPE(c->output[0].type, launch_activate, c, !p->fused);
 }
 
 /* Sums over rows come with the slope, where there is one; else nothing waits for them. */
 static void linear_backward(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output.type, find_dz, c);
+    if (c->attributes->activation != NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
     if (c->input_grad[0])
-        product_run(c, &p->dx, c->input[1].data, c->output_grad, c->input_grad[0], c->accumulate[0], NULL);
+        product_run(c, &p->dx, c->input[1].data, c->output_grad[0], c->input_grad[0], c->accumulate[0], NULL);
 }
 
-static void late_alone(const nn_call *c, bool weight) {
+static void weights_alone(const nn_call *c, bool weight) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->input_grad[2] && c->attributes->activation == NN_LINEAR) BY_TYPE(c->output.type, find_dz, c);
+    if (c->input_grad[2] && c->attributes->activation == NN_LINEAR) BY_TYPE(c->output[0].type, find_dz, c);
     bias_grad(c);
     if (c->input_grad[1] && weight)
-        product_run(c, &p->dw, c->input[0].data, c->output_grad, c->input_grad[1], c->accumulate[1], NULL);
+        product_run(c, &p->dw, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
 }
 
-static void linear_late(const nn_call *c) {
+static void linear_backward_weights(const nn_call *c) {
     linear_plan *p = (linear_plan *)c->prepared;
-    if (c->mate) {
-        nn_call mate = *c->mate;
-        for (int k = 1; k < NN_MAX_INPUTS; k++) mate.accumulate[k] = c->accumulate[k];
-        late_alone(&mate, !p->pair.ready);
+    if (c->paired_with) {
+        nn_call other = *c->paired_with;
+        for (int k = 1; k < NN_MAX_INPUTS; k++) other.accumulate[k] = c->accumulate[k];
+        weights_alone(&other, !p->pair.ready);
     }
-    late_alone(c, !p->pair.ready);
+    weights_alone(c, !p->pair.ready);
     if (p->pair.ready) product_run(c, &p->pair, p->pointers, p->pointers + 2, p->pointers + 4, c->accumulate[1], NULL);
 }
 
 const nn_kernels nn_cuda_linear = {linear_forward,
                                    linear_backward,
-                                   linear_late,
+                                   linear_backward_weights,
                                    linear_workspace,
                                    linear_prepare,
                                    linear_release,
                                    NULL,
-                                   linear_parts,
+                                   linear_partials,
                                    0,
                                    true};

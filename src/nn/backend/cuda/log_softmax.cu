@@ -20,9 +20,9 @@ template <typename T> __global__ static void log_softmax_kernel(const T *in, int
 }
 
 template <typename T> static void forward(const nn_call *c) {
-    if (c->output.rows == 0) return;
-    log_softmax_kernel<T><<<(unsigned)c->output.rows, THREADS, 0, stream_of(c)>>>(
-        (const T *)c->input[0].data, c->output.cols, (float *)c->output.data);
+    if (c->output[0].rows == 0) return;
+    log_softmax_kernel<T><<<(unsigned)c->output[0].rows, THREADS, 0, stream_of(c)>>>(
+        (const T *)c->input[0].data, c->output[0].cols, (float *)c->output[0].data);
 }
 
 static void log_softmax_forward(const nn_call *c) { BY_TYPE(c->input[0].type, forward, c); }
