@@ -238,6 +238,111 @@ TEST(the_file_is_plain_safetensors) {
     drop(&m);
 }
 
+/* ---- what lasts beside the parameters ---- */
+
+/* A model with two persistent states, the first named as a parameter is. */
+typedef struct lasting {
+    nn_params *params;
+    adamod_optimizer *opt;
+} lasting;
+
+static bool make_lasting(lasting *m, int64_t units) {
+    *m = (lasting){.params = nn_params_create()};
+    nn_graph *g = nn_graph_create(m->params);
+    const nn_init zeros = {.kind = NN_ZEROS}, ones = {.kind = NN_ONES};
+    nn_parameter(g, "w", 2, (int64_t[]){3, 4}, ones);
+    nn_persistent(g, "w", 1, &units, zeros);
+    nn_scope_push(g, "norm");
+    nn_persistent(g, "variance", 2, (int64_t[]){2, 3}, ones);
+    nn_scope_pop(g);
+    nn_graph_free(g);
+    const nn_param *w = nn_params_find(m->params, "w");
+    if (!CHECK_INT(nn_params_allocate(m->params, 1), ADAMOD_OK)) return false;
+    if (!CHECK_INT(adamod_create(&m->opt, "adamod"), ADAMOD_OK)) return false;
+    const nn_param_memory at = nn_params_memory(m->params, w);
+    return CHECK_INT(adamod_add(m->opt, w->name, at.data, at.grad, w->ndim, w->shape), ADAMOD_OK);
+}
+
+static void drop_lasting(lasting *m) {
+    adamod_free(m->opt);
+    nn_params_free(m->params);
+}
+
+static float *state_of(const lasting *m, const char *name) {
+    const nn_param *p = nn_params_find_state(m->params, name);
+    return m->params->state_data + p->offset;
+}
+
+static void set_states(const lasting *m, float x) {
+    for (int i = 0; i < 5; i++) state_of(m, "w")[i] = x / (float)(i + 3);
+    for (int i = 0; i < 6; i++) state_of(m, "norm.variance")[i] = x * sinf((float)i);
+}
+
+static bool same_states(const lasting *a, const lasting *b) {
+    return memcmp(state_of(a, "w"), state_of(b, "w"), 5 * sizeof(float)) == 0 &&
+           memcmp(state_of(a, "norm.variance"), state_of(b, "norm.variance"), 6 * sizeof(float)) == 0;
+}
+
+TEST(persistent_states_come_back_bit_for_bit) {
+    lasting a, b;
+    adamod__st_file file;
+    const checkpoint_meta meta = some_meta();
+    if (!make_lasting(&a, 5) || !make_lasting(&b, 5)) return;
+    CHECK(state_of(&a, "w")[4] == 0 && state_of(&a, "norm.variance")[5] == 1);
+    set_states(&a, 1.0f / 3);
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
+    if (CHECK_INT(adamod__st_open(below("s.safetensors"), &file, MESSAGE), ADAMOD_OK)) {
+        CHECK(adamod__st_find(&file, "w") && adamod__st_find(&file, "state/w"));
+        const adamod__st_entry *e = adamod__st_find(&file, "state/norm.variance");
+        CHECK(e && e->ndim == 2 && e->shape[0] == 2 && e->shape[1] == 3);
+        CHECK(!adamod__st_find(&file, "optimizer/norm.variance.exp_avg")); /* it is not the optimizer's */
+        adamod__st_close(&file);
+    }
+    CHECK(!same_states(&a, &b));
+    if (!CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), 0)) puts(message);
+    CHECK(same_states(&a, &b));
+    drop_lasting(&a);
+    drop_lasting(&b);
+}
+
+TEST(states_of_another_model_are_refused) {
+    lasting a, b;
+    const checkpoint_meta meta = some_meta();
+    if (!make_lasting(&a, 5) || !make_lasting(&b, 7)) return;
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
+    CHECK_HAS(message, "s.safetensors: of another model: 'state/w' has shape [5], expected [7]");
+    b.params->n_states = 0; /* a model that only computes may lack them; one that trains on may not */
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
+    CHECK_HAS(message, "s.safetensors: of another model: this one has no persistent state '");
+    CHECK_INT(checkpoint_save(below("without.safetensors"), b.params, b.opt, &meta, MESSAGE), 0);
+    b.params->n_states = 2;
+    CHECK_INT(checkpoint_load(below("without.safetensors"), a.params, NULL, NULL, MESSAGE), -1);
+    CHECK_HAS(message, "without.safetensors: of another model: it has no persistent state 'w'");
+    drop_lasting(&a);
+    drop_lasting(&b);
+}
+
+/* Parameters are means; a mean of hidden states means nothing. */
+TEST(averages_have_the_states_of_the_last) {
+    lasting a, b;
+    const checkpoint_meta meta = some_meta();
+    if (!make_lasting(&a, 5) || !make_lasting(&b, 5)) return;
+    const char *paths[2] = {below("1.safetensors"), below("2.safetensors")};
+    for (int i = 0; i < 2; i++) {
+        set_states(&a, (float)(i + 1) / 3);
+        for (int j = 0; j < 12; j++) a.params->data[j] = (float)(2 * i);
+        CHECK_INT(checkpoint_save(paths[i], a.params, a.opt, &meta, MESSAGE), 0);
+    }
+    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors"), MESSAGE), 0);
+    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), b.params, NULL, NULL, MESSAGE), 0)) puts(message);
+    CHECK(b.params->data[0] == 1 && b.params->data[11] == 1);
+    CHECK(same_states(&a, &b));
+    drop_lasting(&a);
+    drop_lasting(&b);
+}
+
 /* ---- what does not fit ---- */
 
 /* Loads into a model that was trained a little, and sees that a failure leaves it as it was. */
@@ -358,6 +463,9 @@ TEST(names_that_would_be_taken_for_the_optimizers_are_refused) {
     m.list[1].name = "optimizer/x";
     CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
     CHECK_HAS(message, "a parameter is called 'optimizer/x', which is kept for the optimizer");
+    m.list[1].name = "state/x";
+    CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
+    CHECK_HAS(message, "a parameter is called 'state/x', which is kept for persistent states");
     CHECK(!exists(below("n.safetensors")));
     drop(&m);
 }
@@ -616,7 +724,8 @@ TEST(hashes_tell_contents_apart) {
 
 RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metadata_come_back_exactly),
           ENTRY(parameters_can_be_loaded_alone), ENTRY(the_file_is_plain_safetensors),
-          ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
+          ENTRY(persistent_states_come_back_bit_for_bit), ENTRY(states_of_another_model_are_refused),
+          ENTRY(averages_have_the_states_of_the_last), ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
           ENTRY(a_checkpoint_of_another_recipe_or_vocabulary_is_refused),
           ENTRY(files_that_are_no_checkpoints_are_refused),
           ENTRY(a_truncated_checkpoint_changes_nothing_wherever_it_ends),

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 static const char format[] = "adamod checkpoint 1";
-static const char optimizer_part[] = "optimizer/";
+static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
 
 /* Of its header. The largest model that a recipe can ask for, 1000 layers, stays below it, so what is saved can be read;
  * and a file that is something else does not fill the memory. */
@@ -47,6 +47,8 @@ static int fail_library(const line *to) {
 }
 
 static bool is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
+static bool is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
+static bool is_param(const char *name) { return !is_optimizers(name) && !is_state(name); }
 
 uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n) {
     const unsigned char *p = data;
@@ -124,12 +126,14 @@ typedef struct outgoing {
     size_t n_pairs;
     char number[NUMBERS][32];
     char *recipe;
+    char (*state_names)[256]; /* of the model's persistent states */
     adamod__state_list states;
 } outgoing;
 
 static void free_outgoing(outgoing *out) {
     free(out->tensors);
     free(out->recipe);
+    free(out->state_names);
     adamod__state_list_free(&out->states);
 }
 
@@ -150,18 +154,39 @@ static int list_metadata(outgoing *out, const checkpoint_meta *meta, const line 
 
 /* ---- Saving ------------------------------------------------------------------------------------------------------ */
 
+/* What a persistent state is called in a file; false: the name is too long. */
+static bool state_name(const nn_param *p, char out[256]) {
+    return snprintf(out, 256, "%s%s", state_part, p->name) < 256;
+}
+
+static void add_tensor(outgoing *out, const char *name, const nn_param *p, float *data) {
+    adamod__st_tensor *t = &out->tensors[out->n++];
+    *t = (adamod__st_tensor){.name = name, .dtype = ADAMOD__ST_F32, .ndim = p->ndim, .data = data + p->offset};
+    memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
+}
+
 static int list_params(outgoing *out, const nn_params *params, const line *to) {
     if (!params->data) return text_fail(to->message, to->size, "%s: the parameters have no memory yet", to->path);
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
-        if (is_optimizers(p->name)) {
-            return text_fail(to->message, to->size, "%s: a parameter is called '%s', which is kept for the optimizer",
-                             to->path, p->name);
+        if (!is_param(p->name)) {
+            return text_fail(to->message, to->size, "%s: a parameter is called '%s', which is kept for %s", to->path,
+                             p->name, is_state(p->name) ? "persistent states" : "the optimizer");
         }
-        adamod__st_tensor *t = &out->tensors[out->n++];
-        *t = (adamod__st_tensor){.name = p->name, .dtype = ADAMOD__ST_F32, .ndim = p->ndim};
-        memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
-        t->data = params->data + p->offset;
+        add_tensor(out, p->name, p, params->data);
+    }
+    return 0;
+}
+
+static int list_states(outgoing *out, const nn_params *params, const line *to) {
+    out->state_names = calloc((size_t)params->n_states + 1, sizeof *out->state_names);
+    if (!out->state_names) return fail_memory(to);
+    for (int i = 0; i < params->n_states; i++) {
+        const nn_param *p = &params->states[i];
+        if (!state_name(p, out->state_names[i])) {
+            return text_fail(to->message, to->size, "%s: the name of the state '%.80s' is too long", to->path, p->name);
+        }
+        add_tensor(out, out->state_names[i], p, params->state_data);
     }
     return 0;
 }
@@ -169,9 +194,9 @@ static int list_params(outgoing *out, const nn_params *params, const line *to) {
 static int list_all(outgoing *out, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, const line *to) {
     if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return fail_library(to);
-    out->tensors = calloc((size_t)params->n + out->states.n + 1, sizeof *out->tensors);
+    out->tensors = calloc((size_t)(params->n + params->n_states) + out->states.n + 1, sizeof *out->tensors);
     if (!out->tensors) return fail_memory(to);
-    if (list_params(out, params, to) || list_metadata(out, meta, to)) return -1;
+    if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
     if (!optimizer) return 0;
     memcpy(out->tensors + out->n, out->states.tensors, out->states.n * sizeof *out->tensors);
     out->n += out->states.n;
@@ -240,58 +265,84 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
     return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
 }
 
-static int check_param(const adamod__st_entry *e, const nn_param *p, const line *to) {
+/* What a file has of a parameter or state, called name there. */
+static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const line *to) {
+    const adamod__st_entry *e = adamod__st_find(file, name);
     char has[128], wants[128];
-    if (!e)
-        return text_fail(to->message, to->size, "%s: of another model: it has no parameter '%s'", to->path, p->name);
+    if (!e) {
+        return text_fail(to->message, to->size, "%s: of another model: it has no %s '%s'", to->path,
+                         is_state(name) ? "persistent state" : "parameter", p->name);
+    }
     if (e->dtype != ADAMOD__ST_F32) {
-        return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, p->name,
+        return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, name,
                          adamod__st_dtype_name(e->dtype));
     }
     if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
     shape_text(e->ndim, e->shape, has);
     shape_text(p->ndim, p->shape, wants);
-    return text_fail(to->message, to->size, "%s: of another model: '%s' has shape %s, expected %s", to->path, p->name,
-                     has, wants);
+    return text_fail(to->message, to->size, "%s: of another model: '%s' has shape %s, expected %s", to->path, name, has,
+                     wants);
 }
 
-/* Every parameter is there, and nothing else but the optimizer's. */
-static int check_params(const adamod__st_file *file, const nn_params *params, const line *to) {
-    size_t others = 0;
+/* Whether the model has what the file calls name. */
+static bool is_known(const nn_params *params, const char *name) {
+    return is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) != NULL
+                          : nn_params_find(params, name) != NULL;
+}
+
+/* Every parameter and state is there, and no other parameter; and no other state, if training is to go on: who only
+ * computes need not have the states of training. */
+static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const line *to) {
+    char name[256];
     for (int i = 0; i < params->n; i++) {
-        if (check_param(adamod__st_find(file, params->list[i].name), &params->list[i], to)) return -1;
+        if (check_tensor(file, params->list[i].name, &params->list[i], to)) return -1;
     }
-    for (size_t i = 0; i < file->n_entries; i++) others += !is_optimizers(file->entries[i].name);
-    if (others == (size_t)params->n) return 0;
+    for (int i = 0; i < params->n_states; i++) {
+        if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], to)) return -1;
+    }
+    size_t others = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
-        const char *name = file->entries[i].name;
-        int j = 0;
-        while (j < params->n && strcmp(params->list[j].name, name) != 0) j++;
-        if (j < params->n || is_optimizers(name)) continue;
-        return text_fail(to->message, to->size, "%s: of another model: this one has no parameter '%.80s'", to->path,
-                         name);
+        others += is_param(file->entries[i].name) || (is_state(file->entries[i].name) && goes_on);
+    }
+    if (others == (size_t)params->n + (goes_on ? (size_t)params->n_states : 0)) return 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const char *found = file->entries[i].name;
+        if (is_optimizers(found) || (is_state(found) && !goes_on) || is_known(params, found)) continue;
+        return text_fail(to->message, to->size, "%s: of another model: this one has no %s '%.80s'", to->path,
+                         is_state(found) ? "persistent state" : "parameter",
+                         is_state(found) ? found + strlen(state_part) : found);
     }
     return 0;
 }
 
-/* The numbers of all parameters, laid out as params->data is; to be freed. */
+/* The numbers of all parameters, laid out as params->data is, then those of all states; to be freed. */
 static float *read_params(const adamod__st_file *file, const nn_params *params, const line *to) {
-    float *data = malloc(((size_t)params->count + 1) * sizeof *data);
+    float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
+    char name[256];
     if (!data) (void)fail_memory(to);
-    for (int i = 0; data && i < params->n; i++) {
-        const nn_param *p = &params->list[i];
-        if (!adamod__st_read(file, adamod__st_find(file, p->name), data + p->offset, to->message, to->size)) continue;
+    for (int i = 0; data && i < params->n + params->n_states; i++) {
+        const bool state = i >= params->n;
+        const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
+        const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
+        float *at = data + (state ? params->count : 0) + p->offset;
+        if (!adamod__st_read(file, e, at, to->message, to->size)) continue;
         free(data);
         data = NULL;
     }
     return data;
 }
 
+static void copy_numbers(float *to, const float *from, const nn_param *list, int n) {
+    for (int i = 0; i < n; i++) {
+        memcpy(to + list[i].offset, from + list[i].offset, (size_t)list[i].count * sizeof *to);
+    }
+}
+
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                 const line *to) {
     checkpoint_meta found = {0};
     if (read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
-    if (check_params(file, params, to)) return -1;
+    if (check_params(file, params, optimizer != NULL, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
         return text_fail(to->message, to->size, "%s: it has parameters alone, no optimizer's state to go on with",
                          to->path);
@@ -300,9 +351,9 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     if (!data) return -1;
     int status = 0;
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
-    for (int i = 0; !status && i < params->n; i++) { /* nothing can fail any more */
-        const nn_param *p = &params->list[i];
-        memcpy(params->data + p->offset, data + p->offset, (size_t)p->count * sizeof *data);
+    if (!status) { /* nothing can fail any more */
+        copy_numbers(params->data, data, params->list, params->n);
+        copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
     }
     free(data);
     if (!status && nn_params_store(params)) status = fail_library(to);
@@ -364,20 +415,25 @@ static int open_all(averaging *a, const char *const *paths, size_t n) {
 
 static const adamod__st_file *last_of(const averaging *a) { return &a->files[a->n - 1]; }
 
-/* Not those of the optimizer, which the mean does not have. */
 static size_t count_params(const adamod__st_file *file) {
     size_t n = 0;
-    for (size_t i = 0; i < file->n_entries; i++) n += !is_optimizers(file->entries[i].name);
+    for (size_t i = 0; i < file->n_entries; i++) n += is_param(file->entries[i].name);
     return n;
 }
 
 static int check_same(const averaging *a) {
     const adamod__st_file *last = last_of(a);
+    for (size_t i = 0; i < last->n_entries; i++) {
+        const adamod__st_entry *x = &last->entries[i];
+        if (!is_state(x->name) || x->dtype == ADAMOD__ST_F32) continue;
+        return text_fail(a->to->message, a->to->size, "%s: '%.80s' is %s, expected F32", a->paths[a->n - 1], x->name,
+                         adamod__st_dtype_name(x->dtype));
+    }
     for (size_t f = 0; f < a->n; f++) {
         size_t same = 0;
         for (size_t i = 0; i < last->n_entries; i++) {
             const adamod__st_entry *x = &last->entries[i], *y = adamod__st_find(&a->files[f], x->name);
-            if (is_optimizers(x->name)) continue;
+            if (!is_param(x->name)) continue;
             same += y && y->dtype == ADAMOD__ST_F32 && x->dtype == y->dtype && x->ndim == y->ndim &&
                     memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
         }
@@ -388,16 +444,18 @@ static int check_same(const averaging *a) {
     return 0;
 }
 
-/* One parameter of all files; sum and part have room for it. */
+/* One parameter of all files, or a persistent state, which is the last one's: a mean of hidden states means nothing. sum
+ * and part have room for it. */
 static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out) {
     const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
+    const size_t first = is_state(e->name) ? a->n - 1 : 0;
     memset(sum, 0, n * sizeof *sum);
-    for (size_t f = 0; f < a->n; f++) {
+    for (size_t f = first; f < a->n; f++) {
         const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
         if (adamod__st_read(&a->files[f], x, part, a->to->message, a->to->size)) return -1;
         for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
     }
-    for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)a->n);
+    for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)(a->n - first));
     return 0;
 }
 
@@ -450,9 +508,11 @@ static int write_average(const averaging *a) {
     float *means = malloc(bytes + 1);
     adamod__st_tensor *tensors = calloc(last->n_entries + 1, sizeof *tensors);
     adamod__st_pair *pairs = calloc(last->n_metadata + 1, sizeof *pairs);
+    size_t n = 0;
+    for (size_t i = 0; i < last->n_entries; i++) n += !is_optimizers(last->entries[i].name);
     int status = means && tensors && pairs ? average_each(a, tensors, means) : fail_memory(a->to);
-    if (!status && adamod__st_write(a->to->path, pairs, copy_metadata(a, pairs, count), tensors, count_params(last),
-                                    a->to->message, a->to->size)) {
+    if (!status &&
+        adamod__st_write(a->to->path, pairs, copy_metadata(a, pairs, count), tensors, n, a->to->message, a->to->size)) {
         status = -1;
     }
     free(means);

@@ -38,7 +38,7 @@ typedef struct checkpoint_meta {
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 
-/* optimizer NULL: parameters alone, whatever else is in the file. meta's recipe and fingerprint are what the file must
+/* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe and fingerprint are what the file must
  * agree with, everything else is filled in; meta NULL: none of it is wanted. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size);
@@ -47,7 +47,8 @@ int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optim
  * written to r, which must have had its defaults. */
 int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size);
 
-/* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else is the last one's. */
+/* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else, persistent states too, is
+ * the last one's. */
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size);
 
 /* DIRECTORY/step-N.safetensors; false if it does not fit. */
