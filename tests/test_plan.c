@@ -1,103 +1,14 @@
 /* Plans on a device: what is summed when, and by whom. The device is the host's memory, and its kernels are the reference
  * ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
-#include "device_params.h"
+#include "fake_device.h"
 #include "plan.h"
 #include "sums_graph.h"
 
 #include <stdlib.h>
 
-/* ---- the device ---- */
-
-struct nn_device {
-    nn_device_info info;
-};
-
-static int at_once, at_the_end, handed_on,
-    pairs; /* sums of the passes so far, and weight gradients done two at a time */
-
-static adamod_status device_open(nn_device **out, int index) {
-    (void)index;
-    *out = calloc(1, sizeof **out);
-    return *out ? ADAMOD_OK : ADAMOD_ERROR_MEMORY;
-}
-
-static void device_close(nn_device *d) { free(d); }
-static nn_device_info device_info(const nn_device *d) { return d->info; }
-static void *device_stream(const nn_device *d) { return (void *)(uintptr_t)d; }
-
-static adamod_status device_allocate(nn_device *d, void **out, size_t bytes) {
-    (void)d;
-    if (posix_memalign(out, 256, bytes + 256)) return ADAMOD_ERROR_MEMORY;
-    memset(*out, 0, bytes);
-    return ADAMOD_OK;
-}
-
-static void device_release(nn_device *d, void *memory, size_t bytes) {
-    (void)d, (void)bytes;
-    free(memory);
-}
-
-static void device_release_host(nn_device *d, void *memory) {
-    (void)d;
-    free(memory);
-}
-
-static void device_copy(nn_device *d, void *to, const void *from, size_t bytes) {
-    (void)d;
-    memcpy(to, from, bytes);
-}
-
-static adamod_status device_wait(nn_device *d) {
-    (void)d;
-    return ADAMOD_OK;
-}
-
-static adamod_status device_mark(nn_device *d, void **event) {
-    *event = d;
-    return ADAMOD_OK;
-}
-
-static adamod_status device_wait_for(nn_device *d, void *event) {
-    (void)event;
-    return device_wait(d);
-}
-
-static void device_forget(nn_device *d, void *event) { (void)d, (void)event; }
-
-static void sum(const nn_sum *s) {
-    for (int64_t j = 0; j < s->cols; j++) {
-        double all = s->add ? (double)s->to[j] : 0;
-        for (int64_t i = 0; i < s->n; i++) all += (double)s->partials[i * s->stride + j];
-        s->to[j] = (float)all;
-    }
-}
-
-static void device_sum(nn_device *d, int n, const nn_sum *sums) {
-    (void)d;
-    for (int i = 0; i < n; i++) sum(&sums[i]);
-    at_the_end += n;
-}
-
-static const nn_device_functions functions = {
-    .open = device_open,
-    .close = device_close,
-    .info = device_info,
-    .stream = device_stream,
-    .allocate = device_allocate,
-    .release = device_release,
-    .allocate_host = device_allocate,
-    .release_host = device_release_host,
-    .upload = device_copy,
-    .download = device_copy,
-    .copy = device_copy,
-    .wait = device_wait,
-    .mark = device_mark,
-    .wait_for = device_wait_for,
-    .forget = device_forget,
-    .drop = device_forget,
-    .sum = device_sum,
-};
+/* Sums of the passes so far, and weight gradients done two at a time. */
+static int at_once, handed_on, pairs;
 
 /* ---- kernels ---- */
 
@@ -121,7 +32,7 @@ static size_t find_partials(const nn_call *c, const nn_op *op) {
 static void leave(const nn_call *c, const float *parts, int64_t cols, float *to, bool add) {
     const nn_sum s = {parts, cols, 2, cols, to, add};
     if (c->sums) c->sums->list[c->sums->count++] = s;
-    else at_once++, sum(&s);
+    else at_once++, fake_device_sum(&s);
 }
 
 static void sum_rows(const nn_array *shape, const float *x, float *parts) {
@@ -199,22 +110,11 @@ static const nn_backend_op ops[] = {
     NN_OPS(ENTRY_OF){NULL, NULL},
 };
 
-static const nn_backend backend = {.name = "test", .ops = ops, .device = &functions};
+static const nn_backend backend = {.name = "test", .ops = ops, .device = &fake_device_functions};
 
 static adamod_status on_the_device(nn_params *p, void *context) {
     (void)context;
-    void *data = NULL, *grad = NULL;
-    nn_device_params *on = calloc(1, sizeof *on);
-    *on = (nn_device_params){.backend = &backend, .name = "test:0", .count = p->count};
-    const size_t bytes = (size_t)p->count * sizeof *p->data;
-    adamod_status status = functions.open(&on->device, 0);
-    if (!status) status = functions.allocate(on->device, &data, bytes);
-    if (!status) status = functions.allocate(on->device, &grad, bytes);
-    on->data = data;
-    on->grad = grad;
-    if (!status) memset(grad, 0xff, bytes); /* what a pass replaces may be anything */
-    p->on_device = on;
-    return status ? status : nn_params_store(p);
+    return fake_device_take(p, &backend, NN_FULL);
 }
 
 /* ---- tests ---- */
@@ -242,11 +142,11 @@ TEST(weight_gradients_of_one_shape_are_done_two_at_a_time) {
  * sums for its layer. */
 TEST(sums_wait_for_the_end_unless_two_add_to_one) {
     enum { PASSES = 3 };
-    at_once = at_the_end = handed_on = 0;
+    at_once = fake_device_sums = handed_on = 0;
     nn_params_free(sums_gradient(50, 20, on_the_device, NULL));
-    CHECK_INT(handed_on, 5 * PASSES);             /* b2, b5, b6, b7, b8 */
-    CHECK_INT(at_once, (2 + 5) * PASSES);         /* b twice; gamma and beta of two norms, and b2 with them */
-    CHECK_INT(at_the_end, (4 + 10 + 3) * PASSES); /* b5 to b8; five norms' own; b3, b4, b_out */
+    CHECK_INT(handed_on, 5 * PASSES);                   /* b2, b5, b6, b7, b8 */
+    CHECK_INT(at_once, (2 + 5) * PASSES);               /* b twice; gamma and beta of two norms, and b2 with them */
+    CHECK_INT(fake_device_sums, (4 + 10 + 3) * PASSES); /* b5 to b8; five norms' own; b3, b4, b_out */
 }
 
 /* ---- places ---- */
