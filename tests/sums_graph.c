@@ -76,7 +76,7 @@ static adamod_status run_passes(nn_plan *plan, int sentences, int64_t rows) {
     return status;
 }
 
-nn_params *sums_gradient(int64_t rows, int64_t cols, adamod_status (*place)(nn_params *p, void *context),
+nn_params *sums_gradient(int64_t rows, int64_t cols, adamod_status (*to_device)(nn_params *p, void *context),
                          void *context) {
     nn_params *p = nn_params_create();
     nn_graph *g = nn_graph_create(p);
@@ -84,7 +84,7 @@ nn_params *sums_gradient(int64_t rows, int64_t cols, adamod_status (*place)(nn_p
     const nn_plan_options o = {.loss = sums_graph(g, row_symbol, sentences, cols), .training = true};
     nn_plan *plan = NULL;
     adamod_status status = nn_params_allocate(p, 3);
-    if (!status && place) status = place(p, context);
+    if (!status && to_device) status = to_device(p, context);
     if (!status) status = nn_plan_create(&plan, g, &o);
     if (!status) status = nn_plan_set_rows(plan, row_symbol, rows);
     if (!status) status = run_passes(plan, sentences, rows);

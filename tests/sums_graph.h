@@ -4,9 +4,9 @@
 
 #include "nn.h"
 
-/* Gradients of three passes over it with rows rows, the second and third of which add to what the first left. place puts
+/* Gradients of three passes over it with rows rows, the second and third of which add to what the first left. to_device puts
  * the parameters on a device; NULL: they stay. NULL if it fails, and then it has printed why. */
-nn_params *sums_gradient(int64_t rows, int64_t cols, adamod_status (*place)(nn_params *p, void *context),
+nn_params *sums_gradient(int64_t rows, int64_t cols, adamod_status (*to_device)(nn_params *p, void *context),
                          void *context);
 
 /* Whether each parameter's gradients differ by at most this much of their size, or of a thousandth of all gradients'. */
