@@ -204,7 +204,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     }
     const adamod_span *x = b->item->span;
     adamod__coef_f64 coef = *b->coef;
-    block data = {.n = n, .eta = buffer->eta, .step = buffer->step, .g = u};
+    block data = {.n = n, .g = u};
     if (u || b->transform || counts) {
         if (!u) data.g = adamod__gradient(w, b, first, n, buffer);
         coef.gscale = 1;
@@ -216,8 +216,13 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     for (int i = 0; i < 3; i++) {
         if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
     }
-    if (counts) adamod__update_with_counts(w, b, &data, &coef, eta, buffer->before, counts);
-    else b->update.plain(&data, &coef);
+    if (counts) { /* else there may be more elements than a buffer has */
+        data.eta = buffer->eta;
+        data.step = buffer->step;
+        adamod__update_with_counts(w, b, &data, &coef, eta, buffer->before, counts);
+    } else {
+        b->update.plain(&data, &coef);
+    }
     for (int i = 0; i < 3; i++) {
         if (*state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, *state[i]);
     }
