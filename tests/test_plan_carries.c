@@ -348,6 +348,20 @@ TEST(a_value_that_was_rounded_cannot_be_read_in_full) {
     drop(&m);
 }
 
+TEST(a_loss_that_a_device_cannot_seed_is_refused) {
+    for (int mixed = 0; mixed < 2; mixed++) {
+        model m = begin();
+        const nn_value w = nn_parameter(m.g, "w", 2, (int64_t[]){9, COLS}, uniform);
+        m.loss = nn_linear(m.g, m.x, w, -1, NN_LINEAR);
+        CHECK_INT(nn_params_allocate(m.params, 7), ADAMOD_OK);
+        CHECK_INT(fake_device_take(m.params, &device, mixed ? NN_MIXED : NN_FULL), ADAMOD_OK);
+        CHECK_INT(plan(&m, NULL, false), ADAMOD_ERROR_ARGUMENT);
+        CHECK_HAS(adamod_last_error(), mixed ? "the loss is 72 numbers of bf16, a device takes at most 64 of f32"
+                                             : "the loss is 72 numbers of f32, a device takes at most 64 of f32");
+        drop(&m);
+    }
+}
+
 /* ---- images ---- */
 
 TEST(images_have_height_width_and_channels) {
@@ -457,6 +471,7 @@ RUN_TESTS(ENTRY(kernels_with_two_outputs_have_the_right_gradients),
           ENTRY(a_device_keeps_states_in_full_and_gives_them_back), ENTRY(mistakes_with_states_are_told),
           ENTRY(a_device_knows_the_rows_of_a_batch), ENTRY(inputs_become_bf16_where_kernels_expect_it),
           ENTRY(an_input_that_is_only_read_in_full_is_not_converted),
-          ENTRY(a_value_that_was_rounded_cannot_be_read_in_full), ENTRY(images_have_height_width_and_channels),
-          ENTRY(shapes_of_images_are_checked), ENTRY(on_the_host_the_reference_takes_the_place_of_a_missing_op),
-          ENTRY(on_a_device_a_missing_op_is_named), ENTRY(initial_values_by_fan_in))
+          ENTRY(a_value_that_was_rounded_cannot_be_read_in_full), ENTRY(a_loss_that_a_device_cannot_seed_is_refused),
+          ENTRY(images_have_height_width_and_channels), ENTRY(shapes_of_images_are_checked),
+          ENTRY(on_the_host_the_reference_takes_the_place_of_a_missing_op), ENTRY(on_a_device_a_missing_op_is_named),
+          ENTRY(initial_values_by_fan_in))

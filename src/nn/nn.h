@@ -202,7 +202,7 @@ typedef struct nn_plan_options {
 typedef struct nn_memory {
     size_t values;        /* bytes of the block that holds all values and gradients, shared by lifetime */
     size_t without_reuse; /* what they would take each on its own */
-    size_t params;        /* parameters and their gradients */
+    size_t params;        /* parameters, their gradients and persistent states */
     size_t workspace;
 } nn_memory;
 

@@ -149,6 +149,16 @@ static adamod_status nn_check_full_inputs(const nn_plan *plan) {
     return ADAMOD_OK;
 }
 
+/* On a device the gradient of the loss lies ready, as f32: a 1 and some zeros. */
+static adamod_status nn_check_loss(const nn_plan *plan) {
+    const nn_value loss = plan->options.loss;
+    if (!plan->on_device || loss < 0) return ADAMOD_OK;
+    const int64_t numbers = nn_numbers(&plan->graph->values[loss].shape);
+    if (plan->type[loss] == NN_F32 && numbers <= LOSS_NUMBERS) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the loss is %lld numbers of %s, a device takes at most %d of f32",
+                        (long long)numbers, plan->type[loss] == NN_BF16 ? "bf16" : "f32", LOSS_NUMBERS);
+}
+
 static adamod_status nn_types(nn_plan *plan) {
     const nn_graph *g = plan->graph;
     for (int v = 0; v < g->n_values; v++) {
@@ -156,7 +166,8 @@ static adamod_status nn_types(nn_plan *plan) {
         plan->type[v] = nn_type_of(plan, v);
         plan->converted[v] = info->source == NN_FROM_INPUT && !info->state && plan->type[v] == NN_BF16;
     }
-    return nn_check_full_inputs(plan);
+    const adamod_status status = nn_check_full_inputs(plan);
+    return status ? status : nn_check_loss(plan);
 }
 
 /* ---- how long each array is needed ---- */
@@ -681,6 +692,7 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
 nn_memory nn_plan_memory(const nn_plan *plan) {
     size_t number = 2 * sizeof(float);
     if (plan->on_device && plan->on_device->half) number += 2;
-    return (nn_memory){plan->block_bytes, plan->unshared_bytes, number * (size_t)plan->graph->params->count,
-                       plan->workspace_bytes};
+    const nn_params *p = plan->graph->params;
+    return (nn_memory){plan->block_bytes, plan->unshared_bytes,
+                       number * (size_t)p->count + sizeof(float) * (size_t)p->state_count, plan->workspace_bytes};
 }

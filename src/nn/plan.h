@@ -25,6 +25,9 @@ typedef struct plan_step {
  * one at most so many steps later. */
 enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
 
+/* Of a loss on a device, at most. */
+enum { LOSS_NUMBERS = 64 };
+
 /* What goes to a device at the beginning of a run and comes back at its end. Two runs may be under way, so there are two
  * of each buffer that the device copies from or to; what the caller writes and reads stays where it is. */
 enum { SLOTS = 2 };

@@ -66,7 +66,7 @@ adamod_status nn_traffic_create(nn_plan *plan) {
     t->inputs = calloc(1, t->input_bytes);
     t->outputs = calloc(1, t->output_bytes + 1);
     if (!t->inputs || !t->outputs) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan's inputs");
-    adamod_status status = plan->f->allocate(d, &memory, t->input_bytes + HEADER_BYTES);
+    adamod_status status = plan->f->allocate(d, &memory, t->input_bytes + LOSS_NUMBERS * sizeof(float));
     t->device_inputs = memory;
     if (status) return status;
     t->device_one = (float *)(void *)(t->device_inputs + t->input_bytes);
@@ -91,7 +91,7 @@ void nn_traffic_free(nn_plan *plan) {
         plan->f->release_host(d, t->output_slot[i]);
         plan->f->forget(d, t->done[i]);
     }
-    plan->f->release(d, t->device_inputs, t->input_bytes + HEADER_BYTES);
+    plan->f->release(d, t->device_inputs, t->input_bytes + LOSS_NUMBERS * sizeof(float));
     free(t->offset);
     free(t->inputs);
     free(t->outputs);
