@@ -85,6 +85,11 @@ static void run_backward(const nn_call *c, const nn_op *op) {
     }
 }
 
+enum {
+#define ID_OF(name) ID_##name,
+    NN_OPS(ID_OF)
+};
+
 #define KERNELS(name)                                                                                                  \
     static void name##_forward(const nn_call *c) { nn_op_##name.ref.forward(c); }                                      \
     static void name##_backward(const nn_call *c) { run_backward(c, &nn_op_##name); }                                  \
@@ -95,13 +100,13 @@ static void run_backward(const nn_call *c, const nn_op *op) {
     static const nn_kernels name##_kernels = {                                                                         \
         .forward = name##_forward,                                                                                     \
         .backward = name##_backward,                                                                                   \
-        .backward_weights = &nn_op_##name == &nn_op_linear ? linear_backward_weights : NULL,                           \
+        .backward_weights = ID_##name == ID_linear ? linear_backward_weights : NULL,                                   \
         .workspace = name##_workspace,                                                                                 \
         .partials = name##_partials,                                                                                   \
-        .row_sums = &nn_op_##name == &nn_op_add_norm    ? 2u                                                           \
-                    : &nn_op_##name == &nn_op_attention ? 3u                                                           \
-                                                        : 0,                                                           \
-        .pairs = &nn_op_##name == &nn_op_linear,                                                                       \
+        .row_sums = ID_##name == ID_add_norm    ? 2u                                                                   \
+                    : ID_##name == ID_attention ? 3u                                                                   \
+                                                : 0,                                                                   \
+        .pairs = ID_##name == ID_linear,                                                                               \
     };
 NN_OPS(KERNELS)
 
