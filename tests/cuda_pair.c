@@ -1,6 +1,6 @@
 /* The same optimizer on the CPU and on a GPU: see cuda_pair.h. */
 #include "cuda_pair.h"
-#include "kernels/half.h"
+#include "optim/kernels/half.h"
 #include "values.h"
 
 #include <math.h>

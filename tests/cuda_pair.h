@@ -13,7 +13,7 @@
 #define ADAMOD_TESTS_CUDA_PAIR_H
 
 #include "check.h"
-#include "optimizer.h"
+#include "optim/optimizer.h"
 
 /* ---- the device ---- */
 

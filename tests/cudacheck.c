@@ -1,7 +1,7 @@
 /* Device kernels under opcheck: see cudacheck.h. */
 #include "cudacheck.h"
-#include "backend.h"
-#include "random.h"
+#include "nn/backend.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* See fake_device.h. */
 #include "fake_device.h"
-#include "device_params.h"
+#include "nn/device_params.h"
 
 #include <stdlib.h>
 #include <string.h>

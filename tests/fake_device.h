@@ -3,7 +3,7 @@
 #ifndef FAKE_DEVICE_H
 #define FAKE_DEVICE_H
 
-#include "backend.h"
+#include "nn/backend.h"
 
 extern const nn_device_functions fake_device_functions;
 extern int fake_device_sums; /* done at the ends of passes so far */

@@ -15,7 +15,7 @@
  * off by (8 + n) u times its size, where sums that happen to cancel count as the typical size of the array. Data are
  * of size one: 0.1 keeps an array that ought to be 0 from asking for exact zeros. */
 #include "opcheck.h"
-#include "random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>

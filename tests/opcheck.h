@@ -13,7 +13,7 @@
 #ifndef OPCHECK_H
 #define OPCHECK_H
 
-#include "op.h"
+#include "nn/op.h"
 
 typedef struct opcheck_input {
     nn_shape shape; /* dim[0]: the rows of this run; ndim 0: the input is not there. If shape.rows is a symbol, the

@@ -2,7 +2,7 @@
 #ifndef PLAN_OPS_H
 #define PLAN_OPS_H
 
-#include "op.h"
+#include "nn/op.h"
 
 /* y0 = w x and y1 = w x^2, of x [rows, n] and w [n], for each column; output 2, a constant: the mean of each column of x,
  * in full. Outputs 0 and 1 may have a gradient each. */

@@ -12,7 +12,7 @@
 #define ADAMOD_TESTS_RIG_H
 
 #include "check.h"
-#include "optimizer.h"
+#include "optim/optimizer.h"
 #include "values.h"
 
 enum { TOTAL = 40000, REPEATED = 160000, STEPS = 4, MOST_TENSORS = 64 };

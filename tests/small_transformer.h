@@ -3,7 +3,7 @@
 #define SMALL_TRANSFORMER_H
 
 #include "models/transformer.h"
-#include "random.h"
+#include "base/random.h"
 #include "tasks/decode.h"
 
 enum { SMALL_SRC = 40, SMALL_TGT = 44, SMALL_SENTENCES = 4, SMALL_VOCAB = 23 };

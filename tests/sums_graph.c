@@ -1,6 +1,6 @@
 /* Gradients that are sums over rows: see sums_graph.h. */
 #include "sums_graph.h"
-#include "random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef SUMS_GRAPH_H
 #define SUMS_GRAPH_H
 
-#include "nn.h"
+#include "nn/nn.h"
 
 /* Gradients of three passes over it with rows rows, the second and third of which add to what the first left. to_device puts
  * the parameters on a device; NULL: they stay. NULL if it fails, and then it has printed why. */

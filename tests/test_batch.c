@@ -4,7 +4,7 @@
  */
 #include "check.h"
 
-#include "../src/data/batch.h"
+#include "data/batch.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
  */
 #include "check.h"
 
-#include "../src/data/bleu.h"
+#include "data/bleu.h"
 
 #include <stdlib.h>
 

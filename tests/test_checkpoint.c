@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
-#include "optim/safetensors.h"
+#include "base/safetensors.h"
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
 

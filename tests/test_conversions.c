@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
-#include "internal.h"
+#include "optim/internal.h"
 #include "values.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 
 #include "check.h"
 
-#include "../src/data/corpus.h"
-#include "../src/data/numbers.h"
+#include "data/corpus.h"
+#include "data/number_words.h"
 
 #include <dirent.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "../src/optim/crc32.h"
+#include "base/crc32.h"
 #include "check.h"
 
 #include <stdlib.h>

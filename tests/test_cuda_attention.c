@@ -1,8 +1,8 @@
 /* Attention on a CUDA device against ref: all sizes of heads and lengths, decoding, and shapes of real models. */
-#include "backend.h"
+#include "nn/backend.h"
 #include "check.h"
 #include "cudacheck.h"
-#include "ops/attention.h"
+#include "nn/ops/attention.h"
 
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
  */
 #include "check.h"
 #include "cudacheck.h"
-#include "device_params.h"
-#include "plan.h"
+#include "nn/device_params.h"
+#include "nn/plan.h"
 #include "plan_ops.h"
 
 #include <math.h>

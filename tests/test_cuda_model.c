@@ -5,8 +5,8 @@
  */
 #include "check.h"
 #include "cudacheck.h"
-#include "internal.h"
-#include "device_params.h"
+#include "optim/internal.h"
+#include "nn/device_params.h"
 #include "small_transformer.h"
 #include "sums_graph.h"
 #include "values.h"

@@ -1,10 +1,10 @@
 /* The ops of the cuda backend but linear and attention, against the reference: as test_ops_basic.c and
  * test_ops_sequence.c do it for the processor, and at the sizes of real models. Results are rounded to bf16 only where
  * they are stored, so that opcheck's `rounded` stays 0. */
-#include "backend.h"
+#include "nn/backend.h"
 #include "check.h"
 #include "cudacheck.h"
-#include "random.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  */
 #include "faults.h"
 
-#include "../src/data/npy.h"
-#include "../src/base/text.h"
+#include "data/npy.h"
+#include "base/text.h"
 #include "scratch.h"
 #include "state_model.h"
 

@@ -7,7 +7,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "../src/optim/file.h"
+#include "base/file.h"
 #include "check.h"
 #include "scratch.h"
 

@@ -11,7 +11,7 @@
 #define _FILE_OFFSET_BITS 64 /* the calls of files that are compiled so */
 
 #include "check.h"
-#include "safetensors.h"
+#include "base/safetensors.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
 

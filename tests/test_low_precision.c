@@ -5,7 +5,7 @@
  */
 #include "check.h"
 #include "follow.h"
-#include "kernels/kernels.h"
+#include "optim/kernels/kernels.h"
 #include "values.h"
 
 #include <math.h>

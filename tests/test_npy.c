@@ -7,7 +7,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "../src/data/npy.h"
+#include "data/npy.h"
 #include "check.h"
 #include "scratch.h"
 

@@ -1,9 +1,9 @@
 /* Matrix products, and the ops linear, dropout, add and add_norm. */
-#include "backend/cpu/cpu.h"
-#include "backend/cpu/gemm.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/gemm.h"
 #include "check.h"
 #include "opcheck.h"
-#include "random.h"
+#include "base/random.h"
 
 #include <dirent.h>
 #include <math.h>

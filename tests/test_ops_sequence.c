@@ -1,11 +1,11 @@
 /* The ops on sequences: attention, cross entropy, log softmax, embedding and cache_write; and the vector loops that
  * they are made of. */
-#include "backend/cpu/cpu.h"
-#include "backend/cpu/vector.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
 #include "check.h"
 #include "opcheck.h"
-#include "ops/attention.h"
-#include "random.h"
+#include "nn/ops/attention.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>

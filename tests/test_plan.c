@@ -2,7 +2,7 @@
  * ones, which leave sums over rows to the plan as a device's may. */
 #include "check.h"
 #include "fake_device.h"
-#include "plan.h"
+#include "nn/plan.h"
 #include "sums_graph.h"
 
 #include <stdlib.h>

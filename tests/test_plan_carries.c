@@ -2,9 +2,9 @@
  * mixed precision, backends that lack an op. On the host, and on a device that is the host's memory. */
 #include "check.h"
 #include "fake_device.h"
-#include "graph.h"
+#include "nn/graph.h"
 #include "opcheck.h"
-#include "plan.h"
+#include "nn/plan.h"
 #include "plan_ops.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
-#include "internal.h"
-#include "kernels/q8.h"
+#include "optim/internal.h"
+#include "optim/kernels/q8.h"
 
 #include <float.h>
 #include <math.h>

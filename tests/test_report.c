@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
-#include "report/json_input.h"
+#include "base/json_input.h"
 #include "report/reader.h"
 #include "report/report.h"
 #include "report/variants.h"

@@ -9,7 +9,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "../src/optim/safetensors.h"
+#include "base/safetensors.h"
 #include "check.h"
 #include "scratch.h"
 

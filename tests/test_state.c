@@ -5,7 +5,7 @@
  */
 #include "accounts.h"
 #include "state_model.h"
-#include "safetensors.h"
+#include "base/safetensors.h"
 #include "scratch.h"
 #include "values.h"
 

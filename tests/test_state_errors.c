@@ -7,7 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "state_model.h"
-#include "safetensors.h"
+#include "base/safetensors.h"
 #include "scratch.h"
 
 #include <signal.h>

@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-#include "optim/file.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "bench.h"
+#include "cli/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

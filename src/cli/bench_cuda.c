@@ -7,10 +7,10 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "cli.h"
-#include "optim_bench.h"
-#include "bench.h"
-#include "optimizer.h"
+#include "cli/cli.h"
+#include "cli/optim_bench.h"
+#include "cli/bench.h"
+#include "optim/optim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,17 +103,19 @@ static size_t padded(size_t bytes, int arrays) {
     return (most + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+static adamod__gpu gpu(const contestant *c) { return adamod__gpu_of(c->opt); }
+
 static int device_failed(const contestant *c, adamod_status status) {
-    return status ? cli_fail(COMMAND, "%s", c->opt->api->error()) : 0;
+    return status ? cli_fail(COMMAND, "%s", gpu(c).api->error()) : 0;
 }
 
 static void drop_contestant(contestant *c) {
     if (!c->opt) return;
-    c->opt->api->graph_free(c->opt->device, c->graph);
-    if (c->arrays) c->opt->api->release(c->opt->device, c->arrays);
+    gpu(c).api->graph_free(gpu(c).device, c->graph);
+    if (c->arrays) gpu(c).api->release(gpu(c).device, c->arrays);
     if (c->stream) {
         (void)adamod_set_stream(c->opt, NULL);
-        c->opt->api->stream_destroy(c->opt->device, c->stream);
+        gpu(c).api->stream_destroy(gpu(c).device, c->stream);
     }
     adamod_free(c->opt);
     *c = (contestant){0};
@@ -128,7 +130,7 @@ static int fill_arrays(contestant *c, bench_type type, size_t bytes) {
     adamod_status status = ADAMOD_OK;
     for (size_t at = 0; at < bytes && !status; at += PATTERN) {
         const size_t part = bytes - at < PATTERN ? bytes - at : PATTERN;
-        status = c->opt->api->copy_in(c->opt->device, (char *)c->arrays + at, pattern, part);
+        status = gpu(c).api->copy_in(gpu(c).device, (char *)c->arrays + at, pattern, part);
     }
     free(pattern);
     return device_failed(c, status);
@@ -153,10 +155,10 @@ static int capture(contestant *c) {
     adamod_status status = adamod_step(c->opt); /* the first makes room */
     if (!status) status = adamod_sync(c->opt);
     if (status) return cli_library(COMMAND, status);
-    int failed = device_failed(c, c->opt->api->graph_begin(c->opt->device));
+    int failed = device_failed(c, gpu(c).api->graph_begin(gpu(c).device));
     if (failed) return failed;
     status = adamod_step(c->opt);
-    failed = device_failed(c, c->opt->api->graph_end(c->opt->device, &c->graph));
+    failed = device_failed(c, gpu(c).api->graph_end(gpu(c).device, &c->graph));
     return status ? cli_library(COMMAND, status) : failed;
 }
 
@@ -173,9 +175,9 @@ static int make_contestant(const cuda_bench *b, const bench_case *x, contestant 
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
     if (!status && x->type == BENCH_Q8) status = adamod_set_text(c->opt, "state_type", "q8");
     if (status) return cli_library(COMMAND, status);
-    int failed = tuning < 0 ? 0 : device_failed(c, c->opt->api->tune(c->opt->device, tuning, states_of(x->type), name));
-    if (!failed) failed = device_failed(c, c->opt->api->stream_create(c->opt->device, &c->stream));
-    if (!failed) failed = device_failed(c, c->opt->api->alloc(c->opt->device, bytes, &c->arrays));
+    int failed = tuning < 0 ? 0 : device_failed(c, gpu(c).api->tune(gpu(c).device, tuning, states_of(x->type), name));
+    if (!failed) failed = device_failed(c, gpu(c).api->stream_create(gpu(c).device, &c->stream));
+    if (!failed) failed = device_failed(c, gpu(c).api->alloc(gpu(c).device, bytes, &c->arrays));
     if (!failed) failed = fill_arrays(c, x->type, bytes);
     if (failed) return failed;
     status = adamod_set_stream(c->opt, c->stream);
@@ -188,12 +190,12 @@ static int measure(contestant *c, int round) {
     double seconds;
     int failed = 0;
     if (c->launches == 0) {
-        failed = device_failed(c, c->opt->api->graph_time(c->opt->device, c->graph, 3, &seconds));
+        failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, 3, &seconds));
         if (failed) return failed;
         c->launches = seconds > 0 ? (int)(0.02 / seconds) + 2 : 2;
         if (c->launches > 200) c->launches = 200;
     }
-    failed = device_failed(c, c->opt->api->graph_time(c->opt->device, c->graph, c->launches, &c->graph_seconds[round]));
+    failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, c->launches, &c->graph_seconds[round]));
     if (failed) return failed;
     const double start = bench_now();
     adamod_status status = ADAMOD_OK;
@@ -214,8 +216,8 @@ typedef struct copier {
 } copier;
 
 static int make_copier(contestant *c, copier *copy) {
-    const adamod__device_api *api = c->opt->api;
-    adamod__device *d = c->opt->device;
+    const adamod__device_api *api = gpu(c).api;
+    adamod__device *d = gpu(c).device;
     int failed = device_failed(c, api->alloc(d, 2 * COPY_BYTES, &copy->memory));
     if (!failed) failed = device_failed(c, api->fill(d, copy->memory, ADAMOD_F32, (int64_t)(COPY_BYTES / 2), 0.7));
     for (int i = 0; i < COPIES && !failed; i++) {
@@ -230,8 +232,7 @@ static int make_copier(contestant *c, copier *copy) {
 static int time_copy(contestant *c, copier *copy, int round) {
     int failed = 0;
     for (int i = 0; i < COPIES && !failed; i++) {
-        failed =
-            device_failed(c, c->opt->api->graph_time(c->opt->device, copy->graph[i], 10, &copy->seconds[i][round]));
+        failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, copy->graph[i], 10, &copy->seconds[i][round]));
     }
     return failed;
 }
@@ -248,8 +249,8 @@ static double copy_rate(copier *copy, int rounds) {
 
 static void drop_copier(contestant *c, copier *copy) {
     if (!c->opt) return;
-    for (int i = 0; i < COPIES; i++) c->opt->api->graph_free(c->opt->device, copy->graph[i]);
-    if (copy->memory) c->opt->api->release(c->opt->device, copy->memory);
+    for (int i = 0; i < COPIES; i++) gpu(c).api->graph_free(gpu(c).device, copy->graph[i]);
+    if (copy->memory) gpu(c).api->release(gpu(c).device, copy->memory);
 }
 
 /* ---- one list of shapes ---- */
@@ -408,7 +409,7 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
         const double seconds = failed ? 0 : bench_quantile(c.graph_seconds, ROUNDS, 0.5);
         if (!failed) printf("%-22s %8.4f ms %6.0f GB/s  %s\n", name, 1e3 * seconds, 1e-9 * bytes / seconds, what);
         fflush(stdout);
-        const bool more = c.opt && c.opt->api->tune(c.opt->device, tuning + 1, states_of(type), &what) == ADAMOD_OK;
+        const bool more = c.opt && gpu(&c).api->tune(gpu(&c).device, tuning + 1, states_of(type), &what) == ADAMOD_OK;
         drop_contestant(&c);
         if (!more) break;
     }

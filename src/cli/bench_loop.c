@@ -10,9 +10,9 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "optim_bench.h"
-#include "bench.h"
-#include "thread.h"
+#include "cli/optim_bench.h"
+#include "cli/bench.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <sched.h>

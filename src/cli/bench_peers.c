@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "optim_bench.h"
-#include "bench_python.h"
+#include "cli/optim_bench.h"
+#include "cli/bench_python.h"
 
 #include <stdlib.h>
 #include <string.h>

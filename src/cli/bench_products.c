@@ -4,9 +4,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
-#include "bench.h"
-#include "optim_bench.h"
+#include "cli/bench_train.h"
+#include "cli/bench.h"
+#include "cli/optim_bench.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "bench_python.h"
+#include "cli/bench_python.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,9 +6,9 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "bench_train.h"
-#include "bench.h"
-#include "training.h"
+#include "cli/bench_train.h"
+#include "cli/bench.h"
+#include "cli/training.h"
 
 #include <math.h>
 #include <stdlib.h>

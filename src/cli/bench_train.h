@@ -6,9 +6,9 @@
 #ifndef CLI_BENCH_TRAIN_H
 #define CLI_BENCH_TRAIN_H
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "tasks/translation.h"
-#include "profile.h"
+#include "nn/profile.h"
 
 #define BENCH_TRAIN "bench train"
 

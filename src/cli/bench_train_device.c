@@ -6,8 +6,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
-#include "bench.h"
+#include "cli/bench_train.h"
+#include "cli/bench.h"
 
 #include <math.h>
 #include <stdlib.h>

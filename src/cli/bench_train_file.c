@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
-#include "safetensors.h"
+#include "cli/bench_train.h"
+#include "base/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
-#include "json.h"
+#include "cli/bench_train.h"
+#include "base/json.h"
 
 static void add(json *j, const char *key, double x) {
     json_key(j, key);

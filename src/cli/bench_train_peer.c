@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
-#include "bench_python.h"
+#include "cli/bench_train.h"
+#include "cli/bench_python.h"
 #include "torch_transformer.h"
 
 #include <stdlib.h>

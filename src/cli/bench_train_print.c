@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bench_train.h"
+#include "cli/bench_train.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "bench_train.h"
+#include "cli/bench_train.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Flags, messages, JSON: what the commands share. */
-#include "cli.h"
+#include "cli/cli.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Number types by name, and numbers from one into another. */
-#include "cli_types.h"
+#include "cli/cli_types.h"
 
 #include <math.h>
 #include <string.h>

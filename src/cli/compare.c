@@ -1,8 +1,8 @@
 /* adamod compare: variants of a recipe one after another, ending in one report. */
 #include "report/report.h"
-#include "run.h"
+#include "train/run.h"
 #include "tasks/tasks.h"
-#include "training.h"
+#include "cli/training.h"
 
 #include <ctype.h>
 #include <stdlib.h>

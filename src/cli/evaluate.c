@@ -1,6 +1,6 @@
 /* adamod evaluate: what a trained model is worth on held-out data, as its task measures it. */
 #include "base/json.h"
-#include "trained.h"
+#include "cli/trained.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* adamod info: what was built, and what this machine has for it. */
-#include "cli.h"
+#include "cli/cli.h"
 
 #include <string.h>
 #include <unistd.h>

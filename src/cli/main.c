@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "cli.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <string.h>

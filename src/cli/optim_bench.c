@@ -3,9 +3,9 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "optim_bench.h"
-#include "bench.h"
-#include "cli.h"
+#include "cli/optim_bench.h"
+#include "cli/bench.h"
+#include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* adamod optim list: the rules, and what each can be told. */
-#include "cli.h"
+#include "cli/cli.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "cli.h"
-#include "npy.h"
-#include "cli_types.h"
-#include "optimizer.h"
+#include "cli/cli.h"
+#include "data/npy.h"
+#include "cli/cli_types.h"
+#include "optim/optim.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -289,12 +289,12 @@ static int read_files(trace *t) {
 /* ---- a GPU's memory ---- */
 
 static int on_device(trace *t, adamod_status status) {
-    return status ? cli_fail(COMMAND, "%s", t->opt->api->error()) : 0;
+    return status ? cli_fail(COMMAND, "%s", adamod__gpu_of(t->opt).api->error()) : 0;
 }
 
 static int move_to_device(trace *t) {
-    const adamod__device_api *api = t->opt->api;
-    adamod__device *d = t->opt->device;
+    const adamod__device_api *api = adamod__gpu_of(t->opt).api;
+    adamod__device *d = adamod__gpu_of(t->opt).device;
     const size_t bytes = t->params.count * type_size(t->tensor.param_type);
     if (!d) return 0;
     int failed = on_device(t, api->alloc(d, bytes, &t->device_param));
@@ -307,16 +307,18 @@ static int move_to_device(trace *t) {
 
 /* The gradients of a step, where the optimizer reads them. */
 static int give_grads(trace *t, const void *grads, size_t bytes) {
-    if (t->opt->device) {
-        return bytes ? on_device(t, t->opt->api->copy_in(t->opt->device, t->device_grad, grads, bytes)) : 0;
+    if (adamod__gpu_of(t->opt).device) {
+        return bytes ? on_device(t, adamod__gpu_of(t->opt).api->copy_in(adamod__gpu_of(t->opt).device, t->device_grad,
+                                                                        grads, bytes))
+                     : 0;
     }
     const adamod_status status = adamod_set_grad(t->opt, 0, grads);
     return status ? cli_library(COMMAND, status) : 0;
 }
 
 static void free_device(trace *t) {
-    if (t->device_param) t->opt->api->release(t->opt->device, t->device_param);
-    if (t->device_grad) t->opt->api->release(t->opt->device, t->device_grad);
+    if (t->device_param) adamod__gpu_of(t->opt).api->release(adamod__gpu_of(t->opt).device, t->device_param);
+    if (t->device_grad) adamod__gpu_of(t->opt).api->release(adamod__gpu_of(t->opt).device, t->device_grad);
 }
 
 /* ---- the optimizer ---- */
@@ -430,9 +432,10 @@ static int open_outputs(trace *t) {
 static int write_row(trace *t, const output *o) {
     const adamod_type type = o->file_type == NPY_F64 ? ADAMOD_F64 : ADAMOD_F32;
     const void *row = o->data;
-    if (t->opt->device && o->count) {
+    if (adamod__gpu_of(t->opt).device && o->count) {
         const size_t size = o->count * type_size(o->type);
-        const int failed = on_device(t, t->opt->api->copy_out(t->opt->device, t->copy, o->data, size));
+        const int failed =
+            on_device(t, adamod__gpu_of(t->opt).api->copy_out(adamod__gpu_of(t->opt).device, t->copy, o->data, size));
         if (failed) return failed;
         row = t->copy;
     }

@@ -1,5 +1,5 @@
 /* adamod report: run directories into one page and its figures. */
-#include "cli.h"
+#include "cli/cli.h"
 
 #include "report/reader.h"
 #include "report/report.h"

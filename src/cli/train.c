@@ -1,5 +1,5 @@
 /* adamod train: one recipe into one run directory. */
-#include "training.h"
+#include "cli/training.h"
 
 #include <errno.h>
 #include <string.h>

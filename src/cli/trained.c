@@ -1,4 +1,4 @@
-#include "trained.h"
+#include "cli/trained.h"
 
 #include "train/checkpoint.h"
 

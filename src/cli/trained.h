@@ -2,7 +2,7 @@
 #ifndef CLI_TRAINED_H
 #define CLI_TRAINED_H
 
-#include "training.h"
+#include "cli/training.h"
 
 /* The first flags of each such command, in this order; its own follow. */
 enum {

@@ -1,8 +1,8 @@
-#include "training.h"
+#include "cli/training.h"
 
-#include "checkpoint.h"
-#include "thread.h"
-#include "run.h"
+#include "train/checkpoint.h"
+#include "base/thread.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef CLI_TRAINING_H
 #define CLI_TRAINING_H
 
-#include "cli.h"
+#include "cli/cli.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
 

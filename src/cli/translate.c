@@ -1,6 +1,6 @@
 /* adamod translate: text through a trained model, line by line. */
 #include "tasks/translation.h"
-#include "trained.h"
+#include "cli/trained.h"
 
 #include <errno.h>
 #include <stdlib.h>

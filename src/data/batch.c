@@ -6,9 +6,9 @@
 #define _GNU_SOURCE
 #endif
 
-#include "batch.h"
-#include "thread.h"
-#include "shuffle.h"
+#include "data/batch.h"
+#include "base/thread.h"
+#include "data/shuffle.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -17,7 +17,7 @@
 #ifndef BATCH_H
 #define BATCH_H
 
-#include "corpus.h"
+#include "data/corpus.h"
 
 #include <stddef.h>
 #include <stdint.h>

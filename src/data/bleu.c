@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "bleu.h"
+#include "data/bleu.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 #ifndef BLEU_H
 #define BLEU_H
 
-#include "text.h"
+#include "base/text.h"
 
 #include <stdint.h>
 

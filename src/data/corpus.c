@@ -2,9 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "corpus.h"
-#include "numbers.h"
-#include "shuffle.h"
+#include "data/corpus.h"
+#include "data/number_words.h"
+#include "data/shuffle.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

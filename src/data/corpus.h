@@ -16,8 +16,8 @@
 #ifndef CORPUS_H
 #define CORPUS_H
 
-#include "text.h"
-#include "vocab.h"
+#include "base/text.h"
+#include "data/vocab.h"
 
 #include <stddef.h>
 #include <stdint.h>

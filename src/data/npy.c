@@ -7,9 +7,9 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "npy.h"
+#include "data/npy.h"
 
-#include "optim/file.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

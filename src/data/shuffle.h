@@ -5,7 +5,7 @@
 #ifndef SHUFFLE_H
 #define SHUFFLE_H
 
-#include "../nn/random.h"
+#include "base/random.h"
 
 #include <stdint.h>
 

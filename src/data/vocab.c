@@ -2,8 +2,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "vocab.h"
-#include "../nn/random.h"
+#include "data/vocab.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 #ifndef VOCAB_H
 #define VOCAB_H
 
-#include "text.h"
+#include "base/text.h"
 
 #include <stddef.h>
 #include <stdint.h>

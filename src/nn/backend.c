@@ -1,7 +1,7 @@
 /* Finds backends; those of devices are shared objects of their own, so that the program needs no driver. */
 #define _GNU_SOURCE
-#include "backend.h"
-#include "internal.h"
+#include "nn/backend.h"
+#include "base/error.h"
 
 #include <dlfcn.h>
 #include <libgen.h>

@@ -6,7 +6,7 @@
 #ifndef ADAMOD_NN_BACKEND_H
 #define ADAMOD_NN_BACKEND_H
 
-#include "kernel.h"
+#include "nn/kernel.h"
 
 /* Memory and order of execution of a device. All but allocate and wait only enqueue, in order. */
 typedef struct nn_device nn_device;

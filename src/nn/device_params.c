@@ -1,7 +1,8 @@
 /* Parameters and persistent states on a device. */
-#include "device_params.h"
-#include "backend.h"
-#include "internal.h"
+#include "nn/device_params.h"
+#include "nn/backend.h"
+#include "base/error.h"
+#include "optim/optim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

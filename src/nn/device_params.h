@@ -2,7 +2,7 @@
 #ifndef ADAMOD_NN_PLACE_H
 #define ADAMOD_NN_PLACE_H
 
-#include "backend.h"
+#include "nn/backend.h"
 
 typedef struct nn_device_params {
     const nn_backend *backend;

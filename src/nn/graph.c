@@ -1,7 +1,7 @@
 /* Parameters and graphs: everything about a computation that does not depend on how it is run. */
-#include "graph.h"
-#include "device_params.h"
-#include "random.h"
+#include "nn/graph.h"
+#include "nn/device_params.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_NN_GRAPH_H
 #define ADAMOD_NN_GRAPH_H
 
-#include "op.h"
+#include "nn/op.h"
 
 typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_PERSISTENT, NN_FROM_NODE } nn_source;
 

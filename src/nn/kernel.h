@@ -11,7 +11,7 @@
 #ifndef ADAMOD_NN_KERNEL_H
 #define ADAMOD_NN_KERNEL_H
 
-#include "nn.h"
+#include "nn/nn.h"
 
 /* Numbers an op was built with; an op's file says what it reads. */
 typedef struct nn_attributes {

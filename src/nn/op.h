@@ -12,7 +12,7 @@
 #ifndef ADAMOD_NN_OP_H
 #define ADAMOD_NN_OP_H
 
-#include "kernel.h"
+#include "nn/kernel.h"
 
 typedef struct nn_op nn_op;
 

@@ -2,9 +2,10 @@
  *
  * Forward runs the nodes in the order they were built, backward in the reverse. Each value, gradient and saved array
  * is needed from one step to another; arrays whose times do not meet share memory. */
-#include "plan.h"
-#include "internal.h"
-#include "random.h"
+#include "nn/plan.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "base/random.h"
 
 #include <stdlib.h>
 #include <string.h>

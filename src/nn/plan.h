@@ -2,8 +2,8 @@
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
-#include "device_params.h"
-#include "graph.h"
+#include "nn/device_params.h"
+#include "nn/graph.h"
 
 /* An array in the block, needed in steps first..last. */
 typedef struct piece {

@@ -1,10 +1,10 @@
 /* See profile.h. Kernels of a device's plan are timed by a recording of many calls in a row, replayed between two looks at the clock, so that
  * what it costs to enqueue and to wait does not count. Data that a kernel reads again and again may stay in the device's
  * caches; in a run most of it was just written there, too. */
-#include "profile.h"
-#include "backend/cpu/gemm.h"
-#include "internal.h"
-#include "plan.h"
+#include "nn/profile.h"
+#include "nn/backend/cpu/gemm.h"
+#include "base/error.h"
+#include "nn/plan.h"
 
 #include <stdio.h>
 #include <time.h>

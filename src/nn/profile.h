@@ -2,7 +2,7 @@
 #ifndef ADAMOD_NN_PROFILE_H
 #define ADAMOD_NN_PROFILE_H
 
-#include "nn.h"
+#include "nn/nn.h"
 
 typedef struct nn_profile_step {
     const char *op; /* its name; NN_PROFILE_SUMS: the sums over rows at the end of a backward pass */

@@ -1,8 +1,8 @@
 /* Runs of plans: on the host the kernels one after another; on a device copies of what comes and goes around them, and
  * recordings of it all. */
-#include "plan.h"
-#include "internal.h"
-#include "random.h"
+#include "nn/plan.h"
+#include "base/error.h"
+#include "base/random.h"
 
 #include <assert.h>
 #include <stdlib.h>

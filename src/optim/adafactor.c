@@ -6,8 +6,8 @@
  *   a = lr_t max(eps2, rms(p))                   p = p - a lambda p - a u
  *
  * in four passes over the chunks of all arrays. A chunk here is a number of whole rows. */
-#include "update.h"
-#include "kernels/half.h"
+#include "optim/update.h"
+#include "optim/kernels/half.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Nothing the optimizer writes may be written or read as anything else: arrays that users give lie apart. */
-#include "optimizer.h"
+#include "optim/optimizer.h"
 
 static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
     return (size_t)x->count * adamod__type_size(type);

@@ -1,8 +1,8 @@
 /* Optimizers whose parameters are on a GPU: finds libadamod_cuda and tells it what it needs to know. */
 #define _GNU_SOURCE
-#include "device.h"
-#include "optimizer.h"
-#include "schedule.h"
+#include "optim/device.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
 
 #include <errno.h>
 #include <math.h>
@@ -90,6 +90,8 @@ adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out) {
     const adamod__device_api *api = adamod__load_cuda();
     return api ? adamod__api_result(api, api->describe(index, out)) : ADAMOD_ERROR_NO_CUDA;
 }
+
+adamod__gpu adamod__gpu_of(const adamod_optimizer *opt) { return (adamod__gpu){opt->api, opt->device}; }
 
 /* ---- create ---- */
 

@@ -8,7 +8,7 @@
 #define ADAMOD_DEVICE_H
 
 #include "adamod.h"
-#include "numbers.h"
+#include "optim/numbers.h"
 
 #include <stddef.h>
 #include <stdint.h>

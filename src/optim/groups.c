@@ -1,6 +1,6 @@
 /* The optimizer's groups: their options, and the schedules of these. */
-#include "optimizer.h"
-#include "schedule.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,29 +2,17 @@
 #ifndef ADAMOD_INTERNAL_H
 #define ADAMOD_INTERNAL_H
 
-#include "platform.h" /* first */
+#include "base/error.h" /* first: it refuses platforms */
 
-#include "adamod.h"
-#include "arithmetic.h"
-#include "device.h"
-#include "kernels/kernels.h"
-#include "numbers.h"
-#include "thread.h"
+#include "base/arithmetic.h"
+#include "base/pool.h"
+#include "optim/device.h"
+#include "optim/kernels/kernels.h"
+#include "optim/numbers.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/* ---- errors ---- */
-
-/* Writes the thread's last-error line and returns status, so that a failure is one statement. */
-adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The index of "cuda" or "cuda:N". */
-adamod_status adamod__parse_device(const char *text, int *index);
-
-/* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
-const char *adamod__number(double x, char out[32]);
-/* As strtod in the C locale. */
-double adamod__read_number(const char *text, char **end);
 
 /* ---- options ---- */
 
@@ -114,8 +102,6 @@ int64_t adamod__element_count(int ndim, const int64_t *shape);
 void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
 /* Whether a shape can be; name is for the message. */
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
-/* As realloc for n elements of so many bytes each, where their product may overflow. */
-void *adamod__resize(void *old, size_t n, size_t size);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
 /* f64 parameters are computed in f64, all others in f32. */
@@ -145,18 +131,10 @@ typedef struct thread_memory {
     stats_counts *counts; /* of one chunk; the caller's is NULL where no statistics are wanted */
 } thread_memory;
 
-/* adamod_pool_create for what uses these kernels. */
-adamod_status adamod__pool_make(adamod_pool **out, int threads, const kernel_set *kernels);
+/* A pool of threads that update with these kernels; and what one of its threads has, other than 0. */
+adamod_status adamod__update_pool(adamod_pool **out, int threads, const kernel_set *kernels);
 const kernel_set *adamod__pool_kernels(const adamod_pool *pool);
-
-/* Runs task(context, i, thread) for i in 0..n-1, each exactly once, on the pool's threads and this one; pool may be NULL.
- * Thread 0 is this one. */
-typedef void (*pool_task)(void *context, int64_t index, int thread);
-void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
-/* What belongs to a thread of the pool, other than 0, for the time of a run. */
-thread_memory adamod__pool_memory(const adamod_pool *pool, int thread);
-/* Whether this is a child process, which fork gave the pool but not its threads. Runs are then this thread's. */
-bool adamod__pool_gone(const adamod_pool *pool);
+thread_memory adamod__thread_memory(const adamod_pool *pool, int thread);
 
 /* ---- statistics ---- */
 

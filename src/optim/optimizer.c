@@ -1,7 +1,7 @@
 /* The optimizer's handle: its memory, threads and statistics. Its groups of options are in groups.c, its parameters in
  * tensors.c and apart.c, the step in step.c. */
 #define _GNU_SOURCE
-#include "optimizer.h"
+#include "optim/optimizer.h"
 
 #include <stdlib.h>
 #include <string.h>

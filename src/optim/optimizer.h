@@ -2,9 +2,9 @@
 #ifndef ADAMOD_OPTIMIZER_H
 #define ADAMOD_OPTIMIZER_H
 
-#include "internal.h"
-#include "ranges.h"
-#include "safetensors.h"
+#include "optim/internal.h"
+#include "optim/ranges.h"
+#include "optim/optim.h"
 
 typedef struct group {
     double options[OPT_COUNT];
@@ -127,25 +127,6 @@ void adamod__lift_range(adamod_optimizer *opt, int64_t id, const adamod_span *x)
 void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
 /* Puts those there that it has now, if they are apart from all others. */
 adamod_status adamod__lay_apart(adamod_optimizer *opt, int64_t id);
-
-/* ---- files (state.c) ---- */
-
-/* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
- * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
-#define ADAMOD__STATE_PAIRS 4
-typedef struct adamod__state_list {
-    adamod__st_tensor *tensors;
-    size_t n;
-    adamod__st_pair metadata[ADAMOD__STATE_PAIRS];
-    bool copies; /* of states on a device: freed with the list */
-} adamod__state_list;
-adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
-void adamod__state_list_free(adamod__state_list *list);
-/* The longest header of a file that can be this optimizer's. */
-uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
-/* The way back, changing nothing unless all of it fits. path is for messages. */
-adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
-                                    const char *prefix);
 
 /* ---- the step (step.c) ---- */
 

@@ -1,5 +1,5 @@
 /* Options by name, and the hyper-parameters of the raw interface. */
-#include "internal.h"
+#include "optim/internal.h"
 
 #include <ctype.h>
 #include <math.h>

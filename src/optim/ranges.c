@@ -1,6 +1,6 @@
-#include "ranges.h"
-#include "internal.h"
-#include "kernels/half.h"
+#include "optim/ranges.h"
+#include "optim/internal.h"
+#include "optim/kernels/half.h"
 
 #include <stdlib.h>
 

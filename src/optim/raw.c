@@ -1,6 +1,6 @@
 /* The raw interface: updates of arrays the caller owns. */
-#include "internal.h"
-#include "kernels/q8.h"
+#include "optim/internal.h"
+#include "optim/kernels/q8.h"
 
 #include <math.h>
 #include <stdio.h>

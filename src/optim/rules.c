@@ -1,11 +1,11 @@
 /* The rules' descriptions: options, states, and the numbers their formulas read. The formulas stand beside them in
  * rules/, and are compiled in kernels/. */
-#include "internal.h"
+#include "optim/internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "rules/numbers.inc.h"
+#include "optim/rules/numbers.inc.h"
 
 static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
 static const char *const adamod__spatials[] = {"max", "none", NULL};
@@ -48,11 +48,11 @@ static const char *const adamod__spatials[] = {"max", "none", NULL};
                                                   adamod__##rule_name##_states,                                        \
                                                   adamod__##rule_name##_coefs}
 
-#include "rules/all.inc.h"
+#include "optim/rules/all.inc.h"
 
 const rule *const adamod__rules[RULE_COUNT] = {
 #define RULE(name) &adamod__rule_##name,
-#include "rules/list.inc.h"
+#include "optim/rules/list.inc.h"
 #undef RULE
 };
 

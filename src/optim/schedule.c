@@ -1,5 +1,5 @@
 /* Schedules: small trees, built by functions or from text, that turn an update's number into a value. */
-#include "schedule.h"
+#include "optim/schedule.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule.inc.h"
+#include "optim/schedule.inc.h"
 
 static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind kind, double number, int64_t whole) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out is NULL");

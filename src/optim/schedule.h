@@ -2,7 +2,7 @@
 #ifndef ADAMOD_SCHEDULE_H
 #define ADAMOD_SCHEDULE_H
 
-#include "internal.h"
+#include "optim/internal.h"
 
 /* number is start, end or factor; whole is steps, or how many follow in list: milestones, or lengths of parts. */
 struct adamod_schedule {

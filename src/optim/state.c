@@ -1,5 +1,5 @@
 /* Saving and loading an optimizer's states as safetensors, alone in a file or as the part of one that a prefix marks. */
-#include "optimizer.h"
+#include "optim/optimizer.h"
 
 #include <errno.h>
 #include <stdio.h>

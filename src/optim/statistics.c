@@ -1,5 +1,5 @@
 /* Histograms of the learning rates of single elements: the paper's Figure 1 as numbers. */
-#include "internal.h"
+#include "optim/internal.h"
 
 #include <math.h>
 #include <string.h>

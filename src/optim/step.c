@@ -1,7 +1,7 @@
 /* The optimizer's step, and what it counts and reports. */
-#include "optimizer.h"
-#include "schedule.h"
-#include "kernels/half.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "optim/kernels/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static adamod_status adamod__ensure_pool(adamod_optimizer *opt) {
     const int threads = (int)opt->groups[0].options[OPT_THREADS];
     if (opt->own_pool && adamod__pool_gone(opt->pool)) adamod__drop_pool(opt);
     if (opt->pool || threads == 1 || !adamod__worth_threads(opt)) return ADAMOD_OK;
-    const adamod_status status = adamod__pool_make(&opt->pool, threads, opt->kernels);
+    const adamod_status status = adamod__update_pool(&opt->pool, threads, opt->kernels);
     opt->own_pool = status == ADAMOD_OK;
     return status;
 }

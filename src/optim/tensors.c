@@ -1,7 +1,7 @@
 /* The optimizer's parameters and their states, its own and those that the caller keeps. */
 #define _GNU_SOURCE
-#include "optimizer.h"
-#include "update.h"
+#include "optim/optimizer.h"
+#include "optim/update.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* One update of many arrays: cut into chunks for threads and blocks for kernels, converted where types ask for it. */
-#include "update.h"
-#include "kernels/half.h"
-#include "kernels/q8.h"
+#include "optim/update.h"
+#include "optim/kernels/half.h"
+#include "optim/kernels/q8.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_UPDATE_H
 #define ADAMOD_UPDATE_H
 
-#include "internal.h"
+#include "optim/internal.h"
 
 /* An item's arrays as the block loop sees them. */
 typedef struct block_source {
@@ -52,7 +52,7 @@ typedef struct work_context {
 } work_context;
 
 static inline thread_memory adamod__memory_of(const work_context *c, int thread) {
-    return thread == 0 ? c->space->caller : adamod__pool_memory(c->w->pool, thread);
+    return thread == 0 ? c->space->caller : adamod__thread_memory(c->w->pool, thread);
 }
 
 /* The item a chunk belongs to. */

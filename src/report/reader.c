@@ -10,7 +10,7 @@
 #include "report/reader.h"
 
 #include "base/text.h"
-#include "report/json_input.h"
+#include "base/json_input.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "tasks/decode.h"
 
-#include "internal.h"
-#include "nn/op.h"
+#include "base/error.h"
+#include "base/pool.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -247,7 +247,8 @@ typedef struct advance_context {
     decoder *d;
 } advance_context;
 
-static void advance_task(void *context, int64_t i) {
+static void advance_task(void *context, int64_t i, int thread) {
+    (void)thread;
     decoder *d = ((advance_context *)context)->d;
     search *s = &d->searches[i];
     s->n_moves = 0;
@@ -332,7 +333,7 @@ adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (
         nn_plan_forward(d->step);
         const adamod_status failed = nn_plan_wait(d->step);
         if (failed) return failed;
-        nn_parallel(d->o.pool, n, advance_task, &context);
+        adamod__pool_run(d->o.pool, n, advance_task, &context);
         move_slots(d, n);
     }
     for (int i = 0; i < n; i++) results[i] = d->searches[i].best;

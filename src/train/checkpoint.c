@@ -6,13 +6,13 @@
 #define _GNU_SOURCE
 #endif
 
-#include "checkpoint.h"
+#include "train/checkpoint.h"
 
-#include "json.h"
-#include "optim/file.h"
-#include "optim/optimizer.h"
-#include "optim/safetensors.h"
-#include "text.h"
+#include "base/json.h"
+#include "base/file.h"
+#include "optim/optim.h"
+#include "base/safetensors.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "train/recipe_parts.h"
 
 #include "base/text.h"
-#include "optim/file.h"
+#include "base/file.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "optim/file.h"
+#include "base/file.h"
 #include "train/tfevents.h"
 
 #include <dirent.h>

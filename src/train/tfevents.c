@@ -7,7 +7,7 @@
 #endif
 #define _FILE_OFFSET_BITS 64
 
-#include "tfevents.h"
+#include "train/tfevents.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "nn/profile.h"
 #include "train/checkpoint.h"
 #include "train/run.h"
-#include "train/update.h"
+#include "train/training_step.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -194,7 +194,7 @@ static int update_once(trainer *t, char *message, size_t size) {
         if (end_and_conclude(t, &t->under_way, message, size)) return -1;
         if (*t->diverged) return 0;
     }
-    if (!update_waits(&t->s) || *u.diverged || pauses(t, u.step)) return end_and_conclude(t, &u, message, size);
+    if (!update_is_pending(&t->s) || *u.diverged || pauses(t, u.step)) return end_and_conclude(t, &u, message, size);
     t->under_way = u;
     t->pending = true;
     return 0;

@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "../../src/data/corpus.h"
+#include "data/corpus.h"
 
 #include <stdlib.h>
 #include <string.h>

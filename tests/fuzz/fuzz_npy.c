@@ -4,7 +4,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "../../src/data/npy.h"
+#include "data/npy.h"
 
 #include <stdlib.h>
 #include <string.h>

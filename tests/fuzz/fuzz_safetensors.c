@@ -7,7 +7,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "../../src/optim/safetensors.h"
+#include "base/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* y = x + dropout(branch).
  *
  * Inputs: x, branch, of one shape. Attribute: dropout. */
-#include "dropout.h"
+#include "nn/ops/dropout.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * Inputs: x, branch or none, gamma, beta. Attributes: dropout, eps. Backward computes z again: it needs no memory of
  * its own then, and x is mostly needed by others too. saved has room for a row's mean and 1 / sqrt(variance + eps),
  * for backends that do not compute them twice. */
-#include "dropout.h"
+#include "nn/ops/dropout.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * Inputs: q or [q | k | v], [k | v] or none, ranges of the queries, ranges of the keys. Attributes: heads, causal,
  * dropout. Rows in no range have output and gradient 0. Ranges of queries do not overlap; ranges of keys may (several
  * hypotheses of one source), but not in a backward pass of a backend other than ref. */
-#include "attention.h"
-#include "op.h"
+#include "nn/ops/attention.h"
+#include "nn/op.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef ADAMOD_NN_ATTENTION_H
 #define ADAMOD_NN_ATTENTION_H
 
-#include "kernel.h"
-#include "random.h"
+#include "nn/kernel.h"
+#include "base/random.h"
 
 enum { ATTENTION_Q, ATTENTION_KV, ATTENTION_Q_RANGES, ATTENTION_K_RANGES };
 

@@ -2,7 +2,7 @@
  * columns: [k | v] of [q | k | v]. Forward only.
  *
  * Inputs: cache, x, index. The caller sees to it that indices are rows of the cache, each at most once. */
-#include "op.h"
+#include "nn/op.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * Output: that, the sum of nll, rows whose first largest logit is the target, rows counted. Saved: lse, [rows].
  *
  * Inputs: logits, targets. Attribute: smoothing. */
-#include "op.h"
+#include "nn/op.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * (random.h), so backward draws them again.
  *
  * Input: x. Attribute: dropout, the p. */
-#include "dropout.h"
+#include "nn/ops/dropout.h"
 
 static const char *dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
     if (in[0].ndim < 1) return "x is missing";

@@ -2,8 +2,8 @@
 #ifndef ADAMOD_NN_OPS_DROPOUT_H
 #define ADAMOD_NN_OPS_DROPOUT_H
 
-#include "op.h"
-#include "random.h"
+#include "nn/op.h"
+#include "base/random.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * the last of an odd number of columns is 0.
  *
  * Inputs: ids, positions or none, table. Attribute: scale. The caller sees to it that ids are rows of the table. */
-#include "op.h"
+#include "nn/op.h"
 
 #include <assert.h>
 #include <math.h>

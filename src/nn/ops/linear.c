@@ -3,7 +3,7 @@
  *
  * Inputs: x [rows, in], W [out, in], b [out] or none. Attribute: activation. relu's gradient follows from y; gelu's
  * needs z, which forward saves. */
-#include "op.h"
+#include "nn/op.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* y_v = x_v - log sum_w exp(x_w) in each row; forward only. */
-#include "op.h"
+#include "nn/op.h"
 
 #include <math.h>
 

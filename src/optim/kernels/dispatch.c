@@ -1,5 +1,6 @@
 /* Which kernels this processor can run. */
-#include "internal.h"
+#include "optim/internal.h"
+#include "optim/optim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,11 @@ const kernel_set *adamod__kernels_choose(void) {
     }
     adamod__fail(ADAMOD_ERROR_NAME, "environment variable ADAMOD_ISA is '%.32s', this processor has %s", wanted, known);
     return NULL;
+}
+
+const char *adamod__chosen_isa(void) {
+    const kernel_set *k = adamod__kernels_choose();
+    return k ? k->name : NULL;
 }
 
 const char *adamod_isa_name(int index) {

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_HALF_H
 #define ADAMOD_HALF_H
 
-#include "kernels.h"
+#include "optim/kernels/kernels.h"
 
 #include <stdint.h>
 #include <string.h>

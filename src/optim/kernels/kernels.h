@@ -20,7 +20,7 @@
 /* Rules, in the order of adamod_rule_name. */
 typedef enum rule_id {
 #define RULE(name) RULE_##name,
-#include "../rules/list.inc.h"
+#include "optim/rules/list.inc.h"
 #undef RULE
     RULE_COUNT
 } rule_id;
@@ -107,12 +107,10 @@ typedef struct kernel_set {
 } kernel_set;
 
 extern const kernel_set adamod__kernels_plain;
-#if defined(__x86_64__) && defined(__GNUC__)
-#define ADAMOD_X86 1
+#ifdef ADAMOD_X86
 extern const kernel_set adamod__kernels_avx2, adamod__kernels_avx512;
 #endif
-#if defined(__aarch64__) && defined(__GNUC__)
-#define ADAMOD_NEON 1
+#ifdef ADAMOD_NEON
 extern const kernel_set adamod__kernels_neon;
 #endif
 

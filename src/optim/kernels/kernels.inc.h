@@ -143,7 +143,7 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
     return x;
 }
 
-#include "convert.inc.h"
+#include "optim/kernels/convert.inc.h"
 
 #ifdef CONVERT_F32
 /* The same loop over bf16 arrays, converted on the way, two pairs of vectors at a time: random numbers are drawn once for
@@ -285,7 +285,7 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
 #endif
 
 #define ADAMOD_FORMULAS
-#include "../rules/all.inc.h"
+#include "optim/rules/all.inc.h"
 #undef ADAMOD_FORMULAS
 
 static void NAME(gradient)(void *out, const void *g, const void *p, size_t n, const adamod__coef_f64 *c) {
@@ -349,7 +349,7 @@ static void NAME(add_squares)(double *sum, const void *g, size_t n) {
 static const real_kernels NAME(table) = {
     .update =
         {
-#include "../rules/list.inc.h"
+#include "optim/rules/list.inc.h"
         },
     .gradient = NAME(gradient),
     .sumsq = NAME(sumsq),

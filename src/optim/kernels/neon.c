@@ -1,15 +1,15 @@
 /* Kernels for 64-bit Arm. */
-#include "internal.h"
+#include "optim/internal.h"
 
 #ifdef ADAMOD_NEON
-#include "kernels/half.h"
-#include "kernels/q8.h"
+#include "optim/kernels/half.h"
+#include "optim/kernels/q8.h"
 
 #include <arm_neon.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/contract_off.inc.h"
+#include "optim/kernels/contract_off.inc.h"
 
 #define ISA neon
 #define REAL float
@@ -23,7 +23,7 @@
 #define SPREAD_HIGH(x) vzip2q_u32((uint32x4_t)(x), (uint32x4_t)(x))
 #define LOAD_F16(in) ((V)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(in))))
 #define STORE_F16(out, x) vst1_u16(out, vreinterpret_u16_f16(vcvt_f16_f32(x)))
-#include "kernels/kernels.inc.h"
+#include "optim/kernels/kernels.inc.h"
 
 #define REAL double
 #define TYPE f64
@@ -31,12 +31,12 @@
 #define SQRT(x) ((V)vsqrtq_f64(x))
 #define LESSER(x, y) ((V)vbslq_f64(vcltq_f64(x, y), x, y))
 #define GREATER(x, y) ((V)vbslq_f64(vcgtq_f64(x, y), x, y))
-#include "kernels/kernels.inc.h"
+#include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_neon = {"neon", &adamod__table_neon_f32, &adamod__table_neon_f64};
 #undef ISA
 
-#include "kernels/contract_restore.inc.h"
+#include "optim/kernels/contract_restore.inc.h"
 #else
 typedef int adamod__no_neon; /* a translation unit may not be empty */
 #endif

@@ -1,12 +1,12 @@
 /* Kernels in plain C, one element at a time. */
-#include "internal.h"
-#include "kernels/half.h"
-#include "kernels/q8.h"
+#include "optim/internal.h"
+#include "optim/kernels/half.h"
+#include "optim/kernels/q8.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "kernels/contract_off.inc.h"
+#include "optim/kernels/contract_off.inc.h"
 
 #define ISA plain
 #define REAL float
@@ -16,7 +16,7 @@
 #define SQRT(x) sqrtf(x)
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
-#include "kernels/kernels.inc.h"
+#include "optim/kernels/kernels.inc.h"
 
 #define REAL double
 #define TYPE f64
@@ -24,9 +24,9 @@
 #define SQRT(x) sqrt(x)
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
-#include "kernels/kernels.inc.h"
+#include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_plain = {"plain", &adamod__table_plain_f32, &adamod__table_plain_f64};
 #undef ISA
 
-#include "kernels/contract_restore.inc.h"
+#include "optim/kernels/contract_restore.inc.h"

@@ -10,7 +10,7 @@
 #ifndef ADAMOD_Q8_H
 #define ADAMOD_Q8_H
 
-#include "half.h"
+#include "optim/kernels/half.h"
 
 enum { Q8_BLOCK = 256, Q8_SHIFT = 20 };
 

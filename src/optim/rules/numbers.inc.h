@@ -87,7 +87,7 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
 }
 
 #define ADAMOD_NUMBERS
-#include "all.inc.h"
+#include "optim/rules/all.inc.h"
 #undef ADAMOD_NUMBERS
 #undef NUMBERS
 

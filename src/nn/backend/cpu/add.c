@@ -1,5 +1,5 @@
 /* y = x + dropout(branch). */
-#include "cpu.h"
+#include "nn/backend/cpu/cpu.h"
 
 typedef struct add_work {
     const nn_call *c;

@@ -1,6 +1,6 @@
 /* Layer normalisation of z = x + dropout(branch), and its gradient: each row is read once, and stays in the first cache
  * for the passes it takes. Formulas are in ops/add_norm.c. saved holds a row's mean and 1 / sqrt(variance + eps). */
-#include "cpu.h"
+#include "nn/backend/cpu/cpu.h"
 
 #include <math.h>
 #include <string.h>

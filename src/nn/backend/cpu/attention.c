@@ -1,9 +1,9 @@
 /* Attention on the processor. A head of a sequence is one item of work, cut into tiles of queries and keys that stay in
  * the cache: the scores of a tile are a product, the weights never leave it, and backward computes them again. Threads
  * take items one after the other; items share nothing, so who takes which does not matter to the result. */
-#include "cpu.h"
-#include "ops/attention.h"
-#include "vector.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/ops/attention.h"
+#include "nn/backend/cpu/vector.h"
 
 #include <stdatomic.h>
 #include <string.h>

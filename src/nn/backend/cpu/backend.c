@@ -1,6 +1,6 @@
 /* The cpu backend: its table of kernels, and sums that several of them end in. */
-#include "cpu.h"
-#include "backend.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend.h"
 
 static const nn_backend_op ops[] = {
 #define ENTRY(name) {#name, &nn_cpu_##name},

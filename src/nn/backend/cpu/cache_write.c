@@ -1,5 +1,5 @@
 /* Rows into a cache, on the processor. */
-#include "cpu.h"
+#include "nn/backend/cpu/cpu.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_NN_CPU_H
 #define ADAMOD_NN_CPU_H
 
-#include "kernel.h"
+#include "nn/kernel.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Cross entropy on the processor: see ops/cross_entropy.c for the formulas. */
-#include "cpu.h"
-#include "vector.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* y = dropout(x). */
-#include "cpu.h"
+#include "nn/backend/cpu/cpu.h"
 
 typedef struct dropout_work {
     nn_drop drop;

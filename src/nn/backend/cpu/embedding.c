@@ -3,7 +3,7 @@
  * Sentences share positions, so a table of sinusoids is made for each call. From one position to the next it is a
  * rotation, sin(a + f) = sin a cos f + cos a sin f, in double, which in POSITIONS steps loses nothing that a float
  * would show. */
-#include "cpu.h"
+#include "nn/backend/cpu/cpu.h"
 
 #include <assert.h>
 #include <math.h>

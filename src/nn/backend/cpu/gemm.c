@@ -1,7 +1,7 @@
 /* Matrix products by a library, tile by tile on the pool's threads; or, without one, by plain loops. */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
-#include "gemm.h"
-#include "cpu.h"
+#include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/cpu.h"
 
 #include <stdio.h>
 

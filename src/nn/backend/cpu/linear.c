@@ -1,7 +1,7 @@
 /* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the
  * cache. Formulas are in ops/linear.c. */
-#include "cpu.h"
-#include "gemm.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/gemm.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Log softmax of each row, on the processor. */
-#include "cpu.h"
-#include "vector.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Dropout for all ops that drop: Philox in the lanes of vectors, and its use. */
-#include "cpu.h"
-#include "random.h"
+#include "nn/backend/cpu/cpu.h"
+#include "base/random.h"
 
 #include <string.h>
 

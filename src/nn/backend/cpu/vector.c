@@ -1,6 +1,7 @@
 /* The loops of vector.inc.h for every instruction set there is, and the choice between them. */
-#include "vector.h"
-#include "internal.h"
+#include "nn/backend/cpu/vector.h"
+#include "base/error.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static inline void nn_transpose4(F4 *x) {
 #define MAX4(a, b) _mm_max_ps(a, b)
 #define FOLD(x, op) FOLD8(op##8(_mm512_castps512_ps256(x[0]), _mm512_extractf32x8_ps(x[0], 1)), op)
 #define FOLD8(x, op) op##4(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1))
-#include "vector.inc.h"
+#include "nn/backend/cpu/vector.inc.h"
 #undef FIRST
 
 #ifdef __clang__
@@ -78,7 +79,7 @@ static inline __m256i nn_first8(int64_t n) {
 #define PART(p, n, fill) ((V)_mm256_blendv_ps(fill, _mm256_maskload_ps(p, nn_first8(n)), (__m256)nn_first8(n)))
 #define STORE_PART(p, n, x) _mm256_maskstore_ps(p, nn_first8(n), x)
 #define FOLD(x, op) FOLD8(op##8(x[0], x[1]), op)
-#include "vector.inc.h"
+#include "nn/backend/cpu/vector.inc.h"
 
 #ifdef __clang__
 #pragma clang attribute pop
@@ -124,11 +125,10 @@ static inline F4 nn_greater4(F4 a, F4 b) {
 #define PART(p, n, fill) nn_part4(p, n, fill)
 #define STORE_PART(p, n, x) nn_store_part4(p, n, x)
 #define FOLD(x, op) op##4(op##4(x[0], x[2]), op##4(x[1], x[3]))
-#include "vector.inc.h"
+#include "nn/backend/cpu/vector.inc.h"
 
 const nn_vector *nn_vector_choose(void) {
-    const kernel_set *set = adamod__kernels_choose();
-    const char *name = set ? set->name : "plain";
+    const char *chosen = adamod__chosen_isa(), *name = chosen ? chosen : "plain";
 #ifdef ADAMOD_X86
     if (strcmp(name, "avx512") == 0) return &nn_table_avx512;
     if (strcmp(name, "avx2") == 0 && __builtin_cpu_supports("fma")) return &nn_table_avx2;

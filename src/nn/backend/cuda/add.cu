@@ -1,5 +1,5 @@
 /* y = x + dropout(branch): see ops/add.c. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum { THREADS = 256, CHUNK = 8 /* numbers of a thread */ };
 

@@ -6,7 +6,7 @@
  * columns is no multiple of 8, take the kernels whose name begins with any_: a block for each, which reads it several
  * times. In backward a block takes many rows and leaves their part of sums over rows: of dgamma, of dbeta and, where it is
  * asked for, of the branch's gradient. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum {
     THREADS = 256,

@@ -13,7 +13,7 @@
  *
  * Where the sums over rows of gradients are asked for, each block of the first two kinds leaves its part of them: there is
  * a row [dq | dk | dv] for each sequence, and one for each group of blocks of the first kind that has all heads. */
-#include "attention_tile.cuh"
+#include "nn/backend/cuda/attention_tile.cuh"
 
 enum {
     LONG_BLOCKS = 264, /* two for each multiprocessor of an H100 or H200 */

@@ -7,7 +7,7 @@
 #ifndef ADAMOD_NN_CUDA_ATTENTION_TILE_H
 #define ADAMOD_NN_CUDA_ATTENTION_TILE_H
 
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum { TILE = 32, THREADS = 128 };
 

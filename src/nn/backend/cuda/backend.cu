@@ -1,5 +1,5 @@
 /* The cuda backend: one device, its memory, its stream, its recordings; and the table of kernels. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 #include <cuda_profiler_api.h>
 

@@ -1,5 +1,5 @@
 /* Rows of x into rows of the cache: see ops/cache_write.c. Rows past those of the batch have index -1. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum { THREADS = 128 };
 

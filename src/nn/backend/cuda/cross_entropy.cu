@@ -1,6 +1,6 @@
 /* Label-smoothed cross entropy: see ops/cross_entropy.c for the formulas. A block takes a row, reads its logits once in
  * each direction, and never stores a probability. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum {
     THREADS = 256,

@@ -8,9 +8,9 @@
 #define ADAMOD_NN_CUDA_H
 
 extern "C" {
-#include "backend.h"
+#include "nn/backend.h"
 }
-#include "random.h"
+#include "base/random.h"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

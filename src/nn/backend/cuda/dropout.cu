@@ -1,5 +1,5 @@
 /* Dropout: see ops/dropout.c. Both directions are one kernel, which draws the same numbers each time. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum { THREADS = 256, CHUNK = 8 /* numbers of a thread */ };
 

@@ -3,7 +3,7 @@
  * Backward adds up, for each id, the rows of the tokens that are it, in their order. For that, tokens are sorted by id: a
  * token's place is the number of tokens with a smaller id, or with the same and before it. Counting those for every token
  * takes n^2 comparisons, but nothing waits for anything: a few microseconds for thousands of tokens. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum {
     CHUNK = 8, /* columns side by side of a thread */

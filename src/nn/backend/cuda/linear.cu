@@ -6,7 +6,7 @@
  *   y  [rows, out]: y^T = W x^T        dx [rows, in]: dx^T = W^T dz^T        dW [out, in]: dW^T = x^T dz
  * A small dW leaves most of the chip idle, so the plan may have two of them done as one.
  */
-#include "product.h"
+#include "nn/backend/cuda/product.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Log softmax: see ops/log_softmax.c. The output is f32 whatever x is. */
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 enum { THREADS = 256 };
 

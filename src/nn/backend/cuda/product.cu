@@ -1,4 +1,4 @@
-#include "product.h"
+#include "nn/backend/cuda/product.h"
 
 #include <pthread.h>
 

@@ -2,7 +2,7 @@
 #ifndef ADAMOD_NN_CUDA_PRODUCT_H
 #define ADAMOD_NN_CUDA_PRODUCT_H
 
-#include "cuda.h"
+#include "nn/backend/cuda/cuda.h"
 
 #include <cublasLt.h>
 

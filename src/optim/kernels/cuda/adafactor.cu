@@ -1,6 +1,6 @@
 /* Adafactor's update, in the passes of ../../adafactor.c, over chunks of whole rows: R or v and the size of the
  * parameter; C; the means of R; the size of the update; the parameter. Sums are taken in the library's order. */
-#include "formulas.cuh"
+#include "optim/kernels/cuda/formulas.cuh"
 
 enum { ROW_THREADS = 256, COLUMN_THREADS = 128 };
 

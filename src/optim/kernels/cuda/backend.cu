@@ -1,6 +1,6 @@
 /* The host's side of libadamod_cuda: devices, memory, the tables that kernels read, and the order of launches. */
-#include "backend.h"
-#include "../half.h"
+#include "optim/kernels/cuda/cuda_backend.h"
+#include "optim/kernels/half.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #ifndef ADAMOD_CUDA_DEVICE_CUH
 #define ADAMOD_CUDA_DEVICE_CUH
 
-#include "../q8.h"
-#include "backend.h"
+#include "optim/kernels/q8.h"
+#include "optim/kernels/cuda/cuda_backend.h"
 
 #include <math.h>
 

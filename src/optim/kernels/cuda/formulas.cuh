@@ -3,7 +3,7 @@
 #ifndef ADAMOD_CUDA_FORMULAS_CUH
 #define ADAMOD_CUDA_FORMULAS_CUH
 
-#include "device.cuh"
+#include "optim/kernels/cuda/device.cuh"
 
 /* A float whose division and square root are the compiler's own without what cares for numbers near the ends of the range
  * (a branch for each): correctly rounded while divisors are 2^-60 to 2^60, dividends that or 0, and roots are taken of 0
@@ -80,7 +80,7 @@ template <class R> struct element {
 #define COEF adamod__coef_f32
 #define TYPE f32
 #define SQRT(x) sqrtf(x)
-#include "../../rules/all.inc.h"
+#include "optim/rules/all.inc.h"
 #undef V
 #undef COEF
 #undef TYPE
@@ -90,7 +90,7 @@ template <class R> struct element {
 #define COEF adamod__coef_f64
 #define TYPE f64
 #define SQRT(x) sqrt(x)
-#include "../../rules/all.inc.h"
+#include "optim/rules/all.inc.h"
 #undef V
 #undef COEF
 #undef TYPE
@@ -111,7 +111,7 @@ template <class R> struct element {
 #define COEF adamod__coef_f32
 #define TYPE quick
 #define SQRT(x) quick_sqrt(x)
-#include "../../rules/all.inc.h"
+#include "optim/rules/all.inc.h"
 #undef V
 #undef COEF
 #undef TYPE

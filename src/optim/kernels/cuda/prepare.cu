@@ -1,9 +1,9 @@
 /* Everything of a step that comes before the update: the norm of the gradients, and one block that decides and counts.
  * Also the small kernels that change the tables, whose data travel with the launch. */
-#include "device.cuh"
+#include "optim/kernels/cuda/device.cuh"
 
-#include "../../rules/numbers.inc.h"
-#include "../../schedule.inc.h"
+#include "optim/rules/numbers.inc.h"
+#include "optim/schedule.inc.h"
 
 /* ---- tables ---- */
 
@@ -340,7 +340,7 @@ static __device__ void rule_numbers(int rule, const double *o, const step_info *
     case RULE_##name:                                                                                                  \
         adamod__##name##_coefs(o, info, c);                                                                            \
         break;
-#include "../../rules/list.inc.h"
+#include "optim/rules/list.inc.h"
 #undef RULE
         default: break;
     }

@@ -7,7 +7,7 @@
 struct variant_launch;
 template <class RULE> static constexpr variant_launch make_variant();
 
-#include "backend.h"
+#include "optim/kernels/cuda/cuda_backend.h"
 
 /* How one formula is launched. */
 struct variant_launch {
@@ -19,7 +19,7 @@ struct variant_launch {
     const char *name; /* of a tuning */
 };
 
-#include "formulas.cuh"
+#include "optim/kernels/cuda/formulas.cuh"
 
 /* How an update is cut: threads of a block, groups of four elements for each, blocks that a multiprocessor must have room
  * for, and whether blocks stay for one tile after the other. Where a warp takes Q8_BLOCK elements at a time, so often in a
@@ -912,12 +912,12 @@ template <class RULE> static constexpr variant_launch make_variant() {
 static const variant_launch *const variants[2][RULE_COUNT] = {
     {
 #define RULE(name) name##_variants_f32,
-#include "../../rules/list.inc.h"
+#include "optim/rules/list.inc.h"
 #undef RULE
     },
     {
 #define RULE(name) name##_variants_f64,
-#include "../../rules/list.inc.h"
+#include "optim/rules/list.inc.h"
 #undef RULE
     },
 };

@@ -5,8 +5,8 @@
 #ifndef ADAMOD_SAFETENSORS_INTERNAL_H
 #define ADAMOD_SAFETENSORS_INTERNAL_H
 
-#include "crc32.h"
-#include "safetensors.h"
+#include "base/crc32.h"
+#include "base/safetensors.h"
 
 #define ST_TRY(call)                                                                                                   \
     do {                                                                                                               \

@@ -2,8 +2,8 @@
  *
  * On the processor an update is done when update_begin returns. On a device it is under way then, as one recording, and
  * update_end waits for it; another may begin meanwhile, not two. */
-#ifndef ADAMOD_TRAIN_UPDATE_H
-#define ADAMOD_TRAIN_UPDATE_H
+#ifndef ADAMOD_TRAINING_STEP_H
+#define ADAMOD_TRAINING_STEP_H
 
 #include "train/checkpoint.h"
 #include "train/task.h"
@@ -20,7 +20,7 @@ typedef struct update {
 } update;
 
 /* Whether updates go on after update_begin. */
-bool update_waits(const experiment *s);
+bool update_is_pending(const experiment *s);
 
 /* Takes the next batches and moves at past them. collect: with the statistics of learning rates. */
 int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size);

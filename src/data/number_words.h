@@ -10,8 +10,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef NUMBERS_H
-#define NUMBERS_H
+#ifndef ADAMOD_NUMBER_WORDS_H
+#define ADAMOD_NUMBER_WORDS_H
 
 #include <stddef.h>
 

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #endif
 
-#include "file.h"
-#include "safetensors_internal.h"
+#include "base/file.h"
+#include "base/safetensors_internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -17,6 +17,13 @@
 #error libadamod reads and writes its little-endian files as they lie in memory: big-endian machines are not supported
 #endif
 
+/* Processors with kernels of their own. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define ADAMOD_X86 1
+#elif defined(__aarch64__) && defined(__GNUC__)
+#define ADAMOD_NEON 1
+#endif
+
 /* An array may have fewer than 2^ADAMOD__COUNT_BITS elements, so that bytes fit into a size_t for every type. */
 #define ADAMOD__COUNT_BITS (SIZE_MAX / 8 < INT64_MAX / 8 ? 29 : 60)
 

@@ -22,7 +22,7 @@
 #ifndef ADAMOD_SAFETENSORS_H
 #define ADAMOD_SAFETENSORS_H
 
-#include "platform.h" /* first */
+#include "base/platform.h" /* first */
 
 #include "adamod.h"
 

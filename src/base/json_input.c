@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "report/json_input.h"
+#include "base/json_input.h"
 
 #include "base/text.h"
 

@@ -5,8 +5,8 @@
 #ifndef ADAMOD_CUDA_BACKEND_H
 #define ADAMOD_CUDA_BACKEND_H
 
-#include "../../device.h"
-#include "../kernels.h"
+#include "optim/device.h"
+#include "optim/kernels/kernels.h"
 
 #include <cuda_runtime.h>
 

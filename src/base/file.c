@@ -9,7 +9,7 @@
 #define _FILE_OFFSET_BITS 64
 #endif
 
-#include "file.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

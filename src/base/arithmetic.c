@@ -1,4 +1,4 @@
-#include "arithmetic.h"
+#include "base/arithmetic.h"
 
 #define NOT_INLINED __attribute__((noinline))
 

@@ -1,4 +1,4 @@
-#include "train/update.h"
+#include "train/training_step.h"
 
 #include "base/text.h"
 
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-bool update_waits(const experiment *s) { return s->params->on_device; }
+bool update_is_pending(const experiment *s) { return s->params->on_device; }
 
 /* The library's last error without its name. */
 static const char *library_words(void) {
@@ -52,7 +52,7 @@ static adamod_status step(experiment *s, bool collect, update *u) {
     return status;
 }
 
-static int run_here(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     for (int i = 0; i < s->recipe.train.accumulate; i++) {
         feed(s, at, i, u);
         nn_plan_forward(s->plan);
@@ -91,7 +91,7 @@ static adamod_status run_recorded(void *context) {
 
 /* How many targets the batches of an update have is known only with the last of them, so that the gradient's scale is
  * set just before it runs. */
-static int run_there(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     const int n = s->recipe.train.accumulate;
     adamod_status status = adamod_collect(s->optimizer, collect);
     for (int i = 0; !status && i < n; i++) {
@@ -117,7 +117,7 @@ static adamod_status read_report(experiment *s, update *u) {
     return ADAMOD_OK;
 }
 
-static int end_there(experiment *s, update *u, char *message, size_t size) {
+static int end_on_device(experiment *s, update *u, char *message, size_t size) {
     adamod_status status = nn_plan_wait(s->plan);
     if (status) return library_failed(u, message, size);
     add_loss(s, u);
@@ -139,8 +139,8 @@ static int end_there(experiment *s, update *u, char *message, size_t size) {
 
 int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     *u = (update){.step = at->step + 1};
-    const int failed =
-        update_waits(s) ? run_there(s, at, collect, u, message, size) : run_here(s, at, collect, u, message, size);
+    const int failed = update_is_pending(s) ? run_on_device(s, at, collect, u, message, size)
+                                            : run_on_host(s, at, collect, u, message, size);
     if (failed || *u->diverged) return failed;
     at->step++;
     at->tokens += u->own_items;
@@ -149,5 +149,5 @@ int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, ch
 }
 
 int update_end(experiment *s, update *u, char *message, size_t size) {
-    return update_waits(s) ? end_there(s, u, message, size) : 0;
+    return update_is_pending(s) ? end_on_device(s, u, message, size) : 0;
 }

@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "crc32.h"
+#include "base/crc32.h"
 
 #include <pthread.h>
 #include <string.h>

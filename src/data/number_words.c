@@ -2,7 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "numbers.h"
+#include "data/number_words.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef ADAMOD_ARITHMETIC_H
 #define ADAMOD_ARITHMETIC_H
 
-#include "platform.h"
+#include "base/platform.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 typedef unsigned adamod__arithmetic;

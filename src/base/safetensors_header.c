@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "safetensors_internal.h"
+#include "base/safetensors_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

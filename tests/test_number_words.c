@@ -4,7 +4,7 @@
  */
 #include "check.h"
 
-#include "../src/data/numbers.h"
+#include "data/number_words.h"
 
 #include <limits.h>
 #include <stddef.h>

@@ -1,7 +1,11 @@
 /* Threads that wait for work. A run hands each thread a contiguous range of tasks, the same one every time, so that a
  * thread meets the memory it met before; who is done early takes tasks from the others' ranges. */
 #define _GNU_SOURCE
-#include "internal.h"
+#include "base/pool.h"
+
+#include "base/arithmetic.h"
+#include "base/error.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -13,12 +17,6 @@
 
 enum { SPINS = 4000 };
 
-/* In the heap, so that a thread's stack may be small; pages that no update touches take no memory. */
-typedef struct worker_memory {
-    block_buffers buffer;
-    stats_counts counts;
-} worker_memory;
-
 typedef struct pool_range {
     _Alignas(64) atomic_llong next; /* on a cache line of its own */
     int64_t end;
@@ -27,10 +25,12 @@ typedef struct pool_range {
 struct adamod_pool {
     int threads;   /* this one included */
     pid_t process; /* whose threads they are */
-    const kernel_set *kernels;
+    const void *owner;
     pthread_t *workers;
     pool_range *ranges;
-    worker_memory *memory; /* of the workers */
+    char *memory; /* of the workers, so many bytes each: in the heap, so that a thread's stack may be small; pages that
+                     nobody touches take none */
+    size_t bytes;
     pool_task task;
     void *context;
     atomic_uint generation; /* of runs: a change is the signal to start */
@@ -103,9 +103,8 @@ static void adamod__pool_signal(adamod_pool *pool) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-thread_memory adamod__pool_memory(const adamod_pool *pool, int thread) {
-    worker_memory *m = &pool->memory[thread - 1];
-    return (thread_memory){&m->buffer, &m->counts};
+void *adamod__pool_memory(const adamod_pool *pool, int thread) {
+    return pool->memory + (size_t)(thread - 1) * pool->bytes;
 }
 
 bool adamod__pool_gone(const adamod_pool *pool) { return pool->process != getpid(); }
@@ -181,22 +180,15 @@ static void adamod__pool_release(adamod_pool *pool) {
     free(pool);
 }
 
-adamod_status adamod_pool_create(adamod_pool **out, int threads) {
-    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    if (threads < 0 || threads > 1024) {
-        return adamod__fail(ADAMOD_ERROR_RANGE, "threads is %d, expected 0 <= threads <= 1024", threads);
-    }
-    const kernel_set *kernels = adamod__kernels_choose();
-    return kernels ? adamod__pool_make(out, threads, kernels) : ADAMOD_ERROR_NAME;
-}
-
-adamod_status adamod__pool_make(adamod_pool **out, int threads, const kernel_set *kernels) {
+adamod_status adamod__pool_make(adamod_pool **out, int threads, size_t bytes, const void *owner) {
+    bytes = (bytes + 63) / 64 * 64;
     if (threads == 0) threads = adamod__cores();
     adamod_pool *pool = calloc(1, sizeof *pool);
     if (pool) {
         pool->workers = calloc((size_t)threads, sizeof *pool->workers);
         pool->ranges = aligned_alloc(64, (size_t)threads * sizeof *pool->ranges);
-        pool->memory = aligned_alloc(64, (size_t)threads * sizeof *pool->memory);
+        pool->memory = aligned_alloc(64, (size_t)threads * bytes);
+        pool->bytes = bytes;
     }
     if (!pool || !pool->workers || !pool->ranges || !pool->memory) {
         adamod__pool_release(pool);
@@ -205,7 +197,7 @@ adamod_status adamod__pool_make(adamod_pool **out, int threads, const kernel_set
     memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
     pool->threads = 1;
     pool->process = getpid();
-    pool->kernels = kernels;
+    pool->owner = owner;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_mutex_init(&pool->in_use, NULL);
     pthread_cond_init(&pool->wake, NULL);
@@ -231,6 +223,6 @@ void adamod_pool_free(adamod_pool *pool) {
     adamod__pool_release(pool);
 }
 
-const kernel_set *adamod__pool_kernels(const adamod_pool *pool) { return pool->kernels; }
+const void *adamod__pool_owner(const adamod_pool *pool) { return pool->owner; }
 
 int adamod_pool_threads(const adamod_pool *pool) { return pool ? pool->threads : 1; }

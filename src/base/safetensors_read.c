@@ -9,8 +9,8 @@
 #define _FILE_OFFSET_BITS 64
 #endif
 
-#include "file.h"
-#include "safetensors_internal.h"
+#include "base/file.h"
+#include "base/safetensors_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,23 @@
+/* error.h - how a call fails: a status, and one line about it that the thread keeps (adamod_last_error). */
+#ifndef ADAMOD_BASE_ERROR_H
+#define ADAMOD_BASE_ERROR_H
+
+#include "base/platform.h" /* first */
+
+#include "adamod.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Writes the thread's last-error line and returns status, so that a failure is one statement. */
+adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
+const char *adamod__number(double x, char out[32]);
+/* As strtod in the C locale. */
+double adamod__read_number(const char *text, char **end);
+
+/* As realloc for n elements of so many bytes each, where their product may overflow. */
+void *adamod__resize(void *old, size_t n, size_t size);
+
+#endif

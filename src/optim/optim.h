@@ -1,0 +1,44 @@
+/* optim.h - what the library offers the other layers of this program beyond adamod.h. None of it is exported, and nothing
+ * else of src/optim is theirs to include. */
+#ifndef ADAMOD_OPTIM_H
+#define ADAMOD_OPTIM_H
+
+#include "base/safetensors.h"
+#include "optim/device.h"
+
+#include <stdbool.h>
+
+/* The index of "cuda" or "cuda:N". */
+adamod_status adamod__parse_device(const char *text, int *index);
+
+/* The instruction set that handles made now would use; NULL: ADAMOD_ISA names one that is not there, see
+ * adamod_last_error. */
+const char *adamod__chosen_isa(void);
+
+/* The GPU that a handle is on, with the functions that work on it; both NULL: it is on the CPU. */
+typedef struct adamod__gpu {
+    const adamod__device_api *api;
+    adamod__device *device;
+} adamod__gpu;
+adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
+
+/* ---- states in files ---- */
+
+/* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
+ * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
+#define ADAMOD__STATE_PAIRS 4
+typedef struct adamod__state_list {
+    adamod__st_tensor *tensors;
+    size_t n;
+    adamod__st_pair metadata[ADAMOD__STATE_PAIRS];
+    bool copies; /* of states on a device: freed with the list */
+} adamod__state_list;
+adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
+void adamod__state_list_free(adamod__state_list *list);
+/* The longest header of a file that can be this optimizer's. */
+uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
+/* The way back, changing nothing unless all of it fits. path is for messages. */
+adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
+                                    const char *prefix);
+
+#endif
