@@ -89,7 +89,10 @@ static void give(mirror *m, bool written) {
 
 /* ---- calls ---- */
 
-static nn_type type_of_input(int i) { return opcheck_current->input[i].type == NN_I32 ? NN_I32 : value_type; }
+static nn_type type_of_input(int i) {
+    if (opcheck_current->input[i].type == NN_I32) return NN_I32;
+    return opcheck_current->op->full_inputs >> i & 1 ? NN_F32 : value_type;
+}
 
 static nn_type type_of_output(int i) { return opcheck_current->op->full_outputs >> i & 1 ? NN_F32 : value_type; }
 

@@ -105,6 +105,7 @@ const nn_op plan_op_center = {
     .shape = center_shape,
     .ref = {.forward = center_forward, .backward = center_backward},
     .aliases = {0, 1 + 1},
+    .full_inputs = 1u << 1,
 };
 
 nn_value plan_center(nn_graph *g, nn_value x, nn_value running) {

@@ -37,6 +37,9 @@ struct nn_graph {
     char error[256]; /* the first mistake; empty: none */
 };
 
+/* Adds one like that to a list of n, which have count numbers in all; NULL without memory. */
+nn_param *nn_params_add(nn_param **list, int *n, int64_t *count, const nn_param *like);
+
 /* The value in whose memory v is written, through any number of ops; v itself: it has memory of its own. */
 nn_value nn_memory_of(const nn_graph *g, nn_value v);
 

@@ -44,10 +44,12 @@ struct nn_op {
     double (*flops)(const nn_node *node, const nn_shape *inputs);
     /* What the plan may do with an op's memory. */
     int aliases[NN_MAX_OUTPUTS]; /* 1 + the input in whose memory forward writes output i: a cache, running statistics.
-                                  * That input is a state or persistent, and has no gradient; 0: none */
+                                  * That input is a state or persistent, and has no gradient; backward sees it as
+                                  * forward left it, so what it was belongs into saved. 0: none */
     unsigned in_place;           /* bit i: backward reads a number of input i before it writes that number of its
                                   * gradient, so that one may lie upon the other */
-    unsigned full_inputs;        /* bit i: kernels read input i as f32 in every precision */
+    unsigned full_inputs;        /* bit i: kernels read input i as f32 in every precision: a parameter, an input of the
+                                  * graph or a persistent state, which is nothing else */
     unsigned full_outputs;       /* bit i: output i is f32 even where a device's plan keeps values as bf16 */
     unsigned constant_outputs;   /* bit i: no gradient flows back from output i (statistics) */
 };

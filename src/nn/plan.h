@@ -1,4 +1,4 @@
-/* A plan's inside: plan.c makes it, replay.c runs it. */
+/* A plan's inside: plan.c, layout.c and calls.c make it, replay.c runs it. */
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
@@ -71,8 +71,21 @@ struct nn_plan {
     plan_traffic traffic;
 };
 
-/* Bytes of an array, a multiple of what arrays begin at. */
+/* ---- layout.c ---- */
+
+/* Bytes of an array, a multiple of what arrays begin at; and of what a kernel asks for. */
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);
+size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c);
+/* Gives each array its place in the block, once types and calls are known; false without memory. */
+bool nn_plan_layout(nn_plan *plan);
+
+/* ---- calls.c ---- */
+
+/* The types of values, once the steps are listed; or what does not fit. */
+adamod_status nn_plan_types(nn_plan *plan);
+/* What calls have before there is memory for values, and where sums go; the rest once there is. */
+adamod_status nn_plan_calls(nn_plan *plan);
+void nn_plan_finish_calls(nn_plan *plan);
 /* Where an input comes to a device, as it was given. */
 void *nn_plan_given(const nn_plan *plan, nn_value v);
 /* Where a value and its gradient are for kernels; NULL: nowhere. */
@@ -80,6 +93,8 @@ void *nn_plan_address(const nn_plan *plan, nn_value v);
 float *nn_plan_grad_address(const nn_plan *plan, nn_value v);
 /* Fills the parts of a step's call that change from run to run. */
 void nn_plan_bind(nn_plan *plan, plan_step *step);
+
+/* ---- replay.c ---- */
 
 /* Buffers and events of a device's plan. */
 adamod_status nn_traffic_create(nn_plan *plan);

@@ -1,0 +1,178 @@
+/* Where a plan's arrays lie: each is needed from one step to another, and arrays whose times do not meet share memory. */
+#include "nn/plan.h"
+
+#include <stdlib.h>
+
+/* ---- sizes ---- */
+
+size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
+    const size_t align = plan->on_device ? 256 : 64;
+    const size_t n = (size_t)nn_numbers(shape) * (type == NN_BF16 ? 2 : 4);
+    return (n + align - 1) / align * align;
+}
+
+/* Bytes of what a kernel asks for. */
+size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const nn_call *c) {
+    const nn_shape shape = {.ndim = 1, .dim = {ask ? (int64_t)ask(c) : 0}};
+    return nn_plan_bytes(plan, &shape, NN_F32);
+}
+
+/* ---- how long each array is needed ---- */
+
+static bool nn_is_used(const piece *p) { return p->last >= p->first; }
+
+static void nn_use(piece *p, int step) {
+    const bool unused = !nn_is_used(p);
+    if (unused || step < p->first) p->first = step;
+    if (unused || step > p->last) p->last = step;
+}
+
+/* Whether an output of a step backward has a gradient: the steps before wrote it, or it is the loss. */
+static bool nn_grad_comes(const nn_plan *plan, nn_value v) {
+    return v >= 0 && (v == plan->options.loss || nn_is_used(&plan->grad[v]));
+}
+
+/* What a node's backward_weights reads. */
+static void nn_use_for_weights(nn_plan *plan, const nn_node *node, int end) {
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        if (nn_grad_comes(plan, node->output[k])) nn_use(&plan->grad[node->output[k]], end);
+    }
+    for (int k = 0; k < node->n_inputs; k++) {
+        if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(&plan->data[node->input[k]], end);
+    }
+}
+
+/* Parameters and persistent states are elsewhere, and what is written in another's memory; on a device, so are inputs that
+ * come anew and are used as they come, and the gradient of the loss. */
+static void nn_leave_out(nn_plan *plan, nn_value v) {
+    const nn_value_info *info = &plan->graph->values[v];
+    const bool param = info->source == NN_FROM_PARAM || info->source == NN_FROM_PERSISTENT;
+    if (param || nn_memory_of(plan->graph, v) != v ||
+        (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v]))
+        plan->data[v].first = 0, plan->data[v].last = -1;
+    if (param || (plan->on_device && v == plan->options.loss)) plan->grad[v].first = 0, plan->grad[v].last = -1;
+}
+
+static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned needs) {
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+        const nn_value v = step->node->output[k];
+        if (v < 0) continue;
+        const nn_value_info *info = &plan->graph->values[v];
+        if (needs & (NN_NEEDS_OUTPUT << k)) nn_use(&plan->data[v], s);
+        if (info->output || info->kept) nn_use(&plan->data[v], plan->n_steps);
+        if (step->backward && nn_grad_comes(plan, v)) nn_use(&plan->grad[v], s);
+    }
+}
+
+static void nn_use_in_step(nn_plan *plan, int s) {
+    const nn_graph *g = plan->graph;
+    plan_step *step = &plan->steps[s];
+    const nn_node *node = step->node;
+    piece *saved = &plan->saved[node - g->nodes];
+    const unsigned needs = step->backward ? node->backward_needs : ~0u;
+    if (step->partials.bytes) nn_use(&step->partials, s), nn_use(&step->partials, plan->n_steps);
+    if (node->saved.ndim) nn_use(saved, s);
+    if (!step->backward) saved->bytes += nn_plan_asked(plan, step->kernels.extra_saved, &step->call);
+    nn_use_outputs(plan, step, s, needs);
+    if (step->backward && step->kernels.backward_weights)
+        nn_use_for_weights(plan, node, step->paired_in ? step->paired_in : s);
+    for (int k = 0; k < node->n_inputs; k++) {
+        const nn_value v = node->input[k];
+        if (v < 0) continue;
+        if (needs & (1u << k)) nn_use(&plan->data[v], s);
+        if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
+    }
+}
+
+static void nn_lifetimes(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    for (int v = 0; v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        const size_t bytes = nn_plan_bytes(plan, &info->shape, plan->type[v]);
+        plan->data[v] = plan->grad[v] = (piece){.bytes = bytes, .first = 0, .last = -1};
+        /* Inputs are written before a run and outputs read after it. */
+        if (info->source == NN_FROM_INPUT) nn_use(&plan->data[v], 0), nn_use(&plan->data[v], plan->n_steps);
+    }
+    for (int n = 0; n < g->n_nodes; n++) {
+        plan->saved[n] = (piece){.bytes = nn_plan_bytes(plan, &g->nodes[n].saved, NN_F32), .first = 0, .last = -1};
+    }
+    for (int s = 0; s < plan->n_steps; s++) nn_use_in_step(plan, s);
+    for (int v = 0; v < g->n_values; v++) nn_leave_out(plan, v);
+}
+
+/* A gradient takes the place of its value where the step that writes it is the last to read the value. */
+static void nn_overlay(nn_plan *plan) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        const nn_node *node = plan->steps[s].node;
+        for (int k = 0; k < node->n_inputs; k++) {
+            if (node->input[k] < 0 || !(node->op->in_place & (1u << k))) continue;
+            piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
+            if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
+            data->last = grad->last;
+            grad->in = data;
+        }
+    }
+}
+
+/* ---- where each array lies ---- */
+
+static bool nn_meet(const piece *a, const piece *b) { return a->first <= b->last && b->first <= a->last; }
+
+static int nn_larger_first(const void *a, const void *b) {
+    const piece *x = *(piece *const *)a, *y = *(piece *const *)b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : (x < y ? -1 : x > y);
+}
+
+static int nn_lower_first(const void *a, const void *b) {
+    const piece *x = *(piece *const *)a, *y = *(piece *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Gives a piece the lowest gap between those placed already that live at the same time. */
+static void nn_find_gap(piece *p, piece **placed, int n, piece **scratch) {
+    int m = 0;
+    for (int i = 0; i < n; i++) {
+        if (nn_meet(p, placed[i])) scratch[m++] = placed[i];
+    }
+    qsort(scratch, (size_t)m, sizeof *scratch, nn_lower_first);
+    size_t at = 0;
+    for (int i = 0; i < m; i++) {
+        if (at + p->bytes <= scratch[i]->offset) break;
+        if (scratch[i]->offset + scratch[i]->bytes > at) at = scratch[i]->offset + scratch[i]->bytes;
+    }
+    p->offset = at;
+}
+
+static bool nn_layout(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    const size_t most = 2 * (size_t)g->n_values + (size_t)g->n_nodes + (size_t)plan->n_steps + 1;
+    piece **all = calloc(most, sizeof *all), **scratch = calloc(most, sizeof *scratch);
+    int n = 0;
+    for (int v = 0; all && v < g->n_values; v++) {
+        if (plan->data[v].last >= plan->data[v].first) all[n++] = &plan->data[v];
+        if (plan->grad[v].last >= plan->grad[v].first && !plan->grad[v].in) all[n++] = &plan->grad[v];
+    }
+    for (int i = 0; all && i < g->n_nodes; i++) {
+        if (plan->saved[i].last >= plan->saved[i].first) all[n++] = &plan->saved[i];
+    }
+    for (int s = 0; all && s < plan->n_steps; s++) {
+        if (plan->steps[s].partials.bytes) all[n++] = &plan->steps[s].partials;
+    }
+    if (all && scratch) qsort(all, (size_t)n, sizeof *all, nn_larger_first);
+    for (int i = 0; all && scratch && i < n; i++) {
+        nn_find_gap(all[i], all, i, scratch);
+        plan->unshared_bytes += all[i]->bytes;
+        if (all[i]->offset + all[i]->bytes > plan->block_bytes) plan->block_bytes = all[i]->offset + all[i]->bytes;
+    }
+    const bool done = all && scratch;
+    free(all);
+    free(scratch);
+    return done;
+}
+
+bool nn_plan_layout(nn_plan *plan) {
+    nn_lifetimes(plan);
+    nn_overlay(plan);
+    return nn_layout(plan);
+}
