@@ -1,5 +1,5 @@
 /* The optimizer's handle: its memory, threads and statistics. Its groups of options are in groups.c, its parameters in
- * tensors.c and apart.c, the step in step.c. */
+ * tensors.c and overlap.c, the step in step.c. */
 #define _GNU_SOURCE
 #include "optim/optimizer.h"
 

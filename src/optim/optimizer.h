@@ -108,14 +108,14 @@ void adamod__free_states(adamod_optimizer *opt, tensor *t);
  * FNV-1a. */
 uint64_t adamod__name_hash(const char *name);
 
-/* ---- arrays that lie apart (apart.c) ---- */
+/* ---- arrays may not overlap (overlap.c) ---- */
 
 /* That nothing the optimizer writes is written or read as anything else; the handle's ranges know all of its arrays.
  *
  * For the parameter and gradient of x alone, which are not among the ranges. */
-adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name);
+adamod_status adamod__check_overlap(const adamod_optimizer *opt, const adamod_span *x, const char *name);
 /* For all arrays, states included, of one that is not added yet. */
-adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t);
+adamod_status adamod__check_new_overlap(const adamod_optimizer *opt, const tensor *t);
 
 /* Makes room for one parameter more; false: no memory. What follows needs that room, or room that was used before. */
 bool adamod__reserve_ranges(adamod_optimizer *opt);
@@ -125,8 +125,8 @@ void adamod__renew_ranges(adamod_optimizer *opt);
 /* Takes a parameter and its gradient as x has them out of the ranges, or puts them there. */
 void adamod__lift_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
 void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x);
-/* Puts those there that it has now, if they are apart from all others. */
-adamod_status adamod__lay_apart(adamod_optimizer *opt, int64_t id);
+/* Puts those there that it has now, if they overlap no other. */
+adamod_status adamod__lay_range_checked(adamod_optimizer *opt, int64_t id);
 
 /* ---- the step (step.c) ---- */
 

@@ -212,7 +212,7 @@ static adamod_status adamod__check_given(const adamod_optimizer *opt, const tens
     }
     tensor named = *t;
     named.name = (char *)(uintptr_t)name;
-    return adamod__check_new_apart(opt, &named);
+    return adamod__check_new_overlap(opt, &named);
 }
 
 /* Fills in t from what the user gave. */
@@ -236,7 +236,7 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
     }
     t->given_master = in->master;
     if ((status = adamod__check_arrays(&t->span, name))) return status;
-    if ((status = adamod__check_apart(opt, &t->span, name))) return status;
+    if ((status = adamod__check_overlap(opt, &t->span, name))) return status;
     if (opt->device && ((status = adamod__device_check(opt, name, "param", in->param)) ||
                         (status = adamod__device_check(opt, name, "grad", in->grad)))) {
         return status;
@@ -357,7 +357,7 @@ static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *pa
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the ranges of its arrays", t->name);
     }
     adamod__lift_range(opt, id, &t->span);
-    status = adamod__check_apart(opt, &x, t->name);
+    status = adamod__check_overlap(opt, &x, t->name);
     adamod__lay_range(opt, id, &t->span);
     if (status) return status;
     if (opt->device && ((param != t->span.param && (status = adamod__device_check(opt, t->name, "param", param))) ||
@@ -428,7 +428,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
     }
     for (int64_t i = 0; moved && i < done; i++) {
         tensor *t = &opt->tensors[ids ? ids[i] : i];
-        if (t->lifted && !status) status = adamod__lay_apart(opt, ids ? ids[i] : i);
+        if (t->lifted && !status) status = adamod__lay_range_checked(opt, ids ? ids[i] : i);
         t->lifted = false;
     }
     const bool failed = status;

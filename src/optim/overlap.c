@@ -1,4 +1,4 @@
-/* Nothing the optimizer writes may be written or read as anything else: arrays that users give lie apart. */
+/* Arrays that users give may not overlap: nothing the optimizer writes may be written or read as anything else. */
 #include "optim/optimizer.h"
 
 static size_t adamod__bytes(const adamod_span *x, adamod_type type) {
@@ -60,7 +60,7 @@ static adamod_status adamod__refuse_range(const adamod_optimizer *opt, const cha
     return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s of %s", name, what, opt->tensors[other->owner].name);
 }
 
-adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span *x, const char *name) {
+adamod_status adamod__check_overlap(const adamod_optimizer *opt, const adamod_span *x, const char *name) {
     const size_t bytes = adamod__bytes(x, x->param_type);
     const adamod__range *found = adamod__ranges_find(&opt->ranges, x->param, bytes, false); /* the worse fault */
     if (!found) found = adamod__ranges_find(&opt->ranges, x->param, bytes, true);
@@ -69,7 +69,7 @@ adamod_status adamod__check_apart(const adamod_optimizer *opt, const adamod_span
     return found ? adamod__refuse_range(opt, name, false, found) : ADAMOD_OK;
 }
 
-adamod_status adamod__check_new_apart(const adamod_optimizer *opt, const tensor *t) {
+adamod_status adamod__check_new_overlap(const adamod_optimizer *opt, const tensor *t) {
     array_ref mine[TENSOR_ARRAYS];
     const array_ref *a, *b;
     const size_t n = adamod__list_arrays(t, (size_t)opt->n, mine);
@@ -108,7 +108,7 @@ void adamod__lay_range(adamod_optimizer *opt, int64_t id, const adamod_span *x) 
     adamod__ranges_add(&opt->ranges, x->grad, adamod__bytes(x, x->grad_type), id, 1, false);
 }
 
-adamod_status adamod__lay_apart(adamod_optimizer *opt, int64_t id) {
+adamod_status adamod__lay_range_checked(adamod_optimizer *opt, int64_t id) {
     array_ref mine[TENSOR_ARRAYS];
     const size_t n = adamod__list_arrays(&opt->tensors[id], (size_t)id, mine);
     for (size_t i = 0; i < n && mine[i].order < 2; i++) {
