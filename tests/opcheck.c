@@ -66,7 +66,7 @@ static bool opcheck_intact(block b) {
 
 /* ---- an op with all its memory ---- */
 
-typedef struct rig {
+typedef struct op_instance {
     const opcheck *o;
     nn_node node;
     nn_call call; /* as forward is given it */
@@ -76,7 +76,7 @@ typedef struct rig {
     block input[NN_MAX_INPUTS], grad[NN_MAX_INPUTS], unneeded[NN_MAX_INPUTS];
     block before[NN_MAX_INPUTS]; /* what gradients hold before a pass that adds to them */
     block out[NN_MAX_OUTPUTS], out_grad[NN_MAX_OUTPUTS], out_unneeded[NN_MAX_OUTPUTS], saved, workspace;
-} rig;
+} op_instance;
 
 static int64_t opcheck_count(const nn_shape *s) {
     int64_t n = s->ndim ? 1 : 0;
@@ -115,7 +115,7 @@ static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows) {
 }
 
 /* Random numbers, or those given; a step > 0 makes them multiples of it. */
-static void opcheck_fill(rig *r, int i) {
+static void opcheck_fill(op_instance *r, int i) {
     const opcheck_input *in = &r->o->input[i];
     double step = r->step;
     float *x = r->input[i].data;
@@ -129,7 +129,7 @@ static void opcheck_fill(rig *r, int i) {
     }
 }
 
-static void opcheck_fill_weights(rig *r, int out) {
+static void opcheck_fill_weights(op_instance *r, int out) {
     float *w = r->out_grad[out].data;
     for (int64_t k = 0; k < r->n_out[out]; k++) {
         const bool has = !r->o->weighted || k < r->o->weighted;
@@ -138,7 +138,7 @@ static void opcheck_fill_weights(rig *r, int out) {
     }
 }
 
-static void opcheck_rig_grad(rig *r, int i) {
+static void opcheck_instance_grad(op_instance *r, int i) {
     r->grad[i] = opcheck_alloc((size_t)r->count[i] * 4);
     r->before[i] = opcheck_alloc((size_t)r->count[i] * 4);
     float *before = r->before[i].data;
@@ -149,7 +149,7 @@ static void opcheck_rig_grad(rig *r, int i) {
     }
 }
 
-static void opcheck_rig_inputs(rig *r) {
+static void opcheck_instance_inputs(op_instance *r) {
     const opcheck *o = r->o;
     for (int i = 0; i < o->n_inputs; i++) {
         const nn_shape *s = &o->input[i].shape;
@@ -158,18 +158,18 @@ static void opcheck_rig_inputs(rig *r) {
         r->input[i] = opcheck_alloc((size_t)r->count[i] * 4);
         r->unneeded[i] = opcheck_alloc((size_t)r->count[i] * 4);
         opcheck_fill(r, i);
-        if (opcheck_wants_grad(o, i)) opcheck_rig_grad(r, i);
+        if (opcheck_wants_grad(o, i)) opcheck_instance_grad(r, i);
         r->input_shape[i] = *s;
         r->call.input[i] = opcheck_array(r->input[i].data, &r->input_shape[i], s->dim[0]);
     }
 }
 
 /* Whether a gradient flows back from an output. */
-static bool opcheck_has_grad(const rig *r, int out) {
+static bool opcheck_has_grad(const op_instance *r, int out) {
     return r->n_out[out] && !r->o->op->aliases[out] && !(r->o->op->constant_outputs >> out & 1);
 }
 
-static void opcheck_rig_output(rig *r, int i) {
+static void opcheck_instance_output(op_instance *r, int i) {
     const opcheck *o = r->o;
     nn_shape *out = &r->out_shape[i];
     if (!out->ndim) return;
@@ -187,17 +187,17 @@ static void opcheck_rig_output(rig *r, int i) {
 }
 
 /* Everything but the workspace, which is the kernel's. */
-static bool opcheck_rig_make(rig *r, const opcheck *o, double step) {
+static bool opcheck_instance_make(op_instance *r, const opcheck *o, double step) {
     char message[160] = "";
-    *r = (rig){.o = o, .step = step};
+    *r = (op_instance){.o = o, .step = step};
     const char *wrong = opcheck_derive(o, &r->node, r->out_shape, message, sizeof message);
     if (wrong) {
         printf("opcheck: %s: %s\n", o->op->name, wrong);
         return false;
     }
     r->call = (nn_call){.attributes = &r->node.attributes, .training = o->training, .key = nn_key(o->seed, 3, 0)};
-    opcheck_rig_inputs(r);
-    for (int i = 0; i < NN_MAX_OUTPUTS; i++) opcheck_rig_output(r, i);
+    opcheck_instance_inputs(r);
+    for (int i = 0; i < NN_MAX_OUTPUTS; i++) opcheck_instance_output(r, i);
     if (r->node.saved.ndim) r->saved = opcheck_alloc((size_t)opcheck_count(&r->node.saved) * 4);
     opcheck_current = o;
     opcheck_saved_bytes = r->saved.bytes;
@@ -205,7 +205,7 @@ static bool opcheck_rig_make(rig *r, const opcheck *o, double step) {
     return true;
 }
 
-static void opcheck_rig_free(rig *r) {
+static void opcheck_instance_free(op_instance *r) {
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         free(r->input[i].data);
         free(r->grad[i].data);
@@ -221,7 +221,7 @@ static void opcheck_rig_free(rig *r) {
     free(r->workspace.data);
 }
 
-static bool opcheck_rig_intact(const rig *r) {
+static bool opcheck_instance_intact(const op_instance *r) {
     bool ok = true;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
         ok = ok && opcheck_intact(r->input[i]) && opcheck_intact(r->grad[i]) && opcheck_intact(r->unneeded[i]);
@@ -237,7 +237,7 @@ static bool opcheck_rig_intact(const rig *r) {
 /* ---- calls ---- */
 
 /* The call of a backward pass for the inputs in the set wanted, adding to the gradients of those in the set added. */
-static nn_call opcheck_backward_call(const rig *r, unsigned wanted, unsigned added) {
+static nn_call opcheck_backward_call(const op_instance *r, unsigned wanted, unsigned added) {
     nn_call c = r->call;
     for (int i = 0; i < r->o->n_inputs; i++) {
         if (c.input[i].data && !(r->node.backward_needs & 1u << i)) c.input[i].data = r->unneeded[i].data;
@@ -252,7 +252,7 @@ static nn_call opcheck_backward_call(const rig *r, unsigned wanted, unsigned add
 }
 
 /* Makes the workspace as a plan does: for the capacity, forward and backward. */
-static void opcheck_workspace(rig *r, const nn_kernels *k) {
+static void opcheck_workspace(op_instance *r, const nn_kernels *k) {
     size_t most = 0;
     for (int backward = 0; k->workspace && backward < 2; backward++) {
         nn_call c = backward ? opcheck_backward_call(r, ~0u, 0) : r->call;
@@ -269,7 +269,7 @@ static void opcheck_workspace(rig *r, const nn_kernels *k) {
 }
 
 /* Inputs that are written are made anew first, and found in the outputs after. */
-static void opcheck_forward(rig *r, const nn_kernels *k, adamod_pool *pool) {
+static void opcheck_forward(op_instance *r, const nn_kernels *k, adamod_pool *pool) {
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
         opcheck_poison(r->out[i]);
         if (r->n_out[i] && r->o->op->aliases[i]) opcheck_fill(r, r->o->op->aliases[i] - 1);
@@ -283,7 +283,7 @@ static void opcheck_forward(rig *r, const nn_kernels *k, adamod_pool *pool) {
     }
 }
 
-static void opcheck_backward(rig *r, const nn_kernels *kernels, unsigned wanted, unsigned added) {
+static void opcheck_backward(op_instance *r, const nn_kernels *kernels, unsigned wanted, unsigned added) {
     for (int i = 0; i < r->o->n_inputs; i++) {
         opcheck_poison(r->grad[i]);
         if (wanted & added & 1u << i) memcpy(r->grad[i].data, r->before[i].data, r->grad[i].bytes);
@@ -306,7 +306,7 @@ typedef struct differences {
     float *y[6][NN_MAX_OUTPUTS];
 } differences;
 
-static void opcheck_evaluate(rig *r, int i, int64_t k, differences *d) {
+static void opcheck_evaluate(op_instance *r, int i, int64_t k, differences *d) {
     static const double at[6] = {1, -1, 2, -2, 4, -4};
     float *x = (float *)r->input[i].data + k;
     const float center = *x;
@@ -321,7 +321,8 @@ static void opcheck_evaluate(rig *r, int i, int64_t k, differences *d) {
 }
 
 /* What one output adds to the derivative by near and by far steps, and to the square of the noise. */
-static void opcheck_add_output(const rig *r, int out, const differences *d, double *near, double *far, double *noise) {
+static void opcheck_add_output(const op_instance *r, int out, const differences *d, double *near, double *far,
+                               double *noise) {
     const float *weight = r->out_grad[out].data;
     for (int64_t k = 0; weight && k < r->n_out[out]; k++) {
         if (weight[k] == 0) continue;
@@ -339,7 +340,7 @@ static void opcheck_add_output(const rig *r, int out, const differences *d, doub
 }
 
 /* The derivative of the loss, and how far it may be off. */
-static double opcheck_numeric(const rig *r, const differences *d, double *tolerance) {
+static double opcheck_numeric(const op_instance *r, const differences *d, double *tolerance) {
     double near = 0, far = 0, noise = 0;
     for (int out = 0; out < NN_MAX_OUTPUTS; out++) opcheck_add_output(r, out, d, &near, &far, &noise);
     *tolerance = 4 * sqrt(noise) + 2 * fabs(near - far) / 15;
@@ -352,7 +353,7 @@ static double opcheck_largest(const float *x, int64_t n) {
     return most;
 }
 
-static bool opcheck_gradient_of(rig *r, int i, const float *grad, differences *d) {
+static bool opcheck_gradient_of(op_instance *r, int i, const float *grad, differences *d) {
     const double largest = opcheck_largest(grad, r->count[i]);
     int64_t open = 0;
     for (int64_t k = 0; k < r->count[i]; k++) {
@@ -376,8 +377,8 @@ static bool opcheck_gradient_of(rig *r, int i, const float *grad, differences *d
 }
 
 bool opcheck_gradients(const opcheck *o) {
-    rig r;
-    if (!opcheck_kernels(o, &o->op->ref) || !opcheck_rig_make(&r, o, 0x1p-16)) return false;
+    op_instance r;
+    if (!opcheck_kernels(o, &o->op->ref) || !opcheck_instance_make(&r, o, 0x1p-16)) return false;
     differences d;
     for (int k = 0; k < 6 * NN_MAX_OUTPUTS; k++)
         d.y[k / NN_MAX_OUTPUTS][k % NN_MAX_OUTPUTS] = opcheck_alloc(r.out[k % NN_MAX_OUTPUTS].bytes).data;
@@ -389,8 +390,8 @@ bool opcheck_gradients(const opcheck *o) {
         if (opcheck_wants_grad(o, i)) ok = opcheck_gradient_of(&r, i, r.grad[i].data, &d) && ok;
     }
     for (int k = 0; k < 6 * NN_MAX_OUTPUTS; k++) free(d.y[k / NN_MAX_OUTPUTS][k % NN_MAX_OUTPUTS]);
-    ok = opcheck_rig_intact(&r) && ok;
-    opcheck_rig_free(&r);
+    ok = opcheck_instance_intact(&r) && ok;
+    opcheck_instance_free(&r);
     return ok;
 }
 
@@ -403,8 +404,8 @@ static double opcheck_typical(const float *x, int64_t n) {
 }
 
 /* got, less before (NULL: 0), against want. */
-static bool opcheck_compare(const rig *r, const char *what, const float *got, const float *want, const float *before,
-                            int64_t n) {
+static bool opcheck_compare(const op_instance *r, const char *what, const float *got, const float *want,
+                            const float *before, int64_t n) {
     const double typical = opcheck_typical(want, n) + 0.1;
     const double rounding = (8 + r->o->longest_sum) * U + (r->o->bf16 ? (1 + r->o->rounded) * U_BF16 : 0);
     const double factor = (r->o->slack > 0 ? r->o->slack : 1) * rounding;
@@ -422,7 +423,7 @@ static bool opcheck_compare(const rig *r, const char *what, const float *got, co
     return true;
 }
 
-static bool opcheck_compare_grads(rig *r, const rig *ref, unsigned wanted, unsigned added) {
+static bool opcheck_compare_grads(op_instance *r, const op_instance *ref, unsigned wanted, unsigned added) {
     bool ok = true;
     for (int i = 0; ok && i < r->o->n_inputs; i++) {
         if (!(wanted & 1u << i)) continue;
@@ -435,7 +436,7 @@ static bool opcheck_compare_grads(rig *r, const rig *ref, unsigned wanted, unsig
 }
 
 /* Every set of gradients wanted, added to none, all or every other of them. */
-static bool opcheck_all_backward(rig *r, const rig *ref, const nn_kernels *kernels) {
+static bool opcheck_all_backward(op_instance *r, const op_instance *ref, const nn_kernels *kernels) {
     static const unsigned patterns[3] = {0, ~0u, 0xaaaaaaaau};
     const unsigned all = opcheck_all_grads(r->o);
     bool ok = true;
@@ -448,14 +449,14 @@ static bool opcheck_all_backward(rig *r, const rig *ref, const nn_kernels *kerne
     return ok;
 }
 
-static bool opcheck_same(const rig *r, const char *what, int threads, block a, block b) {
+static bool opcheck_same(const op_instance *r, const char *what, int threads, block a, block b) {
     if (!a.data || memcmp(a.data, b.data, a.bytes) == 0) return true;
     printf("opcheck: %s: %s with %d threads is not what one computes\n", r->o->op->name, what, threads);
     return false;
 }
 
 /* one holds what one thread computed. */
-static bool opcheck_threads(rig *r, rig *one, const nn_kernels *kernels, int threads) {
+static bool opcheck_threads(op_instance *r, op_instance *one, const nn_kernels *kernels, int threads) {
     const unsigned all = opcheck_all_grads(r->o);
     adamod_pool *pool = NULL;
     if (adamod_pool_create(&pool, threads)) return false;
@@ -476,10 +477,10 @@ static bool opcheck_threads(rig *r, rig *one, const nn_kernels *kernels, int thr
 }
 
 bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels) {
-    rig ref, one, r;
-    if (!opcheck_rig_make(&ref, o, 0)) return false;
-    opcheck_rig_make(&one, o, 0);
-    opcheck_rig_make(&r, o, 0);
+    op_instance ref, one, r;
+    if (!opcheck_instance_make(&ref, o, 0)) return false;
+    opcheck_instance_make(&one, o, 0);
+    opcheck_instance_make(&r, o, 0);
     opcheck_workspace(&ref, &o->op->ref);
     opcheck_workspace(&one, kernels);
     opcheck_workspace(&r, kernels);
@@ -496,9 +497,9 @@ bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels) {
         ok = opcheck_all_backward(&one, &ref, kernels);
     }
     for (int threads = 1; ok && threads <= MAX_THREADS; threads++) ok = opcheck_threads(&r, &one, kernels, threads);
-    ok = opcheck_rig_intact(&ref) && opcheck_rig_intact(&one) && opcheck_rig_intact(&r) && ok;
-    opcheck_rig_free(&ref);
-    opcheck_rig_free(&one);
-    opcheck_rig_free(&r);
+    ok = opcheck_instance_intact(&ref) && opcheck_instance_intact(&one) && opcheck_instance_intact(&r) && ok;
+    opcheck_instance_free(&ref);
+    opcheck_instance_free(&one);
+    opcheck_instance_free(&r);
     return ok;
 }

@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "accounts.h"
-#include "world.h"
+#include "counting_allocator.h"
+#include "api_fixture.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -79,97 +79,97 @@ TEST(null_handles) {
 }
 
 TEST(null_arguments) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     double value = 5;
-    void *data = &w;
+    void *data = &f;
     adamod_type type = ADAMOD_F16;
     int64_t count = 7;
     float x[1] = {0};
     const int64_t shape[] = {1};
     const adamod_tensor no_param = {.ndim = 1, .shape = {1}};
     adamod_optimizer *none = NULL;
-    REFUSED(&w, adamod_create(&none, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_create_with(&none, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_create(&none, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_create_with(&none, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
     CHECK(none == NULL);
-    REFUSED(&w, adamod_set(w.opt, NULL, 1), ADAMOD_ERROR_ARGUMENT, "option's name is NULL");
-    REFUSED(&w, adamod_set_text(w.opt, NULL, "1"), ADAMOD_ERROR_ARGUMENT, "option's name is NULL");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "value is NULL");
-    REFUSED(&w, adamod_get(w.opt, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_get(w.opt, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    REFUSED(&w, adamod_add_group(w.opt, NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    REFUSED(&w, adamod_group_set(w.opt, 0, NULL, 1), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_group_set_text(w.opt, 0, NULL, "1"), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_group_set_text(w.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_group_get(w.opt, 0, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_group_get(w.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, NULL, &count), ADAMOD_ERROR_ARGUMENT, "tensor is NULL");
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &no_param, &count), ADAMOD_ERROR_ARGUMENT, "param is NULL");
-    REFUSED(&w, adamod_add(w.opt, "x", NULL, NULL, 1, shape), ADAMOD_ERROR_ARGUMENT, "x: param is NULL");
-    REFUSED(&w, adamod_add(w.opt, "x", x, NULL, 1, NULL), ADAMOD_ERROR_ARGUMENT, "x: shape is NULL");
-    REFUSED(&w, adamod_add(w.opt, NULL, x, NULL, 1, NULL), ADAMOD_ERROR_ARGUMENT, "shape is NULL");
-    REFUSED(&w, adamod_set_param(w.opt, MATRIX, NULL), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
-    REFUSED(&w, adamod_set_schedule(w.opt, 0, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_scheduled(w.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    REFUSED(&w, adamod_scheduled(w.opt, 0, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_state(w.opt, 0, NULL, &data, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_state(w.opt, 0, "exp_avg", NULL, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_tensor_steps(w.opt, 0, NULL), ADAMOD_ERROR_ARGUMENT, "steps is NULL");
-    REFUSED(&w, adamod_get_statistics(w.opt, 0, NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
-    REFUSED(&w, adamod_save(w.opt, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    REFUSED(&w, adamod_load(w.opt, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
-    CHECK(value == 5 && data == &w && type == ADAMOD_F16 && count == 7);
-    CHECK_INT(adamod_state(w.opt, MATRIX, "exp_avg", &data, NULL, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_state(w.opt, MATRIX, "exp_avg", &data, &type, &count), ADAMOD_OK);
+    REFUSED(&f, adamod_set(f.opt, NULL, 1), ADAMOD_ERROR_ARGUMENT, "option's name is NULL");
+    REFUSED(&f, adamod_set_text(f.opt, NULL, "1"), ADAMOD_ERROR_ARGUMENT, "option's name is NULL");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "value is NULL");
+    REFUSED(&f, adamod_get(f.opt, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_get(f.opt, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    REFUSED(&f, adamod_add_group(f.opt, NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    REFUSED(&f, adamod_group_set(f.opt, 0, NULL, 1), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_group_set_text(f.opt, 0, NULL, "1"), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_group_set_text(f.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_group_get(f.opt, 0, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_group_get(f.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, NULL, &count), ADAMOD_ERROR_ARGUMENT, "tensor is NULL");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &no_param, &count), ADAMOD_ERROR_ARGUMENT, "param is NULL");
+    REFUSED(&f, adamod_add(f.opt, "x", NULL, NULL, 1, shape), ADAMOD_ERROR_ARGUMENT, "x: param is NULL");
+    REFUSED(&f, adamod_add(f.opt, "x", x, NULL, 1, NULL), ADAMOD_ERROR_ARGUMENT, "x: shape is NULL");
+    REFUSED(&f, adamod_add(f.opt, NULL, x, NULL, 1, NULL), ADAMOD_ERROR_ARGUMENT, "shape is NULL");
+    REFUSED(&f, adamod_set_param(f.opt, MATRIX, NULL), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
+    REFUSED(&f, adamod_set_schedule(f.opt, 0, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_scheduled(f.opt, 0, "lr", NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    REFUSED(&f, adamod_scheduled(f.opt, 0, NULL, &value), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_state(f.opt, 0, NULL, &data, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_state(f.opt, 0, "exp_avg", NULL, NULL, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_tensor_steps(f.opt, 0, NULL), ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    REFUSED(&f, adamod_get_statistics(f.opt, 0, NULL), ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    REFUSED(&f, adamod_save(f.opt, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    REFUSED(&f, adamod_load(f.opt, NULL), ADAMOD_ERROR_ARGUMENT, "NULL");
+    CHECK(value == 5 && data == &f && type == ADAMOD_F16 && count == 7);
+    CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &data, NULL, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &data, &type, &count), ADAMOD_OK);
     CHECK_INT(type, ADAMOD_F32);
     CHECK_INT(count, 35);
 
-    accounts a = {0};
-    adamod_allocator no_alloc = accounting(&a), no_free = no_alloc;
+    allocation_counts a = {0};
+    adamod_allocator no_alloc = counting_allocator(&a), no_free = no_alloc;
     no_alloc.alloc = NULL;
     no_free.free = NULL;
-    REFUSED(&w, adamod_create_with(&none, "adam", &no_alloc), ADAMOD_ERROR_ARGUMENT, "allocator");
-    REFUSED(&w, adamod_create_with(&none, "adam", &no_free), ADAMOD_ERROR_ARGUMENT, "allocator");
+    REFUSED(&f, adamod_create_with(&none, "adam", &no_alloc), ADAMOD_ERROR_ARGUMENT, "allocator");
+    REFUSED(&f, adamod_create_with(&none, "adam", &no_free), ADAMOD_ERROR_ARGUMENT, "allocator");
     CHECK(none == NULL);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 TEST(numbers_out_of_range) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
-    const adamod_tensor t = {.name = "t", .param = w.frozen_grad, .ndim = 1, .shape = {4}};
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
+    const adamod_tensor t = {.name = "t", .param = f.frozen_grad, .ndim = 1, .shape = {4}};
     adamod_schedule *s = NULL;
     adamod_statistics statistics;
     double value = 5;
-    void *data = &w;
+    void *data = &f;
     int64_t id = 7;
     adamod_pool *pool = NULL;
     CHECK_INT(adamod_schedule_constant(&s), ADAMOD_OK);
     const int groups[] = {-2, -1, 2, 3, 1000000, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         const int g = groups[i];
-        REFUSED(&w, adamod_group_set(w.opt, g, "lr", 1), ADAMOD_ERROR_RANGE, "expected 0 <= group < 2");
-        REFUSED(&w, adamod_group_set_text(w.opt, g, "lr", "1"), ADAMOD_ERROR_RANGE, "expected 0 <= group < 2");
-        REFUSED(&w, adamod_group_get(w.opt, g, "lr", &value), ADAMOD_ERROR_RANGE, "group is");
-        REFUSED(&w, adamod_add_tensor(w.opt, g, &t, &id), ADAMOD_ERROR_RANGE, "group is");
-        REFUSED(&w, adamod_scheduled(w.opt, g, "lr", &value), ADAMOD_ERROR_RANGE, "group is");
+        REFUSED(&f, adamod_group_set(f.opt, g, "lr", 1), ADAMOD_ERROR_RANGE, "expected 0 <= group < 2");
+        REFUSED(&f, adamod_group_set_text(f.opt, g, "lr", "1"), ADAMOD_ERROR_RANGE, "expected 0 <= group < 2");
+        REFUSED(&f, adamod_group_get(f.opt, g, "lr", &value), ADAMOD_ERROR_RANGE, "group is");
+        REFUSED(&f, adamod_add_tensor(f.opt, g, &t, &id), ADAMOD_ERROR_RANGE, "group is");
+        REFUSED(&f, adamod_scheduled(f.opt, g, "lr", &value), ADAMOD_ERROR_RANGE, "group is");
         if (g == -1) continue; /* all groups, in these two */
-        REFUSED(&w, adamod_set_schedule(w.opt, g, "lr", s), ADAMOD_ERROR_RANGE, "expected -1 for all, or 0 <=");
-        REFUSED(&w, adamod_get_statistics(w.opt, g, &statistics), ADAMOD_ERROR_RANGE, "group is");
+        REFUSED(&f, adamod_set_schedule(f.opt, g, "lr", s), ADAMOD_ERROR_RANGE, "expected -1 for all, or 0 <=");
+        REFUSED(&f, adamod_get_statistics(f.opt, g, &statistics), ADAMOD_ERROR_RANGE, "group is");
     }
     const int64_t ids[] = {-1, PARAMETERS, INT64_MAX, INT64_MIN};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
-        REFUSED(&w, adamod_set_param(w.opt, ids[i], w.matrix), ADAMOD_ERROR_RANGE, "expected 0 <= number < 5");
-        REFUSED(&w, adamod_set_grad(w.opt, ids[i], w.matrix_grad), ADAMOD_ERROR_RANGE, "number is");
-        REFUSED(&w, adamod_state(w.opt, ids[i], "exp_avg", &data, NULL, NULL), ADAMOD_ERROR_RANGE, "number is");
-        REFUSED(&w, adamod_tensor_steps(w.opt, ids[i], &id), ADAMOD_ERROR_RANGE, "number is");
+        REFUSED(&f, adamod_set_param(f.opt, ids[i], f.matrix), ADAMOD_ERROR_RANGE, "expected 0 <= number < 5");
+        REFUSED(&f, adamod_set_grad(f.opt, ids[i], f.matrix_grad), ADAMOD_ERROR_RANGE, "number is");
+        REFUSED(&f, adamod_state(f.opt, ids[i], "exp_avg", &data, NULL, NULL), ADAMOD_ERROR_RANGE, "number is");
+        REFUSED(&f, adamod_tensor_steps(f.opt, ids[i], &id), ADAMOD_ERROR_RANGE, "number is");
     }
-    REFUSED(&w, adamod_pool_create(&pool, -1), ADAMOD_ERROR_RANGE, "threads is -1");
-    REFUSED(&w, adamod_pool_create(&pool, 1025), ADAMOD_ERROR_RANGE, "<= 1024");
-    CHECK(value == 5 && data == &w && id == 7 && pool == NULL);
+    REFUSED(&f, adamod_pool_create(&pool, -1), ADAMOD_ERROR_RANGE, "threads is -1");
+    REFUSED(&f, adamod_pool_create(&pool, 1025), ADAMOD_ERROR_RANGE, "<= 1024");
+    CHECK(value == 5 && data == &f && id == 7 && pool == NULL);
     CHECK(adamod_rule_name(-1) == NULL && adamod_rule_summary(-1) == NULL && adamod_isa_name(-1) == NULL);
     adamod_schedule_free(s);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 /* ---- Names -------------------------------------------------------------------------------------------------------- */
@@ -222,70 +222,70 @@ TEST(unknown_rules) {
 }
 
 TEST(unknown_options) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     double value = 5;
     adamod_option o;
     adamod_hyper *h = NULL;
     CHECK_INT(adamod_hyper_create(&h, "adamod"), ADAMOD_OK);
-    REFUSED(&w, adamod_set(w.opt, "beta4", 0.5), ADAMOD_ERROR_NAME, "adamod has no option 'beta4'; did you mean 'beta");
-    REFUSED(&w, adamod_set_text(w.opt, "Weight_decay", "0.5"), ADAMOD_ERROR_NAME, "did you mean 'weight_decay'?");
-    REFUSED(&w, adamod_get(w.opt, "clipnorm", &value), ADAMOD_ERROR_NAME, "did you mean 'clip_norm'?");
-    REFUSED(&w, adamod_group_set(w.opt, 1, "flavor", 0), ADAMOD_ERROR_NAME, "did you mean 'flavour'?");
-    REFUSED(&w, adamod_group_set_text(w.opt, 1, "beta_3", "0"), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
-    REFUSED(&w, adamod_group_get(w.opt, 1, "maximise", &value), ADAMOD_ERROR_NAME, "did you mean 'maximize'?");
-    REFUSED(&w, adamod_scheduled(w.opt, 0, "beta33", &value), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
-    REFUSED(&w, adamod_set_schedule(w.opt, 0, "beta33", NULL), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
-    REFUSED(&w, adamod_hyper_set(h, "epsilon", 1), ADAMOD_ERROR_NAME, "adamod has no option 'epsilon'");
-    REFUSED(&w, adamod_hyper_set_text(h, "momentum", "1"), ADAMOD_ERROR_NAME, "adamod has no option 'momentum'");
-    REFUSED(&w, adamod_hyper_get(h, "rho", &value), ADAMOD_ERROR_NAME, "adamod has no option 'rho'");
-    REFUSED(&w, adamod_option_find("sgd", "betas", &o), ADAMOD_ERROR_NAME, "sgd has no option 'betas'");
+    REFUSED(&f, adamod_set(f.opt, "beta4", 0.5), ADAMOD_ERROR_NAME, "adamod has no option 'beta4'; did you mean 'beta");
+    REFUSED(&f, adamod_set_text(f.opt, "Weight_decay", "0.5"), ADAMOD_ERROR_NAME, "did you mean 'weight_decay'?");
+    REFUSED(&f, adamod_get(f.opt, "clipnorm", &value), ADAMOD_ERROR_NAME, "did you mean 'clip_norm'?");
+    REFUSED(&f, adamod_group_set(f.opt, 1, "flavor", 0), ADAMOD_ERROR_NAME, "did you mean 'flavour'?");
+    REFUSED(&f, adamod_group_set_text(f.opt, 1, "beta_3", "0"), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
+    REFUSED(&f, adamod_group_get(f.opt, 1, "maximise", &value), ADAMOD_ERROR_NAME, "did you mean 'maximize'?");
+    REFUSED(&f, adamod_scheduled(f.opt, 0, "beta33", &value), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
+    REFUSED(&f, adamod_set_schedule(f.opt, 0, "beta33", NULL), ADAMOD_ERROR_NAME, "did you mean 'beta3'?");
+    REFUSED(&f, adamod_hyper_set(h, "epsilon", 1), ADAMOD_ERROR_NAME, "adamod has no option 'epsilon'");
+    REFUSED(&f, adamod_hyper_set_text(h, "momentum", "1"), ADAMOD_ERROR_NAME, "adamod has no option 'momentum'");
+    REFUSED(&f, adamod_hyper_get(h, "rho", &value), ADAMOD_ERROR_NAME, "adamod has no option 'rho'");
+    REFUSED(&f, adamod_option_find("sgd", "betas", &o), ADAMOD_ERROR_NAME, "sgd has no option 'betas'");
     /* Nothing near: the rule's own, and those of all. */
-    REFUSED(&w, adamod_set(w.opt, "learning_rate", 1), ADAMOD_ERROR_NAME, "lr, beta1, beta2, beta3, eps, flavour");
+    REFUSED(&f, adamod_set(f.opt, "learning_rate", 1), ADAMOD_ERROR_NAME, "lr, beta1, beta2, beta3, eps, flavour");
     for (int i = 0; adamod_rule_name(i); i++) {
         CHECK_INT(adamod_option_find(adamod_rule_name(i), "wd", &o), ADAMOD_ERROR_NAME);
         CHECK_HAS(adamod_last_error(), "; all rules have weight_decay, decay, ");
         CHECK_HAS(adamod_last_error(), "seed, threads");
     }
-    REFUSED(&w, adamod_option_at("adamod", 999, &o), ADAMOD_ERROR_NAME, "no option number 999");
-    REFUSED(&w, adamod_option_at("adamod", -1, &o), ADAMOD_ERROR_NAME, "no option number -1");
+    REFUSED(&f, adamod_option_at("adamod", 999, &o), ADAMOD_ERROR_NAME, "no option number 999");
+    REFUSED(&f, adamod_option_at("adamod", -1, &o), ADAMOD_ERROR_NAME, "no option number -1");
     CHECK(value == 5);
     adamod_hyper_free(h);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 TEST(unknown_choices_and_states) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
-    void *data = &w;
-    REFUSED(&w, adamod_set_text(w.opt, "decay", "decupled"), ADAMOD_ERROR_NAME,
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
+    void *data = &f;
+    REFUSED(&f, adamod_set_text(f.opt, "decay", "decupled"), ADAMOD_ERROR_NAME,
             "decay is 'decupled', expected one of none, l2, decoupled, independent; did you mean 'decoupled'?");
-    REFUSED(&w, adamod_set_text(w.opt, "flavour", "2"), ADAMOD_ERROR_NAME, "one of paper, published, keras");
-    REFUSED(&w, adamod_set_text(w.opt, "nonfinite", ""), ADAMOD_ERROR_NAME, "one of pass, skip, error");
-    REFUSED(&w, adamod_group_set_text(w.opt, 1, "flavour", "PAPER"), ADAMOD_ERROR_NAME,
+    REFUSED(&f, adamod_set_text(f.opt, "flavour", "2"), ADAMOD_ERROR_NAME, "one of paper, published, keras");
+    REFUSED(&f, adamod_set_text(f.opt, "nonfinite", ""), ADAMOD_ERROR_NAME, "one of pass, skip, error");
+    REFUSED(&f, adamod_group_set_text(f.opt, 1, "flavour", "PAPER"), ADAMOD_ERROR_NAME,
             "one of paper, published, keras, adamd; did you mean 'paper'?");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", "fast"), ADAMOD_ERROR_RANGE, "lr is 'fast', expected a number");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", ""), ADAMOD_ERROR_RANGE, "expected a number");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", "1e-3x"), ADAMOD_ERROR_RANGE, "lr is '1e-3x', expected a number");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", "1e-3 "), ADAMOD_ERROR_RANGE, "expected a number");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", "nan"), ADAMOD_ERROR_RANGE, "lr is nan, expected 0 <= lr");
-    REFUSED(&w, adamod_set_text(w.opt, "lr", "-1"), ADAMOD_ERROR_RANGE, "lr is -1, expected 0 <= lr");
-    REFUSED(&w, adamod_set_text(w.opt, "maximize", "0.5"), ADAMOD_ERROR_RANGE, "a whole number");
-    REFUSED(&w, adamod_state(w.opt, HALF, "exp_avgs", &data, NULL, NULL), ADAMOD_ERROR_NAME,
+    REFUSED(&f, adamod_set_text(f.opt, "lr", "fast"), ADAMOD_ERROR_RANGE, "lr is 'fast', expected a number");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", ""), ADAMOD_ERROR_RANGE, "expected a number");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", "1e-3x"), ADAMOD_ERROR_RANGE, "lr is '1e-3x', expected a number");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", "1e-3 "), ADAMOD_ERROR_RANGE, "expected a number");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", "nan"), ADAMOD_ERROR_RANGE, "lr is nan, expected 0 <= lr");
+    REFUSED(&f, adamod_set_text(f.opt, "lr", "-1"), ADAMOD_ERROR_RANGE, "lr is -1, expected 0 <= lr");
+    REFUSED(&f, adamod_set_text(f.opt, "maximize", "0.5"), ADAMOD_ERROR_RANGE, "a whole number");
+    REFUSED(&f, adamod_state(f.opt, HALF, "exp_avgs", &data, NULL, NULL), ADAMOD_ERROR_NAME,
             "half: no state 'exp_avgs', there are exp_avg, exp_avg_sq, exp_avg_lr, master");
-    REFUSED(&w, adamod_state(w.opt, MATRIX, "master", &data, NULL, NULL), ADAMOD_ERROR_NAME, "matrix: no state");
-    CHECK(data == &w);
+    REFUSED(&f, adamod_state(f.opt, MATRIX, "master", &data, NULL, NULL), ADAMOD_ERROR_NAME, "matrix: no state");
+    CHECK(data == &f);
     double value = 9;
-    CHECK_INT(adamod_set_text(w.opt, "decay", "independent"), ADAMOD_OK);
-    CHECK_INT(adamod_get(w.opt, "decay", &value), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(f.opt, "decay", "independent"), ADAMOD_OK);
+    CHECK_INT(adamod_get(f.opt, "decay", &value), ADAMOD_OK);
     CHECK_INT(value, 3);
-    CHECK_INT(adamod_set_text(w.opt, "lr", "0x1p-3"), ADAMOD_OK);
-    CHECK_INT(adamod_get(w.opt, "lr", &value), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(f.opt, "lr", "0x1p-3"), ADAMOD_OK);
+    CHECK_INT(adamod_get(f.opt, "lr", &value), ADAMOD_OK);
     CHECK(value == 0.125);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
     adamod_optimizer *sgd = NULL;
     CHECK_INT(adamod_create(&sgd, "sgd"), ADAMOD_OK);
-    CHECK_INT(adamod_add(sgd, "x", w.frozen, NULL, 1, (const int64_t[]){4}), ADAMOD_OK);
+    CHECK_INT(adamod_add(sgd, "x", f.frozen, NULL, 1, (const int64_t[]){4}), ADAMOD_OK);
     CHECK_INT(adamod_state(sgd, 0, "exp_avg", &data, NULL, NULL), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "x: no state 'exp_avg', there is none");
     adamod_free(sgd);

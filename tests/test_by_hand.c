@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
-#include "follow.h"
+#include "against_reference.h"
 #include "values.h"
 
 #include <math.h>
@@ -117,7 +117,7 @@ static bool twin_statistics_agree(const twin *x) {
     return CHECK(s[0].update_norm == s[1].update_norm && s[0].grad_norm == s[1].grad_norm);
 }
 
-static bool follows(const option_set *set, adamod_type type, adamod_type grad_type, int64_t n, bool own) {
+static bool twins_stay_equal(const option_set *set, adamod_type type, adamod_type grad_type, int64_t n, bool own) {
     twin x;
     bool good = twin_open(&x, set, type, grad_type, n, own);
     for (int t = 0; good && t < 6; t++) {
@@ -140,14 +140,14 @@ TEST(every_rule_starts_from_a_changed_parameter) {
         setenv("ADAMOD_ISA", adamod_isa_name(isa), 1);
         for (int i = 0; set_at(i, &set); i++) {
             const adamod_type type = (i + isa) % 3 ? ADAMOD_BF16 : ADAMOD_F16, grad_type = (adamod_type)((i + isa) % 4);
-            const bool good = follows(&set, type, grad_type, i % 5 ? 45 : 1032, i % 2);
+            const bool good = twins_stay_equal(&set, type, grad_type, i % 5 ? 45 : 1032, i % 2);
             if (!good) printf("%s {%s}, type %d, gradients %d\n", set.rule, set.options, (int)type, (int)grad_type);
         }
         for (int r = 0; adamod_rule_name(r); r++) { /* the ways through a kernel of their own: all instruction sets */
             set = (option_set){adamod_rule_name(r), r % 3 == 2 ? "state_type=bf16" : ""};
             const adamod_type type = r % 4 == 3 ? ADAMOD_F16 : ADAMOD_BF16;
             for (int g = 0; g < 2; g++) {
-                if (!follows(&set, type, g ? ADAMOD_F32 : ADAMOD_BF16, 601, g))
+                if (!twins_stay_equal(&set, type, g ? ADAMOD_F32 : ADAMOD_BF16, 601, g))
                     printf("%s {%s}\n", set.rule, set.options);
             }
         }

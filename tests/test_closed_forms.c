@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "rig.h"
+#include "bitwise.h"
 
 #include <math.h>
 

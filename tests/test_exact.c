@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "rig.h"
+#include "bitwise.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -34,13 +34,13 @@ TEST(any_number_of_threads) {
         config one = config_of(v, s);
         one.n = MANY;
         one.shapes = shapes_many;
-        picture expected = rig_run(&one, 2, true);
+        written_bytes expected = bitwise_written_after(&one, 2, true);
         for (int k = 0; k < 4; k++) {
             config many = one;
             many.threads = threads[k];
             if (k % 2 == (v + s) % 2) continue;
-            picture p = rig_run(&many, 2, true);
-            if (!same_picture(&p, &expected)) printf("%s {%s}, %d threads\n", one.rule, one.options, threads[k]);
+            written_bytes p = bitwise_written_after(&many, 2, true);
+            if (!same_bytes(&p, &expected)) printf("%s {%s}, %d threads\n", one.rule, one.options, threads[k]);
             free(p.bytes);
         }
         free(expected.bytes);
@@ -50,13 +50,13 @@ TEST(any_number_of_threads) {
     c.n = MANY;
     c.shapes = shapes_many;
     c.threads = 7;
-    rig r;
-    if (tasks() < 0 || !rig_open(&r, &c)) return;
-    CHECK_INT(rig_step(&r), 0);
+    bitwise_run r;
+    if (tasks() < 0 || !bitwise_open(&r, &c)) return;
+    CHECK_INT(bitwise_step(&r), 0);
     /* threads that were joined may be listed a moment longer */
     for (int i = 0; i < 500 && tasks() != before + 6; i++) usleep(10000);
     CHECK_INT(tasks(), before + 6);
-    rig_close(&r);
+    bitwise_close(&r);
 }
 
 TEST(any_instruction_set) {
@@ -124,7 +124,7 @@ TEST(any_cutting_of_arrays) {
 TEST(any_order_of_adding) {
     enum { N = 3000 };
     static const char *const names[2] = {"weight", "bias"};
-    rig_sources();
+    bitwise_make_sources();
     for (int v = 0; v < variant_count; v++) {
         uint16_t *p[2][2];
         for (int turned = 0; turned < 2; turned++) {
@@ -135,10 +135,10 @@ TEST(any_order_of_adding) {
             for (int i = 0; i < 2; i++) {
                 const int which = turned ? 1 - i : i;
                 p[turned][which] = room(N, sizeof(uint16_t));
-                memcpy(p[turned][which], rig_parameters[ADAMOD_BF16], N * sizeof(uint16_t));
+                memcpy(p[turned][which], bitwise_parameters[ADAMOD_BF16], N * sizeof(uint16_t));
                 const adamod_tensor t = {.name = names[which],
                                          .param = p[turned][which],
-                                         .grad = rig_gradients[ADAMOD_BF16][0],
+                                         .grad = bitwise_gradients[ADAMOD_BF16][0],
                                          .param_type = ADAMOD_BF16,
                                          .grad_type = ADAMOD_BF16,
                                          .ndim = 1,
@@ -193,7 +193,7 @@ static void raw_update(const adamod_hyper *h, adamod_type type, const void *cons
 TEST(raw_spans_cut_anywhere) {
     enum { N = TOTAL };
     adamod_pool *pool[2] = {NULL};
-    rig_sources();
+    bitwise_make_sources();
     CHECK_INT(adamod_pool_create(&pool[1], 3), 0);
     CHECK_INT(adamod_pool_threads(pool[1]), 3);
     rng_state = 3;
@@ -207,8 +207,8 @@ TEST(raw_spans_cut_anywhere) {
             set_hyper(h, variants[v].options);
             for (int way = 0; way < 3; way++) { /* one piece; eleven; seven on three threads */
                 for (int i = 0; i < 4; i++) arrays[way][i] = room(N, size);
-                memcpy(arrays[way][0], rig_parameters[type], N * size);
-                const void *const grad[2] = {rig_gradients[type][0], rig_gradients[type][1]};
+                memcpy(arrays[way][0], bitwise_parameters[type], N * size);
+                const void *const grad[2] = {bitwise_gradients[type][0], bitwise_gradients[type][1]};
                 for (int step = 1; step <= 2; step++) {
                     raw_update(h, (adamod_type)type, grad, arrays[way], N, step,
                                way == 0   ? 1
@@ -233,9 +233,9 @@ TEST(raw_spans_cut_anywhere) {
 
 /* A handle does what raw calls with the same numbers do, those that name its random numbers included. */
 static void expect_raw(const config *c) {
-    rig r;
+    bitwise_run r;
     adamod_hyper *h;
-    if (!rig_open(&r, c) || !CHECK_INT(adamod_hyper_create(&h, c->rule), 0)) return;
+    if (!bitwise_open(&r, c) || !CHECK_INT(adamod_hyper_create(&h, c->rule), 0)) return;
     set_hyper(h, c->options);
     set_hyper(h, c->more);
     const int64_t n = r.start[1];
@@ -251,7 +251,7 @@ static void expect_raw(const config *c) {
                      .shape = {c->shapes[0][0], c->shapes[0][1]},
                      .count = n,
                      .stream = r.opt->tensors[0].span.stream};
-    memcpy(x.param, rig_parameters[c->type], (size_t)n * size);
+    memcpy(x.param, bitwise_parameters[c->type], (size_t)n * size);
     if (master) {
         x.master = room((size_t)n, sizeof(float));
         const real_kernels *k = adamod__kernels_plain.f32;
@@ -267,9 +267,9 @@ static void expect_raw(const config *c) {
         for (int64_t j = 0; j < desc[i].count; j++) put(type, x.state[i], j, desc[i].initial);
     }
     for (x.step = 1; x.step <= 3; x.step++) {
-        x.grad = rig_gradients[grad_type][x.step - 1];
+        x.grad = bitwise_gradients[grad_type][x.step - 1];
         CHECK_INT(adamod_update(h, &x, 1, NULL), 0);
-        CHECK_INT(rig_step(&r), 0);
+        CHECK_INT(bitwise_step(&r), 0);
     }
     bool same = !memcmp(x.param, r.param, (size_t)n * size);
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
@@ -286,7 +286,7 @@ static void expect_raw(const config *c) {
     free(x.param);
     free(x.master);
     adamod_hyper_free(h);
-    rig_close(&r);
+    bitwise_close(&r);
 }
 
 TEST(handles_and_raw_calls) {
@@ -306,15 +306,15 @@ TEST(handles_and_raw_calls) {
 static void expect_adam(const config *adamod) {
     config adam = *adamod;
     adam.rule = "adam";
-    rig a, b;
+    bitwise_run a, b;
     char with_bound[256];
     snprintf(with_bound, sizeof with_bound, "%s beta3=0", adamod->options);
     config c = *adamod;
     c.options = with_bound;
-    if (!rig_open(&a, &c) || !rig_open(&b, &adam)) return;
+    if (!bitwise_open(&a, &c) || !bitwise_open(&b, &adam)) return;
     for (int t = 0; t < STEPS; t++) {
-        CHECK_INT(rig_step(&a), 0);
-        CHECK_INT(rig_step(&b), 0);
+        CHECK_INT(bitwise_step(&a), 0);
+        CHECK_INT(bitwise_step(&b), 0);
     }
     bool same = !memcmp(a.param, b.param, (size_t)a.start[c.n] * adamod__type_size(c.type));
     for (int s = 0; s < 2; s++) {
@@ -328,8 +328,8 @@ static void expect_adam(const config *adamod) {
         }
     }
     if (!CHECK(same)) printf("{%s}, type %d\n", c.options, c.type);
-    rig_close(&a);
-    rig_close(&b);
+    bitwise_close(&a);
+    bitwise_close(&b);
 }
 
 TEST(without_its_bound_adamod_is_adam) {

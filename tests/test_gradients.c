@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "rig.h"
+#include "bitwise.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ static double norm_of(const adamod_span *spans, size_t n, adamod_pool *pool) {
 TEST(norm_has_the_same_bits) {
     adamod_span spans[6];
     static const int64_t counts[6] = {20001, 17, 0, 512, 19000, 470};
-    rig_sources();
+    bitwise_make_sources();
     int64_t at = 0;
     double sum = 0;
     for (int k = 0; k < 6; k++) {
         const adamod_type type = (adamod_type)(k % 4);
-        spans[k] = (adamod_span){.grad = (char *)rig_gradients[type][0] + (size_t)at * adamod__type_size(type),
+        spans[k] = (adamod_span){.grad = (char *)bitwise_gradients[type][0] + (size_t)at * adamod__type_size(type),
                                  .grad_type = type,
                                  .count = counts[k],
                                  .step = 1};
@@ -119,13 +119,13 @@ static void check_nonfinite(int v, int s, bool skip) {
     /* The last is finite and its square is not, except in f16, where it is an infinity. Clipped it would be no poison. */
     const bool clipped = strstr(c.options, "clip_") || (c.more && strstr(c.more, "clip_"));
     const double poisons[] = {NAN, INFINITY, -INFINITY, clipped ? INFINITY : c.type == ADAMOD_F64 ? -1e200 : -1e30};
-    rig r, twin;
-    if (!rig_open(&r, &c) || !rig_open(&twin, &c)) return;
+    bitwise_run r, twin;
+    if (!bitwise_open(&r, &c) || !bitwise_open(&twin, &c)) return;
     CHECK_INT(adamod_set_text(r.opt, "nonfinite", skip ? "skip" : "error"), 0);
     CHECK_INT(adamod_set_text(twin.opt, "nonfinite", skip ? "skip" : "error"), 0);
     int skipped = 0;
     for (int t = 0; t < 3; t++) {
-        const picture before = rig_picture(&r, true);
+        const written_bytes before = bitwise_written(&r, true);
         int64_t counted[MIXED], steps;
         for (int k = 0; k < MIXED; k++) CHECK_INT(adamod_tensor_steps(r.opt, k, &counted[k]), 0);
         /* the first, last and middle element of the first, last and another array */
@@ -133,7 +133,7 @@ static void check_nonfinite(int v, int s, bool skip) {
         const int64_t at = t == 0 ? r.start[k] : t == 1 ? (r.start[k] + r.start[k + 1]) / 2 : r.start[k + 1] - 1;
         const adamod_type type = grad_type_of(&c, k);
         for (int g = 0; g < 4; g++) {
-            memcpy(r.grad[g], rig_gradients[g][t], TOTAL * adamod__type_size((adamod_type)g));
+            memcpy(r.grad[g], bitwise_gradients[g][t], TOTAL * adamod__type_size((adamod_type)g));
         }
         put(type, r.grad[type], at, poisons[(t + v) % 4]);
         const adamod_status status = adamod_step(r.opt);
@@ -148,11 +148,11 @@ static void check_nonfinite(int v, int s, bool skip) {
             CHECK_INT(adamod_tensor_steps(r.opt, j, &steps), 0);
             CHECK_INT(steps, counted[j]);
         }
-        const picture after = rig_picture(&r, true);
-        bool good = same_picture(&before, &after);
-        good &= CHECK_INT(rig_step(&r), 0) && CHECK_INT(rig_step(&twin), 0);
-        const picture mine = rig_picture(&r, true), other = rig_picture(&twin, true);
-        good &= same_picture(&mine, &other);
+        const written_bytes after = bitwise_written(&r, true);
+        bool good = same_bytes(&before, &after);
+        good &= CHECK_INT(bitwise_step(&r), 0) && CHECK_INT(bitwise_step(&twin), 0);
+        const written_bytes mine = bitwise_written(&r, true), other = bitwise_written(&twin, true);
+        good &= same_bytes(&mine, &other);
         if (!good)
             printf("%s {%s %s}, type %d, %s\n", c.rule, c.options, c.more ? c.more : "", c.type,
                    skip ? "skip" : "error");
@@ -161,8 +161,8 @@ static void check_nonfinite(int v, int s, bool skip) {
         free(mine.bytes);
         free(other.bytes);
     }
-    rig_close(&r);
-    rig_close(&twin);
+    bitwise_close(&r);
+    bitwise_close(&twin);
 }
 
 TEST(nonfinite_error_changes_nothing) {

@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
-#include "follow.h"
+#include "against_reference.h"
 #include "optim/kernels/kernels.h"
 #include "values.h"
 

@@ -3,10 +3,10 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "accounts.h"
+#include "counting_allocator.h"
 #include "scratch.h"
 #include "values.h"
-#include "world.h"
+#include "api_fixture.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -14,8 +14,8 @@
 
 /* ---- malloc that fails --------------------------------------------------------------------------------------------
  *
- * It obeys the countdown of accounts.h, as that allocator does everywhere, where it can be replaced: with glibc and
- * without sanitizers. */
+ * It obeys the countdown of counting_allocator.h, as that allocator does everywhere, where it can be replaced: with glibc
+ * and without sanitizers. */
 
 static atomic_long live_blocks; /* from malloc; 0 where it is not replaced */
 
@@ -68,9 +68,9 @@ EXPORTED void free(void *p) {
 static long armed;        /* which allocation fails; counted down over all calls */
 static int memory_errors; /* calls that failed */
 
-#define TRY(w, call)                                                                                                   \
+#define TRY(f, call)                                                                                                   \
     do {                                                                                                               \
-        world_remember(w);                                                                                             \
+        api_fixture_remember(f);                                                                                       \
         countdown = armed;                                                                                             \
         adamod_status status_ = (call);                                                                                \
         armed = countdown;                                                                                             \
@@ -78,65 +78,65 @@ static int memory_errors; /* calls that failed */
         if (status_ == ADAMOD_ERROR_MEMORY) {                                                                          \
             memory_errors++;                                                                                           \
             check_true(strstr(adamod_last_error(), "memory") != NULL, #call, __FILE__, __LINE__);                      \
-            check_true(world_unchanged(w), #call " changes nothing", __FILE__, __LINE__);                              \
+            check_true(api_fixture_unchanged(f), #call " changes nothing", __FILE__, __LINE__);                        \
             status_ = (call);                                                                                          \
         }                                                                                                              \
         check_int(status_, ADAMOD_OK, #call, __FILE__, __LINE__);                                                      \
     } while (0)
 
-static void life_of_schedules(world *w) {
+static void life_of_schedules(api_fixture *f) {
     adamod_schedule *s = NULL, *t = NULL, *chain = NULL;
     const int64_t milestones[] = {2, 3}, lengths[] = {2};
-    TRY(w, adamod_schedule_multistep(&s, 2, milestones, 0.5));
-    TRY(w, adamod_schedule_parse(&t, "warmup(0,2)*2 > multistep(1;2)*1 > constant"));
+    TRY(f, adamod_schedule_multistep(&s, 2, milestones, 0.5));
+    TRY(f, adamod_schedule_parse(&t, "warmup(0,2)*2 > multistep(1;2)*1 > constant"));
     const adamod_schedule *parts[] = {s, t};
-    TRY(w, adamod_schedule_chain(&chain, 2, parts, lengths));
-    TRY(w, adamod_set_schedule(w->opt, -1, "lr", chain));
-    TRY(w, adamod_set_schedule(w->opt, 0, "beta1", s));
-    TRY(w, adamod_set_schedule(w->opt, 0, "beta1", NULL));
+    TRY(f, adamod_schedule_chain(&chain, 2, parts, lengths));
+    TRY(f, adamod_set_schedule(f->opt, -1, "lr", chain));
+    TRY(f, adamod_set_schedule(f->opt, 0, "beta1", s));
+    TRY(f, adamod_set_schedule(f->opt, 0, "beta1", NULL));
     adamod_schedule_free(s);
     adamod_schedule_free(t);
     adamod_schedule_free(chain);
 }
 
-static void life_of_raw(world *w) {
+static void life_of_raw(api_fixture *f) {
     adamod_hyper *h = NULL;
     double norm = 0;
     float m[4] = {0}, v[4] = {0}, s[4] = {0};
-    TRY(w, adamod_hyper_create(&h, "adamod"));
-    const adamod_span x = {.param = w->frozen, .grad = w->frozen_grad, .state = {m, v, s}, .count = 4, .step = 1};
-    TRY(w, adamod_update(h, &x, 1, NULL));
-    TRY(w, adamod_norm(&x, 1, NULL, &norm));
+    TRY(f, adamod_hyper_create(&h, "adamod"));
+    const adamod_span x = {.param = f->frozen, .grad = f->frozen_grad, .state = {m, v, s}, .count = 4, .step = 1};
+    TRY(f, adamod_update(h, &x, 1, NULL));
+    TRY(f, adamod_norm(&x, 1, NULL, &norm));
     CHECK(norm > 0);
     adamod_hyper_free(h);
 }
 
-static void life(world *w, const adamod_allocator *allocator) {
-    world_arrays(w, "adamod");
-    TRY(w, adamod_create_with(&w->opt, "adamod", allocator));
-    if (!w->opt) return;
-    TRY(w, adamod_set(w->opt, "threads", 1));
-    TRY(w, adamod_collect(w->opt, 1));
-    life_of_schedules(w);
-    TRY(w, adamod_add_group(w->opt, &w->group));
+static void life(api_fixture *f, const adamod_allocator *allocator) {
+    api_fixture_arrays(f, "adamod");
+    TRY(f, adamod_create_with(&f->opt, "adamod", allocator));
+    if (!f->opt) return;
+    TRY(f, adamod_set(f->opt, "threads", 1));
+    TRY(f, adamod_collect(f->opt, 1));
+    life_of_schedules(f);
+    TRY(f, adamod_add_group(f->opt, &f->group));
     for (int i = 0; i < FROZEN; i++) {
-        const adamod_tensor t = world_tensor(w, i);
-        TRY(w, adamod_add_tensor(w->opt, i % 2, &t, NULL));
+        const adamod_tensor t = api_fixture_tensor(f, i);
+        TRY(f, adamod_add_tensor(f->opt, i % 2, &t, NULL));
     }
-    TRY(w, adamod_step(w->opt));
-    TRY(w, adamod_step(w->opt));
-    TRY(w, adamod_save(w->opt, "state"));
-    TRY(w, adamod_step(w->opt));
-    TRY(w, adamod_load(w->opt, "state"));
-    TRY(w, adamod_step(w->opt));
-    life_of_raw(w);
-    adamod_free(w->opt);
-    w->opt = NULL;
+    TRY(f, adamod_step(f->opt));
+    TRY(f, adamod_step(f->opt));
+    TRY(f, adamod_save(f->opt, "state"));
+    TRY(f, adamod_step(f->opt));
+    TRY(f, adamod_load(f->opt, "state"));
+    TRY(f, adamod_step(f->opt));
+    life_of_raw(f);
+    adamod_free(f->opt);
+    f->opt = NULL;
 }
 
 /* Counts how many calls a failing allocation stopped, over all allocations of a life. */
-static int lives(const adamod_allocator *allocator, accounts *a) {
-    world expected, w;
+static int lives(const adamod_allocator *allocator, allocation_counts *a) {
+    api_fixture expected, f;
     long least = 0, k = 1;
     enter_scratch(true);
     armed = 0;
@@ -145,9 +145,9 @@ static int lives(const adamod_allocator *allocator, accounts *a) {
     for (; k < 1000; k++) {
         const long blocks = atomic_load(&live_blocks);
         armed = k;
-        life(&w, allocator);
+        life(&f, allocator);
         least += atomic_load(&live_blocks) - blocks;
-        if (!CHECK(memcmp(&w, &expected, sizeof w) == 0)) return 0;
+        if (!CHECK(memcmp(&f, &expected, sizeof f) == 0)) return 0;
         if (a) CHECK_INT(a->live, 0);
         if (armed > 0) break; /* there were not so many */
     }
@@ -159,8 +159,8 @@ static int lives(const adamod_allocator *allocator, accounts *a) {
 }
 
 TEST(every_allocation_may_fail) {
-    accounts a = {0};
-    const adamod_allocator allocator = accounting(&a);
+    allocation_counts a = {0};
+    const adamod_allocator allocator = counting_allocator(&a);
     const int n = lives(&allocator, &a);
     CHECK(n > 15);
     CHECK_INT(a.errors, 0);
@@ -196,35 +196,35 @@ TEST(pool_without_memory) {
 
 TEST(allocator_accounts) {
     for (int r = 0; adamod_rule_name(r); r++) {
-        accounts a = {0};
-        const adamod_allocator allocator = accounting(&a);
-        world w, usual;
+        allocation_counts a = {0};
+        const adamod_allocator allocator = counting_allocator(&a);
+        api_fixture f, usual;
         size_t states = 1;
-        world_arrays(&w, adamod_rule_name(r));
-        if (!CHECK_INT(adamod_create_with(&w.opt, adamod_rule_name(r), &allocator), ADAMOD_OK)) return;
+        api_fixture_arrays(&f, adamod_rule_name(r));
+        if (!CHECK_INT(adamod_create_with(&f.opt, adamod_rule_name(r), &allocator), ADAMOD_OK)) return;
         CHECK_INT(a.live, 1); /* the handle itself */
         const size_t handle = a.bytes;
         for (int i = 0; i < PARAMETERS; i++) {
-            const adamod_tensor t = world_tensor(&w, i);
-            CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
+            const adamod_tensor t = api_fixture_tensor(&f, i);
+            CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
         }
-        adamod_memory(w.opt, &states, NULL);
+        adamod_memory(f.opt, &states, NULL);
         CHECK_INT(a.bytes - handle, states);
         const int calls = a.calls;
-        for (int i = 0; i < 12; i++) CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        for (int i = 0; i < 12; i++) CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
         CHECK_INT(a.calls, calls); /* a step takes nothing */
         /* Memory that came filled with 0xa5 makes no difference. */
-        if (!world_make(&usual, adamod_rule_name(r), 0)) return;
+        if (!api_fixture_make(&usual, adamod_rule_name(r), 0)) return;
         adamod_group_set(usual.opt, 1, "lr", 0);
         double lr = 0;
         adamod_group_get(usual.opt, 0, "lr", &lr);
         adamod_group_set(usual.opt, 1, "lr", lr);
         for (int i = 0; i < 12; i++) CHECK_INT(adamod_step(usual.opt), ADAMOD_OK);
-        CHECK(memcmp(w.matrix, usual.matrix, sizeof w.matrix) == 0);
-        CHECK(memcmp(w.half, usual.half, sizeof w.half) == 0);
-        CHECK(w.scalar == usual.scalar);
+        CHECK(memcmp(f.matrix, usual.matrix, sizeof f.matrix) == 0);
+        CHECK(memcmp(f.half, usual.half, sizeof f.half) == 0);
+        CHECK(f.scalar == usual.scalar);
         adamod_free(usual.opt);
-        adamod_free(w.opt);
+        adamod_free(f.opt);
         CHECK_INT(a.live, 0);
         CHECK_INT(a.bytes, 0);
         CHECK_INT(a.errors, 0);

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "world.h"
+#include "api_fixture.h"
 
 #include <float.h>
 #include <locale.h>
@@ -157,61 +157,61 @@ static const struct {
 TEST(structural_options) {
     for (size_t i = 0; i < sizeof structural / sizeof *structural; i++) {
         const char *option = structural[i].option;
-        world w;
+        api_fixture f;
         adamod_option o;
         double value = -7;
         int empty_group = -1;
-        world_arrays(&w, structural[i].rule);
+        api_fixture_arrays(&f, structural[i].rule);
         CHECK_INT(adamod_option_find(structural[i].rule, option, &o), ADAMOD_OK);
         CHECK_INT(o.structural, 1);
-        CHECK_INT(adamod_create(&w.opt, structural[i].rule), ADAMOD_OK);
-        CHECK_INT(adamod_set(w.opt, option, structural[i].other), ADAMOD_OK);
-        CHECK_INT(adamod_set(w.opt, option, structural[i].first), ADAMOD_OK);
-        CHECK_INT(adamod_add_group(w.opt, &w.group), ADAMOD_OK);
-        adamod_tensor t = world_tensor(&w, MATRIX);
-        CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        REFUSED(&w, adamod_set(w.opt, option, structural[i].other), ADAMOD_ERROR_ORDER, option);
+        CHECK_INT(adamod_create(&f.opt, structural[i].rule), ADAMOD_OK);
+        CHECK_INT(adamod_set(f.opt, option, structural[i].other), ADAMOD_OK);
+        CHECK_INT(adamod_set(f.opt, option, structural[i].first), ADAMOD_OK);
+        CHECK_INT(adamod_add_group(f.opt, &f.group), ADAMOD_OK);
+        adamod_tensor t = api_fixture_tensor(&f, MATRIX);
+        CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        REFUSED(&f, adamod_set(f.opt, option, structural[i].other), ADAMOD_ERROR_ORDER, option);
         CHECK_HAS(message, "group 0 has parameters already");
-        REFUSED(&w, adamod_group_set(w.opt, 0, option, structural[i].other), ADAMOD_ERROR_ORDER,
+        REFUSED(&f, adamod_group_set(f.opt, 0, option, structural[i].other), ADAMOD_ERROR_ORDER,
                 "decides which states");
-        CHECK_INT(adamod_set(w.opt, option, structural[i].same), ADAMOD_OK);
-        CHECK_INT(adamod_get(w.opt, option, &value), ADAMOD_OK);
+        CHECK_INT(adamod_set(f.opt, option, structural[i].same), ADAMOD_OK);
+        CHECK_INT(adamod_get(f.opt, option, &value), ADAMOD_OK);
         CHECK(value == structural[i].same);
         /* A group without parameters is free to differ. */
-        CHECK_INT(adamod_group_set(w.opt, w.group, option, structural[i].other), ADAMOD_OK);
-        t = world_tensor(&w, HALF);
-        CHECK_INT(adamod_add_tensor(w.opt, w.group, &t, NULL), ADAMOD_OK);
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        REFUSED(&w, adamod_set(w.opt, option, structural[i].other), ADAMOD_ERROR_ORDER, "group 0");
-        REFUSED(&w, adamod_set(w.opt, option, structural[i].first), ADAMOD_ERROR_ORDER, "group 1");
-        CHECK_INT(adamod_add_group(w.opt, &empty_group), ADAMOD_OK);
-        CHECK_INT(adamod_group_get(w.opt, empty_group, option, &value), ADAMOD_OK);
+        CHECK_INT(adamod_group_set(f.opt, f.group, option, structural[i].other), ADAMOD_OK);
+        t = api_fixture_tensor(&f, HALF);
+        CHECK_INT(adamod_add_tensor(f.opt, f.group, &t, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        REFUSED(&f, adamod_set(f.opt, option, structural[i].other), ADAMOD_ERROR_ORDER, "group 0");
+        REFUSED(&f, adamod_set(f.opt, option, structural[i].first), ADAMOD_ERROR_ORDER, "group 1");
+        CHECK_INT(adamod_add_group(f.opt, &empty_group), ADAMOD_OK);
+        CHECK_INT(adamod_group_get(f.opt, empty_group, option, &value), ADAMOD_OK);
         CHECK(value == structural[i].same);
-        adamod_free(w.opt);
+        adamod_free(f.opt);
     }
 }
 
 TEST(optimizer_wide_options) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     adamod_option o;
     int seen = 0;
     for (int i = 0; adamod_option_at("adamod", i, &o) == ADAMOD_OK; i++) {
         if (!o.optimizer_wide) continue;
         seen++;
-        REFUSED(&w, adamod_group_set(w.opt, 0, o.name, o.value), ADAMOD_ERROR_ARGUMENT, "use adamod_set");
-        REFUSED(&w, adamod_group_set(w.opt, 1, o.name, o.value), ADAMOD_ERROR_ARGUMENT, o.name);
+        REFUSED(&f, adamod_group_set(f.opt, 0, o.name, o.value), ADAMOD_ERROR_ARGUMENT, "use adamod_set");
+        REFUSED(&f, adamod_group_set(f.opt, 1, o.name, o.value), ADAMOD_ERROR_ARGUMENT, o.name);
         if (!o.choices) {
-            REFUSED(&w, adamod_group_set_text(w.opt, 1, o.name, "1"), ADAMOD_ERROR_ARGUMENT, "optimizer as a whole");
+            REFUSED(&f, adamod_group_set_text(f.opt, 1, o.name, "1"), ADAMOD_ERROR_ARGUMENT, "optimizer as a whole");
         }
         double all = -7, one = -8;
-        CHECK_INT(adamod_get(w.opt, o.name, &all), ADAMOD_OK);
-        CHECK_INT(adamod_group_get(w.opt, 1, o.name, &one), ADAMOD_OK);
+        CHECK_INT(adamod_get(f.opt, o.name, &all), ADAMOD_OK);
+        CHECK_INT(adamod_group_get(f.opt, 1, o.name, &one), ADAMOD_OK);
         CHECK(all == one);
     }
     CHECK_INT(seen, 5);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 /* What an update through raw pointers would not look at is not for a hyper: a clip_norm that is taken and then never

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "values.h"
-#include "world.h"
+#include "api_fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,27 +91,27 @@ static void disown(owned *x) {
 
 TEST(raw_updates_are_the_handles) {
     for (int r = 0; adamod_rule_name(r); r++) {
-        world w, mine;
+        api_fixture f, mine;
         owned x[PARAMETERS];
         adamod_span spans[PARAMETERS];
         adamod_hyper *h = NULL;
         float master[9];
-        if (!world_make(&w, adamod_rule_name(r), 0)) return;
-        world_arrays(&mine, adamod_rule_name(r));
+        if (!api_fixture_make(&f, adamod_rule_name(r), 0)) return;
+        api_fixture_arrays(&mine, adamod_rule_name(r));
         CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), ADAMOD_OK);
         CHECK_INT(adamod_hyper_set(h, "lr", 0.0625), ADAMOD_OK);
-        CHECK_INT(adamod_set(w.opt, "lr", 0.0625), ADAMOD_OK);
+        CHECK_INT(adamod_set(f.opt, "lr", 0.0625), ADAMOD_OK);
         for (int i = 0; i < 9; i++) {
             const uint32_t bits = (uint32_t)mine.half[i] << 16;
             memcpy(&master[i], &bits, sizeof bits);
         }
         for (int i = 0; i < PARAMETERS; i++) {
-            const adamod_tensor t = world_tensor(&mine, i);
+            const adamod_tensor t = api_fixture_tensor(&mine, i);
             own(h, &x[i], &t, t.param_type == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32);
             if (i == HALF) x[i].span.master = master;
         }
         for (int step = 1; step <= 14; step++) {
-            CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+            CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
             for (int i = 0; i < PARAMETERS; i++) {
                 spans[i] = x[i].span;
                 spans[i].step = step;
@@ -119,13 +119,13 @@ TEST(raw_updates_are_the_handles) {
             }
             CHECK_INT(adamod_update(h, spans, PARAMETERS, NULL), ADAMOD_OK);
         }
-        CHECK(memcmp(w.matrix, mine.matrix, sizeof w.matrix) == 0);
-        CHECK(memcmp(w.half, mine.half, sizeof w.half) == 0);
-        CHECK(w.scalar == mine.scalar);
-        CHECK(memcmp(w.frozen, mine.frozen, sizeof w.frozen) == 0);
+        CHECK(memcmp(f.matrix, mine.matrix, sizeof f.matrix) == 0);
+        CHECK(memcmp(f.half, mine.half, sizeof f.half) == 0);
+        CHECK(f.scalar == mine.scalar);
+        CHECK(memcmp(f.frozen, mine.frozen, sizeof f.frozen) == 0);
         for (int i = 0; i < PARAMETERS; i++) disown(&x[i]);
         adamod_hyper_free(h);
-        adamod_free(w.opt);
+        adamod_free(f.opt);
     }
 }
 
@@ -135,19 +135,19 @@ TEST(raw_updates_are_the_handles) {
  * new one goes on with the same states. */
 TEST(states_the_caller_keeps) {
     for (int r = 0; adamod_rule_name(r); r++) {
-        world w, mine;
+        api_fixture f, mine;
         owned x[PARAMETERS];
         adamod_hyper *h = NULL;
         float master[9];
-        if (!world_make(&w, adamod_rule_name(r), 0)) return;
-        world_arrays(&mine, adamod_rule_name(r));
+        if (!api_fixture_make(&f, adamod_rule_name(r), 0)) return;
+        api_fixture_arrays(&mine, adamod_rule_name(r));
         CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), ADAMOD_OK);
         for (int i = 0; i < 9; i++) {
             const uint32_t bits = (uint32_t)mine.half[i] << 16;
             memcpy(&master[i], &bits, sizeof bits);
         }
         for (int i = 0; i < PARAMETERS; i++) {
-            const adamod_tensor t = world_tensor(&mine, i);
+            const adamod_tensor t = api_fixture_tensor(&mine, i);
             own(h, &x[i], &t, ADAMOD_F32);
         }
         for (int half = 0; half < 2; half++) {
@@ -156,7 +156,7 @@ TEST(states_the_caller_keeps) {
             CHECK_INT(adamod_add_group(mine.opt, &mine.group), ADAMOD_OK);
             CHECK_INT(adamod_group_set(mine.opt, mine.group, "lr", 0.0625), ADAMOD_OK);
             for (int i = 0; i < PARAMETERS; i++) {
-                adamod_tensor t = world_tensor(&mine, i);
+                adamod_tensor t = api_fixture_tensor(&mine, i);
                 memcpy(t.state, x[i].blocks, sizeof t.state);
                 if (i == HALF) t.master = master;
                 CHECK_INT(adamod_add_tensor(mine.opt, i == HALF ? mine.group : 0, &t, NULL), ADAMOD_OK);
@@ -166,60 +166,60 @@ TEST(states_the_caller_keeps) {
             adamod_memory(mine.opt, &states, NULL);
             CHECK_INT(states, 0);
             for (int step = 0; step < 7; step++) {
-                CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+                CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
                 CHECK_INT(adamod_step(mine.opt), ADAMOD_OK);
             }
             CHECK_INT(adamod_steps(mine.opt), 7 * half + 7);
             adamod_free(mine.opt);
         }
-        CHECK(memcmp(w.matrix, mine.matrix, sizeof w.matrix) == 0);
-        CHECK(memcmp(w.half, mine.half, sizeof w.half) == 0);
-        CHECK(w.scalar == mine.scalar);
+        CHECK(memcmp(f.matrix, mine.matrix, sizeof f.matrix) == 0);
+        CHECK(memcmp(f.half, mine.half, sizeof f.half) == 0);
+        CHECK(f.scalar == mine.scalar);
         for (int i = 0; i < PARAMETERS; i++) disown(&x[i]);
         adamod_hyper_free(h);
-        adamod_free(w.opt);
+        adamod_free(f.opt);
     }
 }
 
 TEST(states_the_caller_keeps_are_checked) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     float a[48] = {0};
     void *state = NULL;
     adamod_tensor t = {.name = "t", .param = a, .grad = a + 4, .ndim = 1, .shape = {4}};
 #define STATES(m, v, s, status, says)                                                                                  \
     t.state[0] = (m), t.state[1] = (v), t.state[2] = (s);                                                              \
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), status, says)
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), status, says)
     STATES(a + 8, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[1], exp_avg_sq, is NULL, and others are given");
     STATES(NULL, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[0], exp_avg, is NULL");
     STATES(a + 8, a + 11, a + 16, ADAMOD_ERROR_ARGUMENT, "t: exp_avg and exp_avg_sq overlap");
     STATES(a + 8, a + 12, a + 3, ADAMOD_ERROR_ARGUMENT, "t: param and exp_avg_lr overlap");
     STATES(a + 8, a + 7, a + 16, ADAMOD_ERROR_ARGUMENT, "t: grad and exp_avg_sq overlap");
-    STATES(w.matrix + 2, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg overlaps param of matrix");
-    STATES(a + 8, w.matrix_grad, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_sq overlaps grad of matrix");
+    STATES(f.matrix + 2, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg overlaps param of matrix");
+    STATES(a + 8, f.matrix_grad, a + 16, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_sq overlaps grad of matrix");
     STATES(a + 8, a + 12, (char *)(a + 16) + 2, ADAMOD_ERROR_ARGUMENT, "t: exp_avg_lr is not aligned");
-    CHECK_INT(adamod_state(w.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
     STATES(a + 8, a + 12, state, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_lr overlaps exp_avg of matrix");
     t.state[3] = a + 20;
     STATES(a + 8, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[3] is given, and adamod has none there");
     t.state[3] = NULL;
 #undef STATES
     /* They are the user's as the parameter is: nothing else may come to lie there, and they are found by name. */
-    CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_state(w.opt, PARAMETERS, "exp_avg_sq", &state, NULL, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_state(f.opt, PARAMETERS, "exp_avg_sq", &state, NULL, NULL), ADAMOD_OK);
     CHECK(state == a + 12);
-    REFUSED(&w, adamod_set_grad(w.opt, MATRIX, a + 9), ADAMOD_ERROR_ARGUMENT, "matrix: its gradient overlaps a state");
+    REFUSED(&f, adamod_set_grad(f.opt, MATRIX, a + 9), ADAMOD_ERROR_ARGUMENT, "matrix: its gradient overlaps a state");
     adamod_tensor u = {.name = "u", .param = a + 16, .ndim = 1, .shape = {2}};
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its parameters overlap a state of t");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its parameters overlap a state of t");
     u = (adamod_tensor){.name = "u", .param = a + 20, .ndim = 1, .shape = {4}, .state = {a + 24, a + 28, a + 15}};
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its exp_avg_lr overlaps exp_avg");
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_INT(adamod_save(w.opt, "test_raw_given.safetensors"), ADAMOD_OK);
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &u, NULL), ADAMOD_ERROR_ARGUMENT, "u: its exp_avg_lr overlaps exp_avg");
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_INT(adamod_save(f.opt, "test_raw_given.safetensors"), ADAMOD_OK);
     a[8] = 5;
-    CHECK_INT(adamod_load(w.opt, "test_raw_given.safetensors"), ADAMOD_OK);
+    CHECK_INT(adamod_load(f.opt, "test_raw_given.safetensors"), ADAMOD_OK);
     CHECK(a[8] == 5);
     remove("test_raw_given.safetensors");
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 /* ---- What is refused --------------------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* test_rules.c - every rule against tests/reference.c: all options, types, sizes and alignments, by handle and by raw
- * pointers. follow.h says how near the two must come.
+ * pointers. against_reference.h says how near the two must come.
  *
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
-#include "follow.h"
+#include "against_reference.h"
 #include "values.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void long_runs(adamod_type type, bool raw, int steps) {
     for (int i = 0; set_at(i, &set); i++) {
         sc.rule = set.rule;
         sc.options = set.options;
-        follow(&sc);
+        check_against_reference(&sc);
     }
 }
 
@@ -51,7 +51,7 @@ TEST(thousands_of_updates) {
     for (int i = 0; adamod_rule_name(i); i++) {
         scenario sc = {.rule = adamod_rule_name(i), .options = "", .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64};
         sc.ndim = 1, sc.shape[0] = 3, sc.steps = fast() ? 400 : 4000;
-        follow(&sc);
+        check_against_reference(&sc);
     }
 }
 
@@ -78,7 +78,7 @@ TEST(shapes_of_adafactor) {
                 sc.param_type = sc.grad_type = way % 2 ? ADAMOD_F32 : ADAMOD_F64;
                 memcpy(sc.shape, shapes[k].shape, sizeof sc.shape);
                 sc.steps = fast() ? (n > 100 ? 2 : 8) : n > 1000 ? 3 : 100;
-                follow(&sc);
+                check_against_reference(&sc);
             }
         }
     }
@@ -99,7 +99,7 @@ TEST(sizes_and_alignment) {
                 sc.shape[0] = sizes[k];
                 sc.offset = turn++ % 4;
                 sc.steps = sizes[k] > 60000 ? (fast() ? 2 : 4) : sizes[k] > 500 ? (fast() ? 3 : 8) : 25;
-                follow(&sc);
+                check_against_reference(&sc);
             }
         }
     }
@@ -117,7 +117,7 @@ TEST(types_of_gradients) {
                 sc.options = i % 2 ? "grad_scale=3 clip_value=8" : "";
                 sc.shape[0] = fast() ? 530 : 1025; /* three blocks, or two */
                 sc.steps = fast() ? 4 : 15;
-                follow(&sc);
+                check_against_reference(&sc);
             }
         }
     }
@@ -133,7 +133,7 @@ TEST(schedules_of_the_learning_rate) {
             if (!strcmp(sc.rule, "adafactor")) sc.options = "relative_step=0 weight_decay=0.02";
             sc.param_type = sc.grad_type = k % 6 < 3 ? ADAMOD_F64 : ADAMOD_F32;
             sc.schedule = schedules[k % 3];
-            follow(&sc);
+            check_against_reference(&sc);
         }
     }
 }
@@ -180,7 +180,7 @@ TEST(clip_norm) {
             sc.param_type = k / 4 ? ADAMOD_F64 : ADAMOD_F32;
             sc.grad_type = (adamod_type)(k % 4);
             sc.clip_norm = k / 2 % 2 ? 1.5 : 100;
-            follow(&sc);
+            check_against_reference(&sc);
         }
     }
 }

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "accounts.h"
+#include "counting_allocator.h"
 #include "state_model.h"
 #include "base/safetensors.h"
 #include "scratch.h"
@@ -328,8 +328,8 @@ TEST(unusual_names) {
 
 TEST(loading_with_an_allocator) {
     enter_scratch(true);
-    accounts a = {0};
-    const adamod_allocator allocator = accounting(&a);
+    allocation_counts a = {0};
+    const adamod_allocator allocator = counting_allocator(&a);
     model m;
     model_make_as(&m, 0, model_kinds[2], &allocator, NULL);
     model_updates(&m, 1, 5);

@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "values.h"
-#include "world.h"
+#include "api_fixture.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -14,70 +14,70 @@
 /* ---- Steps -------------------------------------------------------------------------------------------------------- */
 
 TEST(step_without_parameters) {
-    world w;
-    world_arrays(&w, "adamod");
-    CHECK_INT(adamod_create(&w.opt, "adamod"), ADAMOD_OK);
-    REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_ORDER, "no parameters were added");
-    CHECK_INT(adamod_steps(w.opt), 0);
-    CHECK(adamod_grad_norm(w.opt) < 0);
-    adamod_free(w.opt);
+    api_fixture f;
+    api_fixture_arrays(&f, "adamod");
+    CHECK_INT(adamod_create(&f.opt, "adamod"), ADAMOD_OK);
+    REFUSED(&f, adamod_step(f.opt), ADAMOD_ERROR_ORDER, "no parameters were added");
+    CHECK_INT(adamod_steps(f.opt), 0);
+    CHECK(adamod_grad_norm(f.opt) < 0);
+    adamod_free(f.opt);
 }
 
 TEST(nonfinite_gradients) {
     static const double bad[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
-        world w, clean;
-        if (!world_make(&w, "adamod", 3) || !world_make(&clean, "adamod", 3)) return;
-        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "error"), ADAMOD_OK);
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        api_fixture f, clean;
+        if (!api_fixture_make(&f, "adamod", 3) || !api_fixture_make(&clean, "adamod", 3)) return;
+        CHECK_INT(adamod_set_text(f.opt, "nonfinite", "error"), ADAMOD_OK);
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
         CHECK_INT(adamod_step(clean.opt), ADAMOD_OK);
         /* one in each array in turn, and the message names the array */
-        w.matrix_grad[34] = (float)bad[k];
-        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "matrix: its gradient holds a NaN or an infinity");
-        w.matrix_grad[34] = clean.matrix_grad[34];
-        w.half_grad[8] = to_bf16(bad[k]);
-        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "half: its gradient");
-        w.half_grad[8] = clean.half_grad[8];
-        w.scalar_grad = bad[k];
-        REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "scalar: its gradient");
-        CHECK_INT(adamod_steps(w.opt), 4);
-        CHECK_INT(adamod_skipped(w.opt), 0);
-        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "skip"), ADAMOD_OK);
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        CHECK_INT(adamod_skipped(w.opt), 2);
-        CHECK_INT(adamod_steps(w.opt), 4);
-        CHECK(!isfinite(adamod_grad_norm(w.opt)));
-        CHECK_INT(steps_of(w.opt, MATRIX), 4);
-        w.scalar_grad = clean.scalar_grad;
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+        f.matrix_grad[34] = (float)bad[k];
+        REFUSED(&f, adamod_step(f.opt), ADAMOD_ERROR_NONFINITE, "matrix: its gradient holds a NaN or an infinity");
+        f.matrix_grad[34] = clean.matrix_grad[34];
+        f.half_grad[8] = to_bf16(bad[k]);
+        REFUSED(&f, adamod_step(f.opt), ADAMOD_ERROR_NONFINITE, "half: its gradient");
+        f.half_grad[8] = clean.half_grad[8];
+        f.scalar_grad = bad[k];
+        REFUSED(&f, adamod_step(f.opt), ADAMOD_ERROR_NONFINITE, "scalar: its gradient");
+        CHECK_INT(adamod_steps(f.opt), 4);
+        CHECK_INT(adamod_skipped(f.opt), 0);
+        CHECK_INT(adamod_set_text(f.opt, "nonfinite", "skip"), ADAMOD_OK);
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        CHECK_INT(adamod_skipped(f.opt), 2);
+        CHECK_INT(adamod_steps(f.opt), 4);
+        CHECK(!isfinite(adamod_grad_norm(f.opt)));
+        CHECK_INT(steps_of(f.opt, MATRIX), 4);
+        f.scalar_grad = clean.scalar_grad;
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
         CHECK_INT(adamod_step(clean.opt), ADAMOD_OK);
         /* after all that the two have done the same */
-        CHECK(memcmp(w.matrix, clean.matrix, sizeof w.matrix) == 0);
-        CHECK(memcmp(w.half, clean.half, sizeof w.half) == 0);
-        CHECK(w.scalar == clean.scalar);
-        CHECK_INT(adamod_set_text(w.opt, "nonfinite", "pass"), ADAMOD_OK);
-        w.matrix_grad[0] = (float)bad[k];
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        CHECK(!isfinite(w.matrix[0]));
-        CHECK(isfinite(w.matrix[1]));
-        CHECK(adamod_grad_norm(w.opt) < 0);
-        adamod_free(w.opt);
+        CHECK(memcmp(f.matrix, clean.matrix, sizeof f.matrix) == 0);
+        CHECK(memcmp(f.half, clean.half, sizeof f.half) == 0);
+        CHECK(f.scalar == clean.scalar);
+        CHECK_INT(adamod_set_text(f.opt, "nonfinite", "pass"), ADAMOD_OK);
+        f.matrix_grad[0] = (float)bad[k];
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        CHECK(!isfinite(f.matrix[0]));
+        CHECK(isfinite(f.matrix[1]));
+        CHECK(adamod_grad_norm(f.opt) < 0);
+        adamod_free(f.opt);
         adamod_free(clean.opt);
     }
 }
 
 /* A gradient that is not looked at cannot stop a step. */
 TEST(nonfinite_frozen_gradients) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
-    CHECK_INT(adamod_set_text(w.opt, "nonfinite", "error"), ADAMOD_OK);
-    w.matrix_grad[3] = NAN;
-    CHECK_INT(adamod_set_grad(w.opt, MATRIX, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_INT(adamod_set_grad(w.opt, MATRIX, w.matrix_grad), ADAMOD_OK);
-    REFUSED(&w, adamod_step(w.opt), ADAMOD_ERROR_NONFINITE, "in update 5");
-    adamod_free(w.opt);
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
+    CHECK_INT(adamod_set_text(f.opt, "nonfinite", "error"), ADAMOD_OK);
+    f.matrix_grad[3] = NAN;
+    CHECK_INT(adamod_set_grad(f.opt, MATRIX, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_INT(adamod_set_grad(f.opt, MATRIX, f.matrix_grad), ADAMOD_OK);
+    REFUSED(&f, adamod_step(f.opt), ADAMOD_ERROR_NONFINITE, "in update 5");
+    adamod_free(f.opt);
 }
 
 /* Finite as it is given, and not, or its square is not, as the update sees it in its type of computation. */
@@ -162,73 +162,73 @@ TEST(gradients_too_large_for_states) {
 }
 
 TEST(gradient_norm) {
-    world w;
-    if (!world_make(&w, "sgd", 1)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "sgd", 1)) return;
     double sum = 0, norm;
-    for (int i = 0; i < 35; i++) sum += (double)w.matrix_grad[i] * (double)w.matrix_grad[i];
+    for (int i = 0; i < 35; i++) sum += (double)f.matrix_grad[i] * (double)f.matrix_grad[i];
     for (int i = 0; i < 9; i++) {
-        const uint32_t bits = (uint32_t)w.half_grad[i] << 16;
-        float f;
-        memcpy(&f, &bits, sizeof f);
-        sum += (double)f * (double)f;
+        const uint32_t bits = (uint32_t)f.half_grad[i] << 16;
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        sum += (double)x * (double)x;
     }
-    norm = sqrt(sum + w.scalar_grad * w.scalar_grad);
-    CHECK(adamod_grad_norm(w.opt) == -1); /* nobody wanted it */
-    CHECK_INT(adamod_set(w.opt, "clip_norm", 1e9), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_CLOSE(adamod_grad_norm(w.opt), norm, 1e-12 * norm);
-    CHECK_INT(adamod_set(w.opt, "grad_scale", 0.25), ADAMOD_OK);
-    CHECK_INT(adamod_set(w.opt, "clip_norm", 1e-3), ADAMOD_OK); /* before clipping, after scaling */
-    CHECK_INT(adamod_set(w.opt, "lr", 1), ADAMOD_OK);
-    const double p = w.scalar;
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_CLOSE(adamod_grad_norm(w.opt), norm / 4, 1e-12 * norm);
-    CHECK_CLOSE(p - w.scalar, w.scalar_grad / norm * 1e-3, 1e-12);
-    CHECK_INT(adamod_set(w.opt, "clip_norm", INFINITY), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(adamod_grad_norm(w.opt) == -1);
-    CHECK_INT(adamod_collect(w.opt, 1), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_CLOSE(adamod_grad_norm(w.opt), norm / 4, 1e-12 * norm);
-    adamod_free(w.opt);
+    norm = sqrt(sum + f.scalar_grad * f.scalar_grad);
+    CHECK(adamod_grad_norm(f.opt) == -1); /* nobody wanted it */
+    CHECK_INT(adamod_set(f.opt, "clip_norm", 1e9), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(f.opt), norm, 1e-12 * norm);
+    CHECK_INT(adamod_set(f.opt, "grad_scale", 0.25), ADAMOD_OK);
+    CHECK_INT(adamod_set(f.opt, "clip_norm", 1e-3), ADAMOD_OK); /* before clipping, after scaling */
+    CHECK_INT(adamod_set(f.opt, "lr", 1), ADAMOD_OK);
+    const double p = f.scalar;
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(f.opt), norm / 4, 1e-12 * norm);
+    CHECK_CLOSE(p - f.scalar, f.scalar_grad / norm * 1e-3, 1e-12);
+    CHECK_INT(adamod_set(f.opt, "clip_norm", INFINITY), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(adamod_grad_norm(f.opt) == -1);
+    CHECK_INT(adamod_collect(f.opt, 1), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_CLOSE(adamod_grad_norm(f.opt), norm / 4, 1e-12 * norm);
+    adamod_free(f.opt);
 }
 
 TEST(reports_of_attempts) {
-    world w;
+    api_fixture f;
     adamod_step_report r = {0};
     adamod_schedule *s;
-    if (!world_make(&w, "adamod", 0)) return;
+    if (!api_fixture_make(&f, "adamod", 0)) return;
     CHECK_INT(adamod_report(NULL, 1, &r), ADAMOD_ERROR_ARGUMENT);
-    CHECK_INT(adamod_report(w.opt, 1, NULL), ADAMOD_ERROR_ARGUMENT);
-    CHECK_INT(adamod_report(w.opt, 0, &r), ADAMOD_ERROR_RANGE);
-    CHECK_INT(adamod_report(w.opt, 1, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_report(f.opt, 1, NULL), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod_report(f.opt, 0, &r), ADAMOD_ERROR_RANGE);
+    CHECK_INT(adamod_report(f.opt, 1, &r), ADAMOD_ERROR_ORDER);
     CHECK_HAS(adamod_last_error(), "attempt 1 is not done yet");
     if (!CHECK_INT(adamod_schedule_warmup(&s, 0, 20), ADAMOD_OK)) return;
-    CHECK_INT(adamod_set_schedule(w.opt, 0, "lr", s), ADAMOD_OK);
+    CHECK_INT(adamod_set_schedule(f.opt, 0, "lr", s), ADAMOD_OK);
     adamod_schedule_free(s);
-    CHECK_INT(adamod_set_text(w.opt, "nonfinite", "skip"), ADAMOD_OK);
+    CHECK_INT(adamod_set_text(f.opt, "nonfinite", "skip"), ADAMOD_OK);
     for (int t = 1; t <= 12; t++) { /* the tenth is skipped */
-        const double kept = w.scalar_grad;
+        const double kept = f.scalar_grad;
         double lr = 0;
-        CHECK_INT(adamod_scheduled(w.opt, 0, "lr", &lr), ADAMOD_OK);
-        if (t == 10) w.scalar_grad = NAN;
-        CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-        w.scalar_grad = kept;
-        CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
+        CHECK_INT(adamod_scheduled(f.opt, 0, "lr", &lr), ADAMOD_OK);
+        if (t == 10) f.scalar_grad = NAN;
+        CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+        f.scalar_grad = kept;
+        CHECK_INT(adamod_report(f.opt, t, &r), ADAMOD_OK);
         CHECK_INT(r.attempt, t);
         CHECK_INT(r.taken, t != 10);
         CHECK(r.lr == lr);
-        CHECK(t == 10 ? r.grad_norm != r.grad_norm : r.grad_norm == adamod_grad_norm(w.opt));
+        CHECK(t == 10 ? r.grad_norm != r.grad_norm : r.grad_norm == adamod_grad_norm(f.opt));
     }
-    CHECK_INT(adamod_steps(w.opt) + adamod_skipped(w.opt), 12);
-    for (int t = 5; t <= 12; t++) CHECK_INT(adamod_report(w.opt, t, &r), ADAMOD_OK);
-    CHECK_INT(adamod_report(w.opt, 4, &r), ADAMOD_ERROR_ORDER);
-    CHECK_INT(adamod_report(w.opt, 13, &r), ADAMOD_ERROR_ORDER);
-    CHECK_INT(adamod_save(w.opt, "reports.tmp"), ADAMOD_OK);
-    CHECK_INT(adamod_load(w.opt, "reports.tmp"), ADAMOD_OK);
-    CHECK_INT(adamod_report(w.opt, 12, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_steps(f.opt) + adamod_skipped(f.opt), 12);
+    for (int t = 5; t <= 12; t++) CHECK_INT(adamod_report(f.opt, t, &r), ADAMOD_OK);
+    CHECK_INT(adamod_report(f.opt, 4, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_report(f.opt, 13, &r), ADAMOD_ERROR_ORDER);
+    CHECK_INT(adamod_save(f.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_load(f.opt, "reports.tmp"), ADAMOD_OK);
+    CHECK_INT(adamod_report(f.opt, 12, &r), ADAMOD_ERROR_ORDER);
     remove("reports.tmp");
-    adamod_free(w.opt);
+    adamod_free(f.opt);
 }
 
 /* ---- Threads ------------------------------------------------------------------------------------------------------ */

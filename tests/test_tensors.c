@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "values.h"
-#include "world.h"
+#include "api_fixture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 /* ---- Arrays, sizes, names ----------------------------------------------------------------------------------------- */
 
 TEST(overlaps) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     float more[12] = {0};
     void *state = NULL;
     adamod_tensor t = {.name = "t", .param = more, .grad = more + 4, .ndim = 1, .shape = {4}};
@@ -26,49 +26,49 @@ TEST(overlaps) {
         {more, more, "t: param and grad overlap"},
         {more, more + 3, "t: param and grad overlap"},
         {more + 3, more, "t: param and grad overlap"},
-        {w.matrix, more, "t: its parameters overlap those of matrix"},
-        {w.matrix + 34, more, "overlap those of matrix"},
-        {w.half, more, "overlap those of half"},
-        {w.frozen, NULL, "overlap those of frozen"},
-        {w.matrix_grad + 2, more, "t: its parameters overlap the gradient of matrix"},
-        {w.half_grad, NULL, "overlap the gradient of half"},
-        {more, w.matrix + 31, "t: its gradient overlaps the parameters of matrix"},
-        {more, w.frozen, "t: its gradient overlaps the parameters of frozen"},
+        {f.matrix, more, "t: its parameters overlap those of matrix"},
+        {f.matrix + 34, more, "overlap those of matrix"},
+        {f.half, more, "overlap those of half"},
+        {f.frozen, NULL, "overlap those of frozen"},
+        {f.matrix_grad + 2, more, "t: its parameters overlap the gradient of matrix"},
+        {f.half_grad, NULL, "overlap the gradient of half"},
+        {more, f.matrix + 31, "t: its gradient overlaps the parameters of matrix"},
+        {more, f.frozen, "t: its gradient overlaps the parameters of frozen"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         t.param = refused[i].param;
         t.grad = refused[i].grad;
-        REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, refused[i].says);
+        REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, refused[i].says);
     }
-    REFUSED(&w, adamod_set_param(w.opt, MATRIX, w.matrix_grad), ADAMOD_ERROR_ARGUMENT, "matrix: param and grad");
-    REFUSED(&w, adamod_set_grad(w.opt, MATRIX, w.matrix), ADAMOD_ERROR_ARGUMENT, "matrix: param and grad");
-    REFUSED(&w, adamod_set_param(w.opt, FROZEN, w.matrix + 1), ADAMOD_ERROR_ARGUMENT, "frozen: its parameters overlap");
-    REFUSED(&w, adamod_set_grad(w.opt, FROZEN, w.matrix + 31), ADAMOD_ERROR_ARGUMENT, "frozen: its gradient overlaps");
-    REFUSED(&w, adamod_set_param(w.opt, FROZEN, w.matrix_grad), ADAMOD_ERROR_ARGUMENT, "the gradient of matrix");
-    REFUSED(&w, adamod_add(w.opt, "t", w.matrix, NULL, 0, NULL), ADAMOD_ERROR_ARGUMENT, "t: its parameters overlap");
+    REFUSED(&f, adamod_set_param(f.opt, MATRIX, f.matrix_grad), ADAMOD_ERROR_ARGUMENT, "matrix: param and grad");
+    REFUSED(&f, adamod_set_grad(f.opt, MATRIX, f.matrix), ADAMOD_ERROR_ARGUMENT, "matrix: param and grad");
+    REFUSED(&f, adamod_set_param(f.opt, FROZEN, f.matrix + 1), ADAMOD_ERROR_ARGUMENT, "frozen: its parameters overlap");
+    REFUSED(&f, adamod_set_grad(f.opt, FROZEN, f.matrix + 31), ADAMOD_ERROR_ARGUMENT, "frozen: its gradient overlaps");
+    REFUSED(&f, adamod_set_param(f.opt, FROZEN, f.matrix_grad), ADAMOD_ERROR_ARGUMENT, "the gradient of matrix");
+    REFUSED(&f, adamod_add(f.opt, "t", f.matrix, NULL, 0, NULL), ADAMOD_ERROR_ARGUMENT, "t: its parameters overlap");
     /* The optimizer's own arrays are no exception. */
-    CHECK_INT(adamod_state(w.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
-    REFUSED(&w, adamod_set_grad(w.opt, MATRIX, state), ADAMOD_ERROR_ARGUMENT, "overlap");
-    REFUSED(&w, adamod_set_param(w.opt, FROZEN, state), ADAMOD_ERROR_ARGUMENT, "overlap");
+    CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
+    REFUSED(&f, adamod_set_grad(f.opt, MATRIX, state), ADAMOD_ERROR_ARGUMENT, "overlap");
+    REFUSED(&f, adamod_set_param(f.opt, FROZEN, state), ADAMOD_ERROR_ARGUMENT, "overlap");
 
     /* Neighbours do not overlap, and gradients, which are only read, may. */
     t.param = more;
     t.grad = more + 4;
-    CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
     t.name = "u";
     t.param = more + 8;
-    CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
     /* An array may be set to itself, and one without elements lie anywhere. */
-    CHECK_INT(adamod_set_param(w.opt, MATRIX, w.matrix), ADAMOD_OK);
-    CHECK_INT(adamod_set_param(w.opt, EMPTY, w.matrix), ADAMOD_OK);
-    CHECK_INT(adamod_set_param(w.opt, EMPTY, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    adamod_free(w.opt);
+    CHECK_INT(adamod_set_param(f.opt, MATRIX, f.matrix), ADAMOD_OK);
+    CHECK_INT(adamod_set_param(f.opt, EMPTY, f.matrix), ADAMOD_OK);
+    CHECK_INT(adamod_set_param(f.opt, EMPTY, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    adamod_free(f.opt);
 }
 
 TEST(misaligned) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     _Alignas(8) char bytes[200] = {0};
     static const adamod_type types[] = {ADAMOD_F32, ADAMOD_F64, ADAMOD_BF16, ADAMOD_F16};
     for (int i = 0; i < 4; i++) {
@@ -80,15 +80,15 @@ TEST(misaligned) {
             };
             if (types[i] == ADAMOD_F64 && offset % (int)offsetof(struct member, x) == 0) continue; /* 32-bit x86 */
             adamod_tensor t = {.name = "t", .param = bytes + offset, .param_type = types[i], .ndim = 1, .shape = {3}};
-            REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, "t: param is not aligned");
+            REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, "t: param is not aligned");
             t.param = bytes + 64;
             t.grad = bytes + offset;
             t.grad_type = types[i];
-            REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, "t: grad is not aligned");
+            REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT, "t: grad is not aligned");
         }
     }
-    REFUSED(&w, adamod_set_param(w.opt, SCALAR, bytes + 2), ADAMOD_ERROR_ARGUMENT, "scalar: param is not aligned");
-    REFUSED(&w, adamod_set_grad(w.opt, MATRIX, bytes + 2), ADAMOD_ERROR_ARGUMENT, "matrix: grad is not aligned");
+    REFUSED(&f, adamod_set_param(f.opt, SCALAR, bytes + 2), ADAMOD_ERROR_ARGUMENT, "scalar: param is not aligned");
+    REFUSED(&f, adamod_set_grad(f.opt, MATRIX, bytes + 2), ADAMOD_ERROR_ARGUMENT, "matrix: grad is not aligned");
     /* A vector's alignment is not needed, only an element's. */
     adamod_tensor t = {.name = "t",
                        .param = bytes + 2,
@@ -97,9 +97,9 @@ TEST(misaligned) {
                        .shape = {17},
                        .grad = bytes + 100,
                        .grad_type = ADAMOD_F32};
-    CHECK_INT(adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    adamod_free(w.opt);
+    CHECK_INT(adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    adamod_free(f.opt);
 }
 
 /* Arrays without elements, whatever their other dimensions, under every rule: added and stepped over, or refused where a
@@ -147,8 +147,8 @@ TEST(empty_arrays) {
 }
 
 TEST(sizes) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     _Alignas(8) float x[4] = {0};
     int64_t id = 7;
     const adamod_tensor refused[] = {
@@ -170,63 +170,63 @@ TEST(sizes) {
         {.name = "t", .param = x, .ndim = 1, .shape = {4}, .grad_type = (adamod_type)99},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        REFUSED(&w, adamod_add_tensor(w.opt, 0, &refused[i], &id), ADAMOD_ERROR_ARGUMENT, "t: ");
+        REFUSED(&f, adamod_add_tensor(f.opt, 0, &refused[i], &id), ADAMOD_ERROR_ARGUMENT, "t: ");
     }
     CHECK_INT(id, 7);
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &refused[1], &id), ADAMOD_ERROR_ARGUMENT,
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &refused[1], &id), ADAMOD_ERROR_ARGUMENT,
             "t: shape is [2, -2], expected no negative dimension and fewer than 2^" COUNT_BITS " elements");
     const int64_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
-    REFUSED(&w, adamod_add(w.opt, "t", x, NULL, 9, shape), ADAMOD_ERROR_ARGUMENT, "ndim is 9");
-    REFUSED(&w, adamod_add(w.opt, "t", x, NULL, -1, shape), ADAMOD_ERROR_ARGUMENT, "ndim is -1");
-    CHECK_INT(adamod_add(w.opt, "t", x, NULL, 8, shape), ADAMOD_OK);
+    REFUSED(&f, adamod_add(f.opt, "t", x, NULL, 9, shape), ADAMOD_ERROR_ARGUMENT, "ndim is 9");
+    REFUSED(&f, adamod_add(f.opt, "t", x, NULL, -1, shape), ADAMOD_ERROR_ARGUMENT, "ndim is -1");
+    CHECK_INT(adamod_add(f.opt, "t", x, NULL, 8, shape), ADAMOD_OK);
     /* A zero makes a shape empty wherever it stands. */
     const adamod_tensor empty[] = {
         {.name = "e", .param = x, .ndim = 3, .shape = {0, INT64_MAX, INT64_MAX}},
         {.name = "f", .param = x, .ndim = 3, .shape = {INT64_MAX, INT64_MAX, 0}},
     };
-    for (int i = 0; i < 2; i++) CHECK_INT(adamod_add_tensor(w.opt, 0, &empty[i], NULL), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    adamod_free(w.opt);
+    for (int i = 0; i < 2; i++) CHECK_INT(adamod_add_tensor(f.opt, 0, &empty[i], NULL), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    adamod_free(f.opt);
 
     /* No memory for it, which is another thing. */
-    world_arrays(&w, "adamod");
-    CHECK_INT(adamod_create(&w.opt, "adamod"), ADAMOD_OK);
+    api_fixture_arrays(&f, "adamod");
+    CHECK_INT(adamod_create(&f.opt, "adamod"), ADAMOD_OK);
     const int64_t most = (INT64_C(1) << atoi(COUNT_BITS)) - 1;
     const adamod_tensor huge = {.name = "huge", .param = x, .param_type = ADAMOD_F64, .ndim = 1, .shape = {most}};
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &huge, NULL), ADAMOD_ERROR_MEMORY, "huge: no memory for exp_avg");
-    adamod_free(w.opt);
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &huge, NULL), ADAMOD_ERROR_MEMORY, "huge: no memory for exp_avg");
+    adamod_free(f.opt);
 
     /* Sizes of states may overflow where those of parameters do not. */
-    world_arrays(&w, "adashift");
-    CHECK_INT(adamod_create(&w.opt, "adashift"), ADAMOD_OK);
+    api_fixture_arrays(&f, "adashift");
+    CHECK_INT(adamod_create(&f.opt, "adashift"), ADAMOD_OK);
     const adamod_tensor queue = {.name = "t", .param = x, .ndim = 1, .shape = {most / 4}};
     const adamod_tensor deep = {.name = "t", .param = x, .ndim = 8, .shape = {1, 1, 1, 1, 1, 1, 2, 2}};
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &queue, NULL), ADAMOD_ERROR_ARGUMENT, "grad_queue: size overflows");
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &deep, NULL), ADAMOD_ERROR_ARGUMENT, "at most 7 dimensions");
-    adamod_free(w.opt);
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &queue, NULL), ADAMOD_ERROR_ARGUMENT, "grad_queue: size overflows");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &deep, NULL), ADAMOD_ERROR_ARGUMENT, "at most 7 dimensions");
+    adamod_free(f.opt);
 }
 
 TEST(names_of_parameters) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     float x[8] = {0};
     adamod_tensor t = {.name = "matrix", .param = x};
-    REFUSED(&w, adamod_add_tensor(w.opt, 0, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
-    REFUSED(&w, adamod_add_tensor(w.opt, 1, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
-    REFUSED(&w, adamod_add(w.opt, "frozen", x, NULL, 0, NULL), ADAMOD_ERROR_NAME, "frozen: there is");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
+    REFUSED(&f, adamod_add_tensor(f.opt, 1, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
+    REFUSED(&f, adamod_add(f.opt, "frozen", x, NULL, 0, NULL), ADAMOD_ERROR_NAME, "frozen: there is");
     /* Names given by number: this one will be param.6, so the next without a name is taken already. */
-    CHECK_INT(adamod_add(w.opt, "param.6", x, NULL, 0, NULL), ADAMOD_OK);
-    REFUSED(&w, adamod_add(w.opt, NULL, x + 1, NULL, 0, NULL), ADAMOD_ERROR_NAME, "param.6: there is");
-    CHECK_INT(adamod_add(w.opt, "", x + 1, NULL, 0, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_add(w.opt, NULL, x + 2, NULL, 0, NULL), ADAMOD_OK);
-    REFUSED(&w, adamod_set_param(w.opt, 7, NULL), ADAMOD_ERROR_ARGUMENT, "param.7: ");
+    CHECK_INT(adamod_add(f.opt, "param.6", x, NULL, 0, NULL), ADAMOD_OK);
+    REFUSED(&f, adamod_add(f.opt, NULL, x + 1, NULL, 0, NULL), ADAMOD_ERROR_NAME, "param.6: there is");
+    CHECK_INT(adamod_add(f.opt, "", x + 1, NULL, 0, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_add(f.opt, NULL, x + 2, NULL, 0, NULL), ADAMOD_OK);
+    REFUSED(&f, adamod_set_param(f.opt, 7, NULL), ADAMOD_ERROR_ARGUMENT, "param.7: ");
     /* Names are copied. */
     char name[] = "mine";
-    CHECK_INT(adamod_add(w.opt, name, x + 3, NULL, 0, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_add(f.opt, name, x + 3, NULL, 0, NULL), ADAMOD_OK);
     name[0] = 'X';
-    REFUSED(&w, adamod_set_param(w.opt, 8, NULL), ADAMOD_ERROR_ARGUMENT, "mine: ");
-    CHECK_INT(adamod_tensors(w.opt), 9);
-    adamod_free(w.opt);
+    REFUSED(&f, adamod_set_param(f.opt, 8, NULL), ADAMOD_ERROR_ARGUMENT, "mine: ");
+    CHECK_INT(adamod_tensors(f.opt), 9);
+    adamod_free(f.opt);
 }
 
 TEST(many_parameters) {
@@ -276,154 +276,155 @@ TEST(empty_arrays_and_scalars) {
 }
 
 TEST(many_arrays_in_one_call) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     float p[2][40] = {{0}}, g[2][40] = {{0}};
     const int64_t ids[3] = {FROZEN, MATRIX, FROZEN};
-    void *params[3] = {p[0], p[1], w.frozen};
+    void *params[3] = {p[0], p[1], f.frozen};
     const void *grads[3] = {g[0], g[1], NULL};
-    REFUSED(&w, adamod_set_arrays(NULL, 1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
-    REFUSED(&w, adamod_set_arrays(w.opt, -1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "n is -1");
-    REFUSED(&w, adamod_set_arrays(w.opt, PARAMETERS + 1, NULL, NULL, NULL), ADAMOD_ERROR_RANGE, "parameter number");
+    REFUSED(&f, adamod_set_arrays(NULL, 1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    REFUSED(&f, adamod_set_arrays(f.opt, -1, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "n is -1");
+    REFUSED(&f, adamod_set_arrays(f.opt, PARAMETERS + 1, NULL, NULL, NULL), ADAMOD_ERROR_RANGE, "parameter number");
     params[1] = (char *)p[1] + 2;
-    REFUSED(&w, adamod_set_arrays(w.opt, 3, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is not aligned");
+    REFUSED(&f, adamod_set_arrays(f.opt, 3, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is not aligned");
     params[1] = p[0] + 3;
-    REFUSED(&w, adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT,
+    REFUSED(&f, adamod_set_arrays(f.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT,
             "frozen: its param overlaps param of matrix");
     params[1] = NULL;
-    REFUSED(&w, adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
+    REFUSED(&f, adamod_set_arrays(f.opt, 2, ids, params, grads), ADAMOD_ERROR_ARGUMENT, "matrix: param is NULL");
     /* What was refused is not there, nor is the half of it that was good. */
-    memcpy(w.frozen_grad, w.frozen, sizeof w.frozen);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) == 0);
+    memcpy(f.frozen_grad, f.frozen, sizeof f.frozen);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(memcmp(f.frozen_grad, f.frozen, sizeof f.frozen) == 0);
 
     params[1] = p[1];
     for (int i = 0; i < 40; i++) g[0][i] = g[1][i] = 1;
-    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, params, grads), ADAMOD_OK);
-    const float matrix = w.matrix[0];
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(p[0][0] < 0 && p[1][34] < 0 && w.matrix[0] == matrix);
+    CHECK_INT(adamod_set_arrays(f.opt, 2, ids, params, grads), ADAMOD_OK);
+    const float matrix = f.matrix[0];
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(p[0][0] < 0 && p[1][34] < 0 && f.matrix[0] == matrix);
     /* An id twice, the last counts; the gradients alone; two that change places. */
-    CHECK_INT(adamod_set_arrays(w.opt, 3, ids, params, grads), ADAMOD_OK);
+    CHECK_INT(adamod_set_arrays(f.opt, 3, ids, params, grads), ADAMOD_OK);
     p[0][0] = 3;
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(p[0][0] == 3 && memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) == 0);
-    CHECK_INT(adamod_set_arrays(w.opt, 1, ids, NULL, grads), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(memcmp(w.frozen_grad, w.frozen, sizeof w.frozen) != 0);
-    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, (void *[]){w.frozen, p[0]}, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_set_arrays(w.opt, 2, ids, (void *[]){p[0], p[1]}, (const void *[]){g[1], g[0]}), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_INT(adamod_set_arrays(w.opt, 0, NULL, NULL, NULL), ADAMOD_OK);
-    adamod_free(w.opt);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(p[0][0] == 3 && memcmp(f.frozen_grad, f.frozen, sizeof f.frozen) == 0);
+    CHECK_INT(adamod_set_arrays(f.opt, 1, ids, NULL, grads), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(memcmp(f.frozen_grad, f.frozen, sizeof f.frozen) != 0);
+    CHECK_INT(adamod_set_arrays(f.opt, 2, ids, (void *[]){f.frozen, p[0]}, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_set_arrays(f.opt, 2, ids, (void *[]){p[0], p[1]}, (const void *[]){g[1], g[0]}), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_INT(adamod_set_arrays(f.opt, 0, NULL, NULL, NULL), ADAMOD_OK);
+    adamod_free(f.opt);
 }
 
 /* ---- Frozen parameters -------------------------------------------------------------------------------------------- */
 
 TEST(frozen_parameters) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
-    world other;
-    if (!world_make(&other, "adamod", 0)) return;
-    CHECK_INT(adamod_steps(w.opt), 3);
-    CHECK_INT(steps_of(w.opt, MATRIX), 3);
-    CHECK_INT(steps_of(w.opt, FROZEN), 0);
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
+    api_fixture other;
+    if (!api_fixture_make(&other, "adamod", 0)) return;
+    CHECK_INT(adamod_steps(f.opt), 3);
+    CHECK_INT(steps_of(f.opt, MATRIX), 3);
+    CHECK_INT(steps_of(f.opt, FROZEN), 0);
     /* Thawed: its own first update is its first, with the bias corrections of a first. */
-    CHECK_INT(adamod_set_grad(w.opt, FROZEN, w.frozen_grad), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+    CHECK_INT(adamod_set_grad(f.opt, FROZEN, f.frozen_grad), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
     CHECK_INT(adamod_set_grad(other.opt, FROZEN, other.frozen_grad), ADAMOD_OK);
     CHECK_INT(adamod_step(other.opt), ADAMOD_OK);
-    CHECK(memcmp(w.frozen, other.frozen, sizeof w.frozen) == 0);
-    CHECK(w.frozen[0] != (float)noise(500));
-    CHECK_INT(steps_of(w.opt, FROZEN), 1);
-    CHECK_INT(steps_of(w.opt, MATRIX), 4);
-    CHECK_INT(adamod_steps(w.opt), 4);
+    CHECK(memcmp(f.frozen, other.frozen, sizeof f.frozen) == 0);
+    CHECK(f.frozen[0] != (float)noise(500));
+    CHECK_INT(steps_of(f.opt, FROZEN), 1);
+    CHECK_INT(steps_of(f.opt, MATRIX), 4);
+    CHECK_INT(adamod_steps(f.opt), 4);
     /* Frozen: nothing of it moves, states included. */
-    CHECK_INT(adamod_set_grad(w.opt, MATRIX, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_set_grad(f.opt, MATRIX, NULL), ADAMOD_OK);
     snapshot *then = calloc(1, sizeof *then), *now = calloc(1, sizeof *now);
     if (!then || !now) abort();
-    snapshot_states(then, w.opt, MATRIX);
-    snapshot_put(then, w.matrix, sizeof w.matrix);
-    for (int i = 0; i < 3; i++) CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    snapshot_states(now, w.opt, MATRIX);
-    snapshot_put(now, w.matrix, sizeof w.matrix);
+    snapshot_states(then, f.opt, MATRIX);
+    snapshot_put(then, f.matrix, sizeof f.matrix);
+    for (int i = 0; i < 3; i++) CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    snapshot_states(now, f.opt, MATRIX);
+    snapshot_put(now, f.matrix, sizeof f.matrix);
     CHECK(then->n == now->n && memcmp(then->bytes, now->bytes, now->n) == 0);
-    CHECK_INT(steps_of(w.opt, MATRIX), 4);
-    CHECK_INT(steps_of(w.opt, FROZEN), 4);
-    CHECK_INT(adamod_steps(w.opt), 7);
+    CHECK_INT(steps_of(f.opt, MATRIX), 4);
+    CHECK_INT(steps_of(f.opt, FROZEN), 4);
+    CHECK_INT(adamod_steps(f.opt), 7);
     /* Other arrays: the parameter goes on where it was told to. */
     float moved[4], moved_grad[4];
-    memcpy(moved, w.frozen, sizeof moved);
-    memcpy(moved_grad, w.frozen_grad, sizeof moved);
+    memcpy(moved, f.frozen, sizeof moved);
+    memcpy(moved_grad, f.frozen_grad, sizeof moved);
     float left[4];
-    memcpy(left, w.frozen, sizeof left);
-    CHECK_INT(adamod_set_param(w.opt, FROZEN, moved), ADAMOD_OK);
-    CHECK_INT(adamod_set_grad(w.opt, FROZEN, moved_grad), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK(memcmp(w.frozen, left, sizeof left) == 0);
+    memcpy(left, f.frozen, sizeof left);
+    CHECK_INT(adamod_set_param(f.opt, FROZEN, moved), ADAMOD_OK);
+    CHECK_INT(adamod_set_grad(f.opt, FROZEN, moved_grad), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK(memcmp(f.frozen, left, sizeof left) == 0);
     CHECK(memcmp(moved, left, sizeof left) != 0);
-    CHECK_INT(steps_of(w.opt, FROZEN), 5);
+    CHECK_INT(steps_of(f.opt, FROZEN), 5);
     /* All frozen: an update of nothing. */
-    for (int i = 0; i < PARAMETERS; i++) CHECK_INT(adamod_set_grad(w.opt, i, NULL), ADAMOD_OK);
-    CHECK_INT(adamod_set(w.opt, "clip_norm", 1), ADAMOD_OK);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_INT(adamod_steps(w.opt), 9);
-    CHECK(adamod_grad_norm(w.opt) == 0);
+    for (int i = 0; i < PARAMETERS; i++) CHECK_INT(adamod_set_grad(f.opt, i, NULL), ADAMOD_OK);
+    CHECK_INT(adamod_set(f.opt, "clip_norm", 1), ADAMOD_OK);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_INT(adamod_steps(f.opt), 9);
+    CHECK(adamod_grad_norm(f.opt) == 0);
     free(then);
     free(now);
-    adamod_free(w.opt);
+    adamod_free(f.opt);
     adamod_free(other.opt);
 }
 
 TEST(frozen_under_every_rule) {
     for (int r = 0; adamod_rule_name(r); r++) {
-        world w, frozen_first;
-        if (!world_make(&w, adamod_rule_name(r), 0) || !world_make(&frozen_first, adamod_rule_name(r), 13)) return;
+        api_fixture f, frozen_first;
+        if (!api_fixture_make(&f, adamod_rule_name(r), 0) || !api_fixture_make(&frozen_first, adamod_rule_name(r), 13))
+            return;
         /* 13 updates without it, then 12 with it, and 12 from the start: the same. */
-        adamod_set_grad(w.opt, FROZEN, w.frozen_grad);
+        adamod_set_grad(f.opt, FROZEN, f.frozen_grad);
         adamod_set_grad(frozen_first.opt, FROZEN, frozen_first.frozen_grad);
         for (int i = 0; i < 12; i++) {
-            CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
+            CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
             CHECK_INT(adamod_step(frozen_first.opt), ADAMOD_OK);
         }
-        CHECK(memcmp(w.frozen, frozen_first.frozen, sizeof w.frozen) == 0);
-        CHECK(w.frozen[1] != (float)noise(501));
-        for (int i = 0; i < 4; i++) CHECK(isfinite(w.frozen[i]));
-        adamod_free(w.opt);
+        CHECK(memcmp(f.frozen, frozen_first.frozen, sizeof f.frozen) == 0);
+        CHECK(f.frozen[1] != (float)noise(501));
+        for (int i = 0; i < 4; i++) CHECK(isfinite(f.frozen[i]));
+        adamod_free(f.opt);
         adamod_free(frozen_first.opt);
     }
 }
 
 TEST(steps_that_are_set) {
-    world w;
-    if (!world_make(&w, "adamod", 3)) return;
+    api_fixture f;
+    if (!api_fixture_make(&f, "adamod", 3)) return;
     int64_t steps = 0;
-    REFUSED(&w, adamod_set_tensor_steps(NULL, 0, 1), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
-    REFUSED(&w, adamod_set_tensor_steps(w.opt, 9, 1), ADAMOD_ERROR_RANGE, "parameter number is 9");
-    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, -1), ADAMOD_ERROR_RANGE, "matrix: steps is -1");
-    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, INT64_MAX), ADAMOD_ERROR_RANGE, "matrix: steps is 9223");
-    REFUSED(&w, adamod_set_tensor_steps(w.opt, MATRIX, INT64_C(1) << 62), ADAMOD_ERROR_RANGE, "steps < 2^62");
-    CHECK_INT(adamod_set_tensor_steps(w.opt, MATRIX, 1), ADAMOD_OK);
-    CHECK_INT(adamod_steps(w.opt), 3);
-    CHECK_INT(adamod_set_tensor_steps(w.opt, SCALAR, 40), ADAMOD_OK);
-    CHECK_INT(adamod_steps(w.opt), 40);
-    CHECK_INT(adamod_step(w.opt), ADAMOD_OK);
-    CHECK_INT(adamod_tensor_steps(w.opt, MATRIX, &steps), ADAMOD_OK);
+    REFUSED(&f, adamod_set_tensor_steps(NULL, 0, 1), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    REFUSED(&f, adamod_set_tensor_steps(f.opt, 9, 1), ADAMOD_ERROR_RANGE, "parameter number is 9");
+    REFUSED(&f, adamod_set_tensor_steps(f.opt, MATRIX, -1), ADAMOD_ERROR_RANGE, "matrix: steps is -1");
+    REFUSED(&f, adamod_set_tensor_steps(f.opt, MATRIX, INT64_MAX), ADAMOD_ERROR_RANGE, "matrix: steps is 9223");
+    REFUSED(&f, adamod_set_tensor_steps(f.opt, MATRIX, INT64_C(1) << 62), ADAMOD_ERROR_RANGE, "steps < 2^62");
+    CHECK_INT(adamod_set_tensor_steps(f.opt, MATRIX, 1), ADAMOD_OK);
+    CHECK_INT(adamod_steps(f.opt), 3);
+    CHECK_INT(adamod_set_tensor_steps(f.opt, SCALAR, 40), ADAMOD_OK);
+    CHECK_INT(adamod_steps(f.opt), 40);
+    CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
+    CHECK_INT(adamod_tensor_steps(f.opt, MATRIX, &steps), ADAMOD_OK);
     CHECK_INT(steps, 2);
-    CHECK_INT(adamod_tensor_steps(w.opt, SCALAR, &steps), ADAMOD_OK);
+    CHECK_INT(adamod_tensor_steps(f.opt, SCALAR, &steps), ADAMOD_OK);
     CHECK_INT(steps, 41);
-    CHECK_INT(adamod_steps(w.opt), 41);
-    int64_t all[PARAMETERS], n = adamod_tensors(w.opt);
-    CHECK_INT(adamod_all_tensor_steps(w.opt, n, all), ADAMOD_OK);
+    CHECK_INT(adamod_steps(f.opt), 41);
+    int64_t all[PARAMETERS], n = adamod_tensors(f.opt);
+    CHECK_INT(adamod_all_tensor_steps(f.opt, n, all), ADAMOD_OK);
     for (int64_t i = 0; i < n; i++) {
-        CHECK_INT(adamod_tensor_steps(w.opt, i, &steps), ADAMOD_OK);
+        CHECK_INT(adamod_tensor_steps(f.opt, i, &steps), ADAMOD_OK);
         CHECK_INT(all[i], steps);
     }
-    REFUSED(&w, adamod_all_tensor_steps(w.opt, n + 1, all), ADAMOD_ERROR_RANGE, "n is");
-    REFUSED(&w, adamod_all_tensor_steps(w.opt, -1, all), ADAMOD_ERROR_RANGE, "n is -1");
-    REFUSED(&w, adamod_all_tensor_steps(w.opt, n, NULL), ADAMOD_ERROR_ARGUMENT, "steps is NULL");
-    REFUSED(&w, adamod_all_tensor_steps(NULL, n, all), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
-    adamod_free(w.opt);
+    REFUSED(&f, adamod_all_tensor_steps(f.opt, n + 1, all), ADAMOD_ERROR_RANGE, "n is");
+    REFUSED(&f, adamod_all_tensor_steps(f.opt, -1, all), ADAMOD_ERROR_RANGE, "n is -1");
+    REFUSED(&f, adamod_all_tensor_steps(f.opt, n, NULL), ADAMOD_ERROR_ARGUMENT, "steps is NULL");
+    REFUSED(&f, adamod_all_tensor_steps(NULL, n, all), ADAMOD_ERROR_ARGUMENT, "the optimizer is NULL");
+    adamod_free(f.opt);
 }
 
 /* ---- many parameters ---- */

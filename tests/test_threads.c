@@ -4,7 +4,7 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
-#include "rig.h"
+#include "bitwise.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -85,20 +85,20 @@ static bool set_mode(int mode) {
 }
 
 /* Two steps; the second with the mode set, after the threads were started; a third with them started under it. */
-static picture run_in_mode(const config *c, int mode) {
-    rig r;
-    picture out = {0};
-    if (!CHECK(rig_open(&r, c))) return out;
-    CHECK_INT(rig_step(&r), ADAMOD_OK);
+static written_bytes run_in_mode(const config *c, int mode) {
+    bitwise_run r;
+    written_bytes out = {0};
+    if (!CHECK(bitwise_open(&r, c))) return out;
+    CHECK_INT(bitwise_step(&r), ADAMOD_OK);
     if (!CHECK(set_mode(mode))) return out;
-    CHECK_INT(rig_step(&r), ADAMOD_OK);
+    CHECK_INT(bitwise_step(&r), ADAMOD_OK);
     CHECK_INT(adamod_set(r.opt, "threads", c->threads + 1), ADAMOD_OK); /* other ones */
-    CHECK_INT(rig_step(&r), ADAMOD_OK);
+    CHECK_INT(bitwise_step(&r), ADAMOD_OK);
     if (mode == 1) CHECK_INT(fegetround(), FE_UPWARD);
     if (mode == 2) CHECK_INT(fegetround(), FE_TOWARDZERO);
     set_mode(0);
-    out = rig_picture(&r, true);
-    rig_close(&r);
+    out = bitwise_written(&r, true);
+    bitwise_close(&r);
     return out;
 }
 
@@ -107,10 +107,10 @@ TEST(modes_of_the_caller_change_no_step) {
     EACH_KERNEL(v, s) {
         config c = config_of(v, s);
         c.threads = 2;
-        picture expected = run_in_mode(&c, 0);
+        written_bytes expected = run_in_mode(&c, 0);
         for (int mode = 1; mode < MODES; mode++) {
-            picture found = run_in_mode(&c, mode);
-            if (!CHECK(same_picture(&expected, &found))) printf("%s {%s}: mode %d\n", c.rule, c.options, mode);
+            written_bytes found = run_in_mode(&c, mode);
+            if (!CHECK(same_bytes(&expected, &found))) printf("%s {%s}: mode %d\n", c.rule, c.options, mode);
             free(found.bytes);
         }
         free(expected.bytes);

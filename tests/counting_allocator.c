@@ -1,5 +1,5 @@
-/* An allocator that keeps accounts: see accounts.h. */
-#include "accounts.h"
+/* An allocator that counts: see counting_allocator.h. */
+#include "counting_allocator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@ _Thread_local volatile long countdown;
 
 bool fails_now(void) { return countdown > 0 && --countdown == 0; }
 
-static void *account_alloc(void *context, size_t size, size_t alignment) {
-    accounts *a = context;
+static void *counting_alloc(void *context, size_t size, size_t alignment) {
+    allocation_counts *a = context;
     void *p = NULL;
     a->calls++;
     if (fails_now()) return NULL;
@@ -20,7 +20,7 @@ static void *account_alloc(void *context, size_t size, size_t alignment) {
     countdown = keep;
     if (!p) return NULL;
     memset(p, 0xa5, size); /* the library must not count on zeros */
-    for (int i = 0; i < ACCOUNTS; i++) {
+    for (int i = 0; i < MOST_LIVE; i++) {
         if (a->pointer[i]) continue;
         a->pointer[i] = p;
         a->size[i] = size;
@@ -31,9 +31,9 @@ static void *account_alloc(void *context, size_t size, size_t alignment) {
     abort();
 }
 
-static void account_free(void *context, void *p, size_t size) {
-    accounts *a = context;
-    for (int i = 0; i < ACCOUNTS; i++) {
+static void counting_free(void *context, void *p, size_t size) {
+    allocation_counts *a = context;
+    for (int i = 0; i < MOST_LIVE; i++) {
         if (a->pointer[i] != p) continue;
         a->errors += a->size[i] != size;
         a->bytes -= a->size[i];
@@ -45,4 +45,6 @@ static void account_free(void *context, void *p, size_t size) {
     a->errors++;
 }
 
-adamod_allocator accounting(accounts *a) { return (adamod_allocator){account_alloc, account_free, a}; }
+adamod_allocator counting_allocator(allocation_counts *a) {
+    return (adamod_allocator){counting_alloc, counting_free, a};
+}

@@ -1,5 +1,5 @@
-/* rig.h - an optimizer over some arrays, with the same gradients whatever its rule and types, and a picture of all that it
- * has written: for tests that must hold to the last bit. It knows every kernel there is.
+/* bitwise.h - runs of an optimizer over some arrays, with the same gradients whatever its rule and types, and the bytes
+ * of all that it has written: for tests that must hold to the last bit. It knows every kernel there is.
  *
  *     config c = config_of(v, s);           // variant v with storage s
  *     config other = c;
@@ -8,8 +8,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef ADAMOD_TESTS_RIG_H
-#define ADAMOD_TESTS_RIG_H
+#ifndef ADAMOD_TESTS_BITWISE_H
+#define ADAMOD_TESTS_BITWISE_H
 
 #include "check.h"
 #include "optim/optimizer.h"
@@ -19,9 +19,9 @@ enum { TOTAL = 40000, REPEATED = 160000, STEPS = 4, MOST_TENSORS = 64 };
 
 /* Gradients of all steps in all types, and first parameters: of either sign and many sizes, with zeros and numbers
  * below the least normal one, but so that nothing overflows. TOTAL of them, then the same again. */
-extern void *rig_gradients[4][STEPS], *rig_parameters[4];
+extern void *bitwise_gradients[4][STEPS], *bitwise_parameters[4];
 /* Makes them, if they are not there. */
-void rig_sources(void);
+void bitwise_make_sources(void);
 
 /* Memory for so many elements and one more; zeros. */
 void *room(size_t n, size_t size);
@@ -71,31 +71,31 @@ adamod_type grad_type_of(const config *c, int k);
     for (int v = 0; v < variant_count; v++)                                                                            \
         for (int s = fast() ? v % storage_count : 0; s < (fast() ? v % storage_count + 1 : storage_count); s++)
 
-/* ---- the rig ---- */
+/* ---- a run ---- */
 
-typedef struct rig {
+typedef struct bitwise_run {
     const config *c;
     adamod_optimizer *opt;
     char *param, *grad[4]; /* of all arrays */
     int64_t start[MOST_TENSORS + 1];
     int t;
-} rig;
+} bitwise_run;
 
 /* Two at most are open at a time. */
-bool rig_open(rig *r, const config *c);
-adamod_status rig_step(rig *r);
-void rig_close(rig *r);
+bool bitwise_open(bitwise_run *r, const config *c);
+adamod_status bitwise_step(bitwise_run *r);
+void bitwise_close(bitwise_run *r);
 
-typedef struct picture {
+typedef struct written_bytes {
     unsigned char *bytes;
     size_t n, room;
-} picture;
+} written_bytes;
 
-/* Parameters, then one state after the other, each of all arrays; so cutting an array leaves the picture as it is. */
-picture rig_picture(const rig *r, bool queues);
-bool same_picture(const picture *a, const picture *b);
-/* The picture after some steps from the start. */
-picture rig_run(const config *c, int steps, bool queues);
+/* Parameters, then one state after the other, each of all arrays; so cutting an array leaves the bytes as they are. */
+written_bytes bitwise_written(const bitwise_run *r, bool queues);
+bool same_bytes(const written_bytes *a, const written_bytes *b);
+/* The same after some steps from the start. */
+written_bytes bitwise_written_after(const config *c, int steps, bool queues);
 void expect_same(const config *a, const config *b, int steps, bool queues);
 
 #endif

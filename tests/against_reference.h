@@ -1,4 +1,4 @@
-/* follow.h - the library and tests/reference.c on the same gradients, side by side, and whether they agree.
+/* against_reference.h - the library and tests/reference.c on the same gradients, side by side, and whether they agree.
  *
  * How near the library must come to the reference, which is in double:
  *
@@ -29,8 +29,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#ifndef ADAMOD_TESTS_FOLLOW_H
-#define ADAMOD_TESTS_FOLLOW_H
+#ifndef ADAMOD_TESTS_AGAINST_REFERENCE_H
+#define ADAMOD_TESTS_AGAINST_REFERENCE_H
 
 #include "adamod.h"
 #include "option_sets.h"
@@ -121,6 +121,6 @@ bool compare(const subject *s, const model *m);
 
 /* Runs both sides on the same random gradients and compares parameters and states on the way: after every update of
  * small arrays, after the first and last of large ones. */
-bool follow(const scenario *sc);
+bool check_against_reference(const scenario *sc);
 
 #endif

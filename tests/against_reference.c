@@ -1,5 +1,5 @@
-/* The library and the reference side by side: see follow.h. */
-#include "follow.h"
+/* The library and the reference side by side: see against_reference.h. */
+#include "against_reference.h"
 #include "check.h"
 #include "values.h"
 
@@ -172,7 +172,7 @@ static ref_options shadow_options(model *m) {
 }
 
 /* AdaShift's recursion for m, which the reference has as a sum: see allowance(). */
-static void follow_recursion(model *m, const double *magnitude) {
+static void adashift_recursion(model *m, const double *magnitude) {
     const ref_options *o = &m->o;
     const double *v = ref_get(m->ref, "exp_avg_sq", NULL);
     const double weights = o->beta1 < 1 ? (1 - pow(o->beta1, o->window)) / (1 - o->beta1) : o->window;
@@ -213,7 +213,7 @@ void model_step(model *m, const double *g, double lr, double factor) {
         m->path[i] += -m->moved[i] / kappa;
         m->most[i] = fmax(m->most[i], fabs(m->p[i]));
     }
-    if (is(m, "adashift")) follow_recursion(m, magnitude);
+    if (is(m, "adashift")) adashift_recursion(m, magnitude);
     free(magnitude);
 }
 
@@ -221,7 +221,7 @@ void model_step(model *m, const double *g, double lr, double factor) {
 
 static double unit_of(adamod_type type) { return type == ADAMOD_F64 ? 0x1p-53 : 0x1p-24; }
 
-/* C, the multiple of u that a step may be off by (see the top of follow.h).
+/* C, the multiple of u that a step may be off by (see the top of against_reference.h).
  *
  * adadelta: d is sqrt(a + eps) / sqrt(v + eps) g and a an average of d^2, so what is wrong in v enters d, a, and d
  *   again: a's error grows by (1 - rho) of v's (3T u) an update, 1.5 (1 - rho) T^2 u in all.
@@ -316,7 +316,7 @@ static double norm_of(const double *g, int64_t n) {
     return sqrt(sum);
 }
 
-bool follow(const scenario *sc) {
+bool check_against_reference(const scenario *sc) {
     subject s;
     model m;
     subject_open(&s, sc);

@@ -1,5 +1,5 @@
-/* An optimizer over some arrays: see rig.h. */
-#include "rig.h"
+/* An optimizer over some arrays: see bitwise.h. */
+#include "bitwise.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -78,45 +78,45 @@ adamod_type grad_type_of(const config *c, int k) {
 
 /* ---- sources ---- */
 
-void *rig_gradients[4][STEPS], *rig_parameters[4];
+void *bitwise_gradients[4][STEPS], *bitwise_parameters[4];
 
 static void repeat(char *data, size_t size) {
     for (size_t at = TOTAL; at < REPEATED; at += TOTAL) memcpy(data + at * size, data, TOTAL * size);
 }
 
-void rig_sources(void) {
-    if (rig_parameters[0]) return;
+void bitwise_make_sources(void) {
+    if (bitwise_parameters[0]) return;
     rng_state = 1;
     for (int type = ADAMOD_F32; type <= ADAMOD_F16; type++) {
         const size_t size = adamod__type_size((adamod_type)type);
         for (int t = 0; t < STEPS; t++) {
-            rig_gradients[type][t] = room(REPEATED, size);
+            bitwise_gradients[type][t] = room(REPEATED, size);
             for (int64_t i = 0; i < TOTAL; i++) {
                 const uint64_t kind = rng() % 32;
                 double x = pow(10, -6 + 8 * uniform());
                 if (kind < 2) x = 0;
                 if (kind == 2) x = type == ADAMOD_F64 ? 1e-310 : 1e-40;
                 if (kind == 3) x = type == ADAMOD_F64 ? 1e-160 : 1e-22;
-                put((adamod_type)type, rig_gradients[type][t], i, rng() & 1 ? x : -x);
+                put((adamod_type)type, bitwise_gradients[type][t], i, rng() & 1 ? x : -x);
             }
-            repeat(rig_gradients[type][t], size);
+            repeat(bitwise_gradients[type][t], size);
         }
-        rig_parameters[type] = room(REPEATED, size);
-        for (int64_t i = 0; i < TOTAL; i++) put((adamod_type)type, rig_parameters[type], i, 2 * uniform() - 1);
-        repeat(rig_parameters[type], size);
+        bitwise_parameters[type] = room(REPEATED, size);
+        for (int64_t i = 0; i < TOTAL; i++) put((adamod_type)type, bitwise_parameters[type], i, 2 * uniform() - 1);
+        repeat(bitwise_parameters[type], size);
     }
 }
 
-/* ---- the rig ---- */
+/* ---- a run ---- */
 
-/* Memory of the rigs that are open, two at most: kept, since thousands of them follow each other. */
-static char *shelf[2][5];
-static int rigs_open;
+/* Memory of the runs that are open, two at most: kept, since thousands of them follow each other. */
+static char *kept_memory[2][5];
+static int runs_open;
 
-bool rig_open(rig *r, const config *c) {
-    rig_sources();
-    *r = (rig){.c = c};
-    char **memory = shelf[rigs_open++];
+bool bitwise_open(bitwise_run *r, const config *c) {
+    bitwise_make_sources();
+    *r = (bitwise_run){.c = c};
+    char **memory = kept_memory[runs_open++];
     for (int i = 0; i < 5; i++) {
         if (!memory[i]) memory[i] = room(REPEATED + 3, sizeof(double));
     }
@@ -147,27 +147,27 @@ bool rig_open(rig *r, const config *c) {
         const int64_t count = t.shape[0] * (t.ndim == 2 ? t.shape[1] : 1);
         r->start[k + 1] = r->start[k] + count;
         if (!CHECK(r->start[k + 1] <= REPEATED)) return false;
-        memcpy(t.param, (char *)rig_parameters[c->type] + start * size, (size_t)count * size);
+        memcpy(t.param, (char *)bitwise_parameters[c->type] + start * size, (size_t)count * size);
         CHECK_INT(adamod_add_tensor(r->opt, 0, &t, NULL), 0);
     }
     return true;
 }
 
-adamod_status rig_step(rig *r) {
+adamod_status bitwise_step(bitwise_run *r) {
     for (int type = 0; type < 4; type++) {
         const size_t size = adamod__type_size((adamod_type)type);
-        memcpy(r->grad[type], rig_gradients[type][r->t % STEPS], (size_t)r->start[r->c->n] * size);
+        memcpy(r->grad[type], bitwise_gradients[type][r->t % STEPS], (size_t)r->start[r->c->n] * size);
     }
     r->t++;
     return adamod_step(r->opt);
 }
 
-void rig_close(rig *r) {
+void bitwise_close(bitwise_run *r) {
     adamod_free(r->opt);
-    rigs_open--;
+    runs_open--;
 }
 
-static void add_bytes(picture *p, const void *data, size_t n) {
+static void add_bytes(written_bytes *p, const void *data, size_t n) {
     if (p->n + n > p->room) {
         p->room = 2 * (p->n + n);
         p->bytes = realloc(p->bytes, p->room);
@@ -177,8 +177,8 @@ static void add_bytes(picture *p, const void *data, size_t n) {
     p->n += n;
 }
 
-picture rig_picture(const rig *r, bool queues) {
-    picture p = {0};
+written_bytes bitwise_written(const bitwise_run *r, bool queues) {
+    written_bytes p = {0};
     add_bytes(&p, r->param, (size_t)r->start[r->c->n] * adamod__type_size(r->c->type));
     for (int s = 0; state_names[s]; s++) {
         if (!queues && !strcmp(state_names[s], "grad_queue")) continue;
@@ -193,7 +193,7 @@ picture rig_picture(const rig *r, bool queues) {
     return p;
 }
 
-bool same_picture(const picture *a, const picture *b) {
+bool same_bytes(const written_bytes *a, const written_bytes *b) {
     if (!CHECK_INT(a->n, b->n)) return false;
     if (!memcmp(a->bytes, b->bytes, a->n)) return true;
     size_t i = 0;
@@ -201,19 +201,19 @@ bool same_picture(const picture *a, const picture *b) {
     return CHECK_INT(i, a->n);
 }
 
-picture rig_run(const config *c, int steps, bool queues) {
-    rig r;
-    picture p = {0};
-    if (!rig_open(&r, c)) return p;
-    for (int t = 0; t < steps; t++) CHECK_INT(rig_step(&r), 0);
-    p = rig_picture(&r, queues);
-    rig_close(&r);
+written_bytes bitwise_written_after(const config *c, int steps, bool queues) {
+    bitwise_run r;
+    written_bytes p = {0};
+    if (!bitwise_open(&r, c)) return p;
+    for (int t = 0; t < steps; t++) CHECK_INT(bitwise_step(&r), 0);
+    p = bitwise_written(&r, queues);
+    bitwise_close(&r);
     return p;
 }
 
 void expect_same(const config *a, const config *b, int steps, bool queues) {
-    picture x = rig_run(a, steps, queues), y = rig_run(b, steps, queues);
-    if (!same_picture(&x, &y)) {
+    written_bytes x = bitwise_written_after(a, steps, queues), y = bitwise_written_after(b, steps, queues);
+    if (!same_bytes(&x, &y)) {
         printf(
             "%s {%s %s}, type %d: %s, threads %d, offset %d, %d arrays, and %s, threads %d, offset %d, %d arrays%s\n",
             a->rule, a->options, a->more ? a->more : "", a->type, a->isa ? a->isa : "best", a->threads, a->offset, a->n,
