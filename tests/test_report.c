@@ -876,7 +876,7 @@ TEST(metrics_of_all_runs_have_a_limit) {
             used += (size_t)sprintf(task + used, "%s{\"name\":\"m%d_%d\",\"headline\":true}", k ? "," : "", i, k);
         }
         sprintf(task + used, "]}");
-        sprintf(name, "wide%d", i);
+        snprintf(name, sizeof name, "wide%d", i);
         runs[i] = make_task_run(name, name, task, "\"m0_0\":1");
     }
     if (CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) {
