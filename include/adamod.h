@@ -10,20 +10,18 @@
  *   8. Errors, version, memory
  *   9. CUDA              the same handle with parameters on a GPU
  *
- * The library keeps no global state, prints nothing and never exits. A call that fails changes nothing, what its out
- * arguments point to included. Results are the same bit for bit for any number of threads, any alignment and any
- * instruction set; and whatever the calling thread has set of rounding, flushing subnormal numbers to zero or trapping:
- * calls compute as IEEE 754 has it by default, and leave that as it was.
- *
- * What a function makes through an out argument (a handle, hyper, schedule or pool) is the caller's, to be freed with
- * the function of its name; freeing NULL is fine. Names and texts that are given are copied. Those that are returned
- * live as long as the program, unless it is said otherwise.
- *
- * One handle may be used by one thread at a time, and so may a hyper or schedule while it is changed or freed;
- * different ones are independent. A child process after fork may go on with what it has of its parent's, but for
- * handles on a GPU.
- *
- * No call takes more than 32 KB of its thread's stack, on the CPU.
+ * Failing       The library has no global state, prints nothing and never exits. A call that fails changes nothing,
+ *               including what its out arguments point to.
+ * Results       They are the same bit for bit for any number of threads, any alignment and any instruction set. The
+ *               calling thread's rounding mode, flush-to-zero mode and traps have no effect: calls compute with the
+ *               defaults of IEEE 754 and restore the caller's settings.
+ * Ownership     What a function creates through an out argument (a handle, hyper, schedule or pool) belongs to the
+ *               caller. Free it with the matching function; freeing NULL does nothing. The library copies the names and
+ *               texts it is given. Names and texts it returns live as long as the program, unless stated otherwise.
+ * Threads       A handle may be used by one thread at a time, and so may a hyper or a schedule while it is changed or
+ *               freed. Different objects are independent.
+ * fork          A child process may go on using its parent's objects, except handles on a GPU.
+ * Stack         A call on the CPU uses at most 32 KB of the calling thread's stack.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -48,30 +46,31 @@ extern "C" {
 #define ADAMOD_VERSION_PATCH 0
 #define ADAMOD_VERSION (ADAMOD_VERSION_MAJOR * 10000 + ADAMOD_VERSION_MINOR * 100 + ADAMOD_VERSION_PATCH)
 
-/* Zero is success, failures are negative. The values never change meaning. */
+/* What a call returns: 0 on success, a negative value on failure. The values never change meaning. */
 typedef enum adamod_status {
     ADAMOD_OK = 0,
     ADAMOD_ERROR_ARGUMENT = -1,       /* a null pointer, overlapping arrays, a negative or overflowing size */
-    ADAMOD_ERROR_NAME = -2,           /* no such rule, option, choice, parameter or state */
+    ADAMOD_ERROR_NAME = -2,           /* no such rule, option, choice, parameter or state; a name used twice */
     ADAMOD_ERROR_RANGE = -3,          /* a value outside its bounds */
-    ADAMOD_ERROR_ORDER = -4,          /* not possible any more, or not yet */
-    ADAMOD_ERROR_MEMORY = -5,         /* the allocator returned null */
-    ADAMOD_ERROR_NONFINITE = -6,      /* a gradient is not finite or too large, and the policy is "error" */
+    ADAMOD_ERROR_ORDER = -4,          /* the call comes too early or too late */
+    ADAMOD_ERROR_MEMORY = -5,         /* out of memory: the allocator returned NULL */
+    ADAMOD_ERROR_NONFINITE = -6,      /* a gradient is not finite or too large, and nonfinite is "error" */
     ADAMOD_ERROR_IO = -7,             /* the system could not read or write a file */
     ADAMOD_ERROR_FORMAT = -8,         /* a file is malformed or truncated */
     ADAMOD_ERROR_MISMATCH = -9,       /* a file is well-formed, but belongs to another rule or other parameters */
-    ADAMOD_ERROR_THREADS = -10,       /* the system would not start a thread */
-    ADAMOD_ERROR_NO_CUDA = -11,       /* libadamod_cuda, a driver or a GPU is not there */
+    ADAMOD_ERROR_THREADS = -10,       /* the system could not start a thread */
+    ADAMOD_ERROR_NO_CUDA = -11,       /* libadamod_cuda, the driver or a GPU is missing */
     ADAMOD_ERROR_DRIVER = -12,        /* the driver is too old */
-    ADAMOD_ERROR_DEVICE = -13,        /* no such device, or memory that it cannot reach */
-    ADAMOD_ERROR_DEVICE_MEMORY = -14, /* the device has not so much memory left */
+    ADAMOD_ERROR_DEVICE = -13,        /* no such device, or memory it cannot reach */
+    ADAMOD_ERROR_DEVICE_MEMORY = -14, /* out of device memory */
     ADAMOD_ERROR_CUDA = -15           /* a CUDA call failed */
 } adamod_status;
 
-/* A few words for a status; and one line about the last failure on this thread, naming what was wrong and what was
- * expected ("adamod: adam: lr is -1, expected 0 <= lr < inf"; "no error" before the first). It is UTF-8, below 512
- * bytes, and lives until the thread's next failing call. */
+/* Returns a few words that describe status. */
 ADAMOD_API const char *adamod_strerror(adamod_status status);
+/* Returns one line about the last failure on this thread: what was wrong and what was expected, for example
+ * "adamod: adam: lr is -1, expected 0 <= lr < inf". Before the first failure it is "no error". The text is UTF-8,
+ * shorter than 512 bytes, and valid until the next failing call on this thread. */
 ADAMOD_API const char *adamod_last_error(void);
 
 /* ---- 1. Simple use ------------------------------------------------------------------------------------------------
@@ -87,77 +86,97 @@ ADAMOD_API const char *adamod_last_error(void);
  *     }
  *     adamod_free(opt);
  *
- * The arrays stay yours and must outlive the handle, or be replaced with adamod_set_param and adamod_set_grad. */
+ * The arrays stay yours. They must outlive the handle, or be replaced with adamod_set_param and adamod_set_grad. */
 typedef struct adamod_optimizer adamod_optimizer;
 
+/* Creates an optimizer of the given rule ("adamod"; adamod_rule_name lists them) and stores it in *out.
+ * Fails with ADAMOD_ERROR_NAME if there is no such rule, ADAMOD_ERROR_MEMORY if out of memory. */
 ADAMOD_API adamod_status adamod_create(adamod_optimizer **out, const char *rule);
-ADAMOD_API void adamod_free(adamod_optimizer *opt); /* NULL is fine */
+/* Frees the optimizer and its states. opt may be NULL. */
+ADAMOD_API void adamod_free(adamod_optimizer *opt);
 
-/* Adds one parameter of float32, to group 0. Names are used in messages and state files and must differ; to be saved
- * they must be UTF-8; NULL gives "param.N". param and grad must not overlap each other or what else was added, but
- * gradients may be shared. A NULL grad is a frozen parameter: it is passed over, and its step count stands still. ndim
- * 0 is a scalar, shape may then be NULL; an array without elements may be NULL, too. */
+/* Adds a float32 parameter to group 0.
+ *   name   for messages and state files. Every parameter needs a different one; saving needs UTF-8. NULL: "param.N".
+ *   param  the array that steps update. It must not overlap any other array of the optimizer.
+ *   grad   the gradient that steps read. Parameters may share one, but it must overlap nothing else. NULL freezes the
+ *          parameter: steps skip it, and its step count does not advance.
+ *   ndim   the number of dimensions, 0 to ADAMOD_MAX_DIMS. 0 is a scalar.
+ *   shape  ndim sizes; may be NULL if ndim is 0. If a size is 0, param may be NULL.
+ * Fails with ADAMOD_ERROR_ARGUMENT for bad pointers or shapes, ADAMOD_ERROR_NAME if the name is taken,
+ * ADAMOD_ERROR_RANGE if an option that was set does not suit float32 (section 2), ADAMOD_ERROR_MEMORY if out of
+ * memory. */
 ADAMOD_API adamod_status adamod_add(adamod_optimizer *opt, const char *name, float *param, const float *grad, int ndim,
                                     const int64_t *shape);
 
-/* One update of every parameter, from the gradients as they are now. ADAMOD_ERROR_ORDER if there is no parameter,
- * ADAMOD_ERROR_RANGE if a schedule leaves its option's bounds, ADAMOD_ERROR_NONFINITE if that option says so; and the
- * first step, or the first with more parameters or other threads, may lack memory or threads. */
+/* Updates every parameter once, from the gradients as they are now.
+ * Fails with ADAMOD_ERROR_ORDER if no parameter was added, ADAMOD_ERROR_RANGE if a schedule leaves its option's bounds,
+ * ADAMOD_ERROR_NONFINITE if a gradient is not finite and the option nonfinite is "error". The first step, and the first
+ * after parameters were added or threads changed, can also fail with ADAMOD_ERROR_MEMORY or ADAMOD_ERROR_THREADS. */
 ADAMOD_API adamod_status adamod_step(adamod_optimizer *opt);
 
-ADAMOD_API int64_t adamod_steps(const adamod_optimizer *opt);   /* updates done */
-ADAMOD_API int64_t adamod_skipped(const adamod_optimizer *opt); /* updates skipped because a gradient was not finite */
+/* Returns the number of updates done. */
+ADAMOD_API int64_t adamod_steps(const adamod_optimizer *opt);
+/* Returns the number of updates skipped because a gradient was not finite. */
+ADAMOD_API int64_t adamod_skipped(const adamod_optimizer *opt);
 
-/* The global gradient norm of the last step, after grad_scale and before clipping; negative where no option needed it
- * (clip_norm, nonfinite and statistics do). */
+/* Returns the global gradient norm of the last step, after grad_scale and before clipping. It is negative if the step
+ * did not compute it: only clip_norm, nonfinite and statistics need it. */
 ADAMOD_API double adamod_grad_norm(const adamod_optimizer *opt);
 
-/* What an attempt at an update gave. Attempts are the updates done and skipped, together: 1, 2, ..., and the latest is
- * adamod_steps + adamod_skipped. The last ADAMOD_REPORTS are kept; loading forgets them. On a GPU this never waits: who
- * knows by an event that a step is done reads here what came of it. ADAMOD_ERROR_ORDER if the attempt is not among them,
- * too long ago or not done yet. */
+/* Stores in *out the outcome of one attempt at an update. Attempts count the updates done and skipped together, from 1:
+ * the latest is adamod_steps + adamod_skipped. The last ADAMOD_REPORTS are kept; adamod_load clears them.
+ * On a GPU it never blocks; call it once the step's event has fired.
+ * Fails with ADAMOD_ERROR_ORDER if the attempt is too long ago or not done yet, ADAMOD_ERROR_RANGE if it is below 1. */
 #define ADAMOD_REPORTS 8
 typedef struct adamod_step_report {
     int64_t attempt;
-    int taken;        /* 0: skipped */
+    int taken;        /* 1: updated; 0: skipped */
     double grad_norm; /* as adamod_grad_norm */
-    double lr;        /* the option lr of group 0 in this update, as its schedule said */
+    double lr;        /* the lr of group 0 in this update, with its schedule applied */
 } adamod_step_report;
 ADAMOD_API adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod_step_report *out);
 
-/* The rules, by index: name ("adamod") and one line about it. NULL past the end. */
+/* Return the name ("adamod") and a one-line summary of rule number index (0, 1, ...); NULL past the end. */
 ADAMOD_API const char *adamod_rule_name(int index);
 ADAMOD_API const char *adamod_rule_summary(int index);
 
 /* ---- 2. Options ---------------------------------------------------------------------------------------------------
  *
- * Every rule has its own options (lr, beta1, ...) and these, shared by all:
+ * Every rule has its own options (lr, beta1, ...). All rules share these, with their defaults:
  *
- *   weight_decay  0         the decay, lambda
- *   decay         decoupled how it acts: none; l2 (added to the gradient); decoupled (p -= lr * lambda * p, as the paper
- *                           and AdamW); independent (p -= lambda * p, whatever the learning rate). sgd, adagrad,
- *                           rmsprop and adadelta have l2 as their default.
+ *   weight_decay  0         lambda, the strength of the decay
+ *   decay         decoupled how the decay acts:
+ *                             none         not at all
+ *                             l2           added to the gradient; the default of sgd, adagrad, rmsprop and adadelta
+ *                             decoupled    p -= lr * lambda * p, as in the paper and AdamW
+ *                             independent  p -= lambda * p, whatever the learning rate
  *   maximize      0         1: ascend
- *   clip_value    inf       gradients clamped to [-clip_value, clip_value]
- *   low_precision master    bf16 and f16 parameters: keep an fp32 master, or (stochastic) round at random instead
- *   state_type    auto      auto: f32 (f64 for f64 parameters); bf16: states in half the memory, rounded at random;
- *                           q8 (adamod, adam, sgd): in a quarter, 8 bits in blocks of 256 with a scale each
- *   min_8bit_size 0         with state_type q8, parameters with fewer elements than this have states as with auto
+ *   clip_value    inf       gradients are clamped to [-clip_value, clip_value]
+ *   low_precision master    for bf16 and f16 parameters:
+ *                             master       keep an fp32 copy of the parameter
+ *                             stochastic   keep none and round at random
+ *   state_type    auto      the type of the states:
+ *                             auto         f32, or f64 for f64 parameters
+ *                             bf16         half the memory, rounded at random
+ *                             q8           a quarter: 8 bits in blocks of 256, each with a scale (adamod, adam, sgd)
+ *   min_8bit_size 0         with state_type q8, parameters with fewer elements than this use auto
  *
- * and for the optimizer as a whole, not for a group:
+ * These belong to the optimizer as a whole, not to a group:
  *
  *   grad_scale    1         gradients are multiplied by this first (1 / loss scale)
  *   clip_norm     inf       all gradients are scaled so that their global norm is at most this
- *   nonfinite     pass      a gradient with a NaN, an infinity or a number whose square overflows (1.8e19 in f32), as
- *                           the update sees it, scaled and clipped, in its type of computation: pass (it is not looked
- *                           for); skip (nothing changes, adamod_skipped counts it); error (the step fails and changes
- *                           nothing)
- *   seed          0         of stochastic rounding
- *   threads       0         0: one for each core this process may use
+ *   nonfinite     pass      what to do if a gradient has a NaN, an infinity or a number whose square overflows
+ *                           (1.8e19 in f32), after scaling and clipping, in its type of computation:
+ *                             pass         do not check
+ *                             skip         skip the update: nothing changes, and adamod_skipped counts it
+ *                             error        fail the step: nothing changes
+ *   seed          0         seed of stochastic rounding
+ *   threads       0         number of threads; 0: one for each core this process may use
  *
- * Bounds follow the type of computation: f64 for f64 parameters with states of that type, else f32. What is 0 or infinite
- * there, or makes other numbers so, is refused with ADAMOD_ERROR_RANGE as soon as both are known: by adamod_set if such
- * parameters are there, by adamod_add if the option has been set, by adamod_step for schedules and for lr / eps.
+ * Bounds depend on the type of computation: f64 for f64 parameters with f64 states, else f32. A value that becomes 0 or
+ * infinite in that type, or makes other numbers so, is refused with ADAMOD_ERROR_RANGE as soon as value and type are
+ * both known: by adamod_set if such parameters were added, by adamod_add if the option was set, and by adamod_step for
+ * schedules and for lr / eps.
  */
 typedef enum adamod_option_kind { ADAMOD_REAL = 0, ADAMOD_INTEGER = 1, ADAMOD_CHOICE = 2 } adamod_option_kind;
 
@@ -165,38 +184,44 @@ typedef struct adamod_option {
     const char *name;
     const char *help;
     adamod_option_kind kind;
-    double value;               /* the default; for a choice its index in choices */
+    double value;               /* the default; for a choice, its index in choices */
     double min, max;            /* bounds, before the type of computation narrows them */
     int min_open, max_open;     /* 1: the bound itself is not allowed */
     const char *const *choices; /* NULL-terminated, for a choice */
-    int structural;             /* 1: it decides which states exist, so it is fixed once a parameter was added */
+    int structural;             /* 1: it decides which states exist, so it is fixed once its group has a parameter */
     int optimizer_wide;         /* 1: it belongs to the optimizer, not to a group */
 } adamod_option;
 
-/* What an option of a rule is; by index (ADAMOD_ERROR_NAME past the end) or by name. */
+/* Describes option number index (0, 1, ...) of a rule in *out. Fails with ADAMOD_ERROR_NAME past the end. */
 ADAMOD_API adamod_status adamod_option_at(const char *rule, int index, adamod_option *out);
+/* Describes the option with the given name in *out. Fails with ADAMOD_ERROR_NAME if the rule has none. */
 ADAMOD_API adamod_status adamod_option_find(const char *rule, const char *name, adamod_option *out);
 
-/* Sets an option for all groups, those still to come included. A choice takes its index here, its word below. */
+/* Sets an option for all groups, including those added later. For a choice, value is its index.
+ * Fails with ADAMOD_ERROR_NAME if the rule has no such option, ADAMOD_ERROR_RANGE if the value is out of bounds,
+ * ADAMOD_ERROR_ORDER if a structural option would change the states of a parameter that was added. */
 ADAMOD_API adamod_status adamod_set(adamod_optimizer *opt, const char *option, double value);
-/* The same from text: a choice's word, or a number. */
+/* The same from text: a number, or the word of a choice ("decoupled"). */
 ADAMOD_API adamod_status adamod_set_text(adamod_optimizer *opt, const char *option, const char *text);
-/* As set for group 0; adamod_scheduled has what a schedule makes of it. */
+/* Stores in *out the value set for group 0, without its schedule; adamod_scheduled applies the schedule. */
 ADAMOD_API adamod_status adamod_get(const adamod_optimizer *opt, const char *option, double *out);
 
 /* ---- 3. Groups and types ------------------------------------------------------------------------------------------
  *
- * Group 0 always exists. A new group starts with the options and schedules of group 0; its number is 1, 2, ... */
+ * Parameters of a group share their options. Group 0 always exists. New groups are numbered 1, 2, ... */
 typedef enum adamod_type {
     ADAMOD_F32 = 0,
     ADAMOD_F64 = 1,
     ADAMOD_BF16 = 2,
     ADAMOD_F16 = 3,
-    ADAMOD_Q8 = 4 /* of states alone: codes of 8 bits, with scales in an array of their own */
+    ADAMOD_Q8 = 4 /* for states only: 8-bit codes, with scales in an array of their own */
 } adamod_type;
-#define ADAMOD_Q8_BLOCK 256 /* codes that share a scale */
+#define ADAMOD_Q8_BLOCK 256 /* number of codes that share a scale */
 
+/* Adds a group with the options and schedules of group 0, and stores its number in *group. */
 ADAMOD_API adamod_status adamod_add_group(adamod_optimizer *opt, int *group);
+/* Like adamod_set, adamod_set_text and adamod_get, for one group. They fail with ADAMOD_ERROR_RANGE if there is no such
+ * group. The setters fail with ADAMOD_ERROR_ARGUMENT for an option of the optimizer as a whole. */
 ADAMOD_API adamod_status adamod_group_set(adamod_optimizer *opt, int group, const char *option, double value);
 ADAMOD_API adamod_status adamod_group_set_text(adamod_optimizer *opt, int group, const char *option, const char *text);
 ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group, const char *option, double *out);
@@ -204,8 +229,9 @@ ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group
 #define ADAMOD_MAX_DIMS 8
 #define ADAMOD_MAX_STATES 4
 
-/* A parameter of any type. Start from {0} and fill in what is needed. f64 parameters are computed in f64, all others in
- * f32; the gradient may have any type. */
+/* A parameter of any type. Initialize it with {0} and fill in what is needed. f64 parameters are computed in f64, all
+ * others in f32. Parameter and gradient may have any type but ADAMOD_Q8, and different ones. name, param, grad, ndim
+ * and shape are as in adamod_add. */
 typedef struct adamod_tensor {
     const char *name;
     void *param;
@@ -213,33 +239,40 @@ typedef struct adamod_tensor {
     adamod_type param_type, grad_type;
     int ndim;
     int64_t shape[ADAMOD_MAX_DIMS];
-    /* The master of a bf16 or f16 parameter with low_precision=master, if you keep it: it is not part of the state, and
-     * param must be the master, rounded to nearest, from the first step on. NULL: the library keeps one, begun from param.
-     * In both cases an element of param that is anything else was changed by hand, and the update starts from it. */
+    /* Your own fp32 master of a bf16 or f16 parameter, with low_precision=master. param must be this array rounded to
+     * nearest, from the first step on. adamod_save does not save it. NULL: the library keeps a master, copied from
+     * param. In both cases you may change elements of param between steps: an update starts from param wherever it is
+     * not the master rounded. */
     float *master;
-    /* All states of the rule, if you keep them, as adamod_state_at says: they are used as they are, neither filled nor
-     * freed, and not part of the state that is saved. All NULL: the library keeps them. */
+    /* Your own arrays for all states of the rule, of the sizes adamod_state_at gives. The library updates them, but
+     * does not fill, free or save them. All NULL: the library keeps the states. */
     void *state[ADAMOD_MAX_STATES];
-    /* And the scales of each, if they are in 8 bits: one for each ADAMOD_Q8_BLOCK elements begun, 0 as the codes. */
+    /* The scales of your own 8-bit states: one for each block of ADAMOD_Q8_BLOCK elements, the last of which
+     * may be shorter. Codes and scales start at 0. */
     float *scale[ADAMOD_MAX_STATES];
 } adamod_tensor;
 
-/* id (may be NULL) receives the parameter's number: 0, 1, 2, ... in the order they were added. */
+/* Adds a parameter to a group, and stores its number in *id: 0, 1, 2, ... in the order of adding. id may be NULL.
+ * Fails as adamod_add does, and with ADAMOD_ERROR_RANGE if there is no such group. */
 ADAMOD_API adamod_status adamod_add_tensor(adamod_optimizer *opt, int group, const adamod_tensor *tensor, int64_t *id);
+/* Returns the number of parameters. */
 ADAMOD_API int64_t adamod_tensors(const adamod_optimizer *opt);
 
-/* Point a parameter at another array of the same type and size; a NULL grad freezes it. */
+/* Replace the array of a parameter or of its gradient by another of the same type and size. A NULL grad freezes the
+ * parameter. They fail with ADAMOD_ERROR_RANGE if there is no parameter id, ADAMOD_ERROR_ARGUMENT if arrays overlap. */
 ADAMOD_API adamod_status adamod_set_param(adamod_optimizer *opt, int64_t id, void *param);
 ADAMOD_API adamod_status adamod_set_grad(adamod_optimizer *opt, int64_t id, const void *grad);
-/* Both for n parameters in one call, either all or, if any of it fails, none: those with these ids, or with ids NULL the
- * first n. params or grads NULL: they stay; a NULL among grads freezes. */
+/* Replaces the arrays of n parameters in one call. If anything fails, none is replaced.
+ *   ids     the numbers of the parameters; NULL: the first n.
+ *   params  n new arrays; NULL: keep all.
+ *   grads   n new gradients; NULL: keep all. A NULL among them freezes that parameter. */
 ADAMOD_API adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t *ids, void *const *params,
                                            const void *const *grads);
 
 /* ---- 4. Schedules -------------------------------------------------------------------------------------------------
  *
- * A schedule turns the number of the update (1, 2, ...) and an option's value, the base, into the value used in that
- * update. It is attached to an option of a group (or all, with group -1) and copied: free yours when you like.
+ * A schedule computes the value of an option in each update, from the number t of the update (1, 2, ...) and the base,
+ * the value that was set. adamod_set_schedule copies it, so you may free yours at any time.
  *
  *     adamod_schedule *s;
  *     adamod_schedule_warmup_rsqrt(&s, 1e-7, 4000);   // Adam as the paper trains Transformers
@@ -248,88 +281,110 @@ ADAMOD_API adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, con
  */
 typedef struct adamod_schedule adamod_schedule;
 
+/* Each of these stores a new schedule in *out. They fail with ADAMOD_ERROR_RANGE if steps is below 1 or a number is not
+ * finite, ADAMOD_ERROR_MEMORY if out of memory. The formula is the value in update t. */
+
 /* base */
 ADAMOD_API adamod_status adamod_schedule_constant(adamod_schedule **out);
-/* base * factor^k after k of the milestones (update numbers, ascending; the update with that number is the last before) */
+/* base * factor^k after k milestones. Milestones are n ascending update numbers; the new value starts in the update
+ * after the milestone. */
 ADAMOD_API adamod_status adamod_schedule_multistep(adamod_schedule **out, int n, const int64_t *milestones,
                                                    double factor);
-/* start + (base - start) * t / steps, then base: the paper's warm-up */
+/* start + (base - start) * t / steps for the first steps updates, then base: the paper's warm-up */
 ADAMOD_API adamod_status adamod_schedule_warmup(adamod_schedule **out, double start, int64_t steps);
-/* the same, then base * sqrt(steps / t) */
+/* the same warm-up, then base * sqrt(steps / t) */
 ADAMOD_API adamod_status adamod_schedule_warmup_rsqrt(adamod_schedule **out, double start, int64_t steps);
-/* base for the given steps, then base * sqrt(steps / t): what the paper uses with AdaMod */
+/* base for the first steps updates, then base * sqrt(steps / t): what the paper uses with AdaMod */
 ADAMOD_API adamod_status adamod_schedule_constant_rsqrt(adamod_schedule **out, int64_t steps);
-/* from base to end along half a cosine over the given steps, then end */
+/* from base to end along half a cosine in steps updates, then end */
 ADAMOD_API adamod_status adamod_schedule_cosine(adamod_schedule **out, double end, int64_t steps);
-/* from base to end along a line over the given steps, then end; for beta3, say 0.9 to 0.9999 */
+/* from base to end along a line in steps updates, then end; for beta3, say 0.9 to 0.9999 */
 ADAMOD_API adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t steps);
-/* parts[i] for lengths[i] updates, each counting its own updates from 1; the last goes on for ever, its length is not
- * read. The parts are copied; at most ADAMOD_MAX_CHAINS chains may be within each other. */
+/* parts[0] for lengths[0] updates, then parts[1] for lengths[1], and so on. Each part counts its own updates from 1.
+ * The last part never ends; its length is not read. The parts are copied. Chains may be nested up to ADAMOD_MAX_CHAINS
+ * deep. */
 #define ADAMOD_MAX_CHAINS 64
 ADAMOD_API adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_schedule *const *parts,
                                                const int64_t *lengths);
-/* Any of them from text: "constant", "multistep(150,225;0.1)", "warmup(1e-7,4000)", "warmup_rsqrt(1e-7,4000)",
- * "constant_rsqrt(4000)", "cosine(0,10000)", "linear(0.9999,1000)", "warmup(0,500)*500 > cosine(0,10000)" */
+/* Creates a schedule from text: "constant", "multistep(150,225;0.1)", "warmup(1e-7,4000)", "warmup_rsqrt(1e-7,4000)",
+ * "constant_rsqrt(4000)", "cosine(0,10000)", "linear(0.9999,1000)", "warmup(0,500)*500 > cosine(0,10000)".
+ * Fails with ADAMOD_ERROR_ARGUMENT if the text is malformed; adamod_last_error says where. */
 ADAMOD_API adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text);
-/* What it makes of base in update t = 1, 2, ...; of a NULL schedule base itself. */
+/* Returns the value of the schedule in update t = 1, 2, ... With s NULL it returns base. */
 ADAMOD_API double adamod_schedule_value(const adamod_schedule *s, double base, int64_t t);
+/* Frees a schedule. s may be NULL. */
 ADAMOD_API void adamod_schedule_free(adamod_schedule *s);
 
-/* A NULL schedule removes the one in place. The option must be real, of a group and not structural. */
+/* Sets the schedule of an option for one group, or for all with group -1. s NULL removes it.
+ * Fails with ADAMOD_ERROR_ARGUMENT unless the option is real, belongs to groups and is not structural. */
 ADAMOD_API adamod_status adamod_set_schedule(adamod_optimizer *opt, int group, const char *option,
                                              const adamod_schedule *s);
-/* The value an option will have in the next update: as set, or as its schedule says. */
+/* Stores in *out the value of an option in the next update, with its schedule applied. */
 ADAMOD_API adamod_status adamod_scheduled(const adamod_optimizer *opt, int group, const char *option, double *out);
-/* And in update number t; never waits for a device. */
+/* Stores in *out its value in update t = 1, 2, ... It never waits for a device. */
 ADAMOD_API adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int group, const char *option, int64_t t,
                                              double *out);
 
 /* ---- 5. Statistics ------------------------------------------------------------------------------------------------
  *
- * eta is the learning rate a rule would give an element (alpha / (sqrt(v) + eps) in Adam and AdaMod, the learning rate
- * itself in sgd); the step is what it is given after the bound. Collected during adamod_step while switched on; costs
- * nothing otherwise. Bin i of a histogram counts ADAMOD_HIST_LOW + i * width <= log10 < ADAMOD_HIST_LOW + (i + 1) *
- * width, width = (HIGH - LOW) / BINS; values below and above fall into the first and last bin, zeros into the first. */
+ * eta is the learning rate of an element before the bound: alpha / (sqrt(v) + eps) in Adam and AdaMod, the learning
+ * rate itself in sgd. step is the learning rate after the bound. adamod_step collects them while collection is on; when
+ * off it costs nothing.
+ *
+ * Bin i of a histogram counts the values with ADAMOD_HIST_LOW + i * width <= log10(value) < ADAMOD_HIST_LOW + (i + 1) *
+ * width, where width = (HIGH - LOW) / BINS. Zeros and smaller values are in the first bin, larger ones in the last. */
 #define ADAMOD_HIST_BINS 200
 #define ADAMOD_HIST_LOW (-12.0)
 #define ADAMOD_HIST_HIGH 8.0
 
 typedef struct adamod_statistics {
-    int64_t elements;                       /* counted: finite values; not NaN */
+    int64_t elements;                       /* elements counted: those with finite eta and step */
     double bounded;                         /* share of elements whose step is below their eta */
     double eta_min, eta_median, eta_max;    /* before the bound; the median is exact to 5 % */
-    double step_min, step_median, step_max; /* after it */
-    double grad_norm, update_norm;          /* of what the rule saw, and of the change in the parameters */
+    double step_min, step_median, step_max; /* after the bound */
+    double grad_norm, update_norm;          /* of the gradient as the rule saw it; of the parameters' change */
     int64_t eta[ADAMOD_HIST_BINS];
     int64_t step[ADAMOD_HIST_BINS];
-    int64_t
-        nonfinite; /* elements of which the parameter or a state is a NaN or infinite; many of them never move again */
+    /* elements whose parameter or a state is a NaN or infinite; many of them never move again */
+    int64_t nonfinite;
 } adamod_statistics;
 
-ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on); /* 0: off, as at first */
-/* Of the last update that was not skipped, for one group or (-1) all. update_norm and nonfinite are before any rounding
- * to 16 or 8 bits. ADAMOD_ERROR_ORDER if it was not collected. */
+/* Switches collection on (1) or off (0, the default). */
+ADAMOD_API adamod_status adamod_collect(adamod_optimizer *opt, int on);
+/* Stores in *out the statistics of the last update that was not skipped, for one group, or for all with group -1.
+ * update_norm and nonfinite are taken before any rounding to 16 or 8 bits.
+ * Fails with ADAMOD_ERROR_ORDER if that update was not collected. */
 ADAMOD_API adamod_status adamod_get_statistics(const adamod_optimizer *opt, int group, adamod_statistics *out);
 
 /* ---- 6. State -----------------------------------------------------------------------------------------------------
  *
- * A safetensors file with "NAME.exp_avg", "NAME.exp_avg_sq", "NAME.exp_avg_lr", "NAME.step", ... for each parameter.
- * Saving writes a temporary file, syncs and renames it. Loading checks everything, checksums included, before it changes
- * anything; after it the optimizer continues exactly as the one that saved. Parameters themselves are yours to save;
- * masters are included, and used where the parameters are those they belong to. */
+ * A state file is a safetensors file with "NAME.exp_avg", "NAME.exp_avg_sq", "NAME.exp_avg_lr", "NAME.step", ... for
+ * each parameter. It holds the masters the library keeps, but not the parameters: save those yourself. */
+
+/* Saves the state to path: writes a temporary file, syncs it and renames it.
+ * Fails with ADAMOD_ERROR_IO if the system cannot write, ADAMOD_ERROR_ARGUMENT if a name is not UTF-8. */
 ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *path);
+/* Loads the state from path. The optimizer then continues exactly as the one that saved. A loaded master is used where
+ * the parameter is that master rounded. Everything is checked, checksums included, before anything changes.
+ * Fails with ADAMOD_ERROR_IO if the file cannot be read, ADAMOD_ERROR_FORMAT if it is malformed or damaged,
+ * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters. */
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
-/* A state as it lies in memory ("exp_avg"; "master" for masters; "exp_avg_scale" for the scales of one in 8 bits), with
- * its type and number of elements (each may be NULL). It stays the library's, and may be written between steps: a master
- * together with its parameter, which it must round to. Valid until the next load or free. */
+/* Gives access to a state of parameter id.
+ *   state  "exp_avg", ...; "master" for the master; "exp_avg_scale" for the scales of an 8-bit state.
+ *   data   receives a pointer to the state in memory. The library owns it. It is valid until the next load or free. You
+ *          may write the state between steps. After writing a master, write its parameter too, rounded from it.
+ *   type, count  receive its type and number of elements; each may be NULL.
+ * Fails with ADAMOD_ERROR_NAME if the parameter has no such state. */
 ADAMOD_API adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *state, void **data,
                                       adamod_type *type, int64_t *count);
-/* How many updates a parameter has had; and each of the first n, in one call. */
+/* Stores in *steps the step count of parameter id: how many updates it has had. */
 ADAMOD_API adamod_status adamod_tensor_steps(const adamod_optimizer *opt, int64_t id, int64_t *steps);
+/* Stores the step counts of the first n parameters in steps[0] to steps[n - 1]. */
 ADAMOD_API adamod_status adamod_all_tensor_steps(const adamod_optimizer *opt, int64_t n, int64_t *steps);
-/* Says so, 0 <= steps < 2^62, where counting ends: for states that you keep and that have had some. adamod_steps, which
- * schedules follow, becomes at least as many. On a device that has taken a step already, it waits for the stream. */
+/* Sets the step count of parameter id, for states of your own that have had updates before. adamod_steps, which
+ * schedules follow, is raised to at least steps. After the first step on a GPU, this waits for the stream.
+ * Fails with ADAMOD_ERROR_RANGE unless 0 <= steps < 2^62; counting stops there. */
 ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t id, int64_t steps);
 
 /* ---- 7. Raw pointers ----------------------------------------------------------------------------------------------
@@ -342,8 +397,8 @@ ADAMOD_API adamod_status adamod_set_tensor_steps(adamod_optimizer *opt, int64_t 
  *     adamod_span x = {.param = p, .grad = g, .state = {m, v, s}, .count = n, .step = 1};
  *     adamod_update(h, &x, 1, NULL);                    // the first update; m, v, s start at 0
  *
- * adamod_span.state[i] is what adamod_state_at describes; a rule's missing states stay NULL. Nothing is kept between
- * calls, and threads may share a hyper in all that does not set it. */
+ * adamod_state_at describes what adamod_span.state[i] must be; leave it NULL where the rule has no state. Nothing is
+ * kept between calls. Threads may share a hyper as long as none of them changes it. */
 typedef struct adamod_hyper adamod_hyper;
 typedef struct adamod_pool adamod_pool;
 
@@ -356,9 +411,9 @@ typedef struct adamod_span {
     int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
     int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
     int64_t count;
-    int64_t step;                   /* which update of this array this is: 1 for the first */
-    uint64_t stream;                /* of random numbers, for stochastic rounding: another for each array */
-    void *scale[ADAMOD_MAX_STATES]; /* of each state if they are q8, f32: one for each ADAMOD_Q8_BLOCK elements begun */
+    int64_t step;                   /* number of this update of the array; the first is 1 */
+    uint64_t stream;                /* random stream for stochastic rounding; give each array a different one */
+    void *scale[ADAMOD_MAX_STATES]; /* f32 scales of q8 states, see adamod_tensor.scale */
 } adamod_span;
 
 typedef struct adamod_state_desc {
@@ -369,71 +424,89 @@ typedef struct adamod_state_desc {
     double initial; /* fill with this before the first update */
 } adamod_state_desc;
 
+/* The options of a rule: create, free, set, get. They work and fail as adamod_create, adamod_free, adamod_set,
+ * adamod_set_text and adamod_get do. Setting clip_norm, nonfinite or threads fails with ADAMOD_ERROR_ARGUMENT: these
+ * need an optimizer. */
 ADAMOD_API adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule);
 ADAMOD_API void adamod_hyper_free(adamod_hyper *h);
 ADAMOD_API adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value);
 ADAMOD_API adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text);
 ADAMOD_API adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out);
-/* ADAMOD_ERROR_RANGE if parameters of this type, with states as state_type says, could not be computed with these options:
- * bounds follow the type (see section 2). adamod_update looks by itself. */
+/* Checks whether the options suit parameters of this type, with states of the type that the option state_type gives;
+ * see the bounds in section 2. adamod_update checks this by itself.
+ * Fails with ADAMOD_ERROR_RANGE if they do not. */
 ADAMOD_API adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type);
 
-/* What state index (0 <= index < ADAMOD_MAX_STATES) of an array of this shape must be. */
+/* Describes in *out the state number index (0 <= index < ADAMOD_MAX_STATES) of an array of this shape. out->name is
+ * NULL if the rule has no state there. */
 ADAMOD_API adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
                                          adamod_state_desc *out);
 
-/* One update of n arrays; pool NULL means on this thread. clip_norm and nonfinite are the optimizer's: use
- * adamod_norm and grad_scale here. An array whose grad is NULL is passed over. */
+/* Updates n arrays once, with the threads of pool; NULL: on this thread only. Arrays whose grad is NULL are skipped.
+ * For clipping the norm and for gradients that are not finite, use adamod_norm and the option grad_scale.
+ * Fails with ADAMOD_ERROR_ARGUMENT for bad or overlapping arrays, ADAMOD_ERROR_RANGE if a step is below 1 or the
+ * options do not suit a type, ADAMOD_ERROR_MEMORY if out of memory. */
 ADAMOD_API adamod_status adamod_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool);
-/* What adamod_update would refuse of n arrays, each with its hyper, and whether they are apart from each other: so that
- * one who updates several groups finds what is wrong before the first is changed. */
+/* Validates n arrays, each with its own hyper, without changing anything. Use it before updating several groups: it
+ * fails where adamod_update would fail, and also if arrays of different groups overlap. */
 ADAMOD_API adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n);
-/* An update with statistics of all n arrays together. */
+/* Like adamod_update, and stores in *out the statistics of all n arrays together. */
 ADAMOD_API adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *spans, size_t n,
                                                adamod_pool *pool, adamod_statistics *out);
 
-/* A state of count elements to 8 bits and back, on the host; index is its place in adamod_span.state, since state 0 has a
- * sign. Rounds to nearest (an update rounds at random); what was decoded is encoded without loss. Infinities become
- * the largest number there is, 3.19e38; a block with a NaN is lost, all of it: its scale is a NaN. */
+/* Convert a state of count elements to 8 bits and back, on the host. index is its place in adamod_span.state; it
+ * matters because only state 0 has a sign. Encoding rounds to nearest, while an update rounds at random. Encoding what
+ * was decoded loses nothing. An infinity becomes the largest number, 3.19e38. A NaN makes its whole block NaN: the
+ * scale is a NaN. */
 ADAMOD_API adamod_status adamod_q8_encode(int index, int64_t count, const float *values, uint8_t *codes, float *scales);
 ADAMOD_API adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, const float *scales,
                                           float *values);
 
-/* The global norm of the gradients of n arrays; infinite or NaN if any of them is not finite. Computed with the pool's
- * instruction set or, without a pool, the best. */
+/* Stores in *norm the global norm of the gradients of n arrays. It is infinite or NaN if any gradient is not finite.
+ * The instruction set is the pool's; without a pool, the best one. */
 ADAMOD_API adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm);
 
-/* Threads to share between handles and raw calls, the calling one counted; 0 threads: one for each core this process may
- * use; at most 1024. The pool must outlive its users; those that call at once take turns. Its threads have all signals
- * blocked, as have those that a handle makes: signals reach the program's own threads. */
+/* Creates a pool of threads, to share between handles and raw calls.
+ *   threads  their number, including the calling thread: 1 to 1024; 0: one for each core this process may use.
+ * The pool must outlive its users. Calls made at the same time take turns. All signals are blocked in the threads of a
+ * pool and of a handle, so signals reach the program's own threads.
+ * Fails with ADAMOD_ERROR_RANGE for another number, ADAMOD_ERROR_THREADS if the system cannot start a thread. */
 ADAMOD_API adamod_status adamod_pool_create(adamod_pool **out, int threads);
+/* Frees a pool. pool may be NULL. */
 ADAMOD_API void adamod_pool_free(adamod_pool *pool);
-ADAMOD_API int adamod_pool_threads(const adamod_pool *pool); /* 1 for NULL */
-/* NULL, or setting the option threads, takes the pool away again. */
+/* Returns the number of threads, the calling thread included; 1 for NULL. */
+ADAMOD_API int adamod_pool_threads(const adamod_pool *pool);
+/* Makes the optimizer use a pool. NULL, or setting the option threads, removes it. */
 ADAMOD_API adamod_status adamod_set_pool(adamod_optimizer *opt, adamod_pool *pool);
 
-/* ---- 8. Version, instruction sets, memory ------------------------------------------------------------------------- */
-ADAMOD_API int adamod_version(void); /* ADAMOD_VERSION of the library that is linked */
-ADAMOD_API const char *adamod_version_string(void);
+/* ---- 8. Version, instruction sets, memory ----------------------------------------------------------------------- */
+ADAMOD_API int adamod_version(void);                /* returns ADAMOD_VERSION of the linked library */
+ADAMOD_API const char *adamod_version_string(void); /* "MAJOR.MINOR.PATCH" */
 
-/* The instruction sets this processor can run, best first ("avx512", "avx2", "plain"); NULL past the end. The best is
- * used unless the environment variable ADAMOD_ISA names another when a handle, hyper or pool is made; it is not read at
- * other times. */
+/* Returns the name of instruction set number index that this processor can run, best first ("avx512", "avx2", "plain");
+ * NULL past the end. The library uses the best, unless the environment variable ADAMOD_ISA names another when a handle,
+ * hyper or pool is created. It reads the variable at no other time. */
 ADAMOD_API const char *adamod_isa_name(int index);
+/* Returns the name of the instruction set a handle uses; "cuda" on a GPU. */
 ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
 
-/* Where states, masters and the handle come from. alloc returns size bytes aligned to alignment (a power of two), or
- * NULL; the library fills them. free is given the size that was asked for. Both are called on the thread that creates,
- * adds, loads or frees, never by a step. The struct is copied; context must outlive the handle. NULL: malloc's. */
+/* Your own allocator for the handle, the states and the masters.
+ *   alloc    returns size bytes aligned to alignment (a power of two), or NULL if out of memory. They need not be
+ *            zeroed.
+ *   free     gets a pointer from alloc and the size that was asked for.
+ *   context  is passed to both. It must outlive the handle.
+ * Both are called on the thread that creates, adds, loads or frees, never during a step. */
 typedef struct adamod_allocator {
     void *(*alloc)(void *context, size_t size, size_t alignment);
     void (*free)(void *context, void *pointer, size_t size);
     void *context;
 } adamod_allocator;
 
+/* Like adamod_create, with an allocator, which is copied. NULL: malloc's. */
 ADAMOD_API adamod_status adamod_create_with(adamod_optimizer **out, const char *rule,
                                             const adamod_allocator *allocator);
-/* Bytes of states and masters, and of all else the handle holds. */
+/* Stores in *states the bytes of states and masters, in *other those of everything else the handle holds. Each may be
+ * NULL. */
 ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other);
 
 /* ---- 9. CUDA ------------------------------------------------------------------------------------------------------
@@ -445,50 +518,59 @@ ADAMOD_API void adamod_memory(const adamod_optimizer *opt, size_t *states, size_
  *     adamod_add(opt, "weight", weight, weight_grad, 2, shape);
  *     adamod_step(opt);                                    // enqueued; the host does not wait
  *
- * Every pointer to parameters, gradients and states (adamod_state) is one to device memory. Results are those of the
- * CPU: bit for bit in f32 and below except where pow rounds a number of the whole step otherwise, some last bits in f64.
- * State files are the same: what one device saved, another continues.
- *
- * adamod_step neither waits nor allocates, except the first after parameters or groups were added. It can be captured
- * into a CUDA graph, after one step outside: replayed, it counts its steps, follows its schedules and sees options that
- * were set since. What a graph fixes: the pointers, and whether clip_norm, nonfinite and statistics are in use.
- *
- * adamod_report does not wait. These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm,
- * adamod_tensor_steps, adamod_all_tensor_steps, adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics,
- * adamod_save, adamod_load, adamod_sync, adamod_free; none of them is allowed during a capture.
- *
- * A step the device could not take (a gradient that is not finite with nonfinite=error, a scheduled value outside its
- * bounds) changes nothing there. The host learns of it afterwards: adamod_sync, or the next adamod_step that finds it,
- * fails and says so, once. */
-ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *rule, const char *device);
-ADAMOD_API const char *adamod_device(const adamod_optimizer *opt); /* "cpu", "cuda:0"; lives as long as the handle */
+ * Pointers     All pointers to parameters, gradients and states (adamod_state) are device pointers.
+ * Results      In f32 and below they are the CPU's bit for bit, except where CUDA's pow rounds a number of the whole
+ *              step differently. In f64 some last bits may differ. State files are the same: any device can load them.
+ * Steps        adamod_step neither blocks nor allocates, except the first after parameters or groups were added.
+ * CUDA graphs  After one step outside, a step can be captured into a CUDA graph. A replay counts as a step, follows the
+ *              schedules and uses the options set since. The graph fixes the pointers, and whether clip_norm, nonfinite
+ *              and statistics are in use.
+ * Blocking     These wait for the stream: adamod_steps, adamod_skipped, adamod_grad_norm, adamod_tensor_steps,
+ *              adamod_all_tensor_steps, adamod_set_tensor_steps, adamod_scheduled, adamod_get_statistics, adamod_save,
+ *              adamod_load, adamod_sync, adamod_free. None of them is allowed during a capture. adamod_report never
+ *              blocks.
+ * Failing      A step can fail on the device: a gradient is not finite with nonfinite=error, or a scheduled value is
+ *              out of bounds. Such a step changes nothing. adamod_sync, or the next adamod_step that finds it, then
+ *              fails once and adamod_last_error says why. */
 
-/* Whether CUDA can be used here; if not, adamod_last_error says why. The kernels are in libadamod_cuda.so.0, looked for
- * beside this library, beside the program and where the system looks; the environment variable ADAMOD_CUDA_LIBRARY names
- * another file, but not for a program that runs with more rights than its user. */
+/* Creates an optimizer on a device: "cpu", "cuda" or "cuda:N".
+ * Fails as adamod_create does; with ADAMOD_ERROR_NAME for another name, ADAMOD_ERROR_NO_CUDA or ADAMOD_ERROR_DRIVER if
+ * CUDA cannot be used, ADAMOD_ERROR_DEVICE if there is no such GPU. */
+ADAMOD_API adamod_status adamod_create_on(adamod_optimizer **out, const char *rule, const char *device);
+/* Returns the device, "cpu" or "cuda:0". The text lives as long as the handle. */
+ADAMOD_API const char *adamod_device(const adamod_optimizer *opt);
+
+/* Returns ADAMOD_OK if CUDA can be used here. If not, adamod_last_error says why. The kernels are in
+ * libadamod_cuda.so.0, which is searched for beside this library, beside the program and then where the system
+ * searches. The environment variable ADAMOD_CUDA_LIBRARY names another file; a program that runs with more rights
+ * than its user ignores it. */
 ADAMOD_API adamod_status adamod_cuda_status(void);
 
 typedef struct adamod_cuda_device {
     char name[256];
-    int major, minor; /* compute capability */
-    size_t memory, free_memory;
-    int driver; /* the newest CUDA it supports: 13000 is 13.0 */
+    int major, minor;           /* compute capability */
+    size_t memory, free_memory; /* in bytes */
+    int driver;                 /* the newest CUDA version the driver supports: 13000 is 13.0 */
 } adamod_cuda_device;
-/* Device number index (0, 1, ...); ADAMOD_ERROR_DEVICE past the end. */
+/* Describes device number index (0, 1, ...) in *out. Fails with ADAMOD_ERROR_DEVICE past the end. */
 ADAMOD_API adamod_status adamod_cuda_device_at(int index, adamod_cuda_device *out);
 
-/* A cudaStream_t; NULL is the default stream. What was enqueued before comes before. It must exist until another
- * has been set, or the handle freed. */
+/* Sets the stream of all further work: a cudaStream_t; NULL is the default stream. Work already enqueued on the
+ * previous stream runs first. A stream must exist until another is set or the handle is freed. */
 ADAMOD_API adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream);
-/* Waits until every step is done, and reports one that was not taken. */
+/* Waits until every step is done. Fails if a step failed on the device; see above. */
 ADAMOD_API adamod_status adamod_sync(adamod_optimizer *opt);
 
-/* Reads a real option of a group (or all, with group -1) from device memory at each step, an f32 or f64, in place of
- * what was set; a schedule takes it as its base. NULL: no longer. */
+/* Makes each step read a real option from device memory, in place of the value that was set. A schedule uses it as its
+ * base.
+ *   group  one group, or -1 for all.
+ *   value  a device pointer to one number; NULL: use the value that was set again.
+ *   type   ADAMOD_F32 or ADAMOD_F64. */
 ADAMOD_API adamod_status adamod_set_device_value(adamod_optimizer *opt, int group, const char *option,
                                                  const void *value, adamod_type type);
-/* For loss scaling whose scale and verdict are on the device: at each step gradients are divided by *scale, and where
- * *found_inf is not 0 the step is skipped and counted by adamod_skipped. NULL: neither. */
+/* Connects a gradient scaler that is on the device.
+ *   scale      the loss scale: each step divides the gradients by *scale. NULL: no scaling.
+ *   found_inf  if *found_inf is not 0, the step is skipped, and adamod_skipped counts it. NULL: never. */
 ADAMOD_API adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const float *found_inf);
 
 #ifdef __cplusplus
