@@ -1,4 +1,4 @@
-/* numbers.c - see numbers.h.
+/* number_words.c - see number_words.h.
  *
  * SPDX-License-Identifier: MIT
  */

@@ -1,4 +1,4 @@
-/* numbers.h - the German and the English words for 0 to 999,999.
+/* number_words.h - the German and the English words for 0 to 999,999.
  *
  * German is one word in lower case, as Duden writes it below a million: "dreihundertfünfundvierzig", with "ein" spoken
  * before hundert and tausend ("einhundert", "eintausend"; not "hundert") and "eins" only at the very end:

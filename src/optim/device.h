@@ -8,7 +8,7 @@
 #define ADAMOD_DEVICE_H
 
 #include "adamod.h"
-#include "optim/numbers.h"
+#include "optim/option_ids.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 #include "base/pool.h"
 #include "optim/device.h"
 #include "optim/kernels/kernels.h"
-#include "optim/numbers.h"
+#include "optim/option_ids.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -77,7 +77,7 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]);
 /* Option number index of a rule, its own first, or NULL. */
 const option_spec *adamod__option(const rule *r, int index);
 
-/* All the numbers an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
+/* All the coefficients an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
 void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
 /* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */

@@ -1,11 +1,11 @@
-/* The rules' descriptions: options, states, and the numbers their formulas read. The formulas stand beside them in
+/* The rules' descriptions: options, states, and the coefficients their formulas read. The formulas stand beside them in
  * rules/, and are compiled in kernels/. */
 #include "optim/internal.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "optim/rules/numbers.inc.h"
+#include "optim/rules/coefs.inc.h"
 
 static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
 static const char *const adamod__spatials[] = {"max", "none", NULL};

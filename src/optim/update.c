@@ -267,7 +267,7 @@ static bool adamod__same_coefs(const work_item *a, const work_item *b) {
            a->grad_scale == b->grad_scale;
 }
 
-/* Rules that look at a whole array have numbers of their own for each. */
+/* Rules that look at a whole array have coefficients of their own for each. */
 static bool adamod__own_coefs(const work *w) {
     return w->rule == adamod__rules[RULE_adashift] || w->rule == adamod__rules[RULE_adafactor];
 }

@@ -25,7 +25,7 @@ typedef enum rule_id {
     RULE_COUNT
 } rule_id;
 
-/* The numbers a formula reads; a rule gives the names the meaning its formula shows. */
+/* The coefficients a formula reads; a rule gives the names the meaning its formula shows. */
 #define ADAMOD_COEFS(X)                                                                                                \
     X(gscale) /* gradients are multiplied by this: scale, clipping of the norm, sign of maximize */                    \
     X(decay)  /* p -= decay * p before the update */                                                                   \

@@ -40,8 +40,8 @@ typedef struct ELEMENT {
     V eta, step; /* the element's learning rate before and after a bound; read by statistics only */
 } ELEMENT;
 
-/* FORMULA(name) { ... return x; } is a rule's update of x, with its numbers in k. KERNEL makes the loops of it; the
- * states it names are read and written. */
+/* FORMULA(name) { ... return x; } is a rule's update of x, with its coefficients in k. KERNEL makes the loops of it;
+ * the states it names are read and written. */
 #define FORMULA(name) INLINE ELEMENT NAME(name)(ELEMENT x, const COEF *k __attribute__((unused)))
 #define M 1
 #define VV 2
@@ -73,7 +73,7 @@ typedef struct ELEMENT {
     if ((states)&VV) AHEAD(v, i, 1);                                                                                   \
     if ((states)&S) AHEAD(s, i, 1)
 
-/* A copy of the numbers that no store can alias stays in registers. */
+/* A copy of the coefficients that no store can alias stays in registers. */
 #define LOOP(formula, states, stats)                                                                                   \
     const COEF k = *c;                                                                                                 \
     REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *eta = b->eta, *step = b->step;                                   \

@@ -28,9 +28,9 @@ FORMULA(amsbound) {
 KERNEL(amsbound, M | VV | S)
 VARIANTS(amsbound){VARIANT(amsbound)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adabound) {
+COEFS(adabound) {
     const double t = (double)info->t, gamma = o[OPT_GAMMA];
     const double final = adamod__final_lr(o, info->base_lr);
     adamod__published_moments(o, info, c);
@@ -38,7 +38,7 @@ NUMBERS(adabound) {
     c->high = gamma > 0 ? final * (1 + 1 / (gamma * t)) : INFINITY;
 }
 
-NUMBERS(amsbound) { adamod__adabound_coefs(o, info, c); }
+COEFS(amsbound) { adamod__adabound_coefs(o, info, c); }
 
 #else
 

@@ -16,9 +16,9 @@ FORMULA(adadelta) {
 KERNEL(adadelta, VV | S)
 VARIANTS(adadelta){VARIANT(adadelta)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adadelta) {
+COEFS(adadelta) {
     (void)info;
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];

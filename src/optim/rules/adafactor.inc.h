@@ -17,9 +17,9 @@ FORMULA(adafactor_momentum) {
 KERNEL(adafactor_momentum, M)
 VARIANTS(adafactor){VARIANT(adafactor), VARIANT(adafactor_momentum)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adafactor) {
+COEFS(adafactor) {
     const double t = (double)info->t, most = o[OPT_WARMUP_INIT] != 0 ? 1e-6 * t : 1e-2;
     c->lr = o[OPT_RELATIVE_STEP] != 0 ? fmin(most, 1 / sqrt(t)) : o[OPT_LR];
     c->beta1 = o[OPT_BETA1];

@@ -12,9 +12,9 @@ FORMULA(adagrad) {
 KERNEL(adagrad, VV)
 VARIANTS(adagrad){VARIANT(adagrad)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adagrad) {
+COEFS(adagrad) {
     c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
     c->eps = o[OPT_EPS];
 }

@@ -29,11 +29,11 @@ FORMULA(amsgrad) {
 KERNEL(amsgrad, M | VV | S)
 VARIANTS(amsgrad){VARIANT(amsgrad)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adam) { adamod__moments(o, info, c); }
+COEFS(adam) { adamod__moments(o, info, c); }
 
-NUMBERS(amsgrad) {
+COEFS(amsgrad) {
     adamod__moments(o, info, c);
     if (o[OPT_BIAS_CORRECTION] == 0) {
         c->lr = o[OPT_LR];

@@ -22,9 +22,9 @@ FORMULA(adamod) {
 KERNEL(adamod, M | VV | S | COMPUTED)
 VARIANTS(adamod){VARIANT(adamod)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adamod) {
+COEFS(adamod) {
     adamod__moments(o, info, c);
     c->beta3 = o[OPT_BETA3];
     c->beta3c = 1 - o[OPT_BETA3];

@@ -29,9 +29,9 @@ FORMULA(adashift_max) {
 KERNEL(adashift_max, M | S)
 VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(adashift) {
+COEFS(adashift) {
     const double n = o[OPT_WINDOW], beta1 = o[OPT_BETA1], t = (double)info->t;
     const double weights = beta1 < 1 ? (1 - pow(beta1, n)) / (1 - beta1) : n;
     c->lr = o[OPT_LR];

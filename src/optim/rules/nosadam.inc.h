@@ -15,9 +15,9 @@ FORMULA(nosadam) {
 KERNEL(nosadam, M | VV)
 VARIANTS(nosadam){VARIANT(nosadam)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(nosadam) {
+COEFS(nosadam) {
     const double weight = pow((double)info->t, -o[OPT_GAMMA]);
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];

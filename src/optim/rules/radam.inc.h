@@ -17,9 +17,9 @@ FORMULA(radam) {
 KERNEL(radam, M | VV)
 VARIANTS(radam){VARIANT(radam)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(radam) {
+COEFS(radam) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
     const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / correction;
     adamod__moments(o, info, c);

@@ -45,9 +45,9 @@ KERNEL(rmsprop_centered_momentum, M | VV | S)
 VARIANTS(rmsprop){VARIANT(rmsprop), VARIANT(rmsprop_momentum), VARIANT(rmsprop_centered),
                   VARIANT(rmsprop_centered_momentum)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(rmsprop) {
+COEFS(rmsprop) {
     (void)info;
     c->lr = o[OPT_LR];
     c->eps = o[OPT_EPS];

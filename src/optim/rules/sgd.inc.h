@@ -20,9 +20,9 @@ FORMULA(sgd_momentum) {
 KERNEL(sgd_momentum, M)
 VARIANTS(sgd){VARIANT(sgd), VARIANT(sgd_momentum)};
 
-#elif defined(ADAMOD_NUMBERS)
+#elif defined(ADAMOD_RULE_COEFS)
 
-NUMBERS(sgd) {
+COEFS(sgd) {
     const int first = info->t == 1;
     c->lr = o[OPT_LR];
     c->beta1 = first ? 0 : o[OPT_MOMENTUM];

@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS) means_kernel(const __gr
     if (threadIdx.x % 32 == 0) v.mean[i] = mean;
 }
 
-/* ---- between the passes: a parameter's own numbers ---- */
+/* ---- between the passes: a parameter's own coefficients ---- */
 
 static __device__ double chunks_sum(const view &v, int64_t tensor, int which) {
     double sum = 0;

@@ -1,7 +1,7 @@
 /* What the files of libadamod_cuda share: tables in device memory, and who launches what.
  *
  * A step is [norm, one block for each chunk] -> [prepare, one block: skip or not, clipping, schedules, step counts, the
- * numbers of every parameter] -> [what the rule needs before] -> [update, one launch for all parameters]. */
+ * coefficients of every parameter] -> [what the rule needs before] -> [update, one launch for all parameters]. */
 #ifndef ADAMOD_CUDA_BACKEND_H
 #define ADAMOD_CUDA_BACKEND_H
 

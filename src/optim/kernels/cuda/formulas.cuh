@@ -7,7 +7,7 @@
 
 /* A float whose division and square root are the compiler's own without what cares for numbers near the ends of the range
  * (a branch for each): correctly rounded while divisors are 2^-60 to 2^60, dividends that or 0, and roots are taken of 0
- * or 2^-100 to 2^100. quick_numbers says whether a tensor's are, and quick_squares looks at its elements. */
+ * or 2^-100 to 2^100. quick_coefs says whether a tensor's are, and quick_squares looks at its elements. */
 struct quick {
     float x;
 };
@@ -142,8 +142,8 @@ static __device__ __forceinline__ element<typename RULE::R> update_element(eleme
 }
 
 /* Whether the rules that divide the learning rate by a root of state 1 plus eps can do so the quick way: with these
- * numbers, and with all elements that are 0 or 2^-100 to 2^60, of which least is the smallest of bits - 1. */
-static __device__ __forceinline__ bool quick_numbers(const adamod__coef_f32 &k) {
+ * coefficients, and with all elements that are 0 or 2^-100 to 2^60, of which least is the smallest of bits - 1. */
+static __device__ __forceinline__ bool quick_coefs(const adamod__coef_f32 &k) {
     const bool rate = k.lr == 0 || (k.lr >= 0x1p-60f && k.lr <= 0x1p60f);
     return rate && k.eps >= 0x1p-60f && k.eps <= 0x1p40f && k.vscale >= 1 && k.vscale <= 0x1p40f;
 }

@@ -2,7 +2,7 @@
  * Also the small kernels that change the tables, whose data travel with the launch. */
 #include "optim/kernels/cuda/device.cuh"
 
-#include "optim/rules/numbers.inc.h"
+#include "optim/rules/coefs.inc.h"
 #include "optim/schedule.inc.h"
 
 /* ---- tables ---- */
@@ -334,7 +334,7 @@ static __device__ bool prepare_option(const view &v, int i, int64_t t) {
     return (g.schedule[o] < 0 && !g.value[o]) || option_fault(v, g, o, x, &range) == RANGE_FINE;
 }
 
-static __device__ void rule_numbers(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
+static __device__ void rule_coefs(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
     switch (rule) {
 #define RULE(name)                                                                                                     \
     case RULE_##name:                                                                                                  \
@@ -351,13 +351,13 @@ static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
     return adamod__coef_f32{ADAMOD_COEFS(NARROW) c.flag};
 }
 
-/* The numbers of one parameter's update, whose step is counted already. */
+/* The coefficients of one parameter's update, whose step is counted already. */
 static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scale) {
     const device_tensor &t = v.tensors[i];
     const double *o = v.effective + t.group * OPT_COUNT;
     const step_info info = {v.steps[i], v.base_lr[t.group]};
     adamod__coef_f64 c = {};
-    rule_numbers(v.rule, o, &info, &c);
+    rule_coefs(v.rule, o, &info, &c);
     adamod__common_coefs(o, grad_scale, &c);
     array_step &now = v.now[i];
     now.wide = c;

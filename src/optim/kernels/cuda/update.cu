@@ -120,12 +120,12 @@ template <> struct path_types<PATH_BF16> {
     enum { p = ADAMOD_BF16, g = ADAMOD_BF16, s = ADAMOD_BF16, master = 0, random = 1 };
 };
 
-/* The tensor that a block is at: its arrays, which are known before prepare is done, and the numbers of its update.
- * Registers are scarce, so what a tile needs but once is looked up then. */
+/* The tensor that a block is at: its arrays, which are known before prepare is done, and the coefficients of its
+ * update. Registers are scarce, so what a tile needs but once is looked up then. */
 template <class RULE> struct site {
     const view &v;
     uint32_t tensor;
-    bool begun, fresh; /* prepare is done; the numbers are not read yet */
+    bool begun, fresh; /* prepare is done; the coefficients are not read yet */
     bool transform;
     void *p; /* the master, or the parameter itself */
     const void *g;
@@ -303,7 +303,7 @@ static __device__ __noinline__ void update_any(const view &v, uint32_t tensor, i
 
 /* ---- eight elements without a branch ---- */
 
-/* The rules whose divisors and roots quick_numbers and quick_squares know of. */
+/* The rules whose divisors and roots quick_coefs and quick_squares know of. */
 template <class RULE> struct quick_of { typedef void rule; };
 template <> struct quick_of<adamod_rule_f32> { typedef adamod_rule_quick rule; };
 template <> struct quick_of<adam_rule_f32> { typedef adam_rule_quick rule; };
@@ -471,7 +471,7 @@ static __device__ __forceinline__ uint32_t update_bf16(const view &v, uint32_t t
     if (v.shared->skip) return 0;
     const array_step &now = v.now[tensor];
     const adamod__coef_f32 k = now.narrow;
-    if ((RULE::states & STATE_V) && !quick_numbers(k)) return ~0u;
+    if ((RULE::states & STATE_V) && !quick_coefs(k)) return ~0u;
     uint32_t key = adamod__block_key(now.key, at), left = ~0u;
     for (int round = 0; round < n; round++) {
         const place here(t, at);
@@ -704,7 +704,7 @@ static __device__ __forceinline__ uint32_t update_q8(const view &v, uint32_t ten
     const array_step &now = v.now[tensor];
     const adamod__coef_f32 k = now.narrow;
     const bool skip = v.shared->skip;
-    if (skip || ((RULE::states & STATE_V) && !quick_numbers(k))) {
+    if (skip || ((RULE::states & STATE_V) && !quick_coefs(k))) {
         wait_for_copies<0>();
         return skip ? 0 : ~0u;
     }

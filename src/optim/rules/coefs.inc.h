@@ -1,6 +1,6 @@
-/* The numbers that rules' formulas read, from the options and the number of the update. Included by rules.c and, for the
- * device, by kernels/cuda/prepare.cu. */
-#define NUMBERS(rule)                                                                                                  \
+/* The coefficients that rules' formulas read, from the options and the number of the update. Included by rules.c and,
+ * for the device, by kernels/cuda/prepare.cu. */
+#define COEFS(rule)                                                                                                    \
     static ADAMOD__DEVICE void adamod__##rule##_coefs(const double *o, const step_info *info, adamod__coef_f64 *c)
 
 /* The moments' decays, and 1 - beta^t of each: pow is slow, on a device above all. */
@@ -86,10 +86,10 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
     return sum + integral + ends + first - third;
 }
 
-#define ADAMOD_NUMBERS
+#define ADAMOD_RULE_COEFS
 #include "optim/rules/all.inc.h"
-#undef ADAMOD_NUMBERS
-#undef NUMBERS
+#undef ADAMOD_RULE_COEFS
+#undef COEFS
 
 /* Those that every rule has. grad_scale holds the clipping of the global norm, too. */
 static ADAMOD__DEVICE void adamod__common_coefs(const double *o, double grad_scale, adamod__coef_f64 *c) {

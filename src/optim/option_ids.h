@@ -1,7 +1,7 @@
-/* What decides the numbers of an update: options and their choices, the number of the update. Read by C and by CUDA C++,
- * since on a device the numbers are computed there (rules/numbers.inc.h, schedule.inc.h). */
-#ifndef ADAMOD_NUMBERS_H
-#define ADAMOD_NUMBERS_H
+/* What decides the coefficients of an update: options and their choices, the number of the update. Read by C and by
+ * CUDA C++, since on a device they are computed there (rules/coefs.inc.h, schedule.inc.h). */
+#ifndef ADAMOD_OPTION_IDS_H
+#define ADAMOD_OPTION_IDS_H
 
 #include <stdint.h>
 
