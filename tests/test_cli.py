@@ -184,6 +184,7 @@ def test_wrong_commands():
     check(status == 2 and not out and "usage" in err, "no command")
     refuse(2, "unknown command 'inof'; did you mean 'info'?", "inof")
     refuse(2, "unknown command 'zzzzzz'", "zzzzzz")
+    refuse(2, "; 'adamod --help' lists them", "x" * 150)  # near to nothing, long as it is
     refuse(2, "unknown command 'trac'; did you mean 'trace'?", "optim", "trac")
     refuse(2, "there are list, trace, bench", "optim", "zzzzzz")
     refuse(2, "needs a command", "optim")

@@ -307,6 +307,9 @@ TEST(unknown_keys_get_the_nearest) {
     CHECK_STR(complaint("tarin: {steps: 3}\n"), "demo.yaml:1: tarin: no such key; did you mean train?");
     CHECK_STR(complaint("xyzzy: 3\n"),
               "demo.yaml:1: xyzzy: no such key; a recipe has name, data, model, optimizer, train, decode");
+    char longest[152] = ""; /* near to nothing, long as it is */
+    memset(longest, 'x', 148);
+    CHECK_HAS(set_complaint(strcat(longest, "=3")), ": no such key; a recipe has name, data, model,");
     CHECK_STR(set_complaint("train.stpes=3"), "--set: train.stpes: no such key; did you mean train.steps?");
     CHECK_STR(set_complaint("optimiser.lr=3"), "--set: optimiser.lr: no such key; did you mean optimizer.lr?");
     CHECK_STR(set_complaint("decode.qqqqqq=3"),

@@ -8,9 +8,17 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 /* Writes the thread's last-error line and returns status, so that a failure is one statement. */
 adamod_status adamod__fail(adamod_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The thread's last-error line without the "adamod: " it begins with. */
+static inline const char *adamod__last_message(void) {
+    static const char prefix[] = "adamod: ";
+    const char *line = adamod_last_error();
+    return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
+}
 
 /* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
 const char *adamod__number(double x, char out[32]);

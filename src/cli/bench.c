@@ -9,12 +9,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-double bench_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void bench_pause(void) { nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL); }
 
 static int compare_doubles(const void *a, const void *b) {

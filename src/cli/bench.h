@@ -5,7 +5,6 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-double bench_now(void); /* in seconds */
 /* So that threads of whoever ran last have gone to sleep. */
 void bench_pause(void);
 /* The value that a share of them lies below, 0.5 being the median; sorts x. */

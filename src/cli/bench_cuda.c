@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
+#include "base/clock.h"
 #include "optim/optim.h"
 
 #include <stdlib.h>
@@ -197,11 +198,11 @@ static int measure(contestant *c, int round) {
     }
     failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, c->launches, &c->graph_seconds[round]));
     if (failed) return failed;
-    const double start = bench_now();
+    const double start = clock_seconds();
     adamod_status status = ADAMOD_OK;
     for (int i = 0; i < c->launches && !status; i++) status = adamod_step(c->opt);
     if (!status) status = adamod_sync(c->opt);
-    c->eager_seconds[round] = (bench_now() - start) / c->launches;
+    c->eager_seconds[round] = (clock_seconds() - start) / c->launches;
     return status ? cli_library(COMMAND, status) : 0;
 }
 

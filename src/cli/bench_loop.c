@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
+#include "base/clock.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -179,13 +180,13 @@ static void *work(void *argument) {
 }
 
 double bench_loop_burst(bench_loop *loop) {
-    const double start = bench_now();
+    const double start = clock_seconds();
     pthread_mutex_lock(&loop->lock);
     loop->burst++;
     pthread_cond_broadcast(&loop->wake);
     pthread_mutex_unlock(&loop->lock);
     run_burst(loop, 0);
-    return bench_now() - start;
+    return clock_seconds() - start;
 }
 
 /* ---- create and free ---- */

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
 #include "cli/bench.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
@@ -78,11 +80,11 @@ static int make_ours(bench_ours *ours, const bench_case *c, const char *rule, in
 }
 
 static double burst_of_ours(bench_ours *ours) {
-    const double start = bench_now();
+    const double start = clock_seconds();
     for (int i = 0; i < ours->sets; i++) {
         if (adamod_step(ours->optimizers[i])) return -1;
     }
-    return bench_now() - start;
+    return clock_seconds() - start;
 }
 
 /* ---- the race ---- */
@@ -118,15 +120,16 @@ static int burst(const bench_race *race, field *f, int who, double *seconds) {
     else if (who == BENCH_LOOP) *seconds = bench_loop_burst(f->loop);
     else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_ADAMOD);
     if (*seconds >= 0) return 0;
-    if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", cli_library_message());
+    if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", adamod__last_message());
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
 }
 
 /* Each round begins with another contestant. The first round, which touches all memory, is not counted. */
 static int run_rounds(bench_race *race, field *f) {
-    double start = bench_now();
+    double start = clock_seconds();
     race->rounds = -1;
-    while (race->rounds < race->least_rounds || (race->rounds < MOST_ROUNDS && bench_now() - start < race->budget)) {
+    while (race->rounds < race->least_rounds ||
+           (race->rounds < MOST_ROUNDS && clock_seconds() - start < race->budget)) {
         for (int i = 0; i < BENCH_CONTESTANTS; i++) {
             const int who = (i + race->rounds + 1) % BENCH_CONTESTANTS;
             double seconds = 0;
@@ -135,7 +138,7 @@ static int run_rounds(bench_race *race, field *f) {
             if (status) return status;
             if (race->rounds >= 0) f->samples[who][race->rounds] = seconds / race->rows[0].sets;
         }
-        if (++race->rounds == 0) start = bench_now();
+        if (++race->rounds == 0) start = clock_seconds();
     }
     for (int who = 0; who < BENCH_CONTESTANTS; who++) {
         race->seconds[who] = takes_part(race, who) ? bench_quantile(f->samples[who], race->rounds, 0.5) : -1;

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
 #include "cli/bench.h"
+#include "base/clock.h"
 #include "cli/training.h"
 
 #include <math.h>
@@ -167,21 +168,21 @@ static bool copy_batch(const batch *b, batch *out) {
 /* A training step as the trainer takes it; the seconds of its parts, and the loss a token. */
 static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], double *loss) {
     experiment *s = &b->s;
-    const double start = bench_now();
+    const double start = clock_seconds();
     translation_feed(s->plan, &translation_of(s)->symbols, x);
     nn_plan_set_random(s->plan, s->recipe.train.seed, (uint64_t)++b->steps_done);
     nn_plan_forward(s->plan);
     const float *sums = nn_plan_data(s->plan, "loss");
     const double tokens = (double)sums[3];
     *loss = (double)sums[0] / tokens;
-    const double forward = bench_now();
+    const double forward = clock_seconds();
     nn_plan_backward(s->plan, false);
-    const double backward = bench_now();
+    const double backward = clock_seconds();
     if (!isfinite(*loss)) return cli_fail(BENCH_TRAIN, "the loss is not finite in step %lld", (long long)b->steps_done);
     adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / tokens);
     if (!status) status = adamod_step(s->optimizer);
     if (status) return cli_library(BENCH_TRAIN, status);
-    const double end = bench_now();
+    const double end = clock_seconds();
     times[BENCH_TOTAL] = end - start;
     times[BENCH_FORWARD] = forward - start;
     times[BENCH_BACKWARD] = backward - forward;
@@ -302,10 +303,10 @@ static int run_rounds(bench *b) {
     const double step = b->samples[BENCH_TOTAL][BENCH_BATCHES - 1];
     const int burst = step < 0.25 / BENCH_BATCHES ? BENCH_BATCHES : (int)ceil(0.25 / step);
     int status = run_round(b, 0, 0, burst); /* touches all memory; not counted */
-    const double start = bench_now();
+    const double start = clock_seconds();
     int *done = &b->result.steps;
     for (int round = 0; !status && *done < most; round++) {
-        if (!b->ask.steps && *done >= LEAST_STEPS && bench_now() - start > (double)b->ask.seconds) break;
+        if (!b->ask.steps && *done >= LEAST_STEPS && clock_seconds() - start > (double)b->ask.seconds) break;
         const int n = most - *done < burst ? most - *done : burst;
         status = run_round(b, round, *done, n);
         *done += n;

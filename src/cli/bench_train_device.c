@@ -8,6 +8,7 @@
  */
 #include "cli/bench_train.h"
 #include "cli/bench.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,9 +56,9 @@ static int run_steps(bench *b, int first, int n, double *losses) {
 /* Seconds of a step. */
 static int run_burst(bench *b, int steps, double *seconds) {
     int status = run_steps(b, 0, WARM_STEPS, NULL);
-    const double start = bench_now();
+    const double start = clock_seconds();
     if (!status) status = run_steps(b, WARM_STEPS, steps, NULL);
-    *seconds = (bench_now() - start) / steps;
+    *seconds = (clock_seconds() - start) / steps;
     return status;
 }
 
@@ -107,9 +108,9 @@ static int run_rounds(bench *b) {
     const int burst = r->device.burst;
     const int most = b->ask.steps ? (int)((b->ask.steps + burst - 1) / burst) : BENCH_MOST_STEPS;
     int status = run_round(b, 0, 0), done = 0; /* not counted */
-    const double start = bench_now();
+    const double start = clock_seconds();
     while (!status && done < most) {
-        if (!b->ask.steps && done >= LEAST_BURSTS && bench_now() - start > (double)b->ask.seconds) break;
+        if (!b->ask.steps && done >= LEAST_BURSTS && clock_seconds() - start > (double)b->ask.seconds) break;
         status = run_round(b, done, done);
         done++;
     }

@@ -1,7 +1,8 @@
 /* Flags, messages, JSON: what the commands share. */
 #include "cli/cli.h"
+#include "base/edit_distance.h"
+#include "base/error.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -34,15 +35,9 @@ int cli_usage(const char *command, const char *format, ...) {
     return CLI_USAGE;
 }
 
-const char *cli_library_message(void) {
-    static const char prefix[] = "adamod: ";
-    const char *message = adamod_last_error();
-    return strncmp(message, prefix, sizeof prefix - 1) == 0 ? message + sizeof prefix - 1 : message;
-}
-
 int cli_library(const char *command, adamod_status status) {
     const bool usage = status == ADAMOD_ERROR_NAME || status == ADAMOD_ERROR_RANGE;
-    cli_fail(command, "%s", cli_library_message());
+    cli_fail(command, "%s", adamod__last_message());
     return usage ? CLI_USAGE : CLI_FAILURE;
 }
 
@@ -51,31 +46,19 @@ int cli_library(const char *command, adamod_status status) {
 /* Dashes and underscores are one character. */
 static char plain_dash(char c) { return c == '-' ? '_' : c; }
 
-/* Edit distance; words too long for a flag are far from all. */
-static int distance(const char *a, const char *b) {
-    enum { LONGEST = 40 };
-    int row[LONGEST + 1];
-    const int n = (int)strlen(b);
-    if (strlen(a) > LONGEST || n > LONGEST) return LONGEST;
-    for (int j = 0; j <= n; j++) row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            const int x = tolower((unsigned char)plain_dash(a[i - 1]));
-            const int y = tolower((unsigned char)plain_dash(b[j - 1]));
-            const int change = diagonal + (x != y);
-            const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < insert ? change : insert;
-        }
-    }
-    return row[n];
+/* Copies a word with its dashes as underscores, cut to the room there is. */
+static void plain_dashes(const char *word, char *out, size_t size) {
+    size_t i = 0;
+    for (; word[i] && i + 1 < size; i++) out[i] = plain_dash(word[i]);
+    out[i] = '\0';
 }
 
 /* Near is at most a third of the word wrong; two characters, as when they changed places, unless it is a short word. */
 static bool is_nearer(const char *word, const char *candidate, int *best) {
-    const int d = distance(word, candidate), length = (int)strlen(word);
+    char a[64], b[64];
+    plain_dashes(word, a, sizeof a);
+    plain_dashes(candidate, b, sizeof b);
+    const int d = adamod__edit_distance(a, b), length = (int)strlen(word);
     if (d >= *best || d > (length < 4 ? 1 : length < 6 ? 2 : length / 3)) return false;
     *best = d;
     return true;

@@ -57,8 +57,6 @@ int cli_usage(const char *command, const char *format, ...) __attribute__((forma
 
 /* The same for the library's last failure: usage if it was about a name or a value, else failure. */
 int cli_library(const char *command, adamod_status status);
-/* Its message alone, without the "adamod: " it starts with. */
-const char *cli_library_message(void);
 
 /* The word of the list (ending with NULL) that is nearest to a mistyped one, or NULL if none is near. */
 const char *cli_nearest(const char *word, const char *const *list);

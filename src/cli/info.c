@@ -1,5 +1,6 @@
 /* adamod info: what was built, and what this machine has for it. */
 #include "cli/cli.h"
+#include "base/error.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -73,7 +74,7 @@ static int look(machine *m) {
 
 /* The library's last message, without what it begins with. */
 static const char *why_no_cuda(void) {
-    const char *text = cli_library_message();
+    const char *text = adamod__last_message();
     return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
 }
 

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "cli/cli.h"
+#include "base/error.h"
 #include "data/npy.h"
 #include "cli/cli_types.h"
 #include "optim/optim.h"
@@ -330,10 +331,10 @@ static int set_schedule(adamod_optimizer *opt, const char *text) {
     for (char *c = option; *c; c++) *c = *c == '-' ? '_' : *c;
     adamod_schedule *schedule;
     adamod_status status = adamod_schedule_parse(&schedule, equals + 1);
-    if (status) return cli_usage(COMMAND, "--schedule: %s", cli_library_message());
+    if (status) return cli_usage(COMMAND, "--schedule: %s", adamod__last_message());
     status = adamod_set_schedule(opt, -1, option, schedule);
     adamod_schedule_free(schedule);
-    return status ? cli_usage(COMMAND, "--schedule: %s", cli_library_message()) : 0;
+    return status ? cli_usage(COMMAND, "--schedule: %s", adamod__last_message()) : 0;
 }
 
 static int make_optimizer(trace *t) {
@@ -357,7 +358,7 @@ static int add_tensor(trace *t) {
     if (status) return cli_library(COMMAND, status);
     if (!t->ask.path[LOAD]) return 0;
     status = adamod_load(t->opt, t->ask.path[LOAD]);
-    return status ? cli_fail(COMMAND, "%s", cli_library_message()) : 0;
+    return status ? cli_fail(COMMAND, "%s", adamod__last_message()) : 0;
 }
 
 /* ---- the output ---- */
@@ -458,7 +459,7 @@ static int run_steps(trace *t) {
         if (!status) status = adamod_sync(t->opt);
         if (status) {
             return cli_fail(COMMAND, "%s: step %lld: %s", t->ask.path[GRADS], (long long)step + 1,
-                            cli_library_message());
+                            adamod__last_message());
         }
         for (int i = 0; i < t->n_outputs; i++) {
             if ((failed = write_row(t, &t->outputs[i]))) return failed;
@@ -484,7 +485,7 @@ static int run(trace *t) {
     if (!status) status = open_outputs(t);
     if (!status) status = run_steps(t);
     if (!status && t->ask.path[SAVE] && adamod_save(t->opt, t->ask.path[SAVE]) != ADAMOD_OK) {
-        status = cli_fail(COMMAND, "%s", cli_library_message());
+        status = cli_fail(COMMAND, "%s", adamod__last_message());
     }
     return status ? status : close_outputs(t);
 }

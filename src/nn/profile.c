@@ -3,19 +3,13 @@
  * caches; in a run most of it was just written there, too. */
 #include "nn/profile.h"
 #include "nn/backend/cpu/gemm.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "nn/plan.h"
 
 #include <stdio.h>
-#include <time.h>
 
 enum { CALLS = 20, REPLAYS = 5, PEAK_SIZE = 8192 };
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- a recording ---- */
 
@@ -44,9 +38,9 @@ adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *cont
     void *recording = NULL;
     adamod_status status = record(plan, enqueue, context, calls, &recording);
     if (!status) status = replay(plan, recording, 1);
-    const double start = seconds_now();
+    const double start = clock_seconds();
     if (!status) status = replay(plan, recording, REPLAYS);
-    *seconds = (seconds_now() - start) / (calls * REPLAYS);
+    *seconds = (clock_seconds() - start) / (calls * REPLAYS);
     plan->f->drop(plan->on_device->device, recording);
     return status;
 }

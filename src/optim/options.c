@@ -1,7 +1,7 @@
 /* Options by name, and the hyper-parameters of the raw interface. */
 #include "optim/internal.h"
+#include "base/edit_distance.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,28 +55,9 @@ const option_spec *adamod__option(const rule *r, int index) {
     return o->id == OPT_STATE_TYPE && adamod__has_q8(r) ? &adamod__state_type_q8 : o;
 }
 
-/* Edit distance, for names of at most 31 characters; used to suggest the name that was meant. */
-static int adamod__distance(const char *a, const char *b) {
-    int row[32];
-    const int n = (int)strlen(b);
-    if (strlen(a) > 31 || n > 31) return 99;
-    for (int j = 0; j <= n; j++) row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            const int change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
-            const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < insert ? change : insert;
-        }
-    }
-    return row[n];
-}
-
 /* Keeps in best the candidate nearest to name, if it is near at all. */
 static void adamod__nearer(const char *name, const char *candidate, const char **best, int *distance) {
-    const int d = adamod__distance(name, candidate);
+    const int d = adamod__edit_distance(name, candidate);
     /* Of a short word most letters must be right: three are near every other. */
     if (d < *distance && d <= 3 && 2 * d <= (int)strlen(name)) {
         *distance = d;

@@ -4,13 +4,13 @@
  */
 #include "tasks/translation.h"
 
+#include "base/clock.h"
 #include "data/bleu.h"
 #include "train/checkpoint.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- keys ---- */
 
@@ -505,12 +505,6 @@ int translation_translate(experiment *e, int n, const text_slice *lines, char **
     return 0;
 }
 
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */
 typedef struct judge {
     bleu score;
@@ -547,7 +541,7 @@ static int judge_pair(judge *j, const translation *s, int split, int64_t i, cons
 static int translate_split(experiment *e, int split, int64_t n, judge *j, task_result *out, char *message,
                            size_t size) {
     const translation *s = translation_of(e);
-    const double start = seconds_now();
+    const double start = clock_seconds();
     if (n > s->text[split].n) n = s->text[split].n;
     for (int64_t at = 0; at < n; at += TRANSLATION_LINES) {
         text_slice lines[TRANSLATION_LINES];
@@ -562,7 +556,7 @@ static int translate_split(experiment *e, int split, int64_t n, judge *j, task_r
     out->value[EXACT] = bleu_exact(&j->score);
     out->value[BLEU] = bleu_score(&j->score, BLEU_PLAIN);
     out->samples = n;
-    out->seconds = seconds_now() - start;
+    out->seconds = clock_seconds() - start;
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "train/checkpoint.h"
 
+#include "base/error.h"
 #include "base/json.h"
 #include "base/file.h"
 #include "optim/optim.h"
@@ -38,13 +39,7 @@ typedef struct line {
 
 static int fail_memory(const line *to) { return text_fail(to->message, to->size, "%s: out of memory", to->path); }
 
-/* The library's words, without the "adamod: " that they begin with. */
-static int fail_library(const line *to) {
-    static const char prefix[] = "adamod: ";
-    const char *words = adamod_last_error();
-    if (strncmp(words, prefix, strlen(prefix)) == 0) words += strlen(prefix);
-    return text_fail(to->message, to->size, "%s", words);
-}
+static int fail_library(const line *to) { return text_fail(to->message, to->size, "%s", adamod__last_message()); }
 
 static bool is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
 static bool is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }

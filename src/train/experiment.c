@@ -4,6 +4,7 @@
  */
 #include "train/task.h"
 
+#include "base/error.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -16,9 +17,7 @@ int task_metric(const task *t, const char *name) {
 }
 
 int experiment_failed(adamod_status status, char *message, size_t size) {
-    if (!status) return 0;
-    const char *text = adamod_last_error();
-    return text_fail(message, size, "%s", strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text);
+    return status ? text_fail(message, size, "%s", adamod__last_message()) : 0;
 }
 
 /* ---- parameters and plan ---- */

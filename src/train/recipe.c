@@ -9,6 +9,7 @@
 
 #include "train/recipe_parts.h"
 
+#include "base/edit_distance.h"
 #include "base/text.h"
 #include "train/task.h"
 
@@ -238,26 +239,6 @@ int recipe_fail(const recipe_place *at, const char *format, ...) {
     return text_fail(at->message, at->size, "%s", line);
 }
 
-/* Edit distance; what is too long for a key is far from all. */
-static int distance(const char *a, const char *b) {
-    enum { LONGEST = 48 };
-    int row[LONGEST + 1];
-    const int n = (int)strlen(b);
-    if (strlen(a) > LONGEST || n > LONGEST) return LONGEST;
-    for (int j = 0; j <= n; j++) row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            const int change = diagonal + (tolower((unsigned char)a[i - 1]) != b[j - 1]);
-            const int insert = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = change < insert ? change : insert;
-        }
-    }
-    return row[n];
-}
-
 const char *recipe_leaf(const char *path) {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
@@ -297,7 +278,7 @@ static const char *nearest(const candidates *c, const char *path, bool keys_too)
     int least = n >= 6 ? n / 3 : n >= 4 ? 2 : 1; /* two letters that changed places are two mistakes */
     for (int i = 0; i < c->n_sections + (keys_too ? c->n_keys : 0); i++) {
         const char *candidate = i < c->n_sections ? c->section[i] : c->key[i - c->n_sections].k->path;
-        const int d = distance(path, candidate);
+        const int d = adamod__edit_distance(path, candidate);
         if (d > least || (d == least && best)) continue;
         best = candidate;
         least = d;

@@ -4,21 +4,19 @@
  */
 #include "train/recipe_parts.h"
 
+#include "base/error.h"
+
 #include <string.h>
 
 static recipe_place place_of_line(const recipe *r, int line, char *message, size_t size) {
     return (recipe_place){.file = r->file, .line = line, .message = message, .size = size};
 }
 
-/* The library's last error without "adamod: " and the rule's name, which a message about a key need not say. */
+/* The library's last error without the rule's name, which a message about a key need not say. */
 static const char *library_words(const recipe *r) {
-    const char *text = adamod_last_error();
-    const char *const skip[] = {"adamod", r->optimizer.rule};
-    for (int i = 0; i < 2; i++) {
-        const size_t n = strlen(skip[i]);
-        if (strncmp(text, skip[i], n) == 0 && strncmp(text + n, ": ", 2) == 0) text += n + 2;
-    }
-    return text;
+    const char *text = adamod__last_message();
+    const size_t n = strlen(r->optimizer.rule);
+    return strncmp(text, r->optimizer.rule, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
 }
 
 static bool any_rule_has(const char *option) {

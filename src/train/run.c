@@ -9,6 +9,7 @@
 
 #include "train/run.h"
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/file.h"
@@ -66,12 +67,6 @@ static char *path_of(const run *r, const char *name, const line *to) {
     if (path) snprintf(path, size, "%s/%s", r->directory, name);
     else (void)fail_at(r, name, to, "no memory", ENOMEM);
     return path;
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* ---- Files that grow --------------------------------------------------------------------------------------------- */
@@ -442,7 +437,7 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     for (int i = 0; i < FILES; i++) r->file[i].fd = -1;
     r->recipe = *recipe_now;
     r->resume = resume;
-    r->started = now();
+    r->started = clock_wall_seconds();
     int status = resume ? check_recipe(r, &to) : 0;
     if (!status) status = open_files(r, &to);
     if (!status && !resume) status = write_recipe(r, &to) || write_machine(r, &to) || write_task(r, &to) ? -1 : 0;
@@ -497,7 +492,7 @@ int run_add_metrics(run *r, const run_metrics *m, char *message, size_t size) {
     json j = {0};
     tfevents e = {0};
     json_open(&j, '{');
-    tfevents_begin(&e, now(), m->step);
+    tfevents_begin(&e, clock_wall_seconds(), m->step);
     add_metrics(m, &j, &e);
     tfevents_end(&e);
     json_close(&j, '}');
@@ -554,7 +549,7 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *me
     add_counts(&j, "effective", s->step);
     json_close(&j, '}');
     if (s->elements > 0) {
-        tfevents_begin(&e, now(), step);
+        tfevents_begin(&e, clock_wall_seconds(), step);
         add_histogram(&e, "learning_rate/before_bound", s->eta_min, s->eta_max, s->eta);
         add_histogram(&e, "learning_rate/after_bound", s->step_min, s->step_max, s->step);
         tfevents_end(&e);

@@ -1,5 +1,6 @@
 #include "train/train.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A loop under way. */
@@ -33,13 +33,7 @@ typedef struct trainer {
     double last_end; /* of the update concluded last, in seconds of training */
 } trainer;
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double seconds(const trainer *t) { return now() - t->started; }
+static double seconds(const trainer *t) { return clock_seconds() - t->started; }
 
 /* ---- progress ---- */
 
@@ -92,7 +86,7 @@ static void describe_result(const trainer *t, const task_result *result, char *o
 }
 
 static void show_progress(trainer *t) {
-    const double clock = now();
+    const double clock = clock_seconds();
     if (!t->o->progress || clock - t->shown < 0.1) return;
     t->shown = clock;
     const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
@@ -232,10 +226,10 @@ static bool is_best(const trainer *t, double *value) {
 }
 
 static int evaluate(trainer *t, char *message, size_t size) {
-    const double clock = now();
+    const double clock = clock_seconds();
     double value;
     if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size)) return -1;
-    t->started += now() - clock; /* training's clock stands still */
+    t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
     if (!is_best(t, &value)) return 0;
@@ -258,7 +252,7 @@ static int keep_for_average(trainer *t, char *message, size_t size) {
  * replace a good one. So the parameters must be finite, and the loss of some validation data. */
 static int check_model(trainer *t, char *message, size_t size) {
     const nn_params *p = t->s.params;
-    const double clock = now();
+    const double clock = clock_seconds();
     task_result glance;
     bool finite = true;
     for (int i = 0; finite && i < p->n; i++) {
@@ -270,7 +264,7 @@ static int check_model(trainer *t, char *message, size_t size) {
         snprintf(t->diverged, sizeof t->diverged, "the %s not finite any more after update %lld",
                  finite ? "validation loss is" : "parameters are", (long long)t->at.step);
     }
-    t->started += now() - clock;
+    t->started += clock_seconds() - clock;
     return 0;
 }
 
@@ -317,12 +311,12 @@ static int average(trainer *t, char *message, size_t size) {
 static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
-    const double clock = now();
+    const double clock = clock_seconds();
     if (t->o->progress)
         draw(t, split == SPLIT_TEST ? "evaluating on the test set" : "evaluating on the validation set");
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     if (t->s.task->evaluate(&t->s, split, TASK_WHOLE, keep_sample, t, &final, message, size)) return -1;
-    t->started += now() - clock;
+    t->started += clock_seconds() - clock;
     const run_metrics valid = measured("valid", t, &t->valid), test = measured("test", t, &final);
     if (run_add_metrics(t->run, &test, message, size)) return -1;
     *out = (train_result){.status = TRAIN_FINISHED,
@@ -366,7 +360,7 @@ static int start(trainer *t, char *message, size_t size) {
         return -1; /* killed before its first checkpoint: from the beginning */
     }
     if (t->s.task->save(&t->s, run_directory(t->run), message, size)) return -1;
-    t->started = now() - t->at.seconds;
+    t->started = clock_seconds() - t->at.seconds;
     t->first_step = t->at.step;
     t->first_items = t->at.tokens;
     t->first_seconds = t->at.seconds;

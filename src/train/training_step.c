@@ -1,5 +1,6 @@
 #include "train/training_step.h"
 
+#include "base/error.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -8,14 +9,8 @@
 
 bool update_is_pending(const experiment *s) { return s->params->on_device; }
 
-/* The library's last error without its name. */
-static const char *library_words(void) {
-    const char *text = adamod_last_error();
-    return strncmp(text, "adamod: ", 8) == 0 ? text + 8 : text;
-}
-
 static int library_failed(const update *u, char *message, size_t size) {
-    return text_fail(message, size, "update %lld: %s", (long long)u->step, library_words());
+    return text_fail(message, size, "update %lld: %s", (long long)u->step, adamod__last_message());
 }
 
 static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
@@ -67,7 +62,7 @@ static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update 
     if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
     const adamod_status status = u->taken ? step(s, collect, u) : ADAMOD_OK;
     if (status == ADAMOD_ERROR_NONFINITE) {
-        snprintf(u->diverged, sizeof u->diverged, "%s", library_words());
+        snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
         return 0;
     }
     return status ? library_failed(u, message, size) : 0;
@@ -129,7 +124,7 @@ static int end_on_device(experiment *s, update *u, char *message, size_t size) {
     }
     status = read_report(s, u);
     if (status == ADAMOD_ERROR_NONFINITE) {
-        snprintf(u->diverged, sizeof u->diverged, "%s", library_words());
+        snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
         return 0;
     }
     return status ? library_failed(u, message, size) : 0;
