@@ -321,7 +321,7 @@ TEST(messages) {
     CHECK_INT(adamod_add(opt, name, &x, NULL, 0, NULL), ADAMOD_ERROR_NAME);
     CHECK(strlen(adamod_last_error()) < 600);
     CHECK_HAS(adamod_last_error(), "...nnn");
-    CHECK_HAS(adamod_last_error(), "n: there is a parameter of this name already");
+    CHECK_HAS(adamod_last_error(), "n: another parameter has this name");
     CHECK_INT(adamod_set_param(opt, 0, NULL), ADAMOD_ERROR_ARGUMENT);
     CHECK_HAS(adamod_last_error(), "n: param is NULL");
     memset(name, '/', 600);

@@ -215,7 +215,7 @@ TEST(parameters_can_be_loaded_alone) {
     CHECK_INT(checkpoint_save(below("p.safetensors"), &m.params, NULL, &meta, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("p.safetensors"), &other.params, NULL, NULL, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("p.safetensors"), &m.params, m.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "p.safetensors: it has parameters alone, no optimizer's state to go on with");
+    CHECK_HAS(message, "p.safetensors: it has only parameters, no optimizer state to resume from");
     drop(&other);
     drop(&m);
 }
@@ -311,15 +311,15 @@ TEST(states_of_another_model_are_refused) {
     if (!make_lasting(&a, 5) || !make_lasting(&b, 7)) return;
     CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "s.safetensors: of another model: 'state/w' has shape [5], expected [7]");
+    CHECK_HAS(message, "s.safetensors: from another model: 'state/w' has shape [5], expected [7]");
     b.params->n_states = 0; /* a model that only computes may lack them; one that trains on may not */
     CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "s.safetensors: of another model: this one has no persistent state '");
+    CHECK_HAS(message, "s.safetensors: from another model: this one has no persistent state '");
     CHECK_INT(checkpoint_save(below("without.safetensors"), b.params, b.opt, &meta, MESSAGE), 0);
     b.params->n_states = 2;
     CHECK_INT(checkpoint_load(below("without.safetensors"), a.params, NULL, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "without.safetensors: of another model: it has no persistent state 'w'");
+    CHECK_HAS(message, "without.safetensors: from another model: it has no persistent state 'w'");
     drop_lasting(&a);
     drop_lasting(&b);
 }
@@ -374,13 +374,13 @@ TEST(a_checkpoint_of_another_model_or_rule_is_refused) {
     CHECK_INT(checkpoint_save(below("o.safetensors"), &saved.params, saved.opt, &meta, MESSAGE), 0);
     const char *path = below("o.safetensors");
     m.list[0].name = "decoder.0.w";
-    CHECK_STR(complaint(path, &m, NULL), ": of another model: it has no parameter 'decoder.0.w'");
+    CHECK_STR(complaint(path, &m, NULL), ": from another model: it has no parameter 'decoder.0.w'");
     m.list[0].name = "encoder.0.w";
     m.list[0].shape[0] = 7, m.list[0].shape[1] = 5;
-    CHECK_STR(complaint(path, &m, NULL), ": of another model: 'encoder.0.w' has shape [5, 7], expected [7, 5]");
+    CHECK_STR(complaint(path, &m, NULL), ": from another model: 'encoder.0.w' has shape [5, 7], expected [7, 5]");
     m.list[0].shape[0] = 5, m.list[0].shape[1] = 7;
     m.params.n = 2;
-    CHECK_STR(complaint(path, &m, NULL), ": of another model: this one has no parameter 'scale'");
+    CHECK_STR(complaint(path, &m, NULL), ": from another model: this one has no parameter 'scale'");
     m.params.n = PARAMS;
     CHECK_STR(complaint(path, &m, NULL), "(none)");
     drop(&m);
@@ -411,12 +411,12 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), "(none)");
     CHECK_INT(recipe_set(&other, "optimizer.beta3=0.5", MESSAGE), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}),
-              ": made with another recipe: optimizer.beta3 is 0.5, and was 0.999");
+              ": made with another recipe: optimizer.beta3 is 0.5, but was 0.999");
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.fingerprint = 1}),
               ": made with another vocabulary: its fingerprint is fedcba9876543210, expected 0000000000000001");
     meta.recipe = NULL;
     CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
-    CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), ": it holds no recipe");
+    CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), ": it contains no recipe");
     drop(&m);
 }
 
@@ -662,7 +662,7 @@ TEST(averages_are_means_in_double_precision) {
         }
     }
     CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, m.opt, NULL, MESSAGE), -1);
-    CHECK_HAS(message, "it has parameters alone");
+    CHECK_HAS(message, "it has only parameters");
     drop(&m);
 }
 

@@ -385,8 +385,8 @@ TEST(bad_files_are_refused_in_one_line) {
         corpus_options options;
         const char *says;
     } cases[] = {
-        {TEXT("a\nb\nc\n"), TEXT("a\nb\n"), {0}, "s has 3 lines and t has 2, expected as many in both"},
-        {TEXT(""), TEXT("a\n"), {0}, "s has 0 lines and t has 1, expected as many in both"},
+        {TEXT("a\nb\nc\n"), TEXT("a\nb\n"), {0}, "s has 3 lines and t has 2, expected the same number"},
+        {TEXT(""), TEXT("a\n"), {0}, "s has 0 lines and t has 1, expected the same number"},
         {TEXT(""), TEXT(""), {0}, "s: no lines, expected sentences"},
         {TEXT("a\n\xc3(\n"), TEXT("a\nb\n"), {0}, "s:2: byte 1 is 0xc3, which is not UTF-8 here"},
         {TEXT("a\nb\n"), TEXT("a\nbc\xed\xa0\x80\n"), {0}, "t:2: byte 3 is 0xed, which is not UTF-8 here"},

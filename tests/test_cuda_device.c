@@ -231,7 +231,7 @@ TEST(no_memory_on_the_device_is_told) {
     to_device(memory, (float[16]){0}, 64);
     /* States of 2^50 elements; the array itself is never touched. */
     CHECK_INT(adamod_add(opt, "w", memory, NULL, 1, (int64_t[]){INT64_C(1) << 50}), ADAMOD_ERROR_DEVICE_MEMORY);
-    CHECK_HAS(adamod_last_error(), "cuda: out of memory");
+    CHECK_HAS(adamod_last_error(), "cuda: out of device memory");
     CHECK_HAS(adamod_last_error(), "free on cuda:0");
     CHECK_INT(adamod_tensors(opt), 0);
     /* It can do what takes less. */

@@ -203,7 +203,8 @@ TEST(optimizer_wide_options) {
         REFUSED(&f, adamod_group_set(f.opt, 0, o.name, o.value), ADAMOD_ERROR_ARGUMENT, "use adamod_set");
         REFUSED(&f, adamod_group_set(f.opt, 1, o.name, o.value), ADAMOD_ERROR_ARGUMENT, o.name);
         if (!o.choices) {
-            REFUSED(&f, adamod_group_set_text(f.opt, 1, o.name, "1"), ADAMOD_ERROR_ARGUMENT, "optimizer as a whole");
+            REFUSED(&f, adamod_group_set_text(f.opt, 1, o.name, "1"), ADAMOD_ERROR_ARGUMENT,
+                    "belongs to the whole optimizer");
         }
         double all = -7, one = -8;
         CHECK_INT(adamod_get(f.opt, o.name, &all), ADAMOD_OK);

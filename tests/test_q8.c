@@ -342,7 +342,7 @@ TEST(states_of_the_callers_are_as_the_handles) {
         adamod_tensor t = {.name = "param.1", .param = p, .grad = g, .ndim = 1, .shape = {N}};
         for (int i = 0; i < states; i++) t.state[i] = state[i];
         CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
-        CHECK_HAS(adamod_last_error(), "param.1: scale[0] is NULL, and the states are in 8 bits");
+        CHECK_HAS(adamod_last_error(), "param.1: scale[0] is NULL, but the states are 8-bit");
         for (int i = 0; i < states; i++) t.scale[i] = scale[i];
         t.scale[states - 1] = (float *)(void *)((char *)scale[states - 1] + 1);
         CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
@@ -377,7 +377,7 @@ TEST(scales_without_states_in_8_bits_are_refused) {
     CHECK_INT(adamod_create(&opt, "adamod"), ADAMOD_OK);
     adamod_tensor t = {.name = "t", .param = p, .ndim = 1, .shape = {4}, .scale = {&scale[0], &scale[1], &scale[2]}};
     CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
-    CHECK_HAS(adamod_last_error(), "t: scale[0] is given, and no state in 8 bits");
+    CHECK_HAS(adamod_last_error(), "t: scale[0] is set, but there is no 8-bit state for it");
     for (int i = 0; i < 3; i++) t.state[i] = state[i];
     CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_ERROR_ARGUMENT);
     adamod_free(opt);

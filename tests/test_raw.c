@@ -190,7 +190,7 @@ TEST(states_the_caller_keeps_are_checked) {
 #define STATES(m, v, s, status, says)                                                                                  \
     t.state[0] = (m), t.state[1] = (v), t.state[2] = (s);                                                              \
     REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), status, says)
-    STATES(a + 8, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[1], exp_avg_sq, is NULL, and others are given");
+    STATES(a + 8, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[1], exp_avg_sq, is NULL, but other states are set");
     STATES(NULL, NULL, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[0], exp_avg, is NULL");
     STATES(a + 8, a + 11, a + 16, ADAMOD_ERROR_ARGUMENT, "t: exp_avg and exp_avg_sq overlap");
     STATES(a + 8, a + 12, a + 3, ADAMOD_ERROR_ARGUMENT, "t: param and exp_avg_lr overlap");
@@ -201,7 +201,7 @@ TEST(states_the_caller_keeps_are_checked) {
     CHECK_INT(adamod_state(f.opt, MATRIX, "exp_avg", &state, NULL, NULL), ADAMOD_OK);
     STATES(a + 8, a + 12, state, ADAMOD_ERROR_ARGUMENT, "t: its exp_avg_lr overlaps exp_avg of matrix");
     t.state[3] = a + 20;
-    STATES(a + 8, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[3] is given, and adamod has none there");
+    STATES(a + 8, a + 12, a + 16, ADAMOD_ERROR_ARGUMENT, "t: state[3] is set, but adamod has no such state");
     t.state[3] = NULL;
 #undef STATES
     /* They are the user's as the parameter is: nothing else may come to lie there, and they are found by name. */

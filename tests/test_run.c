@@ -547,7 +547,7 @@ TEST(only_a_run_can_be_resumed_and_only_with_its_recipe) {
     CHECK_STR(open_complaint(below("mine"), &r, true), "(none)");
     CHECK_INT(recipe_set(&r, "model.d=256", MESSAGE), 0);
     CHECK_HAS(open_complaint(below("mine"), &r, true),
-              "mine cannot be resumed with another recipe: model.d is 256, and was 128");
+              "mine cannot be resumed with another recipe: model.d is 256, but was 128");
 }
 
 TEST(two_processes_cannot_have_the_same_run) {

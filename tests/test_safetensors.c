@@ -356,8 +356,8 @@ static const struct {
     {TWO("[9,17]"), 17, "tensor \"u\": begins at byte 9 of the data and leaves a hole, expected 8"},
     {TWO("[4,12]"), 12, "tensor \"u\": begins at byte 4 of the data and overlaps the one before, expected 8"},
     {TWO("[0,8]"), 8, "overlaps the one before, expected 8"},
-    {ONE ",\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}", 16, "tensor \"t\" is there twice"},
-    {ONE ",\"\\u0074\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", 8, "tensor \"t\" is there twice"},
+    {ONE ",\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}", 16, "tensor \"t\" appears twice"},
+    {ONE ",\"\\u0074\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", 8, "tensor \"t\" appears twice"},
     /* metadata */
     {META("null"), 0, "expected '{', found 'n'"},
     {META("{\"a\":1}"), 0, "expected a string as a value of __metadata__, found '1'"},
@@ -548,7 +548,7 @@ TEST(many_tensors) {
     free((char *)tensors[0].name);
     tensors[0].name = strdup(tensors[MANY - 1].name);
     CHECK_INT(adamod__st_plan_make("x", NULL, 0, tensors, MANY, &plan, msg, sizeof msg), ADAMOD_ERROR_ARGUMENT);
-    CHECK_HAS(msg, "is there twice");
+    CHECK_HAS(msg, "appears twice");
     for (int i = 0; i < MANY; i++) free((char *)tensors[i].name);
     free(tensors);
 }
@@ -610,9 +610,9 @@ TEST(arguments_of_write) {
     const adamod__st_tensor good = samples[0];
     adamod__st_tensor t[2] = {good, good};
     begin();
-    expect_refused(NULL, 0, t, 2, "tensor \"weight\" is there twice");
+    expect_refused(NULL, 0, t, 2, "tensor \"weight\" appears twice");
     t[1].dtype = ADAMOD__ST_U8;
-    expect_refused(NULL, 0, t, 2, "tensor \"weight\" is there twice");
+    expect_refused(NULL, 0, t, 2, "tensor \"weight\" appears twice");
     *t = (adamod__st_tensor){NULL, ADAMOD__ST_F32, 0, {0}, weight};
     expect_refused(NULL, 0, t, 1, "has no name");
     *t = (adamod__st_tensor){"__metadata__", ADAMOD__ST_F32, 0, {0}, weight};
@@ -645,7 +645,7 @@ TEST(metadata_of_write) {
     const adamod__st_pair twice[2] = {{"k", "1"}, {"k", "2"}}, no_key = {NULL, "v"}, no_value = {"k", NULL};
     const adamod__st_pair bad_key = {"\xff", "v"}, bad_value = {"k", "\xc0\x80"};
     begin();
-    expect_refused(twice, 2, NULL, 0, "metadata \"k\" is there twice");
+    expect_refused(twice, 2, NULL, 0, "metadata \"k\" appears twice");
     expect_refused(&no_key, 1, NULL, 0, "metadata 0 has no key or no value");
     expect_refused(&no_value, 1, NULL, 0, "metadata 0 has no key or no value");
     expect_refused(&bad_key, 1, NULL, 0, "is not UTF-8");

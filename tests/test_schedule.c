@@ -741,7 +741,7 @@ TEST(chains_within_chains) {
         const adamod_status status = adamod_schedule_chain(&chain, i < 3 ? 2 : 1, parts, (int64_t[]){20});
         if (i == ADAMOD_MAX_CHAINS) {
             CHECK_INT(status, ADAMOD_ERROR_RANGE);
-            CHECK_HAS(adamod_last_error(), "chain: part 1 is 64 chains within each other, expected fewer than 64");
+            CHECK_HAS(adamod_last_error(), "chain: part 1 nests 64 chains deep, expected fewer than 64");
             CHECK(chain == NULL);
             break;
         }

@@ -223,7 +223,9 @@ TEST(reports_of_attempts) {
     CHECK_INT(adamod_steps(f.opt) + adamod_skipped(f.opt), 12);
     for (int t = 5; t <= 12; t++) CHECK_INT(adamod_report(f.opt, t, &r), ADAMOD_OK);
     CHECK_INT(adamod_report(f.opt, 4, &r), ADAMOD_ERROR_ORDER);
+    CHECK_HAS(adamod_last_error(), "attempt 4 is no longer kept: only the last 8 are");
     CHECK_INT(adamod_report(f.opt, 13, &r), ADAMOD_ERROR_ORDER);
+    CHECK_HAS(adamod_last_error(), "attempt 13 is not done yet");
     CHECK_INT(adamod_save(f.opt, "reports.tmp"), ADAMOD_OK);
     CHECK_INT(adamod_load(f.opt, "reports.tmp"), ADAMOD_OK);
     CHECK_INT(adamod_report(f.opt, 12, &r), ADAMOD_ERROR_ORDER);

@@ -193,7 +193,7 @@ TEST(sizes) {
     CHECK_INT(adamod_create(&f.opt, "adamod"), ADAMOD_OK);
     const int64_t most = (INT64_C(1) << atoi(COUNT_BITS)) - 1;
     const adamod_tensor huge = {.name = "huge", .param = x, .param_type = ADAMOD_F64, .ndim = 1, .shape = {most}};
-    REFUSED(&f, adamod_add_tensor(f.opt, 0, &huge, NULL), ADAMOD_ERROR_MEMORY, "huge: no memory for exp_avg");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &huge, NULL), ADAMOD_ERROR_MEMORY, "huge: out of memory for exp_avg");
     adamod_free(f.opt);
 
     /* Sizes of states may overflow where those of parameters do not. */
@@ -211,12 +211,12 @@ TEST(names_of_parameters) {
     if (!api_fixture_make(&f, "adamod", 3)) return;
     float x[8] = {0};
     adamod_tensor t = {.name = "matrix", .param = x};
-    REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
-    REFUSED(&f, adamod_add_tensor(f.opt, 1, &t, NULL), ADAMOD_ERROR_NAME, "matrix: there is a parameter of this name");
-    REFUSED(&f, adamod_add(f.opt, "frozen", x, NULL, 0, NULL), ADAMOD_ERROR_NAME, "frozen: there is");
+    REFUSED(&f, adamod_add_tensor(f.opt, 0, &t, NULL), ADAMOD_ERROR_NAME, "matrix: another parameter has this name");
+    REFUSED(&f, adamod_add_tensor(f.opt, 1, &t, NULL), ADAMOD_ERROR_NAME, "matrix: another parameter has this name");
+    REFUSED(&f, adamod_add(f.opt, "frozen", x, NULL, 0, NULL), ADAMOD_ERROR_NAME, "frozen: another parameter");
     /* Names given by number: this one will be param.6, so the next without a name is taken already. */
     CHECK_INT(adamod_add(f.opt, "param.6", x, NULL, 0, NULL), ADAMOD_OK);
-    REFUSED(&f, adamod_add(f.opt, NULL, x + 1, NULL, 0, NULL), ADAMOD_ERROR_NAME, "param.6: there is");
+    REFUSED(&f, adamod_add(f.opt, NULL, x + 1, NULL, 0, NULL), ADAMOD_ERROR_NAME, "param.6: another parameter");
     CHECK_INT(adamod_add(f.opt, "", x + 1, NULL, 0, NULL), ADAMOD_OK);
     CHECK_INT(adamod_add(f.opt, NULL, x + 2, NULL, 0, NULL), ADAMOD_OK);
     REFUSED(&f, adamod_set_param(f.opt, 7, NULL), ADAMOD_ERROR_ARGUMENT, "param.7: ");

@@ -472,7 +472,7 @@ class Graphs(Cuda):
         optimizer = lt.AdaMod([p])
         warm_up(optimizer.step)
         optimizer.param_groups[0]["lr"] = 0.5
-        with self.assertRaisesRegex(RuntimeError, r"lr: not while .* push_options\(\)"):
+        with self.assertRaisesRegex(RuntimeError, r"lr: not allowed while .* push_options\(\)"):
             capture(optimizer.step)
 
     def test_after_loading_a_graph_does_no_harm(self):

@@ -159,7 +159,7 @@ int adamod__start_thread(pthread_t *thread, void *(*run)(void *), void *argument
 static adamod_status adamod__pool_start(adamod_pool *pool, int threads) {
     for (int i = 1; i < threads; i++) {
         worker_start *start = malloc(sizeof *start);
-        if (!start) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for thread %d of %d", i + 1, threads);
+        if (!start) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for thread %d of %d", i + 1, threads);
         *start = (worker_start){pool, i};
         const int error = adamod__start_thread(&pool->workers[i - 1], adamod__pool_main, start);
         if (error) {
@@ -192,7 +192,7 @@ adamod_status adamod__pool_make(adamod_pool **out, int threads, size_t bytes, co
     }
     if (!pool || !pool->workers || !pool->ranges || !pool->memory) {
         adamod__pool_release(pool);
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a pool of %d threads", threads);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a pool of %d threads", threads);
     }
     memset(pool->ranges, 0, (size_t)threads * sizeof *pool->ranges);
     pool->threads = 1;

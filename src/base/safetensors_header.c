@@ -414,7 +414,7 @@ static adamod_status st_check_names(const st_report *to, adamod__st_file *file) 
     adamod__st_sort(file->entries, file->n_entries, sizeof *file->entries, st_compare_names);
     for (size_t i = 1; i < file->n_entries; i++)
         if (!st_compare_names(&file->entries[i - 1], &file->entries[i]))
-            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "tensor \"%s\" is there twice",
+            return adamod__st_fail(to, ADAMOD_ERROR_FORMAT, "tensor \"%s\" appears twice",
                                    adamod__st_quote(file->entries[i].name).text);
     adamod__st_sort(file->metadata, file->n_metadata, sizeof *file->metadata, adamod__st_compare_keys);
     for (size_t i = 1; i < file->n_metadata; i++)

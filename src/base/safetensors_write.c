@@ -131,7 +131,7 @@ static adamod_status st_order_tensors(const st_report *to, const adamod__st_tens
     adamod__st_sort(order, n, sizeof *order, st_compare_order_names);
     for (size_t i = 1; i < n; i++)
         if (!st_compare_order_names(&order[i - 1], &order[i]))
-            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" is there twice",
+            return adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "tensor \"%s\" appears twice",
                                    adamod__st_quote(order[i]->name).text);
     adamod__st_sort(order, n, sizeof *order, st_compare_order);
     return ADAMOD_OK;
@@ -157,7 +157,7 @@ static adamod_status st_check_metadata(const st_report *to, const adamod__st_pai
     for (size_t i = 1; i < n && !twice; i++)
         if (!adamod__st_compare_keys(&sorted[i - 1], &sorted[i])) twice = sorted[i].key;
     free(sorted);
-    return twice ? adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" is there twice",
+    return twice ? adamod__st_fail(to, ADAMOD_ERROR_ARGUMENT, "metadata \"%s\" appears twice",
                                    adamod__st_quote(twice).text)
                  : ADAMOD_OK;
 }

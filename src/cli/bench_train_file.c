@@ -89,7 +89,7 @@ int bench_train_write(const char *path, const experiment *s, const batch *batche
         for (int i = 0; i < n; i++) add_batch(&c, i, &batches[i]);
         status = write_contents(&c, path, s, n, message, size);
     } else {
-        snprintf(message, size, "%s: no memory to write it", path);
+        snprintf(message, size, "%s: out of memory", path);
     }
     free(c.tensors);
     free(c.names);

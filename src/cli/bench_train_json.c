@@ -165,7 +165,7 @@ int bench_train_print_json(const bench_train_result *r, const char *path, char *
     add_torch(&j, r);
     json_close(&j, '}');
     json_end_line(&j);
-    const int status = j.failed ? text_fail(message, size, "%s: no memory to write it", path)
+    const int status = j.failed ? text_fail(message, size, "%s: out of memory", path)
                                 : text_write(path, (text_slice){j.text, j.n}, message, size);
     json_free(&j);
     return status;

@@ -202,7 +202,7 @@ static int check_run(comparison *c, const recipe *r, const char *name, const cha
     }
     if (!c->resume && access(path, F_OK) == 0)
         return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it", directory);
-    if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "no memory");
+    if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "out of memory");
     return 0;
 }
 
@@ -243,7 +243,9 @@ static int make_directory(const char *path) {
     (void)mkdir(copy, 0777);
     struct stat s;
     if (stat(path, &s) == 0 && S_ISDIR(s.st_mode) && access(path, W_OK) == 0) return 0;
-    return cli_fail("compare", "%s: cannot make this directory, or not write in it", path);
+    if (stat(path, &s) == 0 && S_ISDIR(s.st_mode))
+        return cli_fail("compare", "%s: cannot write in this directory", path);
+    return cli_fail("compare", "%s: cannot make this directory", path);
 }
 
 static int run_all(comparison *c, bool go) {

@@ -83,7 +83,7 @@ int cli_translate(int argc, char **argv) {
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status >= 0) return status;
     if (e.task->open == task_bitext.open) status = translate_all(&e);
-    else status = cli_fail("translate", "%s: data.task %s translates nothing", t.run, e.task->name);
+    else status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
     experiment_close(&e);
     return status;
 }

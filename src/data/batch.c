@@ -351,7 +351,7 @@ static int prepare_batcher(batcher *b, char *msg, size_t msg_size) {
     }
     for (int i = 0; !status && i < b->policy.ring; i++) status = allocate_batch(&b->slots[i], b->capacity);
     if (status) return text_fail(msg, msg_size, "batches: out of memory");
-    return start_thread(b) ? text_fail(msg, msg_size, "batches: the system would not start a thread") : 0;
+    return start_thread(b) ? text_fail(msg, msg_size, "batches: cannot start a thread") : 0;
 }
 
 int batcher_create(batcher **out, const corpus *c, const batch_policy *policy, uint64_t seed, char *msg,

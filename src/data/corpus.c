@@ -164,7 +164,7 @@ int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tg
     text_slice src_bytes = without_mark(src->bytes), tgt_bytes = without_mark(tgt->bytes);
     int64_t lines = text_count_lines(src_bytes), tgt_lines = text_count_lines(tgt_bytes);
     if (lines != tgt_lines)
-        return text_fail(msg, msg_size, "%s has %" PRId64 " lines and %s has %" PRId64 ", expected as many in both",
+        return text_fail(msg, msg_size, "%s has %" PRId64 " lines and %s has %" PRId64 ", expected the same number",
                          src->name, lines, tgt->name, tgt_lines);
     reader r = {.src = src, .tgt = tgt, .options = options, .msg = msg, .msg_size = msg_size};
     int status = builder_start(&r.to, out, options->unit, lines)

@@ -51,7 +51,7 @@ static const nn_backend *load_cuda(void) {
     *(void **)&get = dlsym(library, "nn_backend_cuda_get");
     const nn_backend *found = get ? get(NN_BACKEND_VERSION, adamod__fail) : NULL;
     if (!found) {
-        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: libadamod_nn_cuda.so is of another version than this program");
+        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: libadamod_nn_cuda.so is from another version than this program");
         dlclose(library);
     }
     return found;

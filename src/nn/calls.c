@@ -329,5 +329,5 @@ adamod_status nn_plan_calls(nn_plan *plan) {
         nn_size_partials(plan);
     }
     free(writers);
-    return memory ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the calls of a plan");
+    return memory ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the calls of a plan");
 }

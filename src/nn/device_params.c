@@ -48,7 +48,7 @@ static adamod_status open_device(const char *device, nn_precision precision, nn_
     const nn_backend *backend = nn_backend_find("cuda");
     if (!backend) return ADAMOD_ERROR_NO_CUDA;
     nn_device_params *on = calloc(1, sizeof *on);
-    if (!on) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
+    if (!on) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a device");
     *on = (nn_device_params){.backend = backend, .precision = precision};
     snprintf(on->name, sizeof on->name, "cuda:%d", index);
     status = backend->device->open(&on->device, index);

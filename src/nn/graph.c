@@ -58,7 +58,7 @@ static bool nn_grow(void **array, int n, int *capacity, size_t size) {
 /* Takes over info's name. */
 static nn_value nn_add_value(nn_graph *g, nn_value_info info) {
     if (!*g->error && !nn_grow((void **)&g->values, g->n_values, &g->values_capacity, sizeof *g->values)) {
-        nn_mistake(g, "no memory");
+        nn_mistake(g, "out of memory");
     }
     if (*g->error) {
         free(info.name);
@@ -115,8 +115,10 @@ void nn_scope_push(nn_graph *g, const char *format, ...) {
     va_start(arguments, format);
     const int n = vsnprintf(g->scope + used, sizeof g->scope - used, format, arguments);
     va_end(arguments);
-    if (n < 0 || used + (size_t)n + 2 > sizeof g->scope || g->scope_depth == most) {
-        nn_mistake(g, "scope '%s' is too long or too deep", g->scope);
+    const bool deep = g->scope_depth == most;
+    if (deep || n < 0 || used + (size_t)n + 2 > sizeof g->scope) {
+        if (deep) nn_mistake(g, "scope '%s' is nested too deep, expected at most %d levels", g->scope, most);
+        else nn_mistake(g, "scope '%s' is too long, expected at most %zu bytes", g->scope, sizeof g->scope - 2);
         g->scope[used] = '\0';
         return;
     }
@@ -149,7 +151,7 @@ static nn_value nn_named(nn_graph *g, nn_source source, const nn_param *wanted) 
         p = state ? nn_params_add(&params->states, &params->n_states, &params->state_count, &like)
                   : nn_params_add(&params->list, &params->n, &params->count, &like);
     }
-    if (!p) return nn_mistake(g, "no memory");
+    if (!p) return nn_mistake(g, "out of memory");
     info.index = (int)(p - (state ? params->states : params->list));
     /* Used twice, it is one value, so that a parameter's gradients add up. */
     for (int v = 0; v < g->n_values; v++) {
@@ -256,7 +258,7 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
     if (!wrong) wrong = nn_wrong_alias(g, &node, outputs, message, sizeof message);
     if (wrong) return nn_mistake(g, "%s%s: %s", g->scope, op->name, wrong);
     if (!nn_grow((void **)&g->nodes, g->n_nodes, &g->nodes_capacity, sizeof *g->nodes))
-        return nn_mistake(g, "no memory");
+        return nn_mistake(g, "out of memory");
     if (!nn_add_outputs(g, &node, outputs, has_grad)) return -1;
     g->nodes[g->n_nodes++] = node;
     return node.output[0];
@@ -271,7 +273,7 @@ static bool nn_name(nn_graph *g, const char *name, nn_value v) {
     if (v < 0 || *g->error) return false;
     free(g->values[v].name);
     g->values[v].name = strdup(name);
-    if (!g->values[v].name) nn_mistake(g, "no memory");
+    if (!g->values[v].name) nn_mistake(g, "out of memory");
     return !*g->error;
 }
 

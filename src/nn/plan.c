@@ -95,7 +95,7 @@ static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool
 static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
     if (plan->on_device) return plan->f->allocate(plan->on_device->device, out, bytes);
     if (posix_memalign(out, 64, bytes))
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan: %.1f MiB", (double)bytes / 1048576);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan: %.1f MiB", (double)bytes / 1048576);
     memset(*out, 0, bytes);
     return ADAMOD_OK;
 }
@@ -147,7 +147,7 @@ void nn_plan_free(nn_plan *plan) {
 
 static adamod_status nn_make_memory(nn_plan *plan) {
     void *memory = NULL;
-    if (!nn_plan_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to lay out a plan");
+    if (!nn_plan_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory laying out a plan");
     plan->block_bytes += 64;
     adamod_status status = nn_allocate(plan, &memory, plan->block_bytes);
     plan->block = memory;
@@ -170,7 +170,7 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     const bool memory =
         needed && wanted && plan->steps && plan->type && plan->converted && plan->data && plan->grad && plan->saved;
     adamod_status status = memory ? nn_list_steps(plan, needed, wanted)
-                                  : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan of %d ops", g->n_nodes);
+                                  : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan of %d ops", g->n_nodes);
     free(needed);
     free(wanted);
     if (!status) status = nn_plan_types(plan);
@@ -186,7 +186,7 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
         return adamod__fail(ADAMOD_ERROR_NAME, "no backend '%.40s', expected ref or cpu", backend);
     if (!g->params->data) return adamod__fail(ADAMOD_ERROR_ORDER, "the model's parameters have no memory yet");
     nn_plan *plan = calloc(1, sizeof *plan);
-    if (!plan) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan");
+    if (!plan) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan");
     plan->graph = g;
     plan->options = *options;
     plan->options.backend = backend;

@@ -159,7 +159,7 @@ adamod_status nn_profile_peak(const nn_params *params, double *flops) {
     nn_params *own = nn_params_create();
     nn_graph *g = own ? nn_graph_create(own) : NULL;
     const adamod_status status = g ? time_product(own, g, params->on_device, flops)
-                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a product of matrices");
+                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a product of matrices");
     nn_graph_free(g);
     nn_params_free(own);
     return status;

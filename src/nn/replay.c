@@ -61,11 +61,11 @@ adamod_status nn_traffic_create(nn_plan *plan) {
     void *memory = NULL;
     const float one = 1;
     t->offset = calloc((size_t)plan->graph->n_values + 1, sizeof *t->offset);
-    if (!t->offset) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan");
+    if (!t->offset) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan");
     nn_traffic_layout(plan);
     t->inputs = calloc(1, t->input_bytes);
     t->outputs = calloc(1, t->output_bytes + 1);
-    if (!t->inputs || !t->outputs) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a plan's inputs");
+    if (!t->inputs || !t->outputs) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan's inputs");
     adamod_status status = plan->f->allocate(d, &memory, t->input_bytes + LOSS_NUMBERS * sizeof(float));
     t->device_inputs = memory;
     if (status) return status;

@@ -65,7 +65,7 @@ static const adamod__device_api *adamod__load_cuda(void) {
     memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
     const adamod__device_api *api = entry ? entry() : NULL;
     if (api && api->version == ADAMOD__DEVICE_VERSION) return api;
-    adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s is not of this version of libadamod (interface %d, expected %d)",
+    adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s is from another version of libadamod (interface %d, expected %d)",
                  CUDA_LIBRARY, api ? api->version : 0, ADAMOD__DEVICE_VERSION);
     return NULL;
 }
@@ -123,7 +123,7 @@ static void adamod__limits(const rule *r, device_limit limits[OPT_COUNT]) {
 }
 
 adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, const char *device) {
-    if (!out || !device) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: out or the device is NULL");
+    if (!out || !device) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: %s is NULL", out ? "the device" : "out");
     if (strcmp(device, "cpu") == 0) return adamod_create(out, rule_name);
     int index;
     adamod_optimizer *opt;
@@ -191,7 +191,7 @@ static bool adamod__capturing(const adamod_optimizer *opt) {
 /* For what cannot be part of a graph. */
 adamod_status adamod__device_outside(const adamod_optimizer *opt, const char *what) {
     if (!opt->device || !adamod__capturing(opt)) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ORDER, "%s: not while the stream is captured into a graph", what);
+    return adamod__fail(ADAMOD_ERROR_ORDER, "%s: not allowed while the stream is captured into a graph", what);
 }
 
 typedef struct flat_schedules {
@@ -228,7 +228,7 @@ static adamod_status adamod__push_schedules(adamod_optimizer *opt) {
                           .numbers = calloc(numbers + 1, sizeof *all.numbers)};
     adamod_status status = ADAMOD_OK;
     if (!all.nodes || !all.numbers) {
-        status = adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu schedules", nodes);
+        status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu schedules", nodes);
     } else {
         for (int i = 0; i < opt->n_groups * OPT_COUNT; i++) {
             group *x = &opt->groups[i / OPT_COUNT];
@@ -292,7 +292,7 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
 
 static adamod_status adamod__push_counts(const adamod_optimizer *opt) {
     int64_t *steps = calloc((size_t)opt->n + 1, sizeof *steps);
-    if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld counts", (long long)opt->n);
+    if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld counts", (long long)opt->n);
     for (int64_t i = 0; i < opt->n; i++) steps[i] = opt->tensors[i].span.step;
     const device_progress progress = {opt->steps, opt->skipped, opt->norm, steps};
     const adamod_status status = adamod__result(opt, opt->api->set_progress(opt->device, &progress));
@@ -310,7 +310,7 @@ adamod_status adamod__device_forget(const adamod_optimizer *opt) {
 
 static adamod_status adamod__push_layout(adamod_optimizer *opt) {
     device_tensor *tensors = calloc((size_t)opt->n, sizeof *tensors);
-    if (!tensors) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld parameters", (long long)opt->n);
+    if (!tensors) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld parameters", (long long)opt->n);
     int64_t total = 0;
     for (int64_t i = 0; i < opt->n; i++) {
         tensors[i] = adamod__describe_tensor(opt, &opt->tensors[i]);
@@ -327,10 +327,10 @@ static adamod_status adamod__push_layout(adamod_optimizer *opt) {
 /* Fetches the counts that a device keeps; on the CPU they are where they belong. */
 adamod_status adamod__device_pull(adamod_optimizer *opt) {
     if (!opt->device || !opt->laid_out) return ADAMOD_OK;
-    adamod_status status = adamod__device_outside(opt, "reading counts from the device");
+    adamod_status status = adamod__device_outside(opt, "reading step counts");
     if (status) return status;
     int64_t *steps = calloc((size_t)opt->n + 1, sizeof *steps);
-    if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld counts", (long long)opt->n);
+    if (!steps) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld counts", (long long)opt->n);
     device_progress progress = {.tensor_steps = steps};
     status = adamod__result(opt, opt->api->progress(opt->device, &progress));
     if (status == ADAMOD_OK) {
@@ -345,7 +345,7 @@ adamod_status adamod__device_pull(adamod_optimizer *opt) {
 
 adamod_status adamod__device_unlay(adamod_optimizer *opt) {
     if (!opt->device) return ADAMOD_OK;
-    adamod_status status = adamod__device_outside(opt, "changing what is optimized");
+    adamod_status status = adamod__device_outside(opt, "adding parameters or groups");
     if (status == ADAMOD_OK) status = adamod__device_pull(opt);
     if (status == ADAMOD_OK) opt->laid_out = false;
     return status;
@@ -392,7 +392,7 @@ adamod_status adamod__device_step(adamod_optimizer *opt) {
     adamod_status status = adamod__device_failure(opt);
     if (status) return status;
     if (!opt->laid_out || opt->groups_changed) {
-        status = adamod__device_outside(opt, "step: take one before");
+        status = adamod__device_outside(opt, "step: take one outside first");
         if (status == ADAMOD_OK && !opt->laid_out) {
             status = adamod__push_layout(opt);
             opt->groups_changed = true;
@@ -454,7 +454,7 @@ adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const
 static adamod_status adamod__reserve_values(adamod_optimizer *opt) {
     if (opt->n_values >= opt->n_groups) return ADAMOD_OK;
     device_values *grown = adamod__resize(opt->values, (size_t)opt->n_groups, sizeof *grown);
-    if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %d groups", opt->n_groups);
+    if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d groups", opt->n_groups);
     memset(grown + opt->n_values, 0, (size_t)(opt->n_groups - opt->n_values) * sizeof *grown);
     opt->values = grown;
     opt->n_values = opt->n_groups;

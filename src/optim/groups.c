@@ -73,7 +73,7 @@ static adamod_status adamod__set_option(adamod_optimizer *opt, int g, const char
     adamod_status status = g < 0 ? ADAMOD_OK : adamod__check_group(opt, g);
     if (status) return status;
     if (g >= 0 && o->info.optimizer_wide) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is of the optimizer as a whole: use adamod_set, not a group's",
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s belongs to the whole optimizer, not to a group: use adamod_set",
                             o->info.name);
     }
     const int first = g < 0 ? 0 : g, last = g < 0 ? opt->n_groups - 1 : g;
@@ -141,7 +141,7 @@ adamod_status adamod_add_group(adamod_optimizer *opt, int *out) {
     stats_counts *counts = opt->collect ? adamod__resize(opt->stats.groups, n + 1, sizeof *counts) : NULL;
     if (counts) opt->stats.groups = counts;
     if (!grown || (opt->collect && !counts) || !adamod__copy_schedules(&grown[n], &grown[0])) {
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for group %zu", n);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for group %zu", n);
     }
     memcpy(grown[n].options, grown[0].options, sizeof grown[n].options);
     memset(grown[n].computes, 0, sizeof grown[n].computes);
@@ -178,7 +178,7 @@ adamod_status adamod_set_schedule(adamod_optimizer *opt, int g, const char *opti
     }
     free(copies);
     opt->groups_changed = opt->groups_changed || complete;
-    return complete ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %s", o->info.name);
+    return complete ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a schedule of %s", o->info.name);
 }
 
 adamod_status adamod_scheduled_at(const adamod_optimizer *opt, int g, const char *option, int64_t t, double *out) {

@@ -54,7 +54,7 @@ void adamod__drop_pool(adamod_optimizer *opt) {
 
 adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, const adamod_allocator *allocator) {
     if (!out || (allocator && (!allocator->alloc || !allocator->free))) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: out or a function of the allocator is NULL");
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "create: %s is NULL", !out ? "out" : "a function of the allocator");
     }
     const rule *r = adamod__find_rule(rule_name);
     if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
@@ -67,7 +67,7 @@ adamod_status adamod_create_with(adamod_optimizer **out, const char *rule_name, 
     if (!opt || !groups) {
         if (opt) a.free(a.context, opt, sizeof *opt);
         free(groups);
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for an optimizer");
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for an optimizer");
     }
     *opt =
         (adamod_optimizer){.rule = r, .kernels = kernels, .allocator = a, .groups = groups, .n_groups = 1, .norm = -1};
@@ -121,7 +121,7 @@ adamod_status adamod_collect(adamod_optimizer *opt, int on) {
     if (!opt) return adamod__null_handle();
     if (on && !opt->stats.groups) {
         opt->stats.groups = adamod__resize(NULL, (size_t)opt->n_groups, sizeof *opt->stats.groups);
-        if (!opt->stats.groups) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+        if (!opt->stats.groups) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for statistics");
         opt->stats.n_groups = opt->n_groups;
     }
     if (!on) {

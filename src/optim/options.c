@@ -257,7 +257,7 @@ adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
     const kernel_set *kernels = adamod__kernels_choose();
     if (!kernels) return ADAMOD_ERROR_NAME;
     adamod_hyper *h = malloc(sizeof *h);
-    if (!h) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the options of %s", r->name);
+    if (!h) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the options of %s", r->name);
     h->rule = r;
     h->kernels = kernels;
     adamod__default_options(r, h->options);
@@ -270,8 +270,9 @@ void adamod_hyper_free(adamod_hyper *h) { free(h); }
 /* What only an optimizer can do; the raw interface would ignore it. */
 static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_spec *o) {
     if (o->id != OPT_CLIP_NORM && o->id != OPT_NONFINITE && o->id != OPT_THREADS) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: %s is the optimizer's: here use adamod_norm, grad_scale and a pool",
-                        h->rule->name, o->info.name);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                        "%s: %s needs an optimizer: with a hyper use adamod_norm, grad_scale and a pool", h->rule->name,
+                        o->info.name);
 }
 
 adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
@@ -296,7 +297,7 @@ adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const c
 }
 
 adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out) {
-    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
     const option_spec *o = adamod__find_option(h->rule, option);
     if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
     *out = h->options[o->id];
@@ -315,7 +316,7 @@ adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type) 
 
 adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
                               adamod_state_desc *out) {
-    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper or out is NULL");
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
     const adamod_status status = adamod__check_shape("state_at", ndim, shape);
     if (status) return status;
     if (index < 0 || index >= ADAMOD_MAX_STATES) {

@@ -148,7 +148,7 @@ static work_item *adamod__raw_items(const adamod_span *spans, size_t n, const do
         items[i] =
             (work_item){&spans[i], options, options ? options[OPT_LR] : 0, options ? options[OPT_GRAD_SCALE] : 1, 0};
     }
-    if (!items) adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
+    if (!items) adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu arrays", n);
     return items;
 }
 
@@ -172,7 +172,7 @@ static adamod_status adamod__check_span_numbers(const adamod_hyper *h, const ada
 static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_hyper *const *each,
                                          const adamod_span *spans, size_t n) {
     array_ref few[16 * SPAN_ARRAYS], *arrays = n <= 16 ? few : adamod__resize(NULL, n, SPAN_ARRAYS * sizeof *arrays);
-    if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu arrays", n);
+    if (!arrays) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu arrays", n);
     size_t n_arrays = 0;
     checked_numbers known = {0};
     adamod_status status = ADAMOD_OK;
@@ -189,14 +189,15 @@ static adamod_status adamod__check_spans(const adamod_hyper *all, const adamod_h
 
 adamod_status adamod_check(const adamod_hyper *const *hypers, const adamod_span *spans, size_t n) {
     if (n > 0 && (!hypers || !spans)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "check: the hypers or the spans are NULL");
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "check: %s is NULL", hypers ? "spans" : "hypers");
     }
     return adamod__check_spans(NULL, hypers, spans, n);
 }
 
 static adamod_status adamod__raw_update(const adamod_hyper *h, const adamod_span *spans, size_t n, adamod_pool *pool,
                                         adamod__stats *stats) {
-    if (!h || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: the hyper or the spans are NULL");
+    if (!h || (n > 0 && !spans))
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "update: %s is NULL", h ? "spans" : "the hyper");
     const adamod_status checked = adamod__check_spans(h, NULL, spans, n);
     if (checked) return checked;
     work_item *items = adamod__raw_items(spans, n, h->options);
@@ -224,7 +225,7 @@ adamod_status adamod_update_collect(const adamod_hyper *h, const adamod_span *sp
         adamod__stats stats;
         stats_counts counts;
     } *all = malloc(sizeof *all);
-    if (!all) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for statistics");
+    if (!all) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for statistics");
     const adamod__arithmetic before = adamod__enter_arithmetic();
     adamod__stats_init(&all->stats);
     adamod__stats_clear(&all->counts);
@@ -284,7 +285,8 @@ adamod_status adamod_q8_decode(int index, int64_t count, const uint8_t *codes, c
 }
 
 adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool, double *norm) {
-    if (!norm || (n > 0 && !spans)) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: the spans or out are NULL");
+    if (!norm || (n > 0 && !spans))
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "norm: %s is NULL", norm ? "spans" : "norm");
     for (size_t i = 0; i < n; i++) {
         char name[40];
         snprintf(name, sizeof name, "span %zu", i);

@@ -20,7 +20,7 @@ static adamod_status adamod__schedule_new(adamod_schedule **out, schedule_kind k
                             number);
     }
     adamod_schedule *s = calloc(1, sizeof *s);
-    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule");
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a schedule");
     *s = (adamod_schedule){.kind = kind, .number = number, .whole = whole};
     *out = s;
     return ADAMOD_OK;
@@ -57,7 +57,8 @@ adamod_status adamod_schedule_linear(adamod_schedule **out, double end, int64_t 
 
 static adamod_status adamod__schedule_list(adamod_schedule *s, const int64_t *list, int64_t n) {
     s->list = calloc((size_t)n + 1, sizeof *s->list);
-    if (!s->list) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule of %lld entries", (long long)n);
+    if (!s->list)
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a schedule of %lld entries", (long long)n);
     if (n > 0) memcpy(s->list, list, (size_t)n * sizeof *list);
     return ADAMOD_OK;
 }
@@ -96,7 +97,7 @@ adamod_schedule *adamod__schedule_copy(const adamod_schedule *from) {
     return s;
 failed:
     adamod_schedule_free(s);
-    adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a schedule");
+    adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a schedule");
     return NULL;
 }
 
@@ -104,15 +105,14 @@ adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_s
                                     const int64_t *lengths) {
     if (n < 1) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: n is %d, expected 1 or more", n);
     if (!out || !parts || (n > 1 && !lengths)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: out, parts or lengths is NULL");
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: %s is NULL", !out ? "out" : !parts ? "parts" : "lengths");
     }
     int depth = 0;
     for (int i = 0; i < n; i++) {
         if (!parts[i]) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "chain: part %d is NULL", i + 1);
         if (parts[i]->depth >= ADAMOD_MAX_CHAINS) {
-            return adamod__fail(ADAMOD_ERROR_RANGE,
-                                "chain: part %d is %d chains within each other, expected fewer than %d", i + 1,
-                                parts[i]->depth, ADAMOD_MAX_CHAINS);
+            return adamod__fail(ADAMOD_ERROR_RANGE, "chain: part %d nests %d chains deep, expected fewer than %d",
+                                i + 1, parts[i]->depth, ADAMOD_MAX_CHAINS);
         }
         if (parts[i]->depth > depth) depth = parts[i]->depth;
         if (i < n - 1 && lengths[i] < 1) {
@@ -130,7 +130,7 @@ adamod_status adamod_schedule_chain(adamod_schedule **out, int n, const adamod_s
     }
     free(view.parts);
     free(view.list);
-    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a chain of %d schedules", n);
+    if (!s) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a chain of %d schedules", n);
     *out = s;
     return ADAMOD_OK;
 }
@@ -269,7 +269,7 @@ static adamod_status adamod__parse_parts(parser *p, adamod_schedule **parts, int
 }
 
 adamod_status adamod_schedule_parse(adamod_schedule **out, const char *text) {
-    if (!out || !text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: out or the text is NULL");
+    if (!out || !text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "schedule: %s is NULL", out ? "the text" : "out");
     parser p = {text, text};
     adamod_schedule *parts[MAX_PARTS] = {NULL}, *result = NULL;
     int64_t lengths[MAX_PARTS];

@@ -95,7 +95,7 @@ adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *p
     }
     const size_t n = out->n;
     adamod__state_list_free(out);
-    return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to list %zu tensors", n);
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory listing %zu tensors", n);
 }
 
 void adamod__state_list_free(adamod__state_list *list) {
@@ -112,7 +112,8 @@ void adamod__state_list_free(adamod__state_list *list) {
 }
 
 adamod_status adamod_save(const adamod_optimizer *opt, const char *path) {
-    if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: the optimizer or the path is NULL");
+    if (!opt || !path)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "save: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "save: the path is empty");
     adamod__state_list list;
     char message[ADAMOD__ST_MESSAGE];
@@ -201,13 +202,13 @@ static adamod_status adamod__read_entry(const adamod_optimizer *opt, const incom
                                         const state_ref *s, void **out) {
     char message[ADAMOD__ST_MESSAGE];
     char *name = adamod__entry_name(in->prefix, t->name, s->name);
-    if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for a name", in->path);
+    if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for a name", in->path);
     const adamod__st_entry *e = adamod__st_find(in->file, name);
     adamod_status status = adamod__check_entry(e, s, in->path, name);
     if (status == ADAMOD_OK && s->bytes > 0) {
         *out = adamod__alloc(opt, s->bytes);
         status = *out ? adamod__st_read(in->file, e, *out, message, sizeof message)
-                      : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for '%s'", in->path, name);
+                      : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for '%s'", in->path, name);
         if (status && *out) adamod__fail(status, "%s", message);
         const int64_t steps = !status && !s->data ? *(int64_t *)*out : 0;
         if (steps < 0 || steps > ADAMOD__MOST_STEPS) {
@@ -264,8 +265,9 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
                                     const char *prefix) {
     incoming in = {.file = file, .path = path, .prefix = prefix, .n = adamod__entries(opt)};
     in.data = calloc(in.n + 1, sizeof *in.data);
-    adamod_status status = in.data ? adamod__check_metadata(opt, &in)
-                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory to load %zu tensors", path, in.n);
+    adamod_status status = in.data
+                               ? adamod__check_metadata(opt, &in)
+                               : adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory loading %zu tensors", path, in.n);
     if (status == ADAMOD_OK) status = adamod__read_all(opt, &in);
     if (status == ADAMOD_OK) status = adamod__device_outside(opt, "load");
     const adamod_status exchanged = adamod__exchange(opt, &in, status == ADAMOD_OK);
@@ -292,7 +294,8 @@ uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {
 }
 
 adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
-    if (!opt || !path) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: the optimizer or the path is NULL");
+    if (!opt || !path)
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
     adamod__st_file file;
     char message[ADAMOD__ST_MESSAGE];

@@ -198,6 +198,13 @@ adamod_status adamod_report(const adamod_optimizer *opt, int64_t attempt, adamod
     if (there) *out = *kept;
     else if (opt->device) there = opt->api->report(opt->device, attempt, out) != 0;
     if (there) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is not done yet, or not among the last %d",
-                        (long long)attempt, ADAMOD_REPORTS);
+    /* Reading how many a device has done would wait for it. */
+    if (opt->device) {
+        return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is not done yet, or not among the last %d",
+                            (long long)attempt, ADAMOD_REPORTS);
+    }
+    if (attempt > opt->steps + opt->skipped)
+        return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is not done yet", (long long)attempt);
+    return adamod__fail(ADAMOD_ERROR_ORDER, "attempt %lld is no longer kept: only the last %d are", (long long)attempt,
+                        ADAMOD_REPORTS);
 }

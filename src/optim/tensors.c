@@ -125,7 +125,7 @@ static adamod_status adamod__make_states(adamod_optimizer *opt, tensor *t) {
         adamod_status status = ADAMOD_OK;
         if (opt->device) status = adamod__device_alloc(opt, s.bytes, s.data);
         else if (!(*s.data = adamod__alloc(opt, s.bytes))) {
-            status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for %s, %zu bytes", t->name, s.name, s.bytes);
+            status = adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for %s, %zu bytes", t->name, s.name, s.bytes);
         }
         if (*s.data) opt->state_bytes += s.bytes;
         if (!status && opt->device) status = adamod__device_fill(opt, t, &s);
@@ -160,11 +160,12 @@ static adamod_status adamod__check_scales(const adamod_tensor *in, const tensor 
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
         const bool wanted = t->given_states && adamod__scale_bytes(t, i) > 0;
         if (wanted && !in->scale[i]) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is NULL, and the states are in 8 bits", name, i);
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is NULL, but the states are 8-bit", name, i);
         }
         const bool empty = t->given_states && in->state[i] && t->state_bytes[i] == 0;
         if (in->scale[i] && !wanted && !empty) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is given, and no state in 8 bits", name, i);
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: scale[%d] is set, but there is no 8-bit state for it", name,
+                                i);
         }
     }
     return ADAMOD_OK;
@@ -182,7 +183,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
         const adamod_status status = adamod__state_size(&specs[i], o, in->ndim, in->shape, &desc);
         if (status) return status;
         if (in->state[i] && !desc.name) {
-            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is given, and %s has none there", name, i,
+            return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d] is set, but %s has no such state", name, i,
                                 opt->rule->name);
         }
         t->span.state[i] = in->state[i];
@@ -194,7 +195,7 @@ static adamod_status adamod__take_states(const adamod_optimizer *opt, const adam
         first = desc;
     }
     if (!t->given_states || missing < 0) return adamod__check_scales(in, t, name);
-    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, and others are given", name, missing,
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state[%d], %s, is NULL, but other states are set", name, missing,
                         first.name);
 }
 
@@ -232,7 +233,8 @@ static adamod_status adamod__describe(const adamod_optimizer *opt, int g, const 
                             .stream = adamod__name_hash(name)};
     memcpy(t->span.shape, in->shape, (size_t)in->ndim * sizeof *in->shape);
     if (in->master && !adamod__has_master(opt, t)) {
-        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: a master is for bf16 and f16 with low_precision=master", name);
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: only bf16 and f16 with low_precision=master have a master",
+                            name);
     }
     t->given_master = in->master;
     if ((status = adamod__check_arrays(&t->span, name))) return status;
@@ -286,7 +288,7 @@ static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     work_item *items = adamod__resize(opt->items, capacity, sizeof *items);
     if (items) opt->items = items;
     int32_t *names = tensors && items && capacity < INT32_MAX / 2 ? calloc(2 * capacity, sizeof *names) : NULL;
-    if (!names) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %zu parameters", capacity);
+    if (!names) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %zu parameters", capacity);
     free(opt->names);
     opt->names = names;
     opt->capacity = (int64_t)capacity;
@@ -303,16 +305,16 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
     snprintf(standard, sizeof standard, "param.%lld", (long long)opt->n);
     const char *name = in->name ? in->name : standard;
     int32_t *place = adamod__name_place(opt, name);
-    if (*place) return adamod__fail(ADAMOD_ERROR_NAME, "%s: there is a parameter of this name already", name);
+    if (*place) return adamod__fail(ADAMOD_ERROR_NAME, "%s: another parameter has this name", name);
     if (!adamod__reserve_ranges(opt)) {
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the ranges of its arrays", name);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the ranges of its arrays", name);
     }
     tensor t = {0};
     if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__check_range(opt, &t, name)) ||
         (status = adamod__device_unlay(opt))) {
         return status;
     }
-    if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the name", name);
+    if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the name", name);
     if ((status = adamod__make_states(opt, &t))) {
         free(t.name);
         return status;
@@ -354,7 +356,7 @@ static adamod_status adamod__repoint(adamod_optimizer *opt, int64_t id, void *pa
     adamod_status status = adamod__check_arrays(&x, t->name);
     if (status) return status;
     if (!adamod__reserve_ranges(opt)) {
-        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: no memory for the ranges of its arrays", t->name);
+        return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the ranges of its arrays", t->name);
     }
     adamod__lift_range(opt, id, &t->span);
     status = adamod__check_overlap(opt, &x, t->name);
@@ -407,7 +409,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
         if (status) return status;
     }
     pointer_pair *before = adamod__resize(NULL, (size_t)n + 1, sizeof *before);
-    if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %lld pointers", (long long)n);
+    if (!before) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld pointers", (long long)n);
     adamod_status status = ADAMOD_OK;
     bool moved = false;
     int64_t done = 0;
@@ -417,7 +419,7 @@ adamod_status adamod_set_arrays(adamod_optimizer *opt, int64_t n, const int64_t 
         before[done] = (pointer_pair){t->span.param, t->span.grad};
         if ((!params || params[done] == t->span.param) && (!grads || grads[done] == t->span.grad)) continue;
         if (!adamod__ranges_reserve(&opt->ranges, 2 * (size_t)n)) {
-            status = adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for the ranges of %lld parameters", (long long)n);
+            status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the ranges of %lld parameters", (long long)n);
             continue;
         }
         if (!t->lifted) adamod__lift_range(opt, id, &t->span);
@@ -449,7 +451,7 @@ adamod_status adamod_state(const adamod_optimizer *opt, int64_t id, const char *
                            int64_t *count) {
     const adamod_status status = adamod__check_id(opt, id);
     if (status) return status;
-    if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the state's name or data is NULL");
+    if (!name || !data) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", name ? "data" : "the state's name");
     state_ref s;
     char known[128] = "";
     for (int i = 0; adamod__any_state(opt, &opt->tensors[id], i, &s); i++) {

@@ -308,7 +308,7 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
         goto failed;
     return ADAMOD_OK;
 failed:
-    return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory to update %zu arrays", w->n);
+    return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory updating %zu arrays", w->n);
 }
 
 void adamod__work_free(work_space *space) {

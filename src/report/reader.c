@@ -131,7 +131,7 @@ static int read_each(report_run *r, FILE *file, place *at, line *l, line_reader 
         return l->ended ? complain(at, &in, what) : 0; /* else torn: the run goes on, or it crashed in the act */
     }
     if (l->n == MOST_BYTES) return fail_at(at, "the line is longer than 1 MiB");
-    return ferror(file) ? fail_at(at, "cannot read on") : 0;
+    return ferror(file) ? fail_at(at, "cannot read") : 0;
 }
 
 static int read_lines(report_run *r, const char *name, line_reader *reader, char *message, size_t size) {
@@ -688,7 +688,7 @@ static int read_recipe(report_run *r, char *message, size_t size) {
     recipe_reader y = {.pairs = &r->recipe};
     size_t n = 0;
     int status = at.path ? read_small(&at, &r->recipe_text, &n) : text_fail(message, size, "out of memory");
-    if (status == 0) status = fail_at(&at, "there is none, expected a run directory");
+    if (status == 0) status = fail_at(&at, "no such file, expected a run directory");
     text_slice rest = {r->recipe_text, n}, l;
     while (status > 0 && text_next_line(&rest, &l)) {
         const char *what = NULL;
@@ -797,9 +797,10 @@ static int search(const char *path, found **list, size_t *n, char *message, size
         if (entry->d_name[0] != '.') status = add_found(list, n, &room, path, entry->d_name);
     }
     closedir(directory);
-    if (status) return text_fail(message, size, "%s: too many runs, or no memory for them", path);
+    if (status && *n == MOST_RUNS) return text_fail(message, size, "%s: more than %d runs", path, MOST_RUNS);
+    if (status) return text_fail(message, size, "%s: out of memory", path);
     if (*n) return 0;
-    return text_fail(message, size, "%s: no run (no recipe.yaml in it), and no directory of runs", path);
+    return text_fail(message, size, "%s: not a run directory (no recipe.yaml), and no run directories in it", path);
 }
 
 int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size) {

@@ -70,15 +70,23 @@ static bool add_column(metric *columns, int *n, int most, const metric *m) {
 
 enum { MOST_METRICS = REPORT_UPDATES - REPORT_FIRST_METRIC, MOST_RATES = REPORT_COLUMNS - REPORT_FIRST_RATE };
 
-static bool add_columns(report *r, const report_run *run) {
+/* What there are too many of; what NULL: everything has a column. */
+typedef struct excess {
+    const char *what;
+    int most;
+} excess;
+
+static excess add_columns(report *r, const report_run *run) {
     const metric rate = {.name = run->items, .label = run->items, .about = run->items, .unit = ""};
-    bool room = add_column(r->column + REPORT_FIRST_RATE, &r->n_rates, MOST_RATES, &rate);
-    for (int i = 0; room && i < run->n_metrics; i++) {
+    if (!add_column(r->column + REPORT_FIRST_RATE, &r->n_rates, MOST_RATES, &rate))
+        return (excess){"kinds of items", MOST_RATES};
+    for (int i = 0; i < run->n_metrics; i++) {
         const metric *m = &run->metric[i];
         if (!m->headline || strcmp(m->name, "loss") == 0) continue;
-        room = add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, MOST_METRICS, m);
+        if (!add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, MOST_METRICS, m))
+            return (excess){"metrics", MOST_METRICS};
     }
-    return room;
+    return (excess){NULL, 0};
 }
 
 static int make_columns(report *r, char *message, size_t size) {
@@ -87,12 +95,10 @@ static int make_columns(report *r, char *message, size_t size) {
     r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true};
     r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true};
     for (int i = 0; i < r->n; i++) {
-        if (add_columns(r, &r->run[i])) continue;
-        return text_fail(
-            message, size,
-            "%s: with this run the report has too many columns, expected at most %d metrics and %d kinds of "
-            "items in all",
-            r->run[i].directory, MOST_METRICS, MOST_RATES);
+        const excess more = add_columns(r, &r->run[i]);
+        if (!more.what) continue;
+        return text_fail(message, size, "%s: with this run the report has too many %s, expected at most %d",
+                         r->run[i].directory, more.what, more.most);
     }
     return 0;
 }

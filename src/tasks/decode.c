@@ -89,7 +89,7 @@ static adamod_status make_plans(decoder *d, nn_params *params) {
     const nn_plan_options options = {.backend = o->backend, .loss = -1, .pool = o->pool};
     d->encoder_graph = nn_graph_create(params);
     d->step_graph = nn_graph_create(params);
-    if (!d->encoder_graph || !d->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a decoder");
+    if (!d->encoder_graph || !d->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
     transformer_encoder(d->encoder_graph, &d->config, &encoder, &d->encoder_symbols);
     transformer_step(d->step_graph, &d->config, &step, &d->step_symbols);
     const adamod_status status = nn_plan_create(&d->encoder, d->encoder_graph, &options);
@@ -116,11 +116,12 @@ adamod_status decoder_create(decoder **out, nn_params *params, const transformer
             o->max_length, o->sentences);
     }
     decoder *d = calloc(1, sizeof *d);
-    if (!d) return adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for a decoder");
+    if (!d) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
     d->o = *o;
     d->config = *config;
     adamod_status status = ADAMOD_OK;
-    if (!allocate_searches(d)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "no memory for %d searches", o->sentences);
+    if (!allocate_searches(d))
+        status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d searches", o->sentences);
     if (status == ADAMOD_OK) status = make_plans(d, params);
     if (status) {
         decoder_free(d);

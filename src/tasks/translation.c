@@ -271,7 +271,7 @@ static void close_translation(experiment *e) {
 
 static int open_translation(experiment *e, const char *directory, int uses, char *message, size_t size) {
     translation *s = e->state = calloc(1, sizeof *s);
-    if (!s) return text_fail(message, size, "no memory for the task");
+    if (!s) return text_fail(message, size, "out of memory for the task");
     s->shape = (batch_shape){.n = 1, .n_src = 1, .n_tgt = 1};
     int failed = open_text(e, directory, uses, message, size);
     if (!failed && !directory) failed = open_batches(e, message, size);
@@ -319,7 +319,7 @@ static int open_scoring(experiment *e, char *message, size_t size) {
     if (shape.n == 0) return 0;
     const transformer_sizes sizes = sizes_of(shape);
     s->score_graph = nn_graph_create(e->params);
-    if (!s->score_graph) return text_fail(message, size, "no memory for a graph");
+    if (!s->score_graph) return text_fail(message, size, "out of memory for a graph");
     transformer_training(s->score_graph, &s->config, &sizes, &s->score_symbols);
     const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
     return experiment_failed(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
@@ -457,7 +457,7 @@ static int append_source(const experiment *e, text_slice text, int32_t **ids, in
     const int64_t most = limit > 0 ? limit : length;
     if (length > most) length = most;
     int32_t *grown = realloc(*ids, (size_t)(*n + length + 1) * sizeof *grown);
-    if (!grown) return text_fail(message, size, "no memory for a sentence of %lld tokens", (long long)length);
+    if (!grown) return text_fail(message, size, "out of memory for a sentence of %lld tokens", (long long)length);
     *ids = grown;
     vocab_encode(s->src_vocab, s->unit, text, grown + *n, length);
     grown[*n + length] = VOCAB_END;
@@ -517,8 +517,8 @@ static int keep_sample(judge *j, text_slice source, text_slice reference, const 
                        size_t size) {
     char *a = strndup(source.bytes, source.n), *b = strndup(reference.bytes, reference.n);
     const task_text texts[] = {{"source", a}, {"reference", b}, {"output", output}};
-    const int status =
-        a && b ? j->sample(j->context, 3, texts, message, size) : text_fail(message, size, "no memory for a sample");
+    const int status = a && b ? j->sample(j->context, 3, texts, message, size)
+                              : text_fail(message, size, "out of memory for a sample");
     free(a);
     free(b);
     return status;
@@ -531,7 +531,7 @@ static int judge_pair(judge *j, const translation *s, int split, int64_t i, cons
     char *output = output_text(s, r);
     int status = output && bleu_add(&j->score, text_of(output), reference) == 0
                      ? 0
-                     : text_fail(message, size, "no memory to compare translations");
+                     : text_fail(message, size, "out of memory comparing translations");
     if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
     free(output);
     return status;

@@ -240,7 +240,7 @@ static int read_recipe(const adamod__st_file *file, const task *const *tasks, re
     char name[1024];
     snprintf(name, sizeof name, "%.1000s: recipe", to->path);
     recipe_defaults(r, tasks);
-    if (!text) return text_fail(to->message, to->size, "%s: it holds no recipe", to->path);
+    if (!text) return text_fail(to->message, to->size, "%s: it contains no recipe", to->path);
     return recipe_parse(r, text, strlen(text), name, to->message, to->size);
 }
 
@@ -265,7 +265,7 @@ static int check_tensor(const adamod__st_file *file, const char *name, const nn_
     const adamod__st_entry *e = adamod__st_find(file, name);
     char has[128], wants[128];
     if (!e) {
-        return text_fail(to->message, to->size, "%s: of another model: it has no %s '%s'", to->path,
+        return text_fail(to->message, to->size, "%s: from another model: it has no %s '%s'", to->path,
                          is_state(name) ? "persistent state" : "parameter", p->name);
     }
     if (e->dtype != ADAMOD__ST_F32) {
@@ -275,8 +275,8 @@ static int check_tensor(const adamod__st_file *file, const char *name, const nn_
     if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
     shape_text(e->ndim, e->shape, has);
     shape_text(p->ndim, p->shape, wants);
-    return text_fail(to->message, to->size, "%s: of another model: '%s' has shape %s, expected %s", to->path, name, has,
-                     wants);
+    return text_fail(to->message, to->size, "%s: from another model: '%s' has shape %s, expected %s", to->path, name,
+                     has, wants);
 }
 
 /* Whether the model has what the file calls name. */
@@ -303,7 +303,7 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     for (size_t i = 0; i < file->n_entries; i++) {
         const char *found = file->entries[i].name;
         if (is_optimizers(found) || (is_state(found) && !goes_on) || is_known(params, found)) continue;
-        return text_fail(to->message, to->size, "%s: of another model: this one has no %s '%.80s'", to->path,
+        return text_fail(to->message, to->size, "%s: from another model: this one has no %s '%.80s'", to->path,
                          is_state(found) ? "persistent state" : "parameter",
                          is_state(found) ? found + strlen(state_part) : found);
     }
@@ -339,7 +339,7 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     if (read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
     if (check_params(file, params, optimizer != NULL, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
-        return text_fail(to->message, to->size, "%s: it has parameters alone, no optimizer's state to go on with",
+        return text_fail(to->message, to->size, "%s: it has only parameters, no optimizer state to resume from",
                          to->path);
     }
     float *data = read_params(file, params, to);

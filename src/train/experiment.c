@@ -41,10 +41,10 @@ static nn_precision precision_of(const recipe *r) {
 static int make_params(experiment *e, nn_value *loss, char *message, size_t size) {
     e->params = nn_params_create();
     e->graph = e->params ? nn_graph_create(e->params) : NULL;
-    if (!e->graph) return text_fail(message, size, "no memory for the model");
+    if (!e->graph) return text_fail(message, size, "out of memory for the model");
     *loss = e->task->build(e, e->graph);
     if (nn_params_allocate(e->params, e->recipe.train.seed))
-        return text_fail(message, size, "no memory for %lld parameters", (long long)nn_params_total(e->params));
+        return text_fail(message, size, "out of memory for %lld parameters", (long long)nn_params_total(e->params));
     return experiment_failed(nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe)), message,
                              size);
 }

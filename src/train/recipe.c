@@ -343,7 +343,7 @@ static int absolute_path(const recipe_place *at, const key_spec *k, const char *
     const char *slash = at->line > 0 ? strrchr(at->file, '/') : NULL;
     const int base = slash ? (int)(slash - at->file) : 0;
     if (*text && *text != '/' && !(slash && at->file[0] == '/') && !getcwd(here, sizeof here)) {
-        return recipe_fail(at, "%s: cannot tell the current directory: %s", k->path, strerror(errno));
+        return recipe_fail(at, "%s: cannot get the current directory: %s", k->path, strerror(errno));
     }
     int n = snprintf(out, k->size, "%s", text);
     if (*text && *text != '/') {
@@ -356,7 +356,7 @@ static int absolute_path(const recipe_place *at, const key_spec *k, const char *
 static int remember(recipe *r, const char *path, const char *text, const recipe_place *at) {
     recipe_given *g = (recipe_given *)(uintptr_t)find_given(r, path);
     if (!g && r->n_given == RECIPE_MAX_KEYS)
-        return recipe_fail(at, "%s is one too many: at most %d keys are possible", path, RECIPE_MAX_KEYS);
+        return recipe_fail(at, "%s: too many keys, expected at most %d", path, RECIPE_MAX_KEYS);
     if (!g) g = &r->given[r->n_given++];
     memset(g, 0, sizeof *g); /* so that equal recipes have equal bytes */
     memcpy(g->path, path, strlen(path));
@@ -411,14 +411,14 @@ static int set_pair(const pair_list *list, const char *path, const char *text, c
         return recipe_fail(at, "%s is given twice, first in line %d", key_show(path).text, pair->line);
     }
     if (!*text && at->line < 0) {
-        if (!pair) return recipe_fail(at, "%s is not given, so it cannot be taken away", key_show(path).text);
+        if (!pair) return recipe_fail(at, "%s is not set, so it cannot be removed", key_show(path).text);
         remove_pair(list, pair);
         return 0;
     }
     if (!*text) return recipe_fail(at, "%s is empty", key_show(path).text);
     if (key_check_text(path, text, sizeof pair->value, message, sizeof message)) return recipe_fail(at, "%s", message);
     if (!pair && *list->n == list->most)
-        return recipe_fail(at, "%s is one too many: at most %d are possible", key_show(path).text, list->most);
+        return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, list->most);
     if (!pair) pair = &list->pairs[(*list->n)++];
     memset(pair, 0, sizeof *pair);
     memcpy(pair->key, name, strlen(name));
@@ -571,11 +571,11 @@ static int compare_options(const recipe *was, const recipe *is, const recipe_pla
         (void)adamod_get(a, o.name, &x), (void)adamod_get(b, o.name, &y);
         const char *s = pair_value(was->optimizer.schedule, was->optimizer.n_schedules, o.name);
         const char *t = pair_value(is->optimizer.schedule, is->optimizer.n_schedules, o.name);
-        if (strcmp(s, t) != 0) status = recipe_fail(at, "optimizer.schedule.%s is %s, and was %s", o.name, t, s);
+        if (strcmp(s, t) != 0) status = recipe_fail(at, "optimizer.schedule.%s is %s, but was %s", o.name, t, s);
         if (x == y || strcmp(o.name, "threads") == 0) continue;
         if (o.choices)
-            status = recipe_fail(at, "optimizer.%s is %s, and was %s", o.name, o.choices[(int)y], o.choices[(int)x]);
-        else status = recipe_fail(at, "optimizer.%s is %.15g, and was %.15g", o.name, y, x);
+            status = recipe_fail(at, "optimizer.%s is %s, but was %s", o.name, o.choices[(int)y], o.choices[(int)x]);
+        else status = recipe_fail(at, "optimizer.%s is %.15g, but was %.15g", o.name, y, x);
     }
     adamod_free(a);
     adamod_free(b);
@@ -586,9 +586,9 @@ int recipe_compare(const recipe *was, const recipe *is, char *message, size_t si
     const recipe_place at = {.message = message, .size = size};
     recipe_key before[RECIPE_MAX_KEYS], now[RECIPE_MAX_KEYS];
     if (strcmp(was->data.task, is->data.task) != 0)
-        return recipe_fail(&at, "data.task is %s, and was %s", is->data.task, was->data.task);
+        return recipe_fail(&at, "data.task is %s, but was %s", is->data.task, was->data.task);
     if (strcmp(was->model.kind, is->model.kind) != 0)
-        return recipe_fail(&at, "model.kind is %s, and was %s", is->model.kind, was->model.kind);
+        return recipe_fail(&at, "model.kind is %s, but was %s", is->model.kind, was->model.kind);
     const int n = recipe_list_keys(is, now);
     (void)recipe_list_keys(was, before);
     for (int i = 0; i < n; i++) {
@@ -596,7 +596,7 @@ int recipe_compare(const recipe *was, const recipe *is, char *message, size_t si
         const key_spec *k = now[i].k;
         const char *old = key_text(k, before[i].settings, a), *new = key_text(k, now[i].settings, b);
         if (k->loose || strcmp(old, new) == 0) continue;
-        return recipe_fail(&at, "%s is %s, and was %s", k->path, *new ? new : "empty", *old ? old : "empty");
+        return recipe_fail(&at, "%s is %s, but was %s", k->path, *new ? new : "empty", *old ? old : "empty");
     }
     return compare_options(was, is, &at);
 }

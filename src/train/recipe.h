@@ -114,7 +114,7 @@ int recipe_check(const recipe *r, char *message, size_t size);
 int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size);
 
 /* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, what to watch and how
- * to decode, not in what is computed. Else -1 and "model.d is 256, and was 128". Both must have passed recipe_check. */
+ * to decode, not in what is computed. Else -1 and "model.d is 256, but was 128". Both must have passed recipe_check. */
 int recipe_compare(const recipe *was, const recipe *is, char *message, size_t size);
 
 /* The whole recipe, as YAML that recipe_load reads back to the same. -1: the file could not be written. */

@@ -39,8 +39,8 @@ static int foreign_option(const recipe *r, const char *option, const recipe_plac
             continue;
         snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
     }
-    return recipe_fail(at, "optimizer.%s: %s has no such option; %s %s away", option, r->optimizer.rule, flags,
-                       n > 1 ? "take all of these" : "takes it");
+    return recipe_fail(at, "optimizer.%s: %s has no such option; %s %s", option, r->optimizer.rule, flags,
+                       n > 1 ? "remove them" : "removes it");
 }
 
 static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const recipe_place *at) {

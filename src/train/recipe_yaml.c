@@ -86,8 +86,8 @@ static int join_path(const reader *in, const char *section, const yaml_event_t *
                            event->type == YAML_SEQUENCE_START_EVENT ? "list" : "section");
     }
     const char *name = (const char *)event->data.scalar.value;
-    if (strlen(name) != event->data.scalar.length || !*name)
-        return recipe_fail(&in->at, "a key is empty or holds a zero byte");
+    if (strlen(name) != event->data.scalar.length) return recipe_fail(&in->at, "a key contains a zero byte");
+    if (!*name) return recipe_fail(&in->at, "a key is empty");
     const int n = snprintf(out, size, "%s%s%s", section, *section ? "." : "", name);
     if ((size_t)n >= size) return recipe_fail(&in->at, "%s: no such key", key_show(name).text);
     const char *dot = strchr(name, '.');
@@ -113,7 +113,7 @@ static int read_subsection(reader *in, const char *path) {
 static int read_scalar(reader *in, const char *path, const yaml_event_t *event) {
     const char *text = is_null(event) ? "" : (const char *)event->data.scalar.value;
     if (strlen((const char *)event->data.scalar.value) != event->data.scalar.length) {
-        return recipe_fail(&in->at, "%s holds a zero byte", key_show(path).text);
+        return recipe_fail(&in->at, "%s contains a zero byte", key_show(path).text);
     }
     if (!in->scanning) return recipe_set_path(in->r, path, text, &in->at);
     if (strcmp(path, "data.task") == 0 || strcmp(path, "model.kind") == 0) recipe_choose(in->r, path, text);
@@ -186,7 +186,7 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
     char unused[1024];
     reader in = {.r = &copy, .at = {.file = name, .message = message, .size = size}, .text = text, .n = n};
     if (n > MOST_BYTES) return recipe_fail(&in.at, "it is larger than %d bytes, expected a recipe", MOST_BYTES);
-    if (n && memchr(text, 0, n)) return recipe_fail(&in.at, "it holds a zero byte, expected text in UTF-8");
+    if (n && memchr(text, 0, n)) return recipe_fail(&in.at, "it contains a zero byte, expected text in UTF-8");
     snprintf(copy.file, sizeof copy.file, "%s", name);
     /* The lines of another file mean nothing here. */
     for (int i = 0; i < copy.n_given; i++) copy.given[i].line = copy.given[i].line > 0 ? 0 : copy.given[i].line;

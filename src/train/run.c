@@ -65,7 +65,7 @@ static char *path_of(const run *r, const char *name, const line *to) {
     const size_t size = strlen(r->directory) + strlen(name) + 2;
     char *path = malloc(size);
     if (path) snprintf(path, size, "%s/%s", r->directory, name);
-    else (void)fail_at(r, name, to, "no memory", ENOMEM);
+    else (void)fail_at(r, name, to, "out of memory", ENOMEM);
     return path;
 }
 
@@ -112,7 +112,7 @@ static int open_file(run *r, int index, const line *to) {
     f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_APPEND);
     free(path);
     if (f->fd < 0) return fail_at(r, f->name, to, "cannot open", errno);
-    if (fstat(f->fd, &st)) return fail_at(r, f->name, to, "cannot tell its size", errno);
+    if (fstat(f->fd, &st)) return fail_at(r, f->name, to, "cannot get its size", errno);
     if (!S_ISREG(st.st_mode)) return text_fail(to->message, to->size, "%s/%s is not a file", r->directory, f->name);
     f->size = (int64_t)st.st_size;
     return 0;
@@ -122,7 +122,7 @@ static int cut(run *r, int index, int64_t size, const line *to) {
     appended *f = &r->file[index];
     if (size == f->size) return 0;
     const int error = adamod__file_cut(f->fd, (uint64_t)size);
-    if (error) return fail_at(r, f->name, to, "cannot cut", error);
+    if (error) return fail_at(r, f->name, to, "cannot truncate", error);
     f->size = size;
     return 0;
 }

@@ -403,7 +403,7 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
     trainer *t = calloc(1, sizeof *t);
     if (!t) {
-        snprintf(message, size, "no memory for the trainer");
+        snprintf(message, size, "out of memory for the trainer");
         return -1;
     }
     t->o = o;

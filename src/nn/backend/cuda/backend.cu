@@ -79,7 +79,7 @@ static adamod_status device_open(nn_device **out, int index) {
         return nn_cuda_fail(ADAMOD_ERROR_DEVICE, "cuda: there is no device %d, expected 0 to %d", index, n - 1);
     }
     nn_device *d = (nn_device *)calloc(1, sizeof *d);
-    if (!d) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a device");
+    if (!d) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a device");
     d->index = index;
     cudaDeviceProp p;
     cudaError_t e = cudaSetDevice(index);
@@ -116,7 +116,7 @@ static adamod_status device_allocate(nn_device *d, void **out, size_t bytes) {
             return nn_cuda_failed(error, "allocating memory");
         }
         return nn_cuda_fail(
-            ADAMOD_ERROR_DEVICE_MEMORY, "cuda: out of memory: %.1f MiB wanted, %.1f of %.1f MiB free on %s",
+            ADAMOD_ERROR_DEVICE_MEMORY, "cuda: out of device memory: %.1f MiB needed, %.1f of %.1f MiB free on %s",
             (double)bytes / 1048576, (double)free_bytes / 1048576, (double)total / 1048576, d->info.name);
     }
     note(d, cudaMemsetAsync(*out, 0, bytes, d->stream), "clearing memory");

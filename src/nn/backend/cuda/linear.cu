@@ -109,7 +109,7 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
     adamod_status status = product_library();
     if (status) return status;
     linear_plan *p = (linear_plan *)calloc(1, sizeof *p);
-    if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "no memory for a linear op");
+    if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a linear op");
     status = c->output_grad[0] ? prepare_backward(c, p) : prepare_forward(c, p);
     if (status) linear_release(p);
     else *prepared = p;

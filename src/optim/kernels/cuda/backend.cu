@@ -53,7 +53,7 @@ static adamod_status fail(adamod_status status, const char *format, ...) {
 
 static const char *last_error(void) { return message; }
 
-static adamod_status no_memory(void) { return fail(ADAMOD_ERROR_MEMORY, "cuda: no memory on the host"); }
+static adamod_status no_memory(void) { return fail(ADAMOD_ERROR_MEMORY, "cuda: out of host memory"); }
 
 static adamod_status failed_call(const adamod__device *d, cudaError_t error, const char *what) {
     (void)cudaGetLastError(); /* so that it is not met again */
@@ -148,8 +148,9 @@ static adamod_status allocate(const adamod__device *d, size_t bytes, void **out)
     size_t available = 0, total = 0;
     (void)cudaMemGetInfo(&available, &total);
     const double gib = 1024.0 * 1024.0 * 1024.0;
-    return fail(ADAMOD_ERROR_DEVICE_MEMORY, "cuda: out of memory: %.4g GiB wanted, %.4g GiB free on cuda:%d (%s)",
-                (double)bytes / gib, (double)available / gib, d->index, d->name);
+    return fail(ADAMOD_ERROR_DEVICE_MEMORY,
+                "cuda: out of device memory: %.4g GiB needed, %.4g GiB free on cuda:%d (%s)", (double)bytes / gib,
+                (double)available / gib, d->index, d->name);
 }
 
 static adamod_status device_alloc(adamod__device *d, size_t bytes, void **out) {
