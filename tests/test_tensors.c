@@ -504,7 +504,8 @@ TEST(overlaps_of_random_arrays) {
             const int what = n < 2 ? 0 : (int)RANDOM(4), k = n < FEW && !what ? n : (int)RANDOM(n);
             adamod_status status;
             if (what == 0 && n < FEW) {
-                next[n] = (spot){RANDOM(PLACE), RANDOM(3) ? RANDOM(PLACE) : -1, RANDOM(6)};
+                const int64_t at = RANDOM(PLACE), other = RANDOM(3) ? RANDOM(PLACE) : -1;
+                next[n] = (spot){at, other, RANDOM(6)};
                 status = adamod_add(opt, NULL, place + next[n].param, next[n].grad < 0 ? NULL : place + next[n].grad, 1,
                                     &next[n].count);
             } else if (what == 1) {
