@@ -397,11 +397,12 @@ TEST(malformed_yaml_gets_line_and_column) {
 }
 
 TEST(texts_are_one_line_of_utf8) {
-    CHECK_STR(complaint("name: \"a\\nb\"\n"), "demo.yaml:1: name holds a control character or a line's end");
+    CHECK_STR(complaint("name: \"a\\nb\"\n"), "demo.yaml:1: name contains a control character or a line break");
     CHECK_STR(complaint("name: \"a\\0b\"\n"), "demo.yaml:1: name contains a zero byte");
     CHECK_STR(complaint("\"na\\0me\": b\n"), "demo.yaml:1: a key contains a zero byte");
     CHECK_STR(set_complaint("name=a\xff"), "--set: name is not UTF-8");
-    CHECK_STR(set_complaint("optimizer.lr=1\x1b[31m"), "--set: optimizer.lr holds a control character or a line's end");
+    CHECK_STR(set_complaint("optimizer.lr=1\x1b[31m"),
+              "--set: optimizer.lr contains a control character or a line break");
     CHECK_STR(set_complaint("name=0123456789012345678901234567890123456789012345678901234567890123"),
               "--set: name is longer than 63 bytes");
     CHECK_STR(set_complaint("name=a/b"), "--set: name is 'a/b', expected one without '/' that does not begin with '.'");

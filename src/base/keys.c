@@ -95,7 +95,7 @@ int key_check_text(const char *name, const char *text, size_t room, char *messag
         const size_t n = text_code_point(rest);
         if (!n) return text_fail(message, size, "%s is not UTF-8", key_show(name).text);
         if (n == 1 && iscntrl((unsigned char)*rest.bytes)) {
-            return text_fail(message, size, "%s holds a control character or a line's end", key_show(name).text);
+            return text_fail(message, size, "%s contains a control character or a line break", key_show(name).text);
         }
         rest.bytes += n;
         rest.n -= n;
