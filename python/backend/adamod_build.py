@@ -47,7 +47,7 @@ Requires-Python: >=3.8
 Provides-Extra: torch
 Requires-Dist: torch>=1.13; extra == "torch"
 Provides-Extra: timm
-Requires-Dist: timm>=1.0; extra == "timm"
+Requires-Dist: timm>=1.0.12; extra == "timm"
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"
 Description-Content-Type: text/markdown

@@ -7,6 +7,7 @@ import email
 import glob
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,9 @@ class SourceArchive(unittest.TestCase):
         self.assertIn("Typing :: Typed", metadata.get_all("Classifier"))
         with open(f"{ROOT}/README.md") as f:
             self.assertEqual(metadata.get_payload(), f.read())
+        with open(f"{ROOT}/python/libadamod/timm.py") as f:  # the oldest timm is the one that it asks for
+            oldest = re.search(r"needs timm ([\d.]+) or later", f.read())[1]
+        self.assertIn(f'timm>={oldest}; extra == "timm"', metadata.get_all("Requires-Dist"))
 
     def test_editable(self):
         """The sources themselves are imported, with a library built for them; twice, as after a change."""
