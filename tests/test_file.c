@@ -1,4 +1,4 @@
-/* Tests of src/optim/file.c: files that are there whole or not at all, whoever is killed, and whoever else writes there.
+/* Tests of src/base/file.c: files that are there whole or not at all, whoever is killed, and whoever else writes there.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -28,7 +28,7 @@
 
 /* ---- calls that fail ---- */
 
-static bool no_locks, late_rename;
+static bool no_locks, late_rename, no_cut;
 
 int flock(int fd, int operation) {
     if (!no_locks) return (int)syscall(SYS_flock, fd, operation);
@@ -41,6 +41,13 @@ int renameat(int at, const char *from, int there, const char *to) {
     const int result = (int)syscall(SYS_renameat2, at, from, there, to, 0);
     if (!late_rename || result) return result;
     late_rename = false;
+    errno = EINTR;
+    return -1;
+}
+
+int ftruncate(int fd, off_t size) {
+    if (!no_cut) return (int)syscall(SYS_ftruncate, fd, size);
+    no_cut = false;
     errno = EINTR;
     return -1;
 }
@@ -306,8 +313,22 @@ TEST(threads_at_once) {
     check_after_many();
 }
 
+TEST(cut) {
+    enter_scratch(true);
+    CHECK_INT(write_file(FILE_NAME, 'a'), 0);
+    const int fd = adamod__file_open(FILE_NAME, O_RDWR);
+    no_cut = true; /* once: a signal comes first */
+    CHECK_INT(adamod__file_cut(fd, 7), 0);
+    CHECK(!no_cut);
+    char bytes[SIZE];
+    CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 7);
+    close(fd);
+    CHECK_INT(adamod__file_cut(fd, 3), EBADF);
+    CHECK_INT(get_file(FILE_NAME, bytes, sizeof bytes), 7);
+}
+
 RUN_TESTS(ENTRY(names_of_every_length), ENTRY(paths_of_every_length), ENTRY(places_that_are_no_files),
           ENTRY(stale_files_are_removed), ENTRY(a_file_in_use_is_left_alone),
           ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(names_that_are_all_taken), ENTRY(without_locks),
           ENTRY(a_rename_that_was_interrupted_when_it_was_done), ENTRY(killed_writers), ENTRY(processes_at_once),
-          ENTRY(threads_at_once))
+          ENTRY(threads_at_once), ENTRY(cut))

@@ -111,6 +111,14 @@ static void life_of_raw(api_fixture *f) {
     adamod_hyper_free(h);
 }
 
+/* Moved, and moved back. */
+static void life_of_arrays(api_fixture *f) {
+    float other[35] = {0};
+    void *params[] = {f->matrix, f->half, &f->scalar, f->empty};
+    TRY(f, adamod_set_param(f->opt, MATRIX, other));
+    TRY(f, adamod_set_arrays(f->opt, FROZEN, NULL, params, NULL));
+}
+
 static void life(api_fixture *f, const adamod_allocator *allocator) {
     api_fixture_arrays(f, "adamod");
     TRY(f, adamod_create_with(&f->opt, "adamod", allocator));
@@ -128,6 +136,7 @@ static void life(api_fixture *f, const adamod_allocator *allocator) {
     TRY(f, adamod_save(f->opt, "state"));
     TRY(f, adamod_step(f->opt));
     TRY(f, adamod_load(f->opt, "state"));
+    life_of_arrays(f);
     TRY(f, adamod_step(f->opt));
     life_of_raw(f);
     adamod_free(f->opt);

@@ -260,6 +260,9 @@ TEST(json_forms) {
 #define TWO(second) ONE ",\"u\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":" second "}}"
 #define FIELDS(f) "{\"t\":{" f "}}"
 #define META(m) "{\"__metadata__\":" m "}"
+#define SUMS(header, data)                                                                                             \
+    "{\"__metadata__\":{\"crc32\":\"" header "\",\"crc32.data\":\"" data                                               \
+    "\"},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"
 
 static const struct {
     const char *json;
@@ -366,6 +369,12 @@ static const struct {
     {META("{\"a\":\"\",}"), 0, "expected a key of __metadata__, found '}'"},
     {META("{\"a\":\"\",\"a\":\"\"}"), 0, "__metadata__ has \"a\" twice"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ is given twice"},
+    /* checksums: the header's is right, as Python's zlib.crc32 has it, and the data's are too few, too many or none */
+    {META("{\"crc32\":\"51a80140\",\"crc32.data\":\"0123456\"}"), 0,
+     "crc32.data is not 8 digits for each of 0 tensors"},
+    {SUMS("39bbcc8e", "0123456"), 4, "crc32.data is not 8 digits for each of 1 tensors"},
+    {SUMS("f5ed674f", "0123456g"), 4, "crc32.data is not 8 digits for each of 1 tensors"},
+    {SUMS("131b7c4b", "0123456789abcdef"), 4, "crc32.data is not 8 digits for each of 1 tensors"},
 };
 
 TEST(malformed_headers) {
@@ -383,6 +392,9 @@ TEST(malformed_headers) {
         adamod__st_close(&file);
         free(json);
     }
+    adamod__st_file file; /* nothing is read of one that is too long */
+    CHECK_INT(parse("", 100000001, 0, &file), ADAMOD_ERROR_FORMAT);
+    CHECK_HAS(msg, "header length 100000001 exceeds the limit of 100000000 bytes");
 }
 
 /* No beginning of a header is a header. */
@@ -646,6 +658,10 @@ TEST(metadata_of_write) {
     const adamod__st_pair bad_key = {"\xff", "v"}, bad_value = {"k", "\xc0\x80"};
     begin();
     expect_refused(twice, 2, NULL, 0, "metadata \"k\" appears twice");
+    expect_refused(&(adamod__st_pair){"crc32", "01234567"}, 1, NULL, 0,
+                   "metadata \"crc32\": the checksums are made here");
+    expect_refused(&(adamod__st_pair){"crc32.data", ""}, 1, NULL, 0,
+                   "metadata \"crc32.data\": the checksums are made here");
     expect_refused(&no_key, 1, NULL, 0, "metadata 0 has no key or no value");
     expect_refused(&no_value, 1, NULL, 0, "metadata 0 has no key or no value");
     expect_refused(&bad_key, 1, NULL, 0, "is not UTF-8");
