@@ -177,7 +177,7 @@ TEST(sizes) {
             "t: shape is [2, -2], expected no negative dimension and fewer than 2^" COUNT_BITS " elements");
     const adamod_tensor copied = {.name = "t", .param = x, .ndim = 1, .shape = {2}, .master = x + 2};
     REFUSED(&f, adamod_add_tensor(f.opt, 0, &copied, &id), ADAMOD_ERROR_ARGUMENT,
-            "t: a master is for bf16 and f16 with low_precision=master");
+            "t: only bf16 and f16 with low_precision=master have a master");
     const int64_t shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
     REFUSED(&f, adamod_add(f.opt, "t", x, NULL, 9, shape), ADAMOD_ERROR_ARGUMENT, "ndim is 9");
     REFUSED(&f, adamod_add(f.opt, "t", x, NULL, -1, shape), ADAMOD_ERROR_ARGUMENT, "ndim is -1");
