@@ -147,7 +147,7 @@ static void adamod__pass_columns(void *context, int64_t task, int thread) {
     const int64_t matrix = task / c->strips, from = task % c->strips * BLOCK;
     const int64_t width = p.f.cols - from < BLOCK ? p.f.cols - from : BLOCK;
     /* Narrow matrices are contiguous: read several rows at once. */
-    const int64_t rows_at_once = width == p.f.cols ? BLOCK / width : 1;
+    const int64_t rows_at_once = width > 0 && width == p.f.cols ? BLOCK / width : 1;
     block_buffers *buffer = adamod__memory_of(c->base, thread).buffer;
     memset(buffer->sum, 0, sizeof buffer->sum);
     for (int64_t row = 0; row < p.f.rows; row += rows_at_once) {

@@ -270,12 +270,13 @@ static adamod_status adamod__check_range(const adamod_optimizer *opt, const tens
 
 /* Where the number of the parameter of this name is, or belongs. */
 static int32_t *adamod__name_place(const adamod_optimizer *opt, const char *name) {
-    const uint64_t hash = adamod__name_hash(name), places = 2 * (uint64_t)opt->capacity;
-    uint64_t at = hash % places;
+    const uint64_t hash = adamod__name_hash(name),
+                   last = 2 * (uint64_t)opt->capacity - 1; /* a power of two, less one */
+    uint64_t at = hash & last;
     while (opt->names[at]) {
         const tensor *t = &opt->tensors[opt->names[at] - 1];
         if (t->span.stream == hash && strcmp(t->name, name) == 0) break;
-        at = (at + 1) % places;
+        at = (at + 1) & last;
     }
     return &opt->names[at];
 }
