@@ -10,6 +10,7 @@
 #include "report/reader.h"
 
 #include "base/text.h"
+#include "base/file.h"
 #include "base/json_input.h"
 
 #include <dirent.h>
@@ -70,7 +71,7 @@ static bool grow(void **array, size_t n, size_t *room, size_t item) {
 /* 1: open; 0: there is none; -1 with a message. A pipe or a device under that name would keep us waiting. */
 static int open_file(const place *at, FILE **out) {
     struct stat st;
-    const int fd = open(at->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int fd = adamod__file_open(at->path, O_RDONLY | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT) return 0;
     if (fd < 0) return fail_at(at, strerror(errno));
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (*out = fdopen(fd, "r"))) return 1;
