@@ -25,10 +25,10 @@ static char message[1024];
 
 /* What runs without a task.json may have measured. */
 static const metric known[] = {
-    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
-    {"nll", "nll", "negative log-likelihood", "", 1, 4, METRIC_LOWER, false},
-    {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true},
-    {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true},
+    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
+    {"nll", "nll", "negative log-likelihood", "", 1, 4, METRIC_LOWER, false, NULL},
+    {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true, NULL},
+    {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, NULL},
 };
 #define KNOWN known, sizeof known / sizeof *known
 
@@ -665,7 +665,7 @@ static const char images[] =
     "  {\"name\":\"accuracy\",\"label\":\"accuracy\",\"about\":\"accuracy\",\"unit\":\"%\",\"scale\":100,\"decimals\":1,"
     "\"better\":\"higher\",\"headline\":true},\n"
     "  {\"name\":\"top5\",\"label\":\"top 5\",\"about\":\"one of the first five\",\"unit\":\"%\",\"scale\":100,"
-    "\"decimals\":2,\"better\":\"higher\",\"headline\":true,\"later\":null},\n"
+    "\"decimals\":2,\"better\":\"higher\",\"headline\":true,\"signature\":\"of:5|ties:no\",\"later\":null},\n"
     "  {\"name\":\"hidden\",\"label\":\"hidden\",\"better\":\"higher\",\"headline\":false},\n"
     "  {\"name\":\"calls\",\"label\":\"calls\",\"about\":\"calls of the model\",\"decimals\":0,\"headline\":true}]}\n";
 
@@ -689,6 +689,8 @@ TEST(a_run_says_itself_what_it_measures) {
     CHECK_STR(r.run[0].about, "Pictures of clothes");
     CHECK_STR(r.run[0].items, "images");
     CHECK_INT(r.run[0].n_metrics, 5);
+    CHECK_STR(r.run[0].metric[2].signature, "of:5|ties:no");
+    CHECK(!r.run[0].metric[1].signature);
     CHECK_CLOSE(r.run[0].train.at[39].items, 2400, 0);
     CHECK_CLOSE(value_of(&r.run[0], &r.run[0].final_test, "hidden"), 3, 0);
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {

@@ -164,8 +164,9 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     return false;
 }
 
-static const metric metrics[] = {{"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
-                                 {"right", "right", "remainders that are right", "%", 100, 1, METRIC_HIGHER, true}};
+static const metric metrics[] = {
+    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
+    {"right", "right", "remainders that are right", "%", 100, 1, METRIC_HIGHER, true, NULL}};
 static const key_table *const tables[] = {&task_table, NULL};
 static const task_model lookup = {"lookup", &model_table, NULL};
 static const task_model *const models[] = {&lookup, NULL};

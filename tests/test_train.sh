@@ -180,6 +180,11 @@ wait $pid 2>/dev/null || true
 # Which checkpoint was evaluated is said.
 "$ADAMOD" evaluate whole | grep -q '^test set, 40 sentences, averaged checkpoint: loss' || fail "evaluate: $("$ADAMOD" evaluate whole)"
 "$ADAMOD" evaluate whole --checkpoint last --json | grep -q '"checkpoint":"last"' || fail "evaluate --json names no checkpoint"
+# So is which BLEU it is: sacreBLEU's signature.
+signature='nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:2.6.0'
+"$ADAMOD" evaluate whole | grep -qxF "BLEU: $signature" || fail "evaluate names no BLEU: $("$ADAMOD" evaluate whole)"
+"$ADAMOD" evaluate whole --json | grep -qF "\"bleu_signature\":\"$signature\"" || fail "evaluate --json names no BLEU"
+grep -qF "\"signature\":\"$signature\"" whole/task.json || fail "task.json names no BLEU: $(cat whole/task.json)"
 
 # Evaluations translate too: what a model that has one answer learns is seen while it learns, and is what evaluate says.
 seq 1 50 | sed 's/^/question /' >question.txt

@@ -18,6 +18,9 @@ typedef struct metric {
     int decimals;         /* shown */
     metric_better better; /* which direction */
     bool headline;        /* a result: in tables, figures and progress lines. Others are recorded and printed only. */
+    const char
+        *signature; /* how exactly it is measured, for those who compare numbers ("nrefs:1|case:mixed|..."); NULL:
+                              its name says all */
 } metric;
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/trained.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { FLAG_SPLIT = TRAINED_FLAGS, FLAG_JSON };
@@ -33,6 +34,10 @@ static void print_text(const experiment *e, const trained *t, task_split split, 
            e->task->samples, t->checkpoint);
     training_print_metrics(e->task, r, is_any, "");
     printf("\n");
+    for (int i = 0; i < e->task->n_metrics; i++) {
+        const metric *m = &e->task->metrics[i];
+        if (m->signature && !isnan(r->value[i])) printf("%s: %s\n", m->label, m->signature);
+    }
 }
 
 static int print_json(const experiment *e, const trained *t, task_split split, const task_result *r) {
@@ -49,6 +54,11 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
     for (int i = 0; i < e->task->n_metrics; i++) {
         json_key(&j, e->task->metrics[i].name);
         json_number(&j, r->value[i]);
+        if (!e->task->metrics[i].signature) continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s_signature", e->task->metrics[i].name);
+        json_key(&j, name);
+        json_string(&j, e->task->metrics[i].signature);
     }
     json_key(&j, "seconds");
     json_number(&j, r->seconds);

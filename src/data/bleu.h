@@ -25,6 +25,11 @@
 
 #define BLEU_ORDER 4
 
+/* sacreBLEU's signature of the plain score over tokens as they are given. The version is the one whose numbers these are,
+ * digit for digit (tests/test_bleu.c). */
+#define BLEU_VERSION "2.6.0"
+#define BLEU_TOKENS_SIGNATURE "nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:" BLEU_VERSION
+
 typedef struct bleu {
     int64_t match[BLEU_ORDER], total[BLEU_ORDER];
     int64_t hyp_tokens, ref_tokens;

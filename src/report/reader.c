@@ -536,12 +536,15 @@ static int pull_decimals(json_input *in) {
 static bool add_metric(report_run *r, const metric *m) {
     metric *copy = &r->metric[r->n_metrics];
     char *text = NULL;
-    if (asprintf(&text, "%s%c%s%c%s%c%s", m->name, 0, m->label, 0, m->about, 0, m->unit) < 0) return false;
+    const char *signature = m->signature ? m->signature : "";
+    if (asprintf(&text, "%s%c%s%c%s%c%s%c%s", m->name, 0, m->label, 0, m->about, 0, m->unit, 0, signature) < 0)
+        return false;
     *copy = *m;
     copy->name = text;
     copy->label = copy->name + strlen(copy->name) + 1;
     copy->about = copy->label + strlen(copy->label) + 1;
     copy->unit = copy->about + strlen(copy->about) + 1;
+    copy->signature = *signature ? copy->unit + strlen(copy->unit) + 1 : NULL;
     r->n_metrics++;
     return true;
 }
@@ -549,8 +552,9 @@ static bool add_metric(report_run *r, const metric *m) {
 /* What is missing is as plain as can be: the name for people too, no unit, two decimals, no headline. False: no
  * memory. */
 static bool pull_metric(report_run *r, json_input *in) {
-    char name[METRIC_NAME] = "", label[48] = "", about[96] = "", unit[16] = "";
+    char name[METRIC_NAME] = "", label[48] = "", about[96] = "", unit[16] = "", signature[128] = "";
     metric m = {.name = name, .label = label, .about = about, .unit = unit, .scale = 1, .decimals = 2};
+    m.signature = signature;
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
         char key[32];
         json_input_key(in, key, sizeof key);
@@ -558,6 +562,7 @@ static bool pull_metric(report_run *r, json_input *in) {
         else if (strcmp(key, "label") == 0) pull_words(in, label, sizeof label);
         else if (strcmp(key, "about") == 0) pull_words(in, about, sizeof about);
         else if (strcmp(key, "unit") == 0) pull_words(in, unit, sizeof unit);
+        else if (strcmp(key, "signature") == 0) pull_words(in, signature, sizeof signature);
         else if (strcmp(key, "scale") == 0) m.scale = pull_scale(in);
         else if (strcmp(key, "decimals") == 0) m.decimals = pull_decimals(in);
         else if (strcmp(key, "better") == 0) m.better = pull_better(in);

@@ -90,10 +90,11 @@ static excess add_columns(report *r, const report_run *run) {
 }
 
 static int make_columns(report *r, char *message, size_t size) {
-    r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true};
-    r->column[REPORT_VALID] = (metric){"loss", "validation loss", "validation loss", "", 1, 3, METRIC_LOWER, true};
-    r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true};
-    r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true};
+    r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true, NULL};
+    r->column[REPORT_VALID] =
+        (metric){"loss", "validation loss", "validation loss", "", 1, 3, METRIC_LOWER, true, NULL};
+    r->column[REPORT_UPDATES] = (metric){"updates", "updates", "updates", "", 1, 0, METRIC_NEITHER, true, NULL};
+    r->column[REPORT_SECONDS] = (metric){"time", "time", "training time", "s", 1, 1, METRIC_NEITHER, true, NULL};
     for (int i = 0; i < r->n; i++) {
         const excess more = add_columns(r, &r->run[i]);
         if (!more.what) continue;

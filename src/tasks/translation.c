@@ -407,12 +407,13 @@ static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size
 
 enum { LOSS, NLL, PERPLEXITY, ACCURACY, EXACT, BLEU, METRICS };
 static const metric metrics[METRICS] = {
-    [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true},
-    [NLL] = {"nll", "nll", "negative log-likelihood per token", "", 1, 4, METRIC_LOWER, false},
-    [PERPLEXITY] = {"ppl", "perplexity", "perplexity", "", 1, 3, METRIC_LOWER, false},
-    [ACCURACY] = {"accuracy", "next token right", "next tokens that are right", "%", 100, 1, METRIC_HIGHER, false},
-    [EXACT] = {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true},
-    [BLEU] = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true},
+    [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
+    [NLL] = {"nll", "nll", "negative log-likelihood per token", "", 1, 4, METRIC_LOWER, false, NULL},
+    [PERPLEXITY] = {"ppl", "perplexity", "perplexity", "", 1, 3, METRIC_LOWER, false, NULL},
+    [ACCURACY] = {"accuracy", "next token right", "next tokens that are right", "%", 100, 1, METRIC_HIGHER, false,
+                  NULL},
+    [EXACT] = {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true, NULL},
+    [BLEU] = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, BLEU_TOKENS_SIGNATURE},
 };
 
 static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }

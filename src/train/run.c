@@ -252,6 +252,7 @@ static void add_metric(json *j, const metric *m) {
     add_pair(j, "better", better[m->better - METRIC_LOWER]);
     json_key(j, "headline");
     json_boolean(j, m->headline);
+    if (m->signature) add_pair(j, "signature", m->signature);
     json_close(j, '}');
 }
 

@@ -7,7 +7,7 @@
  *   task.json            what was trained and measured, so that nobody else need know:
  *                          {"task":"numbers","about":"German number words to English","items":"tokens","metrics":[
  *                           {"name":"bleu","label":"BLEU","about":"BLEU","unit":"","scale":1,"decimals":2,
- *                            "better":"higher","headline":true}, ...]}  (see base/metric.h)
+ *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see base/metric.h)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
