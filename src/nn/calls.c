@@ -32,7 +32,8 @@ static nn_type nn_type_of(const nn_plan *plan, nn_value v) {
         case NN_FROM_PERSISTENT: return NN_F32;
         case NN_FROM_NODE: return g->nodes[info->index].op->full_outputs >> info->which & 1 ? NN_F32 : NN_BF16;
         case NN_FROM_INPUT: return info->state || nn_read_as_value(plan, v) ? NN_BF16 : NN_F32;
-        case NN_FROM_PARAM: break;
+        case NN_FROM_PARAM:
+        case NN_FROM_CONSTANT: break;
     }
     return NN_BF16;
 }
@@ -92,12 +93,18 @@ static void *nn_state_data(const nn_plan *plan, const nn_param *p) {
     return (plan->on_device ? plan->on_device->states : plan->graph->params->state_data) + p->offset;
 }
 
+static void *nn_constant_data(const nn_plan *plan, const nn_value_info *info) {
+    if (plan->on_device) return nn_device_constant(plan->on_device, info->constant);
+    return (void *)(uintptr_t)info->constant; /* which no kernel writes */
+}
+
 void *nn_plan_address(const nn_plan *plan, nn_value value) {
     const nn_graph *g = plan->graph;
     const nn_value v = nn_memory_of(g, value);
     const nn_value_info *info = &g->values[v];
     if (info->source == NN_FROM_PARAM) return nn_param_data(plan, &g->params->list[info->index]);
     if (info->source == NN_FROM_PERSISTENT) return nn_state_data(plan, &g->params->states[info->index]);
+    if (info->source == NN_FROM_CONSTANT) return nn_constant_data(plan, info);
     if (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v])
         return nn_plan_given(plan, v);
     return nn_address(plan, &plan->data[v]);

@@ -1,4 +1,4 @@
-/* Parameters and persistent states on a device. */
+/* Parameters, persistent states and constants on a device. */
 #include "nn/device_params.h"
 #include "nn/backend.h"
 #include "base/error.h"
@@ -20,7 +20,9 @@ void nn_device_params_free(nn_device_params *on) {
         f->release(on->device, on->grad, full_bytes(on));
         f->release(on->device, on->half, half_bytes(on));
         f->release(on->device, on->states, state_bytes(on));
+        for (int i = 0; i < on->n_constants; i++) f->release(on->device, on->constants[i].data, on->constants[i].bytes);
     }
+    free(on->constants);
     f->close(on->device);
     free(on);
 }
@@ -119,5 +121,29 @@ adamod_status nn_params_store(nn_params *p) {
     f->upload(on->device, on->data, p->data, full_bytes(on));
     if (on->half) f->narrow(on->device, on->half, on->data, p->count);
     if (on->states) f->upload(on->device, on->states, p->state_data, state_bytes(on));
+    return f->wait(on->device);
+}
+
+/* ---- constants ---- */
+
+void *nn_device_constant(const nn_device_params *on, const void *host) {
+    for (int i = 0; i < on->n_constants; i++) {
+        if (on->constants[i].host == host) return on->constants[i].data;
+    }
+    return NULL;
+}
+
+adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, size_t bytes) {
+    const nn_device_functions *f = on->backend->device;
+    if (nn_device_constant(on, host)) return ADAMOD_OK;
+    nn_device_array *grown = realloc(on->constants, ((size_t)on->n_constants + 1) * sizeof *grown);
+    if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a constant");
+    on->constants = grown;
+    nn_device_array *x = &grown[on->n_constants];
+    *x = (nn_device_array){.host = host, .bytes = bytes};
+    const adamod_status status = f->allocate(on->device, &x->data, bytes);
+    if (status) return status;
+    on->n_constants++;
+    f->upload(on->device, x->data, host, bytes);
     return f->wait(on->device);
 }

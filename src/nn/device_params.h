@@ -1,8 +1,15 @@
-/* Parameters and persistent states on a device. */
+/* Parameters, persistent states and constants on a device. */
 #ifndef ADAMOD_NN_PLACE_H
 #define ADAMOD_NN_PLACE_H
 
 #include "nn/backend.h"
+
+/* A constant that is there: the host's numbers, and where they are on the device. */
+typedef struct nn_device_array {
+    const void *host;
+    void *data;
+    size_t bytes;
+} nn_device_array;
 
 typedef struct nn_device_params {
     const nn_backend *backend;
@@ -12,8 +19,15 @@ typedef struct nn_device_params {
     float *data, *grad, *states; /* as nn_params has them; states NULL: there are none */
     void *half;                  /* data as bf16, if the precision is mixed: the optimizer writes both */
     int64_t count, state_count;  /* numbers */
+    nn_device_array *constants;
+    int n_constants;
 } nn_device_params;
 
 void nn_device_params_free(nn_device_params *on);
+
+/* Brings a constant to the device, if it is not there yet; and where it is, NULL: it is not there. The host's address is
+ * what tells one constant from another. */
+adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, size_t bytes);
+void *nn_device_constant(const nn_device_params *on, const void *host);
 
 #endif

@@ -83,6 +83,7 @@ static nn_value nn_add_input(nn_graph *g, const char *name, nn_type type, nn_sha
     if (*g->error) return -1;
     shape.dim[0] = nn_capacity(g, shape.rows);
     if (!shape.dim[0]) return nn_mistake(g, "input %s: rows are not a symbol", name);
+    if (type == NN_U8) return nn_mistake(g, "input %s: u8 is for constants only", name);
     nn_shape_text(g, &shape, text, sizeof text);
     if (!nn_shape_fits(&shape)) return nn_mistake(g, "input %s: no array can have the shape %s", name, text);
     return nn_add_value(g,
@@ -128,6 +129,17 @@ void nn_scope_push(nn_graph *g, const char *format, ...) {
 
 void nn_scope_pop(nn_graph *g) {
     if (g->scope_depth > 0) g->scope[g->scope_length[--g->scope_depth]] = '\0';
+}
+
+nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, const int64_t *shape, const void *data) {
+    nn_value_info info = {.source = NN_FROM_CONSTANT, .type = type, .shape = {.ndim = ndim}, .constant = data};
+    if (*g->error) return -1;
+    for (int d = 0; d < ndim && d < NN_MAX_DIMS; d++) info.shape.dim[d] = shape[d];
+    if (ndim < 1 || ndim > NN_MAX_DIMS || !nn_shape_fits(&info.shape))
+        return nn_mistake(g, "constant %s: no array can have this shape", name);
+    if (type != NN_I32 && type != NN_U8) return nn_mistake(g, "constant %s: expected i32 or u8", name);
+    info.name = strdup(name);
+    return info.name ? nn_add_value(g, info) : nn_mistake(g, "out of memory");
 }
 
 /* What parameters and persistent states have in common: one below the scope, found or made, as a value. */
@@ -191,10 +203,10 @@ void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t s
 
 /* NULL, or which input is not of the type that the op reads. */
 static const char *nn_wrong_type(const nn_graph *g, const nn_node *node, char *message, size_t size) {
-    static const char *const names[] = {[NN_F32] = "f32", [NN_I32] = "i32"};
+    static const char *const names[] = {[NN_F32] = "f32", [NN_I32] = "i32", [NN_U8] = "u8"};
     const nn_op *op = node->op;
     for (int i = 0; i < node->n_inputs; i++) {
-        const nn_type wanted = op->indices >> i & 1 ? NN_I32 : NN_F32;
+        const nn_type wanted = op->indices >> i & 1 ? NN_I32 : op->bytes >> i & 1 ? NN_U8 : NN_F32;
         if (node->input[i] < 0 || g->values[node->input[i]].type == wanted) continue;
         snprintf(message, size, "%s is %s, expected %s", op->inputs[i], names[g->values[node->input[i]].type],
                  names[wanted]);

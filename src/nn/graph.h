@@ -4,20 +4,21 @@
 
 #include "nn/op.h"
 
-typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_PERSISTENT, NN_FROM_NODE } nn_source;
+typedef enum nn_source { NN_FROM_INPUT, NN_FROM_PARAM, NN_FROM_PERSISTENT, NN_FROM_CONSTANT, NN_FROM_NODE } nn_source;
 
 typedef struct nn_value_info {
     nn_source source;
     nn_type type;
     nn_shape shape;
-    int index;     /* of the node, of the parameter, or of the persistent state */
-    int which;     /* of the node's outputs */
-    char *name;    /* of an input or output; NULL: none */
-    bool output;   /* is read after a run */
-    bool kept;     /* is copied after a run */
-    bool state;    /* an input that stays */
-    int32_t pad;   /* of an input */
-    bool has_grad; /* a parameter, or computed from one */
+    int index;            /* of the node, of the parameter, or of the persistent state */
+    int which;            /* of the node's outputs */
+    char *name;           /* of an input, constant or output; NULL: none */
+    bool output;          /* is read after a run */
+    bool kept;            /* is copied after a run */
+    bool state;           /* an input that stays */
+    int32_t pad;          /* of an input */
+    const void *constant; /* the caller's numbers */
+    bool has_grad;        /* a parameter, or computed from one */
 } nn_value_info;
 
 struct nn_graph {

@@ -19,13 +19,14 @@ typedef struct nn_attributes {
     int heads;
     bool causal;
     nn_activation activation;
+    nn_picture_options pictures;
 } nn_attributes;
 
 /* A value as a kernel sees it: memory, and the rows of this run. Contiguous, the last dimension fastest. */
 typedef struct nn_array {
     void *data;               /* NULL: there is none (an optional input) */
     int64_t rows, cols;       /* cols: the product of all dimensions but the first; 1 for a vector */
-    nn_type type;             /* on the host f32 or i32; a device's plan may keep f32 values as bf16 */
+    nn_type type;             /* on the host f32, i32 or u8; a device's plan may keep f32 values as bf16 */
     const nn_shape *shape;    /* all dimensions: of images [rows, height, width, channels]; dim[0] is the capacity */
     const int64_t *live_rows; /* on a device: how many of the rows belong to the batch; NULL: all of them */
 } nn_array;

@@ -7,7 +7,7 @@
 
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type) {
     const size_t align = plan->on_device ? 256 : 64;
-    const size_t n = (size_t)nn_numbers(shape) * (type == NN_BF16 ? 2 : 4);
+    const size_t n = (size_t)nn_numbers(shape) * nn_type_bytes(type);
     return (n + align - 1) / align * align;
 }
 
@@ -42,11 +42,11 @@ static void nn_use_for_weights(nn_plan *plan, const nn_node *node, int end) {
     }
 }
 
-/* Parameters and persistent states are elsewhere, and what is written in another's memory; on a device, so are inputs that
- * come anew and are used as they come, and the gradient of the loss. */
+/* Parameters, persistent states and constants are elsewhere, and what is written in another's memory; on a device, so are
+ * inputs that come anew and are used as they come, and the gradient of the loss. */
 static void nn_leave_out(nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
-    const bool param = info->source == NN_FROM_PARAM || info->source == NN_FROM_PERSISTENT;
+    const bool param = info->source != NN_FROM_INPUT && info->source != NN_FROM_NODE;
     if (param || nn_memory_of(plan->graph, v) != v ||
         (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v]))
         plan->data[v].first = 0, plan->data[v].last = -1;

@@ -25,7 +25,7 @@
 #define NN_MAX_OUTPUTS 4
 #define NN_MAX_SYMBOLS 8
 
-typedef enum nn_type { NN_F32, NN_I32, NN_BF16 } nn_type;
+typedef enum nn_type { NN_F32, NN_I32, NN_BF16, NN_U8 } nn_type; /* u8: constants only */
 
 /* How a device computes. Parameters, their gradients and all sums are f32 in each. */
 typedef enum nn_precision {
@@ -138,6 +138,11 @@ nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *sh
  * as init says until an op writes it (see aliases in op.h). A name used twice is one state. */
 nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
+/* Numbers that are there from the beginning and never change, i32 or u8: a data set. The caller keeps them as they are for
+ * as long as plans of the graph are used. On the host they are read in place; to a device they go once, for all plans of
+ * the same parameters. A graph that makes no plan may have data NULL. */
+nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, const int64_t *shape, const void *data);
+
 /* Names of parameters and persistent states made below a scope are "scope.name". */
 void nn_scope_push(nn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void nn_scope_pop(nn_graph *g);
@@ -170,6 +175,21 @@ nn_value nn_attention(nn_graph *g, nn_value q, nn_value kv, nn_value q_ranges, n
  * logit is the target, [3] rows counted. Rows whose target is negative count for nothing. Output is f32 [1, 4]; its
  * gradient with respect to [0] is what nn_plan_backward is given. */
 nn_value nn_cross_entropy(nn_graph *g, nn_value logits, nn_value targets, double smoothing);
+
+/* Pictures of a data set as a network reads them: row i is picture indices[i] of images, a constant u8
+ * [n, height, width, 3], as f32 [rows, size, size, 3] with (x / 255 - mean) / deviation in each channel.
+ *
+ * In training it is padded with black (zeros before normalisation, as torchvision pads) and a random window is cut out
+ * where crop is set, and mirrored with probability 1/2 where mirror is. Otherwise it is the window in the middle. What is
+ * drawn follows from the op's random numbers of the run and draws[i], an i32 that tells pictures of one run apart: the
+ * place of the picture in the epoch. Forward only. */
+typedef struct nn_picture_options {
+    int64_t size;
+    int padding; /* pixels on each side */
+    bool crop, mirror;
+    float mean[3], deviation[3];
+} nn_picture_options;
+nn_value nn_pictures(nn_graph *g, nn_value images, nn_value indices, nn_value draws, const nn_picture_options *o);
 
 /* log softmax of each row; forward only, for decoding. */
 nn_value nn_log_softmax(nn_graph *g, nn_value x);

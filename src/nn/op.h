@@ -31,11 +31,12 @@ typedef struct nn_node {
 
 #define NN_NEEDS_OUTPUT (1u << NN_MAX_INPUTS)
 
-/* Input i is f32 unless indices says otherwise; outputs are f32. */
+/* Input i is f32 unless indices or bytes says otherwise; outputs are f32. */
 struct nn_op {
     const char *name;
     const char *inputs[NN_MAX_INPUTS]; /* their names, for messages */
     unsigned indices;                  /* bit i: input i is i32 */
+    unsigned bytes;                    /* bit i: input i is u8 */
     /* Fills outputs (all of ndim 0 before; those that stay so are not there) and the node from the inputs' shapes.
      * Returns NULL, or what is wrong ("x has 3 columns, W wants 4"), in a buffer of the caller's. */
     const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs, char *message, size_t size);
@@ -56,7 +57,8 @@ struct nn_op {
 
 /* The ops of the library. */
 #define NN_OPS(X)                                                                                                      \
-    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write)
+    X(linear)                                                                                                          \
+    X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write) X(pictures)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

@@ -145,6 +145,20 @@ void nn_plan_free(nn_plan *plan) {
     free(plan);
 }
 
+/* Constants that no plan before has brought to the device. */
+static adamod_status nn_upload_constants(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    adamod_status status = ADAMOD_OK;
+    for (int v = 0; !status && v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        if (info->source != NN_FROM_CONSTANT) continue;
+        const size_t bytes = (size_t)nn_numbers(&info->shape) * nn_type_bytes(info->type);
+        if (!info->constant) status = adamod__fail(ADAMOD_ERROR_ORDER, "constant %s has no data", info->name);
+        else if (plan->on_device) status = nn_device_keep_constant(plan->on_device, info->constant, bytes);
+    }
+    return status;
+}
+
 static adamod_status nn_make_memory(nn_plan *plan) {
     void *memory = NULL;
     if (!nn_plan_layout(plan)) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory laying out a plan");
@@ -173,6 +187,7 @@ static adamod_status nn_plan_build(nn_plan *plan) {
                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan of %d ops", g->n_nodes);
     free(needed);
     free(wanted);
+    if (!status) status = nn_upload_constants(plan);
     if (!status) status = nn_plan_types(plan);
     if (!status) status = nn_plan_calls(plan);
     return status ? status : nn_make_memory(plan);

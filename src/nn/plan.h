@@ -66,12 +66,14 @@ struct nn_plan {
     nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
-    const nn_device_params *on_device; /* NULL: the host */
-    const nn_device_functions *f;      /* of that device */
+    nn_device_params *on_device;  /* NULL: the host */
+    const nn_device_functions *f; /* of that device */
     plan_traffic traffic;
 };
 
 /* ---- layout.c ---- */
+
+static inline size_t nn_type_bytes(nn_type type) { return type == NN_U8 ? 1 : type == NN_BF16 ? 2 : 4; }
 
 /* Bytes of an array, a multiple of what arrays begin at; and of what a kernel asks for. */
 size_t nn_plan_bytes(const nn_plan *plan, const nn_shape *shape, nn_type type);

@@ -260,7 +260,7 @@ adamod_status nn_plan_replay(nn_plan *plan, int variant, adamod_status (*steps)(
 /* ---- states ---- */
 
 static size_t nn_row_bytes(const nn_plan *plan, nn_value v) {
-    return (size_t)nn_columns(&plan->graph->values[v].shape) * (plan->type[v] == NN_BF16 ? 2 : 4);
+    return (size_t)nn_columns(&plan->graph->values[v].shape) * nn_type_bytes(plan->type[v]);
 }
 
 void nn_plan_copy(nn_plan *to, const char *state, nn_plan *from, const char *kept, int64_t rows) {
