@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "train/epochs.h"
 #include "tasks/tasks.h"
 #include "tasks/translation.h"
 
@@ -172,7 +173,7 @@ TEST(a_recipe_becomes_an_optimizer) {
     adamod_optimizer *opt = NULL;
     double x = 0;
     CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.5, momentum: 0.9, nesterov: true, decay: none}\n"), 0);
-    if (!CHECK_INT(recipe_optimizer(&r, "cpu", &opt, message, sizeof message), 0)) return;
+    if (!CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt, message, sizeof message), 0)) return;
     CHECK_INT(adamod_get(opt, "lr", &x), ADAMOD_OK);
     CHECK_CLOSE(x, 0.5, 0);
     CHECK_INT(adamod_get(opt, "nesterov", &x), ADAMOD_OK);
@@ -225,6 +226,95 @@ TEST(the_repositorys_recipes_are_good) {
     CHECK_INT(set(&r, "optimizer.rule=adam") || set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr=warmup_rsqrt(1e-7,4000)"), 0);
     if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+}
+
+/* ---- epochs ---- */
+
+TEST(how_long_to_train_is_said_once) {
+    recipe r;
+    CHECK_INT(parse(&r, "train: {steps: 5}\n"), 0);
+    CHECK_INT(set(&r, "train.epochs=200"), 0);
+    CHECK_CLOSE(r.train.epochs, 200, 0);
+    char *text = written(&r);
+    CHECK_HAS(text, "\n  epochs: 200\n");
+    CHECK(!strstr(text, "\n  steps: "));
+    free(text);
+    check_round_trip(&r);
+    CHECK_INT(set(&r, "train.steps=7"), 0);
+    CHECK_CLOSE(r.train.epochs, 0, 0);
+    CHECK_INT(r.train.steps, 7);
+    text = written(&r);
+    CHECK(!strstr(text, "\n  epochs: "));
+    free(text);
+    CHECK_STR(complaint("train:\n  steps: 3\n  epochs: 2\n"),
+              "demo.yaml:3: train.epochs is given, but so is train.steps in line 2: expected one of them");
+    CHECK_STR(complaint("train:\n  epochs: 2\n  steps: 3\n"),
+              "demo.yaml:3: train.steps is given, but so is train.epochs in line 2: expected one of them");
+    CHECK_STR(complaint("train: {epochs: 0, steps: 3}\n"), "(none)");
+    CHECK_STR(set_complaint("train.epochs=-1"), "--set: train.epochs is '-1', expected a number from 0 to 1e+06");
+}
+
+TEST(intervals_are_of_updates_or_epochs) {
+    recipe r;
+    CHECK_INT(parse(&r, "train: {evaluate_every: 1 epoch, checkpoint_every: 2.5epochs}\n"), 0);
+    CHECK_CLOSE(r.train.evaluate_every.epochs, 1, 0);
+    CHECK_INT(r.train.evaluate_every.updates, 0);
+    CHECK_CLOSE(r.train.checkpoint_every.epochs, 2.5, 0);
+    char *text = written(&r);
+    CHECK_HAS(text, "  evaluate_every: \"1 epoch\"\n");
+    CHECK_HAS(text, "  checkpoint_every: \"2.5 epochs\"\n");
+    free(text);
+    check_round_trip(&r);
+    CHECK_INT(set(&r, "train.evaluate_every=30"), 0);
+    CHECK_INT(r.train.evaluate_every.updates, 30);
+    CHECK_CLOSE(r.train.evaluate_every.epochs, 0, 0);
+    const char *const wrong[] = {"epoch", "1 epochss", "1.5", "-1 epoch", "1 epoch 2", "2e6 epochs", "1 day", ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char assignment[64];
+        snprintf(assignment, sizeof assignment, "train.evaluate_every=%s", wrong[i]);
+        CHECK_HAS(set_complaint(assignment),
+                  "expected updates ('100', at most 1000000000000000) or epochs ('1 epoch')");
+    }
+    CHECK_STR(complaint("train: {average: 3, checkpoint_every: 1 epoch}"), "(none)");
+}
+
+TEST(epochs_become_updates) {
+    const epoch_length plain = {98, 1}, thirds = {10, 3};
+    CHECK_INT(epochs_to_updates(plain, 150), 14700);
+    CHECK_INT(epochs_to_updates(plain, 0.001), 1);
+    CHECK_INT(epochs_to_updates(thirds, 1), 4); /* the update that ends after the tenth batch */
+    CHECK_INT(epochs_to_updates(thirds, 3), 10);
+    CHECK_INT(epochs_to_updates((epoch_length){10, 1}, 0.7), 7);
+    int64_t seen = 0;
+    for (int64_t step = 1; step <= 20; step++) seen += epochs_due(thirds, (key_span){0, 1}, step) ? 1 << step : 0;
+    CHECK_INT(seen, 1 << 4 | 1 << 7 | 1 << 10 | 1 << 14 | 1 << 17 | 1 << 20);
+    CHECK(epochs_due(plain, (key_span){0, 0.01}, 1) && epochs_due(plain, (key_span){0, 0.01}, 2));
+    CHECK(!epochs_due(plain, (key_span){0, 0}, 98));
+    CHECK(epochs_due(plain, (key_span){7, 0}, 14) && !epochs_due(plain, (key_span){7, 0}, 15));
+    CHECK_CLOSE(epochs_done(plain, 2, 49), 2.5, 0);
+    CHECK_CLOSE(epochs_done(thirds, 0, 3), 0.3, 0);
+    CHECK_CLOSE(epochs_done(thirds, 4, 11), 4.999999, 0); /* an epoch that is longer than the first was */
+}
+
+TEST(schedules_may_count_epochs) {
+    char text[256];
+    const epoch_length length = {98, 1}, unknown = {0, 1};
+    CHECK(epochs_schedule(length, "multistep(150 epochs,225epochs;0.1)", text, sizeof text));
+    CHECK_STR(text, "multistep(14700,22050;0.1)");
+    CHECK(epochs_schedule(length, "warmup(1e-7,5 epochs)*1 epoch > cosine(0,0.5 epochs)", text, sizeof text));
+    CHECK_STR(text, "warmup(1e-7,490)*98 > cosine(0,49)");
+    CHECK(epochs_schedule(unknown, "multistep(1 epoch,12.5 epochs;0.1)", text, sizeof text));
+    CHECK_STR(text, "multistep(10000  ,125000     ;0.1)");
+    CHECK(!epochs_schedule(length, "multistep(150 epochs,225 epochs;0.1)", text, 20));
+    CHECK_STR(complaint("optimizer: {rule: sgd, lr: 0.1, schedule: {lr: 'multistep(150 epochs,225 epochs;0.1)'}}"),
+              "(none)");
+    CHECK_STR(complaint("optimizer: {schedule: {lr: 'multistep(150 epochs 2;0.1)'}}"),
+              "demo.yaml:1: optimizer.schedule.lr: schedule 'multistep(150 epochs 2;0.1)': expected ',' or ';' and the "
+              "factor at character 22");
+    CHECK_HAS(complaint("optimizer: {schedule: {lr: 'cosine(0,5 epoch2)'}}"),
+              "schedule 'cosine(0,5 epoch2)': expected ')'");
+    CHECK_HAS(complaint("optimizer: {schedule: {lr: 'cosine(0,0 epochs)'}}"),
+              "optimizer.schedule.lr: schedule: steps is 0");
 }
 
 /* ---- what is written ---- */
@@ -544,8 +634,10 @@ TEST(what_may_differ_when_a_run_is_resumed) {
 RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_sets_what_it_gives_and_nothing_else),
           ENTRY(set_overrides_the_file), ENTRY(an_option_can_be_taken_away), ENTRY(a_recipe_becomes_an_optimizer),
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
-          ENTRY(a_written_recipe_reads_back_the_same), ENTRY(words_that_yaml_takes_for_others_are_quoted),
-          ENTRY(a_full_disk_is_noticed), ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
+          ENTRY(how_long_to_train_is_said_once), ENTRY(intervals_are_of_updates_or_epochs),
+          ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs), ENTRY(a_written_recipe_reads_back_the_same),
+          ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
+          ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
           ENTRY(wrong_values_get_what_was_expected), ENTRY(keys_are_given_once),
           ENTRY(lists_and_sections_stand_where_they_belong), ENTRY(yaml_that_recipes_do_not_need_is_refused),
           ENTRY(malformed_yaml_gets_line_and_column), ENTRY(texts_are_one_line_of_utf8),

@@ -16,6 +16,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MESSAGE message, sizeof message
 static char message[1024];
@@ -113,6 +114,10 @@ static void fill(const experiment *e, nn_plan *plan, int rows, int64_t first, in
     }
 }
 
+static int64_t batches(const experiment *e) {
+    return settings(&e->recipe)->data.numbers / settings(&e->recipe)->data.batch;
+}
+
 static void next(experiment *e, task_batch *out) {
     remainders *s = e->state;
     const remainder_settings *r = settings(&e->recipe);
@@ -183,6 +188,7 @@ static const task remainder_task = {.name = "remainders",
                                     .close = close_task,
                                     .build = build,
                                     .prepare = prepare,
+                                    .batches = batches,
                                     .next = next,
                                     .seek = seek,
                                     .has = has,
@@ -287,6 +293,81 @@ TEST(a_run_in_two_parts_ends_as_one) {
     CHECK_CLOSE(a.train_loss, b.train_loss, 0);
 }
 
+/* ---- epochs: of 3 batches ---- */
+
+/* A recipe with all of a list that ends with NULL set. */
+static recipe recipe_with(const char *const *assignments) {
+    recipe r = recipe_of("");
+    for (; *assignments; assignments++) CHECK_INT(recipe_set(&r, *assignments, MESSAGE), 0);
+    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    return r;
+}
+
+/* A run's metrics without what is of the clock, for comparing. */
+static char *metrics_of(const char *directory) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
+    char *text = read_text(path), *to = text;
+    for (const char *from = text; *from;) {
+        const bool clock = strncmp(from, "\"time\":", 7) == 0 || strncmp(from, "\"numbers_per_second\":", 21) == 0;
+        if (clock) from += strcspn(from, ",}") + 1;
+        else *to++ = *from++;
+    }
+    *to = '\0';
+    return text;
+}
+
+TEST(epochs_are_the_updates_they_have) {
+    enter_scratch(true);
+    const recipe epochs = recipe_with((const char *[]){"train.epochs=10", "train.evaluate_every=2 epochs",
+                                                       "train.checkpoint_every=4epochs",
+                                                       "optimizer.schedule.lr=multistep(3 epochs,5 epochs;0.1)", NULL});
+    const recipe updates =
+        recipe_with((const char *[]){"train.steps=30", "train.evaluate_every=6", "train.checkpoint_every=12",
+                                     "optimizer.schedule.lr=multistep(9,15;0.1)", NULL});
+    CHECK_INT(run_in("epochs", &epochs, false).step, 30);
+    CHECK_INT(run_in("updates", &updates, false).step, 30);
+    char *a = metrics_of("epochs"), *b = metrics_of("updates");
+    CHECK_STR(a, b);
+    CHECK_HAS(a, "{\"kind\":\"train\",\"step\":1,\"epoch\":0.333333,");
+    CHECK_HAS(a, "{\"kind\":\"train\",\"step\":9,\"epoch\":3,");
+    CHECK_HAS(a, "{\"kind\":\"valid\",\"step\":6,\"epoch\":2,");
+    CHECK_HAS(a, "{\"kind\":\"valid\",\"step\":30,\"epoch\":10,");
+    free(a);
+    free(b);
+}
+
+/* An update of two batches may span the end of an epoch. Both parts end in the middle of one. */
+TEST(a_run_by_epochs_in_two_parts_ends_as_one) {
+    enter_scratch(true);
+    const char *const first[] = {"train.accumulate=2", "train.epochs=2.5", "train.evaluate_every=1 epoch",
+                                 "optimizer.schedule.lr=cosine(0,7 epochs)", NULL};
+    const char *const both[] = {"train.accumulate=2", "train.epochs=7", "train.evaluate_every=1 epoch",
+                                "optimizer.schedule.lr=cosine(0,7 epochs)", NULL};
+    const recipe half = recipe_with(first), whole = recipe_with(both);
+    CHECK_INT(run_in("epoch-parts", &half, false).step, 4);
+    const train_result a = run_in("epoch-parts", &whole, true), b = run_in("epochs-once", &whole, false);
+    CHECK_INT(a.step, 11);
+    CHECK_INT(b.step, 11);
+    CHECK_CLOSE(a.train_loss, b.train_loss, 0);
+    CHECK_CLOSE(a.valid.value[0], b.valid.value[0], 0);
+    char *text = metrics_of("epochs-once");
+    CHECK_HAS(text, "{\"kind\":\"train\",\"step\":2,\"epoch\":1.333333,");
+    CHECK_HAS(text, "{\"kind\":\"valid\",\"step\":2,\"epoch\":1.333333,");
+    CHECK_HAS(text, "{\"kind\":\"valid\",\"step\":3,\"epoch\":2,");
+    free(text);
+}
+
+TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
+    enter_scratch(true);
+    const recipe r = recipe_with((const char *[]){"optimizer.schedule.lr=multistep(0.1 epochs,0.2 epochs;0.1)", NULL});
+    const train_options o = {.directory = "never"};
+    train_result out;
+    CHECK_INT(train_run(&r, &o, &out, MESSAGE), -1);
+    CHECK_STR(message, "--set: optimizer.schedule.lr: multistep: milestone 2 is 1, expected ascending numbers from 1");
+    CHECK(access("never", F_OK) != 0);
+}
+
 /* ---- keys ---- */
 
 static const char *set_complaint(const char *first, const char *second) {
@@ -344,5 +425,7 @@ TEST(values_given_before_the_task_is_chosen_are_kept) {
 
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
-          ENTRY(keys_belong_to_their_task_and_model), ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
+          ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
+          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(keys_belong_to_their_task_and_model),
+          ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

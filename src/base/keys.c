@@ -40,6 +40,7 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
                      k->high);
             break;
         case KEY_SWITCH: snprintf(out, size, "true or false"); break;
+        case KEY_SPAN: snprintf(out, size, "updates ('100', at most %.16g) or epochs ('1 epoch')", k->high); break;
         case KEY_CHOICE:
             if (k->expected) snprintf(out, size, "%s", k->expected);
             else list_choices(k->choices, out, size);
@@ -128,9 +129,30 @@ static int set_number(const key_spec *k, const char *name, const char *text, cha
     return 0;
 }
 
+/* "100", "1 epoch", "0.5epochs" */
+static int set_span(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    char number[40];
+    key_span span = {0};
+    double x;
+    const char *unit = strstr(text, "epoch");
+    size_t n = unit ? (size_t)(unit - text) : strlen(text);
+    const bool known = !unit || strcmp(unit, "epoch") == 0 || strcmp(unit, "epochs") == 0;
+    while (unit && n && text[n - 1] == ' ') n--;
+    snprintf(number, sizeof number, "%.*s", (int)(n < sizeof number ? n : 0), text);
+    if (!known || !key_parse_number(number, &x) || !(x >= k->low && x <= (unit ? KEY_MOST_EPOCHS : k->high)) ||
+        (!unit && x != (double)(int64_t)x)) {
+        return wrong_value(k, name, text, message, size);
+    }
+    if (unit) span.epochs = x;
+    else span.updates = (int64_t)x;
+    memcpy(field, &span, sizeof span);
+    return 0;
+}
+
 int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size) {
     char *field = (char *)settings + k->offset;
     if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
+    if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
     if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
     const bool on = strcmp(text, "true") == 0;
     if (!on && strcmp(text, "false") != 0) return wrong_value(k, name, text, message, size);
@@ -145,6 +167,7 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
     double x;
     int64_t whole;
     int narrow;
+    key_span span;
     switch (k->kind) {
         case KEY_TEXT:
         case KEY_PATH:
@@ -152,6 +175,11 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
         case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
         case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);
         case KEY_WHOLE: break;
+        case KEY_SPAN:
+            memcpy(&span, field, sizeof span);
+            if (!(span.epochs > 0)) snprintf(out, 32, "%lld", (long long)span.updates);
+            else snprintf(out, 32, "%.15g %s", span.epochs, span.epochs > 1 ? "epochs" : "epoch");
+            return out;
     }
     memcpy(&narrow, field, sizeof narrow);
     if (k->size == sizeof narrow) whole = narrow;

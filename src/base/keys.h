@@ -17,12 +17,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-typedef enum key_kind { KEY_TEXT, KEY_PATH, KEY_CHOICE, KEY_WHOLE, KEY_REAL, KEY_SWITCH } key_kind;
+typedef enum key_kind { KEY_TEXT, KEY_PATH, KEY_CHOICE, KEY_WHOLE, KEY_REAL, KEY_SWITCH, KEY_SPAN } key_kind;
 
 typedef struct key_spec {
     const char *path;
-    size_t offset, size;  /* of the field: char[], int, int64_t, uint64_t, double or bool */
+    size_t offset, size;  /* of the field: char[], int, int64_t, uint64_t, double, bool or key_span */
     const char *standard; /* the default, as text */
     double low, high;     /* of numbers; none needs more than the 53 bits of a double */
     const char *help;
@@ -32,6 +33,12 @@ typedef struct key_spec {
     bool loose;           /* another value may continue a run */
     const char *expected; /* of many choices, in fewer words; NULL: all are named */
 } key_spec;
+
+/* How long or how often, in updates ("100") or epochs ("1 epoch", "0.5 epochs"). One of them, or both, is 0. */
+typedef struct key_span {
+    int64_t updates;
+    double epochs;
+} key_span;
 
 typedef struct key_table {
     const key_spec *keys;
@@ -54,7 +61,11 @@ typedef struct key_table {
     { #field, KEY_AT(type, field), standard, low, high, help, NULL, KEY_REAL, below, loose, NULL }
 #define SWITCH_KEY(type, field, standard, loose, help)                                                                 \
     { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_SWITCH, false, loose, NULL }
+#define SPAN_KEY(type, field, standard, loose, help)                                                                   \
+    { #field, KEY_AT(type, field), standard, 0, KEY_MOST_UPDATES, help, NULL, KEY_SPAN, false, loose, NULL }
 
+#define KEY_MOST_UPDATES 1e15
+#define KEY_MOST_EPOCHS 1e6
 #define KEY_MOST_INT 2147483647.0
 #define KEY_MOST_SEED 9007199254740991.0
 

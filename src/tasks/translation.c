@@ -388,6 +388,8 @@ void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const b
     memcpy(nn_plan_data(plan, "tgt_ranges"), b->tgt_ranges, (size_t)b->n * sizeof *b->tgt_ranges);
 }
 
+static int64_t batches(const experiment *e) { return batcher_steps(translation_of(e)->batches); }
+
 static void next(experiment *e, task_batch *out) {
     translation *s = translation_of(e);
     const batch *b = batcher_next(s->batches);
@@ -582,8 +584,9 @@ static const key_table *const of_numbers[] = {&numbers_table, &common_table, NUL
 
 #define TRANSLATION                                                                                                    \
     .items = "tokens", .samples = "sentences", .models = models, .metrics = metrics, .n_metrics = METRICS,             \
-    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .next = next,            \
-    .seek = seek, .has = has, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .note = note
+    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
+    .next = next, .seek = seek, .has = has, .evaluate = evaluate, .save = save, .fingerprint = fingerprint,            \
+    .note = note
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

@@ -67,7 +67,8 @@ static adamod_status guard_gradients(experiment *e) {
 }
 
 static int make_optimizer(experiment *e, char *message, size_t size) {
-    if (recipe_optimizer(&e->recipe, nn_params_device(e->params), &e->optimizer, message, size)) return -1;
+    if (recipe_optimizer(&e->recipe, nn_params_device(e->params), e->epoch.batches, &e->optimizer, message, size))
+        return -1;
     adamod_status status = guard_gradients(e);
     if (!status) status = adamod_set_pool(e->optimizer, e->pool);
     if (!status && e->params->on_device) status = adamod_set_stream(e->optimizer, nn_params_stream(e->params));
@@ -84,11 +85,19 @@ static int make_optimizer(experiment *e, char *message, size_t size) {
 
 /* ---- the whole ---- */
 
+/* How long the training is, which the data decide where the recipe counts epochs. */
+static void find_length(experiment *e) {
+    const recipe *r = &e->recipe;
+    e->epoch = (epoch_length){e->task->batches(e), r->train.accumulate};
+    e->steps = r->train.epochs > 0 ? epochs_to_updates(e->epoch, r->train.epochs) : r->train.steps;
+}
+
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
     nn_value loss = -1;
     *e = (experiment){.recipe = *r, .task = recipe_task(r)};
     int failed = experiment_failed(adamod_pool_create(&e->pool, r->train.threads), message, size);
     if (!failed) failed = e->task->open(e, directory, uses, message, size);
+    if (!failed && (uses & TASK_TRAIN)) find_length(e);
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);
     if (!failed && (uses & TASK_TRAIN)) failed = make_optimizer(e, message, size);

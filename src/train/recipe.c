@@ -21,15 +21,15 @@
 
 /* ---- The keys of every recipe ------------------------------------------------------------------------------------ */
 
-#define MOST_STEPS 1e15
-
 /* The choices of data.task and model.kind depend on the tasks there are. */
 static const key_spec loop_keys[] = {
     TEXT_KEY(recipe, name, "numbers", LOOSE, "what runs are called"),
     CHOICE_KEY(recipe, data.task, "", "", STRICT, "the kind of problem"),
     CHOICE_KEY(recipe, model.kind, "", "", STRICT, "the architecture"),
     TEXT_KEY(recipe, optimizer.rule, "adamod", STRICT, "any that 'adamod optim list' names"),
-    WHOLE_KEY(recipe, train.steps, "900", 1, MOST_STEPS, LOOSE, "updates"),
+    WHOLE_KEY(recipe, train.steps, "900", 1, KEY_MOST_UPDATES, LOOSE, "updates"),
+    REAL_KEY(recipe, train.epochs, "0", 0, KEY_MOST_EPOCHS, false, LOOSE,
+             "instead of train.steps: times through the data"),
     WHOLE_KEY(recipe, train.accumulate, "1", 1, 1000000, STRICT, "batches for an update"),
     WHOLE_KEY(recipe, train.seed, "1", 0, KEY_MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),
     WHOLE_KEY(recipe, train.threads, "0", 0, 1024, LOOSE, "0: one for each core"),
@@ -39,8 +39,8 @@ static const key_spec loop_keys[] = {
      "auto, ref, cpu, cuda or cuda:0 to cuda:7"},
     CHOICE_KEY(recipe, train.precision, "auto", "auto full tf32 mixed", LOOSE,
                "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
-    WHOLE_KEY(recipe, train.evaluate_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
-    WHOLE_KEY(recipe, train.checkpoint_every, "100", 0, MOST_STEPS, LOOSE, "updates; 0: at the end only"),
+    SPAN_KEY(recipe, train.evaluate_every, "100", LOOSE, "how often to validate; 0: at the end only"),
+    SPAN_KEY(recipe, train.checkpoint_every, "100", LOOSE, "how often to save; 0: at the end only"),
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "the metric of the validation that the best checkpoint is best by"),
     WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
               "updates for a line of metrics; 0: each of the first 2000, then every 10th"),
@@ -365,6 +365,29 @@ static int remember(recipe *r, const char *path, const char *text, const recipe_
     return 0;
 }
 
+static void forget(recipe *r, const recipe_given *g) {
+    const ptrdiff_t i = g - r->given;
+    recipe_given *last = &r->given[--r->n_given];
+    memmove(&r->given[i], &r->given[i + 1], (size_t)(last - &r->given[i]) * sizeof *last);
+    memset(last, 0, sizeof *last);
+}
+
+/* How long to train is said once: by what is given last, and in a file not twice. "0" says nothing. */
+static int settle_length(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    const bool epochs = strcmp(path, "train.epochs") == 0;
+    const char *other = epochs ? "train.steps" : "train.epochs";
+    const recipe_given *g = find_given(r, other);
+    char unused[256];
+    double number;
+    if ((!epochs && strcmp(path, "train.steps") != 0) || (key_parse_number(text, &number) && !(number > 0))) return 0;
+    if (g && g->line > 0 && at->line > 0 && (epochs || r->train.epochs > 0))
+        return recipe_fail(at, "%s is given, but so is %s in line %d: expected one of them", path, other, g->line);
+    const key_spec *k = key_find(&loop_table, other);
+    (void)key_set(k, other, k->standard, r, unused, sizeof unused);
+    if (g) forget(r, g);
+    return 0;
+}
+
 /* settings NULL: the key is of a task or model that is not chosen; the value must fit it all the same. */
 static int set_key(recipe *r, const key_spec *k, void *settings, const char *text, const recipe_place *at) {
     alignas(16) unsigned char elsewhere[RECIPE_SETTINGS];
@@ -380,7 +403,7 @@ static int set_key(recipe *r, const key_spec *k, void *settings, const char *tex
     }
     if (key_set(&with, at->flag ? at->flag : k->path, text, settings ? settings : elsewhere, message, sizeof message))
         return recipe_fail(at, "%s", message);
-    if (remember(r, k->path, text, at)) return -1;
+    if (settle_length(r, k->path, text, at) || remember(r, k->path, text, at)) return -1;
     if (chooses(k->path)) settle(r);
     return 0;
 }
@@ -541,12 +564,12 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (check_choices(r, message, size) || check_foreign(r, message, size)) return -1;
     if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
         return -1;
-    if (r->train.average > 0 && r->train.checkpoint_every == 0) {
+    if (r->train.average > 0 && !r->train.checkpoint_every.updates && !(r->train.checkpoint_every.epochs > 0)) {
         return recipe_fail(&average,
                            "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
                            r->train.average);
     }
-    if (recipe_optimizer(r, "cpu", &opt, message, size)) return -1;
+    if (recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
     adamod_free(opt);
     return 0;
 }
@@ -562,8 +585,8 @@ static const char *pair_value(const recipe_pair *pairs, int n, const char *name)
 static int compare_options(const recipe *was, const recipe *is, const recipe_place *at) {
     adamod_optimizer *a = NULL, *b = NULL;
     adamod_option o;
-    int status = recipe_optimizer(was, "cpu", &a, at->message, at->size) ||
-                         recipe_optimizer(is, "cpu", &b, at->message, at->size)
+    int status = recipe_optimizer(was, "cpu", 0, &a, at->message, at->size) ||
+                         recipe_optimizer(is, "cpu", 0, &b, at->message, at->size)
                      ? -1
                      : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
@@ -621,7 +644,7 @@ void recipe_describe(FILE *file, const task *const *tasks) {
     fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.OPTION", "what the rule says", "the rule's",
             "any option of the rule: lr, beta1, ... ('adamod optim list RULE')");
     fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.schedule.OPTION", "a schedule", "constant",
-            "of a real option: warmup(1e-7,4000), cosine(0,10000), ...");
+            "of a real option: warmup(1e-7,4000), multistep(150 epochs,225 epochs;0.1), ...");
     for (int i = 0; tasks[i]; i++) {
         fprintf(file, "\n# data.task %s: %s\n", tasks[i]->name, tasks[i]->about);
         for (const key_table *const *t = tasks[i]->keys; *t; t++) describe_table(file, &r, *t);

@@ -59,14 +59,15 @@ typedef struct recipe {
         int n_schedules;
     } optimizer;
     struct {
-        int64_t steps;
+        int64_t steps;  /* updates, unless ... */
+        double epochs;  /* ... this is not 0 */
         int accumulate; /* batches for an update */
         uint64_t seed;
         int threads;
         char backend[16]; /* auto: cuda where it can be used, else cpu */
         char precision[8];
-        int64_t evaluate_every, checkpoint_every; /* updates; 0: at the end only */
-        char best[32];                            /* the metric by which a checkpoint is the best so far */
+        key_span evaluate_every, checkpoint_every; /* 0: at the end only */
+        char best[32];                             /* the metric by which a checkpoint is the best so far */
         int log_every;       /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
         int histogram_dense; /* learning-rate histograms of each of the first so many updates, then ... */
         int histogram_every; /* ... every so many; 0: no more */
@@ -110,8 +111,9 @@ int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *v
 int recipe_check(const recipe *r, char *message, size_t size);
 
 /* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options and schedules set; its parameters are
- * still to be added. */
-int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size);
+ * still to be added. batches: of an epoch, for schedules that count epochs; 0: not known yet, only to check the rest. */
+int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
+                     size_t size);
 
 /* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, what to watch and how
  * to decode, not in what is computed. Else -1 and "model.d is 256, but was 128". Both must have passed recipe_check. */

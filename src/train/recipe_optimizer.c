@@ -5,6 +5,7 @@
 #include "train/recipe_parts.h"
 
 #include "base/error.h"
+#include "train/epochs.h"
 
 #include <string.h>
 
@@ -60,15 +61,29 @@ static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair 
     return recipe_fail(at, "optimizer.%s: %s", pair->key, library_words(r));
 }
 
-static int set_schedule(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const recipe_place *at) {
-    adamod_schedule *schedule = NULL;
-    adamod_status status = adamod_schedule_parse(&schedule, pair->value);
-    if (status == ADAMOD_OK) status = adamod_set_schedule(opt, -1, pair->key, schedule);
-    adamod_schedule_free(schedule);
-    return status ? recipe_fail(at, "optimizer.schedule.%s: %s", pair->key, library_words(r)) : 0;
+/* The library's last error, about a schedule as the recipe has it. */
+static int wrong_schedule(const recipe *r, const recipe_pair *pair, const recipe_place *at) {
+    const char *words = library_words(r), *end = strstr(words, "': expected ");
+    if (strncmp(words, "schedule '", 10) != 0 || !end)
+        return recipe_fail(at, "optimizer.schedule.%s: %s", pair->key, words);
+    return recipe_fail(at, "optimizer.schedule.%s: schedule '%.80s%s", pair->key, pair->value, end);
 }
 
-int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out, char *message, size_t size) {
+static int set_schedule(const recipe *r, adamod_optimizer *opt, epoch_length length, const recipe_pair *pair,
+                        const recipe_place *at) {
+    char text[3 * sizeof pair->value];
+    adamod_schedule *schedule = NULL;
+    if (!epochs_schedule(length, pair->value, text, sizeof text))
+        return recipe_fail(at, "optimizer.schedule.%s is too long", pair->key);
+    adamod_status status = adamod_schedule_parse(&schedule, text);
+    if (status == ADAMOD_OK) status = adamod_set_schedule(opt, -1, pair->key, schedule);
+    adamod_schedule_free(schedule);
+    return status ? wrong_schedule(r, pair, at) : 0;
+}
+
+int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
+                     size_t size) {
+    const epoch_length length = {batches, r->train.accumulate};
     adamod_optimizer *opt;
     if (adamod_create_on(&opt, r->optimizer.rule, device)) {
         int line = 0;
@@ -85,7 +100,7 @@ int recipe_optimizer(const recipe *r, const char *device, adamod_optimizer **out
     }
     for (int i = 0; !status && i < r->optimizer.n_schedules; i++) {
         const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line, message, size);
-        status = set_schedule(r, opt, &r->optimizer.schedule[i], &at);
+        status = set_schedule(r, opt, length, &r->optimizer.schedule[i], &at);
     }
     if (status) adamod_free(opt);
     else *out = opt;

@@ -285,6 +285,7 @@ int recipe_write(const recipe *r, FILE *file) {
         const char *path = keys[i].k->path, *dot = strchr(path, '.');
         const size_t length = dot ? (size_t)(dot - path) : 0;
         char buffer[32];
+        if (strcmp(path, r->train.epochs > 0 ? "train.steps" : "train.epochs") == 0) continue; /* it says nothing */
         if (dot && strncmp(section, path, length + 1) != 0) fprintf(file, "%.*s:\n", (int)length, path);
         section = path;
         fprintf(file, "%s%s: ", dot ? "  " : "", recipe_leaf(path));

@@ -10,11 +10,11 @@
  *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see base/metric.h)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
- *                          {"kind":"train","step":10,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,"tokens":12345,
- *                           "tokens_per_second":9000,"grad_norm":1.2}
+ *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,
+ *                           "tokens":12345,"tokens_per_second":9000,"grad_norm":1.2}
  *                            (without a loss: the update was skipped, see train.nonfinite)
- *                            ("tokens": the task's items)
- *                          {"kind":"valid","step":100,"time":..,"tokens":..,"loss":..,...}
+ *                            ("epoch": epochs done, with a fraction; "tokens": the task's items)
+ *                          {"kind":"valid","step":100,"epoch":..,"time":..,"tokens":..,"loss":..,...}
  *                          {"kind":"test","step":900,...}  (the task's metrics, those that were measured)
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
  *                         "step_median":..,"step_max":..,"nonfinite":0,"low":-12,"high":8,"bins":200,"eta_first":..,

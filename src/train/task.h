@@ -10,6 +10,7 @@
 
 #include "base/metric.h"
 #include "nn/nn.h"
+#include "train/epochs.h"
 #include "train/recipe.h"
 
 enum { TASK_MOST_METRICS = 16 };
@@ -85,6 +86,8 @@ struct task {
     /* After parameters were made: plans for scoring and for answers, as uses says. */
     int (*prepare)(experiment *e, int uses, char *message, size_t size);
 
+    /* Batches of an epoch of training; where epochs differ, of the first. */
+    int64_t (*batches)(const experiment *e);
     /* Feeds the next training batch to e->plan. */
     void (*next)(experiment *e, task_batch *out);
     /* Makes the batch of this number, in this epoch, the next. */
@@ -117,6 +120,8 @@ struct experiment {
     nn_graph *graph;
     nn_plan *plan;
     adamod_optimizer *optimizer;
+    epoch_length epoch;
+    int64_t steps; /* updates in all, as train.steps or train.epochs says */
 };
 
 /* The experiment is empty after a failure. directory and uses as in task.open. */

@@ -67,7 +67,7 @@ static void draw(const trainer *t, const char *text) {
     char line[512];
     const char *label = t->o->label ? t->o->label : "";
     snprintf(line, sizeof line, "%.200s%sstep %lld/%lld  %s", label, *label ? "  " : "", (long long)t->at.step,
-             (long long)t->s.recipe.train.steps, text);
+             (long long)t->s.steps, text);
     fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
     fflush(stderr);
 }
@@ -90,7 +90,7 @@ static void show_progress(trainer *t) {
     if (!t->o->progress || clock - t->shown < 0.1) return;
     t->shown = clock;
     const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
-    const double left = steps > 0 ? spent / steps * (double)(t->s.recipe.train.steps - t->at.step) : 0;
+    const double left = steps > 0 ? spent / steps * (double)(t->s.steps - t->at.step) : 0;
     const double rate = spent > 0 ? (double)(t->at.tokens - t->first_items) / spent : 0;
     char rest[32], quality[128], text[300];
     print_duration(rest, sizeof rest, left);
@@ -111,26 +111,26 @@ static bool wants_histogram(const recipe *r, int64_t step) {
 
 /* By itself every update at first, then every tenth: curves keep their beginning, files stay small. The first and the
  * last update are always there, since reports begin and end with them. */
-static bool wants_metrics(const recipe *r, int64_t step) {
+static bool wants_metrics(const experiment *e, int64_t step) {
+    const recipe *r = &e->recipe;
     const int64_t every = r->train.log_every > 0 ? r->train.log_every : step <= 2000 ? 1 : 10;
-    return step == 1 || step % every == 0 || step == r->train.steps;
+    return step == 1 || step % every == 0 || step == e->steps;
 }
-
-static bool due(int64_t step, int64_t every) { return every > 0 && step % every == 0; }
 
 /* Whether something follows this update that needs it done: nothing else may be under way then. */
 static bool pauses(const trainer *t, int64_t step) {
     const recipe *r = &t->s.recipe;
-    return wants_histogram(r, step) || due(step, r->train.evaluate_every) || due(step, r->train.checkpoint_every) ||
-           step == r->train.steps || (t->o->stop && *t->o->stop);
+    return wants_histogram(r, step) || epochs_due(t->s.epoch, r->train.evaluate_every, step) ||
+           epochs_due(t->s.epoch, r->train.checkpoint_every, step) || step == t->s.steps || (t->o->stop && *t->o->stop);
 }
 
 static int record(trainer *t, const update *u, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
-    if (wants_metrics(r, u->step)) {
+    if (wants_metrics(&t->s, u->step)) {
         char rate[64];
         run_metrics m = {.kind = "train", .step = u->step};
         snprintf(rate, sizeof rate, "%s_per_second", t->s.task->items);
+        run_counted(&m, "epoch", u->epoch);
         run_counted(&m, "time", u->end);
         run_measured(&m, "loss", u->sums[0] / u->sums[3]);
         run_measured(&m, "nll", u->sums[1] / u->sums[3]);
@@ -153,6 +153,7 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
 /* An update that was passed over has a line without a loss. */
 static int record_skipped(trainer *t, const update *u, char *message, size_t size) {
     run_metrics m = {.kind = "train", .step = u->step};
+    run_counted(&m, "epoch", u->epoch);
     run_counted(&m, "time", u->end);
     run_counted(&m, t->s.task->items, (double)u->items);
     return run_add_metrics(t->run, &m, message, size);
@@ -210,6 +211,7 @@ static int measure(trainer *t, task_split split, task_depth depth, task_result *
 
 static run_metrics measured(const char *kind, const trainer *t, const task_result *result) {
     run_metrics m = {.kind = kind, .step = t->at.step};
+    run_counted(&m, "epoch", epochs_done(t->s.epoch, t->at.epoch, t->at.batch));
     run_counted(&m, "time", seconds(t));
     run_counted(&m, t->s.task->items, result->items);
     for (int i = 0; i < t->s.task->n_metrics; i++) run_measured(&m, t->s.task->metrics[i].name, result->value[i]);
@@ -270,9 +272,9 @@ static int check_model(trainer *t, char *message, size_t size) {
 
 static int after_update(trainer *t, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
-    const bool last = t->at.step == r->train.steps;
-    const bool evaluates = last || due(t->at.step, r->train.evaluate_every);
-    const bool saves = last || due(t->at.step, r->train.checkpoint_every);
+    const bool last = t->at.step == t->s.steps;
+    const bool evaluates = last || epochs_due(t->s.epoch, r->train.evaluate_every, t->at.step);
+    const bool saves = last || epochs_due(t->s.epoch, r->train.checkpoint_every, t->at.step);
     if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
     if (evaluates && evaluate(t, message, size)) return -1;
     if (saves && (keep_for_average(t, message, size) || save(t, "last", message, size))) return -1;
@@ -387,8 +389,7 @@ static void note_data(const trainer *t) {
 }
 
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
-    const recipe *r = &t->s.recipe;
-    while (t->at.step < r->train.steps) {
+    while (t->at.step < t->s.steps) {
         if (t->o->stop && *t->o->stop && !t->pending) return stop_early(t, out, message, size);
         if (update_once(t, message, size)) return -1;
         if (!*t->diverged && !t->pending && after_update(t, message, size)) return -1;

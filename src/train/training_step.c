@@ -140,6 +140,7 @@ int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, ch
     at->step++;
     at->tokens += u->own_items;
     u->items = at->tokens;
+    u->epoch = epochs_done(s->epoch, at->epoch, at->batch);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 typedef struct update {
     int64_t step;             /* which it is: 1, 2, ... */
     int64_t items, own_items; /* seen in all after it, and its own */
+    double epoch;             /* epochs done after it, with a fraction */
     double sums[4];           /* as nn_cross_entropy gives them */
     double lr, norm;          /* norm negative: not computed */
     double targets;           /* rows that the loss counts */
