@@ -148,7 +148,7 @@ END
 } >"$work/log" 2>&1 || { cat "$work/log" && fail "add_subdirectory"; }
 "$work/tree/build/part" >"$work/found"
 expect_same "add_subdirectory, adamod::static" "$work/expected" "$work/found"
-grep -e 'adamod_objects.dir' "$work/tree/build/compile_commands.json" >"$work/commands" || fail "no library sources"
+grep -e '_objects.dir' "$work/tree/build/compile_commands.json" >"$work/commands" || fail "no library sources"
 ! grep -v -e ' -O3 ' "$work/commands" || fail "without a build type, the library is not compiled with -O3"
 ! find "$work/tree/build" -name '*.o' | grep -v -e /src/optim/ -e /src/base/ -e program || fail "more than the library is built"
 cmake --install "$work/tree/build" --prefix "$work/tree/prefix" >"$work/log" 2>&1 || { cat "$work/log" && fail "install"; }

@@ -45,5 +45,15 @@ mv "$work/src/train/two.h" "$work/src/train/one.h" && sed -i 's/A_H/B_H/' "$work
 [ "$("$layers" "$work")" = 'src/train/one.h: src/nn/one.h has the same name' ] && passed=$((passed + 1)) ||
     { failed=$((failed + 1)) && echo "FAILED: names: $("$layers" "$work")"; }
 
+rm "$work"/src/{nn,train}/one.h
+mkdir "$work/tests"
+echo 'set(without_trainer check test_listed)' >"$work/tests/CMakeLists.txt"
+echo '#include "nn/nn.h"' | tee "$work/tests/net.h" >"$work/tests/test_net.c"
+echo '#include "net.h"' >"$work/tests/test_more.c"
+echo '#include "base/text.h"' | tee "$work/tests/check.c" "$work/tests/test_listed.c" >"$work/tests/test_forgotten.c"
+said=$("$layers" "$work") || true
+expected='tests/test_forgotten.c: needs no trainer: list it in tests/CMakeLists.txt, so that it runs where there is none'
+[ "$said" = "$expected" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED: tests: $said"; }
+
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

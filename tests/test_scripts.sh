@@ -64,7 +64,7 @@ case $1 in
         ;;
     --build)
         echo '[0/2] Re-checking globbed directories...'
-        echo '[1/3] Building C object CMakeFiles/adamod_objects.dir/src/optim/step.c.o'
+        echo '[1/3] Building C object src/optim/CMakeFiles/adamod_optim_objects.dir/step.c.o'
         [ -z "${BREAKS-}" ] || { echo 'step.c:1: error: broken' && exit 1; }
         echo '[3/3] Linking C executable adamod'
         ;;

@@ -1,0 +1,68 @@
+# How everything is compiled, and the functions that make targets.
+# SPDX-License-Identifier: MIT
+
+if(ADAMOD_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
+        message(FATAL_ERROR "ADAMOD_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_compile_definitions(FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION=1) # checksums, which no fuzzer guesses, are not compared
+    add_link_options(-fsanitize=address,undefined)
+elseif(ADAMOD_SANITIZE)
+    add_compile_options(-fsanitize=${ADAMOD_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${ADAMOD_SANITIZE})
+endif()
+
+# Results are the same bit for bit everywhere, so no product and sum may be fused into one rounding; and square roots
+# need not set errno, which is what lets loops over them become vector instructions.
+set(arithmetic_flags -ffp-contract=off -fno-math-errno)
+set(warning_flags -Wall -Wextra -Wshadow -Wpointer-arith -Wundef -Wvla)
+set(c_warning_flags -Wstrict-prototypes -Wmissing-prototypes)
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    # Messages and names are cut on purpose where they do not fit; which cuts gcc sees depends on how it optimizes.
+    list(APPEND warning_flags -Wno-format-truncation)
+    if(ADAMOD_SANITIZE)
+        list(APPEND warning_flags -Wno-maybe-uninitialized) # the sanitizers' own code makes false ones
+    endif()
+endif()
+
+function(adamod_flags target)
+    set_target_properties(${target} PROPERTIES
+        C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON C_VISIBILITY_PRESET hidden
+        CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+    target_compile_options(${target} PRIVATE -pthread ${arithmetic_flags} ${warning_flags}
+        $<$<COMPILE_LANGUAGE:C>:${c_warning_flags}> $<$<BOOL:${ADAMOD_WERROR}>:-Werror>)
+endfunction()
+
+# adamod_objects(NAME SOURCE...): a part of libadamod, compiled once, position-independent, for both libraries.
+function(adamod_objects name)
+    add_library(${name} OBJECT ${ARGN})
+    adamod_flags(${name})
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(${name} PRIVATE Threads::Threads)
+    # A part of a project that chose no build type is still compiled for speed: the kernels are some ten times as fast.
+    if(NOT multi_config AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_C_FLAGS MATCHES "-O")
+        target_compile_options(${name} PRIVATE -O3)
+    endif()
+endfunction()
+
+# adamod_layer(NAME LIBRARY...): a layer of the program, of all C files in the folder and those below it, and the layers
+# it builds on.
+function(adamod_layer name)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.c)
+    adamod_layer_of(${name} "${sources}" ${ARGN})
+endfunction()
+
+function(adamod_layer_of name sources) # the same, of sources that are given
+    add_library(adamod_${name} STATIC EXCLUDE_FROM_ALL ${sources})
+    adamod_flags(adamod_${name})
+    target_include_directories(adamod_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(adamod_${name} PUBLIC ${ARGN})
+endfunction()
+
+function(adamod_executable name) # adamod_executable(NAME SOURCE...): with all layers that are built, statically
+    add_executable(${name} ${ARGN})
+    adamod_flags(${name})
+    target_link_libraries(${name} PRIVATE adamod_layers)
+endfunction()
