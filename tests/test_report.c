@@ -7,188 +7,16 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "run_folders.h"
 #include "base/json_input.h"
 #include "report/reader.h"
 #include "report/report.h"
 #include "report/variants.h"
 
-#include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char message[1024];
-#define MESSAGE message, sizeof message
-
-/* What runs without a task.json may have measured. */
-static const metric known[] = {
-    {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
-    {"nll", "nll", "negative log-likelihood", "", 1, 4, METRIC_LOWER, false, NULL},
-    {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true, NULL},
-    {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, NULL},
-};
-#define KNOWN known, sizeof known / sizeof *known
-
-/* ---- files ---- */
-
-static char root[64];
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(path);
-}
-
-static void remove_root(void) {
-    if (*root) nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* A path below a directory that is removed at the end; one of many buffers. */
-static const char *below(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static const char *below(const char *format, ...) {
-    static char paths[64][512];
-    static int at;
-    if (!*root) {
-        snprintf(root, sizeof root, "/tmp/test_report.XXXXXX");
-        if (!mkdtemp(root)) exit(1);
-        atexit(remove_root);
-    }
-    char *path = paths[at++ % 64];
-    const int used = snprintf(path, sizeof paths[0], "%s/", root);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(path + used, sizeof paths[0] - (size_t)used, format, arguments);
-    va_end(arguments);
-    return path;
-}
-
-static FILE *create(const char *run, const char *name) {
-    mkdir(run, 0777);
-    FILE *file = fopen(below("%s/%s", run + strlen(root) + 1, name), "w");
-    if (!file) exit(1);
-    return file;
-}
-
-static void put(const char *run, const char *name, const char *text) {
-    FILE *file = create(run, name);
-    fputs(text, file);
-    fclose(file);
-}
-
-/* A file's text, to be freed; "" if there is none. */
-static char *contents(const char *path) {
-    FILE *file = fopen(path, "rb");
-    char *text = calloc(1, 1 << 22);
-    if (!text) exit(1);
-    if (!file) return text;
-    (void)!fread(text, 1, (1 << 22) - 1, file);
-    fclose(file);
-    return text;
-}
-
-static long size_of(const char *path) {
-    struct stat st;
-    return stat(path, &st) ? -1 : (long)st.st_size;
-}
-
-/* What is printed meanwhile, on one of the standard streams, goes to a file. */
-static int divert(int fd, const char *path) {
-    fflush(stdout);
-    const int kept = dup(fd), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    dup2(to, fd);
-    close(to);
-    return kept;
-}
-
-static void restore(int fd, int kept) {
-    fflush(stdout);
-    dup2(kept, fd);
-    close(kept);
-}
-
-/* ---- runs ---- */
-
-typedef struct made {
-    const char *directory, *name, *status; /* status NULL: no result.json */
-    int seed, steps;
-    double first, last; /* training loss at the first update, and of all in the second half */
-    double valid, exact, bleu;
-} made;
-
-static void make_metrics(const char *run, const made *m) {
-    FILE *file = create(run, "metrics.jsonl");
-    for (int i = 1; i <= m->steps; i++) {
-        const double share = fmin(1, (i - 1) / (0.5 * m->steps)), loss = m->first + share * (m->last - m->first);
-        fprintf(file,
-                "{\"kind\":\"train\",\"step\":%d,\"time\":%g,\"loss\":%.9g,\"nll\":1,\"lr\":0.003,\"tokens\":%d,"
-                "\"tokens_per_second\":999,\"grad_norm\":1}\n",
-                i, 0.5 * i, loss, 1000 * i);
-        if (i % 20 == 0) {
-            fprintf(file,
-                    "{\"kind\":\"valid\",\"step\":%d,\"time\":%g,\"loss\":%g,\"nll\":1,\"exact\":%g,\"bleu\":%g}\n", i,
-                    0.5 * i, m->valid + 1.0 / i, m->exact, m->bleu);
-        }
-    }
-    fclose(file);
-}
-
-/* Normal in log10; AdaMod's after the bound lies lower at first. */
-static void write_counts(FILE *file, const char *name, double mean) {
-    const int first = (int)((mean + 12) * 10) - 20;
-    fprintf(file, ",\"%s_first\":%d,\"%s\":[", name, first, name);
-    for (int i = 0; i < 41; i++) fprintf(file, "%s%d", i ? "," : "", (int)(10000 * exp(-(i - 20) * (i - 20) / 50.0)));
-    fprintf(file, "]");
-}
-
-static void make_histograms(const char *run, const made *m, bool bounded) {
-    FILE *file = create(run, "histograms.jsonl");
-    for (int i = 1; i <= m->steps; i++) {
-        fprintf(file,
-                "{\"step\":%d,\"bounded\":%g,\"eta_median\":1,\"step_median\":1,\"low\":-12,\"high\":8,\"bins\":200", i,
-                bounded ? 1.0 / i : 0.0);
-        write_counts(file, "eta", 0.5);
-        write_counts(file, "effective", bounded ? 0.5 - 3.0 / i : 0.5);
-        fprintf(file, "}\n");
-    }
-    fclose(file);
-}
-
-static void make_recipe(const char *run, const made *m, bool bounded) {
-    FILE *file = create(run, "recipe.yaml");
-    fprintf(file,
-            "name: %s\ndata:\n  task: numbers\n  source: \"\"\nmodel:\n  d: 128\noptimizer:\n  rule: %s\n  lr: 3e-3\n",
-            m->name, bounded ? "adamod" : "adam");
-    if (bounded) fprintf(file, "  beta3: 0.999\n");
-    else fprintf(file, "  schedule:\n    lr: \"warmup(1e-7,300)\"\n");
-    fprintf(file, "train:\n  steps: 100\n  seed: %d\n", m->seed);
-    fclose(file);
-}
-
-static const char *make_run(made m) {
-    const char *run = below("%s", m.directory);
-    const bool bounded = strstr(m.name, "AdaMod") != NULL;
-    make_recipe(run, &m, bounded);
-    make_metrics(run, &m);
-    make_histograms(run, &m, bounded);
-    FILE *file = create(run, "machine.json");
-    fprintf(
-        file,
-        "{\"version\":\"0.1.0\",\"processor\":\"A <fast> one\",\"cores\":8,\"started\":\"2026-01-01T00:00:%02dZ\"}\n",
-        m.seed);
-    fclose(file);
-    if (!m.status) return run;
-    file = create(run, "result.json");
-    fprintf(file, "{\"status\":\"%s\",\"step\":%d,\"seconds\":%g", m.status, m.steps, 0.5 * m.steps);
-    if (strcmp(m.status, "finished") == 0) {
-        fprintf(file, ",\"valid\":{\"kind\":\"valid\",\"step\":%d,\"loss\":%g}", m.steps, m.valid);
-        fprintf(file, ",\"test\":{\"kind\":\"test\",\"step\":%d,\"exact\":%g,\"bleu\":%g}", m.steps, m.exact, m.bleu);
-    }
-    fprintf(file, "}\n");
-    fclose(file);
-    return run;
-}
 
 enum { RUNS = 6 };
 
@@ -212,13 +40,6 @@ static const char *const *make_runs(void) {
     return runs;
 }
 
-/* A directory with a recipe alone. */
-static const char *bare(const char *name) {
-    const char *run = below("%s", name);
-    put(run, "recipe.yaml", "name: bare\n");
-    return run;
-}
-
 static int read_run(report_run *r, const char *directory) { return report_run_read(r, directory, KNOWN, MESSAGE); }
 
 /* Of one of the run's metrics. */
@@ -237,7 +58,7 @@ static const char *complaint(const char *name, const char *text) {
     const int status = read_run(&r, run);
     if (status == 0) report_run_free(&r);
     unlink(below("complaint/%s", name));
-    return status ? message : "(none)";
+    return status ? said : "(none)";
 }
 
 /* ---- JSON ---- */
@@ -320,7 +141,7 @@ TEST(a_recipe_alone_is_a_run) {
     CHECK_STR(r.status, "");
     report_run_free(&r);
     CHECK_INT(read_run(&r, below("nothing-here")), -1);
-    CHECK_HAS(message, "nothing-here/recipe.yaml: no such file");
+    CHECK_HAS(said, "nothing-here/recipe.yaml: no such file");
 }
 
 TEST(a_torn_last_line_is_left_out) {
@@ -384,19 +205,19 @@ TEST(files_that_are_no_files_or_have_no_end_are_refused) {
     const char *run = bare("hostile");
     mkfifo(below("hostile/metrics.jsonl"), 0666);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(message, "metrics.jsonl: it is not a file");
+    CHECK_HAS(said, "metrics.jsonl: it is not a file");
     unlink(below("hostile/metrics.jsonl"));
     FILE *file = create(run, "metrics.jsonl");
     for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
     fclose(file);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(message, "metrics.jsonl:1: the line is longer than 1 MiB");
+    CHECK_HAS(said, "metrics.jsonl:1: the line is longer than 1 MiB");
     unlink(below("hostile/metrics.jsonl"));
     file = create(run, "result.json");
     for (int i = 0; i < 3 << 20; i++) fputc(' ', file);
     fclose(file);
     CHECK_INT(read_run(&r, run), -1);
-    CHECK_HAS(message, "result.json: it is larger than 1 MiB");
+    CHECK_HAS(said, "result.json: it is larger than 1 MiB");
 }
 
 TEST(long_runs_are_thinned_without_changing_their_means) {
@@ -467,7 +288,7 @@ TEST(a_directory_of_runs_stands_for_them_in_the_order_of_their_start) {
     free(runs[0]);
     free(runs);
     CHECK_INT(report_runs_find(below("many/other"), &runs, &n, MESSAGE), -1);
-    CHECK_HAS(message, "no recipe.yaml");
+    CHECK_HAS(said, "no recipe.yaml");
     CHECK_INT(report_runs_find(below("many/none"), &runs, &n, MESSAGE), -1);
 }
 
@@ -573,29 +394,6 @@ TEST(a_run_that_is_given_twice_counts_once) {
 }
 
 /* ---- the page ---- */
-
-/* Writes the page of some runs, quietly, and gives its text. */
-static char *page_of(const char *const *runs, int n, const char *name) {
-    char page[300];
-    snprintf(page, sizeof page, "%s", below("%s", name));
-    const int kept = divert(2, below("notes.txt"));
-    const int status = report_write(runs, n, KNOWN, page, MESSAGE);
-    restore(2, kept);
-    if (!CHECK_INT(status, 0)) printf("  %s\n", message);
-    return contents(page);
-}
-
-/* The same where there is no gnuplot. */
-static char *plain_page_of(const char *const *runs, int n, const char *name) {
-    char *path = strdup(getenv("PATH") ? getenv("PATH") : "");
-    setenv("PATH", below("no-programs"), 1);
-    char *text = page_of(runs, n, name);
-    setenv("PATH", path, 1);
-    free(path);
-    return text;
-}
-
-static bool have_gnuplot(void) { return system("gnuplot --version >/dev/null 2>&1") == 0; }
 
 TEST(without_gnuplot_there_is_a_page_all_the_same) {
     char *text = plain_page_of(make_runs(), RUNS, "plain.html");
@@ -857,7 +655,7 @@ TEST(a_task_has_limits) {
     }
     sprintf(text + used, "]}");
     CHECK_HAS(complaint("task.json", text), "task.json:1: expected at most 16 metrics at byte ");
-    CHECK(!strchr(message, '\n'));
+    CHECK(!strchr(said, '\n'));
     memset(text, ' ', LONG);
     sprintf(text + LONG, "{}");
     CHECK_HAS(complaint("task.json", text), "task.json: it is larger than 1 MiB");
@@ -886,7 +684,7 @@ TEST(metrics_of_all_runs_have_a_limit) {
         report_free(&r);
     }
     CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), -1);
-    CHECK_HAS(message, "wide2: with this run the report has too many metrics, expected at most 32");
+    CHECK_HAS(said, "wide2: with this run the report has too many metrics, expected at most 32");
 }
 
 /* Everything of a task that can come onto a page or into a script. */
@@ -1043,12 +841,12 @@ TEST(seeds_that_differ_in_more_than_their_seed_are_noted) {
 TEST(a_page_that_cannot_be_written_leaves_none_behind) {
     const char *run = make_run((made){"unwritten", "x", "finished", 1, 40, 4, 1, 1, 0.5, 50});
     CHECK_INT(report_write(&run, 1, KNOWN, below("no/such/place.html"), MESSAGE), -1);
-    CHECK_HAS(message, "no/such/place-figures: cannot make this directory");
+    CHECK_HAS(said, "no/such/place-figures: cannot make this directory");
     put(below("bad"), "recipe.yaml", "name: bad\n");
     put(below("bad"), "metrics.jsonl", "{}\n");
     const char *const runs[] = {run, below("bad")};
     CHECK_INT(report_write(runs, 2, KNOWN, below("refused.html"), MESSAGE), -1);
-    CHECK_HAS(message, "bad/metrics.jsonl:1: ");
+    CHECK_HAS(said, "bad/metrics.jsonl:1: ");
     CHECK_INT(size_of(below("refused.html")), -1);
     CHECK_INT(size_of(below("refused-figures")), -1);
 }

@@ -87,6 +87,19 @@ static const char style[] =
     "figcaption{font-size:.92rem;max-width:56rem;margin-top:.7rem}\n"
     "figcaption b{color:var(--ink)}\n"
     "a{color:var(--link);white-space:nowrap}\n"
+    "h3{font-size:1rem;margin:1.8rem 0 .5rem}\n"
+    ".classes .bar{display:inline-block;height:.7em;margin-right:.6em;border-radius:2px}\n"
+    ".confusion{font-size:.84rem}\n"
+    ".confusion td,.confusion th{padding:.2rem .4rem;text-align:right}\n"
+    ".confusion thead th{vertical-align:bottom}\n"
+    ".confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg)}\n"
+    ".confusion .hit{background:rgba(0,114,178,var(--share))}\n"
+    ".confusion .miss{background:rgba(213,94,0,var(--share))}\n"
+    ".confusion .deep{color:#fff}\n"
+    ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.5rem,1fr));gap:1rem}\n"
+    ".mistake{margin:0}\n"
+    ".mistake img{width:7rem;height:auto;image-rendering:pixelated;display:block}\n"
+    ".mistake figcaption{margin-top:.3rem;font-size:.82rem;overflow-wrap:anywhere}\n"
     ".samples{width:100%}\n"
     ".samples th{white-space:nowrap;width:1%;font-weight:400;color:var(--soft)}\n"
     ".samples td{white-space:pre-wrap;overflow-wrap:anywhere}\n"
@@ -177,7 +190,8 @@ static void write_subtitle(FILE *out, const report *r) {
 static void write_head(FILE *out, const report *r) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "img-src data:\">\n"
           "<title>",
           out);
     write_title(out, r);
@@ -305,6 +319,7 @@ static void write_page(FILE *out, const report *r, const report_figures *f, cons
     write_table(out, r, t);
     fputs("</section>\n", out);
     write_figures(out, r, f);
+    page_classes(out, r);
     page_samples(out, r);
     page_settings(out, r);
     page_machines(out, r);

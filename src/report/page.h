@@ -13,6 +13,10 @@ void html_text(FILE *out, const char *text);
 /* A variant's name with its colour before it. */
 void html_variant(FILE *out, const report *r, int variant);
 
+/* A picture as the value of src: rows of pixels of one byte (grey) or three (red, green, blue). Without memory it is
+ * empty. */
+void html_picture(FILE *out, const unsigned char *pixels, int height, int width, int channels);
+
 /* The metrics that there are numbers of, by what they are about or by their labels, as the beginning of a sentence:
  * "Accuracy and F1". False, and nothing is written: there are none. */
 bool html_metrics(FILE *out, const report *r, bool about);
@@ -24,6 +28,9 @@ void page_caption(FILE *out, const report *r, const report_figures *f, report_gr
 
 /* Translations, with what is wrong in them marked; nothing if there are none. */
 void page_samples(FILE *out, const report *r);
+
+/* Classes, where runs are of classifiers; nothing if there are none. */
+void page_classes(FILE *out, const report *r);
 
 /* How the variants differ, the recipes in full, machines, and how to do it again. */
 void page_settings(FILE *out, const report *r);

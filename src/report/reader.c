@@ -25,8 +25,9 @@
 #include <unistd.h>
 
 enum {
-    MOST_BYTES = 1 << 20,  /* of a file that is read at once, and of a line of the others */
-    MOST_POINTS = 1 << 15, /* of a curve; then two become one */
+    MOST_BYTES = 1 << 20,    /* of a file that is read at once, and of a line of the others */
+    MOST_CLASSES = 16 << 20, /* bytes of classes.json: it has pictures */
+    MOST_POINTS = 1 << 15,   /* of a curve; then two become one */
     MOST_BINS = 1000,
     MOST_PAIRS = 1000,
     MOST_SAMPLES = 1000,
@@ -36,6 +37,8 @@ enum {
     NEIGHBOURS = 64, /* histograms that are kept lie at least a 64th of an update's number apart */
     MOST_RUNS = 4096
 };
+
+static const char no_memory[] = "out of memory";
 
 /* Where to complain. */
 typedef struct place {
@@ -80,19 +83,21 @@ static int open_file(const place *at, FILE **out) {
 }
 
 /* A small file, to be freed; 1, 0 or -1 as above. */
-static int read_small(const place *at, char **text, size_t *n) {
+static int read_small(const place *at, size_t most, char **text, size_t *n) {
     FILE *file = NULL;
     const int status = open_file(at, &file);
     if (status <= 0) return status;
-    *text = malloc(MOST_BYTES + 1);
-    *n = *text ? fread(*text, 1, MOST_BYTES + 1, file) : 0;
+    *text = malloc(most + 1);
+    *n = *text ? fread(*text, 1, most + 1, file) : 0;
     const bool failed = ferror(file);
     fclose(file);
-    if (*text && !failed && *n <= MOST_BYTES) {
+    if (*text && !failed && *n <= most) {
         (*text)[*n] = '\0';
         return 1;
     }
-    const char *why = !*text ? "out of memory" : failed ? "cannot read it" : "it is larger than 1 MiB";
+    char why[64];
+    if (*text && !failed) snprintf(why, sizeof why, "it is larger than %zu MiB", most >> 20);
+    else snprintf(why, sizeof why, "%s", *text ? "cannot read it" : no_memory);
     free(*text);
     *text = NULL;
     return fail_at(at, why);
@@ -152,7 +157,6 @@ static int read_lines(report_run *r, const char *name, line_reader *reader, char
 static bool is_step(double x) { return x >= 0 && x <= 1e15 && x == floor(x); }
 
 static const char not_a_step[] = "\"step\" is not a whole number from 0 on";
-static const char no_memory[] = "out of memory";
 
 /* Which of the run's metrics has the name; -1: none. */
 static int find_metric(const report_run *r, const char *name) {
@@ -448,12 +452,15 @@ static const char *read_result(report_run *r, json_input *in) {
     return *r->status ? NULL : "there is no \"status\"";
 }
 
+static const char *read_classes(report_run *r, json_input *in) { return report_classes_pull(&r->classes, in); }
+
 /* A file that is one value: 1, or 0 if there is none, or -1. */
 static int read_value(report_run *r, const char *name, line_reader *reader, char *message, size_t size) {
+    const size_t most = reader == read_classes ? MOST_CLASSES : MOST_BYTES;
     place at = {.path = path_of(r->directory, name), .message = message, .size = size};
     char *text = NULL;
     size_t n = 0;
-    int status = at.path ? read_small(&at, &text, &n) : text_fail(message, size, "%s: out of memory", name);
+    int status = at.path ? read_small(&at, most, &text, &n) : text_fail(message, size, "%s: out of memory", name);
     if (status > 0) {
         json_input in = json_input_of(text, n);
         const char *what = reader(r, &in);
@@ -693,7 +700,7 @@ static int read_recipe(report_run *r, char *message, size_t size) {
     place at = {.path = path_of(r->directory, "recipe.yaml"), .message = message, .size = size};
     recipe_reader y = {.pairs = &r->recipe};
     size_t n = 0;
-    int status = at.path ? read_small(&at, &r->recipe_text, &n) : text_fail(message, size, "out of memory");
+    int status = at.path ? read_small(&at, MOST_BYTES, &r->recipe_text, &n) : text_fail(message, size, "out of memory");
     if (status == 0) status = fail_at(&at, "no such file, expected a run directory");
     text_slice rest = {r->recipe_text, n}, l;
     while (status > 0 && text_next_line(&rest, &l)) {
@@ -721,6 +728,7 @@ void report_run_free(report_run *r) {
     free(r->histogram);
     free_samples(r);
     free(r->sample);
+    report_classes_free(&r->classes);
     *r = (report_run){0};
 }
 
@@ -734,6 +742,7 @@ int report_run_read(report_run *out, const char *directory, const metric *known,
         read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
         read_lines(out, "histograms.jsonl", read_histogram, message, size) ||
         read_lines(out, "samples.jsonl", read_sample, message, size) ||
+        read_value(out, "classes.json", read_classes, message, size) < 0 ||
         read_value(out, "result.json", read_result, message, size) < 0) {
         report_run_free(out);
         return -1;

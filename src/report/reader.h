@@ -14,6 +14,7 @@
 #define ADAMOD_READER_H
 
 #include "base/metric.h"
+#include "report/classes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,6 +80,7 @@ typedef struct report_run {
     report_sample *sample; /* of the last update that has some */
     size_t n_samples, sample_room;
     int64_t sample_step;
+    report_classes classes;
 
     /* result.json */
     char status[24]; /* "": there is none */

@@ -21,6 +21,10 @@
  *                         "eta":[...],"effective_first":..,"effective":[...]}  (runs of zeros at both ends left out:
  *                         "eta_first" and "effective_first" give the index of the first count)
  *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}  (texts by the task's names)
+ *   classes.json         of a classifier, written at the end: how it did, class by class (docs/training.md says more):
+ *                          {"step":900,"split":"test","classes":["coat","boot"],"confusion":[[90,10],[4,96]],
+ *                           "picture":{"height":28,"width":28,"channels":1},
+ *                           "mistakes":[{"label":0,"prediction":1,"probability":0.998,"pixels":"base64"}, ...]}
  *   events.out.tfevents.*  the same scalars ("train/loss") and histograms of log10 ("learning_rate/before_bound" and
  *                        "after_bound") for TensorBoard
  *   checkpoints/last.safetensors, best.safetensors, averaged.safetensors, step-N.safetensors

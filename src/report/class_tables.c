@@ -1,0 +1,255 @@
+/* class_tables.c - classifiers, class by class: how often each class is recognized, which are taken for which, and the
+ * mistakes that the model was surest of. Tables, so that they need no gnuplot and can be read aloud.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "report/page.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MATRIX = 30,  /* classes of a matrix that is shown whole */
+    PAIRS = 10,   /* the most frequent mistakes */
+    PICTURES = 24 /* the surest mistakes */
+};
+
+/* ---- Counts ------------------------------------------------------------------------------------------------------ */
+
+/* What the runs of a variant came to together, as long as they have the same classes of the same split as the first run
+ * of the report that has some. */
+typedef struct tally {
+    const report_classes *like;
+    double *count; /* as report_classes.count */
+    int runs;
+} tally;
+
+static const report_classes *first_classes(const report *r) {
+    for (int i = 0; i < r->n; i++) {
+        if (r->run[i].classes.n) return &r->run[i].classes;
+    }
+    return NULL;
+}
+
+static bool same_classes(const report_classes *a, const report_classes *b) {
+    if (a->n != b->n || strcmp(a->split, b->split) != 0) return false;
+    for (int i = 0; i < a->n; i++) {
+        if (strcmp(a->name[i], b->name[i]) != 0) return false;
+    }
+    return true;
+}
+
+static bool add_up(const report_variant *v, const report_classes *like, tally *out) {
+    const size_t n = (size_t)like->n * (size_t)like->n;
+    *out = (tally){.like = like, .count = calloc(n, sizeof(double))};
+    for (int i = 0; out->count && i < v->n; i++) {
+        const report_classes *c = &v->run[i]->classes;
+        if (!same_classes(c, like)) continue;
+        for (size_t k = 0; k < n; k++) out->count[k] += c->count[k];
+        out->runs++;
+    }
+    return out->count != NULL;
+}
+
+static double row_sum(const tally *t, int label) {
+    double sum = 0;
+    for (int k = 0; k < t->like->n; k++) sum += t->count[label * t->like->n + k];
+    return sum;
+}
+
+/* Of those of a class, the share that was taken for another, or for itself. NAN: there are none. */
+static double share(const tally *t, int label, int prediction) {
+    const double sum = row_sum(t, label);
+    return sum > 0 ? t->count[label * t->like->n + prediction] / sum : NAN;
+}
+
+/* ---- Accuracy of each class ------------------------------------------------------------------------------------- */
+
+static void write_class(FILE *out, const report_classes *c, int i) { html_text(out, *c->name[i] ? c->name[i] : "–"); }
+
+static void write_accuracies(FILE *out, const report *r, const tally *t) {
+    const report_classes *c = t[0].like;
+    fputs("<h3 id=\"class-accuracy\">Accuracy of each class</h3>\n<div class=\"scroll\">"
+          "<table class=\"classes\" aria-labelledby=\"class-accuracy\">\n<thead><tr><th scope=\"col\">class</th>",
+          out);
+    for (int v = 0; v < r->n_variants; v++) {
+        if (!t[v].runs) continue;
+        fputs("<th scope=\"col\">", out);
+        html_variant(out, r, v);
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int i = 0; i < c->n; i++) {
+        fputs("<tr><th scope=\"row\">", out);
+        write_class(out, c, i);
+        fputs("</th>", out);
+        for (int v = 0; v < r->n_variants; v++) {
+            const double right = 100 * (t[v].runs ? share(&t[v], i, i) : NAN);
+            char name[24];
+            if (!t[v].runs) continue;
+            if (isnan(right)) fputs("<td>–</td>", out);
+            else
+                fprintf(out,
+                        "<td><span class=\"bar\" style=\"width:%.1fpx;background:var(%s)\"></span>%.1f&nbsp;%%</td>",
+                        right, report_colour_name(v, REPORT_TINT, name), right);
+        }
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody>\n</table></div>\n", out);
+}
+
+/* ---- Confusion --------------------------------------------------------------------------------------------------- */
+
+/* The darker the larger the share of its row, by its root, so that rare mistakes are seen; what is right in another
+ * colour. */
+static void write_cell(FILE *out, const tally *t, int label, int prediction) {
+    const double n = t->count[label * t->like->n + prediction], part = share(t, label, prediction);
+    if (!(n > 0)) {
+        fputs("<td></td>", out);
+        return;
+    }
+    fprintf(out, "<td class=\"%s%s\" style=\"--share:%.3f\" title=\"", label == prediction ? "hit" : "miss",
+            part > 0.3 ? " deep" : "", sqrt(part));
+    write_class(out, t->like, label);
+    fputs(label == prediction ? " recognized: " : " taken for ", out);
+    if (label != prediction) write_class(out, t->like, prediction);
+    fprintf(out, "%s%.1f&nbsp;%%\">%.0f</td>", label == prediction ? "" : ": ", 100 * part, n);
+}
+
+static void write_matrix(FILE *out, const tally *t) {
+    const report_classes *c = t->like;
+    fputs("<div class=\"scroll\"><table class=\"confusion\">\n<thead><tr><th scope=\"col\">true class</th>", out);
+    for (int k = 0; k < c->n; k++) {
+        fputs("<th scope=\"col\"><span>", out);
+        write_class(out, c, k);
+        fputs("</span></th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int i = 0; i < c->n; i++) {
+        fputs("<tr><th scope=\"row\">", out);
+        write_class(out, c, i);
+        fputs("</th>", out);
+        for (int k = 0; k < c->n; k++) write_cell(out, t, i, k);
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody>\n</table></div>\n", out);
+}
+
+/* The place of the most frequent mistake that is rarer than one at a place, or as frequent and behind it. -1: none. */
+static int next_pair(const tally *t, int before) {
+    const int n = t->like->n;
+    int best = -1;
+    for (int i = 0; i < n * n; i++) {
+        if (i / n == i % n || !(t->count[i] > 0)) continue;
+        if (before >= 0 && (t->count[i] > t->count[before] || (t->count[i] == t->count[before] && i <= before)))
+            continue;
+        if (best < 0 || t->count[i] > t->count[best]) best = i;
+    }
+    return best;
+}
+
+static void write_pairs(FILE *out, const tally *t) {
+    const int n = t->like->n;
+    int pair = next_pair(t, -1);
+    if (pair < 0) return;
+    fputs("<p>Most frequent mistakes: ", out);
+    for (int shown = 0; shown < PAIRS && pair >= 0; shown++, pair = next_pair(t, pair)) {
+        fputs(shown ? "; " : "", out);
+        write_class(out, t->like, pair / n);
+        fputs(" taken for ", out);
+        write_class(out, t->like, pair % n);
+        fprintf(out, " (%.0f, %.1f&nbsp;%%)", t->count[pair], 100 * share(t, pair / n, pair % n));
+    }
+    fputs(".</p>\n", out);
+}
+
+static void write_confusion(FILE *out, const report *r, const tally *t, int variant) {
+    fputs("<p>", out);
+    html_variant(out, r, variant);
+    if (t->runs > 1) fprintf(out, ", sum of %d runs", t->runs);
+    fputs("</p>\n", out);
+    if (t->like->n <= MATRIX) write_matrix(out, t);
+    write_pairs(out, t);
+}
+
+/* ---- Mistakes ---------------------------------------------------------------------------------------------------- */
+
+static void write_mistake(FILE *out, const report_classes *c, const report_mistake *m) {
+    fputs("<figure class=\"mistake\">", out);
+    if (m->pixels) {
+        fputs("<img alt=\"", out);
+        write_class(out, c, m->label);
+        fprintf(out, "\" width=\"%d\" height=\"%d\" src=\"", c->width, c->height);
+        html_picture(out, m->pixels, c->height, c->width, c->channels);
+        fputs("\">", out);
+    }
+    fputs("<figcaption><b>", out);
+    write_class(out, c, m->prediction);
+    fputs("</b>", out);
+    if (!isnan(m->probability)) fprintf(out, " %.1f&nbsp;%%", 100 * m->probability);
+    fputs("<br>is ", out);
+    write_class(out, c, m->label);
+    fputs("</figcaption></figure>\n", out);
+}
+
+static void write_mistakes(FILE *out, const report *r, int variant, const report_classes *c) {
+    const int n = c->n_mistakes < PICTURES ? c->n_mistakes : PICTURES;
+    fputs("<p>", out);
+    html_variant(out, r, variant);
+    fputs("</p>\n<div class=\"mistakes\">\n", out);
+    for (int i = 0; i < n; i++) write_mistake(out, c, &c->mistake[i]);
+    fputs("</div>\n", out);
+}
+
+/* The first run of a variant that has mistakes to show. */
+static const report_classes *with_mistakes(const report_variant *v) {
+    for (int i = 0; i < v->n; i++) {
+        if (v->run[i]->classes.n_mistakes) return &v->run[i]->classes;
+    }
+    return NULL;
+}
+
+/* ---- The section ------------------------------------------------------------------------------------------------- */
+
+static void write_section(FILE *out, const report *r, const tally *t) {
+    const report_classes *c = t[0].like;
+    bool mistakes = false;
+    fprintf(
+        out,
+        "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">Classes</h2>\n<p>%s data, after update %lld.</p>\n",
+        strcmp(c->split, "test") == 0    ? "Test"
+        : strcmp(c->split, "valid") == 0 ? "Validation"
+                                         : "Other",
+        (long long)c->step);
+    write_accuracies(out, r, t);
+    fputs("<h3>What is taken for what</h3>\n", out);
+    if (c->n <= MATRIX)
+        fputs("<p>A row for each true class, a column for each answer of the model. The darker a cell, the larger its "
+              "share of the row.</p>\n",
+              out);
+    for (int v = 0; v < r->n_variants; v++) {
+        if (t[v].runs) write_confusion(out, r, &t[v], v);
+        mistakes |= with_mistakes(&r->variant[v]) != NULL;
+    }
+    if (mistakes) {
+        fputs("<h3>Surest mistakes</h3>\n<p>The wrong answers of each variant’s first run to which the model gave the "
+              "highest probability.</p>\n",
+              out);
+    }
+    for (int v = 0; v < r->n_variants; v++) {
+        const report_classes *own = with_mistakes(&r->variant[v]);
+        if (own) write_mistakes(out, r, v, own);
+    }
+    fputs("</section>\n", out);
+}
+
+void page_classes(FILE *out, const report *r) {
+    const report_classes *like = first_classes(r);
+    tally *t = like ? calloc((size_t)r->n_variants, sizeof *t) : NULL;
+    bool memory = t != NULL;
+    for (int v = 0; memory && v < r->n_variants; v++) memory = add_up(&r->variant[v], like, &t[v]);
+    if (memory) write_section(out, r, t);
+    for (int v = 0; t && v < r->n_variants; v++) free(t[v].count);
+    free(t);
+}
