@@ -5,6 +5,7 @@
 #include "data/corpus.h"
 #include "data/number_words.h"
 #include "data/shuffle.h"
+#include "data/text_input.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -64,11 +65,6 @@ typedef struct reader {
     char *msg;
     size_t msg_size;
 } reader;
-
-static text_slice without_mark(text_slice bytes) {
-    if (bytes.n < 3 || memcmp(bytes.bytes, "\xef\xbb\xbf", 3)) return bytes;
-    return (text_slice){bytes.bytes + 3, bytes.n - 3};
-}
 
 static text_slice without_return(text_slice line) {
     return (text_slice){line.bytes, line.n - (line.n && line.bytes[line.n - 1] == '\r')};
@@ -161,7 +157,7 @@ int corpus_parse(corpus_text *out, const corpus_file *src, const corpus_file *tg
                  char *msg, size_t msg_size) {
     *out = (corpus_text){0};
     if (check_options(options, msg, msg_size)) return -1;
-    text_slice src_bytes = without_mark(src->bytes), tgt_bytes = without_mark(tgt->bytes);
+    text_slice src_bytes = src->bytes, tgt_bytes = tgt->bytes;
     int64_t lines = text_count_lines(src_bytes), tgt_lines = text_count_lines(tgt_bytes);
     if (lines != tgt_lines)
         return text_fail(msg, msg_size, "%s has %" PRId64 " lines and %s has %" PRId64 ", expected the same number",
@@ -179,8 +175,8 @@ int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, 
     char *src_bytes = NULL, *tgt_bytes = NULL;
     corpus_file src = {.name = src_path}, tgt = {.name = tgt_path};
     *out = (corpus_text){0};
-    int status = text_read(src_path, &src_bytes, &src.bytes.n, msg, msg_size);
-    if (!status) status = text_read(tgt_path, &tgt_bytes, &tgt.bytes.n, msg, msg_size);
+    int status = text_input_read(src_path, &src_bytes, &src.bytes.n, msg, msg_size);
+    if (!status) status = text_input_read(tgt_path, &tgt_bytes, &tgt.bytes.n, msg, msg_size);
     src.bytes.bytes = src_bytes;
     tgt.bytes.bytes = tgt_bytes;
     if (!status) status = corpus_parse(out, &src, &tgt, options, msg, msg_size);

@@ -59,13 +59,13 @@ typedef struct corpus_options {
     double max_ratio;     /* pairs whose longer side has more tokens than this times the shorter are skipped; 0: none */
 } corpus_options;
 
-/* UTF-8, a sentence a line, as many in both. A line may end in "\r\n", and a file may begin with a byte order mark.
+/* UTF-8, a sentence a line, as many in both; text_input.h says what files may be. A line may end in "\r\n".
  * Lengths do not count </s>. A pair is looked at for empty lines first, then for its ratio, before anything is
  * truncated, then for its length; the report counts it once. */
 int corpus_bitext(corpus_text *out, const char *src_path, const char *tgt_path, const corpus_options *options,
                   char *msg, size_t msg_size);
 
-/* The same for the bytes of two files in memory; names are for messages only. */
+/* The same for the bytes of two files in memory, unpacked and without a byte order mark; names are for messages only. */
 typedef struct corpus_file {
     const char *name;
     text_slice bytes;
