@@ -43,9 +43,9 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
-        'compare --variant' | 'compare --seeds' | *' --beam' | *' --length-penalty') ;;
+        'compare --variant' | 'compare --seeds' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch') ;;
         'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
-        *' --json' | *' --help' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
         *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
@@ -107,7 +107,7 @@ _adamod() {
         compare) words='--vary --variant --seeds --set --out --device --resume --no-report --help' ;;
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
-        translate) words='--device --checkpoint --beam --length-penalty --set --help' ;;
+        translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')

@@ -203,6 +203,16 @@ last=$(grep '"kind":"valid"' answers/metrics.jsonl | tail -1 | scores)
 for tag in valid/bleu valid/exact; do grep -qaF $tag answers/events.* || fail "TensorBoard's events have no $tag"; done
 "$ADAMOD" train tiny.yaml --out silent --set train.evaluate_pairs=0 --set train.steps=10 >/dev/null
 if grep '"kind":"valid"' silent/metrics.jsonl | grep -q bleu; then fail "evaluate_pairs=0 still translates"; fi
+# Batches of similar lengths differ much in their tokens, batches as chance makes them little.
+spread() { # the most tokens of an update over the least, rounded down
+    "$ADAMOD" train tiny.yaml --out "spread-$1" --set data.train=160 --set train.steps=20 --set data.sort_by_length="$1" \
+        --set train.evaluate_every=0 --set train.average=0 --set train.histogram_dense=0 >/dev/null
+    sed -nE 's/.*"kind":"train".*"tokens":([0-9]+).*/\1/p' "spread-$1/metrics.jsonl" |
+        awk '{ n = $1 - before; before = $1 } NR == 1 { least = most = n } n < least { least = n } n > most { most = n }
+             END { print int(most / least) }'
+}
+[ "$(spread true)" -ge 5 ] || fail "batches are not sorted by length: $(spread true)"
+[ "$(spread false)" -le 2 ] || fail "batches are sorted by length"
 
 # A model that an update ruins, with lr 1e19, does not replace the good checkpoint before it; what is not finite is named
 # with its update. Other variants go on.
@@ -249,6 +259,38 @@ refused 1 'loss is not finite in update' "$ADAMOD" train "${spoiled[@]/spoiled/s
 [ "$(printf '\n\r\n' | "$ADAMOD" translate whole | tr '\n' '.')" = '..' ] || fail "empty lines do not stay empty"
 seq 1 300 | tr -d '\n' | "$ADAMOD" translate whole >out 2>err || fail "a long line: $(cat err)"
 grep -qF 'standard input:1: 792 tokens, of which data.max_length 175 are read' err || fail "of a long line: $(cat err)"
+# A mark at the beginning is no part of the text; nothing else of it is lost.
+[ "$(printf '\357\273\277eins\n' | "$ADAMOD" translate whole)" = "$(echo eins | "$ADAMOD" translate whole)" ] ||
+    fail "a byte order mark is translated"
+# A line from a pipe is answered before the next one comes; of a file the answers are the same, and so in any batches.
+mkfifo ask answer
+"$ADAMOD" translate whole <ask >answer &
+pid=$!
+exec 3>ask 4<answer
+for word in eins zwei drei; do
+    echo $word >&3
+    read -r -t 20 line <&4 || fail "a line from a pipe is not answered at once"
+    echo "$line" >>one.by.one
+done
+exec 3>&- 4<&-
+wait $pid
+printf 'eins\nzwei\ndrei\n' >three.txt
+"$ADAMOD" translate whole <three.txt | cmp - one.by.one || fail "a file is translated otherwise than a pipe"
+"$ADAMOD" translate whole --batch 2 <three.txt | cmp - one.by.one || fail "batches of two are translated otherwise"
+gzip -c three.txt >three.txt.gz
+if ! "$ADAMOD" translate whole <three.txt.gz 2>err | cmp -s - one.by.one; then
+    grep -q 'packed by gzip, which this build does not read' err || fail "of packed text: $(cat err)"
+fi
+# The best first, as many as wanted; scores fall.
+"$ADAMOD" translate whole --beam 3 --nbest 3 --scores <three.txt >best
+[ "$(cut -f 1 best | tr '\n' ' ')" = '1 1 1 2 2 2 3 3 3 ' ] || fail "three best of three lines: $(cat best)"
+[ "$(sed -n '1p;4p;7p' best | cut -f 3)" = "$("$ADAMOD" translate whole --beam 3 <three.txt)" ] || fail "the best is another"
+[ "$(cut -f 1,3 best | sort -u | wc -l)" -eq 9 ] || fail "the best are the same: $(cat best)"
+sort -s -k 1,1n -k 2,2gr best | cmp - best || fail "scores do not fall: $(cat best)"
+[ "$("$ADAMOD" translate whole --beam 3 --scores <three.txt)" = "$(sed -n '1p;4p;7p' best | cut -f 2,3)" ] ||
+    fail "--scores alone: $("$ADAMOD" translate whole --beam 3 --scores <three.txt)"
+refused 2 '--nbest is 3, expected at most the hypotheses of the search, 2 (--beam)' "$ADAMOD" translate whole --nbest 3
+refused 2 "--batch is '0', expected a whole number from 1 to 64" "$ADAMOD" translate whole --batch 0
 
 # A model is translated with alone: its vocabularies are in the run, whatever became of the text.
 cp -r answers alone
@@ -292,7 +334,7 @@ refused 1 'standard input:71: byte 3 is 0xff, which is not UTF-8 here' "$ADAMOD"
 [ "$(wc -l <out)" -eq 70 ] || fail "lines before a bad one are not translated, but $(wc -l <out)"
 printf 'a\0b\n' >bad.txt
 refused 1 'standard input:1: byte 2 is zero' "$ADAMOD" translate whole <bad.txt
-refused 1 'standard input: Is a directory' "$ADAMOD" translate whole </tmp
+refused 1 'standard input: cannot read: Is a directory' "$ADAMOD" translate whole </tmp
 mkdir -p started/checkpoints
 cp whole/recipe.yaml started
 refused 1 'no checkpoint yet' "$ADAMOD" evaluate started
@@ -360,8 +402,16 @@ bad_text 'seen data.min_count 50 times' s.txt t.txt --set data.min_count=50
 bad_text 'nowhere.txt: cannot open' nowhere.txt t.txt
 sed 's/$/\r/' s.txt >crlf.txt
 printf '\357\273\277' | cat - s.txt >bom.txt
+printf '\377\376w\0' >utf16.txt
+bad_text 'utf16.txt: the text is UTF-16, expected UTF-8' utf16.txt t.txt
+xz -c s.txt >s.xz 2>/dev/null || printf '\3757zXZ\0' >s.xz
+bad_text 's.xz: packed by xz, which this build does not read' s.xz t.txt
+bitext s.txt t.txt --set data.sort_by_length=false --set data.sentences=0
+refused 2 'data.sort_by_length is false: batches are of data.sentences' "${words[@]}"
+gzip -c s.txt >gz.txt
 echo one >one.txt
-for source in crlf bom hole; do
+for source in crlf bom hole gz; do
+    [ $source != gz ] || "$ADAMOD" translate whole <gz.txt >/dev/null 2>&1 || continue # built without zlib
     bitext $source.txt t.txt
     "${words[@]}" >/dev/null 2>&1 || fail "a text with $source cannot be trained on"
     grep -q '"source":"wort 1","reference":"word 1"' text/samples.jsonl || fail "of $source.txt: $(cat text/samples.jsonl)"

@@ -192,6 +192,20 @@ TEST(decoding_agrees_with_the_training_graph) {
             CHECK(length >= 1 && length <= 12);
             CHECK_CLOSE(results[i].score * length, small_score(&s, src, ranges[i], &results[i]), 1e-4 * length);
         }
+        /* As many results as hypotheses, all different, the best first, each with the score of its own tokens. */
+        for (int i = 0; i < 3; i++) {
+            decode_result r, before = results[i];
+            CHECK(!decoder_result(d, i, beam, &r));
+            for (int k = 0; k < beam; k++) {
+                if (!CHECK(decoder_result(d, i, k, &r))) break;
+                const int length = r.length + (r.complete ? 1 : 0);
+                CHECK_CLOSE(r.score * length, small_score(&s, src, ranges[i], &r), 1e-4 * length);
+                CHECK(k == 0 ? r.tokens == before.tokens : before.complete > r.complete || before.score >= r.score);
+                CHECK(k == 0 || r.length != before.length ||
+                      memcmp(r.tokens, before.tokens, (size_t)r.length * sizeof *r.tokens) != 0);
+                before = r;
+            }
+        }
         /* A sentence's translation does not depend on its company. */
         int32_t tokens[12];
         const int length = results[1].length;

@@ -1,89 +1,135 @@
 /* adamod translate: text through a trained model, line by line. */
+#include "data/text_input.h"
 #include "tasks/translation.h"
 #include "cli/trained.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const cli_flag flags[] = {TRAINED_MODEL_FLAGS, {0}};
+enum { FLAG_NBEST = TRAINED_FLAGS, FLAG_SCORES, FLAG_BATCH };
+static const cli_flag flags[] = {
+    TRAINED_MODEL_FLAGS,
+    {"nbest", "N", "the N best translations of each line, each after the number of the line and a tab"},
+    {"scores", NULL, "before each translation its score and a tab"},
+    {"batch", "N", "lines translated at once, 1 to 64 (64 from a file; 1 from a pipe or a terminal)"},
+    {0}};
 
-/* Lines of standard input, and how it goes on after them. */
-typedef struct input {
+typedef struct arguments {
+    int64_t nbest, batch; /* 0: not given */
+    bool scores;
+} arguments;
+
+static int read_flag(void *context, int flag, const char *value) {
+    arguments *a = context;
+    bool good = true;
+    if (flag == FLAG_SCORES) a->scores = true;
+    else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "--nbest", value, 1, 64, &a->nbest);
+    else good = cli_parse_int("translate", "--batch", value, 1, TRANSLATION_LINES, &a->batch);
+    return good ? 0 : CLI_USAGE;
+}
+
+/* Lines that are translated at once. */
+typedef struct lines {
     char *bytes[TRANSLATION_LINES];
-    text_slice line[TRANSLATION_LINES]; /* without their ends */
+    text_slice line[TRANSLATION_LINES];
     int n;
     int64_t first; /* number of the first of them */
-    bool more;
-    char bad[256]; /* what is wrong with the line after them; "": nothing */
-} input;
+} lines;
 
-static void free_lines(input *in) {
-    for (int i = 0; i < in->n; i++) free(in->bytes[i]);
-    in->first += in->n;
-    in->n = 0;
+static void free_lines(lines *l) {
+    for (int i = 0; i < l->n; i++) free(l->bytes[i]);
+    l->n = 0;
 }
 
-/* Up to the first line that is not text, so that those before it are translated. */
-static void read_lines(input *in) {
-    for (in->more = true; in->more && in->n < TRANSLATION_LINES;) {
-        char *bytes = NULL;
-        size_t room = 0;
-        const ssize_t length = getline(&bytes, &room, stdin);
-        size_t n = length > 0 ? (size_t)length : 0;
-        if (n && bytes[n - 1] == '\n') n--;
-        if (n && bytes[n - 1] == '\r') n--;
-        const text_slice line = {bytes, n};
-        const bool bad = n && text_check(line, "standard input", in->first + in->n, in->bad, sizeof in->bad) != 0;
-        if (length < 0 && ferror(stdin)) snprintf(in->bad, sizeof in->bad, "standard input: %s", strerror(errno));
-        in->more = length >= 0 && !bad;
-        in->bytes[in->n] = bytes;
-        in->line[in->n] = line;
-        if (in->more) in->n++;
-        else free(bytes);
+/* Up to the end, or to the first line that is not text, so that those before it are translated: 1 if there may be more,
+ * 0, or -1 with a message. */
+static int read_lines(text_input *in, int most, lines *l, char *message, size_t size) {
+    l->first = text_input_number(in) + 1;
+    while (l->n < most) {
+        text_slice line;
+        const int got = text_input_line(in, &line, message, size);
+        if (got <= 0) return got;
+        char *copy = malloc(line.n + 1);
+        if (!copy) return text_fail(message, size, "standard input:%lld: out of memory", (long long)l->first + l->n);
+        if (line.n) memcpy(copy, line.bytes, line.n);
+        l->bytes[l->n] = copy;
+        l->line[l->n++] = (text_slice){copy, line.n};
     }
+    return 1;
 }
 
-static void warn_of_long(const experiment *e, const input *in) {
+static void warn_of_long(const experiment *e, const lines *l) {
     const int most = translation_settings_of(&e->recipe)->data.max_length;
-    for (int i = 0; i < in->n; i++) {
-        const int64_t n = text_count_tokens(translation_of(e)->unit, in->line[i]), line = in->first + i;
+    for (int i = 0; i < l->n; i++) {
+        const int64_t n = text_count_tokens(translation_of(e)->unit, l->line[i]), line = l->first + i;
         if (n <= most) continue;
         fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
                 (long long)line, (long long)n, most);
     }
 }
 
-static int translate_all(experiment *e) {
-    input in = {.first = 1};
-    int status = 0;
-    do {
-        char *out[TRANSLATION_LINES] = {NULL}, message[1024];
-        read_lines(&in);
-        warn_of_long(e, &in);
-        if (translation_translate(e, in.n, in.line, out, message, sizeof message)) {
-            status = cli_fail("translate", "standard input:%lld: %s", (long long)in.first, message);
-        }
-        for (int i = 0; i < in.n; i++) {
-            if (!status) printf("%s\n", out[i] ? out[i] : "");
-            free(out[i]);
-        }
-        fflush(stdout);
-        free_lines(&in);
-    } while (in.more && !status);
-    return !status && *in.bad ? cli_fail("translate", "%s", in.bad) : status;
+static void print_answer(const arguments *a, int64_t line, const translation_answer *answer) {
+    if (a->nbest) printf("%lld\t", (long long)line);
+    if (a->scores) printf("%.6f\t", answer->score);
+    printf("%s\n", answer->text);
+}
+
+static int translate_lines(experiment *e, const arguments *a, const lines *l) {
+    const int nbest = a->nbest ? (int)a->nbest : 1;
+    char message[1024];
+    translation_answer *answers = calloc((size_t)TRANSLATION_LINES * (size_t)nbest, sizeof *answers);
+    if (!answers) return cli_fail("translate", "out of memory");
+    warn_of_long(e, l);
+    int status = translation_translate(e, l->n, l->line, nbest, answers, message, sizeof message);
+    if (status) status = cli_fail("translate", "standard input:%lld: %s", (long long)l->first, message);
+    for (int i = 0; !status && i < l->n * nbest; i++) {
+        if (answers[i].text) print_answer(a, l->first + i / nbest, &answers[i]);
+        free(answers[i].text);
+    }
+    free(answers);
+    fflush(stdout);
+    return status;
+}
+
+/* From a file, many lines at once are faster. Whoever writes a pipe may wait for the answer to a line. */
+static int translate_all(experiment *e, const arguments *a) {
+    lines l = {0};
+    text_input *in;
+    char message[1024];
+    int status = 0, more = 1;
+    if (text_input_open(&in, NULL, message, sizeof message)) return cli_fail("translate", "%s", message);
+    const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? TRANSLATION_LINES : 1;
+    while (more > 0 && !status) {
+        more = read_lines(in, at_once, &l, message, sizeof message);
+        if (l.n) status = translate_lines(e, a, &l);
+        free_lines(&l);
+    }
+    text_input_close(in);
+    return !status && more < 0 ? cli_fail("translate", "%s", message) : status;
+}
+
+static int check_nbest(const experiment *e, const arguments *a) {
+    const int beam = translation_beam(e);
+    if (a->nbest <= beam) return 0;
+    return cli_usage("translate", "--nbest is %lld, expected at most the hypotheses of the search, %d (--beam)",
+                     (long long)a->nbest, beam);
 }
 
 int cli_translate(int argc, char **argv) {
+    arguments a = {0};
     trained t = {.command = "translate",
                  .flags = flags,
-                 .help = "usage: adamod translate RUN [--beam N] ... < text\n\n"
-                         "Translates standard input line by line with a run's model.\n\n"};
+                 .help = "usage: adamod translate RUN [--beam N] [--nbest N] [--scores] ... < text\n\n"
+                         "Translates standard input line by line with a run's model. A line from a pipe or a terminal\n"
+                         "is answered at once. A score is the sum of log p divided by length^length-penalty.\n\n",
+                 .own = read_flag,
+                 .context = &a};
     experiment e;
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status >= 0) return status;
-    if (e.task->open == task_bitext.open) status = translate_all(&e);
-    else status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
+    if (e.task->open != task_bitext.open)
+        status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
+    else if (!(status = check_nbest(&e, &a))) status = translate_all(&e, &a);
     experiment_close(&e);
     return status;
 }

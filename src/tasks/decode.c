@@ -27,8 +27,8 @@ typedef struct search {
     int n_live, n_finished;
     int first_row; /* of the live ones, in this step's batch */
     bool done;
-    decode_result best;
-    int32_t *best_tokens;
+    decode_result *kept; /* up to beam of them, the best first; those that ended before those that did not */
+    int n_kept;
     candidate *candidates;
     int n_candidates;
     bool *slot_used;  /* 2 * beam of them, the sentence's own */
@@ -58,7 +58,7 @@ static int slots_of(const decoder *d) { return 2 * d->o.beam; }
 static bool allocate_searches(decoder *d) {
     const size_t n = (size_t)d->o.sentences, beam = (size_t)d->o.beam, length = (size_t)d->o.max_length + 1;
     d->searches = calloc(n, sizeof *d->searches);
-    d->tokens = calloc(n * (2 * beam + 1) * length, sizeof *d->tokens);
+    d->tokens = calloc(n * 3 * beam * length, sizeof *d->tokens);
     bool done = d->searches && d->tokens;
     for (int k = 0; k < 3; k++) {
         d->moves[k] = calloc(n * beam, sizeof *d->moves[k]);
@@ -66,17 +66,18 @@ static bool allocate_searches(decoder *d) {
     }
     for (size_t i = 0; done && i < n; i++) {
         search *s = &d->searches[i];
-        int32_t *tokens = d->tokens + i * (2 * beam + 1) * length;
+        int32_t *tokens = d->tokens + i * 3 * beam * length;
         s->live = calloc(beam, sizeof *s->live);
         s->next = calloc(beam, sizeof *s->next);
+        s->kept = calloc(beam, sizeof *s->kept);
         s->candidates = calloc(2 * beam, sizeof *s->candidates);
         s->slot_used = calloc(2 * beam, sizeof *s->slot_used);
-        done = s->live && s->next && s->candidates && s->slot_used;
+        done = s->live && s->next && s->kept && s->candidates && s->slot_used;
         for (size_t b = 0; done && b < beam; b++) {
             s->live[b].tokens = tokens + b * length;
             s->next[b].tokens = tokens + (beam + b) * length;
+            s->kept[b].tokens = tokens + (2 * beam + b) * length;
         }
-        s->best_tokens = tokens + 2 * beam * length;
     }
     return done;
 }
@@ -137,6 +138,7 @@ void decoder_free(decoder *d) {
     for (int i = 0; d->searches && i < d->o.sentences; i++) {
         free(d->searches[i].live);
         free(d->searches[i].next);
+        free(d->searches[i].kept);
         free(d->searches[i].candidates);
         free(d->searches[i].slot_used);
     }
@@ -188,12 +190,32 @@ static void collect_candidates(const decoder *d, search *s) {
     }
 }
 
-static void finish(const decoder *d, search *s, const hypothesis *h, double score, int length, bool complete) {
-    const double normal = score / pow(complete ? length + 1 : length, d->o.length_penalty);
+/* Puts a result at its place among those kept, of which the last may fall out. */
+static void keep(const decoder *d, search *s, int at, const hypothesis *h, double score, int length, bool complete) {
+    if (at == d->o.beam) return;
+    if (s->n_kept < d->o.beam) s->n_kept++;
+    int32_t *tokens = s->kept[s->n_kept - 1].tokens;
+    for (int k = s->n_kept - 1; k > at; k--) s->kept[k] = s->kept[k - 1];
+    memcpy(tokens, h->tokens, (size_t)length * sizeof *tokens);
+    s->kept[at] = (decode_result){tokens, length, score, complete};
+}
+
+/* Among equals the first comes first. */
+static void finish(const decoder *d, search *s, const hypothesis *h, double score) {
+    const double normal = score / pow(d->time + 1, d->o.length_penalty);
+    int at = 0;
+    while (at < s->n_kept && !(normal > s->kept[at].score)) at++;
     s->n_finished++;
-    if (s->n_finished > 1 && normal <= s->best.score) return;
-    memcpy(s->best_tokens, h->tokens, (size_t)length * sizeof *h->tokens);
-    s->best = (decode_result){s->best_tokens, length, normal, complete};
+    keep(d, s, at, h, normal, d->time, true);
+}
+
+/* Fills up with what max_length ended. */
+static void keep_unfinished(const decoder *d, search *s) {
+    const int length = d->time + 1;
+    for (int h = 0; h < s->n_live && s->n_kept < d->o.beam; h++) {
+        const double normal = s->live[h].score / pow(length, d->o.length_penalty);
+        keep(d, s, s->n_kept, &s->live[h], normal, length, false);
+    }
 }
 
 /* A parent's first child takes over its keys and values; others get a copy in a free slot. */
@@ -224,7 +246,7 @@ static void advance(const decoder *d, search *s) {
         const candidate *c = &s->candidates[k];
         const hypothesis *parent = &s->live[c->parent];
         if (c->token == d->o.end) {
-            if (k < d->o.beam) finish(d, s, parent, c->score, d->time, true);
+            if (k < d->o.beam) finish(d, s, parent, c->score);
             continue;
         }
         memcpy(s->next[n].tokens, parent->tokens, (size_t)d->time * sizeof *parent->tokens);
@@ -239,7 +261,7 @@ static void advance(const decoder *d, search *s) {
     s->n_live = n;
     if (s->n_finished >= d->o.beam || n == 0) s->done = true;
     if (!s->done && d->time + 1 == d->o.max_length) {
-        if (s->n_finished == 0) finish(d, s, &s->live[0], s->live[0].score, d->time + 1, false);
+        keep_unfinished(d, s);
         s->done = true;
     }
 }
@@ -324,7 +346,7 @@ adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (
         s->done = false;
         s->live[0].score = 0;
         s->live[0].slot = 0;
-        s->best = (decode_result){.tokens = s->best_tokens};
+        s->n_kept = 0;
     }
     advance_context context = {d};
     for (d->time = 0; d->time < d->o.max_length; d->time++) {
@@ -337,6 +359,16 @@ adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (
         adamod__pool_run(d->o.pool, n, advance_task, &context);
         move_slots(d, n);
     }
-    for (int i = 0; i < n; i++) results[i] = d->searches[i].best;
+    for (int i = 0; i < n; i++) {
+        if (!decoder_result(d, i, 0, &results[i]))
+            results[i] = (decode_result){.tokens = d->searches[i].kept[0].tokens};
+    }
     return ADAMOD_OK;
+}
+
+bool decoder_result(const decoder *d, int sentence, int k, decode_result *out) {
+    const search *s = &d->searches[sentence];
+    if (k >= s->n_kept) return false;
+    *out = s->kept[k];
+    return true;
 }

@@ -33,4 +33,8 @@ void decoder_free(decoder *d);
  * the decoder was made for. The result is the same for any number of threads, and for any batching up to rounding. */
 adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2], decode_result *results);
 
+/* Of a sentence of the last run, the result that is better than all but k: 0 is the one decoder_run gave. There are as
+ * many as hypotheses in the beam, unless the search ran out of them (false). Those that ended by themselves come first. */
+bool decoder_result(const decoder *d, int sentence, int k, decode_result *out);
+
 #endif

@@ -24,9 +24,11 @@ static const key_spec common_keys[] = {
     REAL_KEY(S, data.max_ratio, "0", 0, 1000, false, STRICT, "of lengths; other training pairs are left out; 0: none"),
     SWITCH_KEY(S, data.skip_empty, "true", STRICT,
                "leave out training pairs with an empty side, instead of refusing them"),
-    WHOLE_KEY(S, data.sentences, "0", 0, 1000000, STRICT, "a batch; 0: by tokens"),
+    WHOLE_KEY(S, data.sentences, "0", 0, 1000000, STRICT, "sentences a batch, at most; 0: use data.max_tokens alone"),
     WHOLE_KEY(S, data.max_tokens, "4000", 1, KEY_MOST_INT, STRICT,
-              "by tokens: sentences times the longest of a batch, at most"),
+              "tokens a batch, at most: sentences times the longest"),
+    SWITCH_KEY(S, data.sort_by_length, "true", STRICT,
+               "batches of similar lengths; false: data.sentences in any order, whatever data.max_tokens says"),
     WHOLE_KEY(S, train.evaluate_pairs, "64", 0, 1e15, LOOSE,
               "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
     WHOLE_KEY(S, decode.beam, "4", 1, 64, LOOSE, "hypotheses kept for each sentence; 1: greedy"),
@@ -68,6 +70,10 @@ static const char *check_batches(const translation_settings *s, char *why, size_
     if (s->data.max_ratio > 0 && s->data.max_ratio < 1) {
         snprintf(why, size, "data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
         return "data.max_ratio";
+    }
+    if (!s->data.sort_by_length && s->data.sentences == 0) {
+        snprintf(why, size, "data.sort_by_length is false: batches are of data.sentences, which must be above 0");
+        return "data.sort_by_length";
     }
     if (s->data.sentences > 0 || s->data.max_tokens > s->data.max_length) return NULL;
     snprintf(why, size, "data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
@@ -241,7 +247,8 @@ static int open_text(experiment *e, const char *directory, int uses, char *messa
 
 static batch_policy policy_of(const recipe *r, bool shuffle) {
     const translation_settings *s = translation_settings_of(r);
-    return (batch_policy){.sentences = s->data.sentences, .tokens = s->data.max_tokens, .shuffle = shuffle};
+    return (batch_policy){
+        .sentences = s->data.sentences, .tokens = s->data.sort_by_length ? s->data.max_tokens : 0, .shuffle = shuffle};
 }
 
 static int open_batches(experiment *e, char *message, size_t size) {
@@ -325,12 +332,16 @@ static int open_scoring(experiment *e, char *message, size_t size) {
     return experiment_failed(nn_plan_create(&s->score_plan, s->score_graph, &o), message, size);
 }
 
+int translation_beam(const experiment *e) {
+    const int beam = translation_settings_of(&e->recipe)->decode.beam;
+    const int64_t tokens = translation_of(e)->config.tgt_vocab;
+    return beam < tokens ? beam : (int)tokens;
+}
+
 static int open_decoder(experiment *e, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
-    /* there are no more hypotheses than tokens at first */
-    const int beam = r->decode.beam < s->config.tgt_vocab ? r->decode.beam : (int)s->config.tgt_vocab;
-    const decode_options o = {.beam = beam,
+    const decode_options o = {.beam = translation_beam(e),
                               .max_length = r->decode.max_length,
                               .length_penalty = r->decode.length_penalty,
                               .sentences = TRANSLATION_LINES,
@@ -489,23 +500,39 @@ static char *output_text(const translation *s, const decode_result *r) {
     return text;
 }
 
-int translation_translate(experiment *e, int n, const text_slice *lines, char **out, char *message, size_t size) {
+/* The answers to the line that was the k-th of the decoder's run. */
+static int take_answers(const translation *s, int k, int nbest, translation_answer *answers) {
+    for (int b = 0; b < nbest; b++) {
+        decode_result r;
+        if (!decoder_result(s->decoder, k, b, &r)) continue;
+        answers[b] = (translation_answer){output_text(s, &r), r.score};
+        if (!answers[b].text) return -1;
+    }
+    return 0;
+}
+
+int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
+                          char *message, size_t size) {
     const translation *s = translation_of(e);
     text_slice some[TRANSLATION_LINES];
     int place[TRANSLATION_LINES], count = 0;
     decode_result results[TRANSLATION_LINES];
+    memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
     for (int i = 0; i < n; i++) {
         if (text_count_tokens(s->unit, lines[i]) == 0) continue;
         place[count] = i;
         some[count++] = lines[i];
     }
     if (count && decode_texts(e, count, some, results, message, size)) return -1;
+    int failed = 0;
     for (int i = 0, k = 0; i < n; i++) {
-        const bool decoded = k < count && place[k] == i;
-        out[i] = decoded ? output_text(s, &results[k]) : strdup("");
-        k += decoded;
+        translation_answer *mine = answers + (size_t)i * (size_t)nbest;
+        if (k < count && place[k] == i) failed = take_answers(s, k++, nbest, mine) || failed;
+        else failed = !(mine->text = strdup("")) || failed;
     }
-    return 0;
+    if (!failed) return 0;
+    for (int i = 0; i < n * nbest; i++) free(answers[i].text);
+    return text_fail(message, size, "out of memory for translations");
 }
 
 /* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */

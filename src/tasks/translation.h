@@ -26,6 +26,7 @@ typedef struct translation_settings {
         bool skip_empty;
         int sentences; /* a batch; 0: by tokens */
         int max_tokens;
+        bool sort_by_length; /* false: batches are of sentences alone, as chance puts them together */
     } data;
     struct {
         int64_t evaluate_pairs; /* of the validation text, translated at each evaluation; 0: none */
@@ -69,9 +70,17 @@ extern const task task_bitext, task_numbers;
 /* Copies a batch into a plan's inputs. */
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
 
-/* Translates n lines of UTF-8, at most TRANSLATION_LINES of them; out[i] is to be freed, or NULL without memory. A line
- * without a token becomes an empty one; of one with more than data.max_length, the first are read. */
+/* Translates n lines of UTF-8, at most TRANSLATION_LINES of them: answers[i * nbest + k] is the best of line i but for k
+ * others. nbest is at most the beam. A line without a token becomes an empty one; of one with more than data.max_length,
+ * the first are read. On success, texts are to be freed. */
 enum { TRANSLATION_LINES = 64 };
-int translation_translate(experiment *e, int n, const text_slice *lines, char **out, char *message, size_t size);
+typedef struct translation_answer {
+    char *text;   /* NULL: the search found no more */
+    double score; /* the sum of log p over length^decode.length_penalty; 0 for an empty line */
+} translation_answer;
+int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
+                          char *message, size_t size);
+/* Hypotheses that are really kept: no more than there are tokens. */
+int translation_beam(const experiment *e);
 
 #endif
