@@ -186,7 +186,7 @@ static void call_device(const nn_call *c, bool backward) {
     const uint64_t key = nn_run_key(opcheck_current->seed, 3);
     taken = 0;
     for (int i = 0; i < NN_MAX_INPUTS; i++) {
-        const int64_t n = c->input[i].rows * c->input[i].cols;
+        const int64_t n = opcheck_numbers(&c->input[i]);
         in[i] = take(c->input[i].data, n, c->input[i].data ? type_of_input(i) : NN_F32);
         grad[i] = take(backward ? c->input_grad[i] : NULL, n, c->input_grad[i] ? type_of_grad(i) : NN_F32);
         d.input[i].data = in[i].there;
@@ -198,7 +198,7 @@ static void call_device(const nn_call *c, bool backward) {
     }
     d.accumulate_sums = c->output[0].rows % 2;
     for (int i = 0; i < NN_MAX_OUTPUTS; i++) {
-        const int64_t n = c->output[i].rows * c->output[i].cols;
+        const int64_t n = opcheck_numbers(&c->output[i]);
         const int alias = opcheck_current->op->aliases[i];
         out[i] = take(alias ? NULL : c->output[i].data, n, type_of_output(i));
         out_grad[i] = take(backward ? c->output_grad[i] : NULL, n, type_of_output(i));

@@ -84,6 +84,17 @@ static int64_t opcheck_count(const nn_shape *s) {
     return n;
 }
 
+/* Numbers from pixel to pixel, and in all. */
+static int64_t opcheck_stride(const nn_shape *s, int64_t gap) { return nn_last_dimension(s) + gap; }
+static int64_t opcheck_spread(const nn_shape *s, int64_t gap) {
+    return gap ? opcheck_count(s) / nn_last_dimension(s) * opcheck_stride(s, gap) : opcheck_count(s);
+}
+
+int64_t opcheck_numbers(const nn_array *a) {
+    const int64_t n = a->rows * a->cols;
+    return a->shape && a->stride > nn_channels(a) ? n / nn_channels(a) * a->stride : n;
+}
+
 static bool opcheck_wants_grad(const opcheck *o, int i) {
     return o->input[i].shape.ndim && o->input[i].type == NN_F32 && !o->input[i].no_grad;
 }
@@ -98,7 +109,7 @@ static void opcheck_capacities(const opcheck *o, nn_shape *shapes) {
 static const char *opcheck_derive(const opcheck *o, nn_node *node, nn_shape *outputs, char *message, size_t size) {
     nn_shape shapes[NN_MAX_INPUTS] = {{0}};
     opcheck_capacities(o, shapes);
-    *node = (nn_node){.n_inputs = o->n_inputs, .attributes = o->attributes};
+    *node = (nn_node){.op = o->op, .n_inputs = o->n_inputs, .attributes = o->attributes};
     for (int i = 0; i < o->n_inputs; i++) node->input[i] = shapes[i].ndim ? i : -1;
     memset(outputs, 0, NN_MAX_OUTPUTS * sizeof *outputs);
     return o->op->shape(node, shapes, outputs, message, size);
@@ -110,8 +121,8 @@ const char *opcheck_shape(const opcheck *o, char *message, size_t size) {
     return opcheck_derive(o, &node, outputs, message, size);
 }
 
-static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows) {
-    return (nn_array){.data = data, .rows = rows, .cols = nn_columns(s), .shape = s};
+static nn_array opcheck_array(void *data, const nn_shape *s, int64_t rows, int64_t gap) {
+    return (nn_array){.data = data, .rows = rows, .cols = nn_columns(s), .stride = opcheck_stride(s, gap), .shape = s};
 }
 
 /* Random numbers, or those given; a step > 0 makes them multiples of it. */
@@ -154,13 +165,13 @@ static void opcheck_instance_inputs(op_instance *r) {
     for (int i = 0; i < o->n_inputs; i++) {
         const nn_shape *s = &o->input[i].shape;
         if (!s->ndim) continue;
-        r->count[i] = opcheck_count(s);
+        r->count[i] = opcheck_spread(s, o->input[i].gap);
         r->input[i] = opcheck_alloc((size_t)r->count[i] * 4);
         r->unneeded[i] = opcheck_alloc((size_t)r->count[i] * 4);
         opcheck_fill(r, i);
         if (opcheck_wants_grad(o, i)) opcheck_instance_grad(r, i);
         r->input_shape[i] = *s;
-        r->call.input[i] = opcheck_array(r->input[i].data, &r->input_shape[i], s->dim[0]);
+        r->call.input[i] = opcheck_array(r->input[i].data, &r->input_shape[i], s->dim[0], o->input[i].gap);
     }
 }
 
@@ -177,13 +188,14 @@ static void opcheck_instance_output(op_instance *r, int i) {
     for (int k = 0; out->rows && k < o->n_inputs; k++) {
         if (o->input[k].shape.ndim && o->input[k].shape.rows == out->rows) out->dim[0] = o->input[k].shape.dim[0];
     }
-    r->n_out[i] = opcheck_count(out);
+    const int64_t gap = i == 0 ? o->gap : 0;
+    r->n_out[i] = opcheck_spread(out, gap);
     const size_t bytes = (size_t)r->n_out[i] * 4;
     r->out[i] = opcheck_alloc(bytes);
     r->out_unneeded[i] = opcheck_alloc(bytes);
     if (opcheck_has_grad(r, i)) r->out_grad[i] = opcheck_alloc(bytes), opcheck_fill_weights(r, i);
     const int alias = o->op->aliases[i];
-    r->call.output[i] = opcheck_array(alias ? r->input[alias - 1].data : r->out[i].data, out, out->dim[0]);
+    r->call.output[i] = opcheck_array(alias ? r->input[alias - 1].data : r->out[i].data, out, out->dim[0], gap);
 }
 
 /* Everything but the workspace, which is the kernel's. */
@@ -299,6 +311,9 @@ static unsigned opcheck_all_grads(const opcheck *o) {
     return set;
 }
 
+/* Whether number k of an array lies between its pixels. */
+static bool opcheck_between(const nn_array *a, int64_t k) { return a->shape && k % a->stride >= nn_channels(a); }
+
 /* ---- central differences ---- */
 
 /* Outputs at x + STEP times 1, -1, 2, -2, 4, -4. */
@@ -325,7 +340,7 @@ static void opcheck_add_output(const op_instance *r, int out, const differences 
                                double *noise) {
     const float *weight = r->out_grad[out].data;
     for (int64_t k = 0; weight && k < r->n_out[out]; k++) {
-        if (weight[k] == 0) continue;
+        if (weight[k] == 0 || opcheck_between(&r->call.output[out], k)) continue;
         double y[6], largest = 0;
         for (int e = 0; e < 6; e++) {
             y[e] = d->y[e][out][k];
@@ -347,17 +362,18 @@ static double opcheck_numeric(const op_instance *r, const differences *d, double
     return near;
 }
 
-static double opcheck_largest(const float *x, int64_t n) {
+static double opcheck_largest(const nn_array *a, const float *x, int64_t n) {
     double most = 0;
-    for (int64_t k = 0; k < n; k++) most = fabs(x[k]) > most ? fabs(x[k]) : most;
+    for (int64_t k = 0; k < n; k++) most = !opcheck_between(a, k) && fabs(x[k]) > most ? fabs(x[k]) : most;
     return most;
 }
 
 static bool opcheck_gradient_of(op_instance *r, int i, const float *grad, differences *d) {
-    const double largest = opcheck_largest(grad, r->count[i]);
+    const double largest = opcheck_largest(&r->call.input[i], grad, r->count[i]);
     int64_t open = 0;
     for (int64_t k = 0; k < r->count[i]; k++) {
         double tolerance;
+        if (opcheck_between(&r->call.input[i], k)) continue;
         opcheck_evaluate(r, i, k, d);
         const double numeric = opcheck_numeric(r, d, &tolerance);
         tolerance += 16 * U * largest;
@@ -397,19 +413,41 @@ bool opcheck_gradients(const opcheck *o) {
 
 /* ---- kernels against ref ---- */
 
-static double opcheck_typical(const float *x, int64_t n) {
+static double opcheck_typical(const nn_array *a, const float *x, int64_t n) {
     double sum = 0;
-    for (int64_t k = 0; k < n; k++) sum += (double)x[k] * x[k];
-    return n ? sqrt(sum / (double)n) : 0;
+    int64_t count = 0;
+    for (int64_t k = 0; k < n; k++) {
+        if (opcheck_between(a, k)) continue;
+        sum += (double)x[k] * x[k];
+        count++;
+    }
+    return count ? sqrt(sum / (double)count) : 0;
 }
 
-/* got, less before (NULL: 0), against want. */
-static bool opcheck_compare(const op_instance *r, const char *what, const float *got, const float *want,
-                            const float *before, int64_t n) {
-    const double typical = opcheck_typical(want, n) + 0.1;
+/* What lies between pixels must be as it was: before, or the NaN of memory that nothing was written to. */
+static bool opcheck_untouched(const op_instance *r, const char *what, const float *got, const float *before,
+                              int64_t k) {
+    static const unsigned char nan[4] = {0xff, 0xff, 0xff, 0xff};
+    /* A device that keeps bf16 has only the upper half. */
+    const size_t from = r->o->bf16 ? 2 : 0;
+    if (memcmp((const char *)&got[k] + from, (before ? (const char *)&before[k] : (const char *)nan) + from,
+               4 - from) == 0)
+        return true;
+    printf("opcheck: %s: %s at %lld, between pixels, was written\n", r->o->op->name, what, (long long)k);
+    return false;
+}
+
+/* got, less before (NULL: 0), against want, all of them laid out as a. */
+static bool opcheck_compare(const op_instance *r, const char *what, const nn_array *a, const float *got,
+                            const float *want, const float *before, int64_t n) {
+    const double typical = opcheck_typical(a, want, n) + 0.1;
     const double rounding = (8 + r->o->longest_sum) * U + (r->o->bf16 ? (1 + r->o->rounded) * U_BF16 : 0);
     const double factor = (r->o->slack > 0 ? r->o->slack : 1) * rounding;
     for (int64_t k = 0; k < n; k++) {
+        if (opcheck_between(a, k)) {
+            if (!opcheck_untouched(r, what, got, before, k)) return false;
+            continue;
+        }
         const double b = before ? before[k] : 0, expected = b + want[k];
         if (isinf(expected) && got[k] == (float)expected) continue;
         const double stored = r->o->bf16 ? U_BF16 : 2 * U;
@@ -430,7 +468,7 @@ static bool opcheck_compare_grads(op_instance *r, const op_instance *ref, unsign
         char what[80];
         snprintf(what, sizeof what, "gradient of input %d (wanted %x, added to %x)", i, wanted, added);
         const float *before = (added & 1u << i) ? r->before[i].data : NULL;
-        ok = opcheck_compare(r, what, r->grad[i].data, ref->grad[i].data, before, r->count[i]);
+        ok = opcheck_compare(r, what, &r->call.input[i], r->grad[i].data, ref->grad[i].data, before, r->count[i]);
     }
     return ok;
 }
@@ -490,7 +528,7 @@ bool opcheck_kernels(const opcheck *o, const nn_kernels *kernels) {
     for (int i = 0; ok && i < NN_MAX_OUTPUTS; i++) {
         char what[32];
         snprintf(what, sizeof what, "output %d", i);
-        ok = opcheck_compare(&one, what, one.out[i].data, ref.out[i].data, NULL, one.n_out[i]);
+        ok = opcheck_compare(&one, what, &one.call.output[i], one.out[i].data, ref.out[i].data, NULL, one.n_out[i]);
     }
     if (ok && kernels->backward) {
         opcheck_backward(&ref, &o->op->ref, opcheck_all_grads(o), 0);

@@ -23,11 +23,20 @@ typedef struct opcheck_input {
     double mean, scale; /* of the random numbers; scale 0 means 1 */
     double step;        /* they are multiples of it; 0: any */
     bool no_grad;       /* its gradient is never asked for; of i32 it never is */
+    int64_t gap;        /* its pixels, and its gradient's, are so many numbers further apart than they have channels */
 } opcheck_input;
 
 #define OPCHECK_ROWS(symbol, rows_, cols_)                                                                             \
     {                                                                                                                  \
         .shape = {.rows = (symbol), .ndim = 2, .dim = {(rows_), (cols_)} }                                             \
+    }
+#define OPCHECK_IMAGES(symbol, rows_, height, width, channels)                                                         \
+    {                                                                                                                  \
+        .shape = {.rows = (symbol), .ndim = 4, .dim = {(rows_), (height), (width), (channels)} }                       \
+    }
+#define OPCHECK_KERNEL(out, size, in)                                                                                  \
+    {                                                                                                                  \
+        .shape = {.ndim = 4, .dim = {(out), (size), (size), (in)} }                                                    \
     }
 #define OPCHECK_MATRIX(rows_, cols_)                                                                                   \
     {                                                                                                                  \
@@ -52,6 +61,7 @@ typedef struct opcheck {
     opcheck_input input[NN_MAX_INPUTS];
     bool training;
     uint64_t seed;    /* of data, weights and dropout */
+    int64_t gap;      /* of output 0, and its gradient, as an input's */
     int64_t weighted; /* only this many first elements of an output have weights; 0: all */
     /* For opcheck_kernels: numbers that the longest sum behind a result has (see opcheck.c for what follows from
      * it), and a factor on the tolerance where an op makes errors larger than its results. 0 means 1. */
@@ -74,6 +84,9 @@ extern const opcheck *opcheck_current;
 extern size_t opcheck_saved_bytes;
 
 float opcheck_to_bf16(float x);
+
+/* Numbers of an array's memory, those between its pixels included. */
+int64_t opcheck_numbers(const nn_array *a);
 
 /* NULL, or what the shape rule says is wrong with the inputs; message has room for size. */
 const char *opcheck_shape(const opcheck *o, char *message, size_t size);

@@ -80,6 +80,13 @@ static void *nn_address(const nn_plan *plan, const piece *p) {
     return p->last >= p->first ? plan->block + (p->in ? p->in : p)->offset : NULL;
 }
 
+/* Of a value or its gradient, where it was placed. */
+static void *nn_placed_address(const nn_plan *plan, const piece *pieces, nn_value v) {
+    const plan_place *p = &plan->place[v];
+    char *block = nn_address(plan, &pieces[p->in]);
+    return block ? block + p->offset * (plan->type[v] == NN_BF16 ? 2 : 4) : NULL;
+}
+
 void *nn_plan_given(const nn_plan *plan, nn_value v) { return plan->traffic.device_inputs + plan->traffic.offset[v]; }
 
 /* A parameter as kernels of this plan see it. */
@@ -107,7 +114,7 @@ void *nn_plan_address(const nn_plan *plan, nn_value value) {
     if (info->source == NN_FROM_CONSTANT) return nn_constant_data(plan, info);
     if (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v])
         return nn_plan_given(plan, v);
-    return nn_address(plan, &plan->data[v]);
+    return nn_placed_address(plan, plan->data, v);
 }
 
 /* Where kernels on a device find the live rows of a symbol. */
@@ -120,7 +127,9 @@ static const int64_t *nn_live_rows(const nn_plan *plan, int symbol) {
 static nn_array nn_array_shape(const nn_plan *plan, nn_value v) {
     if (v < 0) return (nn_array){0};
     const nn_shape *shape = &plan->graph->values[v].shape;
+    const nn_shape *block = &plan->graph->values[plan->place[v].in].shape;
     nn_array a = {.rows = shape->dim[0], .cols = nn_columns(shape), .type = plan->type[v], .shape = shape};
+    a.stride = nn_last_dimension(block);
     if (shape->rows && !plan->on_device) a.rows = plan->rows[shape->rows];
     a.live_rows = nn_live_rows(plan, shape->rows);
     return a;
@@ -149,21 +158,20 @@ float *nn_plan_grad_address(const nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     if (!info->has_grad) return NULL;
     if (plan->on_device && v == plan->options.loss) return plan->traffic.device_one;
-    if (info->source != NN_FROM_PARAM) return nn_address(plan, &plan->grad[v]);
+    if (info->source != NN_FROM_PARAM) return nn_placed_address(plan, plan->grad, v);
     const nn_params *params = plan->graph->params;
     return (plan->on_device ? plan->on_device->grad : params->grad) + params->list[info->index].offset;
 }
 
 /* ---- sums over rows ---- */
 
-/* How many steps write each value's gradient; of these, the second and later ones add to it. */
-static bool nn_count_writers(nn_plan *plan, int **out) {
+/* How many steps write each value's gradient. */
+static bool nn_count_writers(const nn_plan *plan, int **out) {
     int *writers = *out = calloc((size_t)plan->graph->n_values + 1, sizeof *writers);
     for (int s = plan->n_forward; writers && s < plan->n_steps; s++) {
-        plan_step *step = &plan->steps[s];
-        for (int k = 0; k < step->node->n_inputs; k++) {
-            const nn_value v = step->node->input[k];
-            if (v >= 0) step->call.accumulate[k] = writers[v]++ > 0;
+        const nn_node *node = plan->steps[s].node;
+        for (int k = 0; k < node->n_inputs; k++) {
+            if (node->input[k] >= 0) writers[node->input[k]]++;
         }
     }
     return writers != NULL;
@@ -255,7 +263,7 @@ void nn_plan_finish_calls(nn_plan *plan) {
         if (!step->backward) continue;
         if (step->partials.bytes) c->partials = nn_address(plan, &step->partials);
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-            if (node->output[k] >= 0) c->output_grad[k] = nn_plan_grad_address(plan, node->output[k]);
+            if (step->given >> k & 1) c->output_grad[k] = nn_plan_grad_address(plan, node->output[k]);
         }
         for (int k = 0; k < node->n_inputs; k++) {
             const nn_value v = node->input[k];

@@ -15,17 +15,22 @@
 
 /* Numbers an op was built with; an op's file says what it reads. */
 typedef struct nn_attributes {
-    double dropout, eps, scale, smoothing;
+    double dropout, eps, scale, smoothing, momentum;
     int heads;
+    int stride, padding, size; /* of windows that move over images */
     bool causal;
     nn_activation activation;
     nn_picture_options pictures;
 } nn_attributes;
 
-/* A value as a kernel sees it: memory, and the rows of this run. Contiguous, the last dimension fastest. */
+/* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. Arrays are contiguous,
+ * unless the op says that it takes others (strided_inputs, strided_outputs in op.h): then an array may lie inside a wider
+ * one, and its pixels are further apart than they have channels. A matrix has a pixel in each row. */
 typedef struct nn_array {
     void *data;               /* NULL: there is none (an optional input) */
     int64_t rows, cols;       /* cols: the product of all dimensions but the first; 1 for a vector */
+    int64_t stride;           /* numbers from pixel to pixel: the last dimension, where contiguous. A gradient's is its
+                               * value's */
     nn_type type;             /* on the host f32, i32 or u8; a device's plan may keep f32 values as bf16 */
     const nn_shape *shape;    /* all dimensions: of images [rows, height, width, channels]; dim[0] is the capacity */
     const int64_t *live_rows; /* on a device: how many of the rows belong to the batch; NULL: all of them */
@@ -114,6 +119,12 @@ static inline int64_t nn_columns(const nn_shape *s) {
     for (int d = 1; d < s->ndim; d++) n *= s->dim[d];
     return n;
 }
+
+static inline int64_t nn_last_dimension(const nn_shape *s) { return s->ndim ? s->dim[s->ndim - 1] : 1; }
+
+/* Of images and matrices, for ops that take strided ones: the last dimension, and how many times it is there. */
+static inline int64_t nn_channels(const nn_array *a) { return nn_last_dimension(a->shape); }
+static inline int64_t nn_pixels(const nn_array *a) { return a->rows * (a->cols / nn_channels(a)); }
 
 /* Numbers at full capacity; 0 if there is no such array. */
 static inline int64_t nn_numbers(const nn_shape *s) { return s->ndim ? s->dim[0] * nn_columns(s) : 0; }

@@ -21,24 +21,24 @@ size_t nn_plan_asked(const nn_plan *plan, size_t (*ask)(const nn_call *c), const
 
 static bool nn_is_used(const piece *p) { return p->last >= p->first; }
 
+/* Those in whose place a value and its gradient lie. */
+static piece *nn_data_of(const nn_plan *plan, nn_value v) { return &plan->data[plan->place[v].in]; }
+static piece *nn_grad_of(const nn_plan *plan, nn_value v) { return &plan->grad[plan->place[v].in]; }
+
 static void nn_use(piece *p, int step) {
     const bool unused = !nn_is_used(p);
     if (unused || step < p->first) p->first = step;
     if (unused || step > p->last) p->last = step;
 }
 
-/* Whether an output of a step backward has a gradient: the steps before wrote it, or it is the loss. */
-static bool nn_grad_comes(const nn_plan *plan, nn_value v) {
-    return v >= 0 && (v == plan->options.loss || nn_is_used(&plan->grad[v]));
-}
-
-/* What a node's backward_weights reads. */
-static void nn_use_for_weights(nn_plan *plan, const nn_node *node, int end) {
+/* What a step's backward_weights reads. */
+static void nn_use_for_weights(nn_plan *plan, const plan_step *step, int end) {
+    const nn_node *node = step->node;
     for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
-        if (nn_grad_comes(plan, node->output[k])) nn_use(&plan->grad[node->output[k]], end);
+        if (step->given >> k & 1) nn_use(nn_grad_of(plan, node->output[k]), end);
     }
     for (int k = 0; k < node->n_inputs; k++) {
-        if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(&plan->data[node->input[k]], end);
+        if (node->input[k] >= 0 && (node->backward_needs & (1u << k))) nn_use(nn_data_of(plan, node->input[k]), end);
     }
 }
 
@@ -58,9 +58,9 @@ static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned
         const nn_value v = step->node->output[k];
         if (v < 0) continue;
         const nn_value_info *info = &plan->graph->values[v];
-        if (needs & (NN_NEEDS_OUTPUT << k)) nn_use(&plan->data[v], s);
-        if (info->output || info->kept) nn_use(&plan->data[v], plan->n_steps);
-        if (step->backward && nn_grad_comes(plan, v)) nn_use(&plan->grad[v], s);
+        if (needs & (NN_NEEDS_OUTPUT << k)) nn_use(nn_data_of(plan, v), s);
+        if (info->output || info->kept) nn_use(nn_data_of(plan, v), plan->n_steps);
+        if (step->given >> k & 1) nn_use(nn_grad_of(plan, v), s);
     }
 }
 
@@ -75,12 +75,12 @@ static void nn_use_in_step(nn_plan *plan, int s) {
     if (!step->backward) saved->bytes += nn_plan_asked(plan, step->kernels.extra_saved, &step->call);
     nn_use_outputs(plan, step, s, needs);
     if (step->backward && step->kernels.backward_weights)
-        nn_use_for_weights(plan, node, step->paired_in ? step->paired_in : s);
+        nn_use_for_weights(plan, step, step->paired_in ? step->paired_in : s);
     for (int k = 0; k < node->n_inputs; k++) {
         const nn_value v = node->input[k];
         if (v < 0) continue;
-        if (needs & (1u << k)) nn_use(&plan->data[v], s);
-        if (step->backward && g->values[v].has_grad) nn_use(&plan->grad[v], s);
+        if (needs & (1u << k)) nn_use(nn_data_of(plan, v), s);
+        if (step->backward && g->values[v].has_grad) nn_use(nn_grad_of(plan, v), s);
     }
 }
 
@@ -106,6 +106,7 @@ static void nn_overlay(nn_plan *plan) {
         const nn_node *node = plan->steps[s].node;
         for (int k = 0; k < node->n_inputs; k++) {
             if (node->input[k] < 0 || !(node->op->in_place & (1u << k))) continue;
+            if (nn_plan_shares_block(plan, node->input[k])) continue;
             piece *data = &plan->data[node->input[k]], *grad = &plan->grad[node->input[k]];
             if (data->last != s || grad->first != s || data->bytes != grad->bytes) continue;
             data->last = grad->last;

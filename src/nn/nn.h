@@ -49,8 +49,9 @@ typedef enum nn_init_kind {
     NN_NORMAL,  /* mean 0, standard deviation scale */
     NN_UNIFORM, /* within +- scale */
     NN_XAVIER,  /* uniform within +- sqrt(6 / (rows + columns)) of the matrix */
-    NN_FAN_IN /* uniform within +- 1 / sqrt(fan in): the numbers that one output is computed from, which are the columns
-                 * of a matrix [out, in], and in * height * width of a convolution [out, in, height, width] */
+    NN_FAN_IN, /* uniform within +- 1 / sqrt(fan in): the numbers that one output is computed from, which are the columns
+                 * of a matrix [out, in], and height * width * in of a convolution [out, height, width, in] */
+    NN_UNIT    /* uniform from 0 to scale */
 } nn_init_kind;
 
 typedef struct nn_init {
@@ -190,6 +191,26 @@ typedef struct nn_picture_options {
     float mean[3], deviation[3];
 } nn_picture_options;
 nn_value nn_pictures(nn_graph *g, nn_value images, nn_value indices, nn_value draws, const nn_picture_options *o);
+
+/* Cross-correlation of images with square kernels: y[r, i, j, o] = the sum over a, b and c of
+ * x[r, i stride + a - padding, j stride + b - padding, c] w[o, a, b, c], where pixels outside an image are 0. There is no
+ * bias. W is [out, size, size, in]: PyTorch's weight is w.permute(0, 3, 1, 2). */
+nn_value nn_convolution(nn_graph *g, nn_value x, nn_value w, int stride, int padding);
+
+/* y = activation(gamma (x - m) / sqrt(v + eps) + beta + residual) for each channel of images or column of a matrix; residual
+ * -1: none; activation: NN_LINEAR or NN_RELU. In training m and v are the batch's mean and (biased) variance, and mean and
+ * variance, which are persistent [channels], become (1 - momentum) times what they were plus momentum times the batch's,
+ * the variance's unbiased, as PyTorch has it. Otherwise m and v are mean and variance. */
+nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
+                       nn_value variance, double eps, double momentum, nn_activation activation);
+
+/* The mean of each size x size window; windows do not overlap, and size divides height and width. nn_linear takes what is
+ * left, [rows, 1, 1, channels], as a matrix. */
+nn_value nn_average_pool(nn_graph *g, nn_value x, int size);
+
+/* The channels of a, then those of b. It costs nothing where both are computed by ops that write inside wider arrays, and
+ * read by such that read there: convolution, batch_norm, average_pool, concat; else a copy. */
+nn_value nn_concat(nn_graph *g, nn_value a, nn_value b);
 
 /* log softmax of each row; forward only, for decoding. */
 nn_value nn_log_softmax(nn_graph *g, nn_value x);

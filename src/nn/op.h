@@ -53,12 +53,22 @@ struct nn_op {
                                   * graph or a persistent state, which is nothing else */
     unsigned full_outputs;       /* bit i: output i is f32 even where a device's plan keeps values as bf16 */
     unsigned constant_outputs;   /* bit i: no gradient flows back from output i (statistics) */
+    unsigned strided_inputs;     /* bit i: kernels take input i, and its gradient, with any nn_array.stride */
+    unsigned strided_outputs;    /* bit i: the same of output i */
+    bool joins;                  /* output 0 is all inputs side by side, in the last dimension. The plan places inputs
+                                  * inside it where it can, and gradients likewise: kernels copy only those that are
+                                  * elsewhere */
 };
 
 /* The ops of the library. */
 #define NN_OPS(X)                                                                                                      \
     X(linear)                                                                                                          \
-    X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write) X(pictures)
+    X(embedding)                                                                                                       \
+    X(dropout)                                                                                                         \
+    X(add)                                                                                                             \
+    X(add_norm)                                                                                                        \
+    X(attention)                                                                                                       \
+    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(pictures)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

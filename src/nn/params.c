@@ -64,6 +64,7 @@ static void nn_fill(const nn_param *p, float *data, uint64_t seed) {
             case NN_UNIFORM:
             case NN_XAVIER:
             case NN_FAN_IN: data[i] = (float)((2 * nn_uniform(key, (uint64_t)i) - 1) * bound); break;
+            case NN_UNIT: data[i] = (float)(nn_uniform(key, (uint64_t)i) * bound); break;
         }
     }
 }

@@ -1,5 +1,5 @@
-/* Plans: which kernels run in which order, and their memory. calls.c says what kernels are called with, layout.c where
- * values lie, replay.c runs them.
+/* Plans: which kernels run in which order, and their memory. join.c says which values lie inside others, calls.c what
+ * kernels are called with, layout.c where values lie; replay.c runs them.
  *
  * Forward runs the nodes in the order they were built, backward in the reverse. */
 #include "nn/plan.h"
@@ -138,6 +138,7 @@ void nn_plan_free(nn_plan *plan) {
     free(plan->sums.list);
     free(plan->steps);
     free(plan->type);
+    free(plan->place);
     free(plan->converted);
     free(plan->data);
     free(plan->grad);
@@ -177,18 +178,21 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     bool *needed = nn_needed(g, plan->options.loss), *wanted = nn_differentiated(g, plan->options.loss);
     plan->steps = calloc(2 * nodes, sizeof *plan->steps);
     plan->type = calloc(values, sizeof *plan->type);
+    plan->place = calloc(values, sizeof *plan->place);
     plan->converted = calloc(values, sizeof *plan->converted);
     plan->data = calloc(values, sizeof *plan->data);
     plan->grad = calloc(values, sizeof *plan->grad);
     plan->saved = calloc(nodes, sizeof *plan->saved);
-    const bool memory =
-        needed && wanted && plan->steps && plan->type && plan->converted && plan->data && plan->grad && plan->saved;
+    const bool memory = needed && wanted && plan->steps && plan->type && plan->place && plan->converted && plan->data &&
+                        plan->grad && plan->saved;
     adamod_status status = memory ? nn_list_steps(plan, needed, wanted)
                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan of %d ops", g->n_nodes);
     free(needed);
     free(wanted);
     if (!status) status = nn_upload_constants(plan);
     if (!status) status = nn_plan_types(plan);
+    if (!status && !nn_plan_join(plan))
+        status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory joining a plan's values");
     if (!status) status = nn_plan_calls(plan);
     return status ? status : nn_make_memory(plan);
 }

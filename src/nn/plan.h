@@ -1,4 +1,4 @@
-/* A plan's inside: plan.c, layout.c and calls.c make it, replay.c runs it. */
+/* A plan's inside: plan.c, join.c, calls.c and layout.c make it, replay.c runs it. */
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
@@ -12,11 +12,18 @@ typedef struct piece {
     const struct piece *in; /* has that one's place; NULL: one of its own */
 } piece;
 
+/* The value in whose memory a value lies, from that number of a pixel on; itself: it has memory of its own. */
+typedef struct plan_place {
+    nn_value in;
+    int64_t offset;
+} plan_place;
+
 typedef struct plan_step {
     const nn_node *node;
     nn_kernels kernels;
     nn_call call;
     bool backward;
+    unsigned given; /* backward: bit k: there is a gradient of output k */
     piece partials; /* of its sums over rows */
     int paired_in;  /* its backward_weights is done with that step's; 0: by itself */
 } plan_step;
@@ -58,6 +65,7 @@ struct nn_plan {
     plan_step *steps;
     int n_steps, n_forward;
     nn_type *type;              /* of each value, as it is kept */
+    plan_place *place;          /* of each value, and of its gradient */
     bool *converted;            /* of each value: an input that comes as f32 and is made bf16 as a run begins */
     piece *data, *grad, *saved; /* of each value; of each value; of each node */
     char *block;
@@ -70,6 +78,14 @@ struct nn_plan {
     const nn_device_functions *f; /* of that device */
     plan_traffic traffic;
 };
+
+/* ---- join.c ---- */
+
+/* Places values inside others, once types are known, and tells steps which gradients there are before them: given,
+ * accumulate. False without memory. */
+bool nn_plan_join(nn_plan *plan);
+/* Whether a value's memory is others', too. */
+bool nn_plan_shares_block(const nn_plan *plan, nn_value v);
 
 /* ---- layout.c ---- */
 

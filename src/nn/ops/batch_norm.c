@@ -1,0 +1,140 @@
+/* y = activation(z), z = gamma h + beta + residual, h = (x - m) scale, scale = 1 / sqrt(v + eps)  (Ioffe and Szegedy 2015).
+ * With g the gradient of z:
+ *     dx = gamma scale (g - mean(g) - h mean(g h)),   dgamma = sum of g h,   dbeta = sum of g,   dresidual = g,
+ * means and sums over the pixels of a channel. Outside training m and v are constants: dx = gamma scale g.
+ *
+ * Inputs: x, residual or none, gamma, beta, mean, variance. Outputs: y, and mean and variance as this run leaves them.
+ * Attributes: eps, momentum, activation. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
+#include "nn/op.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    const nn_shape *x = &in[0], *residual = &in[1];
+    const nn_attributes *a = &node->attributes;
+    if (x->ndim != 2 && x->ndim != 4) return "x must be images or a matrix";
+    const int64_t channels = x->dim[x->ndim - 1];
+    if (node->input[1] >= 0 && (x->rows != residual->rows || x->ndim != residual->ndim ||
+                                memcmp(x->dim, residual->dim, (size_t)x->ndim * sizeof *x->dim) != 0))
+        return "x and residual must have one shape";
+    for (int i = 2; i < 6; i++) {
+        if (in[i].ndim == 1 && !in[i].rows && in[i].dim[0] == channels) continue;
+        snprintf(message, size, "%s must be a vector of %lld, the channels of x", node->op->inputs[i],
+                 (long long)channels);
+        return message;
+    }
+    if (a->activation != NN_LINEAR && a->activation != NN_RELU) return "the activation must be linear or relu";
+    if (!(a->eps > 0) || !(a->momentum >= 0 && a->momentum <= 1)) {
+        snprintf(message, size, "eps %g and momentum %g, expected eps > 0 and 0 <= momentum <= 1", a->eps, a->momentum);
+        return message;
+    }
+    out[0] = *x;
+    out[1] = in[4];
+    out[2] = in[5];
+    node->saved = (nn_shape){.ndim = 2, .dim = {2, channels}};
+    node->backward_needs = 1u << 0 | 1u << 2;
+    if (a->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
+    return NULL;
+}
+
+/* The batch's mean and variance of a channel go to saved as mean and scale, and into the running ones. */
+static void batch_moments(const nn_call *c, int64_t k) {
+    const nn_array *x = &c->input[0];
+    const int64_t n = nn_pixels(x);
+    const float *at = (const float *)x->data + k;
+    float *mean = c->output[1].data, *variance = c->output[2].data;
+    double sum = 0, squares = 0;
+    for (int64_t p = 0; p < n; p++) sum += at[p * x->stride];
+    const double m = n ? sum / (double)n : 0;
+    for (int64_t p = 0; p < n; p++) squares += (at[p * x->stride] - m) * (at[p * x->stride] - m);
+    const double v = n ? squares / (double)n : 0, momentum = n ? c->attributes->momentum : 0;
+    c->saved[k] = (float)m;
+    c->saved[nn_channels(x) + k] = (float)(1 / sqrt(v + c->attributes->eps));
+    mean[k] = (float)((1 - momentum) * mean[k] + momentum * m);
+    variance[k] = (float)((1 - momentum) * variance[k] + momentum * squares / (double)(n > 1 ? n - 1 : 1));
+}
+
+static void batch_norm_forward(const nn_call *c) {
+    const nn_array *x = &c->input[0], *r = &c->input[1], *y = &c->output[0];
+    const float *gamma = c->input[2].data, *beta = c->input[3].data;
+    const int64_t channels = nn_channels(x);
+    for (int64_t k = 0; k < channels; k++) {
+        if (c->training) {
+            batch_moments(c, k);
+        } else {
+            c->saved[k] = ((const float *)c->input[4].data)[k];
+            c->saved[channels + k] =
+                (float)(1 / sqrt((double)((const float *)c->input[5].data)[k] + c->attributes->eps));
+        }
+        for (int64_t p = 0; p < nn_pixels(x); p++) {
+            const double h =
+                ((double)((const float *)x->data)[p * x->stride + k] - c->saved[k]) * c->saved[channels + k];
+            const double z = gamma[k] * h + beta[k] + (r->data ? ((const float *)r->data)[p * r->stride + k] : 0.0);
+            ((float *)y->data)[p * y->stride + k] = (float)(c->attributes->activation == NN_RELU && z < 0 ? 0 : z);
+        }
+    }
+}
+
+/* The gradient of z, at pixel p. */
+static double grad_at(const nn_call *c, int64_t p, int64_t k) {
+    const int64_t at = p * c->output[0].stride + k;
+    const bool off = c->attributes->activation == NN_RELU && !(((const float *)c->output[0].data)[at] > 0);
+    return off ? 0 : c->output_grad[0][at];
+}
+
+static double h_at(const nn_call *c, int64_t p, int64_t k) {
+    const nn_array *x = &c->input[0];
+    return ((double)((const float *)x->data)[p * x->stride + k] - c->saved[k]) * c->saved[nn_channels(x) + k];
+}
+
+/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
+static void channel_grad(const nn_call *c, int64_t k, double sum_g, double sum_gh) {
+    const nn_array *x = &c->input[0], *r = &c->input[1];
+    const int64_t n = nn_pixels(x);
+    const double factor = (double)((const float *)c->input[2].data)[k] * c->saved[nn_channels(x) + k];
+    for (int64_t p = 0; p < n; p++) {
+        const double g = grad_at(c, p, k);
+        const double centered = c->training ? g - (sum_g + h_at(c, p, k) * sum_gh) / (double)n : g;
+        if (c->input_grad[0]) {
+            float *const dx = &c->input_grad[0][p * x->stride + k];
+            *dx = (float)((c->accumulate[0] ? *dx : 0) + factor * centered);
+        }
+        if (c->input_grad[1]) {
+            float *const dr = &c->input_grad[1][p * r->stride + k];
+            *dr = (float)((c->accumulate[1] ? *dr : 0) + g);
+        }
+    }
+}
+
+static void batch_norm_backward(const nn_call *c) {
+    float *dgamma = c->input_grad[2], *dbeta = c->input_grad[3];
+    for (int64_t k = 0; k < nn_channels(&c->input[0]); k++) {
+        double sum_g = 0, sum_gh = 0;
+        for (int64_t p = 0; p < nn_pixels(&c->input[0]); p++) {
+            sum_g += grad_at(c, p, k);
+            sum_gh += grad_at(c, p, k) * h_at(c, p, k);
+        }
+        if (dgamma) dgamma[k] = (float)((c->accumulate[2] ? dgamma[k] : 0) + sum_gh);
+        if (dbeta) dbeta[k] = (float)((c->accumulate[3] ? dbeta[k] : 0) + sum_g);
+        channel_grad(c, k, sum_g, sum_gh);
+    }
+}
+
+const nn_op nn_op_batch_norm = {
+    .name = "batch_norm",
+    .inputs = {"x", "residual", "gamma", "beta", "mean", "variance"},
+    .shape = batch_norm_shape,
+    .ref = {.forward = batch_norm_forward, .backward = batch_norm_backward},
+    .aliases = {0, 1 + 4, 1 + 5},
+    .full_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
+    .strided_inputs = 1u << 0 | 1u << 1,
+    .strided_outputs = 1u << 0,
+};
+
+nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
+                       nn_value variance, double eps, double momentum, nn_activation activation) {
+    return nn_add_node(g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
+                       &(nn_attributes){.eps = eps, .momentum = momentum, .activation = activation});
+}

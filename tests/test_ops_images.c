@@ -1,0 +1,218 @@
+/* Ops on images: convolution, batch norm, pooling, concatenation. */
+#include "check.h"
+#include "nn/backend/cpu/cpu.h"
+#include "opcheck.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- convolution ---- */
+
+/* rows, height, width, in, out, size, stride, padding, gap of x, gap of y. */
+typedef struct conv_sizes {
+    int64_t rows, height, width, in, out, size;
+    int stride, padding;
+    int64_t gap, out_gap;
+} conv_sizes;
+
+static opcheck convolution_case(const conv_sizes *s) {
+    opcheck o = {
+        .op = &nn_op_convolution,
+        .attributes = {.stride = s->stride, .padding = s->padding},
+        .n_inputs = 2,
+        .input = {OPCHECK_IMAGES(1, s->rows, s->height, s->width, s->in), OPCHECK_KERNEL(s->out, s->size, s->in)},
+        .training = true,
+        .seed = (uint64_t)(s->rows + s->height + s->in + s->out),
+        .gap = s->out_gap,
+    };
+    const int64_t n = s->size * s->size * (s->in > s->out ? s->in : s->out), pixels = s->rows * s->height * s->width;
+    o.longest_sum = (double)(n > pixels ? n : pixels);
+    o.input[0].gap = s->gap;
+    return o;
+}
+
+TEST(gradients_of_convolution) {
+    static const conv_sizes sizes[] = {
+        {2, 4, 4, 2, 3, 3, 1, 1, 0, 0}, {1, 5, 3, 3, 2, 3, 2, 1, 2, 1}, {2, 3, 4, 2, 2, 1, 1, 0, 0, 3},
+        {1, 5, 5, 1, 2, 1, 2, 0, 1, 0}, {1, 4, 5, 2, 1, 2, 1, 1, 0, 0}, {1, 3, 3, 1, 1, 3, 3, 2, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const opcheck o = convolution_case(&sizes[i]);
+        CHECK(opcheck_gradients(&o));
+    }
+}
+
+TEST(convolution_says_which_shapes_do_not_fit) {
+    char message[160];
+    const conv_sizes sizes = {2, 4, 4, 2, 3, 3, 1, 1, 0, 0};
+    opcheck o = convolution_case(&sizes);
+    CHECK(!opcheck_shape(&o, message, sizeof message));
+    o.input[1].shape.dim[3] = 5;
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "x has 2 channels, W wants 5");
+    o = convolution_case(&sizes);
+    o.input[1].shape.dim[2] = 2;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "[out, size, size, in]");
+    o = convolution_case(&sizes);
+    o.attributes.padding = 3;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "padding from 0 to 2");
+    o = convolution_case(&sizes);
+    o.attributes.stride = 0;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "stride of 1 or more");
+    o = convolution_case(&sizes);
+    o.attributes.padding = 0;
+    o.input[0].shape.dim[1] = 2;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "smaller than the kernel");
+    o.input[0].shape.ndim = 2;
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "x must be images");
+}
+
+/* ---- batch norm ---- */
+
+static opcheck norm_case(int64_t rows, int64_t height, int64_t width, int64_t channels, bool residual, bool relu,
+                         bool training) {
+    opcheck o = {
+        .op = &nn_op_batch_norm,
+        .attributes = {.eps = 1e-5, .momentum = 0.1, .activation = relu ? NN_RELU : NN_LINEAR},
+        .n_inputs = 6,
+        .input = {OPCHECK_IMAGES(1, rows, height, width, channels), OPCHECK_NONE, OPCHECK_VECTOR(channels),
+                  OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels)},
+        .training = training,
+        .seed = (uint64_t)(rows + height + channels),
+        .longest_sum = (double)(rows * height * width),
+    };
+    if (residual) o.input[1] = o.input[0];
+    if (height == 0) { /* a matrix */
+        o.input[0] = (opcheck_input)OPCHECK_ROWS(1, rows, channels);
+        if (residual) o.input[1] = o.input[0];
+        o.longest_sum = (double)rows;
+    }
+    o.input[0].mean = 1;
+    o.input[2].mean = 1;
+    o.input[4].no_grad = o.input[5].no_grad = true;
+    o.input[5].mean = 2; /* a variance */
+    o.input[5].scale = 0.2;
+    return o;
+}
+
+TEST(gradients_of_batch_norm) {
+    for (int k = 0; k < 8; k++) {
+        opcheck o = norm_case(3, k & 1 ? 2 : 0, 2, 3, k & 2, k & 4, true);
+        o.seed = 2; /* no z comes close to 0, where relu has no derivative */
+        CHECK(opcheck_gradients(&o));
+        o.training = false;
+        o.input[0].gap = 2, o.input[1].gap = 1, o.gap = 3;
+        CHECK(opcheck_gradients(&o));
+    }
+}
+
+/* As torch.nn.BatchNorm2d: the variance that is kept is unbiased. */
+TEST(batch_norm_keeps_running_statistics) {
+    enum { PIXELS = 4 };
+    const float x[PIXELS] = {1, 2, 3, 6};
+    float one = 1, zero = 0, y[PIXELS], mean = 10, variance = 20, saved[2], workspace[256];
+    const nn_shape images = {.rows = 1, .ndim = 4, .dim = {2, 1, 2, 1}}, vector = {.ndim = 1, .dim = {1}};
+    const nn_attributes attributes = {.eps = 1e-5, .momentum = 0.25};
+    nn_call c = {.attributes = &attributes, .saved = saved, .workspace = workspace, .training = true};
+    c.input[0] = (nn_array){.data = (void *)(uintptr_t)x, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
+    c.output[0] = (nn_array){.data = y, .rows = 2, .cols = 2, .stride = 1, .shape = &images};
+    float *const vectors[4] = {&one, &zero, &mean, &variance};
+    for (int i = 0; i < 4; i++)
+        c.input[2 + i] = (nn_array){.data = vectors[i], .rows = 1, .cols = 1, .stride = 1, .shape = &vector};
+    c.output[1] = c.input[4], c.output[2] = c.input[5];
+    nn_op_batch_norm.ref.forward(&c);
+    CHECK_CLOSE(mean, 0.75 * 10 + 0.25 * 3, 1e-6);
+    CHECK_CLOSE(variance, 0.75 * 20 + 0.25 * 14 / 3, 1e-6); /* 4 + 1 + 0 + 9 over 4 - 1 */
+    CHECK_CLOSE(y[0], -2 / sqrt(3.5 + 1e-5), 1e-6);
+    c.training = false;
+    nn_op_batch_norm.ref.forward(&c);
+    CHECK_CLOSE(y[0], (1 - mean) / sqrt(variance + 1e-5), 1e-6);
+    const float before = mean;
+    c.input[0].rows = c.output[0].rows = 0; /* of nothing there are no statistics */
+    c.training = true;
+    nn_op_batch_norm.ref.forward(&c);
+    CHECK(mean == before && isfinite(variance));
+}
+
+TEST(batch_norm_says_what_does_not_fit) {
+    char message[160];
+    opcheck o = norm_case(2, 3, 3, 4, true, true, true);
+    CHECK(!opcheck_shape(&o, message, sizeof message));
+    o.input[5] = (opcheck_input)OPCHECK_VECTOR(3);
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "variance must be a vector of 4, the channels of x");
+    o = norm_case(2, 3, 3, 4, true, true, true);
+    o.input[1].shape.dim[2] = 2;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "one shape");
+    o = norm_case(2, 3, 3, 4, false, true, true);
+    o.attributes.activation = NN_GELU;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "linear or relu");
+    o.attributes = (nn_attributes){.eps = 0, .momentum = 0.1};
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "eps > 0");
+    o.attributes = (nn_attributes){.eps = 1e-5, .momentum = 1.5};
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "momentum <= 1");
+}
+
+/* ---- pooling ---- */
+
+static opcheck pool_case(int64_t rows, int64_t height, int64_t width, int64_t channels, int size) {
+    return (opcheck){
+        .op = &nn_op_average_pool,
+        .attributes = {.size = size},
+        .n_inputs = 1,
+        .input = {OPCHECK_IMAGES(1, rows, height, width, channels)},
+        .training = true,
+        .seed = (uint64_t)(rows + height + channels),
+        .longest_sum = (double)(size * size),
+    };
+}
+
+TEST(gradients_of_average_pool) {
+    opcheck o = pool_case(2, 4, 2, 3, 2);
+    CHECK(opcheck_gradients(&o));
+    o.input[0].gap = 1, o.gap = 2;
+    CHECK(opcheck_gradients(&o));
+    o = pool_case(1, 3, 3, 2, 3);
+    CHECK(opcheck_gradients(&o));
+}
+
+TEST(average_pool_says_what_it_does_not_divide) {
+    char message[160];
+    opcheck o = pool_case(2, 6, 4, 3, 4);
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "windows of 4 x 4 do not divide images of 6 x 4");
+    o.attributes.size = 0;
+    CHECK(opcheck_shape(&o, message, sizeof message) != NULL);
+}
+
+/* ---- concat ---- */
+
+static opcheck concat_case(int64_t rows, int64_t height, int64_t a, int64_t b) {
+    return (opcheck){
+        .op = &nn_op_concat,
+        .n_inputs = 2,
+        .input = {OPCHECK_IMAGES(1, rows, height, 2, a), OPCHECK_IMAGES(1, rows, height, 2, b)},
+        .training = true,
+        .seed = (uint64_t)(rows + height + a),
+    };
+}
+
+TEST(gradients_of_concat) {
+    opcheck o = concat_case(2, 3, 3, 2);
+    CHECK(opcheck_gradients(&o));
+    o.input[0].gap = 1, o.input[1].gap = 4, o.gap = 2;
+    CHECK(opcheck_gradients(&o));
+}
+
+TEST(concat_says_what_does_not_fit) {
+    char message[160];
+    opcheck o = concat_case(2, 3, 3, 2);
+    CHECK(!opcheck_shape(&o, message, sizeof message));
+    o.input[1].shape.dim[1] = 4;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "alike but in their last dimension");
+    o.input[0].shape.ndim = 1;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "a matrix or images");
+}
+
+RUN_TESTS(ENTRY(gradients_of_convolution), ENTRY(convolution_says_which_shapes_do_not_fit),
+          ENTRY(gradients_of_batch_norm), ENTRY(batch_norm_keeps_running_statistics),
+          ENTRY(batch_norm_says_what_does_not_fit), ENTRY(gradients_of_average_pool),
+          ENTRY(average_pool_says_what_it_does_not_divide), ENTRY(gradients_of_concat),
+          ENTRY(concat_says_what_does_not_fit))
