@@ -2,6 +2,8 @@
 """The trainer's Transformer against PyTorch's autograd: the program writes weights, batches, the gradients of the first
 batch and the losses of a hundred training steps; PyTorch computes the same from the same weights, in float64.
 
+The lines of docs/checkpoints.md are run too, on a checkpoint of `adamod train`: the loss they give is `adamod evaluate`'s.
+
 A gradient's error is the norm of the difference over the norm. The program computes in float32, whose rounding is 6e-8.
 
 ADAMOD is the program. Without PyTorch the test is skipped (77), or fails if ADAMOD_REQUIRE_TORCH is set. With
@@ -142,6 +144,55 @@ def compare(folder, settings, steps):
     return None if good else f"expected at most {bounds}"
 
 
+# ---- docs/checkpoints.md ----
+
+TEXT = {"s": ["ein Hund", "zwei Hunde bellen laut", "drei", "eine Katze und ein Hund schlafen"],
+        "t": ["a dog", "two dogs bark aloud", "three", "a cat and a dog sleep"]}
+
+
+def documented_lines(run, pre_norm):
+    """What the document's lines define, run in order, for this run's checkpoint."""
+    with open(os.path.join(SOURCE, "docs/checkpoints.md")) as file:
+        blocks = [block.split("```")[0] for block in file.read().split("```python\n")[1:]]
+    assert len(blocks) == 2 and blocks[0].count("\n") <= 10, "more than ten lines"
+    lines = "".join(blocks)
+    assert lines.count("runs/mine") == lines.count("16, 2, 24, 2, False") == 1
+    names = {}
+    exec(lines.replace("runs/mine", run).replace("16, 2, 24, 2, False", f"16, 2, 24, 2, {pre_norm}"), names)
+    return names
+
+
+def compare_document(folder, pre_norm):
+    """The documented lines give the weights, and a model whose loss is what `adamod evaluate` says; or what is wrong."""
+    for side, lines in TEXT.items():
+        with open(f"{folder}/{side}", "w") as file:
+            file.write("\n".join(lines) + "\n")
+    run, text = folder + "/run", [f"--set=data.{split}{name}={folder}/{side}" for split in ("", "valid_")
+                                  for name, side in (("source", "s"), ("target", "t"))]
+    with open(folder + "/small.yaml", "w") as file:
+        file.write("name: small\ndata: {task: bitext, tokens: words}\noptimizer: {rule: adam, lr: 1e-2}\n"
+                   "model: {layers: 2, d: 16, ffn: 24, heads: 2, dropout: 0, attention_dropout: 0}\n"
+                   "train: {steps: 20, threads: 1}\ndecode: {max_length: 5}\n")
+    subprocess.run([PROGRAM, "train", folder + "/small.yaml", "--out", run, "--device", "cpu",
+                    f"--set=model.pre_norm={str(pre_norm).lower()}", *text], check=True, stdout=subprocess.DEVNULL)
+    said = json.loads(subprocess.run([PROGRAM, "evaluate", run, "--checkpoint", "best", "--device", "cpu", "--json"],
+                                     check=True, stdout=subprocess.PIPE).stdout)
+    names = documented_lines(run, pre_norm)
+    vocabs = [open(f"{run}/{side}.vocab").read().split("\n") for side in ("source", "target")]
+    total, count = 0.0, 0
+    for source, target in zip(TEXT["s"], TEXT["t"]):
+        ids = [[vocab.index(word) for word in line.split()] for vocab, line in zip(vocabs, (source, target))]
+        source, begun = (torch.tensor(x)[:, None] for x in (ids[0] + [1], [0] + ids[1]))
+        with torch.no_grad():
+            log_probs = names["log_probs"](source, begun)[:, 0]
+        total -= sum(float(row[token]) for row, token in zip(log_probs, ids[1] + [1]))
+        count += len(begun)
+    off = abs(total / count - said["nll"]) / said["nll"]
+    print(f"  nll {total / count:.6f}, off by {off:.1e}")
+    # both in float32, and the loss is a small difference of larger numbers
+    return None if off < 5e-6 and count == said["tokens"] else f"evaluate says {said}"
+
+
 def main():
     if subprocess.run([PROGRAM, "help", "bench", "train"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
         print("skip: built without the trainer")
@@ -153,6 +204,12 @@ def main():
             wrong = compare(folder, settings, MANY if i == 0 or (DEVICE != "cpu" and i == len(CASES) - 1) else FEW)
             if wrong:
                 failed.append(f"{name}: {wrong}")
+    for pre_norm in (False, True) if DEVICE == "cpu" else ():
+        with tempfile.TemporaryDirectory() as folder:
+            print("docs/checkpoints.md," + (" pre-LN" if pre_norm else " post-LN"), flush=True)
+            wrong = compare_document(folder, pre_norm)
+            if wrong:
+                failed.append(f"docs/checkpoints.md: {wrong}")
     for line in failed:
         print("FAILED: " + line)
     return 1 if failed else 0
