@@ -1,0 +1,212 @@
+#include "data/image_folder.h"
+
+#include "base/pool.h"
+#include "base/text.h"
+#include "data/image_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* ---- names in a directory ---- */
+
+typedef struct name_list {
+    char **name;
+    int64_t n, room;
+} name_list;
+
+static void free_names(name_list *l) {
+    for (int64_t i = 0; i < l->n; i++) free(l->name[i]);
+    free(l->name);
+    *l = (name_list){0};
+}
+
+static int add_name(name_list *l, const char *name, char *msg, size_t msg_size) {
+    char *copy = strdup(name);
+    if (l->n == l->room) {
+        const int64_t room = l->room ? 2 * l->room : 64;
+        char **grown = realloc(l->name, (size_t)room * sizeof *grown);
+        if (grown) l->name = grown, l->room = room;
+    }
+    if (!copy || l->n == l->room) {
+        free(copy);
+        return text_fail(msg, msg_size, "out of memory for the names of files");
+    }
+    l->name[l->n++] = copy;
+    return 0;
+}
+
+static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool is_picture(const char *name) {
+    static const char *const ends[] = {".png", ".jpg", ".jpeg"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t m = strlen(ends[i]);
+        if (n > m && strcasecmp(name + n - m, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* Directories, or files of pictures, in order. */
+static int list(name_list *out, const char *directory, bool directories, char *msg, size_t msg_size) {
+    char path[2400];
+    struct stat info;
+    int failed = 0;
+    DIR *d = opendir(directory);
+    *out = (name_list){0};
+    if (!d) return text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
+    errno = 0;
+    for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
+        if (e->d_name[0] == '.' || (!directories && !is_picture(e->d_name))) continue;
+        const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
+        if (n >= (int)sizeof path || stat(path, &info)) continue; /* a link to nowhere */
+        if (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
+            failed = add_name(out, e->d_name, msg, msg_size);
+    }
+    if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
+    closedir(d);
+    if (failed) free_names(out);
+    else if (out->n) qsort(out->name, (size_t)out->n, sizeof *out->name, by_bytes);
+    return failed;
+}
+
+/* ---- what there is to read ---- */
+
+typedef struct work {
+    name_list paths;
+    int32_t *labels; /* [paths.n] */
+    pictures *to;
+    char **reasons; /* [paths.n]; NULL: it was read */
+} work;
+
+static void free_work(work *w) {
+    for (int64_t i = 0; w->reasons && i < w->paths.n; i++) free(w->reasons[i]);
+    free(w->reasons);
+    free(w->labels);
+    free_names(&w->paths);
+}
+
+static int list_class(work *w, const char *directory, int32_t label, bool *any, char *msg, size_t msg_size) {
+    name_list files;
+    char path[4800];
+    if (list(&files, directory, false, msg, msg_size)) return -1;
+    int failed = 0;
+    int32_t *grown = realloc(w->labels, (size_t)(w->paths.n + files.n + 1) * sizeof *grown);
+    if (grown) w->labels = grown;
+    else failed = text_fail(msg, msg_size, "out of memory for the names of files");
+    for (int64_t i = 0; !failed && i < files.n; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, files.name[i]);
+        w->labels[w->paths.n] = label;
+        failed = add_name(&w->paths, path, msg, msg_size);
+    }
+    *any = files.n > 0;
+    free_names(&files);
+    return failed;
+}
+
+static int name_classes(class_names *c, const name_list *found, const char *directory, char *msg, size_t msg_size) {
+    char why[200];
+    for (int64_t i = 0; i < found->n; i++) {
+        if (class_names_add(c, found->name[i], why, sizeof why))
+            return text_fail(msg, msg_size, "%s: %s", directory, why);
+    }
+    return 0;
+}
+
+static int list_classes(work *w, class_names *classes, const char *directory, image_folder_report *report, char *msg,
+                        size_t msg_size) {
+    name_list found;
+    char path[2400];
+    if (list(&found, directory, true, msg, msg_size)) return -1;
+    int failed = 0;
+    if (!found.n)
+        failed = text_fail(msg, msg_size, "%s: no subdirectory in it, expected one for each class", directory);
+    if (!failed && !classes->n) failed = name_classes(classes, &found, directory, msg, msg_size);
+    report->missing = classes->n;
+    for (int64_t i = 0; !failed && i < found.n; i++) {
+        const int label = class_names_find(classes, found.name[i]);
+        bool any = false;
+        snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
+        if (label < 0)
+            failed = text_fail(msg, msg_size, "%s: class '%.60s' is none of the %d of the training set", directory,
+                               found.name[i], classes->n);
+        else failed = list_class(w, path, label, &any, msg, msg_size);
+        report->missing -= any;
+    }
+    free_names(&found);
+    if (!failed && !w->paths.n)
+        failed =
+            text_fail(msg, msg_size, "%s: no picture in its subdirectories, expected .png, .jpg or .jpeg", directory);
+    return failed;
+}
+
+/* ---- reading ---- */
+
+static void read_one(void *context, int64_t i, int thread) {
+    work *w = context;
+    char why[256];
+    image x;
+    (void)thread;
+    int failed = image_read(&x, w->paths.name[i], 2 * w->to->size, why, sizeof why);
+    if (!failed) {
+        uint8_t *to = w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to);
+        failed = image_square(&x, w->to->size, to, why, sizeof why);
+    }
+    image_free(&x);
+    if (failed) w->reasons[i] = strdup(why);
+    w->to->labels[w->to->n + i] = failed ? -1 : w->labels[i];
+}
+
+/* Closes the gaps of those that could not be read. */
+static int gather(work *w, bool skip, image_folder_report *report, char *msg, size_t msg_size) {
+    pictures *p = w->to;
+    const size_t bytes = pictures_bytes(p);
+    int64_t kept = p->n;
+    for (int64_t i = 0; i < w->paths.n; i++) {
+        if (p->labels[p->n + i] < 0) {
+            if (report->unreadable++ == 0)
+                snprintf(report->first, sizeof report->first, "%.200s: %.190s", w->paths.name[i],
+                         w->reasons[i] ? w->reasons[i] : "out of memory");
+            continue;
+        }
+        if (kept != p->n + i) memcpy(p->bytes + (size_t)kept * bytes, p->bytes + (size_t)(p->n + i) * bytes, bytes);
+        p->labels[kept++] = p->labels[p->n + i];
+    }
+    if (report->unreadable && (!skip || kept == p->n)) {
+        const bool others = report->unreadable > 1;
+        if (!others) return text_fail(msg, msg_size, "%s", report->first);
+        return text_fail(msg, msg_size, "%s; %lld of %lld pictures cannot be read", report->first,
+                         (long long)report->unreadable, (long long)report->files);
+    }
+    p->n = kept;
+    return 0;
+}
+
+int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report,
+                      char *msg, size_t msg_size) {
+    work w = {.to = out};
+    const bool named = out->classes.n > 0;
+    *report = (image_folder_report){0};
+    int failed = *image_formats() ? 0
+                                  : text_fail(msg, msg_size,
+                                              "%s: this build reads no pictures: it was made without "
+                                              "libpng and libjpeg",
+                                              directory);
+    if (!failed) failed = list_classes(&w, &out->classes, directory, report, msg, msg_size);
+    if (!failed) failed = pictures_reserve(out, w.paths.n, msg, msg_size);
+    if (!failed && !(w.reasons = calloc((size_t)w.paths.n, sizeof *w.reasons)))
+        failed = text_fail(msg, msg_size, "out of memory for %lld pictures", (long long)w.paths.n);
+    if (!failed) {
+        report->files = w.paths.n;
+        adamod__pool_run(o->pool, w.paths.n, read_one, &w);
+        failed = gather(&w, o->skip, report, msg, msg_size);
+    }
+    free_work(&w);
+    if (failed && !named) class_names_free(&out->classes);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,34 @@
+/* image_folder.h - a directory of PNG and JPEG files with a subdirectory for each class.
+ *
+ * Classes are the subdirectories in the order of their bytes; pictures are the files in them that end in .png, .jpg or
+ * .jpeg, in that order too. Names that begin with a dot, and files of other kinds, are passed over. Functions as in
+ * pictures.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef IMAGE_FOLDER_H
+#define IMAGE_FOLDER_H
+
+#include "adamod.h"
+#include "data/pictures.h"
+
+#include <stdbool.h>
+
+typedef struct image_folder_options {
+    bool skip;         /* pictures that cannot be read; else the first of them is a failure */
+    adamod_pool *pool; /* decodes; NULL: one thread */
+} image_folder_options;
+
+/* What became of the files. */
+typedef struct image_folder_report {
+    int64_t files, unreadable;
+    int missing;     /* classes without a picture here */
+    char first[400]; /* of those that could not be read, with the reason */
+} image_folder_report;
+
+/* Appends the pictures, scaled to out->size (image_square). Where out has no classes yet, those of this directory become
+ * its; else there must be no others. */
+int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report,
+                      char *msg, size_t msg_size);
+
+#endif
