@@ -1,8 +1,11 @@
 /* A directory for files: see scratch.h. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "scratch.h"
 
 #include <dirent.h>
-#include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +13,23 @@
 
 static char scratch[512];
 
-static int files(bool remove_them) {
+int scratch_files(void) {
     DIR *dir = opendir(scratch);
     int n = 0;
-    for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        n++;
-        if (remove_them && unlinkat(dirfd(dir), e->d_name, 0) < 0) unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
-    }
+    for (struct dirent *e; dir && (e = readdir(dir));) n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     if (dir) closedir(dir);
     return n;
 }
 
-int scratch_files(void) { return files(false); }
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *at) {
+    (void)info, (void)type;
+    return at->level > 0 ? remove(path) : 0;
+}
+
+static void empty_scratch(void) { nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
 static void leave_scratch(void) {
-    files(true);
+    empty_scratch();
     rmdir(scratch);
 }
 
@@ -37,7 +41,7 @@ void enter_scratch(bool in_memory) {
         if (!mkdtemp(scratch) || chdir(scratch)) abort();
         atexit(leave_scratch);
     }
-    files(true);
+    empty_scratch();
 }
 
 size_t get_file(const char *name, void *bytes, size_t room) {

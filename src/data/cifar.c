@@ -73,7 +73,7 @@ static int read_file(pictures *out, const char *path, const cifar_options *o, ch
     struct stat info;
     char *bytes;
     size_t n;
-    if (stat(path, &info)) return text_fail(msg, msg_size, "%s: %s", path, strerror(errno));
+    if (stat(path, &info)) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
     if (!o->any_size && info.st_size != record * records)
         return text_fail(msg, msg_size, "%s: %lld bytes, expected %lld: %lld records of %lld%s", path,
                          (long long)info.st_size, (long long)(record * records), (long long)records, (long long)record,

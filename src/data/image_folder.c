@@ -59,7 +59,7 @@ static int list(name_list *out, const char *directory, bool directories, char *m
     int failed = 0;
     DIR *d = opendir(directory);
     *out = (name_list){0};
-    if (!d) return text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
+    if (!d) return text_fail(msg, msg_size, "%s: cannot open: %s", directory, strerror(errno));
     errno = 0;
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
         if (e->d_name[0] == '.' || (!directories && !is_picture(e->d_name))) continue;
