@@ -12,6 +12,7 @@
 #include "scratch.h"
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
+#include "train/progress.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -140,6 +141,10 @@ static bool has(const experiment *e, task_split split) {
     return split != SPLIT_TEST;
 }
 
+static int64_t count(const experiment *e, task_split split) {
+    return split == SPLIT_TEST ? 0 : settings(&e->recipe)->data.numbers;
+}
+
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out, char *text, size_t size) {
     remainders *s = e->state;
@@ -192,6 +197,7 @@ static const task remainder_task = {.name = "remainders",
                                     .next = next,
                                     .seek = seek,
                                     .has = has,
+                                    .count = count,
                                     .evaluate = evaluate,
                                     .save = save,
                                     .fingerprint = fingerprint,
@@ -368,6 +374,33 @@ TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
     CHECK(access("never", F_OK) != 0);
 }
 
+/* ---- progress ---- */
+
+/* 30 updates of 2 s, an evaluation of 7 s every 5 updates and a checkpoint of 11 s every 10; at the end all 24 numbers are
+ * scored, as in an evaluation, and answered, as 4 were in 3 s. */
+TEST(the_time_left_counts_evaluations_checkpoints_and_the_test) {
+    experiment e = {.recipe = recipe_of(""), .task = &remainder_task, .steps = 30, .epoch = {3, 1}};
+    const train_options silent = {.show = TRAIN_SILENT};
+    progress p;
+    progress_begin(&p, &silent, &e, 0, 0);
+    CHECK_CLOSE(progress_left(&p), 0, 0);
+    for (int i = 0; i < 12; i++) progress_spent(&p, PROGRESS_TRAINING, 2);
+    progress_update(&p, 12, 96, 4, 1);
+    CHECK_CLOSE(progress_left(&p), 18 * 2, 1e-9);
+    progress_spent(&p, PROGRESS_EVALUATING, 6);
+    progress_spent(&p, PROGRESS_EVALUATING, 8);
+    progress_spent(&p, PROGRESS_SAVING, 11);
+    CHECK_CLOSE(progress_left(&p), 18 * 2 + 4 * 7 + 2 * 11, 1e-9);
+    p.valid = (task_result){.items = 24, .samples = 4, .seconds = 3};
+    CHECK_CLOSE(progress_left(&p), 18 * 2 + 4 * 7 + 2 * 11 + (7 - 3) + 24 * 3. / 4, 1e-9);
+    e.recipe.train.evaluate_every = (key_span){0, 4}; /* epochs: after updates 12, 24 and the last */
+    e.recipe.train.checkpoint_every = (key_span){0, 0};
+    p.valid.items = 0;
+    CHECK_CLOSE(progress_left(&p), 18 * 2 + 2 * 7 + 11, 1e-9);
+    progress_update(&p, 30, 240, 10, 1);
+    CHECK_CLOSE(progress_left(&p), 0, 1e-9);
+}
+
 /* ---- keys ---- */
 
 static const char *set_complaint(const char *first, const char *second) {
@@ -426,6 +459,7 @@ TEST(values_given_before_the_task_is_chosen_are_kept) {
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
           ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
-          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(keys_belong_to_their_task_and_model),
+          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named),
+          ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),
           ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

@@ -69,6 +69,15 @@ grep -q '"matrix_library":"..*","threads":"1"' whole/machine.json || fail "the m
 "$ADAMOD" report whole -o whole.html >/dev/null 2>&1
 grep -q 'matrix library' whole.html || fail "the report does not name the matrix library"
 
+# Where there is no terminal, a line every so many seconds, also while the test set is translated.
+"$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
+grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  loss [0-9.]+  exact [0-9]+ %  BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
+    fail "there are no lines of progress: $(head -30 err)"
+grep -q '^step 10/40  epoch 0.04  validation set: scoring batch 1/' err || fail "evaluations tell nothing: $(head -30 err)"
+grep -q '^step 40/40  epoch 0.16  test set: translating 40/40' err || fail "of the test set: $(tail -3 err)"
+"$ADAMOD" train tiny.yaml --out silently --set train.progress_every=0 >/dev/null 2>err
+[ ! -s err ] || fail "progress_every=0 says $(cat err)"
+
 "$ADAMOD" train tiny.yaml --out seldom --set train.log_every=15 >/dev/null
 steps=$(sed -nE 's/.*"kind":"train","step":([0-9]+).*/\1/p' seldom/metrics.jsonl | tr '\n' ' ')
 [ "$steps" = '1 15 30 40 ' ] || fail "log_every=15 logs updates $steps"

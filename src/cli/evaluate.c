@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FLAG_SPLIT = TRAINED_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_MODEL_FLAGS,
@@ -69,6 +70,12 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
     return status;
 }
 
+/* On a terminal: how far it is, over what is there. */
+static void show_progress(void *shown, const char *what, int64_t done, int64_t total) {
+    fprintf(stderr, "\r\033[K%s %lld/%lld", what, (long long)done, (long long)total);
+    *(bool *)shown = true;
+}
+
 int cli_evaluate(int argc, char **argv) {
     arguments a = {0};
     trained t = {.command = "evaluate",
@@ -86,15 +93,19 @@ int cli_evaluate(int argc, char **argv) {
     const bool test = a.split ? strcmp(a.split, "test") == 0 : e.task->has(&e, SPLIT_TEST);
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     if (e.task->note(&e, split, message, sizeof message)) training_note(message);
+    bool shown = false;
+    if (isatty(STDERR_FILENO)) e.progress = show_progress;
+    e.progress_context = &shown;
     if (!e.task->has(&e, split)) {
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t.run, test ? "test" : "validation");
-    } else if (e.task->evaluate(&e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message)) {
-        status = cli_fail("evaluate", "%s", message);
-    } else if (a.json) {
-        status = print_json(&e, &t, split, &result);
-    } else {
-        print_text(&e, &t, split, &result);
+        experiment_close(&e);
+        return status;
     }
+    const int failed = e.task->evaluate(&e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message);
+    if (shown) fputs("\r\033[K", stderr);
+    if (failed) status = cli_fail("evaluate", "%s", message);
+    else if (a.json) status = print_json(&e, &t, split, &result);
+    else print_text(&e, &t, split, &result);
     experiment_close(&e);
     return status;
 }

@@ -86,7 +86,7 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
     const char *name = label ? label : directory;
     const train_options o = {.directory = directory,
                              .resume = resume,
-                             .progress = isatty(STDERR_FILENO) != 0,
+                             .show = isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_LOG,
                              .label = label,
                              .note = noted ? NULL : training_note,
                              .stop = training_signals()};

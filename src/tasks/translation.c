@@ -431,6 +431,8 @@ static const metric metrics[METRICS] = {
 
 static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }
 
+static int64_t count(const experiment *e, task_split split) { return translation_of(e)->text[split].n; }
+
 /* Over the first so many batches of a split; 0: over all. */
 static int score(experiment *e, int split, int64_t batches, task_result *out, char *message, size_t size) {
     translation *s = translation_of(e);
@@ -448,6 +450,7 @@ static int score(experiment *e, int split, int64_t batches, task_result *out, ch
             batcher_free(b);
             return experiment_failed(status, message, size);
         }
+        experiment_progress(e, "scoring batch", i + 1, batches);
         const float *loss = nn_plan_data(s->score_plan, "loss");
         for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
     }
@@ -579,6 +582,7 @@ static int translate_split(experiment *e, int split, int64_t n, judge *j, task_r
         const int count = n - at < TRANSLATION_LINES ? (int)(n - at) : TRANSLATION_LINES;
         for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&s->text[split].src, at + i);
         if (decode_texts(e, count, lines, results, message, size)) return -1;
+        experiment_progress(e, "translating", at + count, n);
         for (int i = 0; i < count; i++) {
             if (judge_pair(j, s, split, at + i, &results[i], message, size)) return -1;
         }
@@ -612,8 +616,8 @@ static const key_table *const of_numbers[] = {&numbers_table, &common_table, NUL
 #define TRANSLATION                                                                                                    \
     .items = "tokens", .samples = "sentences", .models = models, .metrics = metrics, .n_metrics = METRICS,             \
     .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
-    .next = next, .seek = seek, .has = has, .evaluate = evaluate, .save = save, .fingerprint = fingerprint,            \
-    .note = note
+    .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = save,                        \
+    .fingerprint = fingerprint, .note = note
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

@@ -17,11 +17,14 @@ int64_t epochs_to_updates(epoch_length length, double epochs) {
     return updates < 1 ? 1 : (int64_t)updates;
 }
 
+int64_t epochs_times(epoch_length length, key_span every, int64_t step) {
+    if (every.updates > 0) return step / every.updates;
+    if (!(every.epochs > 0)) return 0;
+    return (int64_t)floor((double)step / updates_of(length, every.epochs) * (1 + ROUNDING));
+}
+
 bool epochs_due(epoch_length length, key_span every, int64_t step) {
-    if (every.updates > 0) return step % every.updates == 0;
-    if (!(every.epochs > 0)) return false;
-    const double times = floor((double)step / updates_of(length, every.epochs) * (1 + ROUNDING));
-    return times >= 1 && epochs_to_updates(length, times * every.epochs) == step;
+    return epochs_times(length, every, step) > epochs_times(length, every, step - 1);
 }
 
 double epochs_done(epoch_length length, int64_t epoch, int64_t index) {

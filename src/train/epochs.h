@@ -21,7 +21,9 @@ typedef struct epoch_length {
 /* At least 1. */
 int64_t epochs_to_updates(epoch_length length, double epochs);
 
-/* Whether this update is one of those at which something happens every so often: after 1, 2, ... times the span. */
+/* How often something that happens every so often has happened by then: after 1, 2, ... times the span. */
+int64_t epochs_times(epoch_length length, key_span every, int64_t step);
+/* Whether this update is one of those at which it happens. */
 bool epochs_due(epoch_length length, key_span every, int64_t step);
 
 /* How many epochs are done when batch index of an epoch comes next, as a fraction to six decimals. An epoch that has more

@@ -44,6 +44,8 @@ static const key_spec loop_keys[] = {
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "the metric of the validation that the best checkpoint is best by"),
     WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
               "updates for a line of metrics; 0: each of the first 2000, then every 10th"),
+    REAL_KEY(recipe, train.progress_every, "60", 0, 1e9, false, LOOSE,
+             "seconds between lines of progress on standard error, unless it is a terminal; 0: none"),
     WHOLE_KEY(recipe, train.histogram_dense, "100", 0, KEY_MOST_INT, LOOSE,
               "learning-rate histograms of so many first updates"),
     WHOLE_KEY(recipe, train.histogram_every, "100", 0, KEY_MOST_INT, LOOSE, "and then of every so many; 0: of no more"),

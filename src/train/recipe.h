@@ -68,11 +68,12 @@ typedef struct recipe {
         char precision[8];
         key_span evaluate_every, checkpoint_every; /* 0: at the end only */
         char best[32];                             /* the metric by which a checkpoint is the best so far */
-        int log_every;       /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
-        int histogram_dense; /* learning-rate histograms of each of the first so many updates, then ... */
-        int histogram_every; /* ... every so many; 0: no more */
-        int average;         /* mean of the last so many checkpoints at the end; 0: none */
-        char nonfinite[8];   /* a loss that is not finite: stop, skip */
+        int log_every;         /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
+        double progress_every; /* seconds between lines of progress, where there is no terminal; 0: none */
+        int histogram_dense;   /* learning-rate histograms of each of the first so many updates, then ... */
+        int histogram_every;   /* ... every so many; 0: no more */
+        int average;           /* mean of the last so many checkpoints at the end; 0: none */
+        char nonfinite[8];     /* a loss that is not finite: stop, skip */
     } train;
 
     /* The structs of the task's tables and of the model's: each casts its own. */

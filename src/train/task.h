@@ -94,7 +94,10 @@ struct task {
     int (*seek)(experiment *e, int64_t epoch, int64_t index, char *message, size_t size);
 
     bool (*has)(const experiment *e, task_split split);
-    /* sample, if given, is called for each answer that the recipe wants to keep. */
+    /* Samples of a split, for estimates of time; NULL: not known. */
+    int64_t (*count)(const experiment *e, task_split split);
+    /* sample, if given, is called for each answer that the recipe wants to keep. What takes long tells how far it is by
+     * experiment_progress. */
     int (*evaluate)(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out, char *message, size_t size);
 
@@ -122,6 +125,9 @@ struct experiment {
     adamod_optimizer *optimizer;
     epoch_length epoch;
     int64_t steps; /* updates in all, as train.steps or train.epochs says */
+    /* who wants to know how far an evaluation is; NULL: nobody */
+    void (*progress)(void *context, const char *what, int64_t done, int64_t total);
+    void *progress_context;
 };
 
 /* The experiment is empty after a failure. directory and uses as in task.open. */
@@ -131,6 +137,11 @@ void experiment_close(experiment *e);
 /* Whether runs can be on a GPU, where the optimizer needs a driver and the model more than that: cuBLASLt, a GPU that is
  * new enough. If not, the library's last error says why. */
 adamod_status experiment_cuda_status(void);
+
+/* For tasks: an evaluation has done so many of all: (e, "translating", 64, 1000). Cheap: call it for every batch. */
+static inline void experiment_progress(const experiment *e, const char *what, int64_t done, int64_t total) {
+    if (e->progress) e->progress(e->progress_context, what, done, total);
+}
 
 /* For tasks: 0, or -1 with the library's last error as the message. */
 int experiment_failed(adamod_status status, char *message, size_t size);

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
+#include "train/progress.h"
 #include "train/run.h"
 #include "train/training_step.h"
 
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* A loop under way. */
@@ -22,10 +22,7 @@ typedef struct trainer {
     checkpoint_meta at; /* where it stands */
     double last_loss;   /* per target, of the last update */
     double started;     /* clock at the start of this process's training, less the seconds before */
-    double shown;       /* clock when the progress line was last drawn */
-    int64_t first_step; /* of this process */
-    int64_t first_items;
-    double first_seconds;
+    progress progress;
     task_result valid;  /* of the last evaluation */
     char diverged[200]; /* why it cannot go on; "": it can */
     bool pending;       /* under_way is not concluded */
@@ -34,74 +31,6 @@ typedef struct trainer {
 } trainer;
 
 static double seconds(const trainer *t) { return clock_seconds() - t->started; }
-
-/* ---- progress ---- */
-
-static void print_duration(char *out, size_t size, double s) {
-    const long long n = s < 0 || s > 1e9 ? 0 : (long long)(s + 0.5);
-    if (n >= 3600) snprintf(out, size, "%lldh%02lldm", n / 3600, n / 60 % 60);
-    else if (n >= 60) snprintf(out, size, "%lldm%02llds", n / 60, n % 60);
-    else snprintf(out, size, "%llds", n);
-}
-
-/* A line that a terminal breaks in two could not be drawn over; the last column stays free. */
-static int columns_for_progress(void) {
-    struct winsize window;
-    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
-    return known ? window.ws_col - 1 : 79;
-}
-
-/* The bytes of a text that fill so many columns at most, a code point to each. */
-static size_t first_columns(const char *text, int columns) {
-    text_slice rest = text_of(text);
-    while (rest.n && columns-- > 0) {
-        const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
-        rest.bytes += n;
-        rest.n -= n;
-    }
-    return (size_t)(rest.bytes - text);
-}
-
-/* Draws over the line that is there. */
-static void draw(const trainer *t, const char *text) {
-    char line[512];
-    const char *label = t->o->label ? t->o->label : "";
-    snprintf(line, sizeof line, "%.200s%sstep %lld/%lld  %s", label, *label ? "  " : "", (long long)t->at.step,
-             (long long)t->s.steps, text);
-    fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
-    fflush(stderr);
-}
-
-/* "  exact 44 %  BLEU 63.9": what is known of the headline metrics besides the loss. */
-static void describe_result(const trainer *t, const task_result *result, char *out, size_t size) {
-    size_t used = 0;
-    *out = '\0';
-    for (int i = 1; i < t->s.task->n_metrics && used < size; i++) {
-        const metric *m = &t->s.task->metrics[i];
-        if (!m->headline || result->items == 0 || isnan(result->value[i])) continue;
-        const int decimals = m->decimals > 0 ? m->decimals - 1 : 0;
-        used += (size_t)snprintf(out + used, size - used, "  %s %.*f%s%s", m->label, decimals,
-                                 m->scale * result->value[i], *m->unit ? " " : "", m->unit);
-    }
-}
-
-static void show_progress(trainer *t) {
-    const double clock = clock_seconds();
-    if (!t->o->progress || clock - t->shown < 0.1) return;
-    t->shown = clock;
-    const double spent = seconds(t) - t->first_seconds, steps = (double)(t->at.step - t->first_step);
-    const double left = steps > 0 ? spent / steps * (double)(t->s.steps - t->at.step) : 0;
-    const double rate = spent > 0 ? (double)(t->at.tokens - t->first_items) / spent : 0;
-    char rest[32], quality[128], text[300];
-    print_duration(rest, sizeof rest, left);
-    describe_result(t, &t->valid, quality, sizeof quality);
-    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f %s/s", rest, t->last_loss, quality, rate, t->s.task->items);
-    draw(t, text);
-}
-
-static void end_progress(const trainer *t) {
-    if (t->o->progress) fprintf(stderr, "\r\033[K");
-}
 
 /* ---- one update ---- */
 
@@ -230,7 +159,10 @@ static bool is_best(const trainer *t, double *value) {
 static int evaluate(trainer *t, char *message, size_t size) {
     const double clock = clock_seconds();
     double value;
+    progress_split(&t->progress, "validation");
     if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size)) return -1;
+    progress_split(&t->progress, NULL);
+    t->progress.valid = t->valid;
     t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
@@ -275,9 +207,17 @@ static int after_update(trainer *t, char *message, size_t size) {
     const bool last = t->at.step == t->s.steps;
     const bool evaluates = last || epochs_due(t->s.epoch, r->train.evaluate_every, t->at.step);
     const bool saves = last || epochs_due(t->s.epoch, r->train.checkpoint_every, t->at.step);
+    double clock = clock_seconds();
     if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
-    if (evaluates && evaluate(t, message, size)) return -1;
-    if (saves && (keep_for_average(t, message, size) || save(t, "last", message, size))) return -1;
+    if (evaluates) {
+        if (evaluate(t, message, size)) return -1;
+        progress_spent(&t->progress, PROGRESS_EVALUATING, clock_seconds() - clock);
+        clock = clock_seconds();
+    }
+    if (saves) {
+        if (keep_for_average(t, message, size) || save(t, "last", message, size)) return -1;
+        progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
+    }
     return 0;
 }
 
@@ -314,9 +254,8 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
     const double clock = clock_seconds();
-    if (t->o->progress)
-        draw(t, split == SPLIT_TEST ? "evaluating on the test set" : "evaluating on the validation set");
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
+    progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
     if (t->s.task->evaluate(&t->s, split, TASK_WHOLE, keep_sample, t, &final, message, size)) return -1;
     t->started += clock_seconds() - clock;
     const run_metrics valid = measured("valid", t, &t->valid), test = measured("test", t, &final);
@@ -363,9 +302,9 @@ static int start(trainer *t, char *message, size_t size) {
     }
     if (t->s.task->save(&t->s, run_directory(t->run), message, size)) return -1;
     t->started = clock_seconds() - t->at.seconds;
-    t->first_step = t->at.step;
-    t->first_items = t->at.tokens;
-    t->first_seconds = t->at.seconds;
+    progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
+    t->s.progress = progress_within;
+    t->s.progress_context = &t->progress;
     return 0;
 }
 
@@ -391,10 +330,13 @@ static void note_data(const trainer *t) {
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     while (t->at.step < t->s.steps) {
         if (t->o->stop && *t->o->stop && !t->pending) return stop_early(t, out, message, size);
+        const double clock = clock_seconds();
         if (update_once(t, message, size)) return -1;
+        progress_spent(&t->progress, PROGRESS_TRAINING, clock_seconds() - clock);
+        progress_update(&t->progress, t->at.step, t->at.tokens, epochs_done(t->s.epoch, t->at.epoch, t->at.batch),
+                        t->last_loss);
         if (!*t->diverged && !t->pending && after_update(t, message, size)) return -1;
         if (*t->diverged) return stop_early(t, out, message, size);
-        show_progress(t);
     }
     if (t->valid.items == 0 && measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size))
         return -1; /* resumed after the last evaluation */
@@ -413,7 +355,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
     if (!failed) note_data(t);
     if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
-    end_progress(t);
+    progress_end(&t->progress);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);
     free(t);

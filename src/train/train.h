@@ -6,11 +6,14 @@
 
 #include <stdatomic.h>
 
+/* What is told of progress on standard error: see progress.h. */
+typedef enum train_show { TRAIN_SILENT, TRAIN_LIVE, TRAIN_LOG } train_show;
+
 typedef struct train_options {
     const char *directory;
     bool resume;
-    bool progress;                  /* a live line on standard error */
-    const char *label;              /* before that line; NULL: none */
+    train_show show;
+    const char *label;              /* before each line of progress; NULL: none */
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
     const atomic_int *stop;         /* becomes non-zero when the user wants to stop */
 } train_options;

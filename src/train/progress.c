@@ -1,0 +1,161 @@
+#include "train/progress.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+void progress_begin(progress *p, const train_options *o, const experiment *e, int64_t step, int64_t items) {
+    const double every = o->show == TRAIN_LIVE ? 0.1 : e->recipe.train.progress_every;
+    *p = (progress){.show = every > 0 ? o->show : TRAIN_SILENT,
+                    .label = o->label,
+                    .e = e,
+                    .every = every,
+                    .shown = o->show == TRAIN_LIVE ? 0 : clock_seconds(),
+                    .first_step = step,
+                    .first_items = items,
+                    .step = step,
+                    .items = items};
+}
+
+void progress_spent(progress *p, progress_part part, double seconds) {
+    p->spent[part] += seconds;
+    p->times[part]++;
+}
+
+/* ---- time left ---- */
+
+static double mean_of(const progress *p, progress_part part) {
+    return p->times[part] ? p->spent[part] / (double)p->times[part] : 0;
+}
+
+/* How often something is still to be done; the last update always is an occasion. */
+static double times_left(const progress *p, key_span every) {
+    const epoch_length length = p->e->epoch;
+    const int64_t steps = p->e->steps, n = epochs_times(length, every, steps) - epochs_times(length, every, p->step);
+    return (double)(n + (p->step < steps && !epochs_due(length, every, steps)));
+}
+
+/* The evaluation at the end, from those of validation data: all is scored, and every sample answered. */
+static double test_left(const progress *p) {
+    const task *t = p->e->task;
+    const task_split split = t->has(p->e, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
+    const double valid = t->count ? (double)t->count(p->e, SPLIT_VALID) : 0;
+    if (!(valid > 0) || p->valid.items == 0) return 0;
+    const double scoring = fmax(mean_of(p, PROGRESS_EVALUATING) - p->valid.seconds, 0) / valid;
+    const double answering = p->valid.samples > 0 ? p->valid.seconds / (double)p->valid.samples : 0;
+    return (double)t->count(p->e, split) * (scoring + answering);
+}
+
+double progress_left(const progress *p) {
+    const recipe *r = &p->e->recipe;
+    return mean_of(p, PROGRESS_TRAINING) * (double)(p->e->steps - p->step) +
+           mean_of(p, PROGRESS_EVALUATING) * times_left(p, r->train.evaluate_every) +
+           mean_of(p, PROGRESS_SAVING) * times_left(p, r->train.checkpoint_every) + test_left(p);
+}
+
+/* ---- lines ---- */
+
+static void print_duration(char *out, size_t size, double s) {
+    const long long n = s < 0 || s > 1e9 ? 0 : (long long)(s + 0.5);
+    if (n >= 3600) snprintf(out, size, "%lldh%02lldm", n / 3600, n / 60 % 60);
+    else if (n >= 60) snprintf(out, size, "%lldm%02llds", n / 60, n % 60);
+    else snprintf(out, size, "%llds", n);
+}
+
+/* A line that a terminal breaks in two could not be drawn over; the last column stays free. */
+static int columns_for_progress(void) {
+    struct winsize window;
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
+    return known ? window.ws_col - 1 : 79;
+}
+
+/* The bytes of a text that fill so many columns at most, a code point to each. */
+static size_t first_columns(const char *text, int columns) {
+    text_slice rest = text_of(text);
+    while (rest.n && columns-- > 0) {
+        const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
+        rest.bytes += n;
+        rest.n -= n;
+    }
+    return (size_t)(rest.bytes - text);
+}
+
+/* Over the live line that is there, or as a line of its own, in one write: other processes may write there too. */
+static void show(progress *p, const char *text) {
+    char line[640];
+    const char *label = p->label ? p->label : "";
+    const bool live = p->show == TRAIN_LIVE;
+    snprintf(line, sizeof line - 1, "%.200s%sstep %lld/%lld  epoch %.2f  %s", label, *label ? "  " : "",
+             (long long)p->step, (long long)p->e->steps, p->epoch, text);
+    p->shown = clock_seconds();
+    if (live) fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
+    else fprintf(stderr, "%s\n", line);
+    fflush(stderr);
+}
+
+static bool is_time(const progress *p) { return p->show != TRAIN_SILENT && clock_seconds() - p->shown >= p->every; }
+
+/* "  exact 44 %  BLEU 63.9": what is known of the headline metrics besides the loss. */
+static void describe_result(const progress *p, char *out, size_t size) {
+    const task *t = p->e->task;
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 1; i < t->n_metrics && used < size; i++) {
+        const metric *m = &t->metrics[i];
+        if (!m->headline || p->valid.items == 0 || isnan(p->valid.value[i])) continue;
+        const int decimals = m->decimals > 0 ? m->decimals - 1 : 0;
+        used += (size_t)snprintf(out + used, size - used, "  %s %.*f%s%s", m->label, decimals,
+                                 m->scale * p->valid.value[i], *m->unit ? " " : "", m->unit);
+    }
+}
+
+void progress_update(progress *p, int64_t step, int64_t items, double epoch, double loss) {
+    p->step = step;
+    p->items = items;
+    p->epoch = epoch;
+    p->loss = loss;
+    if (!is_time(p)) return;
+    const double spent = p->spent[PROGRESS_TRAINING];
+    const double rate = spent > 0 ? (double)(items - p->first_items) / spent : 0;
+    char rest[32], quality[128], text[300];
+    print_duration(rest, sizeof rest, progress_left(p));
+    describe_result(p, quality, sizeof quality);
+    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f %s/s", rest, loss, quality, rate, p->e->task->items);
+    show(p, text);
+}
+
+void progress_split(progress *p, const char *split) {
+    char text[80];
+    p->split = split;
+    p->what = NULL;
+    if (!split || p->show != TRAIN_LIVE) return;
+    snprintf(text, sizeof text, "%s set: evaluating", split);
+    show(p, text);
+}
+
+void progress_within(void *context, const char *what, int64_t done, int64_t total) {
+    progress *p = context;
+    char rest[32] = "", text[200];
+    if (!p->split) return;
+    if (what != p->what) {
+        p->what = what;
+        p->what_begun = clock_seconds();
+        p->what_done = done;
+    } else if (done > p->what_done) {
+        const double each = (clock_seconds() - p->what_begun) / (double)(done - p->what_done);
+        print_duration(rest, sizeof rest, each * (double)(total - done));
+    }
+    if (!is_time(p)) return;
+    snprintf(text, sizeof text, "%s set: %s %lld/%lld%s%s%s", p->split, what, (long long)done, (long long)total,
+             *rest ? "  " : "", rest, *rest ? " left" : "");
+    show(p, text);
+}
+
+void progress_end(const progress *p) {
+    if (p->show == TRAIN_LIVE) fprintf(stderr, "\r\033[K");
+}
