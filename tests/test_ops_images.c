@@ -151,6 +151,48 @@ TEST(batch_norm_says_what_does_not_fit) {
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "momentum <= 1");
 }
 
+/* ---- scale and shift ---- */
+
+static opcheck scale_case(int64_t rows, int64_t channels, unsigned there, bool relu) {
+    opcheck o = {
+        .op = &nn_op_scale_shift,
+        .attributes = {.activation = relu ? NN_RELU : NN_LINEAR},
+        .n_inputs = 4,
+        .input = {OPCHECK_IMAGES(1, rows, 3, 2, channels), OPCHECK_NONE, OPCHECK_NONE, OPCHECK_NONE},
+        .training = true,
+        .seed = 1, /* no z comes close to 0 */
+        .longest_sum = (double)(6 * rows * channels),
+    };
+    if (there & 1) o.input[1] = (opcheck_input)OPCHECK_VECTOR(1);
+    if (there & 2) o.input[2] = (opcheck_input)OPCHECK_VECTOR(1);
+    if (there & 4) o.input[3] = o.input[0];
+    return o;
+}
+
+TEST(gradients_of_scale_shift) {
+    for (unsigned there = 0; there < 8; there++) {
+        const opcheck o = scale_case(2, 2, there, false), relu = scale_case(2, 2, there, true);
+        CHECK(opcheck_gradients(&o));
+        CHECK(opcheck_gradients(&relu));
+    }
+}
+
+TEST(scale_shift_says_what_does_not_fit) {
+    char message[160];
+    opcheck o = scale_case(2, 2, 7, true);
+    CHECK(!opcheck_shape(&o, message, sizeof message));
+    o.input[2] = (opcheck_input)OPCHECK_VECTOR(2);
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "shift must be one number");
+    o.input[1] = (opcheck_input)OPCHECK_VECTOR(2);
+    CHECK_STR(opcheck_shape(&o, message, sizeof message), "scale must be one number");
+    o = scale_case(2, 2, 7, true);
+    o.input[3].shape.dim[3] = 3;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "one shape");
+    o = scale_case(2, 2, 7, true);
+    o.attributes.activation = NN_GELU;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "linear or relu");
+}
+
 /* ---- pooling ---- */
 
 static opcheck pool_case(int64_t rows, int64_t height, int64_t width, int64_t channels, int size) {
@@ -213,6 +255,7 @@ TEST(concat_says_what_does_not_fit) {
 
 RUN_TESTS(ENTRY(gradients_of_convolution), ENTRY(convolution_says_which_shapes_do_not_fit),
           ENTRY(gradients_of_batch_norm), ENTRY(batch_norm_keeps_running_statistics),
-          ENTRY(batch_norm_says_what_does_not_fit), ENTRY(gradients_of_average_pool),
+          ENTRY(batch_norm_says_what_does_not_fit), ENTRY(gradients_of_scale_shift),
+          ENTRY(scale_shift_says_what_does_not_fit), ENTRY(gradients_of_average_pool),
           ENTRY(average_pool_says_what_it_does_not_divide), ENTRY(gradients_of_concat),
           ENTRY(concat_says_what_does_not_fit))

@@ -204,6 +204,11 @@ nn_value nn_convolution(nn_graph *g, nn_value x, nn_value w, int stride, int pad
 nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
                        nn_value variance, double eps, double momentum, nn_activation activation);
 
+/* y = activation(scale x + shift + residual), where scale and shift are parameters of one number, or -1: 1 and 0; residual
+ * -1: none; activation: NN_LINEAR or NN_RELU. For networks without norms. */
+nn_value nn_scale_shift(nn_graph *g, nn_value x, nn_value scale, nn_value shift, nn_value residual,
+                        nn_activation activation);
+
 /* The mean of each size x size window; windows do not overlap, and size divides height and width. nn_linear takes what is
  * left, [rows, 1, 1, channels], as a matrix. */
 nn_value nn_average_pool(nn_graph *g, nn_value x, int size);

@@ -68,7 +68,8 @@ struct nn_op {
     X(add)                                                                                                             \
     X(add_norm)                                                                                                        \
     X(attention)                                                                                                       \
-    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(pictures)
+    X(cross_entropy)                                                                                                   \
+    X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

@@ -1,0 +1,24 @@
+/* What models of images have in common: layers with their parameters, and settings that are lists. */
+#ifndef ADAMOD_VISION_H
+#define ADAMOD_VISION_H
+
+#include "nn/nn.h"
+
+/* Most stages of a model. */
+enum { VISION_STAGES = 8 };
+
+/* Whole numbers from 1 to 65536 with commas between them: "3,4,6,3". Returns how many; 0: it is not such a list. */
+int vision_list(const char *text, int list[VISION_STAGES]);
+
+/* What gammas of batch norms begin with: "ones", or "uniform" from 0 to 1, as PyTorch 1.1 had it. */
+#define VISION_GAMMAS "ones uniform"
+
+/* Without a bias; pixels outside are 0, so that stride 1 keeps the size of images. */
+nn_value vision_convolution(nn_graph *g, const char *name, nn_value x, int64_t out, int64_t size, int stride,
+                            nn_init init);
+/* eps 1e-5, momentum 0.1; residual -1: none. */
+nn_value vision_norm(nn_graph *g, const char *name, nn_value x, nn_value residual, const char *gamma, nn_activation a);
+/* The mean of each channel over square images, and a linear layer. */
+nn_value vision_head(nn_graph *g, nn_value x, int classes, nn_init weight, nn_init bias);
+
+#endif

@@ -1,0 +1,68 @@
+/* y = activation(z), z = scale x + shift + residual, with one scale and one shift for all of x. With g the gradient of z:
+ *     dx = scale g,   dscale = sum of g x,   dshift = sum of g,   dresidual = g.
+ *
+ * Inputs: x, scale [1] or none: 1, shift [1] or none: 0, residual or none. Attribute: activation, linear or relu, whose
+ * gradient follows from y. */
+#include "nn/op.h"
+
+#include <string.h>
+
+static const char *scale_shift_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    const nn_shape *x = &in[0], *residual = &in[3];
+    const nn_activation a = node->attributes.activation;
+    (void)message, (void)size;
+    if (x->ndim < 1) return "x is missing";
+    for (int i = 1; i < 3; i++) {
+        if (node->input[i] >= 0 && (in[i].ndim != 1 || in[i].rows || in[i].dim[0] != 1))
+            return i == 1 ? "scale must be one number" : "shift must be one number";
+    }
+    if (node->input[3] >= 0 && (x->rows != residual->rows || x->ndim != residual->ndim ||
+                                memcmp(x->dim, residual->dim, (size_t)x->ndim * sizeof *x->dim) != 0))
+        return "x and residual must have one shape";
+    if (a != NN_LINEAR && a != NN_RELU) return "the activation must be linear or relu";
+    *out = *x;
+    if (node->input[1] >= 0) node->backward_needs = 1u << 0 | 1u << 1;
+    if (a == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
+    return NULL;
+}
+
+static void scale_shift_forward(const nn_call *c) {
+    const float *x = c->input[0].data, *scale = c->input[1].data, *shift = c->input[2].data, *r = c->input[3].data;
+    float *y = c->output[0].data;
+    for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
+        const double z = (scale ? (double)*scale : 1) * x[i] + (shift ? *shift : 0) + (r ? r[i] : 0);
+        y[i] = (float)(c->attributes->activation == NN_RELU && z < 0 ? 0 : z);
+    }
+}
+
+/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
+static void scale_shift_backward(const nn_call *c) {
+    const float *x = c->input[0].data, *scale = c->input[1].data, *y = c->output[0].data;
+    float *dx = c->input_grad[0], *dr = c->input_grad[3];
+    double sums[2] = {0, 0};
+    for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
+        const double g = c->attributes->activation == NN_RELU && !(y[i] > 0) ? 0 : c->output_grad[0][i];
+        if (scale) sums[0] += g * x[i];
+        sums[1] += g;
+        if (dx) dx[i] = (float)((c->accumulate[0] ? dx[i] : 0) + (scale ? *scale * g : g));
+        if (dr) dr[i] = (float)((c->accumulate[3] ? dr[i] : 0) + g);
+    }
+    for (int k = 0; k < 2; k++) {
+        float *const to = c->input_grad[1 + k];
+        if (to) *to = (float)((c->accumulate[1 + k] ? *to : 0) + sums[k]);
+    }
+}
+
+const nn_op nn_op_scale_shift = {
+    .name = "scale_shift",
+    .inputs = {"x", "scale", "shift", "residual"},
+    .shape = scale_shift_shape,
+    .ref = {.forward = scale_shift_forward, .backward = scale_shift_backward},
+    .full_inputs = 1u << 1 | 1u << 2,
+};
+
+nn_value nn_scale_shift(nn_graph *g, nn_value x, nn_value scale, nn_value shift, nn_value residual,
+                        nn_activation activation) {
+    return nn_add_node(g, &nn_op_scale_shift, 4, (nn_value[]){x, scale, shift, residual},
+                       &(nn_attributes){.activation = activation});
+}
