@@ -18,7 +18,13 @@ extern "C" {
 
 /* The ops it has; a plan with another is not made. */
 #define NN_CUDA_OPS(X)                                                                                                 \
-    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write)
+    X(linear)                                                                                                          \
+    X(embedding)                                                                                                       \
+    X(dropout)                                                                                                         \
+    X(add)                                                                                                             \
+    X(add_norm)                                                                                                        \
+    X(attention)                                                                                                       \
+    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(pictures)
 
 extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;

@@ -119,10 +119,11 @@ static void trial_close(trial *t) {
 
 static bool trial_open(trial *t, const product_shape *s) {
     *t = trial{};
-    t->result = (size_t)(s->m * s->n) * size_of(s->out);
+    const int64_t a = s->lda * (s->trans_a ? s->m : s->k), b = s->ldb * (s->trans_b ? s->k : s->n);
+    t->result = (size_t)(s->ldd * s->n) * size_of(s->out);
     bool ok = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking) == cudaSuccess;
-    ok = ok && cudaMalloc(&t->a, (size_t)(s->m * s->k) * size_of(s->in)) == cudaSuccess;
-    ok = ok && cudaMalloc(&t->b, (size_t)(s->n * s->k) * size_of(s->in)) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->a, (size_t)a * size_of(s->in)) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->b, (size_t)b * size_of(s->in)) == cudaSuccess;
     ok = ok && cudaMalloc(&t->d[0], t->result) == cudaSuccess && cudaMalloc(&t->d[1], t->result) == cudaSuccess;
     ok = ok && cudaMalloc(&t->bias, (size_t)s->m * size_of(s->out)) == cudaSuccess;
     ok = ok && cudaMalloc(&t->workspace, PRODUCT_WORKSPACE) == cudaSuccess;
@@ -130,8 +131,8 @@ static bool trial_open(trial *t, const product_shape *s) {
     if (!ok) return false;
     for (void *d : t->d)
         cudaMemsetAsync(d, 0, t->result, t->stream); /* a checker does not see what the library stores */
-    fill_type(s->in, t->a, s->m * s->k, 1, t->stream);
-    fill_type(s->in, t->b, s->n * s->k, 2, t->stream);
+    fill_type(s->in, t->a, a, 1, t->stream);
+    fill_type(s->in, t->b, b, 2, t->stream);
     fill_type(s->out, t->bias, s->m, 3, t->stream);
     return true;
 }

@@ -1,0 +1,66 @@
+/* Means over windows and their gradient (ops/average_pool.c): a thread has N channels of one output pixel. */
+#include "nn/backend/cuda/cuda.h"
+
+struct pool_shape {
+    int64_t pixels, packs; /* of the output */
+    int64_t height, width, size, x_stride, y_stride;
+};
+
+/* The first pixel of an output pixel's window. */
+__device__ static inline int64_t first_of(const pool_shape &s, int64_t to) {
+    const int64_t width = s.width / s.size, height = s.height / s.size;
+    return (to / (width * height) * s.height + to / width % height * s.size) * s.width + to % width * s.size;
+}
+
+template <typename T, int N> __global__ static void forward_kernel(pool_shape s, const T *x, T *y) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, to = i / s.packs, j = i % s.packs * N;
+    if (to >= s.pixels) return;
+    const T *window = x + first_of(s, to) * s.x_stride + j;
+    float sum[N] = {};
+    for (int64_t a = 0; a < s.size; a++) {
+        for (int64_t b = 0; b < s.size; b++) {
+            float v[N];
+            load_floats<N>(window + (a * s.width + b) * s.x_stride, v);
+            for (int k = 0; k < N; k++) sum[k] += v[k];
+        }
+    }
+    for (int k = 0; k < N; k++) sum[k] /= (float)(s.size * s.size);
+    store_floats<N>(y + to * s.y_stride + j, sum);
+}
+
+template <typename T, int N> __global__ static void backward_kernel(pool_shape s, const T *dy, target<T> dx) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, to = i / s.packs, j = i % s.packs * N;
+    if (to >= s.pixels) return;
+    const int64_t first = first_of(s, to);
+    float g[N];
+    load_floats<N>(dy + to * s.y_stride + j, g);
+    for (int k = 0; k < N; k++) g[k] /= (float)(s.size * s.size);
+    for (int64_t a = 0; a < s.size; a++) {
+        for (int64_t b = 0; b < s.size; b++) put<N>(dx, (first + a * s.width + b) * s.x_stride + j, g);
+    }
+}
+
+template <typename T, int N> static void run(const nn_call *c) {
+    const nn_array *x = &c->input[0], *y = &c->output[0];
+    const pool_shape s = {nn_pixels(y),        nn_channels(y) / N, x->shape->dim[1], x->shape->dim[2],
+                          c->attributes->size, x->stride,          y->stride};
+    const unsigned blocks = (unsigned)parts(s.pixels * s.packs, 256);
+    if (blocks == 0) return;
+    if (!c->output_grad[0]) forward_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(s, (const T *)x->data, (T *)y->data);
+    else if (c->input_grad[0])
+        backward_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(s, (const T *)c->output_grad[0], target_of<T>(c, 0));
+}
+
+template <typename T> static void by_access(const nn_call *c) {
+    constexpr int N = pack<T>::N;
+    const nn_array *x = &c->input[0], *y = &c->output[0];
+    bool packs = nn_channels(x) % N == 0 && x->stride % N == 0 && y->stride % N == 0;
+    const void *const data[] = {x->data, y->data, c->output_grad[0], c->input_grad[0]};
+    for (const void *p : data) packs = packs && (uintptr_t)p % 16 == 0;
+    if (packs) run<T, N>(c);
+    else run<T, 1>(c);
+}
+
+static void average_pool(const nn_call *c) { BY_TYPE(c->input[0].type, by_access, c); }
+
+const nn_kernels nn_cuda_average_pool = {average_pool, average_pool, NULL, NULL, NULL, NULL, NULL, NULL, 0, false};

@@ -1,0 +1,556 @@
+/* Batch normalisation with what comes after it (ops/batch_norm.c): statistics, then z and the activation, in one launch.
+ *
+ * A block has some channels of some pixels. It sums over its pixels, meets the blocks that have the same channels at a
+ * barrier, adds up their sums and goes over its pixels again; what fits into shared memory is read only once. Which blocks
+ * there are, and so the order of all sums, follows from the sizes alone. Blocks that meet must all run at once; where the
+ * chip has no room for that, the two halves are launches of their own.
+ *
+ * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
+#include "nn/backend/cuda/cuda.h"
+
+#include <stdlib.h>
+
+enum {
+    THREADS = 512,
+    PACKS = 8,               /* of a block: accesses side by side of a pixel */
+    LANES = THREADS / PACKS, /* pixels at once */
+    AHEAD = 4,               /* loads of a thread under way at once */
+    MOST_BLOCKS = 128,       /* as many multiprocessors as chips for this have, or fewer */
+    KEPT_BYTES = 160 << 10   /* of shared memory, at most, for what is read twice */
+};
+
+enum halves { BOTH, SUMS, APPLY };
+
+/* ---- the work of a launch ---- */
+
+typedef struct norm_plan {
+    unsigned *barriers;    /* two for each group of channels: how many came, how often all did */
+    int64_t groups, parts; /* blocks: of channels, and of pixels */
+    bool together;
+    size_t kept; /* bytes of shared memory; 0: everything is read again */
+} norm_plan;
+
+template <typename T> struct norm_work {
+    const T *x, *residual, *y; /* y: of forward, whose result tells where relu was 0; NULL: it was not there */
+    int64_t x_stride, residual_stride, y_stride;
+    const float *gamma, *beta;
+    float *saved;    /* mean, then scale */
+    float *partials; /* [2, parts, channels] */
+    unsigned *barriers;
+    const int64_t *live_rows;
+    int64_t rows, pixels_a_row, channels, parts, pixels_a_part;
+    float eps, momentum;
+    bool training, relu;
+};
+
+template <typename T, int N> static constexpr int group_channels(void) { return PACKS * N; }
+
+/* A thread's place: its block's channels and pixels, its own first channel, and its lane among pixels. */
+template <int N> struct place {
+    int64_t channel, first, end; /* pixels */
+    int64_t part, group;
+    int lane, pack;
+    bool there; /* the channel exists */
+    template <typename T> __device__ explicit place(const norm_work<T> &w) {
+        group = blockIdx.x / w.parts;
+        part = blockIdx.x % w.parts;
+        pack = (int)threadIdx.x % PACKS;
+        lane = (int)threadIdx.x / PACKS;
+        channel = (group * PACKS + pack) * N;
+        first = part * w.pixels_a_part;
+        const int64_t live = (w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row;
+        end = first + w.pixels_a_part < live ? first + w.pixels_a_part : live;
+        there = channel < w.channels;
+    }
+};
+
+template <typename T> __device__ static inline float live_pixels(const norm_work<T> &w) {
+    return (float)((w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row);
+}
+
+/* Blocks of one group meet: what each wrote before, all see after. */
+__device__ static inline void meet(unsigned *barrier, unsigned blocks) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        volatile unsigned *const times = barrier + 1;
+        const unsigned before = *times;
+        __threadfence();
+        if (atomicAdd(barrier, 1) == blocks - 1) {
+            *barrier = 0;
+            __threadfence();
+            atomicAdd(barrier + 1, 1);
+        } else {
+            while (*times == before) __nanosleep(20);
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+/* The block's sums of two numbers for each of its channels, into its row of partials. */
+template <typename T, int N>
+__device__ static inline void leave_sums(const norm_work<T> &w, const place<N> &at, const float (&a)[N],
+                                         const float (&b)[N]) {
+    __shared__ float shared[2][THREADS / 32][PACKS * N];
+    const int warp = (int)threadIdx.x / 32;
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        float s = a[k], t = b[k];
+        for (int step = 16; step >= PACKS; step /= 2) {
+            s += __shfl_xor_sync(0xffffffffu, s, step);
+            t += __shfl_xor_sync(0xffffffffu, t, step);
+        }
+        if ((int)threadIdx.x % 32 < PACKS) shared[0][warp][at.pack * N + k] = s, shared[1][warp][at.pack * N + k] = t;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 2 * PACKS * N; i += THREADS) {
+        const int which = i / (PACKS * N), j = i % (PACKS * N);
+        const int64_t channel = at.group * PACKS * N + j;
+        float sum = 0;
+        for (int k = 0; k < THREADS / 32; k++) sum += shared[which][k][j];
+        if (channel < w.channels) w.partials[(which * w.parts + at.part) * w.channels + channel] = sum;
+    }
+}
+
+/* The sums of all parts, of the thread's channels. */
+template <typename T, int N>
+__device__ static inline void take_sums(const norm_work<T> &w, const place<N> &at, float (&a)[N], float (&b)[N]) {
+    constexpr int COLS = 2 * PACKS * N, SLICES = THREADS / COLS > 0 ? THREADS / COLS : 1;
+    __shared__ float shared[SLICES][COLS];
+    for (int i = (int)threadIdx.x; i < SLICES * COLS; i += THREADS) {
+        const int slice = i / COLS, which = i % COLS / (PACKS * N), j = i % (PACKS * N);
+        const int64_t channel = at.group * PACKS * N + j;
+        float sum = 0;
+        if (channel < w.channels) {
+            const float *p = w.partials + which * w.parts * w.channels + channel;
+#pragma unroll 8
+            for (int64_t part = slice; part < w.parts; part += SLICES) sum += __ldcg(p + part * w.channels);
+        }
+        shared[slice][i % COLS] = sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        a[k] = b[k] = 0;
+        for (int slice = 0; slice < SLICES; slice++) {
+            a[k] += shared[slice][at.pack * N + k];
+            b[k] += shared[slice][PACKS * N + at.pack * N + k];
+        }
+    }
+}
+
+/* N numbers as they are stored. */
+template <int N, typename T> using raw = typename std::conditional<N == 1, T, uint4>::type;
+
+template <int N, typename T> __device__ static inline raw<N, T> fetch(const T *p) {
+    return *reinterpret_cast<const raw<N, T> *>(p);
+}
+template <int N, typename T> __device__ static inline void open_raw(const raw<N, T> &r, float (&x)[N]) {
+    if constexpr (N == 1) x[0] = widen(r);
+    else widen_raw<T>(r, x);
+}
+
+/* f(pixel, what it has in shared memory) for each of the thread's pixels, AHEAD of them at once: load(pixel) first for all. */
+template <int N, typename Load, typename F>
+__device__ static inline void each_pixel(const place<N> &at, Load load, F f) {
+    if (!at.there) return;
+    for (int64_t p = at.first + at.lane; p < at.end; p += AHEAD * LANES) {
+        decltype(load(p)) r[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (p + k * LANES < at.end) r[k] = load(p + k * LANES);
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (p + k * LANES < at.end) f(p + k * LANES, r[k]);
+        }
+    }
+}
+
+/* Zeros in rows that are not of the batch: others' sums over all rows may meet them. */
+template <typename T, int N>
+__device__ static inline void clear_dead(const norm_work<T> &w, const place<N> &at, T *to, int64_t stride) {
+    if (!w.live_rows || !at.there || !to) return;
+    const float zero[N] = {};
+    const int64_t live = *w.live_rows * w.pixels_a_row, all = w.rows * w.pixels_a_row;
+    const int64_t last = at.first + w.pixels_a_part < all ? at.first + w.pixels_a_part : all;
+    for (int64_t p = (at.first > live ? at.first : live) + at.lane; p < last; p += LANES)
+        store_floats<N>(to + p * stride + at.channel, zero);
+}
+
+/* ---- forward ---- */
+
+extern __shared__ __align__(16) unsigned char kept[];
+
+/* Where the block keeps the thread's part of a pixel. */
+template <int N, typename T>
+__device__ static inline raw<N, T> *kept_at(const place<N> &at, int64_t p, int array, int64_t pixels) {
+    return reinterpret_cast<raw<N, T> *>(kept) + (array * pixels + p - at.first) * PACKS + at.pack;
+}
+
+template <typename T, int N, bool KEEP>
+__device__ static inline void forward_sums(const norm_work<T> &w, const place<N> &at) {
+    float sum[N] = {}, squares[N] = {}, origin[N] = {};
+    if (at.there) load_floats<N>(w.x + at.channel, origin);
+    each_pixel<N>(
+        at, [&](int64_t p) { return fetch<N>(w.x + p * w.x_stride + at.channel); },
+        [&](int64_t p, const raw<N, T> &r) {
+            float x[N];
+            open_raw<N, T>(r, x);
+            if (KEEP) *kept_at<N, T>(at, p, 0, 0) = r;
+            for (int k = 0; k < N; k++) {
+                const float d = x[k] - origin[k];
+                sum[k] += d;
+                squares[k] = fmaf(d, d, squares[k]);
+            }
+        });
+    leave_sums<T, N>(w, at, sum, squares);
+}
+
+/* Mean and scale of the thread's channels; the first part of pixels tells them to everybody else. */
+template <typename T, int N>
+__device__ static inline void find_moments(const norm_work<T> &w, const place<N> &at, float *running_mean,
+                                           float *running_variance, float (&mean)[N], float (&scale)[N]) {
+    const bool tells = at.part == 0 && at.lane == 0 && at.there;
+    if (w.training) {
+        float sum[N], squares[N], origin[N] = {};
+        const float n = live_pixels(w);
+        take_sums<T, N>(w, at, sum, squares);
+        if (at.there) load_floats<N>(w.x + at.channel, origin);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const float d = n > 0 ? sum[k] / n : 0, v = n > 0 ? fmaxf(squares[k] - sum[k] * d, 0) : 0;
+            mean[k] = origin[k] + d;
+            scale[k] = 1 / sqrtf(v / fmaxf(n, 1) + w.eps);
+            if (!tells || n == 0) continue;
+            float *const m = running_mean + at.channel + k, *const s = running_variance + at.channel + k;
+            *m = (1 - w.momentum) * *m + w.momentum * mean[k];
+            *s = (1 - w.momentum) * *s + w.momentum * (v / (n > 1 ? n - 1 : 1));
+        }
+    } else if (at.there) {
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            mean[k] = running_mean[at.channel + k];
+            scale[k] = 1 / sqrtf(running_variance[at.channel + k] + w.eps);
+        }
+    }
+    if (!tells) return;
+    for (int k = 0; k < N; k++) w.saved[at.channel + k] = mean[k], w.saved[w.channels + at.channel + k] = scale[k];
+}
+
+template <typename T, int N, bool KEEP>
+__device__ static inline void forward_apply(const norm_work<T> &w, const place<N> &at, float *running_mean,
+                                            float *running_variance, T *y) {
+    float mean[N] = {}, scale[N] = {}, beta[N] = {};
+    find_moments<T, N>(w, at, running_mean, running_variance, mean, scale);
+    for (int k = 0; at.there && k < N; k++) {
+        scale[k] *= w.gamma[at.channel + k];
+        beta[k] = w.beta[at.channel + k];
+    }
+    struct pair {
+        raw<N, T> x, residual;
+    };
+    each_pixel<N>(
+        at,
+        [&](int64_t p) {
+            pair r;
+            r.x = KEEP ? *kept_at<N, T>(at, p, 0, 0) : fetch<N>(w.x + p * w.x_stride + at.channel);
+            if (w.residual) r.residual = fetch<N>(w.residual + p * w.residual_stride + at.channel);
+            return r;
+        },
+        [&](int64_t p, const pair &r) {
+            float x[N], other[N] = {};
+            open_raw<N, T>(r.x, x);
+            if (w.residual) open_raw<N, T>(r.residual, other);
+            for (int k = 0; k < N; k++) {
+                const float z = fmaf(x[k] - mean[k], scale[k], beta[k]) + other[k];
+                x[k] = w.relu && z < 0 ? 0 : z;
+            }
+            store_floats<N>(y + p * w.y_stride + at.channel, x);
+        });
+}
+
+template <typename T, int N, halves WHICH, bool KEEP>
+__global__ static void __launch_bounds__(THREADS)
+    forward_kernel(norm_work<T> w, float *running_mean, float *running_variance, T *y) {
+    const place<N> at(w);
+    if (WHICH != APPLY) forward_sums<T, N, KEEP>(w, at);
+    if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
+    if (WHICH != SUMS) {
+        forward_apply<T, N, KEEP>(w, at, running_mean, running_variance, y);
+        clear_dead<T, N>(w, at, y, w.y_stride);
+    }
+}
+
+/* ---- backward ---- */
+
+/* What a gradient goes to. */
+template <typename T> struct norm_grads {
+    const T *dy;
+    target<T> dx, dresidual;
+    target<float> dgamma, dbeta;
+};
+
+template <int N, typename T> struct pixel_grad { raw<N, T> x, dy, y; };
+
+/* The gradient of z, of what was loaded. */
+template <int N, typename T>
+__device__ static inline void grad_of(const norm_work<T> &w, const pixel_grad<N, T> &r, float (&g)[N]) {
+    open_raw<N, T>(r.dy, g);
+    if (!w.relu) return;
+    float y[N];
+    open_raw<N, T>(r.y, y);
+    for (int k = 0; k < N; k++) g[k] = y[k] > 0 ? g[k] : 0;
+}
+
+template <int N, typename T>
+__device__ static inline pixel_grad<N, T> load_grad(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
+                                                    int64_t p) {
+    pixel_grad<N, T> r;
+    r.x = fetch<N>(w.x + p * w.x_stride + at.channel);
+    r.dy = fetch<N>(to.dy + p * w.y_stride + at.channel);
+    if (w.relu) r.y = fetch<N>(w.y + p * w.y_stride + at.channel);
+    return r;
+}
+
+template <typename T, int N, bool KEEP>
+__device__ static inline void backward_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
+    float sum[N] = {}, product[N] = {}, mean[N] = {};
+    for (int k = 0; at.there && k < N; k++) mean[k] = w.saved[at.channel + k];
+    each_pixel<N>(
+        at, [&](int64_t p) { return load_grad<N>(w, to, at, p); },
+        [&](int64_t p, const pixel_grad<N, T> &r) {
+            float x[N], g[N];
+            open_raw<N, T>(r.x, x);
+            grad_of<N>(w, r, g);
+            if (KEEP) {
+                *kept_at<N, T>(at, p, 0, w.pixels_a_part) = r.x;
+                store_floats<N>(reinterpret_cast<T *>(kept_at<N, T>(at, p, 1, w.pixels_a_part)), g);
+            }
+            for (int k = 0; k < N; k++) {
+                sum[k] += g[k];
+                product[k] = fmaf(g[k], x[k] - mean[k], product[k]);
+            }
+        });
+    leave_sums<T, N>(w, at, sum, product);
+}
+
+/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
+template <typename T, int N, bool KEEP>
+__device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
+    float sum[N], product[N], mean[N] = {}, scale[N] = {}, factor[N] = {};
+    take_sums<T, N>(w, at, sum, product);
+    const float n = fmaxf(live_pixels(w), 1);
+    for (int k = 0; at.there && k < N; k++) {
+        const int64_t channel = at.channel + k;
+        mean[k] = w.saved[channel];
+        scale[k] = w.saved[w.channels + channel];
+        factor[k] = w.gamma[channel] * scale[k];
+        if (at.part == 0 && at.lane == 0) {
+            const float dgamma[1] = {product[k] * scale[k]}, dbeta[1] = {sum[k]};
+            put<1>(to.dgamma, channel, dgamma);
+            put<1>(to.dbeta, channel, dbeta);
+        }
+        sum[k] = w.training ? sum[k] / n : 0;
+        product[k] = w.training ? product[k] * scale[k] * scale[k] / n : 0;
+    }
+    if (!to.dx.to && !to.dresidual.to) return;
+    each_pixel<N>(
+        at,
+        [&](int64_t p) {
+            if (!KEEP) return load_grad<N>(w, to, at, p);
+            pixel_grad<N, T> r;
+            r.x = *kept_at<N, T>(at, p, 0, w.pixels_a_part);
+            r.dy = *kept_at<N, T>(at, p, 1, w.pixels_a_part);
+            return r;
+        },
+        [&](int64_t p, const pixel_grad<N, T> &r) {
+            float x[N], g[N];
+            open_raw<N, T>(r.x, x);
+            if (KEEP) open_raw<N, T>(r.dy, g);
+            else grad_of<N>(w, r, g);
+            for (int k = 0; k < N; k++) x[k] = (g[k] - sum[k] - (x[k] - mean[k]) * product[k]) * factor[k];
+            put<N>(to.dx, p * w.x_stride + at.channel, x);
+            put<N>(to.dresidual, p * w.residual_stride + at.channel, g);
+        });
+}
+
+template <typename T, int N, halves WHICH, bool KEEP>
+__global__ static void __launch_bounds__(THREADS) backward_kernel(norm_work<T> w, norm_grads<T> to) {
+    const place<N> at(w);
+    if (WHICH != APPLY) backward_sums<T, N, KEEP>(w, to, at);
+    if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
+    if (WHICH != SUMS) {
+        backward_apply<T, N, KEEP>(w, to, at);
+        clear_dead<T, N>(w, at, to.dx.add ? NULL : to.dx.to, w.x_stride);
+        clear_dead<T, N>(w, at, to.dresidual.add ? NULL : to.dresidual.to, w.residual_stride);
+    }
+}
+
+/* ---- launches ---- */
+
+/* Numbers of an access: a pack where every pixel's channels begin at one, else one. */
+static bool in_packs(const nn_call *c) {
+    const int64_t n = c->input[0].type == NN_BF16 ? 8 : 4;
+    bool whole = nn_channels(&c->input[0]) % n == 0 && c->input[0].stride % n == 0 && c->output[0].stride % n == 0;
+    if (c->input[1].shape) whole = whole && c->input[1].stride % n == 0;
+    const void *const data[] = {c->input[0].data,  c->input[1].data, c->output[0].data,
+                                c->output_grad[0], c->input_grad[0], c->input_grad[1]};
+    for (const void *p : data) whole = whole && (uintptr_t)p % 16 == 0;
+    return whole;
+}
+
+static int64_t group_of(const nn_call *c) { return PACKS * (!in_packs(c) ? 1 : c->input[0].type == NN_BF16 ? 8 : 4); }
+
+static int64_t capacity_pixels(const nn_call *c) { return nn_pixels(&c->input[0]); }
+
+static void count_blocks(const nn_call *c, norm_plan *p) {
+    const int64_t most = parts(capacity_pixels(c), LANES);
+    p->groups = parts(nn_channels(&c->input[0]), group_of(c));
+    p->parts = MOST_BLOCKS / p->groups;
+    if (p->parts > most) p->parts = most;
+    if (p->parts < 1) p->parts = 1;
+}
+
+template <typename T> static norm_work<T> work_of(const nn_call *c) {
+    const norm_plan *p = (const norm_plan *)c->prepared;
+    norm_work<T> w = {};
+    w.x = (const T *)c->input[0].data;
+    w.residual = (const T *)c->input[1].data;
+    w.y = (const T *)c->output[0].data;
+    w.x_stride = c->input[0].stride;
+    w.residual_stride = c->input[1].stride;
+    w.y_stride = c->output[0].stride;
+    w.gamma = (const float *)c->input[2].data;
+    w.beta = (const float *)c->input[3].data;
+    w.saved = c->saved;
+    w.partials = c->workspace;
+    w.barriers = p->barriers;
+    w.live_rows = c->input[0].live_rows;
+    w.rows = c->input[0].rows;
+    w.channels = nn_channels(&c->input[0]);
+    w.pixels_a_row = c->input[0].cols / w.channels;
+    w.parts = p->parts;
+    w.pixels_a_part = parts(w.rows * w.pixels_a_row, w.parts);
+    w.eps = (float)c->attributes->eps;
+    w.momentum = (float)c->attributes->momentum;
+    w.training = c->training;
+    w.relu = c->attributes->activation == NN_RELU;
+    return w;
+}
+
+static void launch(const void *kernel, unsigned blocks, size_t shared, bool together, void **arguments,
+                   const nn_call *c) {
+    if (blocks == 0) return;
+    cudaError_t e;
+    if (together) e = cudaLaunchCooperativeKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
+    else e = cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
+    if (e != cudaSuccess) nn_cuda_launch_failed("a batch norm", cudaGetErrorString(e));
+}
+
+/* The kernels of one shape. */
+struct norm_kernels {
+    const void *kept, *both, *sums, *apply;
+};
+
+template <typename T, int N> static norm_kernels kernels_of(bool backward) {
+    norm_kernels k;
+    if (backward) {
+        k.kept = (const void *)backward_kernel<T, N, BOTH, true>;
+        k.both = (const void *)backward_kernel<T, N, BOTH, false>;
+        k.sums = (const void *)backward_kernel<T, N, SUMS, false>;
+        k.apply = (const void *)backward_kernel<T, N, APPLY, false>;
+    } else {
+        k.kept = (const void *)forward_kernel<T, N, BOTH, true>;
+        k.both = (const void *)forward_kernel<T, N, BOTH, false>;
+        k.sums = (const void *)forward_kernel<T, N, SUMS, false>;
+        k.apply = (const void *)forward_kernel<T, N, APPLY, false>;
+    }
+    return k;
+}
+
+static norm_kernels kernels_for(const nn_call *c, bool backward) {
+    const bool packs = in_packs(c);
+    if (c->input[0].type == NN_BF16) return packs ? kernels_of<bf16, 8>(backward) : kernels_of<bf16, 1>(backward);
+    return packs ? kernels_of<float, 4>(backward) : kernels_of<float, 1>(backward);
+}
+
+static void launch_halves(const nn_call *c, bool backward, void **arguments) {
+    const norm_plan *p = (const norm_plan *)c->prepared;
+    const norm_kernels k = kernels_for(c, backward);
+    const unsigned blocks = (unsigned)(p->groups * p->parts);
+    if (!backward && !c->training) launch(k.apply, blocks, 0, false, arguments, c);
+    else if (p->together) launch(p->kept ? k.kept : k.both, blocks, p->kept, true, arguments, c);
+    else {
+        launch(k.sums, blocks, 0, false, arguments, c);
+        launch(k.apply, blocks, 0, false, arguments, c);
+    }
+}
+
+template <typename T> static void run_forward(const nn_call *c) {
+    norm_work<T> w = work_of<T>(c);
+    float *mean = (float *)c->output[1].data, *variance = (float *)c->output[2].data;
+    T *y = (T *)c->output[0].data;
+    void *arguments[] = {&w, &mean, &variance, &y};
+    launch_halves(c, false, arguments);
+}
+
+template <typename T> static void run_backward(const nn_call *c) {
+    norm_work<T> w = work_of<T>(c);
+    norm_grads<T> to = {(const T *)c->output_grad[0], target_of<T>(c, 0), target_of<T>(c, 1), target_of<float>(c, 2),
+                        target_of<float>(c, 3)};
+    void *arguments[] = {&w, &to};
+    launch_halves(c, true, arguments);
+}
+
+/* ---- plans ---- */
+
+static void norm_release(void *prepared) {
+    norm_plan *p = (norm_plan *)prepared;
+    if (!p) return;
+    cudaFree(p->barriers);
+    free(p);
+}
+
+/* Whether so many blocks run at once. */
+static bool fits(const void *kernel, size_t shared, int64_t blocks) {
+    int device = 0, processors = 0, each = 0, can = 0;
+    cudaGetDevice(&device);
+    bool ok = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+              cudaDeviceGetAttribute(&can, cudaDevAttrCooperativeLaunch, device) == cudaSuccess && can;
+    ok = ok && (shared <= 48 << 10 ||
+                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared) == cudaSuccess);
+    ok = ok && cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, shared) == cudaSuccess;
+    cudaGetLastError();
+    return ok && blocks <= (int64_t)processors * each;
+}
+
+static adamod_status norm_prepare(const nn_call *c, void **prepared) {
+    norm_plan *p = (norm_plan *)calloc(1, sizeof *p);
+    if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a batch norm");
+    const bool backward = c->output_grad[0];
+    const norm_kernels k = kernels_for(c, backward);
+    count_blocks(c, p);
+    const int64_t size = group_of(c) * (c->input[0].type == NN_BF16 ? 2 : 4) * (backward ? 2 : 1);
+    p->kept = (size_t)(parts(capacity_pixels(c), p->parts) * size);
+    if (p->kept > KEPT_BYTES || !fits(k.kept, p->kept, p->groups * p->parts)) p->kept = 0;
+    p->together = p->kept || fits(k.both, 0, p->groups * p->parts);
+    const size_t bytes = (size_t)p->groups * 2 * sizeof *p->barriers;
+    cudaError_t e = cudaMalloc((void **)&p->barriers, bytes);
+    if (e == cudaSuccess) e = cudaMemsetAsync(p->barriers, 0, bytes, stream_of(c));
+    const adamod_status status = nn_cuda_failed(e, "preparing a batch norm");
+    if (status) norm_release(p);
+    else *prepared = p;
+    return status;
+}
+
+static size_t norm_workspace(const nn_call *c) {
+    const norm_plan *p = (const norm_plan *)c->prepared;
+    return (size_t)(2 * p->parts * nn_channels(&c->input[0]));
+}
+
+static void norm_forward(const nn_call *c) { BY_TYPE(c->input[0].type, run_forward, c); }
+static void norm_backward(const nn_call *c) { BY_TYPE(c->input[0].type, run_backward, c); }
+
+const nn_kernels nn_cuda_batch_norm = {norm_forward, norm_backward, NULL, norm_workspace, norm_prepare, norm_release,
+                                       NULL,         NULL,          0,    false};

@@ -1,0 +1,36 @@
+/* One convolution by cuDNN: made once, run many times. The library is found at run time, so that models without
+ * convolutions do not need it. */
+#ifndef ADAMOD_NN_CUDA_CUDNN_H
+#define ADAMOD_NN_CUDA_CUDNN_H
+
+#include "nn/backend/cuda/cuda.h"
+
+/* Which of the three arrays is computed from the other two. */
+typedef enum conv_result { CONV_Y, CONV_DX, CONV_DW } conv_result;
+
+/* x [rows, height, width, in], w [out, kernel, kernel, in], y [rows, y_height, y_width, out], all without gaps. x, y and w
+ * are of type; the gradient of w is of dw_type. */
+typedef struct conv_shape {
+    int64_t rows, height, width, in, y_height, y_width, out, kernel, stride, padding;
+    nn_type type, dw_type;
+} conv_shape;
+
+typedef struct convolution {
+    void *plan; /* NULL: not made */
+    size_t workspace;
+} convolution;
+
+/* Bytes of workspace that a convolution may use at most. */
+enum { CONV_WORKSPACE = 64 << 20 };
+
+/* The first way that cuDNN recommends among those that give the same bits in every run; f32 is never rounded to fewer bits
+ * on the way unless the precision says so. */
+adamod_status convolution_make(convolution *v, const conv_shape *s, conv_result result, nn_precision precision);
+/* The same where there may be none: false then, and no message. */
+bool convolution_try(convolution *v, const conv_shape *s, conv_result result, nn_precision precision);
+void convolution_free(convolution *v);
+
+/* Workspace of v->workspace bytes. */
+void convolution_run(const convolution *v, cudaStream_t stream, void *x, void *w, void *y, void *workspace);
+
+#endif
