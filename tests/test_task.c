@@ -374,6 +374,82 @@ TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
     CHECK(access("never", F_OK) != 0);
 }
 
+/* ---- patience ---- */
+
+/* With all remainders right after 15 updates, the third evaluation after that ends it: at 30 of 60. */
+TEST(training_ends_when_nothing_gets_better) {
+    enter_scratch(true);
+    const recipe r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", "train.log_every=7", NULL});
+    const train_result out = run_in("patient", &r, false);
+    checkpoint_meta last = {0};
+    CHECK_INT(out.status, TRAIN_FINISHED);
+    CHECK(out.early);
+    CHECK_INT(checkpoint_info("patient/checkpoints/last.safetensors", &last, NULL, MESSAGE), 0);
+    CHECK_INT(last.step, out.step);
+    CHECK_INT(last.stale, 3);
+    CHECK_INT(last.best_step, out.step - 15);
+    char *text = metrics_of("patient"), line[64];
+    snprintf(line, sizeof line, "{\"kind\":\"train\",\"step\":%d,", (int)out.step); /* reports end with it */
+    CHECK_HAS(text, line);
+    free(text);
+    const train_result again = run_in("patient", &r, true); /* it knows that it has ended */
+    CHECK(again.early);
+    CHECK_INT(again.step, out.step);
+    CHECK_CLOSE(again.valid.value[0], out.valid.value[0], 0);
+    const recipe more = recipe_with((const char *[]){"train.steps=60", "train.patience=4", NULL});
+    CHECK_INT(run_in("patient", &more, true).step, out.step + 5);
+    const recipe endless = recipe_with((const char *[]){"train.steps=60", NULL});
+    const train_result whole = run_in("patient", &endless, true);
+    CHECK_INT(whole.step, 60);
+    CHECK(!whole.early);
+}
+
+/* A signal that comes while update 22 is being made, and what there is some updates later. */
+static atomic_int signalled;
+static checkpoint_meta saved;
+
+static void next_and_signal(experiment *e, task_batch *out) {
+    next(e, out);
+    const int64_t done = adamod_steps(e->optimizer);
+    if (done == 21) signalled = 1;
+    if (done == 24) CHECK_INT(checkpoint_info("asked/checkpoints/last.safetensors", &saved, NULL, MESSAGE), 0);
+}
+
+static recipe with_signal(recipe r) {
+    static task signalling;
+    static const task *list[2];
+    signalling = remainder_task;
+    signalling.next = next_and_signal;
+    list[0] = &signalling;
+    r.tasks = list;
+    return r;
+}
+
+/* Stopped between the evaluations of updates 20 and 25, one of three without a better one. */
+TEST(a_resumed_run_has_the_patience_that_is_left) {
+    enter_scratch(true);
+    const recipe r = recipe_with((const char *[]){"train.steps=60", "train.patience=3", NULL}), part = with_signal(r);
+    const train_options o = {.directory = "patient-parts", .stop = &signalled};
+    train_result stopped;
+    CHECK_INT(train_run(&part, &o, &stopped, MESSAGE), 0);
+    CHECK_INT(stopped.step, 22);
+    signalled = 0;
+    const train_result once = run_in("patient-once", &r, false), resumed = run_in("patient-parts", &r, true);
+    CHECK_INT(resumed.step, once.step);
+    CHECK(resumed.early);
+}
+
+TEST(a_checkpoint_is_saved_on_demand_and_training_goes_on) {
+    enter_scratch(true);
+    const recipe r = with_signal(recipe_of("train.checkpoint_every=0"));
+    const train_options o = {.directory = "asked", .save = &signalled};
+    train_result out;
+    CHECK_INT(train_run(&r, &o, &out, MESSAGE), 0);
+    CHECK_INT(out.step, 30);
+    CHECK_INT(signalled, 0);
+    CHECK_INT(saved.step, 22);
+}
+
 /* ---- progress ---- */
 
 /* 30 updates of 2 s, an evaluation of 7 s every 5 updates and a checkpoint of 11 s every 10; at the end all 24 numbers are
@@ -459,7 +535,9 @@ TEST(values_given_before_the_task_is_chosen_are_kept) {
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
           ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
-          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named),
+          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),
+          ENTRY(a_resumed_run_has_the_patience_that_is_left),
+          ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),
           ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

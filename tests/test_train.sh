@@ -143,12 +143,18 @@ if unshare -m mount -t tmpfs none /mnt 2>/dev/null; then
 fi
 
 # Ctrl-C saves, says how to go on, and going on ends where an undisturbed run ends.
-"$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 >said &
+"$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 --set train.checkpoint_every=50000 >said 2>err &
 pid=$!
 for i in $(seq 1 100); do [ ! -e stopped/metrics.jsonl ] || [ "$(wc -l <stopped/metrics.jsonl)" -lt 3 ] || break; sleep 0.05; done
 # No handler may run in a thread that computes: oneDNN's products do not survive it. (The main thread is one of them.)
 blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' /proc/$pid/status)
-[ $((blocked & 0x4002)) -eq $((0x4002)) ] || fail "signals to stop are not blocked: $blocked"
+[ $((blocked & 0x4202)) -eq $((0x4202)) ] || fail "signals are not blocked: $blocked"
+# A signal for a checkpoint does not stop it.
+kill -USR1 $pid
+for i in $(seq 1 100); do [ ! -s err ] || break; sleep 0.05; done
+grep -Eq '^step [0-9]+/100000  epoch [0-9.]+  saved a checkpoint$' err || fail "USR1 says '$(cat err)'"
+[ -s stopped/checkpoints/last.safetensors ] || fail "USR1 saves no checkpoint"
+[ ! -e stopped/result.json ] || fail "USR1 ends a run"
 kill -INT $pid
 status=0
 wait $pid || status=$?

@@ -14,15 +14,19 @@
 
 adamod_status cli_trainer_status(void) { return experiment_cuda_status(); }
 
-static atomic_int stop_wanted;
+static atomic_int stop_wanted, save_wanted;
 
-static void want_stop(int number) {
+static void take_signal(int number) {
+    if (number == SIGUSR1) {
+        save_wanted = 1;
+        return;
+    }
     if (stop_wanted) _exit(128 + number);
     stop_wanted = number;
 }
 
 static void *wait_for_signals(void *set) {
-    for (int number; !sigwait(set, &number);) want_stop(number);
+    for (int number; !sigwait(set, &number);) take_signal(number);
     return NULL;
 }
 
@@ -37,12 +41,14 @@ const atomic_int *training_signals(void) {
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
-    signal(SIGINT, want_stop); /* which a shell's background jobs ignore */
-    signal(SIGTERM, want_stop);
+    signal(SIGINT, take_signal); /* which a shell's background jobs ignore */
+    signal(SIGTERM, take_signal);
+    sigaddset(&set, SIGUSR1);
+    signal(SIGUSR1, take_signal);
     struct sigaction hangup;
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) { /* ignored: nohup wants it to go on */
         sigaddset(&set, SIGHUP);
-        signal(SIGHUP, want_stop);
+        signal(SIGHUP, take_signal);
     }
     signal(SIGXFSZ, SIG_IGN); /* a file at the limit of its size is a failed write, with a message, as a full disk is */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -67,6 +73,7 @@ static bool is_score(const metric *m) { return m->headline && strcmp(m->name, "l
 
 static void print_finished(const char *name, const recipe *r, const train_result *t) {
     printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
+    if (t->early) printf("stopped early, ");
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
     printf("validation loss %.4f", t->valid.value[0]);
     training_print_metrics(recipe_task(r), &t->final, is_score, ", ");
@@ -89,7 +96,8 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
                              .show = isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_LOG,
                              .label = label,
                              .note = noted ? NULL : training_note,
-                             .stop = training_signals()};
+                             .stop = training_signals(),
+                             .save = &save_wanted};
     *out = (train_result){0};
     noted = true;
     if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);

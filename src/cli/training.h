@@ -7,7 +7,7 @@
 #include "train/train.h"
 
 /* Ctrl-C, a termination signal and a terminal that closes ask for a stop at the next update; a second one ends the process
- * at once. To be called before threads are made, which inherit that signals are not for them. */
+ * at once. SIGUSR1 asks for a checkpoint. To be called before threads are made, which inherit that signals are not for them. */
 const atomic_int *training_signals(void);
 
 #define TRAINING_DEVICE_FLAG                                                                                           \

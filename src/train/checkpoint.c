@@ -58,18 +58,20 @@ typedef struct number {
     const char *name;
     enum { INTEGER, REAL, HASH } kind;
     size_t offset;
+    const char *missing; /* what it is in files of earlier versions, which do not have it; NULL: all have */
 } number;
 
 static const number numbers[] = {
-    {"step", INTEGER, offsetof(checkpoint_meta, step)},
-    {"epoch", INTEGER, offsetof(checkpoint_meta, epoch)},
-    {"batch", INTEGER, offsetof(checkpoint_meta, batch)},
-    {"samples", INTEGER, offsetof(checkpoint_meta, samples)},
-    {"tokens", INTEGER, offsetof(checkpoint_meta, tokens)},
-    {"seconds", REAL, offsetof(checkpoint_meta, seconds)},
-    {"best", REAL, offsetof(checkpoint_meta, best)},
-    {"best_step", INTEGER, offsetof(checkpoint_meta, best_step)},
-    {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint)},
+    {"step", INTEGER, offsetof(checkpoint_meta, step), NULL},
+    {"epoch", INTEGER, offsetof(checkpoint_meta, epoch), NULL},
+    {"batch", INTEGER, offsetof(checkpoint_meta, batch), NULL},
+    {"samples", INTEGER, offsetof(checkpoint_meta, samples), NULL},
+    {"tokens", INTEGER, offsetof(checkpoint_meta, tokens), NULL},
+    {"seconds", REAL, offsetof(checkpoint_meta, seconds), NULL},
+    {"best", REAL, offsetof(checkpoint_meta, best), NULL},
+    {"best_step", INTEGER, offsetof(checkpoint_meta, best_step), NULL},
+    {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint), NULL},
+    {"stale", INTEGER, offsetof(checkpoint_meta, stale), "0"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 4 };
 
@@ -227,7 +229,7 @@ static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, con
     }
     for (int i = 0; i < NUMBERS; i++) {
         const char *text = adamod__st_metadata(file, numbers[i].name);
-        if (parse_number(text, &numbers[i], meta)) continue;
+        if (parse_number(text ? text : numbers[i].missing, &numbers[i], meta)) continue;
         return text_fail(to->message, to->size, "%s: its metadata say %s is '%.40s', expected a number", to->path,
                          numbers[i].name, text ? text : "");
     }

@@ -25,6 +25,7 @@ typedef struct checkpoint_meta {
     double seconds;          /* of training */
     double best;             /* validation metric so far; NAN: none yet */
     int64_t best_step;
+    int64_t stale;       /* evaluations since the best */
     char mark[RUN_MARK]; /* run_mark's, or "" */
     /* Of what parameters mean beyond their names and shapes, such as the vocabularies: see checkpoint_hash. 0: nothing.
      * checkpoint_load compares it, unless one of both is 0. */

@@ -156,6 +156,12 @@ void progress_within(void *context, const char *what, int64_t done, int64_t tota
     show(p, text);
 }
 
+void progress_say(progress *p, const char *text) {
+    if (p->show == TRAIN_SILENT) return;
+    show(p, text);
+    if (p->show == TRAIN_LIVE) fputc('\n', stderr);
+}
+
 void progress_end(const progress *p) {
     if (p->show == TRAIN_LIVE) fprintf(stderr, "\r\033[K");
 }

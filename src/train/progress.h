@@ -48,6 +48,9 @@ void progress_update(progress *p, int64_t step, int64_t items, double epoch, dou
 void progress_split(progress *p, const char *split);
 void progress_within(void *p, const char *what, int64_t done, int64_t total);
 
+/* A line of its own, now. */
+void progress_say(progress *p, const char *text);
+
 /* Seconds until the end of the run, as far as can be told. */
 double progress_left(const progress *p);
 

@@ -42,6 +42,8 @@ static const key_spec loop_keys[] = {
     SPAN_KEY(recipe, train.evaluate_every, "100", LOOSE, "how often to validate; 0: at the end only"),
     SPAN_KEY(recipe, train.checkpoint_every, "100", LOOSE, "how often to save; 0: at the end only"),
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "the metric of the validation that the best checkpoint is best by"),
+    WHOLE_KEY(recipe, train.patience, "0", 0, KEY_MOST_INT, LOOSE,
+              "stop after so many evaluations without a better train.best; 0: never"),
     WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
               "updates for a line of metrics; 0: each of the first 2000, then every 10th"),
     REAL_KEY(recipe, train.progress_every, "60", 0, 1e9, false, LOOSE,
@@ -556,9 +558,25 @@ static int check_choices(const recipe *r, char *message, size_t size) {
                        t->name, text);
 }
 
+static bool is_never(key_span every) { return every.updates == 0 && !(every.epochs > 0); }
+
+/* What counts checkpoints or evaluations needs some. */
+static int check_intervals(const recipe *r, char *message, size_t size) {
+    const recipe_place average = place_of(r, "train.average", message, size),
+                       patience = place_of(r, "train.patience", message, size);
+    if (r->train.average > 0 && is_never(r->train.checkpoint_every))
+        return recipe_fail(&average,
+                           "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
+                           r->train.average);
+    if (r->train.patience > 0 && is_never(r->train.evaluate_every))
+        return recipe_fail(&patience, "train.patience is %d, but train.evaluate_every 0 evaluates at the end only",
+                           r->train.patience);
+    return 0;
+}
+
 int recipe_check(const recipe *r, char *message, size_t size) {
     adamod_optimizer *opt;
-    const recipe_place name = place_of(r, "name", message, size), average = place_of(r, "train.average", message, size);
+    const recipe_place name = place_of(r, "name", message, size);
     if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
         return recipe_fail(&name, "name is '%s', expected one without '/' that does not begin with '.'",
                            key_show(r->name).text);
@@ -566,11 +584,7 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (check_choices(r, message, size) || check_foreign(r, message, size)) return -1;
     if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
         return -1;
-    if (r->train.average > 0 && !r->train.checkpoint_every.updates && !(r->train.checkpoint_every.epochs > 0)) {
-        return recipe_fail(&average,
-                           "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
-                           r->train.average);
-    }
+    if (check_intervals(r, message, size)) return -1;
     if (recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
     adamod_free(opt);
     return 0;

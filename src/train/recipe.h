@@ -68,6 +68,7 @@ typedef struct recipe {
         char precision[8];
         key_span evaluate_every, checkpoint_every; /* 0: at the end only */
         char best[32];                             /* the metric by which a checkpoint is the best so far */
+        int patience;          /* evaluations without a better one after which training ends; 0: it does not */
         int log_every;         /* a line of metrics each so many updates; 0: each of the first 2000, then each tenth */
         double progress_every; /* seconds between lines of progress, where there is no terminal; 0: none */
         int histogram_dense;   /* learning-rate histograms of each of the first so many updates, then ... */

@@ -39,9 +39,10 @@ static bool wants_histogram(const recipe *r, int64_t step) {
 }
 
 /* By itself every update at first, then every tenth: curves keep their beginning, files stay small. The first and the
- * last update are always there, since reports begin and end with them. */
+ * last update are always there, since reports begin and end with them; with patience any evaluation may be the last. */
 static bool wants_metrics(const experiment *e, int64_t step) {
     const recipe *r = &e->recipe;
+    if (r->train.patience > 0 && epochs_due(e->epoch, r->train.evaluate_every, step)) return true;
     const int64_t every = r->train.log_every > 0 ? r->train.log_every : step <= 2000 ? 1 : 10;
     return step == 1 || step % every == 0 || step == e->steps;
 }
@@ -50,7 +51,8 @@ static bool wants_metrics(const experiment *e, int64_t step) {
 static bool pauses(const trainer *t, int64_t step) {
     const recipe *r = &t->s.recipe;
     return wants_histogram(r, step) || epochs_due(t->s.epoch, r->train.evaluate_every, step) ||
-           epochs_due(t->s.epoch, r->train.checkpoint_every, step) || step == t->s.steps || (t->o->stop && *t->o->stop);
+           epochs_due(t->s.epoch, r->train.checkpoint_every, step) || (t->o->save && *t->o->save) ||
+           step == t->s.steps || (t->o->stop && *t->o->stop);
 }
 
 static int record(trainer *t, const update *u, char *message, size_t size) {
@@ -166,9 +168,11 @@ static int evaluate(trainer *t, char *message, size_t size) {
     t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
     if (run_add_metrics(t->run, &m, message, size)) return -1;
+    if (t->valid.items > 0) t->at.stale++;
     if (!is_best(t, &value)) return 0;
     t->at.best = value;
     t->at.best_step = t->at.step;
+    t->at.stale = 0;
     return save(t, "best", message, size);
 }
 
@@ -202,6 +206,20 @@ static int check_model(trainer *t, char *message, size_t size) {
     return 0;
 }
 
+/* Whether there is no hope of a better model any more. A checkpoint knows it too. */
+static bool is_stale(const trainer *t) {
+    return t->s.recipe.train.patience > 0 && t->at.stale >= t->s.recipe.train.patience;
+}
+
+/* The user wants a checkpoint now. */
+static int save_on_demand(trainer *t, char *message, size_t size) {
+    *t->o->save = 0;
+    if (check_model(t, message, size) || *t->diverged) return *t->diverged ? 0 : -1;
+    if (save(t, "last", message, size)) return -1;
+    progress_say(&t->progress, "saved a checkpoint");
+    return 0;
+}
+
 static int after_update(trainer *t, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     const bool last = t->at.step == t->s.steps;
@@ -214,11 +232,11 @@ static int after_update(trainer *t, char *message, size_t size) {
         progress_spent(&t->progress, PROGRESS_EVALUATING, clock_seconds() - clock);
         clock = clock_seconds();
     }
-    if (saves) {
+    if (saves || is_stale(t)) {
         if (keep_for_average(t, message, size) || save(t, "last", message, size)) return -1;
         progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
     }
-    return 0;
+    return t->o->save && *t->o->save ? save_on_demand(t, message, size) : 0;
 }
 
 /* ---- the end ---- */
@@ -262,6 +280,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     if (run_add_metrics(t->run, &test, message, size)) return -1;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
+                          .early = t->at.step < t->s.steps,
                           .seconds = seconds(t),
                           .train_loss = t->last_loss,
                           .valid = t->valid,
@@ -328,7 +347,7 @@ static void note_data(const trainer *t) {
 }
 
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
-    while (t->at.step < t->s.steps) {
+    while (t->at.step < t->s.steps && !is_stale(t)) {
         if (t->o->stop && *t->o->stop && !t->pending) return stop_early(t, out, message, size);
         const double clock = clock_seconds();
         if (update_once(t, message, size)) return -1;

@@ -16,6 +16,7 @@ typedef struct train_options {
     const char *label;              /* before each line of progress; NULL: none */
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
     const atomic_int *stop;         /* becomes non-zero when the user wants to stop */
+    atomic_int *save;               /* the same for a checkpoint, and 0 when it was made; both may be NULL */
 } train_options;
 
 typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } train_status;
@@ -23,6 +24,7 @@ typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } 
 typedef struct train_result {
     train_status status;
     int64_t step;
+    bool early;               /* finished because train.patience was at its end */
     double seconds;           /* of training, without evaluation */
     double train_loss;        /* of the last update */
     task_result valid, final; /* final: of the test set, or of the validation set where there is none */
