@@ -18,8 +18,9 @@ static void print_help(void) {
     printf("usage: adamod report RUN... [-o FILE]\n\n"
            "Prints what runs came to, and writes one page of tables and figures that needs nothing else, with each\n"
            "figure as SVG and PDF in a directory beside it. A RUN is a run directory, or a directory of them, as\n"
-           "'adamod compare' makes it. Runs whose recipes have the same name are seeds of one variant. Runs that have\n"
-           "not finished can be reported too. Figures need gnuplot.\n\n");
+           "'adamod compare' makes it. Runs that differ in their seed alone are one variant, and averaged. Numbers are\n"
+           "ranked only where all runs measured the same thing. Runs that have not finished can be reported too.\n"
+           "Figures need gnuplot.\n\n");
     cli_print_flags(stdout, flags);
 }
 

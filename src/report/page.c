@@ -40,12 +40,17 @@ void html_variant(FILE *out, const report *r, int variant) {
     html_text(out, r->variant[variant].name);
 }
 
+/* Whether any variant has numbers of a metric, of either split. */
+static bool has_metric(const report *r, int column) {
+    return report_has(r, column) || report_has(r, column + REPORT_COLUMN_METRICS);
+}
+
 bool html_metrics(FILE *out, const report *r, bool about) {
     int n = 0, written = 0;
-    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) n += report_has(r, c);
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) n += has_metric(r, c);
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
         char text[100];
-        if (!report_has(r, c)) continue;
+        if (!has_metric(r, c)) continue;
         snprintf(text, sizeof text, "%s", about ? r->column[c].about : r->column[c].label);
         if (!written) text[0] = report_capital(text[0]);
         fputs(!written ? "" : written == n - 1 ? " and " : ", ", out);
@@ -164,12 +169,22 @@ static const char *common_task(const report *r) {
     return *about ? about : page_common(r, "data.task");
 }
 
-/* What all runs have in common: task and model. */
+/* "model.layers" as "layers 4"; the kind of model as it is. */
+static void write_common(FILE *out, const report *r, const char *key, const char **comma) {
+    const char *value = page_common(r, key), *dot = strrchr(key, '.'), *name = dot ? dot + 1 : key;
+    if (!value || !*value || strcmp(value, "0") == 0) return;
+    fputs(*comma, out);
+    for (const char *c = strcmp(name, "kind") == 0 ? "" : name; *c; c++) fputc(*c == '_' ? ' ' : *c, out);
+    fputs(strcmp(name, "kind") == 0 ? "" : " ", out);
+    html_text(out, value);
+    *comma = ", ";
+}
+
+static bool is_whole_number(const char *text) { return *text && text[strspn(text, "0123456789")] == '\0'; }
+
+/* What all runs have in common: the task, and the keys that it names; of runs that name none, the model in numbers. */
 static void write_subtitle(FILE *out, const report *r) {
-    static const struct {
-        const char *key, *before;
-    } parts[] = {{"model.kind", ""},    {"model.layers", "layers "}, {"model.d", "d "},
-                 {"model.ffn", "ffn "}, {"model.heads", "heads "},   {"data.sentences", "sentences a batch "}};
+    const report_run *first = &r->run[0];
     const char *task = common_task(r), *comma = "";
     fputs("<p class=\"sub\">", out);
     if (task) {
@@ -177,12 +192,11 @@ static void write_subtitle(FILE *out, const report *r) {
         html_text(out, task);
         fputs(". ", out);
     }
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *value = page_common(r, parts[i].key);
-        if (!value || strcmp(value, "0") == 0) continue;
-        fprintf(out, "%s%s%s", *comma ? "" : "Model: ", comma, parts[i].before);
-        html_text(out, value);
-        comma = ", ";
+    for (int i = 0; i < first->n_subtitle; i++) write_common(out, r, first->subtitle[i], &comma);
+    for (size_t i = 0; !first->n_subtitle && i < first->recipe.n; i++) {
+        const report_pair *p = &first->recipe.at[i];
+        if (strcmp(p->key, "model.kind") == 0 || (strncmp(p->key, "model.", 6) == 0 && is_whole_number(p->value)))
+            write_common(out, r, p->key, &comma);
     }
     fprintf(out, "%s</p>\n", *comma ? "." : "");
 }
@@ -210,7 +224,7 @@ static void write_head(FILE *out, const report *r) {
 /* Whether a variant has the best median of a column in which there is a better and a worse. */
 static bool is_best(const report *r, int variant, int column) {
     const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
-    if (sign == 0 || r->n_variants < 2) return false;
+    if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return false;
     const double own = sign * r->variant[variant].of[column].median;
     bool better = false;
     for (int i = 0; i < r->n_variants; i++) {
@@ -237,13 +251,48 @@ static void write_cell(FILE *out, const char *cell, bool best) {
     fputs("</td>", out);
 }
 
+/* "BLEU is nrefs:1|case:mixed|…": which of the scores of that name it is. */
+static void write_signatures(FILE *out, const report *r) {
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        if (!r->column[c].signature || !has_metric(r, c)) continue;
+        html_text(out, r->column[c].label);
+        fputs(" is <code>", out);
+        html_text(out, r->column[c].signature);
+        fputs("</code>. ", out);
+    }
+}
+
+/* Columns in which no number is marked as the best, and why. */
+static void write_unranked(FILE *out, const report *r) {
+    for (int c = 0; c < REPORT_UPDATES; c++) {
+        char why[160], head[96];
+        if (r->column[c].better == METRIC_NEITHER || !report_has(r, c) || report_comparable(r, c, why, sizeof why))
+            continue;
+        report_column_head(r, c, "", head, sizeof head);
+        head[0] = report_capital(head[0]);
+        html_text(out, head);
+        fprintf(out, ": not ranked, because the runs differ in %s. ", why);
+    }
+}
+
 /* Below the table, not its caption: that would be as wide as the table, which may not fit. */
 static void write_legend(FILE *out, const report *r) {
+    char times[200];
+    bool validation = false;
     fputs("<p class=\"legend\" id=\"results-legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
     fputs("Training loss: mean of the last twentieth of the updates. ", out);
-    if (html_metrics(out, r, false)) fputs(": of the test, or of the validation where there is no test. ", out);
-    fputs("Time: of training alone, without evaluation.</p>\n", out);
+    for (int c = REPORT_FIRST_VALID; c < REPORT_UPDATES; c++) validation |= report_has(r, c);
+    if (validation)
+        fputs(
+            "What is of the validation data is that of the end, or of the last evaluation where a run has not ended. ",
+            out);
+    write_signatures(out, r);
+    write_unranked(out, r);
+    fputs("Time: of training alone, without evaluation. ", out);
+    report_times(r, times, sizeof times);
+    html_text(out, times);
+    fputs("</p>\n", out);
 }
 
 static void write_table(FILE *out, const report *r, const report_table *t) {
@@ -324,9 +373,7 @@ static void write_page(FILE *out, const report *r, const report_figures *f, cons
     page_settings(out, r);
     page_machines(out, r);
     page_commands(out, r);
-    fputs("<p class=\"muted\">The paper: J. Ding, X. Ren, R. Luo, X. Sun, “An Adaptive and Momental Bound Method for "
-          "Stochastic Learning”, 2019, arXiv:1910.12249.</p>\n</main>\n</body>\n</html>\n",
-          out);
+    fputs("</main>\n</body>\n</html>\n", out);
 }
 
 int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,

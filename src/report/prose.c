@@ -1,5 +1,5 @@
-/* prose.c - the sentences of the page: what came of the variants, and what to see in the figures. They state what the
- * numbers say; what the paper found is said to be the paper's.
+/* prose.c - the sentences of the page: what came of the variants, and what to see in the figures. They state what was
+ * measured in these runs, and nothing else.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -11,15 +11,17 @@
 /* ---- Judging ----------------------------------------------------------------------------------------------------- */
 
 /* How a variant did, from bad to good. */
-typedef enum verdict { NO_DATA, DIVERGED, NEVER_STARTED, LEARNED } verdict;
+typedef enum verdict { NO_DATA, DIVERGED, STANDS_STILL, LEARNED } verdict;
 
-/* The largest fall of the training loss that any variant made. Three quarters of the first loss count as made by one
- * that is not here, so that a variant alone is judged as well. */
-static double best_fall(const report *r) {
+/* The largest fall of the training loss that any variant made, of those that it can be compared with. Three quarters of
+ * the first loss count as made by one that is not here, so that a variant alone is judged as well. */
+static double best_fall(const report *r, const report_variant *own) {
+    const bool comparable = report_comparable(r, REPORT_LOSS, NULL, 0);
     double best = 0;
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        best = fmax(best, fmax(v->first_loss - v->of[REPORT_LOSS].median, 0.75 * v->first_loss));
+        if (comparable || v == own)
+            best = fmax(best, fmax(v->first_loss - v->of[REPORT_LOSS].median, 0.75 * v->first_loss));
     }
     return best;
 }
@@ -27,18 +29,20 @@ static double best_fall(const report *r) {
 /* A model that learned nothing but how frequent each answer is has made the first part of the way, and stands still
  * there: less than half of the best fall, and next to nothing of it after the first sixth of the updates. */
 static verdict judge(const report *r, const report_variant *v) {
-    const double loss = v->of[REPORT_LOSS].median, best = best_fall(r);
+    const double loss = v->of[REPORT_LOSS].median, best = best_fall(r, v);
     if (v->fates[REPORT_DIVERGED] == v->n) return DIVERGED;
     if (!isfinite(loss)) return NO_DATA;
     const bool low = v->first_loss - loss < 0.5 * best, still = v->early_loss - loss < 0.1 * best;
-    return low && still ? NEVER_STARTED : LEARNED;
+    return low && still ? STANDS_STILL : LEARNED;
 }
 
+/* NULL: their losses do not compare, or there is none. */
 static const report_variant *best_variant(const report *r) {
     const report_variant *best = NULL;
+    if (!report_comparable(r, REPORT_LOSS, NULL, 0)) return NULL;
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        if (judge(r, v) < NEVER_STARTED) continue;
+        if (judge(r, v) < STANDS_STILL) continue;
         if (!best || v->of[REPORT_LOSS].median < best->of[REPORT_LOSS].median) best = v;
     }
     return best;
@@ -62,40 +66,43 @@ static void emphasis(FILE *out, const char *name) {
     fputs("</b>", out);
 }
 
-/* "; accuracy 97.2 %, F1 0.96. " */
+/* "; on the test data accuracy 97.2 %, F1 0.96. " */
 static void write_metrics(FILE *out, const report *r, const report_variant *v) {
-    const char *before = "; ";
-    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+    bool test = false, any = false;
+    for (int i = 0; i < r->n_metrics; i++) test |= v->of[REPORT_FIRST_METRIC + i].n > 0;
+    const int first = test ? REPORT_FIRST_METRIC : REPORT_FIRST_VALID;
+    for (int c = first; c < first + r->n_metrics; c++) {
         const metric *m = &r->column[c];
         char number[32];
         if (!v->of[c].n) continue;
         report_number(v->of[c].median, m->decimals, number, sizeof number);
-        fputs(before, out);
+        fprintf(out, any ? ", " : "; on the %s data ", test ? "test" : "validation");
         html_text(out, m->about);
         fprintf(out, "&nbsp;%s%s", number, *m->unit ? "&nbsp;" : "");
         html_text(out, m->unit);
-        before = ", ";
+        any = true;
     }
     fputs(". ", out);
 }
 
 static void write_learned(FILE *out, const report *r, const report_variant *v, const report_variant *best) {
     emphasis(out, v->name);
-    if (v == best && r->n_variants > 1) fputs(" came furthest, to a training loss of ", out);
+    if (v == best && r->n_variants > 1) fputs(" has the lowest training loss, ", out);
     else fputs(" reached a training loss of ", out);
     fprintf(out, "%.3f", v->of[REPORT_LOSS].median);
-    if (v->of[REPORT_VALID].n) fprintf(out, " and a validation loss of %.3f", v->of[REPORT_VALID].median);
+    if (v->of[REPORT_VALID].n)
+        fprintf(out, "%s a validation loss of %.3f", v == best && r->n_variants > 1 ? ", with" : " and",
+                v->of[REPORT_VALID].median);
     write_metrics(out, r, v);
 }
 
-static void write_never_started(FILE *out, const report *r, const report_variant *v) {
+static void write_still(FILE *out, const report *r, const report_variant *v) {
     emphasis(out, v->name);
-    fprintf(
-        out,
-        " never started: its training loss is %.2f after %.0f updates, where it was %.2f after %lld and %.2f at the "
-        "first",
-        v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
-        v->first_loss);
+    fprintf(out,
+            " hardly moved: its training loss is %.2f after %.0f updates, where it was %.2f after %lld and %.2f at the "
+            "first",
+            v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
+            v->first_loss);
     write_metrics(out, r, v);
 }
 
@@ -183,7 +190,7 @@ void page_summary(FILE *out, const report *r) {
     write_others(out, r, best);
     for (int i = 0; i < r->n_variants; i++) {
         const verdict is = judge(r, &r->variant[i]);
-        if (is == NEVER_STARTED) write_never_started(out, r, &r->variant[i]);
+        if (is == STANDS_STILL) write_still(out, r, &r->variant[i]);
         if (is == DIVERGED) write_diverged(out, &r->variant[i]);
         if (is != NO_DATA) continue;
         emphasis(out, r->variant[i].name);
@@ -208,28 +215,56 @@ static void write_seeds(FILE *out, const report *r) {
     fputs(". ", out);
 }
 
+/* "Training losses do not compare: the runs differ in label smoothing. " */
+static void write_incomparable(FILE *out, const report *r, int column, const char *what) {
+    char why[160];
+    if (!report_comparable(r, column, why, sizeof why))
+        fprintf(out, "%s do not compare: the runs differ in %s. ", what, why);
+}
+
 static void caption_losses(FILE *out, const report *r, const report_figures *f) {
+    char times[200];
     fputs("<b>Training loss</b> against updates and against time. ", out);
     write_seeds(out, r);
     if (f->window > 1) fprintf(out, "Smoothed lines are means of %lld updates. ", (long long)f->window);
-    if (f->clipped) fputs("A line that leaves at the top has diverged. ", out);
-    fputs("The paper’s Figures 1 and 2 show the same: there Adam without warm-up stays high, and AdaMod, which has no "
-          "warm-up either, trains as Adam does with it. ",
-          out);
+    if (f->clipped) fputs("A line that leaves at the top goes on above it. ", out);
+    write_incomparable(out, r, REPORT_LOSS, "Training losses");
+    report_times(r, times, sizeof times);
+    html_text(out, times);
+    fputs(*times ? " " : "", out);
+}
+
+/* The lowest validation loss of a variant's first run, and where. */
+static void write_lowest(FILE *out, const report_variant *v) {
+    const report_series *s = &v->run[0]->valid;
+    const report_point *lowest = NULL, *last = NULL;
+    for (size_t i = 0; i < s->n; i++) {
+        if (!isfinite(s->at[i].loss)) continue;
+        last = &s->at[i];
+        if (!lowest || last->loss < lowest->loss) lowest = last;
+    }
+    if (!lowest || lowest == last) return;
+    fputs("In ", out);
+    html_text(out, v->name);
+    fprintf(out, "%s the validation loss was lowest after update %lld (%.3f) and is %.3f at the last. ",
+            v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
 }
 
 static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
-    fputs("<b>Validation</b>: how well the model does on held-out data while training goes on. ", out);
-    const char *pairs = page_common(r, "train.evaluate_pairs");
-    if (pairs && strcmp(pairs, "0") != 0 && html_metrics(out, r, true)) {
+    fputs("<b>Validation</b>: the model on held-out data while training goes on. ", out);
+    const char *limit = page_common(r, r->run[0].limit);
+    if (limit && strcmp(limit, "0") != 0 && html_metrics(out, r, true)) {
         fputs(": of the first ", out);
-        html_text(out, pairs);
-        fputs(" validation pairs at most. ", out);
+        html_text(out, limit);
+        fputs(" validation ", out);
+        html_text(out, r->run[0].samples);
+        fputs(" at most. ", out);
     }
     if (several) fputs("Bands reach from the lowest run to the highest. ", out);
-    fputs("A loss that falls in training but not here would be overfitting. ", out);
+    write_incomparable(out, r, REPORT_VALID, "Validation losses");
+    for (int i = 0; i < r->n_variants; i++) write_lowest(out, &r->variant[i]);
 }
 
 static void write_percent(FILE *out, double share) {
@@ -242,10 +277,8 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     fprintf(out,
             "<b>Learning rates</b> that the elements of the model are really given, from update %lld, at the back, to "
             "update %lld in front. The height is the share of elements within a tenth of a power of ten; the bar gives "
-            "its scale, and all panels have the same axes. The paper’s Figures 1 and 3 show these histograms: without "
-            "warm-up, Adam gives many elements rates above 10,000 at first; with warm-up "
-            "the schedule keeps them low, in AdaMod the bound does. Here the largest share of elements above "
-            "10,000 at any update that was recorded is ",
+            "its scale, and all panels have the same axes. The largest share of elements above 10,000 at any update "
+            "that was recorded is ",
             (long long)f->rows[0], (long long)f->rows[1]);
     bool first = true;
     for (int i = 0; i < r->n_variants; i++) {
@@ -260,12 +293,11 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     fputs(". ", out);
 }
 
+/* What AdaMod's bound did: how many elements it acted on, at the first update and at the last. */
 static void caption_bounds(FILE *out, const report *r) {
-    fputs(
-        "<b>What the bound does</b>: learning rates before it (η, as Adam would take them) and after it (the smaller "
-        "of η and its moving average s). s begins at zero, so that at first all rates are held down: that is AdaMod’s "
-        "warm-up. Afterwards only those far above their past are. ",
-        out);
+    fputs("<b>What the bound does</b>: learning rates before it (η, as Adam would take them) and after it (the smaller "
+          "of η and its moving average s). ",
+          out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);
         if (!report_is_bounded(&r->variant[i])) continue;
@@ -278,7 +310,6 @@ static void caption_bounds(FILE *out, const report *r) {
         write_percent(out, b->bounded);
         fprintf(out, " at update %lld. ", (long long)b->step);
     }
-    fputs("After the paper’s Figure 3. ", out);
 }
 
 void page_caption(FILE *out, const report *r, const report_figures *f, report_group group) {

@@ -9,6 +9,7 @@
 
 #include "report/reader.h"
 
+#include "base/crc32.h"
 #include "base/text.h"
 #include "base/file.h"
 #include "base/json_input.h"
@@ -165,23 +166,39 @@ static int find_metric(const report_run *r, const char *name) {
     return i < r->n_metrics ? i : -1;
 }
 
+/* What every task may record; NULL: it is none of that. */
+static double *own_field(const report_run *r, report_point *p, const char *key) {
+    const struct {
+        const char *name;
+        double *value;
+    } fields[] = {{"time", &p->time}, {"epoch", &p->epoch},  {"loss", &p->loss},          {"nll", &p->nll},
+                  {"lr", &p->lr},     {r->items, &p->items}, {"grad_norm", &p->grad_norm}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (strcmp(key, fields[i].name) == 0) return fields[i].value;
+    }
+    return NULL;
+}
+
 /* An object's fields; kind may be NULL. Whether there was a step, or what is wrong, is the caller's to see. */
 static void pull_point(const report_run *r, json_input *in, char *kind, size_t kind_size, report_point *p,
                        double *step) {
-    *p = (report_point){.weight = 1, .time = NAN, .loss = NAN, .items = NAN};
+    *p = (report_point){
+        .weight = 1, .time = NAN, .epoch = NAN, .loss = NAN, .nll = NAN, .lr = NAN, .grad_norm = NAN, .items = NAN};
     *step = NAN;
     for (int i = 0; i < REPORT_METRICS; i++) p->value[i] = NAN;
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
         char key[2 * METRIC_NAME]; /* so that one that is cut is no metric's */
         json_input_key(in, key, sizeof key);
+        double *own = own_field(r, p, key);
         const int i = find_metric(r, key);
-        if (strcmp(key, "step") == 0) *step = json_input_number(in);
-        else if (kind && strcmp(key, "kind") == 0) json_input_text(in, kind, kind_size);
-        else if (strcmp(key, "time") == 0) p->time = json_input_number(in);
-        else if (strcmp(key, "loss") == 0) p->loss = json_input_number(in);
-        else if (strcmp(key, r->items) == 0) p->items = json_input_number(in);
-        else if (i >= 0) p->value[i] = r->metric[i].scale * json_input_number(in);
-        else json_input_skip(in);
+        if (kind && strcmp(key, "kind") == 0) json_input_text(in, kind, kind_size);
+        else if (strcmp(key, "step") != 0 && !own && i < 0) json_input_skip(in);
+        else {
+            const double x = json_input_number(in);
+            if (strcmp(key, "step") == 0) *step = x;
+            if (own) *own = x;
+            if (i >= 0) p->value[i] = r->metric[i].scale * x;
+        }
     }
     if (is_step(*step)) p->step = (int64_t)*step;
 }
@@ -195,9 +212,13 @@ static void merge_value(double *x, double y, double weight_x, double weight_y) {
 /* The first of two points that follow each other becomes both. What is counted from the start is the second's. */
 static void merge(report_point *a, const report_point *b) {
     merge_value(&a->loss, b->loss, a->weight, b->weight);
+    merge_value(&a->nll, b->nll, a->weight, b->weight);
+    merge_value(&a->lr, b->lr, a->weight, b->weight);
+    merge_value(&a->grad_norm, b->grad_norm, a->weight, b->weight);
     for (int i = 0; i < REPORT_METRICS; i++) merge_value(&a->value[i], b->value[i], a->weight, b->weight);
     a->step = b->step;
     a->time = b->time;
+    a->epoch = b->epoch;
     a->items = b->items;
     a->weight += b->weight;
 }
@@ -218,6 +239,19 @@ static const char *add_point(report_series *s, const report_point *p) {
     return NULL;
 }
 
+/* Versions before 0.2 wrote "test" where there was no test data and they took the validation data. That can be told where
+ * the recipe has keys for test data, and all of them are empty. */
+static bool has_test(const report_run *r) {
+    bool keys = false, any = false;
+    for (size_t i = 0; i < r->recipe.n; i++) {
+        const report_pair *p = &r->recipe.at[i];
+        if (strncmp(p->key, "data.test", 9) != 0) continue;
+        keys = true;
+        any |= *p->value && strcmp(p->value, "0") != 0;
+    }
+    return any || !keys;
+}
+
 static const char *read_metrics(report_run *r, json_input *in) {
     report_point p;
     double step;
@@ -228,7 +262,8 @@ static const char *read_metrics(report_run *r, json_input *in) {
     if (!is_step(step)) return not_a_step;
     if (strcmp(kind, "train") == 0) return add_point(&r->train, &p);
     if (strcmp(kind, "valid") == 0) return add_point(&r->valid, &p);
-    if (strcmp(kind, "test") == 0) return add_point(&r->test, &p);
+    if (strcmp(kind, "test") == 0 && has_test(r)) return add_point(&r->test, &p);
+    if (strcmp(kind, "final_valid") == 0 || strcmp(kind, "test") == 0) r->final_valid = p;
     return *kind ? NULL : "there is no \"kind\""; /* a kind of later versions is none of our business */
 }
 
@@ -347,9 +382,11 @@ static const char *read_histogram(report_run *r, json_input *in) {
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 static void free_sample(report_sample *s) {
-    free(s->source);
-    free(s->reference);
-    free(s->output);
+    for (int i = 0; i < s->n; i++) {
+        free(s->name[i]);
+        free(s->text[i]);
+    }
+    *s = (report_sample){0};
 }
 
 static void free_samples(report_run *r) {
@@ -357,36 +394,59 @@ static void free_samples(report_run *r) {
     r->n_samples = 0;
 }
 
-static const char *add_sample(report_run *r, int64_t step, char text[3][SAMPLE_BYTES]) {
+const char *report_sample_text(const report_sample *s, const char *name) {
+    for (int i = 0; i < s->n; i++) {
+        if (strcmp(s->name[i], name) == 0) return s->text[i];
+    }
+    return NULL;
+}
+
+/* False: no memory. */
+static bool add_text(report_sample *s, const char *name, const char *text) {
+    char *copies[2] = {strdup(name), strdup(text)};
+    if (!copies[0] || !copies[1]) {
+        free(copies[0]);
+        free(copies[1]);
+        return false;
+    }
+    s->name[s->n] = copies[0];
+    s->text[s->n++] = copies[1];
+    return true;
+}
+
+/* Takes the sample over; or not, with a reason. Of NULL and full: there is no need of more. */
+static const char *add_sample(report_run *r, int64_t step, report_sample *s) {
     if (r->n_samples && step < r->sample_step) return "the update's number is lower than the one before";
     if (step > r->sample_step) free_samples(r);
     r->sample_step = step;
     if (r->n_samples == MOST_SAMPLES) return NULL;
     if (!grow((void **)&r->sample, r->n_samples, &r->sample_room, sizeof *r->sample)) return no_memory;
-    report_sample s = {strdup(text[0]), strdup(text[1]), strdup(text[2])};
-    if (!s.source || !s.reference || !s.output) {
-        free_sample(&s);
-        return no_memory;
-    }
-    r->sample[r->n_samples++] = s;
+    r->sample[r->n_samples++] = *s;
+    *s = (report_sample){0};
     return NULL;
 }
 
 static const char *read_sample(report_run *r, json_input *in) {
-    char text[3][SAMPLE_BYTES] = {"", "", ""};
+    report_sample s = {0};
     double step = NAN;
-    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
-        char key[32];
+    bool memory = true;
+    for (bool more = json_input_enter(in, '{'); more && memory; more = json_input_next(in, '}')) {
+        char key[32], text[SAMPLE_BYTES];
         json_input_key(in, key, sizeof key);
         if (strcmp(key, "step") == 0) step = json_input_number(in);
-        else if (strcmp(key, "source") == 0) json_input_text(in, text[0], SAMPLE_BYTES);
-        else if (strcmp(key, "reference") == 0) json_input_text(in, text[1], SAMPLE_BYTES);
-        else if (strcmp(key, "output") == 0) json_input_text(in, text[2], SAMPLE_BYTES);
-        else json_input_skip(in);
+        else if (s.n == REPORT_TEXTS) json_input_skip(in);
+        else {
+            json_input_text(in, text, sizeof text);
+            memory = in->expected || add_text(&s, key, text);
+        }
     }
-    json_input_end(in);
-    if (in->expected) return NULL;
-    return is_step(step) ? add_sample(r, (int64_t)step, text) : not_a_step;
+    if (memory) json_input_end(in);
+    const char *what = !memory          ? no_memory
+                       : in->expected   ? NULL
+                       : !is_step(step) ? not_a_step
+                                        : add_sample(r, (int64_t)step, &s);
+    free_sample(&s);
+    return what;
 }
 
 /* ---- Machine and result ------------------------------------------------------------------------------------------ */
@@ -441,8 +501,11 @@ static const char *read_result(report_run *r, json_input *in) {
         if (strcmp(key, "status") == 0) json_input_text(in, r->status, sizeof r->status);
         else if (strcmp(key, "step") == 0) step = json_input_number(in);
         else if (strcmp(key, "seconds") == 0) r->seconds = json_input_number(in);
-        else if (strcmp(key, "valid") == 0) pull_point(r, in, NULL, 0, &r->final_valid, &inner);
-        else if (strcmp(key, "test") == 0) pull_point(r, in, NULL, 0, &r->final_test, &inner);
+        else if (strcmp(key, "training_loss") == 0) r->training_loss = json_input_number(in);
+        else if (strcmp(key, "valid") == 0) pull_point(r, in, NULL, 0, &r->last_valid, &inner);
+        else if (strcmp(key, "test") == 0 && has_test(r)) pull_point(r, in, NULL, 0, &r->final_test, &inner);
+        else if (strcmp(key, "test") == 0 || strcmp(key, "final_valid") == 0)
+            pull_point(r, in, NULL, 0, &r->final_valid, &inner);
         else json_input_skip(in);
     }
     json_input_end(in);
@@ -584,6 +647,14 @@ static bool pull_metric(report_run *r, json_input *in) {
     return in->expected || add_metric(r, &m);
 }
 
+static void pull_subtitle(report_run *r, json_input *in) {
+    r->n_subtitle = 0;
+    for (bool more = json_input_enter(in, '['); more; more = json_input_next(in, ']')) {
+        if (r->n_subtitle == REPORT_KEYS) expect(in, "at most 16 keys");
+        else json_input_text(in, r->subtitle[r->n_subtitle++], sizeof r->subtitle[0]);
+    }
+}
+
 static const char *read_task(report_run *r, json_input *in) {
     bool memory = true;
     for (bool more = json_input_enter(in, '{'); more && memory; more = json_input_next(in, '}')) {
@@ -591,6 +662,10 @@ static const char *read_task(report_run *r, json_input *in) {
         json_input_key(in, key, sizeof key);
         if (strcmp(key, "about") == 0) pull_words(in, r->about, sizeof r->about);
         else if (strcmp(key, "items") == 0) pull_name(in, r->items);
+        else if (strcmp(key, "samples") == 0) pull_words(in, r->samples, sizeof r->samples);
+        else if (strcmp(key, "answers") == 0) pull_words(in, r->answers, sizeof r->answers);
+        else if (strcmp(key, "limit") == 0) json_input_text(in, r->limit, sizeof r->limit);
+        else if (strcmp(key, "subtitle") == 0) pull_subtitle(r, in);
         else if (strcmp(key, "metrics") == 0) {
             for (bool one = json_input_enter(in, '['); one && memory; one = json_input_next(in, ']')) {
                 memory = pull_metric(r, in);
@@ -604,12 +679,62 @@ static const char *read_task(report_run *r, json_input *in) {
 /* What the run says of its task; or, where it does not, the metrics that are known. */
 static int read_description(report_run *r, const metric *known, int n_known, char *message, size_t size) {
     snprintf(r->items, sizeof r->items, "tokens");
+    snprintf(r->samples, sizeof r->samples, "sentences");
     const int status = read_value(r, "task.json", read_task, message, size);
+    if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;
         if (r->n_metrics == REPORT_METRICS) return text_fail(message, size, "more than %d known metrics", r->n_metrics);
         if (!add_metric(r, &known[i])) return text_fail(message, size, "%s: out of memory", r->directory);
     }
+    return status < 0 ? -1 : 0;
+}
+
+/* ---- Data -------------------------------------------------------------------------------------------------------- */
+
+static const char *pull_part(report_run *r, json_input *in) {
+    char split[16] = "", name[64] = "", fingerprint[64] = "", path[96];
+    for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "split") == 0) json_input_text(in, split, sizeof split);
+        else if (strcmp(key, "key") == 0) json_input_text(in, name, sizeof name);
+        else if (strcmp(key, "fingerprint") == 0) json_input_text(in, fingerprint, sizeof fingerprint);
+        else json_input_skip(in);
+    }
+    snprintf(path, sizeof path, "%s %s", split, name);
+    return in->expected ? NULL : add_pair(&r->data, path, fingerprint);
+}
+
+static const char *read_data(report_run *r, json_input *in) {
+    const char *what = NULL;
+    for (bool more = json_input_enter(in, '{'); more && !what; more = json_input_next(in, '}')) {
+        char key[32];
+        json_input_key(in, key, sizeof key);
+        if (strcmp(key, "parts") == 0) {
+            for (bool one = json_input_enter(in, '['); one && !what; one = json_input_next(in, ']'))
+                what = pull_part(r, in);
+        } else json_input_skip(in);
+    }
+    if (!what) json_input_end(in);
+    return what;
+}
+
+/* A checksum of what the model's numbers stand for. */
+static int read_vocabulary(report_run *r, const char *side, char *message, size_t size) {
+    char name[32], key[32], value[16], block[8192];
+    snprintf(name, sizeof name, "%s.vocab", side);
+    place at = {.path = path_of(r->directory, name), .message = message, .size = size};
+    FILE *file = NULL;
+    int status = at.path ? open_file(&at, &file) : text_fail(message, size, "%s: out of memory", name);
+    uint32_t sum = 0;
+    for (size_t n; status > 0 && (n = fread(block, 1, sizeof block, file));) sum = adamod__crc32(sum, block, n);
+    snprintf(key, sizeof key, "vocabulary %s", side);
+    snprintf(value, sizeof value, "%08" PRIx32, sum);
+    const char *what = status <= 0 ? NULL : ferror(file) ? "cannot read it" : add_pair(&r->data, key, value);
+    if (what) status = fail_at(&at, what);
+    if (file) fclose(file);
+    free(at.path);
     return status < 0 ? -1 : 0;
 }
 
@@ -719,6 +844,7 @@ void report_run_free(report_run *r) {
     free(r->directory);
     free(r->recipe_text);
     free_pairs(&r->recipe);
+    free_pairs(&r->data);
     for (int i = 0; i < REPORT_MACHINES; i++) free_pairs(&r->machine[i]);
     for (int i = 0; i < r->n_metrics; i++) free((char *)r->metric[i].name);
     free(r->train.at);
@@ -734,11 +860,13 @@ void report_run_free(report_run *r) {
 
 int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
                     size_t size) {
-    *out = (report_run){.seconds = NAN, .directory = strdup(directory)};
+    *out = (report_run){.seconds = NAN, .training_loss = NAN, .directory = strdup(directory)};
     if (!out->directory) return text_fail(message, size, "%s: out of memory", directory);
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
     if (read_recipe(out, message, size) || read_machines(out, message, size) ||
         read_description(out, known, n_known, message, size) ||
+        read_value(out, "data.json", read_data, message, size) < 0 || read_vocabulary(out, "source", message, size) ||
+        read_vocabulary(out, "target", message, size) ||
         read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
         read_lines(out, "histograms.jsonl", read_histogram, message, size) ||
         read_lines(out, "samples.jsonl", read_sample, message, size) ||

@@ -20,13 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { REPORT_METRICS = 16 }; /* that a run may have */
+enum { REPORT_METRICS = 16, REPORT_KEYS = 16 }; /* that a run may have */
 
 /* What was measured at an update, or on the average of some that were thinned to one; NAN: not measured. */
 typedef struct report_point {
     int64_t step;
-    double weight; /* updates that it stands for: those since the point before */
-    double time, loss;
+    double weight;      /* updates that it stands for: those since the point before */
+    double time, epoch; /* since the start; epoch: times through the data */
+    double loss, nll, lr, grad_norm;
     double items;                 /* since the start: report_run.items says of what */
     double value[REPORT_METRICS]; /* of each metric of the run but the loss, as it is shown: times its scale */
 } report_point;
@@ -45,8 +46,12 @@ typedef struct report_histogram {
     float *eta, *effective; /* one block */
 } report_histogram;
 
+/* Texts by name, as the task calls them. "output" is the model's answer, "reference" what it should be; all others are
+ * what it was given. */
+enum { REPORT_TEXTS = 6 };
 typedef struct report_sample {
-    char *source, *reference, *output;
+    int n;
+    char *name[REPORT_TEXTS], *text[REPORT_TEXTS];
 } report_sample;
 
 /* "optimizer.beta3" and "0.999"; in the order of the file. */
@@ -69,12 +74,20 @@ typedef struct report_run {
     int n_machines;
 
     /* task.json */
-    char about[256];               /* the task in a few words; "": not known */
-    char items[32];                /* what throughput counts: "tokens" */
+    char about[256];                /* the task in a few words; "": not known */
+    char items[32];                 /* what throughput counts: "tokens" */
+    char samples[32], answers[32];  /* what is answered, "sentences", and what its answers are called: "Translations" */
+    char limit[64];                 /* the recipe's key for how many an evaluation on the way looks at; "": none */
+    char subtitle[REPORT_KEYS][64]; /* keys of the recipe that tell in short what was trained */
+    int n_subtitle;
     metric metric[REPORT_METRICS]; /* the loss may be among them or not: every run has one */
     int n_metrics;
 
-    report_series train, valid, test;
+    /* What was trained and evaluated on, by split and the recipe's key ("train data.source"), with fingerprints: those of
+     * data.json, and of the vocabularies ("vocabulary target"). */
+    report_pairs data;
+
+    report_series train, valid, test; /* valid: on the way */
     report_histogram *histogram;
     size_t n_histograms, histogram_room;
     report_sample *sample; /* of the last update that has some */
@@ -86,7 +99,10 @@ typedef struct report_run {
     char status[24]; /* "": there is none */
     int64_t step;
     double seconds;
-    report_point final_valid, final_test; /* weight 0: there is none */
+    double training_loss; /* as train/training_loss.h defines it; NAN: not recorded */
+    /* The validation on the way that was the last, all of the validation data at the end, all of the test data; weight 0:
+     * there is none. */
+    report_point last_valid, final_valid, final_test;
 } report_run;
 
 /* 0, or -1 with one line in message. A run that could not be read needs no report_run_free. known: the metrics of runs
@@ -94,6 +110,9 @@ typedef struct report_run {
 int report_run_read(report_run *out, const char *directory, const metric *known, int n_known, char *message,
                     size_t size);
 void report_run_free(report_run *r);
+
+/* NULL: there is no text of that name. */
+const char *report_sample_text(const report_sample *s, const char *name);
 
 /* NULL: there is no such key. */
 const char *report_pairs_find(const report_pairs *pairs, const char *key);

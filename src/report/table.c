@@ -88,11 +88,14 @@ static void print_name(const char *name, char *out, size_t size) {
     }
 }
 
-/* "time (s)", "accuracy %", "F1", "images/s" */
-static void print_head(const metric *m, int column, const char *time_unit, char *out, size_t size) {
+void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size) {
+    const metric *m = &r->column[column];
+    const char *split = column < REPORT_FIRST_METRIC || column >= REPORT_UPDATES ? ""
+                        : column < REPORT_FIRST_VALID                            ? "test "
+                                                                                 : "validation ";
     if (column == REPORT_SECONDS) snprintf(out, size, "%s (%s)", m->label, time_unit);
     else if (column >= REPORT_FIRST_RATE) snprintf(out, size, "%s/s", m->label);
-    else snprintf(out, size, "%s%s%s", m->label, *m->unit ? " " : "", m->unit);
+    else snprintf(out, size, "%s%s%s%s", split, m->label, *m->unit ? " " : "", m->unit);
 }
 
 static void fill(report_table *t, const report *r, double unit, const char *unit_name) {
@@ -100,7 +103,7 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
         char *head = cell_at(t, 0, k);
         const int c = t->of[k];
         if (c < 0) snprintf(head, CELL, "%s", k ? "runs" : "variant");
-        else print_head(&r->column[c], c, unit_name, head, CELL);
+        else report_column_head(r, c, unit_name, head, CELL);
         for (int i = 0; i < r->n_variants; i++) {
             const report_variant *v = &r->variant[i];
             char *cell = cell_at(t, i + 1, k);

@@ -55,6 +55,7 @@ report_spread report_spread_of(double *x, int n) {
 
 /* Runs may describe what is one metric in different words, or write it to their files in another scale. */
 static bool same_metric(const metric *a, const metric *b) {
+    if (a->signature && b->signature && strcmp(a->signature, b->signature) != 0) return false;
     return strcmp(a->name, b->name) == 0 && strcmp(a->unit, b->unit) == 0 && a->better == b->better;
 }
 
@@ -68,7 +69,7 @@ static bool add_column(metric *columns, int *n, int most, const metric *m) {
     return true;
 }
 
-enum { MOST_METRICS = REPORT_UPDATES - REPORT_FIRST_METRIC, MOST_RATES = REPORT_COLUMNS - REPORT_FIRST_RATE };
+enum { MOST_RATES = REPORT_COLUMNS - REPORT_FIRST_RATE };
 
 /* What there are too many of; what NULL: everything has a column. */
 typedef struct excess {
@@ -83,8 +84,8 @@ static excess add_columns(report *r, const report_run *run) {
     for (int i = 0; i < run->n_metrics; i++) {
         const metric *m = &run->metric[i];
         if (!m->headline || strcmp(m->name, "loss") == 0) continue;
-        if (!add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, MOST_METRICS, m))
-            return (excess){"metrics", MOST_METRICS};
+        if (!add_column(r->column + REPORT_FIRST_METRIC, &r->n_metrics, REPORT_COLUMN_METRICS, m))
+            return (excess){"metrics", REPORT_COLUMN_METRICS};
     }
     return (excess){NULL, 0};
 }
@@ -101,6 +102,7 @@ static int make_columns(report *r, char *message, size_t size) {
         return text_fail(message, size, "%s: with this run the report has too many %s, expected at most %d",
                          r->run[i].directory, more.what, more.most);
     }
+    for (int i = 0; i < r->n_metrics; i++) r->column[REPORT_FIRST_VALID + i] = r->column[REPORT_FIRST_METRIC + i];
     return 0;
 }
 
@@ -129,7 +131,9 @@ static double mean_loss(const report_run *r, double after, double until) {
     return weight > 0 ? sum / weight : NAN;
 }
 
+/* As train/training_loss.h defines it, which the trainer's last line gives. */
 static double last_loss(const report_run *r) {
+    if (isfinite(r->training_loss)) return r->training_loss;
     const double last = r->train.n ? (double)r->train.at[r->train.n - 1].step : 0;
     return mean_loss(r, 0.95 * last, last);
 }
@@ -142,30 +146,34 @@ static double first_loss(const report_run *r) {
 }
 
 bool report_has(const report *r, int column) {
-    bool has = false;
-    for (int i = 0; i < r->n_variants; i++) has |= r->variant[i].of[column].n > 0;
-    return has;
+    bool has = false, lacks_test = false;
+    const bool validation = column >= REPORT_FIRST_VALID && column < REPORT_UPDATES;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_spread *of = r->variant[i].of;
+        has |= of[column].n > 0;
+        lacks_test |= validation && of[column].n > 0 && !of[column - REPORT_COLUMN_METRICS].n;
+    }
+    return has && (!validation || lacks_test);
 }
 
 double report_value(const report *r, const report_run *run, const report_point *p, int column) {
     if (column == REPORT_VALID) return p->loss;
+    if ((column - REPORT_FIRST_METRIC) % REPORT_COLUMN_METRICS >= r->n_metrics) return NAN;
     for (int i = 0; i < run->n_metrics; i++) {
         if (same_metric(&run->metric[i], &r->column[column])) return p->value[i];
     }
     return NAN;
 }
 
-/* Of the last evaluation that has it: of metrics the test's, or where that is missing, the validation's. */
+/* Of the last evaluation that has it. What ended with the averaged model on all of the validation data is a result; the
+ * loss is that of the last model, as on the way. */
 static double evaluated(const report *r, const report_run *run, int column) {
-    const bool test = column != REPORT_VALID;
-    const report_point *candidates[] = {
-        test ? &run->final_test : NULL,
-        test && run->test.n ? &run->test.at[run->test.n - 1] : NULL,
-        &run->final_valid,
-        run->valid.n ? &run->valid.at[run->valid.n - 1] : NULL,
-    };
-    for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
-        const report_point *p = candidates[i];
+    const report_point *const of_test[] = {&run->final_test, run->test.n ? &run->test.at[run->test.n - 1] : NULL, NULL};
+    const report_point *const of_valid[] = {column == REPORT_VALID ? NULL : &run->final_valid, &run->last_valid,
+                                            run->valid.n ? &run->valid.at[run->valid.n - 1] : NULL};
+    const bool test = column >= REPORT_FIRST_METRIC && column < REPORT_FIRST_VALID;
+    for (int i = 0; i < 3; i++) {
+        const report_point *p = test ? of_test[i] : of_valid[i];
         if (!p || p->weight == 0) continue;
         const double x = report_value(r, run, p, column);
         if (isfinite(x)) return x;
@@ -178,7 +186,7 @@ static double column_value(const report *r, const report_run *run, int column) {
     if (column == REPORT_LOSS) return last_loss(run);
     if (column == REPORT_UPDATES) return (double)report_last_step(run);
     if (column == REPORT_SECONDS) return isfinite(run->seconds) ? run->seconds : last ? last->time : NAN;
-    if (column < REPORT_FIRST_METRIC + r->n_metrics) return evaluated(r, run, column);
+    if (column < REPORT_UPDATES) return evaluated(r, run, column);
     if (column < REPORT_FIRST_RATE || column >= REPORT_FIRST_RATE + r->n_rates) return NAN;
     if (!last || !(last->time > 0) || strcmp(run->items, r->column[column].name) != 0) return NAN;
     return last->items / last->time;
@@ -237,15 +245,40 @@ static const char *name_of(const report_run *r) {
 
 static int add_to_variant(report *r, const report_run *run) {
     int i = 0;
-    while (i < r->n_variants && strcmp(r->variant[i].name, name_of(run)) != 0) i++;
+    while (i < r->n_variants && !(strcmp(name_of(r->variant[i].run[0]), name_of(run)) == 0 &&
+                                  report_same_variant(r->variant[i].run[0], run))) {
+        i++;
+    }
     report_variant *v = &r->variant[i];
     if (i == r->n_variants) {
-        *v = (report_variant){.name = name_of(run), .run = calloc((size_t)r->n, sizeof *v->run)};
-        if (!v->run) return -1;
+        *v = (report_variant){.name = strdup(name_of(run)), .run = calloc((size_t)r->n, sizeof *v->run)};
         r->n_variants++;
+        if (!v->run || !v->name) return -1;
     }
     v->run[v->n++] = run;
     v->fates[report_fate_of(run)]++;
+    return 0;
+}
+
+static bool is_name_of_another(const report *r, int variant) {
+    for (int i = 0; i < r->n_variants; i++) {
+        if (i != variant && strcmp(name_of(r->variant[i].run[0]), name_of(r->variant[variant].run[0])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Variants of one name by what tells them apart. */
+static int name_variants(report *r) {
+    for (int i = 0; i < r->n_variants; i++) {
+        report_variant *v = &r->variant[i];
+        char what[256], *name = NULL;
+        if (!is_name_of_another(r, i)) continue;
+        report_difference(r, i, what, sizeof what);
+        if (asprintf(&name, "%s (%s)", name_of(v->run[0]), *what ? what : "another") < 0) return -1;
+        free(v->name);
+        v->name = name;
+    }
     return 0;
 }
 
@@ -256,14 +289,17 @@ static int make_variants(report *r) {
     for (int i = 0; i < r->n_variants; i++) {
         if (measure_variant(r, &r->variant[i])) return -1;
     }
-    return 0;
+    return name_variants(r);
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 void report_free(report *r) {
     for (int i = 0; i < r->n; i++) report_run_free(&r->run[i]);
-    for (int i = 0; i < r->n_variants; i++) free(r->variant[i].run);
+    for (int i = 0; i < r->n_variants; i++) {
+        free(r->variant[i].run);
+        free(r->variant[i].name);
+    }
     free(r->run);
     free(r->variant);
     *r = (report){0};
@@ -296,14 +332,16 @@ int report_load(report *out, const char *const *runs, int n, const metric *known
 
 /* ---- Notes ------------------------------------------------------------------------------------------------------- */
 
-/* Seeds differ in their seed alone. */
-static void compare_seeds(const report_run *a, const report_run *b) {
-    for (size_t i = 0; i < a->recipe.n; i++) {
-        const report_pair *p = &a->recipe.at[i];
-        const char *other = report_pairs_find(&b->recipe, p->key);
-        if (strcmp(p->key, "train.seed") == 0 || (other && strcmp(other, p->value) == 0)) continue;
-        report_note("%s and %s are both named '%s', but differ in %s", a->directory, b->directory, name_of(a), p->key);
-        return;
+/* Two runs of one seed are the same run twice, and no measure of chance. */
+static void note_twins(const report_variant *v) {
+    for (int i = 0; i < v->n; i++) {
+        const char *seed = report_pairs_find(&v->run[i]->recipe, "train.seed");
+        for (int k = 0; seed && k < i; k++) {
+            const char *other = report_pairs_find(&v->run[k]->recipe, "train.seed");
+            if (!other || strcmp(seed, other) != 0) continue;
+            report_note("%s and %s have the same recipe and the same seed", v->run[k]->directory, v->run[i]->directory);
+            return;
+        }
     }
 }
 
@@ -325,7 +363,5 @@ static bool lacks_histograms(const report_run *r) { return !r->n_histograms; }
 void report_notes(const report *r) {
     note_missing(r, lacks_metrics, "no metrics yet");
     note_missing(r, lacks_histograms, "no learning-rate histograms");
-    for (int i = 0; i < r->n_variants; i++) {
-        for (int k = 1; k < r->variant[i].n; k++) compare_seeds(r->variant[i].run[0], r->variant[i].run[k]);
-    }
+    for (int i = 0; i < r->n_variants; i++) note_twins(&r->variant[i]);
 }

@@ -18,16 +18,19 @@ typedef struct report_spread {
 /* Leaves out what is not finite; sorts the numbers. */
 report_spread report_spread_of(double *x, int n);
 
+enum { REPORT_COLUMN_METRICS = 32 }; /* of all runs together */
+
 /* The columns of the table of results, in its order. */
 enum {
     REPORT_LOSS,  /* of training: mean of the last twentieth of the updates */
     REPORT_VALID, /* loss */
-    /* The other headline metrics of any run, in the order in which runs first have them: of the test, or of the
-     * validation where there is no test. */
+    /* The other headline metrics of any run, in the order in which runs first have them: of the test data; then the same of
+     * the validation data, for runs without test data or without an end. */
     REPORT_FIRST_METRIC,
-    REPORT_UPDATES = REPORT_FIRST_METRIC + 32, /* that were made */
-    REPORT_SECONDS,                            /* of training */
-    REPORT_FIRST_RATE,                         /* what runs count, a second, over the whole training: as with metrics */
+    REPORT_FIRST_VALID = REPORT_FIRST_METRIC + REPORT_COLUMN_METRICS,
+    REPORT_UPDATES = REPORT_FIRST_VALID + REPORT_COLUMN_METRICS, /* that were made */
+    REPORT_SECONDS,                                              /* of training */
+    REPORT_FIRST_RATE, /* what runs count, a second, over the whole training: as with metrics */
     REPORT_COLUMNS = REPORT_FIRST_RATE + 8
 };
 
@@ -39,8 +42,9 @@ typedef enum report_fate {
     REPORT_FATES
 } report_fate;
 
+/* Runs of one recipe, but for the seed and for what only records; of the same data, as far as that is known. */
 typedef struct report_variant {
-    const char *name;
+    char *name; /* the recipe's; where others have that too, with what differs: "Adam (train.steps=40)" */
     const report_run **run;
     int n, fates[REPORT_FATES];
     /* Over the runs that finished; where none did, over those that did not diverge; else over all. */
@@ -64,10 +68,24 @@ int report_load(report *out, const char *const *runs, int n, const metric *known
                 size_t size);
 void report_free(report *r);
 
-/* Whether any variant has a number in the column. */
+/* Whether the table has the column: some variant has a number in it, and if it is of the validation data, some variant
+ * has none of the test data. */
 bool report_has(const report *r, int column);
 
-/* What a run measured at a point, for the column of the validation loss or of a metric; NAN: nothing. */
+/* Whether all runs measured the same thing in a column, so that the better number is the better run. Else why (which may
+ * be NULL) is what they differ in: "label smoothing and vocabulary". */
+bool report_comparable(const report *r, int column, char *why, size_t size);
+
+/* What is known of the load that times carry, in a sentence or two; "": of one run there is nothing to compare. */
+void report_times(const report *r, char *out, size_t size);
+
+/* Whether runs are of one variant, by recipe and data. */
+bool report_same_variant(const report_run *a, const report_run *b);
+/* What tells a variant from others of the same name, "train.steps=40", of the variants there are; "": nothing. */
+void report_difference(const report *r, int variant, char *out, size_t size);
+
+/* What a run measured at a point, for the column of the validation loss or of a metric, whatever the split; NAN:
+ * nothing. */
 double report_value(const report *r, const report_run *run, const report_point *p, int column);
 
 report_fate report_fate_of(const report_run *r);
@@ -75,8 +93,8 @@ report_fate report_fate_of(const report_run *r);
 /* The last update of the run that is known of. */
 int64_t report_last_step(const report_run *r);
 
-/* What a reader of the report should know of the runs, as lines on standard error: files that are missing, seeds that
- * differ in more than their seed. */
+/* What a reader of the report should know of the runs, as lines on standard error: files that are missing, runs
+ * that are the same run twice. */
 void report_notes(const report *r);
 
 /* A line on standard error. */
@@ -99,6 +117,9 @@ typedef struct report_table {
     char (*cell)[96];           /* row by row */
     int of[REPORT_COLUMNS + 2]; /* its number in report.column; -1: names or runs */
 } report_table;
+
+/* What stands above a column: "training loss", "test accuracy %", "images/s". */
+void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size);
 
 int report_table_make(report_table *out, const report *r, char *message, size_t size);
 const char *report_table_cell(const report_table *t, int row, int column);

@@ -1,0 +1,321 @@
+/* comparable.c - what may be averaged and what may be ranked: runs of one recipe and the same data are a variant, and
+ * numbers compare where they measure the same thing. See variants.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "report/variants.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+static bool ends(const char *text, const char *with) {
+    const size_t n = strlen(text), m = strlen(with);
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
+/* ---- Recipes ----------------------------------------------------------------------------------------------------- */
+
+/* Keys that change neither what is trained nor what is measured. */
+static bool only_records(const report_run *r, const char *key) {
+    static const char *const keys[] = {"name",
+                                       "train.seed",
+                                       "train.threads",
+                                       "train.log_every",
+                                       "train.progress_every",
+                                       "train.histogram_dense",
+                                       "train.histogram_every",
+                                       "train.keep_every",
+                                       "decode.samples"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(key, keys[i]) == 0) return true;
+    }
+    if (strcmp(key, "train.checkpoint_every") != 0) return false; /* an average is taken over checkpoints */
+    const char *average = report_pairs_find(&r->recipe, "train.average");
+    return !average || strcmp(average, "0") == 0;
+}
+
+/* A key that versions before did not have is as good as switched off; but an optimizer's option has a default. */
+static bool is_off(const char *key, const char *value) {
+    if (!value) return true;
+    return !begins(key, "optimizer.") && (!*value || strcmp(value, "0") == 0 || strcmp(value, "false") == 0);
+}
+
+/* The fingerprint of the data that a key of the recipe names, in whatever split; NULL: not known. */
+static const char *content_of(const report_run *r, const char *key) {
+    for (size_t i = 0; i < r->data.n; i++) {
+        const char *space = strchr(r->data.at[i].key, ' ');
+        if (space && strcmp(space + 1, key) == 0) return r->data.at[i].value;
+    }
+    return NULL;
+}
+
+/* The same file may lie in two places. */
+static bool same_value(const report_run *a, const report_run *b, const char *key) {
+    const char *x = report_pairs_find(&a->recipe, key), *y = report_pairs_find(&b->recipe, key);
+    if (same_text(x, y) || (is_off(key, x) && is_off(key, y))) return true;
+    const char *content = content_of(a, key);
+    return content && same_text(content, content_of(b, key));
+}
+
+/* Where both tell. */
+static bool same_content(const report_run *a, const report_run *b, const char *part) {
+    const char *x = report_pairs_find(&a->data, part), *y = report_pairs_find(&b->data, part);
+    return !x || !y || strcmp(x, y) == 0;
+}
+
+static bool same_recipe(const report_run *a, const report_run *b) {
+    for (size_t i = 0; i < a->recipe.n; i++) {
+        const char *key = a->recipe.at[i].key;
+        if (!only_records(a, key) && !same_value(a, b, key)) return false;
+    }
+    return true;
+}
+
+bool report_same_variant(const report_run *a, const report_run *b) {
+    for (size_t i = 0; i < a->data.n; i++) {
+        if (!same_content(a, b, a->data.at[i].key)) return false;
+    }
+    return same_recipe(a, b) && same_recipe(b, a);
+}
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+static const char *base_name(const report_run *r) { return report_pairs_find(&r->recipe, "name"); }
+
+/* Whether variants of the same name as this one differ in a key or, with content, in a part of the data. */
+static bool tells_apart(const report *r, int variant, const char *key, bool content) {
+    const report_run *own = r->variant[variant].run[0];
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *other = r->variant[i].run[0];
+        if (i == variant || !same_text(base_name(other), base_name(own))) continue;
+        if (content ? !same_content(own, other, key) : !same_value(own, other, key)) return true;
+    }
+    return false;
+}
+
+typedef struct words {
+    char *out;
+    size_t size, used;
+    int n;
+} words;
+
+enum { NAMED = 3, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
+
+static void add_words(words *w, const char *key, const char *value) {
+    const char *slash = strrchr(value, '/');
+    if (w->n++ > NAMED || w->used >= w->size) return;
+    if (w->n > NAMED) w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
+    else
+        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s=%.*s", w->n > 1 ? ", " : "", key, VALUE,
+                                    slash && slash[1] ? slash + 1 : value);
+}
+
+/* Whether one of the first so many variants of the same name has the key. */
+static bool had_before(const report *r, int variant, int before, const char *key) {
+    const report_run *own = r->variant[variant].run[0];
+    for (int i = 0; i < before; i++) {
+        const report_run *run = r->variant[i].run[0];
+        if (same_text(base_name(run), base_name(own)) && report_pairs_find(&run->recipe, key)) return true;
+    }
+    return false;
+}
+
+/* A variant's own keys first; then those that only others of its name have. */
+void report_difference(const report *r, int variant, char *out, size_t size) {
+    const report_run *own = r->variant[variant].run[0];
+    words w = {.out = out, .size = size};
+    *out = '\0';
+    for (int i = -1; i < r->n_variants; i++) {
+        const report_run *run = i < 0 ? own : r->variant[i].run[0];
+        if (!same_text(base_name(run), base_name(own))) continue;
+        for (size_t k = 0; k < run->recipe.n; k++) {
+            const char *key = run->recipe.at[k].key, *value = report_pairs_find(&own->recipe, key);
+            if (i >= 0 && (value || had_before(r, variant, i, key))) continue;
+            if (!only_records(own, key) && tells_apart(r, variant, key, false)) add_words(&w, key, value ? value : "–");
+        }
+    }
+    for (size_t k = 0; !w.n && k < own->data.n; k++) {
+        const report_pair *part = &own->data.at[k];
+        if (tells_apart(r, variant, part->key, true)) add_words(&w, part->key, part->value);
+    }
+}
+
+/* ---- Ranking ----------------------------------------------------------------------------------------------------- */
+
+/* What a number may depend on besides how good a model is. */
+typedef enum aspect { TASK, TRAIN_DATA, VALID_DATA, TEST_DATA, VOCABULARY, SMOOTHING, ASPECTS } aspect;
+
+static const struct {
+    const char *words;
+    const char *part;    /* of report_run.data: what its keys begin with */
+    const char *keys[8]; /* of the recipe, for runs without fingerprints */
+} aspects[ASPECTS] = {
+    [TASK] = {"task", NULL, {"data.task"}},
+    [TRAIN_DATA] = {"training data", "train ", {"data.source", "data.target", "data.train", "data.seed"}},
+    [VALID_DATA] = {"validation data", "valid ", {"data.valid", "data.valid_source", "data.valid_target"}},
+    [TEST_DATA] = {"test data", "test ", {"data.test", "data.test_source", "data.test_target"}},
+    [VOCABULARY] = {"vocabulary",
+                    "vocabulary target",
+                    {"data.tokens", "data.joint", "data.min_count", "data.max_vocab"}},
+    [SMOOTHING] = {"label smoothing", NULL, {NULL}},
+};
+
+/* Whether a run tells of an aspect by fingerprints; then whether both tell the same. */
+static bool has_parts(const report_run *r, aspect a) {
+    for (size_t i = 0; aspects[a].part && i < r->data.n; i++) {
+        if (begins(r->data.at[i].key, aspects[a].part)) return true;
+    }
+    return false;
+}
+
+static bool same_parts(const report_run *x, const report_run *y, aspect a) {
+    for (size_t i = 0; i < x->data.n; i++) {
+        const report_pair *p = &x->data.at[i];
+        if (begins(p->key, aspects[a].part) && !same_text(p->value, report_pairs_find(&y->data, p->key))) return false;
+    }
+    return true;
+}
+
+static bool same_smoothing(const report_run *x, const report_run *y) {
+    for (size_t i = 0; i < x->recipe.n; i++) {
+        const char *key = x->recipe.at[i].key;
+        if (ends(key, "smoothing") && !same_value(x, y, key)) return false;
+    }
+    return true;
+}
+
+static bool same_aspect(const report_run *x, const report_run *y, aspect a) {
+    if (a == SMOOTHING) return same_smoothing(x, y) && same_smoothing(y, x);
+    if (has_parts(x, a) && has_parts(y, a)) return same_parts(x, y, a) && same_parts(y, x, a);
+    for (const char *const *key = aspects[a].keys; *key; key++) {
+        if (!same_value(x, y, *key)) return false;
+    }
+    return true;
+}
+
+static bool depends(int column, aspect a) {
+    const bool training = column == REPORT_LOSS, validation = column == REPORT_VALID;
+    const bool test = column >= REPORT_FIRST_METRIC && column < REPORT_FIRST_VALID;
+    switch (a) {
+        case TASK: return true;
+        case TRAIN_DATA: return training;
+        case VALID_DATA: return validation || (column >= REPORT_FIRST_VALID && column < REPORT_UPDATES);
+        case TEST_DATA: return test;
+        default: return training || validation;
+    }
+}
+
+/* All variants that have a number in the column. */
+static bool is_shared(const report *r, int column, aspect a) {
+    const report_run *first = NULL;
+    for (int i = 0; i < r->n_variants; i++) {
+        if (!r->variant[i].of[column].n) continue;
+        if (!first) first = r->variant[i].run[0];
+        if (!same_aspect(first, r->variant[i].run[0], a)) return false;
+    }
+    return true;
+}
+
+bool report_comparable(const report *r, int column, char *why, size_t size) {
+    const char *differ[ASPECTS];
+    int n = 0;
+    for (int a = 0; a < ASPECTS; a++) {
+        if (depends(column, (aspect)a) && !is_shared(r, column, (aspect)a)) differ[n++] = aspects[a].words;
+    }
+    size_t used = 0;
+    if (why && size) *why = '\0';
+    for (int i = 0; why && i < n && used < size; i++) {
+        const char *before = i == 0 ? "" : i == n - 1 ? " and " : ", ";
+        used += (size_t)snprintf(why + used, size - used, "%s%s", before, differ[i]);
+    }
+    return n == 0;
+}
+
+/* ---- Times ------------------------------------------------------------------------------------------------------- */
+
+/* Whether all runs say the same of something that speed depends on. */
+static bool same_machines(const report *r) {
+    static const char *const keys[] = {"host", "processor", "cores", "device", "backend", "threads", "precision"};
+    for (int i = 1; i < r->n; i++) {
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            if (!same_text(report_pairs_find(&r->run[0].machine[0], keys[k]),
+                           report_pairs_find(&r->run[i].machine[0], keys[k])))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The most runs that any run had beside it; -1: some run does not tell. */
+static int most_beside(const report *r, int *least) {
+    int most = 0;
+    *least = 1 << 30;
+    for (int i = 0; i < r->n; i++) {
+        int own = -1;
+        for (int k = 0; k < r->run[i].n_machines; k++) {
+            const char *text = report_pairs_find(&r->run[i].machine[k], "beside");
+            if (text && atoi(text) > own) own = atoi(text);
+        }
+        if (own < 0) return -1;
+        if (own > most) most = own;
+        if (own < *least) *least = own;
+    }
+    return most;
+}
+
+/* When a run was started, in seconds; NAN: not known, or it was begun more than once. */
+static double start_of(const report_run *r) {
+    const char *text = r->n_machines == 1 ? report_pairs_find(&r->machine[0], "started") : NULL;
+    struct tm t = {0};
+    if (!text || !strptime(text, "%Y-%m-%dT%H:%M:%SZ", &t)) return NAN;
+    return (double)timegm(&t);
+}
+
+/* Whether two of the runs certainly ran at the same time. */
+static bool overlap(const report *r) {
+    for (int i = 0; i < r->n; i++) {
+        for (int k = 0; k < r->n; k++) {
+            const double first = start_of(&r->run[i]), second = start_of(&r->run[k]);
+            if (i != k && second >= first && second - first < r->run[i].seconds) return true;
+        }
+    }
+    return false;
+}
+
+void report_times(const report *r, char *out, size_t size) {
+    int least;
+    const int most = most_beside(r, &least);
+    if (most > 0 && most == least) {
+        snprintf(out, size, "%d other run%s of this program ran beside each run: times carry that load.", most,
+                 most == 1 ? "" : "s");
+    } else if (most > 0) {
+        snprintf(
+            out, size,
+            "Beside some runs up to %d other%s ran, beside others fewer: times carry that load and do not compare.",
+            most, most == 1 ? "" : "s");
+    } else if (r->n == 1) {
+        *out = '\0';
+    } else if (!same_machines(r)) {
+        snprintf(out, size, "The runs were not all made on the same machine and device: times do not compare.");
+    } else if (most == 0) {
+        snprintf(out, size,
+                 "No other run of this program ran beside a run; other load of the machine is not recorded.");
+    } else if (overlap(r)) {
+        snprintf(out, size,
+                 "Some of these runs ran at the same time on one machine: times carry that load and do not "
+                 "compare.");
+    } else {
+        snprintf(out, size,
+                 "What else the machine did meanwhile is not recorded: times compare only if that was the "
+                 "same.");
+    }
+}

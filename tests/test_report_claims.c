@@ -1,0 +1,267 @@
+/* Reports claim nothing that is not so: only seeds are averaged, only what measures the same thing is ranked, results
+ * carry the split they come from, and times what ran beside.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "check.h"
+#include "run_folders.h"
+#include "report/variants.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A run of one name, with further lines of its recipe; training losses fall to one value. */
+static const char *make_loss_run(const char *directory, const char *recipe, double loss) {
+    const char *run = below("%s", directory);
+    char text[512];
+    snprintf(text, sizeof text, "name: net\n%s", recipe);
+    put(run, "recipe.yaml", text);
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= 40; i++)
+        fprintf(file, "{\"kind\":\"train\",\"step\":%d,\"time\":%d,\"loss\":%g}\n", i, i, i < 5 ? 8 * loss : loss);
+    fprintf(file, "{\"kind\":\"valid\",\"step\":40,\"loss\":%g}\n", loss);
+    fclose(file);
+    snprintf(text, sizeof text, "{\"status\":\"finished\",\"step\":40,\"seconds\":40}");
+    put(run, "result.json", text);
+    return run;
+}
+
+static void put_data(const char *run, const char *train, const char *valid) {
+    char text[512];
+    snprintf(text, sizeof text,
+             "{\"parts\":[{\"split\":\"train\",\"key\":\"data.source\",\"file\":\"/x\",\"fingerprint\":\"%s\"},"
+             "{\"split\":\"valid\",\"key\":\"data.valid_source\",\"file\":\"/y\",\"fingerprint\":\"%s\"}]}\n",
+             train, valid);
+    put(run, "data.json", text);
+}
+
+/* Names of the variants, as "a|b". */
+static char *variants_of(const char *const *runs, int n) {
+    report r;
+    static char names[1024];
+    size_t used = 0;
+    *names = '\0';
+    if (!CHECK_INT(report_load(&r, runs, n, KNOWN, MESSAGE), 0)) return names;
+    for (int i = 0; i < r.n_variants; i++) {
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s:%d", i ? "|" : "", r.variant[i].name,
+                                 r.variant[i].n);
+    }
+    report_free(&r);
+    return names;
+}
+
+/* ---- averages ---- */
+
+TEST(different_recipes_are_different_variants) {
+    const char *runs[] = {make_loss_run("v1", "train:\n  steps: 40\n  seed: 1\n", 1), NULL, NULL, NULL};
+    runs[1] = make_loss_run("v2", "train:\n  steps: 60\n  seed: 2\n", 2);
+    runs[2] = make_loss_run("v3", "train:\n  steps: 40\n  seed: 3\n", 3);
+    runs[3] = make_loss_run("v4", "optimizer:\n  beta3: 0.9\ntrain:\n  steps: 40\n  seed: 3\n", 3);
+    CHECK_STR(variants_of(runs, 4),
+              "net (train.steps=40, optimizer.beta3=–):2|net (train.steps=60, optimizer.beta3=–):1|"
+              "net (optimizer.beta3=0.9, train.steps=40):1");
+    CHECK_STR(variants_of(runs, 1), "net:1");
+}
+
+TEST(what_only_records_is_no_difference) {
+    const char *runs[] = {make_loss_run("r1",
+                                        "train:\n  seed: 1\n  threads: 1\n  log_every: 1\n  histogram_every: 5\n"
+                                        "  checkpoint_every: 10\n",
+                                        1),
+                          NULL};
+    /* an earlier version without train.epochs, which is off */
+    runs[1] = make_loss_run("r2",
+                            "train:\n  seed: 2\n  threads: 4\n  log_every: 0\n  histogram_every: 0\n  epochs: 0\n"
+                            "  checkpoint_every: 20\n",
+                            2);
+    CHECK_STR(variants_of(runs, 2), "net:2");
+    runs[0] = make_loss_run("r1", "train:\n  average: 5\n  checkpoint_every: 10\n", 1);
+    runs[1] = make_loss_run("r2", "train:\n  average: 5\n  checkpoint_every: 20\n", 2);
+    CHECK_STR(variants_of(runs, 2), "net (train.checkpoint_every=10):1|net (train.checkpoint_every=20):1");
+    runs[0] = make_loss_run("r1", "optimizer:\n  rule: adam\n", 1);
+    runs[1] = make_loss_run("r2", "optimizer:\n  rule: adam\n  beta1: 0\n", 2); /* 0 is not its default */
+    CHECK_STR(variants_of(runs, 2), "net (optimizer.beta1=–):1|net (optimizer.beta1=0):1");
+}
+
+TEST(data_count_by_content) {
+    const char *runs[] = {make_loss_run("d1", "data:\n  source: /a/train.de\n", 1), NULL};
+    runs[1] = make_loss_run("d2", "data:\n  source: /b/train.de\n", 2);
+    put_data(runs[0], "0123", "77");
+    put_data(runs[1], "0123", "77");
+    CHECK_STR(variants_of(runs, 2), "net:2"); /* the same text in another place */
+    put_data(runs[1], "4567", "77");
+    runs[1] = make_loss_run("d2", "data:\n  source: /a/train.de\n", 2);
+    CHECK_STR(variants_of(runs, 2), "net (train data.source=0123):1|net (train data.source=4567):1");
+    char *text = plain_page_of(runs, 2, "data.html");
+    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in training data. ");
+    CHECK_HAS(text, "<td>1.000</td><td><b>1.000</b></td>"); /* they have the same validation data */
+    CHECK(!strstr(text, "has the lowest training loss"));
+    free(text);
+    put_data(runs[1], "0123", "88");
+    text = plain_page_of(runs, 2, "valid-data.html");
+    CHECK_HAS(text, "Validation loss: not ranked, because the runs differ in validation data. ");
+    free(text);
+}
+
+/* ---- ranks ---- */
+
+TEST(losses_that_measure_something_else_are_not_ranked) {
+    const char *runs[] = {make_loss_run("s1", "model:\n  smoothing: 0\n", 1), NULL};
+    runs[1] = make_loss_run("s2", "model:\n  smoothing: 0.1\n", 2);
+    char *text = plain_page_of(runs, 2, "smoothing.html");
+    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in label smoothing. ");
+    CHECK_HAS(text, "Validation loss: not ranked, because the runs differ in label smoothing. ");
+    CHECK(!strstr(text, "<td><b>") && !strstr(text, "lowest"));
+    free(text);
+    runs[0] = make_loss_run("s1", "data:\n  tokens: words\n", 1);
+    runs[1] = make_loss_run("s2", "data:\n  tokens: characters\n", 2);
+    text = plain_page_of(runs, 2, "tokens.html");
+    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in vocabulary. ");
+    free(text);
+    runs[0] = make_loss_run("s1", "data:\n  task: a\n", 1);
+    runs[1] = make_loss_run("s2", "data:\n  task: b\n", 2);
+    put(runs[0], "target.vocab", "x\n");
+    put(runs[1], "target.vocab", "y\n");
+    text = plain_page_of(runs, 2, "vocab.html");
+    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in task and vocabulary. ");
+    free(text);
+    runs[0] = make_loss_run("s1", "optimizer:\n  lr: 1\n", 1);
+    runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 2);
+    put(runs[1], "target.vocab", "x\n");
+    text = plain_page_of(runs, 2, "ranked.html"); /* as a check of the checks above */
+    CHECK_HAS(text, "<td><b>1.000</b></td>");
+    CHECK_HAS(text, "<b>net (optimizer.lr=1)</b> has the lowest training loss, 1.000");
+    CHECK(!strstr(text, "not ranked"));
+    free(text);
+}
+
+/* ---- splits ---- */
+
+/* The heads of the table. */
+static char *heads_of(const char *run) {
+    static char heads[512];
+    report r;
+    report_table t;
+    size_t used = 0;
+    *heads = '\0';
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return heads;
+    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+        for (int k = 0; k < t.columns; k++)
+            used += (size_t)snprintf(heads + used, sizeof heads - used, "%s|", report_table_cell(&t, 0, k));
+        report_table_free(&t);
+    }
+    report_free(&r);
+    return heads;
+}
+
+TEST(validation_is_never_called_test) {
+    const char *run = make_loss_run("split", "data:\n  test_source: \"\"\n  test_target: \"\"\n", 1);
+    /* as versions before 0.2 wrote it */
+    put(run, "result.json",
+        "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    char *text = plain_page_of(&run, 1, "split.html");
+    CHECK_HAS(text, "; on the validation data BLEU&nbsp;50.00. ");
+    CHECK(!strstr(text, "test ") && !strstr(text, "Test"));
+    free(text);
+    put(run, "result.json",
+        "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    put(run, "recipe.yaml", "name: net\ndata:\n  test_source: t.de\n");
+    put(run, "result.json",
+        "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+}
+
+TEST(lines_of_an_old_test_are_validation_too) {
+    const char *run = make_loss_run("old-lines", "data:\n  test_source: \"\"\n", 1);
+    put(run, "metrics.jsonl",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":1}\n{\"kind\":\"test\",\"step\":1,\"bleu\":30}\n");
+    CHECK_STR(heads_of(run), "variant|training loss|validation BLEU|updates|time (s)|");
+    put(run, "metrics.jsonl",
+        "{\"kind\":\"train\",\"step\":1,\"loss\":1}\n{\"kind\":\"final_valid\",\"step\":1,\"bleu\":30}\n");
+    CHECK_STR(heads_of(run), "variant|training loss|validation BLEU|updates|time (s)|");
+}
+
+TEST(training_loss_is_what_the_trainer_said) {
+    const char *run = make_loss_run("said", "", 1);
+    put(run, "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"training_loss\":0.875}");
+    char *text = plain_page_of(&run, 1, "said.html");
+    CHECK_HAS(text, "reached a training loss of 0.875 ");
+    CHECK_HAS(text, "<td>0.875</td>");
+    free(text);
+}
+
+/* ---- times ---- */
+
+/* What the page says of the load, of two runs whose machines say this. */
+static bool says_of_times(const char *first, const char *second, const char *expected) {
+    const char *runs[] = {make_loss_run("t1", "train:\n  seed: 1\n", 1), NULL};
+    runs[1] = make_loss_run("t2", "train:\n  seed: 2\n", 2);
+    put(runs[0], "machine.json", first);
+    put(runs[1], "machine.json", second);
+    char *text = plain_page_of(runs, 2, "times.html");
+    const bool says = strstr(text, expected) != NULL;
+    free(text);
+    return says;
+}
+
+TEST(times_carry_what_ran_beside) {
+    CHECK(says_of_times("{\"beside\":0}", "{\"beside\":\"0\"}",
+                        "No other run of this program ran beside a run; other load"));
+    CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"2\"}",
+                        "2 other runs of this program ran beside each run: times"));
+    CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"1\"}", "times carry that load and do not compare."));
+    CHECK(
+        says_of_times("{\"device\":\"cpu\"}", "{\"device\":\"H200\"}", "not all made on the same machine and device"));
+    CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:30Z\"}",
+                        "Some of these runs ran at the same time on one machine"));
+    CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:41Z\"}",
+                        "What else the machine did meanwhile is not recorded"));
+    const char *run = make_loss_run("t1", "", 1);
+    char *text = plain_page_of(&run, 1, "times-one.html");
+    CHECK(!strstr(text, "meanwhile"));
+    free(text);
+}
+
+/* ---- samples ---- */
+
+TEST(models_of_words_are_marked_by_words) {
+    const char *run = make_loss_run("words", "data:\n  tokens: words\n", 1);
+    put(run, "samples.jsonl",
+        "{\"step\":40,\"prompt\":\"ein\",\"reference\":\"the old house is here today\",\"output\":\"the <b>cold house here today now\"}\n"
+        "{\"step\":40,\"prompt\":\"zwei\",\"output\":\"no reference\"}\n");
+    put(run, "task.json", "{\"samples\":\"lines\",\"answers\":\"Continuations\"}");
+    char *text = plain_page_of(&run, 1, "words.html");
+    CHECK_HAS(text, "<h2 id=\"samples\">Continuations</h2>\n<p>Lines, as each variant’s first run answers them after "
+                    "update 40. <mark>Marked</mark> is what differs from the reference, by words;");
+    CHECK_HAS(text, "<th scope=\"row\">prompt</th><td lang=\"\">ein</td>");
+    CHECK_HAS(text,
+              "<td>the <mark>&lt;b&gt;cold</mark> house <mark class=\"gap\" title=\"missing: is\">‸</mark> here today "
+              "<mark>now</mark></td>");
+    CHECK_HAS(text, "<th scope=\"row\">net</th><td>no reference</td>");
+    free(text);
+}
+
+/* ---- the task's words ---- */
+
+TEST(the_subtitle_is_the_tasks) {
+    const char *run =
+        make_loss_run("subtitle", "data:\n  batch_size: 128\nmodel:\n  kind: resnet\n  depth: 20\n  rate: 0.1\n", 1);
+    char *text = plain_page_of(&run, 1, "subtitle.html");
+    CHECK_HAS(text, "<p class=\"sub\">resnet, depth 20.</p>");
+    free(text);
+    put(run, "task.json", "{\"about\":\"Pictures\",\"subtitle\":[\"model.kind\",\"data.batch_size\",\"data.none\"]}");
+    text = plain_page_of(&run, 1, "subtitle.html");
+    CHECK_HAS(text, "<p class=\"sub\">Task: Pictures. resnet, batch size 128.</p>");
+    free(text);
+}
+
+RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_records_is_no_difference),
+          ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
+          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(times_carry_what_ran_beside),
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(the_subtitle_is_the_tasks))
