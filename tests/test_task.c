@@ -180,10 +180,13 @@ static const metric metrics[] = {
 static const key_table *const tables[] = {&task_table, NULL};
 static const task_model lookup = {"lookup", &model_table, NULL};
 static const task_model *const models[] = {&lookup, NULL};
+static const char *const subtitle[] = {"model.kind", NULL};
 static const task remainder_task = {.name = "remainders",
                                     .about = "remainders of numbers",
                                     .items = "numbers",
                                     .samples = "numbers",
+                                    .answers = "Remainders",
+                                    .subtitle = subtitle,
                                     .keys = tables,
                                     .models = models,
                                     .metrics = metrics,
@@ -262,7 +265,9 @@ TEST(a_task_of_ones_own_is_trained_and_measured) {
     free(text);
     snprintf(path, sizeof path, "%s/task.json", directory);
     text = read_text(path);
-    CHECK_HAS(text, "{\"task\":\"remainders\",\"about\":\"remainders of numbers\",\"items\":\"numbers\",\"metrics\":[");
+    CHECK_HAS(
+        text,
+        "{\"task\":\"remainders\",\"about\":\"remainders of numbers\",\"items\":\"numbers\",\"samples\":\"numbers\",\"answers\":\"Remainders\",\"subtitle\":[\"model.kind\"],\"metrics\":[");
     CHECK_HAS(text, "{\"name\":\"right\",\"label\":\"right\",\"about\":\"remainders that are right\",\"unit\":\"%\","
                     "\"scale\":100,\"decimals\":1,\"better\":\"higher\",\"headline\":true}]}");
     free(text);

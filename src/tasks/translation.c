@@ -613,11 +613,14 @@ static const task_model *const models[] = {&transformer, NULL};
 static const key_table *const of_bitext[] = {&bitext_table, &common_table, NULL};
 static const key_table *const of_numbers[] = {&numbers_table, &common_table, NULL};
 
+static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d",         "model.ffn",
+                                       "model.heads", "data.sentences", "data.max_tokens", NULL};
+
 #define TRANSLATION                                                                                                    \
-    .items = "tokens", .samples = "sentences", .models = models, .metrics = metrics, .n_metrics = METRICS,             \
-    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
-    .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = save,                        \
-    .fingerprint = fingerprint, .note = note
+    .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
+    .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .open = open_translation,        \
+    .close = close_translation, .build = build, .prepare = prepare, .batches = batches, .next = next, .seek = seek,    \
+    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .note = note
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

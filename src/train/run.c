@@ -263,6 +263,13 @@ static int write_task(const run *r, const line *to) {
     add_pair(&j, "task", t->name);
     add_pair(&j, "about", t->about);
     add_pair(&j, "items", t->items);
+    add_pair(&j, "samples", t->samples);
+    if (t->answers) add_pair(&j, "answers", t->answers);
+    if (t->limit) add_pair(&j, "limit", t->limit);
+    json_key(&j, "subtitle");
+    json_open(&j, '[');
+    for (const char *const *key = t->subtitle; key && *key; key++) json_string(&j, *key);
+    json_close(&j, ']');
     json_key(&j, "metrics");
     json_open(&j, '[');
     for (int i = 0; i < t->n_metrics; i++) add_metric(&j, &t->metrics[i]);

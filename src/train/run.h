@@ -5,7 +5,9 @@
  *                        ("matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has machine.2.json,
  *                        machine.3.json, ... as well
  *   task.json            what was trained and measured, so that nobody else need know:
- *                          {"task":"numbers","about":"German number words to English","items":"tokens","metrics":[
+ *                          {"task":"numbers","about":"German number words to English","items":"tokens",
+ *                           "samples":"sentences","answers":"Translations","limit":"train.evaluate_pairs",
+ *                           "subtitle":["model.kind","model.layers"],"metrics":[
  *                           {"name":"bleu","label":"BLEU","about":"BLEU","unit":"","scale":1,"decimals":2,
  *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see base/metric.h)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then

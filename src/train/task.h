@@ -74,6 +74,10 @@ struct task {
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
     const char *(*check)(const recipe *r, char *why, size_t size); /* as a model's */
+    /* For reports; each may be NULL. */
+    const char *answers;         /* what its answers are called, plural: "Translations" */
+    const char *limit;           /* the key that limits how many samples an evaluation on the way answers */
+    const char *const *subtitle; /* keys that say in short what was trained; ends with NULL */
 
     /* Reads data and makes e->state. directory: of a run, for a model that was trained there; its data for training may
      * have changed or gone and is not read. NULL: for training. A failure leaves nothing to close. */
