@@ -15,12 +15,13 @@ enum { FLAG_OUT, FLAG_HELP };
 static const cli_flag flags[] = {{"out", "FILE", "the page (report.html); -o FILE is the same"}, CLI_HELP_FLAG, {0}};
 
 static void print_help(void) {
-    printf("usage: adamod report RUN... [-o FILE]\n\n"
-           "Prints what runs came to, and writes one page of tables and figures that needs nothing else, with each\n"
-           "figure as SVG and PDF in a directory beside it. A RUN is a run directory, or a directory of them, as\n"
-           "'adamod compare' makes it. Runs that differ in their seed alone are one variant, and averaged. Numbers are\n"
-           "ranked only where all runs measured the same thing. Runs that have not finished can be reported too.\n"
-           "Figures need gnuplot.\n\n");
+    printf(
+        "usage: adamod report RUN... [-o FILE]\n\n"
+        "Prints what runs came to, and writes one page of tables and figures that needs nothing else, with each\n"
+        "figure as SVG and PDF in a directory beside it. A RUN is a run directory, or a directory of them, as\n"
+        "'adamod compare' makes it. Runs that differ in their seed alone are one variant, and averaged. Numbers are\n"
+        "ranked only where all runs measured the same thing. Runs that have not finished can be reported too.\n"
+        "Figures need gnuplot.\n\n");
     cli_print_flags(stdout, flags);
 }
 
