@@ -50,8 +50,10 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
     json_string(&j, t->checkpoint);
     json_key(&j, e->task->items);
     json_number(&j, r->items);
-    json_key(&j, e->task->samples);
-    json_integer(&j, r->samples);
+    if (strcmp(e->task->samples, e->task->items) != 0) {
+        json_key(&j, e->task->samples);
+        json_integer(&j, r->samples);
+    }
     for (int i = 0; i < e->task->n_metrics; i++) {
         json_key(&j, e->task->metrics[i].name);
         json_number(&j, r->value[i]);

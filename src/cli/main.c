@@ -12,8 +12,9 @@ static const cli_command commands[] = {
     {"train", "train what a recipe describes, into a run directory", cli_train},
     {"compare", "train variants of a recipe one after another, and report on them all", cli_compare},
     {"report", "a page and figures from run directories", cli_report},
-    {"evaluate", "loss, exact matches and BLEU of a run's model", cli_evaluate},
+    {"evaluate", "loss, accuracy, BLEU, ... of a run's model", cli_evaluate},
     {"translate", "translate lines of text with a run's model", cli_translate},
+    {"predict", "what pictures show, by a run's model", cli_predict},
     {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
 #endif
     {"info", "version, build, and what this machine has for the library", cli_info},

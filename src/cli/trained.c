@@ -14,6 +14,13 @@ static int override(recipe *r, int flag, const char *value, char *message, size_
     }
 }
 
+static int take_operand(trained *t, const char *value) {
+    if (t->run && t->operand) return t->operand(t->context, value);
+    if (t->run) return cli_usage(t->command, "unexpected argument '%.80s'", value);
+    t->run = value;
+    return 0;
+}
+
 /* Exit status, or -1 to go on. What overrides the run's recipe is for a second pass, once that is loaded. */
 static int parse(trained *t, int argc, char **argv, recipe *r) {
     cli_parser p = {.command = t->command, .flags = t->flags, .argc = argc, .argv = argv};
@@ -27,11 +34,10 @@ static int parse(trained *t, int argc, char **argv, recipe *r) {
             return 0;
         }
         if (flag == CLI_OPERAND) {
-            if (t->run && !r) return cli_usage(t->command, "unexpected argument '%.80s'", p.value);
-            t->run = p.value;
+            status = r ? 0 : take_operand(t, p.value);
         } else if (flag == TRAINED_CHECKPOINT) {
             t->checkpoint = r ? t->checkpoint : p.value;
-        } else if (flag >= TRAINED_FLAGS) {
+        } else if (flag >= (t->plain ? TRAINED_PLAIN_FLAGS : TRAINED_FLAGS)) {
             status = t->own(t->context, flag, p.value);
         } else if (r && override(r, flag, p.value, message, sizeof message)) {
             return cli_usage(t->command, "%s", message);

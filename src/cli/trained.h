@@ -4,21 +4,25 @@
 
 #include "cli/training.h"
 
-/* The first flags of each such command, in this order; its own follow. */
+/* The first flags of each such command, in this order; its own follow. Those of a command that never translates follow where
+ * the flags of translation would. */
 enum {
     TRAINED_CHECKPOINT,
-    TRAINED_BEAM,
-    TRAINED_LENGTH_PENALTY,
     TRAINED_DEVICE,
     TRAINED_SET,
     TRAINED_HELP,
+    TRAINED_PLAIN_FLAGS,
+    TRAINED_BEAM = TRAINED_PLAIN_FLAGS,
+    TRAINED_LENGTH_PENALTY,
     TRAINED_FLAGS
 };
-#define TRAINED_MODEL_FLAGS                                                                                            \
-    {"checkpoint", "NAME", "averaged, best or last (the first there is)"},                                             \
-        {"beam", "N", "translation: hypotheses kept (the recipe's)"},                                                  \
-        {"length-penalty", "X", "translation: exponent of the length (the recipe's)"}, TRAINING_DEVICE_FLAG,           \
+#define TRAINED_PLAIN_MODEL_FLAGS                                                                                      \
+    {"checkpoint", "NAME", "averaged, best or last (the first there is)"}, TRAINING_DEVICE_FLAG,                       \
         {"set", "KEY=VALUE", "override a key of the recipe; may be given again"}, CLI_HELP_FLAG
+#define TRAINED_MODEL_FLAGS                                                                                            \
+    TRAINED_PLAIN_MODEL_FLAGS, {"beam", "N", "translation: hypotheses kept (the recipe's)"}, {                         \
+        "length-penalty", "X", "translation: exponent of the length (the recipe's)"                                    \
+    }
 
 typedef struct trained {
     const char *command;
@@ -26,7 +30,10 @@ typedef struct trained {
     const char *help; /* printed before the flags */
     /* A flag of the command's own: 0, or its exit status. NULL: there are none. */
     int (*own)(void *context, int flag, const char *value);
+    /* An argument after the run, called once for each. NULL: there must be none. */
+    int (*operand)(void *context, const char *value);
     void *context;
+    bool plain; /* its flags are those without translation's */
 
     const char *run;
     const char *checkpoint; /* "best"; once the run is open, the one that was read */

@@ -273,3 +273,11 @@ int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_s
     free(sum);
     return made ? 0 : text_fail(msg, msg_size, "out of memory for scaling a picture");
 }
+
+int image_read_square(const char *path, int size, uint8_t *out, char *msg, size_t msg_size) {
+    image x;
+    if (image_read(&x, path, 2 * size, msg, msg_size)) return -1;
+    const int failed = image_square(&x, size, out, msg, msg_size);
+    image_free(&x);
+    return failed;
+}

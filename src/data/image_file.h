@@ -33,4 +33,7 @@ void image_free(image *x);
  * of whichever is coarser, as Pillow's BILINEAR does it. */
 int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_size);
 
+/* Both: a file as [size, size, 3]. A JPEG is halved down to twice the size before. */
+int image_read_square(const char *path, int size, uint8_t *out, char *msg, size_t msg_size);
+
 #endif

@@ -150,14 +150,9 @@ static int list_classes(work *w, class_names *classes, const char *directory, im
 static void read_one(void *context, int64_t i, int thread) {
     work *w = context;
     char why[256];
-    image x;
     (void)thread;
-    int failed = image_read(&x, w->paths.name[i], 2 * w->to->size, why, sizeof why);
-    if (!failed) {
-        uint8_t *to = w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to);
-        failed = image_square(&x, w->to->size, to, why, sizeof why);
-    }
-    image_free(&x);
+    uint8_t *to = w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to);
+    const int failed = image_read_square(w->paths.name[i], w->to->size, to, why, sizeof why);
     if (failed) w->reasons[i] = strdup(why);
     w->to->labels[w->to->n + i] = failed ? -1 : w->labels[i];
 }

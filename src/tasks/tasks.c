@@ -1,10 +1,11 @@
 #include "tasks/tasks.h"
 
+#include "tasks/images.h"
 #include "tasks/translation.h"
 
 #include <string.h>
 
-const task *const tasks_all[] = {&task_numbers, &task_bitext, NULL};
+const task *const tasks_all[] = {&task_numbers, &task_bitext, &task_images, NULL};
 
 const metric *tasks_metrics(int *n) {
     enum { MOST = 64 };

@@ -105,6 +105,10 @@ struct task {
     int (*evaluate)(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out, char *message, size_t size);
 
+    /* What the evaluation of the whole split, which came just before, tells beyond numbers, into a run's directory. NULL:
+     * nothing. */
+    int (*report)(experiment *e, task_split split, int64_t step, const char *directory, char *message, size_t size);
+
     /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
     int (*save)(const experiment *e, const char *directory, char *message, size_t size);
     uint64_t (*fingerprint)(const experiment *e);

@@ -275,6 +275,8 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
     if (t->s.task->evaluate(&t->s, split, TASK_WHOLE, keep_sample, t, &final, message, size)) return -1;
+    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
+        return -1;
     t->started += clock_seconds() - clock;
     const run_metrics valid = measured("valid", t, &t->valid), test = measured("test", t, &final);
     if (run_add_metrics(t->run, &test, message, size)) return -1;

@@ -1,0 +1,135 @@
+/* adamod predict: what pictures show, by a trained model. */
+#include "base/json.h"
+#include "cli/trained.h"
+#include "data/image_file.h"
+#include "tasks/images.h"
+
+#include <stdlib.h>
+
+enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
+static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
+                                 {"top", "N", "how many of the likeliest classes to print (1)"},
+                                 {"json", NULL, "print a JSON object for each picture, one a line"},
+                                 {0}};
+
+typedef struct arguments {
+    const char **paths;
+    int64_t n, top;
+    bool json;
+} arguments;
+
+static int read_flag(void *context, int flag, const char *value) {
+    arguments *a = context;
+    if (flag == FLAG_JSON) a->json = true;
+    else if (!cli_parse_int("predict", "top", value, 1, 1000000, &a->top)) return CLI_USAGE;
+    return 0;
+}
+
+static int take_path(void *context, const char *path) {
+    arguments *a = context;
+    a->paths[a->n++] = path; /* there is room for every argument */
+    return 0;
+}
+
+/* The likeliest class that is less likely than one that was printed before, or comes after it; -1: none is left. */
+static int next_likeliest(const float *p, int n, int before) {
+    int best = -1;
+    for (int k = 0; k < n; k++) {
+        const bool after = before < 0 || p[k] < p[before] || (p[k] == p[before] && k > before);
+        if (after && (best < 0 || p[k] > p[best])) best = k;
+    }
+    return best;
+}
+
+static void print_text(const arguments *a, const char *path, const class_names *c, const float *p) {
+    int k = -1;
+    printf("%s:", path);
+    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++)
+        printf("%s %s %.1f %%", i ? "," : "", c->name[k], 100 * (double)p[k]);
+    printf("\n");
+}
+
+static int print_json(const arguments *a, const char *path, const class_names *c, const float *p) {
+    int k = -1;
+    json j = {0};
+    json_open(&j, '{');
+    json_key(&j, "image");
+    json_string(&j, path);
+    json_key(&j, "classes");
+    json_open(&j, '[');
+    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
+        json_open(&j, '{');
+        json_key(&j, "label");
+        json_string(&j, c->name[k]);
+        json_key(&j, "probability");
+        json_number(&j, (double)p[k]);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    const int status = j.failed ? cli_fail("predict", "out of memory") : 0;
+    if (!status) printf("%s\n", j.text);
+    json_free(&j);
+    return status;
+}
+
+/* Reads what can be read to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
+static int read_pictures(arguments *a, int size, uint8_t *bytes) {
+    const size_t each = (size_t)size * (size_t)size * 3;
+    char message[256];
+    int status = 0;
+    int64_t read = 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        if (image_read_square(a->paths[i], size, bytes + (size_t)read * each, message, sizeof message))
+            status = cli_fail("predict", "%s: %s", a->paths[i], message);
+        else a->paths[read++] = a->paths[i];
+    }
+    a->n = read;
+    return status;
+}
+
+static int predict(arguments *a, experiment *e) {
+    const class_names *c = &images_of(e)->all.classes;
+    const int size = images_settings_of(&e->recipe)->data.size;
+    uint8_t *bytes = calloc((size_t)a->n, (size_t)size * (size_t)size * 3);
+    float *p = calloc((size_t)a->n, (size_t)c->n * sizeof *p);
+    char message[1024];
+    int status = bytes && p ? read_pictures(a, size, bytes) : cli_fail("predict", "out of memory for pictures");
+    if (bytes && p && a->n && images_predict(e, a->n, bytes, p, message, sizeof message)) {
+        status = cli_fail("predict", "%s", message);
+        a->n = 0;
+    }
+    for (int64_t i = 0; bytes && p && i < a->n; i++) {
+        const float *row = p + i * c->n;
+        if (a->json) status = print_json(a, a->paths[i], c, row) ? CLI_FAILURE : status;
+        else print_text(a, a->paths[i], c, row);
+    }
+    free(bytes);
+    free(p);
+    return status;
+}
+
+int cli_predict(int argc, char **argv) {
+    arguments a = {.top = 1, .paths = calloc((size_t)argc + 1, sizeof *a.paths)};
+    trained t = {
+        .command = "predict",
+        .flags = flags,
+        .help = "usage: adamod predict RUN IMAGE... [--top N] [--json] ...\n\n"
+                "What pictures (PNG, JPEG) show, by the model of a run of data.task images, and how likely it is.\n"
+                "A picture's middle square is scaled to the size that the model was trained with.\n\n",
+        .own = read_flag,
+        .operand = take_path,
+        .plain = true,
+        .context = &a};
+    experiment e;
+    int status = a.paths ? trained_open(&t, argc, argv, &e, TASK_APPLY) : cli_fail("predict", "out of memory");
+    if (status < 0) {
+        if (e.task != &task_images)
+            status = cli_fail("predict", "%s: data.task %s has no pictures", t.run, e.task->name);
+        else if (a.n == 0) status = cli_usage("predict", "needs a picture after the run directory");
+        else status = predict(&a, &e);
+        experiment_close(&e);
+    }
+    free(a.paths);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* class_report.h - what a classifier took for what, and its surest mistakes: gathered answer by answer, then written as
+ * classes.json of a run (train/run.h).
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_CLASS_REPORT_H
+#define ADAMOD_CLASS_REPORT_H
+
+#include "data/pictures.h"
+
+enum { CLASS_MISTAKES = 24 };
+
+typedef struct class_mistake {
+    int64_t place; /* of the picture */
+    int prediction;
+    double probability;
+} class_mistake;
+
+typedef struct class_report {
+    int classes;
+    int64_t *confusion;                    /* [classes, classes]: true class, prediction */
+    class_mistake mistake[CLASS_MISTAKES]; /* the surest first; equally sure, in the order of answers */
+    int mistakes;
+} class_report;
+
+/* Empty, for so many classes; -1: out of memory. */
+int class_report_begin(class_report *c, int classes);
+void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place);
+void class_report_free(class_report *c);
+
+/* split: "test" or "valid". */
+int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
+                       char *message, size_t size);
+
+#endif

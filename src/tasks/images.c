@@ -1,0 +1,446 @@
+/* images.c - see images.h: keys, graphs, batches and scores.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/images.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "data/shapes.h"
+#include "data/shuffle.h"
+#include "models/densenet.h"
+#include "models/mlp.h"
+#include "models/resnet.h"
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- keys ---- */
+
+#define S images_settings
+static const key_spec keys[] = {
+    CHOICE_KEY(S, data.set, "shapes", "shapes cifar10 cifar100 folder", STRICT,
+               "generated; CIFAR's binary files; PNG and JPEG files by class"),
+    PATH_KEY(S, data.path, STRICT, "the directory of CIFAR's files, or of training pictures"),
+    PATH_KEY(S, data.valid_path, LOOSE, "folder: of validation pictures, if there is one"),
+    PATH_KEY(S, data.test_path, LOOSE, "folder: of test pictures, if there is one"),
+    CHOICE_KEY(S, data.labels, "fine", "fine coarse", STRICT, "of CIFAR-100: 100 classes or 20"),
+    SWITCH_KEY(S, data.any_size, "false", STRICT,
+               "CIFAR's files may have fewer or more pictures than the standard ones"),
+    WHOLE_KEY(S, data.size, "32", 1, 1024, STRICT, "pixels of a side; folder: what pictures are scaled and cropped to"),
+    CHOICE_KEY(S, data.unreadable, "refuse", "refuse skip", STRICT,
+               "folder: what becomes of pictures that cannot be read"),
+    REAL_KEY(
+        S, data.hold_out, "10", 0, 90, false, STRICT,
+        "percent of the training set to validate on, where there is no validation set; 0: the test set is that, too"),
+    WHOLE_KEY(S, data.train, "10000", 1, 1e8, STRICT, "shapes: pictures to train on"),
+    WHOLE_KEY(S, data.valid, "1000", 1, 1e8, STRICT, "shapes: pictures to validate on"),
+    WHOLE_KEY(S, data.test, "2000", 0, 1e8, STRICT, "shapes: pictures to test on"),
+    WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "of shapes, and of which pictures are held out"),
+    WHOLE_KEY(S, data.batch, "128", 1, 1000000, STRICT, "pictures; the last batch of an epoch has those that are left"),
+    SWITCH_KEY(S, data.crop, "true", STRICT, "train on random windows of pictures with a black margin"),
+    WHOLE_KEY(S, data.padding, "4", 0, 1024, STRICT, "pixels of that margin"),
+    SWITCH_KEY(S, data.flip, "true", STRICT, "train on mirrored pictures half of the time"),
+    TEXT_KEY(S, data.mean, "", STRICT, "of red, green and blue, taken from pixels of 0 to 1; \"\": that of data.set"),
+    TEXT_KEY(S, data.deviation, "", STRICT, "that the differences are divided by; \"\": that of data.set"),
+    WHOLE_KEY(S, train.evaluate_images, "0", 0, 1e15, LOOSE,
+              "validation pictures for an evaluation in between; 0: all"),
+};
+#undef S
+static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(images_settings)};
+_Static_assert(sizeof(images_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
+
+/* ---- what no single key can tell ---- */
+
+static const char *check_files(const images_settings *r, char *why, size_t size) {
+    const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
+    if (shapes == (*r->data.path != '\0')) {
+        snprintf(why, size,
+                 shapes ? "data.path is given, but data.set shapes reads no files"
+                        : "data.path is not given; data.set %s needs it",
+                 r->data.set);
+        return "data.path";
+    }
+    if (!folder && (*r->data.valid_path || *r->data.test_path)) {
+        snprintf(why, size, "%s is given, but data.set %s does not read it",
+                 *r->data.valid_path ? "data.valid_path" : "data.test_path", r->data.set);
+        return *r->data.valid_path ? "data.valid_path" : "data.test_path";
+    }
+    if (!folder || *r->data.valid_path || *r->data.test_path || r->data.hold_out > 0) return NULL;
+    snprintf(why, size,
+             "data.hold_out is 0, and neither data.valid_path nor data.test_path is given: nothing is left to "
+             "validate on");
+    return "data.hold_out";
+}
+
+static const char *check_task(const recipe *whole, char *why, size_t size) {
+    const images_settings *r = images_settings_of(whole);
+    const char *path = check_files(r, why, size);
+    if (path) return path;
+    if (strcmp(r->data.set, "folder") != 0 && r->data.size != SHAPES_SIZE) {
+        snprintf(why, size, "data.size is %d, expected %d, which pictures of data.set %s have", r->data.size,
+                 SHAPES_SIZE, r->data.set);
+        return "data.size";
+    }
+    if (strcmp(r->data.set, "cifar100") != 0 && strcmp(r->data.labels, "coarse") == 0) {
+        snprintf(why, size, "data.labels is coarse, which only data.set cifar100 has");
+        return "data.labels";
+    }
+    return images_check_view(r, why, size);
+}
+
+/* ---- models ---- */
+
+typedef nn_value (*build_model)(nn_graph *g, const void *settings, nn_value x, int classes);
+static nn_value build_mlp(nn_graph *g, const void *s, nn_value x, int n) { return mlp_build(g, s, x, n); }
+static nn_value build_resnet(nn_graph *g, const void *s, nn_value x, int n) { return resnet_build(g, s, x, n); }
+static nn_value build_densenet(nn_graph *g, const void *s, nn_value x, int n) { return densenet_build(g, s, x, n); }
+
+static const char *check_resnet(const recipe *r, char *why, size_t size) {
+    return resnet_check((const void *)r->model_settings, why, size);
+}
+
+/* Between blocks the size is halved. */
+static const char *check_densenet(const recipe *r, char *why, size_t size) {
+    const densenet_settings *s = (const void *)r->model_settings;
+    const int pixels = images_settings_of(r)->data.size;
+    const char *path = densenet_check(s, why, size);
+    int divisor = 1;
+    for (const char *c = s->model.blocks; *c; c++) divisor *= *c == ',' ? 2 : 1;
+    if (path || pixels % divisor == 0) return path;
+    snprintf(why, size,
+             "data.size is %d, expected a multiple of %d: a DenseNet of model.blocks %s halves it after each but "
+             "the last",
+             pixels, divisor, s->model.blocks);
+    return "data.size";
+}
+
+static const task_model resnet = {"resnet", &resnet_keys, check_resnet};
+static const task_model densenet = {"densenet", &densenet_keys, check_densenet};
+static const task_model mlp = {"mlp", &mlp_keys, NULL};
+static const task_model *const models[] = {&resnet, &densenet, &mlp, NULL};
+static const build_model builders[] = {build_resnet, build_densenet, build_mlp};
+
+static nn_value build_logits(const recipe *r, nn_graph *g, nn_value x, int classes) {
+    int i = 0;
+    while (models[i] != recipe_model(r)) i++;
+    return builders[i](g, r->model_settings, x, classes);
+}
+
+/* ---- graphs ---- */
+
+/* Of n pictures, capacity in a batch. Inputs places, draws and targets; outputs "loss" and, for answers, "logits". */
+static nn_value build_graph(const experiment *e, nn_graph *g, int64_t capacity, int64_t n, const uint8_t *bytes,
+                            bool answers, int *rows) {
+    const images *s = images_of(e);
+    const int64_t shape[] = {n > 0 ? n : 1, s->all.size, s->all.size, 3};
+    *rows = nn_symbol(g, "images", capacity > 0 ? capacity : 1);
+    const nn_value data = nn_constant(g, "pictures", NN_U8, 4, shape, n > 0 ? bytes : NULL);
+    const nn_value places = nn_input(g, "places", NN_I32, *rows, 0), draws = nn_input(g, "draws", NN_I32, *rows, 0);
+    const nn_value targets = nn_input(g, "targets", NN_I32, *rows, 0);
+    nn_pad(g, targets, -1);
+    const nn_value x = nn_pictures(g, data, places, draws, &s->view);
+    const nn_value logits = build_logits(&e->recipe, g, x, s->all.classes.n);
+    const nn_value loss = nn_cross_entropy(g, logits, targets, 0);
+    nn_output(g, "loss", loss);
+    if (answers) nn_output(g, "logits", logits);
+    return loss;
+}
+
+static nn_value build(experiment *e, nn_graph *g) {
+    images *s = images_of(e);
+    return build_graph(e, g, images_settings_of(&e->recipe)->data.batch, s->all.n, s->all.bytes, false, &s->rows);
+}
+
+static void free_graph(images_graph *x) {
+    nn_plan_free(x->plan);
+    nn_graph_free(x->graph);
+    *x = (images_graph){0};
+}
+
+/* A graph that answers, over n pictures. */
+static int open_graph(const experiment *e, images_graph *x, int64_t capacity, int64_t n, const uint8_t *bytes,
+                      char *message, size_t size) {
+    const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
+    x->graph = nn_graph_create(e->params);
+    if (!x->graph) return text_fail(message, size, "out of memory for a graph");
+    build_graph(e, x->graph, capacity, n, bytes, true, &x->rows);
+    return experiment_failed(nn_plan_create(&x->plan, x->graph, &o), message, size);
+}
+
+static int prepare(experiment *e, int uses, char *message, size_t size) {
+    images *s = images_of(e);
+    const int64_t most = s->n[SPLIT_VALID] > s->n[SPLIT_TEST] ? s->n[SPLIT_VALID] : s->n[SPLIT_TEST];
+    const int64_t batch = images_settings_of(&e->recipe)->data.batch;
+    if (!(uses & TASK_SCORE) || most == 0) return 0;
+    return open_graph(e, &s->scoring, most < batch ? most : batch, s->all.n, s->all.bytes, message, size);
+}
+
+/* ---- open and close ---- */
+
+static void close_images(experiment *e) {
+    images *s = images_of(e);
+    if (!s) return;
+    free_graph(&s->scoring);
+    class_report_free(&s->judged);
+    free(s->order);
+    images_drop(s);
+    free(s);
+    e->state = NULL;
+}
+
+static int open_images(experiment *e, const char *directory, int uses, char *message, size_t size) {
+    images *s = e->state = calloc(1, sizeof *s);
+    if (!s) return text_fail(message, size, "out of memory for the task");
+    s->ordered_epoch = -1;
+    s->view = images_view(images_settings_of(&e->recipe));
+    int failed = images_load(e, directory, uses, message, size);
+    if (!failed && !directory && !(s->order = malloc((size_t)s->n[SPLIT_TRAIN] * sizeof *s->order)))
+        failed = text_fail(message, size, "out of memory for the order of pictures");
+    if (failed) close_images(e);
+    return failed ? -1 : 0;
+}
+
+static bool note(const experiment *e, task_split split, char *out, size_t size) {
+    const images_settings *r = images_settings_of(&e->recipe);
+    const images *s = images_of(e);
+    const image_folder_report *f = &s->report[split];
+    const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
+    char missing[64] = "";
+    if (f->missing) snprintf(missing, sizeof missing, "no picture of %d of %d classes", f->missing, s->all.classes.n);
+    if (!f->unreadable && !f->missing) return false;
+    if (!f->unreadable) {
+        snprintf(out, size, "%.*s: %s", RECIPE_PATH, paths[split], missing);
+        return true;
+    }
+    snprintf(out, size, "%.*s: used %lld of %lld pictures; %lld cannot be read, the first %s%s%s", RECIPE_PATH,
+             paths[split], (long long)(f->files - f->unreadable), (long long)f->files, (long long)f->unreadable,
+             f->first, *missing ? "; " : "", missing);
+    return true;
+}
+
+static int save(const experiment *e, const char *directory, char *message, size_t size) {
+    char path[1100];
+    snprintf(path, sizeof path, "%s/classes.txt", directory);
+    return class_names_save(&images_of(e)->all.classes, path, message, size);
+}
+
+static uint64_t fingerprint(const experiment *e) {
+    const class_names *c = &images_of(e)->all.classes;
+    uint64_t hash = CHECKPOINT_HASH;
+    for (int i = 0; i < c->n; i++) hash = checkpoint_hash(hash, c->name[i], strlen(c->name[i]) + 1);
+    return hash;
+}
+
+/* ---- batches ---- */
+
+static int64_t batches_of(int64_t n, int64_t batch) { return (n + batch - 1) / batch; }
+
+static int64_t batches(const experiment *e) {
+    return batches_of(images_of(e)->n[SPLIT_TRAIN], images_settings_of(&e->recipe)->data.batch);
+}
+
+static void order_epoch(images *s, uint64_t seed) {
+    const int64_t n = s->n[SPLIT_TRAIN];
+    enum { SHUFFLE_IMAGES = 0x696d6773 };
+    if (s->ordered_epoch == s->epoch) return;
+    for (int64_t i = 0; i < n; i++) s->order[i] = i;
+    shuffle(s->order, n, n, nn_key(seed, (uint64_t)s->epoch, SHUFFLE_IMAGES));
+    s->ordered_epoch = s->epoch;
+}
+
+static void next(experiment *e, task_batch *out) {
+    images *s = images_of(e);
+    const int64_t batch = images_settings_of(&e->recipe)->data.batch, first = s->index * batch;
+    const int64_t left = s->n[SPLIT_TRAIN] - first, n = left < batch ? left : batch;
+    int32_t *places = nn_plan_data(e->plan, "places"), *draws = nn_plan_data(e->plan, "draws");
+    int32_t *targets = nn_plan_data(e->plan, "targets");
+    order_epoch(s, e->recipe.train.seed);
+    nn_plan_set_rows(e->plan, s->rows, n);
+    for (int64_t i = 0; i < n; i++) {
+        places[i] = s->place[SPLIT_TRAIN][s->order[first + i]];
+        draws[i] = (int32_t)(first + i);
+        targets[i] = s->all.labels[places[i]];
+    }
+    if (++s->index == batches(e)) s->index = 0, s->epoch++;
+    *out = (task_batch){.items = n, .samples = n, .targets = n, .epoch = s->epoch, .index = s->index};
+}
+
+static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
+    images *s = images_of(e);
+    if (epoch < 0 || index < 0 || index >= batches(e))
+        return text_fail(message, size, "batch %lld of an epoch, which has %lld: has the data changed?",
+                         (long long)index, (long long)batches(e));
+    s->epoch = epoch;
+    s->index = index;
+    return 0;
+}
+
+/* ---- scores ---- */
+
+enum { LOSS, ACCURACY, TOP5, METRICS };
+static const metric metrics[METRICS] = {
+    [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
+    [ACCURACY] = {"accuracy", "accuracy", "accuracy", "%", 100, 2, METRIC_HIGHER, true, NULL},
+    [TOP5] = {"top5", "top 5", "pictures whose class is among the five likeliest", "%", 100, 2, METRIC_HIGHER, false,
+              NULL},
+};
+
+static bool has(const experiment *e, task_split split) { return images_of(e)->n[split] > 0; }
+static int64_t count(const experiment *e, task_split split) { return images_of(e)->n[split]; }
+
+/* How many classes are likelier than the target, of equal ones those before it; NaN is likelier than anything. */
+static int rank_of(const float *logits, int n, int target) {
+    int rank = 0;
+    for (int k = 0; k < n; k++) rank += k < target ? !(logits[k] < logits[target]) : !(logits[k] <= logits[target]);
+    return rank;
+}
+
+/* The likeliest class and its probability. */
+static int best_of(const float *logits, int n, double *probability) {
+    int best = 0;
+    double sum = 0;
+    for (int k = 1; k < n; k++) best = logits[k] > logits[best] ? k : best;
+    for (int k = 0; k < n; k++) sum += exp((double)logits[k] - (double)logits[best]);
+    *probability = 1 / sum;
+    return best;
+}
+
+static int run_places(images_graph *x, const images *s, const int32_t *place, int64_t n, char *message, size_t size) {
+    int32_t *places = nn_plan_data(x->plan, "places"), *draws = nn_plan_data(x->plan, "draws");
+    int32_t *targets = nn_plan_data(x->plan, "targets");
+    nn_plan_set_rows(x->plan, x->rows, n);
+    for (int64_t i = 0; i < n; i++) {
+        places[i] = place[i];
+        draws[i] = 0;
+        targets[i] = s->all.labels[place[i]];
+    }
+    nn_plan_forward(x->plan);
+    return experiment_failed(nn_plan_wait(x->plan), message, size);
+}
+
+typedef struct score_sums {
+    double loss, right, top5;
+} score_sums;
+
+static void add_batch(images *s, const int32_t *place, int64_t n, bool judge, score_sums *sums) {
+    const float *logits = nn_plan_data(s->scoring.plan, "logits"), *loss = nn_plan_data(s->scoring.plan, "loss");
+    const int classes = s->all.classes.n;
+    sums->loss += (double)loss[0];
+    for (int64_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
+        const int label = s->all.labels[place[i]], rank = rank_of(row, classes, label);
+        double probability;
+        sums->right += rank == 0;
+        sums->top5 += rank < 5;
+        if (!judge) continue;
+        const int best = best_of(row, classes, &probability);
+        class_report_add(&s->judged, label, best, probability, place[i]);
+    }
+}
+
+/* Over the first `limit` pictures of a split. */
+static int score(experiment *e, task_split split, int64_t limit, bool judge, task_result *out, char *message,
+                 size_t size) {
+    images *s = images_of(e);
+    const int64_t n = s->n[split] < limit ? s->n[split] : limit, batch = images_settings_of(&e->recipe)->data.batch;
+    const double start = clock_seconds();
+    score_sums sums = {0};
+    for (int64_t at = 0; at < n; at += batch) {
+        const int32_t *place = s->place[split] + at;
+        const int64_t rows = n - at < batch ? n - at : batch;
+        if (run_places(&s->scoring, s, place, rows, message, size)) return -1;
+        add_batch(s, place, rows, judge, &sums);
+        experiment_progress(e, "images", at + rows, n);
+    }
+    out->value[LOSS] = sums.loss / (double)n;
+    out->value[ACCURACY] = sums.right / (double)n;
+    out->value[TOP5] = sums.top5 / (double)n;
+    out->items = (double)n;
+    out->samples = n;
+    out->seconds = clock_seconds() - start;
+    return 0;
+}
+
+static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
+                    task_result *out, char *message, size_t size) {
+    const images_settings *r = images_settings_of(&e->recipe);
+    images *s = images_of(e);
+    const int64_t some = r->train.evaluate_images > 0 ? r->train.evaluate_images : INT64_MAX;
+    (void)sample, (void)context;
+    *out = (task_result){0};
+    for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
+    if (s->n[split] == 0 || !s->scoring.plan) return 0;
+    const bool whole = depth == TASK_WHOLE;
+    if (whole && class_report_begin(&s->judged, s->all.classes.n))
+        return text_fail(message, size, "out of memory for %d classes", s->all.classes.n);
+    return score(e, split, whole ? INT64_MAX : depth == TASK_GLANCE ? r->data.batch : some, whole, out, message, size);
+}
+
+static int report(experiment *e, task_split split, int64_t step, const char *directory, char *message, size_t size) {
+    const images *s = images_of(e);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/classes.json", directory);
+    return class_report_write(&s->judged, &s->all, step, split == SPLIT_TEST ? "test" : "valid", path, message, size);
+}
+
+/* ---- answers ---- */
+
+/* Logits to probabilities, in place of which they are written. */
+static void to_probabilities(const float *logits, int n, float *out) {
+    double probability;
+    const int best = best_of(logits, n, &probability);
+    for (int k = 0; k < n; k++) out[k] = (float)(exp((double)logits[k] - (double)logits[best]) * probability);
+}
+
+int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probabilities, char *message, size_t size) {
+    const images *s = images_of(e);
+    const int classes = s->all.classes.n;
+    const int64_t most = images_settings_of(&e->recipe)->data.batch, batch = n < most ? n : most;
+    images_graph x = {0};
+    int failed = open_graph(e, &x, batch, n, bytes, message, size);
+    for (int64_t at = 0; !failed && at < n; at += batch) {
+        const int64_t rows = n - at < batch ? n - at : batch;
+        int32_t *places = nn_plan_data(x.plan, "places");
+        nn_plan_set_rows(x.plan, x.rows, rows);
+        memset(nn_plan_data(x.plan, "targets"), 0, (size_t)rows * sizeof(int32_t));
+        memset(nn_plan_data(x.plan, "draws"), 0, (size_t)rows * sizeof(int32_t));
+        for (int64_t i = 0; i < rows; i++) places[i] = (int32_t)(at + i);
+        nn_plan_forward(x.plan);
+        failed = experiment_failed(nn_plan_wait(x.plan), message, size);
+        const float *logits = nn_plan_data(x.plan, "logits");
+        for (int64_t i = 0; !failed && i < rows; i++)
+            to_probabilities(logits + i * classes, classes, probabilities + (at + i) * classes);
+    }
+    free_graph(&x);
+    return failed;
+}
+
+/* ---- the table ---- */
+
+static const key_table *const tables[] = {&table, NULL};
+const task task_images = {.name = "images",
+                          .about = "classes of pictures",
+                          .items = "images",
+                          .samples = "images",
+                          .keys = tables,
+                          .models = models,
+                          .metrics = metrics,
+                          .n_metrics = METRICS,
+                          .check = check_task,
+                          .open = open_images,
+                          .close = close_images,
+                          .build = build,
+                          .prepare = prepare,
+                          .batches = batches,
+                          .next = next,
+                          .seek = seek,
+                          .has = has,
+                          .count = count,
+                          .evaluate = evaluate,
+                          .report = report,
+                          .save = save,
+                          .fingerprint = fingerprint,
+                          .note = note};
