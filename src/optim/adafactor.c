@@ -1,4 +1,4 @@
-/* Adafactor's update, which needs sums over rows, columns and the whole array before the first element can move:
+/* Adafactor's driver. Its update needs sums over rows, columns and the whole array before the first element can move:
  *
  *   R = beta2 R + (1 - beta2) mean over columns of (g^2 + eps1)      C likewise over rows      beta2 = 1 - t^-c
  *   u = g / sqrt(R / mean(R)) / sqrt(C)          or, with fewer than two dimensions, g / sqrt(v)
@@ -19,12 +19,9 @@ typedef struct factors {
 } factors;
 
 static factors adamod__factors(const adamod_span *x, const work_space *space) {
-    factors f = {1, x->count, x->ndim >= 2, space->chunk};
-    if (!f.factored || x->count == 0) return f; /* an empty array's other dimensions may be of any size */
-    f.rows = x->shape[x->ndim - 2];
-    f.cols = x->shape[x->ndim - 1];
-    if (f.cols > 0) f.chunk = (space->chunk + f.cols - 1) / f.cols * f.cols;
-    return f;
+    const matrix_shape m = adamod__matrix_shape(x);
+    if (m.cols == 0) return (factors){1, x->count, false, space->chunk};
+    return (factors){m.rows, m.cols, true, (space->chunk + m.cols - 1) / m.cols * m.cols};
 }
 
 /* Everything a pass needs to know of one chunk. */
@@ -53,31 +50,18 @@ static double adamod__real_at(adamod_type type, const void *at) {
     return type == ADAMOD_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
-/* Row r's or column c's running mean: states 1 and 2 of a factored array. */
-static double adamod__get(const pass *p, int state, int64_t i) {
-    double buffer[1];
-    const block_source *b = &p->source;
-    return adamod__real_at(
-        b->compute, adamod__read_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer));
-}
-
-static void adamod__put(const pass *p, int state, int64_t i, double value) {
-    const block_source *b = &p->source;
-    double buffer[1];
-    if (b->compute == ADAMOD_F64) memcpy(buffer, &value, sizeof value);
-    else memcpy(buffer, &(float){(float)value}, sizeof(float));
-    if (b->state_type == b->compute) {
-        const size_t size = adamod__type_size(b->compute);
-        memcpy((char *)p->x->state[state] + (size_t)i * size, buffer, size);
-    } else {
-        adamod__write_block(p->w->kernels, b->compute, p->x->state[state], b->state_type, i, 1, buffer,
-                            &(block_random){b->key, 1 + state});
-    }
-}
-
 static double adamod__average(const pass *p, double old, double mean) {
     const double x = p->coef->beta2 * old + p->coef->beta2c * (mean + p->coef->eps);
     return adamod__saturated(x, p->source.state_type == ADAMOD_F64);
+}
+
+/* Row r's or column c's running mean: states 1 and 2 of a factored array. */
+static double adamod__get(const pass *p, int state, int64_t i) {
+    return adamod__state_number(p->w, &p->source, state, i);
+}
+
+static void adamod__put(const pass *p, int state, int64_t i, double mean) {
+    adamod__set_state_number(p->w, &p->source, state, i, adamod__average(p, adamod__get(p, state, i), mean));
 }
 
 /* Calls body(position in block, length, row of all rows, column) for the parts of a block that lie in one row. */
@@ -127,7 +111,7 @@ static void adamod__pass_rows(void *context, int64_t chunk, int thread) {
         EACH_ROW(&p, at, n, j, length, row, column) {
             row_sum += k->sumsq(adamod__at(&p, g, j), (size_t)length, 1);
             if (column + length < p.f.cols) continue;
-            adamod__put(&p, 1, row, adamod__average(&p, adamod__get(&p, 1, row), row_sum / (double)p.f.cols));
+            adamod__put(&p, 1, row, row_sum / (double)p.f.cols);
             row_sum = 0;
         }
     }
@@ -160,7 +144,7 @@ static void adamod__pass_columns(void *context, int64_t task, int thread) {
     }
     for (int64_t j = 0; j < width; j++) {
         const int64_t i = matrix * p.f.cols + from + j;
-        adamod__put(&p, 2, i, adamod__average(&p, adamod__get(&p, 2, i), buffer->sum[j] / (double)p.f.rows));
+        adamod__put(&p, 2, i, buffer->sum[j] / (double)p.f.rows);
     }
 }
 
@@ -250,7 +234,7 @@ static double adamod__item_sum(const work_space *space, size_t item, int which) 
     return sum;
 }
 
-void adamod__adafactor_run(const work *w, work_space *space) {
+static void adamod__adafactor_run(const work *w, work_space *space) {
     work_context context = {w, space};
     int64_t chunks = 0;
     for (size_t i = 0; i < w->n; i++) {
@@ -264,7 +248,7 @@ void adamod__adafactor_run(const work *w, work_space *space) {
     for (size_t i = 0; i < w->n; i++) {
         const adamod_span *x = w->items[i].span;
         const factors f = adamod__factors(x, space);
-        if (!x->grad || !f.factored || x->count == 0) continue;
+        if (!x->grad || !f.factored) continue;
         column_context columns = {&context, i, (f.cols + BLOCK - 1) / BLOCK};
         adamod__pool_run(w->pool, x->count / (f.rows * f.cols) * columns.strips, adamod__pass_columns, &columns);
     }
@@ -284,3 +268,5 @@ void adamod__adafactor_run(const work *w, work_space *space) {
     adamod__pool_run(w->pool, chunks, adamod__pass_update, &context);
     adamod__add_partial(w, space);
 }
+
+const rule_driver adamod__adafactor_driver = {.run = adamod__adafactor_run, .takes = UINT32_MAX};

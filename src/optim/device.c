@@ -132,7 +132,7 @@ adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, co
     device_limit limits[OPT_COUNT];
     adamod__limits(opt->rule, limits);
     opt->api = adamod__load_cuda();
-    status = opt->api ? adamod__result(opt, opt->api->open(&opt->device, index, adamod__rule_index(opt->rule), limits))
+    status = opt->api ? adamod__result(opt, opt->api->open(&opt->device, index, (int)opt->rule->id, limits))
                       : ADAMOD_ERROR_NO_CUDA;
     if (status) {
         adamod_free(opt);
@@ -275,13 +275,12 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
         d.scale[i] = x->scale[i];
     }
     d.queue = specs[2].shape == SHAPE_QUEUE ? (int32_t)o[OPT_WINDOW] : 0;
-    if (x->ndim >= 2 && x->count > 0) { /* an empty array's other dimensions may be of any size */
-        d.rows = x->shape[x->ndim - 2];
-        d.cols = x->shape[x->ndim - 1];
-    }
+    const matrix_shape shape = adamod__matrix_shape(x);
+    d.rows = shape.rows;
+    d.cols = shape.cols;
     d.group = t->group;
     adamod__coef_f64 c;
-    adamod__coefs(opt->rule, o, &(step_info){1, o[OPT_LR]}, 1, &c);
+    adamod__coefs(opt->rule, o, &(step_info){1, o[OPT_LR], shape.rows, shape.cols}, 1, &c);
     d.variant = c.variant;
     d.p_type = (uint8_t)x->param_type;
     d.g_type = (uint8_t)x->grad_type;

@@ -39,12 +39,19 @@ typedef struct state_spec {
     double initial;
 } state_spec;
 
+/* Passes over whole arrays: see update.h. */
+typedef struct rule_driver rule_driver;
+
+/* All there is to know of a rule. Its file in rules/ fills it in; nothing else asks which rule it is. */
 typedef struct rule {
+    rule_id id; /* its place in tables of rules */
     const char *name;
     const char *summary;
     const option_spec *options;
     int n_options;
     int default_decay;
+    bool q8;                   /* its states can be kept in 8 bits */
+    const rule_driver *driver; /* NULL: it is element-wise */
     /* Fills specs (all SHAPE_NONE before) for these options and this number of dimensions. */
     void (*states)(const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
     /* Fills what the formula reads; c starts zeroed, with the common fields filled in afterwards. */
@@ -55,9 +62,6 @@ extern const rule *const adamod__rules[RULE_COUNT];
 
 /* The rule of this name, or NULL with the last error set. */
 const rule *adamod__find_rule(const char *name);
-int adamod__rule_index(const rule *r);
-/* Whether its states can be kept in 8 bits. */
-bool adamod__has_q8(const rule *r);
 
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);
@@ -103,6 +107,16 @@ void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
 /* Whether a shape can be; name is for the message. */
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+
+/* The last two dimensions of an array. cols is 0 if there are fewer than two, and of an empty array, whose other
+ * dimensions may be of any size. */
+typedef struct matrix_shape {
+    int64_t rows, cols;
+} matrix_shape;
+static inline matrix_shape adamod__matrix_shape(const adamod_span *x) {
+    if (x->ndim < 2 || x->count == 0) return (matrix_shape){0, 0};
+    return (matrix_shape){x->shape[x->ndim - 2], x->shape[x->ndim - 1]};
+}
 
 /* f64 parameters are computed in f64, all others in f32. */
 static inline adamod_type adamod__compute_type(adamod_type param) {
@@ -176,13 +190,15 @@ typedef struct work_space {
     int64_t *coef_of;     /* index into coefs, for each item */
     adamod__coef_f64 *coefs;
     double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
+    void *workspace;               /* the driver's: see update.h */
     size_t items, n_coefs, chunks; /* room for so many */
-    int64_t chunk;                 /* elements in a chunk */
-    thread_memory caller;          /* of the thread that steps; the others' is the pool's */
+    size_t workspace_bytes;
+    int64_t chunk;        /* elements in a chunk */
+    thread_memory caller; /* of the thread that steps; the others' is the pool's */
 } work_space;
 
 typedef struct work {
-    const rule *rule;
+    const rule *rule; /* NULL: sums over gradients, no update */
     const kernel_set *kernels;
     const work_item *items;
     size_t n;

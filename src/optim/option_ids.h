@@ -7,32 +7,23 @@
 
 /* Every option of every rule. An option means the same in all rules that have it; its default and bounds may differ. */
 typedef enum option_id {
+    /* of several rules */
     OPT_LR,
     OPT_BETA1,
     OPT_BETA2,
-    OPT_BETA3,
-    OPT_EPS,
+    OPT_EPS, /* lr is divided by it alone where all gradients were zeros */
     OPT_FLAVOUR,
     OPT_BIAS_CORRECTION,
     OPT_MOMENTUM,
-    OPT_DAMPENING,
-    OPT_NESTEROV,
-    OPT_LR_DECAY,
-    OPT_INITIAL,
-    OPT_ALPHA,
-    OPT_CENTERED,
-    OPT_RHO,
-    OPT_FINAL_LR,
     OPT_GAMMA,
-    OPT_WINDOW,
-    OPT_SPATIAL,
-    OPT_EPS1,
-    OPT_EPS2,
-    OPT_CLIP_THRESHOLD,
-    OPT_DECAY_RATE,
-    OPT_RELATIVE_STEP,
-    OPT_SCALE_PARAMETER,
-    OPT_WARMUP_INIT,
+/* of one rule: in its file */
+#define ADAMOD_RULE_NAME
+#define RULE(name)
+#define OPTION(id) OPT_##id,
+#include "optim/rules/list.inc.h"
+#undef OPTION
+#undef RULE
+#undef ADAMOD_RULE_NAME
     /* shared by all rules */
     OPT_WEIGHT_DECAY,
     OPT_DECAY,
@@ -76,6 +67,9 @@ typedef enum range_fault {
 typedef struct step_info {
     int64_t t;      /* which update of this array: 1, 2, ... */
     double base_lr; /* the learning rate before its schedule */
+    /* Of the array's last two dimensions; cols 0: it is no matrix. Only for rules with a driver: arrays of other rules
+     * share coefficients. */
+    int64_t rows, cols;
 } step_info;
 
 #endif

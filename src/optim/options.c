@@ -52,7 +52,7 @@ static const option_spec adamod__state_type_q8 = {
 const option_spec *adamod__option(const rule *r, int index) {
     if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;
     const option_spec *o = index < r->n_options ? &r->options[index] : &adamod__common[index - r->n_options];
-    return o->id == OPT_STATE_TYPE && adamod__has_q8(r) ? &adamod__state_type_q8 : o;
+    return o->id == OPT_STATE_TYPE && r->q8 ? &adamod__state_type_q8 : o;
 }
 
 /* Keeps in best the candidate nearest to name, if it is near at all. */
@@ -142,6 +142,7 @@ number_range adamod__number_range(option_id id, adamod_type type) {
         case OPT_EPS2: return (number_range){0, factor};
         case OPT_WEIGHT_DECAY: return (number_range){0, wide ? 1e153 : 1e18}; /* L2: squared with the parameter */
         case OPT_EPS:
+        case OPT_ROOT_EPS:
         case OPT_EPS1: return (number_range){tiny, factor};
         case OPT_INITIAL: return (number_range){0, wide ? 1.6e308 : 3.2e38};
         case OPT_GRAD_SCALE: return (number_range){tiny, wide ? 1.7e308 : 3.4e38};

@@ -94,11 +94,10 @@ static adamod_status adamod__check_span(const rule *r, const double *options, co
     if (status || (status = adamod__check_arrays(x, name))) return status;
     const adamod_type compute = adamod__compute_type(x->param_type);
     const adamod_type state_type = x->state_type;
-    const bool q8 = state_type == ADAMOD_Q8 && adamod__has_q8(r);
+    const bool q8 = state_type == ADAMOD_Q8 && r->q8;
     if (state_type != compute && state_type != ADAMOD_BF16 && !q8) {
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: state_type is %s, expected %s or bf16%s", name,
-                            adamod__type_name(state_type), adamod__type_name(compute),
-                            adamod__has_q8(r) ? " or q8" : "");
+                            adamod__type_name(state_type), adamod__type_name(compute), r->q8 ? " or q8" : "");
     }
     if (x->step < 1)
         return adamod__fail(ADAMOD_ERROR_RANGE, "%s: step is %lld, expected 1 or more", name, (long long)x->step);
@@ -299,7 +298,7 @@ adamod_status adamod_norm(const adamod_span *spans, size_t n, adamod_pool *pool,
     const kernel_set *kernels = pool ? adamod__pool_kernels(pool) : adamod__kernels_at(0);
     work_item *items = adamod__raw_items(spans, n, NULL);
     if (!items) return ADAMOD_ERROR_MEMORY;
-    const work w = {adamod__rules[RULE_sgd], kernels, items, n, pool, NULL};
+    const work w = {NULL, kernels, items, n, pool, NULL};
     work_space space = {0};
     const adamod_status status = adamod__work_reserve(&w, &space);
     const adamod__arithmetic before = adamod__enter_arithmetic();

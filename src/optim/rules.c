@@ -8,7 +8,6 @@
 #include "optim/rules/coefs.inc.h"
 
 static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
-static const char *const adamod__spatials[] = {"max", "none", NULL};
 
 /* id, name, default, least, most, 1 if the most itself is not allowed, help */
 #define OPTION_REAL(id, name, value, min, max, open, help)                                                             \
@@ -39,37 +38,37 @@ static const char *const adamod__spatials[] = {"max", "none", NULL};
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
 
-#define RULE_DEFINITION(rule_name, text, decay)                                                                        \
-    static const rule adamod__rule_##rule_name = {#rule_name,                                                          \
-                                                  text,                                                                \
-                                                  adamod__##rule_name##_options,                                       \
-                                                  sizeof adamod__##rule_name##_options / sizeof(option_spec),          \
-                                                  decay,                                                               \
-                                                  adamod__##rule_name##_states,                                        \
-                                                  adamod__##rule_name##_coefs}
+/* summary, default_decay and what else is special about it, as fields of a rule. */
+#define RULE_DEFINITION(rule_name, ...)                                                                                \
+    static const rule adamod__rule_##rule_name = {                                                                     \
+        .id = RULE_##rule_name,                                                                                        \
+        .name = #rule_name,                                                                                            \
+        .options = adamod__##rule_name##_options,                                                                      \
+        .n_options = sizeof adamod__##rule_name##_options / sizeof(option_spec),                                       \
+        .states = adamod__##rule_name##_states,                                                                        \
+        .coefs = adamod__##rule_name##_coefs,                                                                          \
+        __VA_ARGS__,                                                                                                   \
+    }
+#define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
 
-#include "optim/rules/all.inc.h"
+#define ADAMOD_RULE_DESCRIPTION
+#include "optim/rules/list.inc.h"
+#undef ADAMOD_RULE_DESCRIPTION
 
 const rule *const adamod__rules[RULE_COUNT] = {
+#define ADAMOD_RULE_NAME
+#define OPTION(id)
 #define RULE(name) &adamod__rule_##name,
 #include "optim/rules/list.inc.h"
 #undef RULE
+#undef OPTION
+#undef ADAMOD_RULE_NAME
 };
 
 const char *adamod_rule_name(int index) { return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL; }
 
 const char *adamod_rule_summary(int index) {
     return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
-}
-
-int adamod__rule_index(const rule *r) {
-    int i = 0;
-    while (adamod__rules[i] != r) i++;
-    return i;
-}
-
-bool adamod__has_q8(const rule *r) {
-    return r == adamod__rules[RULE_adamod] || r == adamod__rules[RULE_adam] || r == adamod__rules[RULE_sgd];
 }
 
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,
@@ -83,11 +82,9 @@ adamod_status adamod__check_together(const rule *r, const double *options, doubl
                                      const char *where) {
     const double rates = adamod__number_range(OPT_GRAD_SCALE, type).most;
     const double factors = adamod__number_range(OPT_LR, type).most;
-    const int index = adamod__rule_index(r);
-    const range_fault fault = adamod__fault_together(index, options, base_lr, rates, factors);
+    const range_fault fault = adamod__fault_together(options, base_lr, rates, factors);
     if (!fault) return ADAMOD_OK;
-    const double value =
-        fault == RANGE_RATE ? adamod__rate_of_zeros(index, options) : adamod__final_lr(options, base_lr);
+    const double value = fault == RANGE_RATE ? adamod__rate_of_zeros(options) : adamod__final_lr(options, base_lr);
     return adamod__together_fault(r, fault, value, type, where);
 }
 

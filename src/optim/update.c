@@ -90,7 +90,7 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
         b.scale[i] = x->scale[i];
     }
     b.transform = coef->l2 != 0 || coef->clip < INFINITY;
-    b.update = b.kernels->update[adamod__rule_index(w->rule)][coef->variant];
+    b.update = b.kernels->update[w->rule->id][coef->variant];
     b.key = adamod__random_key(item);
     b.low = adamod__low_kernel(&b, x);
     return b;
@@ -196,6 +196,27 @@ static void adamod__write_state(const work *w, const block_source *b, int i, int
                          adamod__block_key(b->key, first));
 }
 
+double adamod__state_number(const work *w, const block_source *b, int state, int64_t i) {
+    double buffer[1];
+    const void *at =
+        adamod__read_block(w->kernels, b->compute, b->item->span->state[state], b->state_type, i, 1, buffer);
+    return b->compute == ADAMOD_F64 ? *(const double *)at : (double)*(const float *)at;
+}
+
+void adamod__set_state_number(const work *w, const block_source *b, int state, int64_t i, double value) {
+    char *array = b->item->span->state[state];
+    double buffer[1];
+    if (b->compute == ADAMOD_F64) memcpy(buffer, &value, sizeof value);
+    else memcpy(buffer, &(float){(float)value}, sizeof(float));
+    if (b->state_type == b->compute) {
+        const size_t size = adamod__type_size(b->compute);
+        memcpy(array + (size_t)i * size, buffer, size);
+    } else {
+        adamod__write_block(w->kernels, b->compute, array, b->state_type, i, 1, buffer,
+                            &(block_random){b->key, 1 + state});
+    }
+}
+
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
                           const void *u, const void *eta, stats_counts *counts) {
     if (b->low && !u && !b->transform && !counts) {
@@ -267,9 +288,10 @@ static bool adamod__same_coefs(const work_item *a, const work_item *b) {
            a->grad_scale == b->grad_scale;
 }
 
-/* Rules that look at a whole array have coefficients of their own for each. */
-static bool adamod__own_coefs(const work *w) {
-    return w->rule == adamod__rules[RULE_adashift] || w->rule == adamod__rules[RULE_adafactor];
+/* Whether item i has other coefficients than the one before. */
+static bool adamod__new_coefs(const work *w, size_t i) {
+    const bool own = w->rule && w->rule->driver;
+    return i == 0 || own || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
 }
 
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
@@ -280,11 +302,22 @@ int64_t adamod__chunk_size(int64_t total) {
     return (chunk + BLOCK - 1) / BLOCK * BLOCK;
 }
 
+static bool adamod__reserve_workspace(const work *w, work_space *space) {
+    const rule_driver *driver = w->rule ? w->rule->driver : NULL;
+    const size_t bytes = driver && driver->workspace ? driver->workspace(w) : 0;
+    if (bytes <= space->workspace_bytes) return true;
+    if (bytes > SIZE_MAX - 63) return false;
+    void *grown = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!grown) return false;
+    free(space->workspace);
+    space->workspace = grown;
+    space->workspace_bytes = bytes;
+    return true;
+}
+
 adamod_status adamod__work_reserve(const work *w, work_space *space) {
     size_t coefs = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        coefs += i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1]);
-    }
+    for (size_t i = 0; i < w->n; i++) coefs += adamod__new_coefs(w, i);
     int64_t total = 0, chunks = 0;
     for (size_t i = 0; i < w->n; i++) { /* frozen arrays count, which need not be there */
         if (__builtin_add_overflow(total, w->items[i].span->count, &total)) total = INT64_MAX;
@@ -303,6 +336,7 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     if (!(p = adamod__grow(space->partial, &space->chunks, (size_t)chunks + 1, 2 * sizeof *space->partial)))
         goto failed;
     space->partial = p;
+    if (!adamod__reserve_workspace(w, space)) goto failed;
     if (!space->caller.buffer && !(space->caller.buffer = aligned_alloc(64, sizeof *space->caller.buffer))) goto failed;
     if (w->stats && !space->caller.counts && !(space->caller.counts = malloc(sizeof *space->caller.counts)))
         goto failed;
@@ -316,18 +350,30 @@ void adamod__work_free(work_space *space) {
     free(space->coef_of);
     free(space->coefs);
     free(space->partial);
+    free(space->workspace);
     free(space->caller.buffer);
     free(space->caller.counts);
     *space = (work_space){0};
 }
 
-/* Where each item's chunks begin; items without a gradient have none. */
-static int64_t adamod__lay_chunks(const work *w, work_space *space) {
+typedef bool (*takes_part_fn)(const work *w, const work_space *space, size_t item);
+
+static bool adamod__has_gradient(const work *w, const work_space *space, size_t item) {
+    (void)space;
+    return w->items[item].span->grad != NULL;
+}
+
+static bool adamod__kernels_update(const work *w, const work_space *space, size_t item) {
+    return w->items[item].span->grad && !adamod__driver_takes(w, &space->coefs[space->coef_of[item]]);
+}
+
+/* Where each item's chunks begin; items that take no part have none. */
+static int64_t adamod__lay_chunks(const work *w, work_space *space, takes_part_fn takes_part) {
     int64_t chunks = 0;
     for (size_t i = 0; i < w->n; i++) {
         const adamod_span *x = w->items[i].span;
         space->first_chunk[i] = chunks;
-        if (x->grad) chunks += (x->count + space->chunk - 1) / space->chunk;
+        if (takes_part(w, space, i)) chunks += (x->count + space->chunk - 1) / space->chunk;
     }
     space->first_chunk[w->n] = chunks;
     return chunks;
@@ -336,9 +382,10 @@ static int64_t adamod__lay_chunks(const work *w, work_space *space) {
 static void adamod__lay_coefs(const work *w, work_space *space) {
     int64_t last = -1;
     for (size_t i = 0; i < w->n; i++) {
-        if (i == 0 || adamod__own_coefs(w) || !adamod__same_coefs(&w->items[i], &w->items[i - 1])) {
+        if (adamod__new_coefs(w, i)) {
             const work_item *x = &w->items[i];
-            const step_info info = {x->span->step, x->base_lr};
+            const matrix_shape shape = adamod__matrix_shape(x->span);
+            const step_info info = {x->span->step, x->base_lr, shape.rows, shape.cols};
             adamod__coefs(w->rule, x->options, &info, x->grad_scale, &space->coefs[++last]);
         }
         space->coef_of[i] = last;
@@ -402,10 +449,7 @@ typedef struct reduce_context {
     bool outside; /* sums are scaled, not what is summed: squares of f32 gradients are exact then */
 } reduce_context;
 
-static double adamod__combine(double sum, double x, bool largest) {
-    if (!largest) return sum + x;
-    return sum != sum || sum > x ? sum : x;
-}
+static double adamod__combine(double sum, double x, bool largest) { return largest ? adamod__larger(sum, x) : sum + x; }
 
 static void adamod__reduce_chunk(void *context, int64_t chunk, int thread) {
     const reduce_context *c = context;
@@ -442,7 +486,7 @@ static double adamod__add_chunks(const double *partial, int64_t n, bool largest)
 
 static double adamod__reduce(const work *w, work_space *space, double scale, bool largest, bool outside) {
     reduce_context context = {{w, space}, scale, largest, outside};
-    const int64_t chunks = adamod__lay_chunks(w, space);
+    const int64_t chunks = adamod__lay_chunks(w, space, adamod__has_gradient);
     adamod__pool_run(w->pool, chunks, adamod__reduce_chunk, &context);
     return adamod__add_chunks(space->partial, chunks, largest);
 }
@@ -459,56 +503,13 @@ double adamod__work_norm(const work *w, work_space *space) {
 
 double adamod__work_largest(const work *w, work_space *space) { return adamod__reduce(w, space, 1, true, false); }
 
-/* ---- AdaShift's largest gradient ---- */
-
-/* v takes the largest square among the gradients that leave the queue; lr then is divided by its root here, once. */
-static void adamod__adashift_spatial(const work *w, work_space *space, size_t i, double buffer[BLOCK]) {
-    const work_item *item = &w->items[i];
-    const adamod_span *x = item->span;
-    adamod__coef_f64 *c = &space->coefs[space->coef_of[i]];
-    const adamod_type compute = adamod__compute_type(x->param_type);
-    const adamod_type type = x->state_type == ADAMOD_BF16 ? ADAMOD_BF16 : compute;
-    const real_kernels *k = adamod__reals(w->kernels, compute);
-    const void *queue = adamod__state_base(item, type, 2, true);
-    double most = 0;
-    for (int64_t at = 0; at < x->count; at += BLOCK) {
-        const size_t n = x->count - at < BLOCK ? (size_t)(x->count - at) : BLOCK;
-        most = adamod__combine(
-            most, k->maxabs(adamod__read_block(w->kernels, compute, queue, type, at, n, buffer), n, 1), true);
-    }
-    const void *old = adamod__read_block(w->kernels, compute, x->state[1], type, 0, 1, buffer);
-    const double before = compute == ADAMOD_F64 ? *(const double *)old : (double)*(const float *)old;
-    const double v = c->beta2 * before + c->beta2c * most * most;
-    const double kept = adamod__saturated(v, type == ADAMOD_F64);
-    if (compute == ADAMOD_F64) memcpy(buffer, &kept, sizeof kept);
-    else memcpy(buffer, &(float){(float)kept}, sizeof(float));
-    if (type != compute) {
-        adamod__write_block(w->kernels, compute, x->state[1], type, 0, 1, buffer,
-                            &(block_random){adamod__random_key(item), 2});
-    } else {
-        memcpy(x->state[1], buffer, adamod__type_size(type));
-    }
-    c->lr = v > 0 ? c->lr / (sqrt(v * c->vscale) + c->eps) : v;
-}
-
-static void adamod__spatial_task(void *context, int64_t i, int thread) {
-    const work_context *c = context;
-    if (c->w->items[i].span->grad && c->space->coefs[c->space->coef_of[i]].variant == 1 &&
-        c->w->items[i].span->count > 0) {
-        adamod__adashift_spatial(c->w, c->space, (size_t)i, adamod__memory_of(c, thread).buffer->g);
-    }
-}
+/* ---- the update ---- */
 
 void adamod__work_run(const work *w, work_space *space) {
     work_context context = {w, space};
     adamod__lay_coefs(w, space);
-    const int64_t chunks = adamod__lay_chunks(w, space);
-    if (w->rule == adamod__rules[RULE_adafactor]) {
-        adamod__adafactor_run(w, space);
-        return;
-    }
-    if (w->rule == adamod__rules[RULE_adashift])
-        adamod__pool_run(w->pool, (int64_t)w->n, adamod__spatial_task, &context);
+    if (w->rule->driver) w->rule->driver->run(w, space);
+    const int64_t chunks = adamod__lay_chunks(w, space, adamod__kernels_update);
     adamod__pool_run(w->pool, chunks, adamod__update_chunk, &context);
     adamod__add_partial(w, space);
 }

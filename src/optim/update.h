@@ -1,8 +1,29 @@
-/* The pieces of an update that the drivers share: update.c for element-wise rules, adafactor.c for that one. */
+/* How rules that look at whole arrays work: a driver, and the pieces of an update it is made of.
+ *
+ * An element-wise rule has no driver: update.c cuts arrays into chunks for threads, chunks into blocks for kernels, and a
+ * kernel applies the formula to a block. A driver runs before that. It may only look, and change coefficients (AdaShift);
+ * or update arrays itself, all of them (Adafactor) or those of some variants (a rule that treats matrices in a way of
+ * their own and other arrays as Adam does). */
 #ifndef ADAMOD_UPDATE_H
 #define ADAMOD_UPDATE_H
 
 #include "optim/internal.h"
+
+/* Of rules with a driver, every array has coefficients of its own, which run may change: space->coefs[space->coef_of[i]].
+ * They can depend on the array's shape (step_info.rows and cols), and so can its variant. */
+struct rule_driver {
+    /* Called once in every update, before the kernels. Items without a gradient take no part. */
+    void (*run)(const work *w, work_space *space);
+    /* The variants that run updates itself, a bit for each; arrays of the others are left to the kernels. */
+    uint32_t takes;
+    /* Bytes of space->workspace that run needs, which it finds aligned to 64 and with any contents; NULL: none.
+     * SIZE_MAX: more than there can be. */
+    size_t (*workspace)(const work *w);
+};
+
+static inline bool adamod__driver_takes(const work *w, const adamod__coef_f64 *c) {
+    return w->rule->driver && (w->rule->driver->takes >> c->variant & 1);
+}
 
 /* An item's arrays as the block loop sees them. */
 typedef struct block_source {
@@ -46,6 +67,13 @@ typedef struct block_random {
 void adamod__write_block(const kernel_set *kernels, adamod_type compute, void *array, adamod_type type, int64_t first,
                          size_t n, const void *buffer, const block_random *random);
 
+/* One number of a state whatever its shape and type, and the way back, rounded at random if it is bf16. */
+double adamod__state_number(const work *w, const block_source *b, int state, int64_t i);
+void adamod__set_state_number(const work *w, const block_source *b, int state, int64_t i, double value);
+
+/* The larger of two; NaN if either is. */
+static inline double adamod__larger(double a, double b) { return a != a || a > b ? a : b; }
+
 typedef struct work_context {
     const work *w;
     work_space *space;
@@ -59,8 +87,5 @@ static inline thread_memory adamod__memory_of(const work_context *c, int thread)
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
 /* Adds the chunks' sums of squares to their groups' statistics, in order. */
 void adamod__add_partial(const work *w, const work_space *space);
-
-/* Adafactor's update of all items. */
-void adamod__adafactor_run(const work *w, work_space *space);
 
 #endif

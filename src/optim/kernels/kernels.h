@@ -19,9 +19,13 @@
 
 /* Rules, in the order of adamod_rule_name. */
 typedef enum rule_id {
+#define ADAMOD_RULE_NAME
+#define OPTION(id)
 #define RULE(name) RULE_##name,
 #include "optim/rules/list.inc.h"
 #undef RULE
+#undef OPTION
+#undef ADAMOD_RULE_NAME
     RULE_COUNT
 } rule_id;
 

@@ -48,6 +48,11 @@ typedef struct ELEMENT {
 #define S 4
 /* Said with the states: all that is stored is the result of an operation, nothing as it was loaded. */
 #define COMPUTED 8
+/* Which kernels CUDA makes of it besides: for states in 8 bits; for arrays that are all bf16; those that `optim bench` can
+ * try. The first two take roots of v * vscale alone, and divide lr alone, by such a root plus eps. */
+#define Q8 0
+#define BF16 0
+#define TUNED 0
 #define KERNEL(name, states)                                                                                           \
     static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 0) }                       \
     static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 1) }                 \
@@ -284,9 +289,9 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
 #define LOW_ENTRIES(name) NULL, NULL
 #endif
 
-#define ADAMOD_FORMULAS
-#include "optim/rules/all.inc.h"
-#undef ADAMOD_FORMULAS
+#define ADAMOD_RULE_FORMULAS
+#include "optim/rules/list.inc.h"
+#undef ADAMOD_RULE_FORMULAS
 
 static void NAME(gradient)(void *out, const void *g, const void *p, size_t n, const adamod__coef_f64 *c) {
     const REAL scale = (REAL)c->gscale, clip = (REAL)c->clip, l2 = (REAL)c->l2;
@@ -345,6 +350,8 @@ static void NAME(add_squares)(double *sum, const void *g, size_t n) {
     }
 }
 
+#define ADAMOD_RULE_NAME
+#define OPTION(id)
 #define RULE(rule) [RULE_##rule] = NAME(rule##_variants),
 static const real_kernels NAME(table) = {
     .update =
@@ -366,6 +373,8 @@ static const real_kernels NAME(table) = {
     .store_q8 = NAME(store_q8),
 };
 #undef RULE
+#undef OPTION
+#undef ADAMOD_RULE_NAME
 
 #undef NAME
 #undef NAME2
@@ -388,6 +397,9 @@ static const real_kernels NAME(table) = {
 #undef VV
 #undef S
 #undef COMPUTED
+#undef Q8
+#undef BF16
+#undef TUNED
 #undef VARIANTS
 #undef VARIANT
 #undef LOOP

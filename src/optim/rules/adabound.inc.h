@@ -3,7 +3,13 @@
  *   eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps)        (AMSBound: the largest v so far)
  *   f = final_lr lr / base_lr                                           (final_lr follows the schedule of lr)
  *   p = p - min(max(eta, f (1 - 1 / (gamma t + 1))), f (1 + 1 / (gamma t))) m */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adabound)
+RULE(amsbound)
+OPTION(FINAL_LR)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adabound) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -40,7 +46,7 @@ COEFS(adabound) {
 
 COEFS(amsbound) { adamod__adabound_coefs(o, info, c); }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adabound_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
@@ -60,7 +66,7 @@ static const option_spec adamod__adabound_options[] = {
 };
 #define adamod__amsbound_options adamod__adabound_options
 
-RULE_DEFINITION(adabound, "Adam clipped to bounds that close in on sgd", DECAY_DECOUPLED);
-RULE_DEFINITION(amsbound, "AdaBound with the largest v so far", DECAY_DECOUPLED);
+RULE_DEFINITION(adabound, .summary = "Adam clipped to bounds that close in on sgd", .default_decay = DECAY_DECOUPLED);
+RULE_DEFINITION(amsbound, .summary = "AdaBound with the largest v so far", .default_decay = DECAY_DECOUPLED);
 
 #endif

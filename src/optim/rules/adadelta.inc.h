@@ -2,7 +2,13 @@
  *
  *   v = rho v + (1 - rho) g^2        d = sqrt(s + eps) / sqrt(v + eps) g        s = rho s + (1 - rho) d^2
  *   p = p - lr d */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adadelta)
+OPTION(RHO)
+OPTION(ROOT_EPS)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adadelta) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
@@ -21,12 +27,12 @@ VARIANTS(adadelta){VARIANT(adadelta)};
 COEFS(adadelta) {
     (void)info;
     c->lr = o[OPT_LR];
-    c->eps = o[OPT_EPS];
+    c->eps = o[OPT_ROOT_EPS];
     c->beta2 = o[OPT_RHO];
     c->beta2c = 1 - o[OPT_RHO];
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[]) {
     (void)o, (void)ndim;
@@ -37,9 +43,9 @@ static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[
 static const option_spec adamod__adadelta_options[] = {
     OPTION_LR(1.0),
     OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
-    OPTION_EPS(1e-6),
+    OPTION_REAL(ROOT_EPS, "eps", 1e-6, 0, INFINITY, 1, "added to the divisor"),
 };
 
-RULE_DEFINITION(adadelta, "steps as large as past steps were, without a unit", DECAY_L2);
+RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .default_decay = DECAY_L2);
 
 #endif

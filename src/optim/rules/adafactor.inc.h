@@ -1,7 +1,18 @@
 /* Adafactor: Shazeer and Stern, arXiv 1804.04235, as in fairseq. It is not element-wise (see ../adafactor.c): here are
  * its description and the last pass, p = p - u, or with momentum m = beta1 m + (1 - beta1) u, p = p - m, where the
  * gradient of the pass is u already. */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adafactor)
+OPTION(EPS1)
+OPTION(EPS2)
+OPTION(CLIP_THRESHOLD)
+OPTION(DECAY_RATE)
+OPTION(RELATIVE_STEP)
+OPTION(SCALE_PARAMETER)
+OPTION(WARMUP_INIT)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adafactor) {
     x.p = x.p - x.g;
@@ -30,7 +41,7 @@ COEFS(adafactor) {
     c->variant = o[OPT_BETA1] != 0;
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adafactor_states(const double *o, int ndim, state_spec specs[]) {
     if (o[OPT_BETA1] != 0) specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
@@ -54,6 +65,12 @@ static const option_spec adamod__adafactor_options[] = {
     OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"),
 };
 
-RULE_DEFINITION(adafactor, "Adam's v as the product of a row and a column, for matrices", DECAY_DECOUPLED);
+RULE_DRIVER(adafactor);
+RULE_DEFINITION(adafactor, .summary = "Adam's v as the product of a row and a column, for matrices",
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adafactor_driver);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(adafactor)
 
 #endif

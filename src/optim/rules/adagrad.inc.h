@@ -1,7 +1,13 @@
 /* AdaGrad: Duchi, Hazan, Singer, JMLR 12 (2011).
  *
  *   v = v + g^2        p = p - lr / (1 + (t - 1) lr_decay) / (sqrt(v) + eps) g */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adagrad)
+OPTION(LR_DECAY)
+OPTION(INITIAL)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adagrad) {
     x.v = x.v + x.g * x.g;
@@ -19,7 +25,7 @@ COEFS(adagrad) {
     c->eps = o[OPT_EPS];
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adagrad_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
@@ -33,6 +39,7 @@ static const option_spec adamod__adagrad_options[] = {
     OPTION_EPS(1e-10),
 };
 
-RULE_DEFINITION(adagrad, "divides by the root of the sum of all squared gradients", DECAY_L2);
+RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients",
+                .default_decay = DECAY_L2);
 
 #endif

@@ -5,7 +5,12 @@
  *   published  p = p - lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps) m           (its section 2; TensorFlow)
  *
  * Operation for operation AdaMod's with the bound left out, so AdaMod with beta3 = 0 gives the same bits. */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adam)
+RULE(amsgrad)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -14,7 +19,7 @@ FORMULA(adam) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adam, M | VV | COMPUTED)
+KERNEL(adam, M | VV | COMPUTED | Q8 | BF16)
 VARIANTS(adam){VARIANT(adam)};
 
 FORMULA(amsgrad) {
@@ -41,7 +46,7 @@ COEFS(amsgrad) {
     }
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adam_states(const double *o, int ndim, state_spec specs[]) {
     (void)o, (void)ndim;
@@ -57,7 +62,8 @@ static const option_spec adamod__adam_options[] = {
     OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
 };
 
-RULE_DEFINITION(adam, "adaptive moments; with decoupled decay it is AdamW", DECAY_DECOUPLED);
+RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .default_decay = DECAY_DECOUPLED,
+                .q8 = true);
 
 static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
@@ -73,6 +79,6 @@ static const option_spec adamod__amsgrad_options[] = {
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
 };
 
-RULE_DEFINITION(amsgrad, "Adam with the largest v so far", DECAY_DECOUPLED);
+RULE_DEFINITION(amsgrad, .summary = "Adam with the largest v so far", .default_decay = DECAY_DECOUPLED);
 
 #endif

@@ -8,7 +8,12 @@
  *   s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m
  *
  * The flavours are one formula: lr, vscale and mscale carry the corrections. */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adamod)
+OPTION(BETA3)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adamod) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -19,7 +24,7 @@ FORMULA(adamod) {
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adamod, M | VV | S | COMPUTED)
+KERNEL(adamod, M | VV | S | COMPUTED | Q8 | BF16 | TUNED)
 VARIANTS(adamod){VARIANT(adamod)};
 
 #elif defined(ADAMOD_RULE_COEFS)
@@ -30,7 +35,7 @@ COEFS(adamod) {
     c->beta3c = 1 - o[OPT_BETA3];
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adamod_states(const double *o, int ndim, state_spec specs[]) {
     (void)o, (void)ndim;
@@ -48,6 +53,7 @@ static const option_spec adamod__adamod_options[] = {
     OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
 };
 
-RULE_DEFINITION(adamod, "Adam bounded by a running average of each element's learning rate", DECAY_DECOUPLED);
+RULE_DEFINITION(adamod, .summary = "Adam bounded by a running average of each element's learning rate",
+                .default_decay = DECAY_DECOUPLED, .q8 = true);
 
 #endif

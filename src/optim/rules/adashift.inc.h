@@ -5,7 +5,13 @@
  *   p = p - lr / (sqrt(v / (1 - beta2^{t-n})) + eps) m        for t > n, and where v > 0; before that p stays
  *
  * s is the slot of the queue that holds g_{t-n} and takes g_t. */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adashift)
+OPTION(WINDOW)
+OPTION(SPATIAL)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(adashift) {
     x.m = k->beta1 * x.m + (k->beta1c * x.g - k->low * x.s);
@@ -46,7 +52,7 @@ COEFS(adashift) {
     c->variant = o[OPT_SPATIAL] == SPATIAL_MAX;
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adashift_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
@@ -55,6 +61,7 @@ static void adamod__adashift_states(const double *o, int ndim, state_spec specs[
     specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
 }
 
+static const char *const adamod__spatials[] = {"max", "none", NULL};
 static const option_spec adamod__adashift_options[] = {
     OPTION_LR(1e-3),
     OPTION_BETA1(0.9),
@@ -65,6 +72,12 @@ static const option_spec adamod__adashift_options[] = {
                   "v takes the array's largest, or each element's"),
 };
 
-RULE_DEFINITION(adashift, "Adam with a gradient in v that is n updates old", DECAY_DECOUPLED);
+RULE_DRIVER(adashift);
+RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old",
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adashift_driver);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(adashift)
 
 #endif

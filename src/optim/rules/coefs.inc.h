@@ -46,20 +46,18 @@ static ADAMOD__DEVICE double adamod__final_lr(const double *o, double base_lr) {
     return base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / base_lr : o[OPT_FINAL_LR];
 }
 
-/* Of an element whose gradients were all zeros, with the largest bias correction; 0: the rule has no such number, or no
- * eps. */
-static ADAMOD__DEVICE double adamod__rate_of_zeros(int which, const double *o) {
-    if (which == RULE_sgd || which == RULE_adadelta || which == RULE_adafactor) return 0;
+/* Of an element whose gradients were all zeros, with the largest bias correction; 0: there is no eps. */
+static ADAMOD__DEVICE double adamod__rate_of_zeros(const double *o) {
     return o[OPT_EPS] > 0 ? o[OPT_LR] / (1 - o[OPT_BETA1]) / o[OPT_EPS] : 0;
 }
 
 /* Whether options that are all within their ranges make numbers that are not. rates: of anything; factors: of lr. That
  * rate must be finite, since it is multiplied by a zero. */
-static ADAMOD__DEVICE range_fault adamod__fault_together(int which, const double *o, double base_lr, double rates,
+static ADAMOD__DEVICE range_fault adamod__fault_together(const double *o, double base_lr, double rates,
                                                          double factors) {
     /* quotients are slow on a device, so the other way round first */
     const bool rate = o[OPT_LR] <= rates * o[OPT_EPS] * (1 - o[OPT_BETA1]);
-    if (!rate && adamod__rate_of_zeros(which, o) > rates) return RANGE_RATE;
+    if (!rate && adamod__rate_of_zeros(o) > rates) return RANGE_RATE;
     const bool final = base_lr == o[OPT_LR] || o[OPT_FINAL_LR] == 0;
     return !final && !(adamod__final_lr(o, base_lr) <= factors) ? RANGE_FINAL : RANGE_FINE;
 }
@@ -87,7 +85,7 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
 }
 
 #define ADAMOD_RULE_COEFS
-#include "optim/rules/all.inc.h"
+#include "optim/rules/list.inc.h"
 #undef ADAMOD_RULE_COEFS
 #undef COEFS
 

@@ -3,7 +3,11 @@
  *   B_t = sum over k <= t of k^-gamma        beta2_t = B_{t-1} / B_t
  *   m = beta1 m + (1 - beta1) g              v = beta2_t v + (1 - beta2_t) g^2
  *   p = p - lr / (sqrt(v) + eps) m / (1 - beta1^t) */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(nosadam)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(nosadam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -28,7 +32,7 @@ COEFS(nosadam) {
     c->mscale = o[OPT_BIAS_CORRECTION] != 0 ? 1 / (1 - pow(o[OPT_BETA1], (double)info->t)) : 1;
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__nosadam_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
@@ -42,6 +46,7 @@ static const option_spec adamod__nosadam_options[] = {
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: m is not corrected, as the paper writes it"),
 };
 
-RULE_DEFINITION(nosadam, "Adam that weighs past gradients more than new ones in v", DECAY_DECOUPLED);
+RULE_DEFINITION(nosadam, .summary = "Adam that weighs past gradients more than new ones in v",
+                .default_decay = DECAY_DECOUPLED);
 
 #endif

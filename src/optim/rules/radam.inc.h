@@ -4,7 +4,11 @@
  *   rho_t > 5:  r = sqrt((rho_t - 4) (rho_t - 2) rho / ((rho - 4) (rho - 2) rho_t))
  *               p = p - lr r sqrt(1 - beta2^t) / (sqrt(v) + eps) m / (1 - beta1^t)
  *   otherwise   p = p - lr m / (1 - beta1^t) */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(radam)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(radam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
@@ -29,7 +33,7 @@ COEFS(radam) {
     }
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
 
@@ -40,6 +44,7 @@ static const option_spec adamod__radam_options[] = {
     OPTION_EPS(1e-8),
 };
 
-RULE_DEFINITION(radam, "Adam whose early learning rates are rectified by their variance", DECAY_DECOUPLED);
+RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance",
+                .default_decay = DECAY_DECOUPLED);
 
 #endif

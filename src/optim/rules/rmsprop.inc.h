@@ -2,7 +2,13 @@
  *
  *   v = alpha v + (1 - alpha) g^2        centred: a = alpha a + (1 - alpha) g, and v - a^2 in place of v below
  *   p = p - lr / (sqrt(v) + eps) g       momentum: b = momentum b + g / (sqrt(v) + eps), p = p - lr b */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(rmsprop)
+OPTION(ALPHA)
+OPTION(CENTERED)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(rmsprop) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
@@ -57,7 +63,7 @@ COEFS(rmsprop) {
     c->variant = (o[OPT_MOMENTUM] != 0) + 2 * (o[OPT_CENTERED] != 0);
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
@@ -74,6 +80,7 @@ static const option_spec adamod__rmsprop_options[] = {
     OPTION_SWITCH(CENTERED, "centered", 0, 1, "1: divide by the standard deviation, not the root mean square"),
 };
 
-RULE_DEFINITION(rmsprop, "divides by a running root mean square of the gradients", DECAY_L2);
+RULE_DEFINITION(rmsprop, .summary = "divides by a running root mean square of the gradients",
+                .default_decay = DECAY_L2);
 
 #endif

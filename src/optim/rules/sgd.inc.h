@@ -2,7 +2,13 @@
  *
  *   b = momentum b + (1 - dampening) g        (b = g in the first update)
  *   p = p - lr b                              nesterov: p = p - lr (g + momentum b) */
-#ifdef ADAMOD_FORMULAS
+#ifdef ADAMOD_RULE_NAME
+
+RULE(sgd)
+OPTION(DAMPENING)
+OPTION(NESTEROV)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
 
 FORMULA(sgd) {
     x.step = x.eta = (V){0} + k->lr;
@@ -17,7 +23,7 @@ FORMULA(sgd_momentum) {
     x.p = x.p - k->lr * (k->flag ? x.g + k->beta2 * x.m : x.m);
     return x;
 }
-KERNEL(sgd_momentum, M)
+KERNEL(sgd_momentum, M | Q8)
 VARIANTS(sgd){VARIANT(sgd), VARIANT(sgd_momentum)};
 
 #elif defined(ADAMOD_RULE_COEFS)
@@ -32,7 +38,7 @@ COEFS(sgd) {
     c->variant = o[OPT_MOMENTUM] != 0;
 }
 
-#else
+#elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
@@ -46,6 +52,7 @@ static const option_spec adamod__sgd_options[] = {
     OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum"),
 };
 
-RULE_DEFINITION(sgd, "stochastic gradient descent, with momentum, dampening, Nesterov", DECAY_L2);
+RULE_DEFINITION(sgd, .summary = "stochastic gradient descent, with momentum, dampening, Nesterov",
+                .default_decay = DECAY_L2, .q8 = true);
 
 #endif

@@ -1,11 +1,16 @@
-/* Adafactor's update, in the passes of ../../adafactor.c, over chunks of whole rows: R or v and the size of the
+/* Adafactor's driver: its update, in the passes of ../../adafactor.c, over chunks of whole rows: R or v and the size of the
  * parameter; C; the means of R; the size of the update; the parameter. Sums are taken in the library's order. */
 #include "optim/kernels/cuda/formulas.cuh"
 
 enum { ROW_THREADS = 256, COLUMN_THREADS = 128 };
 
-int64_t cuda_row_chunk(const device_tensor *t, int64_t chunk) {
-    return t->cols > 0 ? (chunk + t->cols - 1) / t->cols * t->cols : chunk;
+/* The workspace: the mean of each matrix's R. */
+static __device__ __forceinline__ double *means_of(const view &v) { return (double *)v.workspace; }
+
+static int64_t workspace(const device_layout *l) {
+    int64_t matrices = 0;
+    for (int64_t i = 0; i < l->n; i++) matrices += matrices_of(&l->tensors[i]);
+    return matrices * (int64_t)sizeof(double);
 }
 
 /* One chunk, as a block of threads sees it. */
@@ -21,7 +26,7 @@ template <class R> struct row_pass {
     __device__ row_pass(const view &all, piece c)
         : v(all), t(all.tensors[c.tensor]), now(all.now[c.tensor]), k(real<R>::of(all.now[c.tensor])), tensor(c.tensor),
           factored(t.cols > 0) {
-        const int64_t size = factored ? (v.chunk + t.cols - 1) / t.cols * t.cols : v.chunk;
+        const int64_t size = row_chunk(&t, v.chunk);
         first = c.index * size;
         last = first + size < t.count ? first + size : t.count;
     }
@@ -44,7 +49,7 @@ template <class R> struct row_pass {
     __device__ __forceinline__ R rate(int64_t i, double scale) const {
         if (!factored) return (R)scale / root_of(load_as<R>(t.state[1], t.state_type, i));
         const int64_t row = i / t.cols, matrix = row / t.rows;
-        const R r = (R)(scale / sqrt(get(1, row) / v.mean[v.first_matrix[tensor] + matrix]));
+        const R r = (R)(scale / sqrt(get(1, row) / means_of(v)[v.first_matrix[tensor] + matrix]));
         return r / root_of(load_as<R>(t.state[2], t.state_type, matrix * t.cols + i % t.cols));
     }
     static __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
@@ -160,7 +165,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS) means_kernel(const __gr
     const int64_t matrix = i - v.first_matrix[tensor];
     const double mean = v.tensors[tensor].p_type == ADAMOD_F64 ? mean_row<double>(v, tensor, matrix)
                                                                : mean_row<float>(v, tensor, matrix);
-    if (threadIdx.x % 32 == 0) v.mean[i] = mean;
+    if (threadIdx.x % 32 == 0) means_of(v)[i] = mean;
 }
 
 /* ---- between the passes: a parameter's own coefficients ---- */
@@ -290,8 +295,8 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
     }
     counts->flush(seen, &v.counts[p.t.group]);
     if (threadIdx.x != 0) return;
-    v.sums[2 * blockIdx.x] = grads;
-    v.sums[2 * blockIdx.x + 1] = updates;
+    v.row_sums[2 * blockIdx.x] = grads;
+    v.row_sums[2 * blockIdx.x + 1] = updates;
 }
 
 static __global__ void __launch_bounds__(ROW_THREADS) collect_kernel(const __grid_constant__ view v) {
@@ -301,7 +306,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) collect_kernel(const __gri
     const device_tensor &t = v.tensors[c.tensor];
     if (v.shared->skip) return;
     if (!t.g) {
-        if (threadIdx.x == 0) v.sums[2 * blockIdx.x] = v.sums[2 * blockIdx.x + 1] = 0;
+        if (threadIdx.x == 0) v.row_sums[2 * blockIdx.x] = v.row_sums[2 * blockIdx.x + 1] = 0;
     } else if (t.p_type == ADAMOD_F64) {
         if (t.variant) pass_collect<adafactor_momentum_rule_f64>(v, c, &counts, &shared);
         else pass_collect<adafactor_rule_f64>(v, c, &counts, &shared);
@@ -311,7 +316,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) collect_kernel(const __gri
     }
 }
 
-void cuda_adafactor(const view *v, int collect, cudaStream_t stream) {
+static void run(const view *v, int collect, cudaStream_t stream) {
     const unsigned chunks = (unsigned)v->n_row_chunks;
     if (chunks == 0) return;
     rows_kernel<<<chunks, ROW_THREADS, 0, stream>>>(*v);
@@ -327,3 +332,6 @@ void cuda_adafactor(const view *v, int collect, cudaStream_t stream) {
     if (collect) collect_kernel<<<chunks, ROW_THREADS, 0, stream>>>(*v);
     else update_kernel<<<chunks, ROW_THREADS, 0, stream>>>(*v);
 }
+
+extern const cuda_driver cuda_adafactor_driver;
+const cuda_driver cuda_adafactor_driver = {run, UINT32_MAX, true, workspace};

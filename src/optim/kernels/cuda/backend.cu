@@ -9,8 +9,9 @@
 
 struct adamod__device {
     int index, rule, processors;
-    int tuning;    /* of the update; -1: the standard one */
-    bool overlaps; /* launches can start before the one ahead of them has ended */
+    const cuda_driver *driver; /* NULL: the rule is element-wise */
+    int tuning;                /* of the update; -1: the standard one */
+    bool overlaps;             /* launches can start before the one ahead of them has ended */
     char name[256];
     cudaStream_t stream, side; /* the user's; one for what must not wait for it */
     cudaEvent_t event;
@@ -27,7 +28,7 @@ struct adamod__device {
     view v;
     update_class *classes;
     int n_classes;
-    piece *chunk_list; /* the host's copy, for the order of sums */
+    piece *chunk_list; /* the host's copy, for the order of sums: the update's chunks, then the driver's */
     int64_t n_list;
     float *edge; /* statistics */
     uint16_t *bin;
@@ -220,6 +221,22 @@ static adamod_status check_memory(adamod__device *d, const void *memory) {
 
 /* ---- open and close ---- */
 
+#define ADAMOD_RULE_CUDA
+#define CUDA_DRIVER(name) extern const cuda_driver cuda_##name##_driver;
+#include "optim/rules/list.inc.h"
+#undef CUDA_DRIVER
+static const cuda_driver *driver_of(int rule) {
+    switch (rule) {
+#define CUDA_DRIVER(name)                                                                                              \
+    case RULE_##name:                                                                                                  \
+        return &cuda_##name##_driver;
+#include "optim/rules/list.inc.h"
+#undef CUDA_DRIVER
+        default: return NULL;
+    }
+}
+#undef ADAMOD_RULE_CUDA
+
 static void close_device(adamod__device *d) {
     if (!d) return;
     device_guard guard(d->index);
@@ -262,6 +279,7 @@ static adamod_status open_device(adamod__device **out, int index, int rule, cons
     if (!d) return no_memory();
     d->index = index;
     d->rule = rule;
+    d->driver = driver_of(rule);
     d->tuning = -1;
     snprintf(d->name, sizeof d->name, "unknown");
     device_guard guard(index);
@@ -327,7 +345,7 @@ static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1
 
 /* The tables on the host, before they are copied. */
 struct tables {
-    piece *tiles, *chunks, *row_chunks;
+    piece *tiles, *chunks, *row_chunks; /* the latter behind the chunks */
     int64_t *first_chunk, *first_row_chunk, *first_matrix, *first_column;
     int64_t n_tiles, n_chunks, n_row_chunks, n_matrices, n_columns;
 };
@@ -335,7 +353,6 @@ struct tables {
 static void free_tables(tables *t) {
     free(t->tiles);
     free(t->chunks);
-    free(t->row_chunks);
     free(t->first_chunk);
     free(t->first_row_chunk);
     free(t->first_matrix);
@@ -344,11 +361,6 @@ static void free_tables(tables *t) {
 
 static void add_pieces(piece *to, int64_t *n, int64_t tensor, int64_t pieces) {
     for (int64_t i = 0; i < pieces; i++) to[(*n)++] = piece{(uint32_t)tensor, (uint32_t)i};
-}
-
-/* Matrices of a factored parameter. */
-static int64_t matrices_of(const device_tensor *t) {
-    return t->cols > 0 && t->rows > 0 ? t->count / (t->rows * t->cols) : 0;
 }
 
 static void count_tables(const adamod__device *d, const device_layout *l, tables *t) {
@@ -360,8 +372,8 @@ static void count_tables(const adamod__device *d, const device_layout *l, tables
         t->first_column[i] = t->n_columns;
         t->n_tiles += pieces_of(x->count, cuda_tile(d->rule, d->tuning, x));
         t->n_chunks += pieces_of(x->count, l->chunk);
-        if (d->rule != RULE_adafactor) continue;
-        t->n_row_chunks += pieces_of(x->count, cuda_row_chunk(x, l->chunk));
+        if (!d->driver || !d->driver->matrices) continue;
+        t->n_row_chunks += pieces_of(x->count, row_chunk(x, l->chunk));
         t->n_matrices += matrices_of(x);
         t->n_columns += matrices_of(x) * x->cols;
     }
@@ -378,9 +390,9 @@ static bool make_tables(const adamod__device *d, const device_layout *l, tables 
     }
     count_tables(d, l, t);
     t->tiles = (piece *)calloc((size_t)t->n_tiles + 1, sizeof(piece));
-    t->chunks = (piece *)calloc((size_t)t->n_chunks + 1, sizeof(piece));
-    t->row_chunks = (piece *)calloc((size_t)t->n_row_chunks + 1, sizeof(piece));
-    if (!t->tiles || !t->chunks || !t->row_chunks) return false;
+    t->chunks = (piece *)calloc((size_t)(t->n_chunks + t->n_row_chunks) + 1, sizeof(piece));
+    if (!t->tiles || !t->chunks) return false;
+    t->row_chunks = t->chunks + t->n_chunks;
     int64_t chunks = 0, row_chunks = 0;
     for (int64_t i = 0; i < l->n; i++) {
         add_pieces(t->chunks, &chunks, i, t->first_chunk[i + 1] - t->first_chunk[i]);
@@ -405,17 +417,18 @@ static adamod_status make_classes(adamod__device *d, const device_layout *l, tab
         c.f64 = key / KINDS % 2;
         c.kind = key % KINDS;
         c.tiles = device_tiles + tiles;
+        if (d->driver && (d->driver->takes >> c.variant & 1)) continue;
         const int64_t before = tiles;
         for (int64_t i = 0; i < l->n; i++) {
             const device_tensor *x = &l->tensors[i];
             if (x->variant != c.variant || (x->p_type == ADAMOD_F64) != (c.f64 != 0)) continue;
-            if (cuda_kind(x, d->rule) != c.kind) continue;
+            if (cuda_kind(d->rule, x) != c.kind) continue;
             add_pieces(t->tiles, &tiles, i, pieces_of(x->count, cuda_tile(d->rule, d->tuning, x)));
         }
         c.n_tiles = tiles - before;
         if (c.n_tiles == 0) continue;
         TRY(d, cuda_choose(d->rule, d->tuning, d->processors, &c));
-        c.early = d->overlaps && d->n_classes == 0 && d->rule != RULE_adashift;
+        c.early = d->overlaps && d->n_classes == 0 && !d->driver; /* whose launches come between */
         classes[d->n_classes++] = c;
     }
     return ADAMOD_OK;
@@ -439,7 +452,7 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
     v->first_row_chunk = b.take<int64_t>(l->n + 1);
     v->first_matrix = b.take<int64_t>(l->n + 1);
     v->first_column = b.take<int64_t>(l->n + 1);
-    v->mean = b.take<double>(t->n_matrices);
+    v->workspace = b.take<char>(d->driver && d->driver->workspace ? d->driver->workspace(l) : 0);
     *tiles = b.take<piece>(t->n_tiles);
     v->n = l->n;
     v->n_chunks = t->n_chunks;
@@ -490,7 +503,12 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     device_tensor *tensors = (device_tensor *)malloc((size_t)l->n * sizeof *tensors);
     if (!tensors) return no_memory();
     memcpy(tensors, l->tensors, (size_t)l->n * sizeof *tensors);
-    for (int64_t i = 0; i < l->n; i++) tensors[i].path = cuda_path(&tensors[i]);
+    for (int64_t i = 0; i < l->n; i++) {
+        tensors[i].path = cuda_path(&tensors[i]);
+        if (cuda_has_kernel(d->rule, &tensors[i])) continue;
+        free(tensors);
+        return fail(ADAMOD_ERROR_DEVICE, "cuda: this rule has no kernel for states in 8 bits");
+    }
     free(d->tensors);
     d->tensors = tensors;
     view v = {};
@@ -510,11 +528,9 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     d->dirty_first = l->n;
     d->dirty_last = -1;
     free(d->chunk_list);
-    const bool rows = d->rule == RULE_adafactor;
-    d->chunk_list = rows ? t->row_chunks : t->chunks;
-    d->n_list = rows ? t->n_row_chunks : t->n_chunks;
-    if (rows) t->row_chunks = NULL;
-    else t->chunks = NULL;
+    d->chunk_list = t->chunks;
+    d->n_list = t->n_chunks + t->n_row_chunks;
+    t->chunks = NULL;
     return ADAMOD_OK;
 }
 
@@ -636,6 +652,7 @@ static adamod_status reserve_counts(adamod__device *d) {
     b = bump{(char *)d->counts, 0};
     d->v.counts = b.take<device_counts>(d->v.n_groups);
     d->v.sums = b.take<double>(2 * d->n_list);
+    d->v.row_sums = d->v.sums + 2 * d->v.n_chunks;
     return ADAMOD_OK;
 }
 
@@ -724,9 +741,8 @@ static adamod_status step(adamod__device *d, const device_step *how) {
     if (how->norm) cuda_norm(&v, d->stream);
     cuda_prepare(&v, how, d->stream);
     if (how->collect) cuda_clear_counts(&v, d->stream);
-    if (d->rule == RULE_adashift) cuda_spatial(&v, d->stream);
-    if (d->rule == RULE_adafactor) cuda_adafactor(&v, how->collect, d->stream);
-    for (int i = 0; d->rule != RULE_adafactor && i < d->n_classes; i++) {
+    if (d->driver) d->driver->run(&v, how->collect, d->stream);
+    for (int i = 0; i < d->n_classes; i++) {
         if (how->collect) cuda_update_collect(&v, &d->classes[i], d->stream);
         else cuda_update(&v, &d->classes[i], d->stream);
     }
@@ -831,7 +847,7 @@ static void graph_free(adamod__device *d, void *graph) {
 
 static adamod_status tune(adamod__device *d, int index, adamod_type states, const char **name) {
     const int kind = states == ADAMOD_Q8 ? KIND_Q8 : states == ADAMOD_BF16 ? KIND_BF16 : KIND_ANY;
-    *name = cuda_tuning(index, kind);
+    *name = cuda_tuning(d->rule, index, kind);
     if (!*name) return fail(ADAMOD_ERROR_RANGE, "cuda: no tuning %d", index);
     d->tuning = index;
     return ADAMOD_OK;

@@ -1,7 +1,7 @@
 /* What the files of libadamod_cuda share: tables in device memory, and who launches what.
  *
  * A step is [norm, one block for each chunk] -> [prepare, one block: skip or not, clipping, schedules, step counts, the
- * coefficients of every parameter] -> [what the rule needs before] -> [update, one launch for all parameters]. */
+ * coefficients of every parameter] -> [the rule's driver, if it has one] -> [update, one launch for all parameters]. */
 #ifndef ADAMOD_CUDA_BACKEND_H
 #define ADAMOD_CUDA_BACKEND_H
 
@@ -28,14 +28,14 @@ enum {
 enum {
     KIND_ANY,
     KIND_Q8,   /* states in 8 bits */
-    KIND_BF16, /* all bf16, rounded at random, of AdaMod or Adam */
+    KIND_BF16, /* all bf16, rounded at random, if the formula has a kernel for that */
     KINDS
 };
 
-static __host__ __device__ inline int cuda_kind(const device_tensor *t, int rule) {
+static __host__ __device__ inline int kind_of(const device_tensor *t, bool has_bf16) {
     if (t->state_type == ADAMOD_Q8) return KIND_Q8;
     const bool bf16 = t->p_type == ADAMOD_BF16 && t->g_type == ADAMOD_BF16 && t->state_type == ADAMOD_BF16;
-    return bf16 && !t->master && (rule == RULE_adamod || rule == RULE_adam) ? KIND_BF16 : KIND_ANY;
+    return bf16 && !t->master && has_bf16 ? KIND_BF16 : KIND_ANY;
 }
 
 /* What one parameter's update reads: written by prepare. */
@@ -93,12 +93,38 @@ typedef struct view {
     double *sums; /* of squares of gradients and of changes, for each chunk */
     const float *edge;
     const uint16_t *bin;
-    /* Adafactor: chunks of whole rows; matrices and columns of all tensors before each */
+    /* of drivers with matrices: chunks of whole rows; matrices and columns of all tensors before each */
     const piece *row_chunks;
     const int64_t *first_row_chunk, *first_matrix, *first_column;
-    double *mean; /* of each matrix's R */
+    void *workspace; /* the driver's */
     int64_t n_row_chunks, n_matrices, n_columns;
+    double *row_sums; /* as sums, for each chunk of rows */
 } view;
+
+/* ---- drivers ---- */
+
+/* What a rule that looks at whole arrays launches: see update.h for the CPU's. Defined in its own file, as
+ * cuda_NAME_driver, and named in the rule's file. */
+typedef struct cuda_driver {
+    /* Launches what comes after prepare and before the update. collect: of tensors it takes, statistics, too. */
+    void (*run)(const view *v, int collect, cudaStream_t stream);
+    /* The variants that run updates itself, a bit for each; tensors of the others are left to the update. */
+    uint32_t takes;
+    /* It reads the tables of rows, columns and matrices. */
+    bool matrices;
+    /* Bytes of workspace for these tensors, on the host; NULL: none. */
+    int64_t (*workspace)(const device_layout *l);
+} cuda_driver;
+
+/* Matrices in a tensor: there may be many behind each other. */
+static inline int64_t matrices_of(const device_tensor *t) {
+    return t->cols > 0 && t->rows > 0 ? t->count / (t->rows * t->cols) : 0;
+}
+
+/* Elements in a chunk of a tensor's whole rows. */
+static __host__ __device__ inline int64_t row_chunk(const device_tensor *t, int64_t chunk) {
+    return t->cols > 0 ? (chunk + t->cols - 1) / t->cols * t->cols : chunk;
+}
 
 /* The tensors that one launch of an update covers. */
 typedef struct update_class {
@@ -122,24 +148,21 @@ void cuda_widen(float *to, const void *from, adamod_type type, int64_t count, cu
 void cuda_norm(const view *v, cudaStream_t stream);
 void cuda_prepare(const view *v, const device_step *how, cudaStream_t stream);
 void cuda_clear_counts(const view *v, cudaStream_t stream);
-void cuda_spatial(const view *v, cudaStream_t stream);
 /* The path of a tensor, from its types and pointers. */
 uint8_t cuda_path(const device_tensor *t);
 
 /* update.cu */
-/* Ways to cut AdaMod's update of a kind, by index; NULL past the end. Elsewhere one that there is not is the standard
+int cuda_kind(int rule, const device_tensor *t);
+/* Whether the tensor's kind of arrays can be updated at all: not every formula has a kernel for states in 8 bits. */
+bool cuda_has_kernel(int rule, const device_tensor *t);
+/* Ways to cut a rule's update of a kind, by index; NULL past the end. Elsewhere one that there is not is the standard
  * one. */
-const char *cuda_tuning(int index, int kind);
+const char *cuda_tuning(int rule, int index, int kind);
 /* Elements that a block handles at a time; whole BLOCKs. */
 int64_t cuda_tile(int rule, int tuning, const device_tensor *t);
 /* Fills in how a class is launched. */
 cudaError_t cuda_choose(int rule, int tuning, int processors, update_class *c);
 void cuda_update(const view *v, const update_class *c, cudaStream_t stream);
 void cuda_update_collect(const view *v, const update_class *c, cudaStream_t stream);
-
-/* adafactor.cu */
-void cuda_adafactor(const view *v, int collect, cudaStream_t stream);
-/* Elements in a chunk of a tensor's whole rows. */
-int64_t cuda_row_chunk(const device_tensor *t, int64_t chunk);
 
 #endif

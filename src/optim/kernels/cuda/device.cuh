@@ -62,6 +62,12 @@ template <> struct real<double> {
     static __device__ __forceinline__ const coef &of(const array_step &now) { return now.wide; }
 };
 
+#define NARROW(name) (float)c.name,
+static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
+    return adamod__coef_f32{ADAMOD_COEFS(NARROW) c.flag};
+}
+#undef NARROW
+
 /* A state in its type, R or bf16. */
 template <class R>
 static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,

@@ -47,10 +47,24 @@ template <class R> struct element {
     R eta, step; /* read by statistics only */
 };
 
-#define M 1
-#define VV 2
-#define S 4
-#define COMPUTED 0 /* see kernels.inc.h */
+enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, HAS_Q8 = 8, HAS_BF16 = 16, HAS_TUNINGS = 32 };
+
+/* The formulas of a rule, by variant. */
+template <class... RULES> struct rule_variants {
+    constexpr explicit rule_variants(RULES...) {}
+};
+
+/* A formula in quick arithmetic, by that in f32. */
+template <class RULE> struct quick_of;
+
+/* See kernels.inc.h. */
+#define M STATE_M
+#define VV STATE_V
+#define S STATE_S
+#define COMPUTED 0
+#define Q8 HAS_Q8
+#define BF16 HAS_BF16
+#define TUNED HAS_TUNINGS
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
 #define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : (V)0)
@@ -64,23 +78,19 @@ template <class R> struct element {
     struct NAME(name##_rule) {                                                                                         \
         typedef V R;                                                                                                   \
         typedef COEF K;                                                                                                \
-        enum { states = mask };                                                                                        \
+        enum { states = (mask) & (STATE_M | STATE_V | STATE_S), has = (mask) & ~states };                              \
         static __device__ __forceinline__ element<V> run(element<V> x, const COEF *k) { return NAME(name)(x, k); }     \
     };
-#ifdef MAKE_VARIANTS
-#define VARIANTS(rule) static const variant_launch NAME(rule##_variants)[] =
-#define VARIANT(name) make_variant<NAME(name##_rule)>()
-#else
-#define VARIANTS(rule) [[maybe_unused]] static const int NAME(rule##_variants)[] =
-#define VARIANT(name) 0
-#endif
+#define VARIANTS(rule) [[maybe_unused]] static constexpr rule_variants NAME(rule##_variants)
+#define VARIANT(name)                                                                                                  \
+    NAME(name##_rule) {}
 
-#define ADAMOD_FORMULAS
+#define ADAMOD_RULE_FORMULAS
 #define V float
 #define COEF adamod__coef_f32
 #define TYPE f32
 #define SQRT(x) sqrtf(x)
-#include "optim/rules/all.inc.h"
+#include "optim/rules/list.inc.h"
 #undef V
 #undef COEF
 #undef TYPE
@@ -90,38 +100,47 @@ template <class R> struct element {
 #define COEF adamod__coef_f64
 #define TYPE f64
 #define SQRT(x) sqrt(x)
-#include "optim/rules/all.inc.h"
+#include "optim/rules/list.inc.h"
 #undef V
 #undef COEF
 #undef TYPE
 #undef SQRT
 
-/* No variants of these: they are launched with those in f32. */
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
-#undef VARIANTS
-#undef VARIANT
+#undef KERNEL
 #define WHERE_POSITIVE(condition, x) quick_where_positive(condition, x)
 #define LESSER(x, y) quick_lesser(x, y)
 #define GREATER(x, y) quick_greater(x, y)
+#define KERNEL(name, mask)                                                                                             \
+    template <> struct quick_of<name##_rule_f32> {                                                                     \
+        static __device__ __forceinline__ element<quick> run(element<quick> x, const COEF *k) {                        \
+            return NAME(name)(x, k);                                                                                   \
+        }                                                                                                              \
+    };
+#undef VARIANTS
+#undef VARIANT
 #define VARIANTS(rule) [[maybe_unused]] static const int NAME(rule##_variants)[] =
 #define VARIANT(name) 0
 #define V quick
 #define COEF adamod__coef_f32
 #define TYPE quick
 #define SQRT(x) quick_sqrt(x)
-#include "optim/rules/all.inc.h"
+#include "optim/rules/list.inc.h"
 #undef V
 #undef COEF
 #undef TYPE
 #undef SQRT
-#undef ADAMOD_FORMULAS
+#undef ADAMOD_RULE_FORMULAS
 
 #undef M
 #undef VV
 #undef S
 #undef COMPUTED
+#undef Q8
+#undef BF16
+#undef TUNED
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
@@ -130,8 +149,6 @@ template <class R> struct element {
 #undef KERNEL
 #undef VARIANTS
 #undef VARIANT
-
-enum { STATE_M = 1, STATE_V = 2, STATE_S = 4 };
 
 /* What happens to an element between reading and writing. x.g comes as the rule is to see it. */
 template <class RULE>

@@ -314,8 +314,8 @@ static __device__ range_fault group_fault(const view &v, int g, int *range) {
     for (int i = 0; i < RANGE_TYPES && !fault; i++) {
         if (!v.groups[g].computes[i]) continue;
         *range = i;
-        fault = adamod__fault_together(v.rule, v.effective + g * OPT_COUNT, v.base_lr[g],
-                                       v.limits[OPT_GRAD_SCALE].in[i].most, v.limits[OPT_LR].in[i].most);
+        fault = adamod__fault_together(v.effective + g * OPT_COUNT, v.base_lr[g], v.limits[OPT_GRAD_SCALE].in[i].most,
+                                       v.limits[OPT_LR].in[i].most);
     }
     return fault;
 }
@@ -336,26 +336,25 @@ static __device__ bool prepare_option(const view &v, int i, int64_t t) {
 
 static __device__ void rule_coefs(int rule, const double *o, const step_info *info, adamod__coef_f64 *c) {
     switch (rule) {
+#define ADAMOD_RULE_NAME
+#define OPTION(id)
 #define RULE(name)                                                                                                     \
     case RULE_##name:                                                                                                  \
         adamod__##name##_coefs(o, info, c);                                                                            \
         break;
 #include "optim/rules/list.inc.h"
 #undef RULE
+#undef OPTION
+#undef ADAMOD_RULE_NAME
         default: break;
     }
-}
-
-#define NARROW(name) (float)c.name,
-static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
-    return adamod__coef_f32{ADAMOD_COEFS(NARROW) c.flag};
 }
 
 /* The coefficients of one parameter's update, whose step is counted already. */
 static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scale) {
     const device_tensor &t = v.tensors[i];
     const double *o = v.effective + t.group * OPT_COUNT;
-    const step_info info = {v.steps[i], v.base_lr[t.group]};
+    const step_info info = {v.steps[i], v.base_lr[t.group], t.rows, t.cols};
     adamod__coef_f64 c = {};
     rule_coefs(v.rule, o, &info, &c);
     adamod__common_coefs(o, grad_scale, &c);
@@ -403,7 +402,7 @@ static __device__ void report_option(const view &v, int place) {
         e.fault = option_fault(v, v.groups[e.group], e.option, e.value, &e.range);
     } else {
         e.fault = group_fault(v, e.group, &e.range);
-        e.value = e.fault == RANGE_RATE ? adamod__rate_of_zeros(v.rule, o) : adamod__final_lr(o, v.base_lr[e.group]);
+        e.value = e.fault == RANGE_RATE ? adamod__rate_of_zeros(o) : adamod__final_lr(o, v.base_lr[e.group]);
     }
     report(v, e);
 }
@@ -541,60 +540,4 @@ static __global__ void clear_counts_kernel(const __grid_constant__ view v) {
 
 void cuda_clear_counts(const view *v, cudaStream_t stream) {
     clear_counts_kernel<<<(unsigned)v->n_groups, 256, 0, stream>>>(*v);
-}
-
-/* ---- AdaShift's largest gradient ---- */
-
-static __device__ bool is_spatial(const view &v, int64_t i) {
-    return v.tensors[i].g && v.tensors[i].variant == 1 && v.tensors[i].count > 0;
-}
-
-/* The largest of a chunk of what leaves the queue. */
-static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __grid_constant__ view v) {
-    const piece c = v.chunks[blockIdx.x];
-    const device_tensor &t = v.tensors[c.tensor];
-    if (v.shared->skip || !is_spatial(v, c.tensor)) return;
-    const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
-    const int64_t turn = v.now[c.tensor].turn;
-    double most = 0;
-    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
-        most = larger(most, fabs(load_as<double>(t.state[2], t.state_type, turn + i)));
-    }
-    __shared__ double warps[SUM_THREADS / 32];
-    most = largest_lane(most);
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int w = 1; w < SUM_THREADS / 32; w++) most = larger(most, warps[w]);
-    v.largest[blockIdx.x] = most;
-}
-
-/* v takes the largest square; lr then is divided by its root here, once. */
-template <class R> static __device__ void finish_spatial(const view &v, int64_t i) {
-    const device_tensor &t = v.tensors[i];
-    array_step &now = v.now[i];
-    adamod__coef_f64 c = now.wide;
-    double most = 0;
-    for (int64_t chunk = v.first_chunk[i]; chunk < v.first_chunk[i + 1]; chunk++) most = larger(most, v.largest[chunk]);
-    const double before = (double)load_as<R>(t.state[1], t.state_type, 0);
-    const double x = c.beta2 * before + c.beta2c * most * most;
-    store_state<R>(t, 1, 0, 0, 0, (R)adamod__saturated(x, t.state_type == ADAMOD_F64), now.key);
-    c.lr = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
-    now.wide = c;
-    now.narrow = narrowed(c);
-}
-
-static __global__ void finish_spatial_kernel(const __grid_constant__ view v) {
-    if (v.shared->skip) return;
-    for (int64_t i = threadIdx.x; i < v.n; i += blockDim.x) {
-        if (!is_spatial(v, i)) continue;
-        if (v.tensors[i].p_type == ADAMOD_F64) finish_spatial<double>(v, i);
-        else finish_spatial<float>(v, i);
-    }
-}
-
-void cuda_spatial(const view *v, cudaStream_t stream) {
-    if (v->n_chunks == 0) return;
-    spatial_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
-    finish_spatial_kernel<<<1, 256, 0, stream>>>(*v);
 }
