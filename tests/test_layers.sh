@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# That scripts/layers finds what it is there to find: each kind of wrong include, in a line that says why.
+# That scripts/layers finds what it is there to find, and says why in one line.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 
@@ -46,6 +46,14 @@ mv "$work/src/train/two.h" "$work/src/train/one.h" && sed -i 's/A_H/B_H/' "$work
     { failed=$((failed + 1)) && echo "FAILED: names: $("$layers" "$work")"; }
 
 rm "$work"/src/{nn,train}/one.h
+mkdir "$work/src/optim/rules"
+echo 'if (rule == RULE_adam) return 1; /* not RULE_COUNT */' | tee "$work/src/optim/rules/adam.inc.h" >"$work/src/optim/step.c"
+echo 'launch<adam_rule_f32>();' | tee "$work/src/optim/kernels/adam.cu" >"$work/src/optim/kernels/update.cu"
+said=$("$layers" "$work") || true
+why='asks for the rule adam: what is special about a rule is a field of its record, in src/optim/rules'
+expected=$(printf '%s\n' "src/optim/step.c:1: $why" "src/optim/kernels/update.cu:1: $why")
+[ "$said" = "$expected" ] && passed=$((passed + 1)) || { failed=$((failed + 1)) && echo "FAILED: rules: $said"; }
+rm "$work"/src/optim/step.c "$work"/src/optim/kernels/*.cu
 mkdir "$work/tests"
 echo 'set(without_trainer check test_listed)' >"$work/tests/CMakeLists.txt"
 echo '#include "nn/nn.h"' | tee "$work/tests/net.h" >"$work/tests/test_net.c"
