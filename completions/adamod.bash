@@ -41,6 +41,9 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o nospace
             mapfile -t COMPREPLY < <(compgen -W "$(_adamod_keys "$1")" -- "$4")
             ;;
+        *' --resume-from') mapfile -t COMPREPLY < <(compgen -W 'best last' -- "$4"; compgen -f -- "$4") ;;
+        *' --reset') mapfile -t COMPREPLY < <(compgen -W 'optimizer options data' -- "$4") ;;
+        *' --init-from') mapfile -t COMPREPLY < <(compgen -f -- "$4") ;;
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
         'compare --variant' | 'compare --seeds' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch') ;;
@@ -103,7 +106,7 @@ _adamod() {
     esac
     case $command in
         info) words='--json --help' ;;
-        train) words='--set --out --device --resume --keys --help' ;;
+        train) words='--set --out --device --init-from --resume --resume-from --reset --keys --help' ;;
         compare) words='--vary --variant --seeds --set --out --device --resume --no-report --help' ;;
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;

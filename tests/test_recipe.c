@@ -614,7 +614,7 @@ TEST(files_that_are_no_recipes_are_refused) {
 static const char *difference(const char *then, const char *now) {
     recipe a, b;
     if (parse(&a, then) || check(&a) || parse(&b, now) || check(&b)) return message;
-    return recipe_compare(&a, &b, message, sizeof message) ? message : "(none)";
+    return recipe_compare(&a, &b, 0, message, sizeof message) ? message : "(none)";
 }
 
 TEST(what_may_differ_when_a_run_is_resumed) {

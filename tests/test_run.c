@@ -110,13 +110,13 @@ static recipe plain(void) {
 static run *open_run(const char *directory, bool resume) {
     const recipe r = plain();
     run *out = NULL;
-    if (!CHECK_INT(run_open(&out, directory, &r, resume, MESSAGE), 0)) printf("%s\n", message);
+    if (!CHECK_INT(run_open(&out, directory, &r, resume, 0, MESSAGE), 0)) printf("%s\n", message);
     return out;
 }
 
 static const char *open_complaint(const char *directory, const recipe *r, bool resume) {
     run *out = NULL;
-    if (run_open(&out, directory, r, resume, MESSAGE)) return message;
+    if (run_open(&out, directory, r, resume, 0, MESSAGE)) return message;
     run_close(out);
     return "(none)";
 }
@@ -381,7 +381,8 @@ TEST(a_new_run_says_what_it_is) {
     run *r = open_run(below("deep/er/new"), false);
     if (!r) return;
     CHECK_STR(run_directory(r), below("deep/er/new"));
-    CHECK_INT(run_describe(r, "matrix_library", "oneDNN \"3.1\"", MESSAGE), 0);
+    const char *const library[][2] = {{"matrix_library", "oneDNN \"3.1\""}};
+    CHECK_INT(run_describe(r, 1, library, MESSAGE), 0);
     recipe again;
     recipe_defaults(&again, tasks_all);
     CHECK_INT(recipe_load(&again, below("deep/er/new/recipe.yaml"), MESSAGE), 0);
@@ -469,11 +470,11 @@ TEST(the_result_is_written_at_the_end) {
     run_metrics valid = {.kind = "valid", .step = 900}, test = {.kind = "test", .step = 900};
     run_measured(&valid, "nll", 0);
     run_measured(&test, "bleu", 12.5);
-    CHECK_INT(run_finish(r, "finished", 900, 61.5, &valid, &test, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"finished", 900, 61.5, &valid, &test}, &(double){0}, MESSAGE), 0);
     check_contents(below("result/result.json"),
                    "{\"status\":\"finished\",\"step\":900,\"seconds\":61.5,\"valid\":{\"kind\":\"valid\",\"step\":900,"
                    "\"nll\":0},\"test\":{\"kind\":\"test\",\"step\":900,\"bleu\":12.5}}\n");
-    CHECK_INT(run_finish(r, "interrupted", 3, 1, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL}, &(double){0}, MESSAGE), 0);
     check_contents(below("result/result.json"), "{\"status\":\"interrupted\",\"step\":3,\"seconds\":1}\n");
     run_close(r);
 }
@@ -612,13 +613,14 @@ TEST(a_run_is_cut_back_to_a_mark) {
     char *metrics = contents(below("mark/metrics.jsonl"), &n), *events = describe_events(events_in(below("mark")));
     add_three(r);
     add_three(r);
-    CHECK_INT(run_finish(r, "interrupted", 3, 1, NULL, NULL, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL}, &(double){0}, MESSAGE), 0);
     run_close(r);
 
     recipe longer = plain();
     CHECK_INT(recipe_set(&longer, "train.steps=1234", MESSAGE), 0);
-    if (!CHECK_INT(run_open(&r, below("mark"), &longer, true, MESSAGE), 0)) return;
-    CHECK_INT(run_describe(r, "matrix_library", "none", MESSAGE), 0);
+    if (!CHECK_INT(run_open(&r, below("mark"), &longer, true, 0, MESSAGE), 0)) return;
+    const char *const library[][2] = {{"matrix_library", "none"}};
+    CHECK_INT(run_describe(r, 1, library, MESSAGE), 0);
     CHECK_INT(size_of(below("mark/machine.2.json")), -1);
     CHECK_INT(run_rewind(r, mark, MESSAGE), 0);
     check_contents(below("mark/metrics.jsonl"), metrics);
@@ -675,7 +677,7 @@ static const char *fill(const char *directory) {
     const recipe recipe_now = plain();
     static char result[sizeof message];
     run *r = NULL;
-    if (run_open(&r, directory, &recipe_now, false, result, sizeof result)) return result;
+    if (run_open(&r, directory, &recipe_now, false, 0, result, sizeof result)) return result;
     const adamod_statistics s = statistics();
     const run_metrics m = training(1);
     int lines = 0;

@@ -261,7 +261,7 @@ TEST(a_task_of_ones_own_is_trained_and_measured) {
     CHECK_HAS(text, "\"numbers\":240,\"numbers_per_second\":");
     CHECK_HAS(text, "{\"kind\":\"valid\",\"step\":5,");
     CHECK_HAS(text, ",\"numbers\":24,\"loss\":");
-    CHECK_HAS(text, ",\"right\":1}\n{\"kind\":\"test\",\"step\":30,");
+    CHECK_HAS(text, ",\"right\":1}\n{\"kind\":\"final_valid\",\"step\":30,");
     free(text);
     snprintf(path, sizeof path, "%s/task.json", directory);
     text = read_text(path);
@@ -274,6 +274,44 @@ TEST(a_task_of_ones_own_is_trained_and_measured) {
     snprintf(path, sizeof path, "%s/samples.jsonl", directory);
     text = read_text(path);
     CHECK_STR(text, "{\"step\":30,\"number\":\"7\",\"remainder\":\"1\"}\n");
+    free(text);
+}
+
+/* It has no test set: nothing may say that it was tested. */
+TEST(what_comes_of_the_validation_set_is_not_called_a_test) {
+    enter_scratch(true);
+    const recipe r = recipe_of("");
+    const train_result out = run_in("run", &r, false);
+    CHECK_INT(out.final_split, SPLIT_VALID);
+    static const char *const files[] = {"run/metrics.jsonl", "run/result.json"};
+    for (int i = 0; i < 2; i++) {
+        char *text = read_text(files[i]);
+        CHECK_HAS(text, "\"final_valid\"");
+        CHECK(!strstr(text, "test"));
+        free(text);
+    }
+    char command[] = "grep -qa final_valid/loss run/events.* && ! grep -qa test/ run/events.*";
+    CHECK_INT(system(command), 0);
+}
+
+/* In the file it is what the lines of the last updates say; and what the caller is told. */
+TEST(the_training_loss_is_the_mean_of_the_last_twentieth) {
+    enter_scratch(true);
+    const recipe r = recipe_of("train.steps=40");
+    const train_result out = run_in("run", &r, false);
+    char *text = read_text("run/metrics.jsonl");
+    double sum = 0;
+    for (int step = 39; step <= 40; step++) {
+        char begin[64];
+        snprintf(begin, sizeof begin, "{\"kind\":\"train\",\"step\":%d,", step);
+        const char *line = strstr(text, begin), *loss = line ? strstr(line, "\"loss\":") : NULL;
+        if (CHECK(loss)) sum += strtod(loss + strlen("\"loss\":"), NULL);
+    }
+    free(text);
+    CHECK_CLOSE(out.train_loss, sum / 2, 1e-15);
+    text = read_text("run/result.json");
+    const char *found = strstr(text, "\"training_loss\":");
+    if (CHECK(found)) CHECK_CLOSE(strtod(found + strlen("\"training_loss\":"), NULL), out.train_loss, 0);
     free(text);
 }
 
@@ -538,6 +576,8 @@ TEST(values_given_before_the_task_is_chosen_are_kept) {
 }
 
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
+          ENTRY(what_comes_of_the_validation_set_is_not_called_a_test),
+          ENTRY(the_training_loss_is_the_mean_of_the_last_twentieth),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
           ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
           ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),

@@ -110,7 +110,7 @@ fills() {
     local resume=
     [ ! -e full/recipe.yaml ] || resume=--resume
     # shellcheck disable=SC2086
-    "$ADAMOD" train tiny.yaml --out full $resume >/dev/null || fail "a run cannot go on after a full disk"
+    "$ADAMOD" train tiny.yaml --out full $resume >/dev/null 2>&1 || fail "a run cannot go on after a full disk"
     numbers full | cmp - whole.txt || fail "a run ends elsewhere after a full disk"
     [ -z "$(find full -name '*.tmp*')" ] || fail "a full disk leaves $(find full -name '*.tmp*')"
 }
@@ -353,7 +353,7 @@ refused 1 'standard input: cannot read: Is a directory' "$ADAMOD" translate whol
 mkdir -p started/checkpoints
 cp whole/recipe.yaml started
 refused 1 'no checkpoint yet' "$ADAMOD" evaluate started
-refused 2 "--checkpoint is 'first', expected averaged, best or last" "$ADAMOD" evaluate whole --checkpoint first
+refused 2 "--checkpoint is 'first', expected averaged, best, last, step-N or a file" "$ADAMOD" evaluate whole --checkpoint first
 refused 1 'no averaged checkpoint: one is made at the end of a run with train.average' \
     "$ADAMOD" evaluate answers --checkpoint averaged
 # Flags are named as they were given, and a value may be as long as a path.

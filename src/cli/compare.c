@@ -226,8 +226,8 @@ static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed,
     if (c->resume && run_is_over(directory)) return 0;
     struct stat exists;
     train_result result;
-    const int status =
-        training_run("compare", r, directory, c->resume && stat(directory, &exists) == 0, label, &result);
+    const train_options how = {.directory = directory, .resume = c->resume && stat(directory, &exists) == 0};
+    const int status = training_run("compare", r, &how, label, &result);
     return result.status == TRAIN_DIVERGED ? 0 : status; /* that is a result too; the others go on */
 }
 

@@ -33,7 +33,7 @@ static bool is_any(const metric *m) { return m != NULL; }
 static void print_text(const experiment *e, const trained *t, task_split split, const task_result *r) {
     printf("%s set, %lld %s, %s checkpoint: ", split == SPLIT_TEST ? "test" : "validation", (long long)r->samples,
            e->task->samples, t->checkpoint);
-    training_print_metrics(e->task, r, is_any, "");
+    training_print_metrics(e->task, r, is_any, "", "");
     printf("\n");
     for (int i = 0; i < e->task->n_metrics; i++) {
         const metric *m = &e->task->metrics[i];

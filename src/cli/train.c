@@ -1,37 +1,71 @@
 /* adamod train: one recipe into one run directory. */
 #include "cli/training.h"
+#include "train/checkpoints.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_KEYS, FLAG_HELP };
-static const cli_flag flags[] = {{"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
-                                 {"out", "DIR", "the run directory (runs/NAME)"},
-                                 TRAINING_DEVICE_FLAG,
-                                 {"resume", NULL, "continue the run in the directory from its last checkpoint"},
-                                 {"keys", NULL, "list every key of a recipe, task by task, and exit"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
+enum {
+    FLAG_SET,
+    FLAG_OUT,
+    FLAG_DEVICE,
+    FLAG_INIT_FROM,
+    FLAG_RESUME,
+    FLAG_RESUME_FROM,
+    FLAG_RESET,
+    FLAG_KEYS,
+    FLAG_HELP
+};
+static const cli_flag flags[] = {
+    {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
+    {"out", "DIR", "the run directory (runs/NAME)"},
+    TRAINING_DEVICE_FLAG,
+    {"init-from", "RUN|FILE", "begin with the weights of another run or a safetensors file"},
+    {"resume", NULL, "continue the run in the directory from its last checkpoint"},
+    {"resume-from", "NAME", "the same from best, step-N or a file; later ones are deleted"},
+    {"reset", "WHAT", "when resuming: begin anew with optimizer, or take other options or data"},
+    {"keys", NULL, "list every key of a recipe, task by task, and exit"},
+    CLI_HELP_FLAG,
+    {0}};
 
 static void print_help(void) {
     printf("usage: adamod train RECIPE [--set KEY=VALUE]... [--out DIR]\n"
            "       adamod train --resume --out DIR\n\n"
            "Trains what a recipe describes, into a run directory: metrics, learning-rate histograms,\n"
            "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n"
-           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n\n");
+           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n\n"
+           "--reset optimizer forgets the optimizer's states, and optimizer.* may differ from before. --reset options\n"
+           "keeps the states: only options and schedules may differ, as the learning rate. --reset data goes on with\n"
+           "training, validation or test data whose content has changed. It may be given again.\n\n");
     cli_print_flags(stdout, flags);
 }
 
 typedef struct arguments {
     const char *recipe, *out;
-    bool resume;
+    train_options how;
 } arguments;
+
+static int read_reset(arguments *a, const char *what) {
+    static const char *const names[] = {"optimizer", "options", "data", NULL};
+    for (int i = 0; names[i]; i++) {
+        if (strcmp(what, names[i]) == 0) return a->how.reset |= 1 << i, 0;
+    }
+    return cli_usage("train", "--reset is '%.40s', expected optimizer, options or data", what);
+}
+
+static int read_resume_from(arguments *a, const char *which) {
+    a->how.resume = true;
+    a->how.resume_from = which;
+    if (checkpoints_is_name(which)) return 0;
+    return cli_usage("train", "--resume-from is '%.80s', expected best, last, step-N or a file", which);
+}
 
 /* Exit status, or -1 to go on. Overrides are applied by a second pass, after the recipe is loaded. */
 static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides) {
     cli_parser p = {.command = "train", .flags = flags, .argc = argc, .argv = argv};
     char message[1024];
+    int status;
     for (int flag; (flag = cli_next(&p)) != CLI_END;) {
         switch (flag) {
             case CLI_BAD: return CLI_USAGE;
@@ -48,15 +82,26 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                 if (overrides && training_device(r, p.value, message, sizeof message))
                     return cli_usage("train", "%s", message);
                 break;
-            case FLAG_RESUME: a->resume = true; break;
+            case FLAG_INIT_FROM:
+                if (overrides && recipe_set_flag(r, "--init-from", "train.init_from", p.value, message, sizeof message))
+                    return cli_usage("train", "%s", message);
+                break;
+            case FLAG_RESUME: a->how.resume = true; break;
+            case FLAG_RESUME_FROM:
+                if ((status = read_resume_from(a, p.value))) return status;
+                break;
+            case FLAG_RESET:
+                if ((status = read_reset(a, p.value))) return status;
+                break;
             case FLAG_KEYS: recipe_describe(stdout, tasks_all); return 0;
             case FLAG_HELP: print_help(); return 0;
             default: break;
         }
     }
-    if (a->recipe || (a->resume && a->out)) return -1;
-    return cli_usage("train", a->resume ? "--resume needs the run's directory, --out DIR"
-                                        : "needs a recipe, say recipes/demo.yaml");
+    if (a->how.reset && !a->how.resume) return cli_usage("train", "--reset is for a run that is resumed");
+    if (a->recipe || (a->how.resume && a->out)) return -1;
+    return cli_usage("train", a->how.resume ? "--resume needs the run's directory, --out DIR"
+                                            : "needs a recipe, say recipes/demo.yaml");
 }
 
 int cli_train(int argc, char **argv) {
@@ -77,5 +122,6 @@ int cli_train(int argc, char **argv) {
     if (recipe_check(&r, message, sizeof message)) return cli_usage("train", "%s", message);
     snprintf(directory, sizeof directory, "runs/%s", r.name);
     train_result result;
-    return training_run("train", &r, a.out ? a.out : directory, a.resume, NULL, &result);
+    a.how.directory = a.out ? a.out : directory;
+    return training_run("train", &r, &a.how, NULL, &result);
 }

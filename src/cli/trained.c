@@ -1,6 +1,7 @@
 #include "cli/trained.h"
 
 #include "train/checkpoint.h"
+#include "train/checkpoints.h"
 
 /* What overrides the run's recipe: 0, or -1 with a message. */
 static int override(recipe *r, int flag, const char *value, char *message, size_t size) {
@@ -49,7 +50,7 @@ static int parse(trained *t, int argc, char **argv, recipe *r) {
 
 int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     static recipe r;
-    char checkpoint[1200], message[1024];
+    char checkpoint[1200], message[2048];
     int status = parse(t, argc, argv, NULL);
     if (status >= 0) return status;
     if ((status = training_open_run(t->command, t->run, &t->checkpoint, &r, checkpoint, sizeof checkpoint)))
@@ -60,6 +61,7 @@ int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     checkpoint_meta meta = {.fingerprint = e->task->fingerprint(e)};
     if (checkpoint_load(checkpoint, e->params, NULL, &meta, message, sizeof message)) {
         experiment_close(e);
+        checkpoints_offer(t->run, checkpoint, false, message, sizeof message);
         return cli_fail(t->command, "%s", message);
     }
     return -1;

@@ -1,7 +1,7 @@
 #include "cli/training.h"
 
-#include "train/checkpoint.h"
 #include "base/thread.h"
+#include "train/checkpoints.h"
 #include "train/run.h"
 
 #include <errno.h>
@@ -58,25 +58,26 @@ const atomic_int *training_signals(void) {
     return &stop_wanted;
 }
 
-void training_print_metrics(const task *t, const task_result *result, bool (*keep)(const metric *),
+void training_print_metrics(const task *t, const task_result *result, bool (*keep)(const metric *), const char *label,
                             const char *before) {
     for (int i = 0; i < t->n_metrics; i++) {
         const metric *m = &t->metrics[i];
         if (!keep(m) || isnan(result->value[i])) continue;
-        printf("%s%s %.*f%s%s", before, m->label, m->decimals, m->scale * result->value[i], *m->unit ? " " : "",
-               m->unit);
+        printf("%s%s%s%s %.*f%s%s", before, label, *label ? " " : "", m->label, m->decimals,
+               m->scale * result->value[i], *m->unit ? " " : "", m->unit);
         before = ", ";
     }
 }
 
 static bool is_score(const metric *m) { return m->headline && strcmp(m->name, "loss") != 0; }
 
+/* Each number with the split that it is of. */
 static void print_finished(const char *name, const recipe *r, const train_result *t) {
     printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
     if (t->early) printf("stopped early, ");
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
     printf("validation loss %.4f", t->valid.value[0]);
-    training_print_metrics(recipe_task(r), &t->final, is_score, ", ");
+    training_print_metrics(recipe_task(r), &t->final, is_score, task_split_label(t->final_split), ", ");
     printf("\n");
 }
 
@@ -86,18 +87,16 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
 
 void training_note(const char *line) { fprintf(stderr, "adamod: %s\n", line); }
 
-int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
-                 train_result *out) {
+int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out) {
     static bool noted; /* the runs of a comparison would say the same again */
-    char message[1024];
-    const char *name = label ? label : directory;
-    const train_options o = {.directory = directory,
-                             .resume = resume,
-                             .show = isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_LOG,
-                             .label = label,
-                             .note = noted ? NULL : training_note,
-                             .stop = training_signals(),
-                             .save = &save_wanted};
+    char message[2048];
+    const char *directory = how->directory, *name = label ? label : directory;
+    train_options o = *how;
+    o.show = isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_LOG;
+    o.label = label;
+    o.note = noted ? NULL : training_note;
+    o.stop = training_signals();
+    o.save = &save_wanted;
     *out = (train_result){0};
     noted = true;
     if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
@@ -114,9 +113,6 @@ int training_run(const char *command, const recipe *r, const char *directory, bo
 
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size) {
-    static const char *const order[] = {"averaged", "best", "last"};
-    bool known = false;
-    int why = 0;
     char message[1024], path[1200];
     recipe_defaults(r, tasks_all);
     snprintf(path, sizeof path, "%s/recipe.yaml", directory);
@@ -125,20 +121,12 @@ int training_open_run(const char *command, const char *directory, const char **w
     if (recipe_load(r, path, message, sizeof message) || recipe_check(r, message, sizeof message)) {
         return cli_fail(command, "%s", message);
     }
-    for (int i = 0; i < 3; i++) {
-        if (*which && strcmp(*which, order[i]) != 0) continue;
-        known = true;
-        snprintf(checkpoint, size, "%s/checkpoints/%s.safetensors", directory, order[i]);
-        if (access(checkpoint, R_OK) == 0) {
-            *which = order[i];
-            return 0;
-        }
-        why = errno;
+    if (*which && !checkpoints_is_name(*which)) {
+        return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best, last, step-N or a file", *which);
     }
-    if (!known) return cli_usage(command, "--checkpoint is '%.80s', expected averaged, best or last", *which);
-    if (!*which) return cli_fail(command, "%s: the run has no checkpoint yet", directory);
-    if (why == ENOENT && strcmp(*which, "averaged") == 0)
-        return cli_fail(command, "%s: no averaged checkpoint: one is made at the end of a run with train.average",
-                        directory);
-    return cli_fail(command, "%s: %s", checkpoint, strerror(why));
+    if (checkpoints_find(directory, which, checkpoint, size, message, sizeof message)) {
+        if (*which) checkpoints_offer(directory, checkpoint, false, message, sizeof message);
+        return cli_fail(command, "%s", message);
+    }
+    return 0;
 }

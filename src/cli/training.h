@@ -15,19 +15,19 @@ const atomic_int *training_signals(void);
 /* Its value into a recipe; -1 with one line in message. */
 int training_device(recipe *r, const char *device, char *message, size_t size);
 
-/* "exact 44.0 %, BLEU 63.90": the task's metrics that were measured and that keep says, on standard output. Each after
- * ", ", but the first after before. */
-void training_print_metrics(const task *t, const task_result *result, bool (*keep)(const metric *), const char *before);
+/* "test exact 44.0 %, test BLEU 63.90": the task's metrics that were measured and that keep says, on standard output, each
+ * with the split that it is of, unless label is "". Each after ", ", but the first after before. */
+void training_print_metrics(const task *t, const task_result *result, bool (*keep)(const metric *), const char *label,
+                            const char *before);
 
 /* What the user should know, on standard error. */
 void training_note(const char *line);
 
-/* One run, with what the user is told before and after; the exit status. */
-int training_run(const char *command, const recipe *r, const char *directory, bool resume, const char *label,
-                 train_result *out);
+/* One run, with what the user is told before and after; the exit status. Of the options, those that say how to begin. */
+int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out);
 
-/* A run's recipe and which of its checkpoints to read: averaged, best or last; where *which is NULL the first of them
- * that there is, which it then names. */
+/* A run's recipe and which of its checkpoints to read: averaged, best, last, step-N or a path; where *which is NULL the
+ * first there is of averaged, best and last, which it then names. */
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,
                       size_t size);
 

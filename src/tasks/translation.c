@@ -37,8 +37,8 @@ static const key_spec common_keys[] = {
     WHOLE_KEY(S, decode.samples, "20", 0, 1000000, LOOSE, "translations kept for the report"),
 };
 static const key_spec bitext_keys[] = {
-    PATH_KEY(S, data.source, STRICT, "a file with a source sentence in each line"),
-    PATH_KEY(S, data.target, STRICT, "their translations"),
+    PATH_KEY(S, data.source, LOOSE, "a file with a source sentence in each line"),
+    PATH_KEY(S, data.target, LOOSE, "their translations"),
     PATH_KEY(S, data.valid_source, LOOSE, "the same for validation"),
     PATH_KEY(S, data.valid_target, LOOSE, "their translations"),
     PATH_KEY(S, data.test_source, LOOSE, "the same for the test, if there is one"),
@@ -383,6 +383,34 @@ static uint64_t fingerprint(const experiment *e) {
     return hash;
 }
 
+static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
+    const uint64_t hash = task_hash(0, lines->bytes, (size_t)lines->at[n]);
+    return task_hash(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
+}
+
+static int data_parts(const experiment *e, task_part *out) {
+    static const char *const keys[SPLITS][3] = {{"data.source", "data.target", "data.train"},
+                                                {"data.valid_source", "data.valid_target", "data.valid"},
+                                                {"data.test_source", "data.test_target", "data.test"}};
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *const files[SPLITS][2] = {{r->data.source, r->data.target},
+                                          {r->data.valid_source, r->data.valid_target},
+                                          {r->data.test_source, r->data.test_target}};
+    int n = 0;
+    for (int i = 0; i < SPLITS; i++) {
+        const corpus_text *text = &translation_of(e)->text[i];
+        if (text->n == 0) continue;
+        const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
+        if (is_numbers(e)) {
+            out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt)};
+        } else {
+            out[n++] = (task_part){(task_split)i, keys[i][0], files[i][0], src};
+            out[n++] = (task_part){(task_split)i, keys[i][1], files[i][1], tgt};
+        }
+    }
+    return n;
+}
+
 /* ---- batches ---- */
 
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
@@ -620,7 +648,8 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .open = open_translation,        \
     .close = close_translation, .build = build, .prepare = prepare, .batches = batches, .next = next, .seek = seek,    \
-    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .note = note
+    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .data = data_parts,    \
+    .note = note
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

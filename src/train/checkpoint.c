@@ -10,18 +10,15 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/file.h"
 #include "optim/optim.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
@@ -72,8 +69,9 @@ static const number numbers[] = {
     {"best_step", INTEGER, offsetof(checkpoint_meta, best_step), NULL},
     {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint), NULL},
     {"stale", INTEGER, offsetof(checkpoint_meta, stale), "0"},
+    {"last_step", INTEGER, offsetof(checkpoint_meta, last_step), "-1"},
 };
-enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 4 };
+enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 5 };
 
 static const char *number_text(const checkpoint_meta *meta, const number *x, char out[32]) {
     const void *field = (const char *)meta + x->offset;
@@ -100,7 +98,7 @@ static bool parse_number(const char *text, const number *x, checkpoint_meta *met
     }
     const uint64_t bits = x->kind == HASH ? strtoull(text, &end, 16) : (uint64_t)strtoll(text, &end, 10);
     memcpy(field, &bits, sizeof bits);
-    return !*end && !errno && (x->kind == HASH || (int64_t)bits >= 0);
+    return !*end && !errno && (x->kind == HASH || (int64_t)bits >= 0 || text == x->missing);
 }
 
 /* The recipe as YAML, to be freed; NULL without memory. */
@@ -143,6 +141,7 @@ static int list_metadata(outgoing *out, const checkpoint_meta *meta, const line 
     add_pair(out, "version", adamod_version_string());
     for (int i = 0; i < NUMBERS; i++) add_pair(out, numbers[i].name, number_text(meta, &numbers[i], out->number[i]));
     if (*meta->mark) add_pair(out, "mark", meta->mark);
+    if (*meta->data) add_pair(out, "data", meta->data);
     if (!meta->recipe) return 0;
     if (!(out->recipe = recipe_text(meta->recipe))) return fail_memory(to);
     add_pair(out, "recipe", out->recipe);
@@ -221,9 +220,21 @@ static void shape_text(int ndim, const int64_t *shape, char out[128]) {
     if (used < 128) snprintf(out + used, 128 - used, "]");
 }
 
+static bool is_checkpoint(const adamod__st_file *file) {
+    const char *found = adamod__st_metadata(file, "format");
+    return found && strcmp(found, format) == 0;
+}
+
+/* A text of the metadata, where there is one. */
+static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const line *to) {
+    const char *found = adamod__st_metadata(file, name);
+    if ((size_t)snprintf(out, room, "%s", found ? found : "") < room) return 0;
+    return text_fail(to->message, to->size, "%s: its %s is longer than %zu bytes", to->path, name, room - 1);
+}
+
 static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const line *to) {
-    const char *found = adamod__st_metadata(file, "format"), *mark = adamod__st_metadata(file, "mark");
-    if (!found || strcmp(found, format) != 0) {
+    const char *found = adamod__st_metadata(file, "format");
+    if (!is_checkpoint(file)) {
         return text_fail(to->message, to->size, "%s: not a checkpoint: its format is '%.40s', expected '%s'", to->path,
                          found ? found : "", format);
     }
@@ -233,8 +244,10 @@ static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, con
         return text_fail(to->message, to->size, "%s: its metadata say %s is '%.40s', expected a number", to->path,
                          numbers[i].name, text ? text : "");
     }
-    if ((size_t)snprintf(meta->mark, sizeof meta->mark, "%s", mark ? mark : "") < sizeof meta->mark) return 0;
-    return text_fail(to->message, to->size, "%s: its mark is longer than %zu bytes", to->path, sizeof meta->mark - 1);
+    return read_text(file, "mark", meta->mark, sizeof meta->mark, to) ||
+                   read_text(file, "data", meta->data, sizeof meta->data, to)
+               ? -1
+               : 0;
 }
 
 static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const line *to) {
@@ -246,19 +259,22 @@ static int read_recipe(const adamod__st_file *file, const task *const *tasks, re
     return recipe_parse(r, text, strlen(text), name, to->message, to->size);
 }
 
+static int check_fingerprint(uint64_t wanted, uint64_t found, const line *to) {
+    if (!wanted || !found || wanted == found) return 0;
+    return text_fail(to->message, to->size,
+                     "%s: made with another vocabulary: its fingerprint is %016" PRIx64 ", expected %016" PRIx64,
+                     to->path, found, wanted);
+}
+
 /* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
 static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
                           const line *to) {
     char difference[512];
     recipe was;
-    if (wanted->fingerprint && found->fingerprint && wanted->fingerprint != found->fingerprint) {
-        return text_fail(to->message, to->size,
-                         "%s: made with another vocabulary: its fingerprint is %016" PRIx64 ", expected %016" PRIx64,
-                         to->path, found->fingerprint, wanted->fingerprint);
-    }
+    if (check_fingerprint(wanted->fingerprint, found->fingerprint, to)) return -1;
     if (!wanted->recipe) return 0;
     if (read_recipe(file, wanted->recipe->tasks, &was, to)) return -1;
-    if (recipe_compare(&was, wanted->recipe, difference, sizeof difference) == 0) return 0;
+    if (recipe_compare(&was, wanted->recipe, wanted->except, difference, sizeof difference) == 0) return 0;
     return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
 }
 
@@ -329,10 +345,35 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
     return data;
 }
 
+/* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
+static int verify(const adamod__st_file *file, bool all, const nn_params *params, const line *to) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
+        if (bytes > most) most = bytes;
+    }
+    char *block = malloc((size_t)most + 1);
+    int status = block ? 0 : fail_memory(to);
+    for (size_t i = 0; !status && i < file->n_entries; i++) {
+        const adamod__st_entry *e = &file->entries[i];
+        if (!all && !is_optimizers(e->name) && is_known(params, e->name)) continue;
+        if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
+    }
+    free(block);
+    return status;
+}
+
 static void copy_numbers(float *to, const float *from, const nn_param *list, int n) {
     for (int i = 0; i < n; i++) {
         memcpy(to + list[i].offset, from + list[i].offset, (size_t)list[i].count * sizeof *to);
     }
+}
+
+/* Nothing can fail any more but a device. */
+static int store(nn_params *params, const float *data, const line *to) {
+    copy_numbers(params->data, data, params->list, params->n);
+    copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
+    return nn_params_store(params) ? fail_library(to) : 0;
 }
 
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
@@ -344,18 +385,16 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
         return text_fail(to->message, to->size, "%s: it has only parameters, no optimizer state to resume from",
                          to->path);
     }
+    if (!optimizer && verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, to);
     if (!data) return -1;
     int status = 0;
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
-    if (!status) { /* nothing can fail any more */
-        copy_numbers(params->data, data, params->list, params->n);
-        copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
-    }
+    if (!status) status = store(params, data, to);
     free(data);
-    if (!status && nn_params_store(params)) status = fail_library(to);
     if (status || !meta) return status;
     found.recipe = meta->recipe;
+    found.except = meta->except;
     *meta = found;
     return 0;
 }
@@ -367,6 +406,39 @@ int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optim
     if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
     if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
     const int status = load(&file, params, optimizer, meta, &to);
+    adamod__st_close(&file);
+    return status;
+}
+
+static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t fingerprint, const line *to) {
+    checkpoint_meta found = {0};
+    if (is_checkpoint(file) &&
+        (read_metadata(file, &found, to) || check_fingerprint(fingerprint, found.fingerprint, to)))
+        return -1;
+    if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
+    float *data = read_params(file, params, to);
+    const int status = data ? store(params, data, to) : -1;
+    free(data);
+    return status;
+}
+
+int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size) {
+    const line to = {path, message, size};
+    adamod__st_file file;
+    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
+    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
+    const int status = load_weights(&file, params, fingerprint, &to);
+    adamod__st_close(&file);
+    return status;
+}
+
+int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size) {
+    const line to = {path, message, size};
+    adamod__st_file file;
+    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
+    int status = read_metadata(&file, meta, &to);
+    if (!status) status = verify(&file, true, NULL, &to);
+    *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
     adamod__st_close(&file);
     return status;
 }
@@ -526,81 +598,5 @@ int checkpoint_average(const char *const *paths, size_t n, const char *out_path,
     if (!status) status = write_average(&a);
     for (size_t i = 0; i < a.n; i++) adamod__st_close(&a.files[i]);
     free(a.files);
-    return status;
-}
-
-/* ---- The directory ----------------------------------------------------------------------------------------------- */
-
-bool checkpoint_path(const char *directory, int64_t step, char *out, size_t size) {
-    return (size_t)snprintf(out, size, "%s/step-%" PRId64 ".safetensors", directory, step) < size;
-}
-
-/* The N of step-N.safetensors, or -1. */
-static int64_t step_of(const char *name) {
-    int64_t step;
-    char again[64];
-    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0) return -1;
-    snprintf(again, sizeof again, "step-%" PRId64 ".safetensors", step);
-    return strcmp(name, again) == 0 ? step : -1;
-}
-
-static int descending(const void *a, const void *b) {
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x < y) - (x > y);
-}
-
-int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size) {
-    const line to = {directory, message, size};
-    size_t found = 0, room = 0;
-    int64_t *list = NULL;
-    DIR *d = opendir(directory);
-    if (!d) return text_fail(message, size, "%s: %s", directory, strerror(errno));
-    for (struct dirent *e; (e = readdir(d));) {
-        const int64_t step = step_of(e->d_name);
-        if (step < 0) continue;
-        if (found == room) {
-            int64_t *grown = realloc(list, (2 * room + 16) * sizeof *list);
-            if (!grown) {
-                free(list);
-                closedir(d);
-                return fail_memory(&to);
-            }
-            list = grown;
-            room = 2 * room + 16;
-        }
-        list[found++] = step;
-    }
-    closedir(d);
-    if (found) qsort(list, found, sizeof *list, descending);
-    *steps = list;
-    *n = found;
-    return 0;
-}
-
-static int remove_file(const char *directory, const char *name, const line *to) {
-    char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) < sizeof path && unlink(path) == 0) return 0;
-    return text_fail(to->message, to->size, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
-}
-
-int checkpoint_prune(const char *directory, size_t keep, char *message, size_t size) {
-    const line to = {directory, message, size};
-    int64_t *steps = NULL;
-    size_t n = 0;
-    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
-    int status = 0;
-    for (size_t i = keep; !status && i < n; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "step-%" PRId64 ".safetensors", steps[i]);
-        status = remove_file(directory, name, &to);
-    }
-    free(steps);
-    DIR *d = status ? NULL : opendir(directory);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        /* what earlier versions called their temporary files */
-        if (!status && strstr(e->d_name, ".safetensors.tmp.")) status = remove_file(directory, e->d_name, &to);
-    }
-    if (d) closedir(d);
-    if (!status) adamod__file_clean(directory);
     return status;
 }

@@ -1,10 +1,12 @@
 /* checkpoint.h - all that a run needs to go on, in one safetensors file.
  *
  *   tensors    every parameter by its name (F32); "optimizer/NAME.exp_avg", "optimizer/NAME.step", ... of the optimizer
- *   metadata   "format"; "step", "epoch", ... as in checkpoint_meta; "recipe", as YAML; "optimizer/rule", ...
+ *   metadata   "format"; "step", "epoch", ... as in checkpoint_meta; "data", the fingerprints of the data; "recipe", as
+ *              YAML; "optimizer/rule", ...
  *
  * Any reader of safetensors reads it. It is written to a temporary file, synced and renamed: after a crash or on a full
- * disk the one before it is still there, whole. Loading checks everything before it changes anything.
+ * disk the one before it is still there, whole. Loading checks everything before it changes anything: one in which any
+ * byte was changed is refused, whatever of it is wanted. checkpoints.h has the names that a run gives them.
  *
  * Functions return 0, or -1 with one line in message, which begins with the path.
  *
@@ -18,6 +20,8 @@
 #include "train/recipe.h"
 #include "train/run.h"
 
+#define CHECKPOINT_DATA 512
+
 typedef struct checkpoint_meta {
     int64_t step;            /* updates done */
     int64_t epoch, batch;    /* the batch that comes next */
@@ -25,13 +29,18 @@ typedef struct checkpoint_meta {
     double seconds;          /* of training */
     double best;             /* validation metric so far; NAN: none yet */
     int64_t best_step;
-    int64_t stale;       /* evaluations since the best */
-    char mark[RUN_MARK]; /* run_mark's, or "" */
+    int64_t stale; /* evaluations since the best */
+    /* Of the checkpoint "last" that was there when this one was saved: 0: none was; -1: not known, in files of earlier
+     * versions. */
+    int64_t last_step;
+    char mark[RUN_MARK];        /* run_mark's, or "" */
+    char data[CHECKPOINT_DATA]; /* fingerprints of the data, "data.source 0123456789abcdef data.target ..."; or "" */
     /* Of what parameters mean beyond their names and shapes, such as the vocabularies: see checkpoint_hash. 0: nothing.
      * checkpoint_load compares it, unless one of both is 0. */
     uint64_t fingerprint;
-    /* Written; and compared by checkpoint_load (recipe_compare), unless NULL. */
+    /* Written; and compared by checkpoint_load (recipe_compare, but for what except says), unless NULL. */
     const recipe *recipe;
+    int except;
 } checkpoint_meta;
 
 /* Parameters must have memory. optimizer NULL: parameters alone, to decode with. Its tensors, one for each parameter,
@@ -39,10 +48,17 @@ typedef struct checkpoint_meta {
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 
-/* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe and fingerprint are what the file must
- * agree with, everything else is filled in; meta NULL: none of it is wanted. */
+/* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe
+ * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size);
+
+/* Parameters and persistent states of any safetensors file that has them by name, a checkpoint or not; of a checkpoint the
+ * fingerprint must agree. */
+int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size);
+
+/* Reads all of a checkpoint, and fails if it is not whole. *resumable tells whether it has an optimizer's state. */
+int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size);
 
 /* What a checkpoint says of itself, without its tensors. meta->recipe becomes NULL; the recipe, if it is wanted, is
  * written to r, which must have had its defaults. */
@@ -51,13 +67,6 @@ int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *me
 /* The mean of the parameters of n checkpoints of one model, without an optimizer; everything else, persistent states too, is
  * the last one's. */
 int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size);
-
-/* DIRECTORY/step-N.safetensors; false if it does not fit. */
-bool checkpoint_path(const char *directory, int64_t step, char *out, size_t size);
-/* The steps of which there are such files, the latest first. *steps is to be freed. */
-int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size);
-/* Deletes all of them but the latest `keep`, and temporary files that a crash left; so nothing may be saving there. */
-int checkpoint_prune(const char *directory, size_t keep, char *message, size_t size);
 
 /* FNV-1a, to be begun with CHECKPOINT_HASH and continued with what it returned. */
 #define CHECKPOINT_HASH UINT64_C(0xcbf29ce484222325)

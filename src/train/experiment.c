@@ -4,6 +4,7 @@
  */
 #include "train/task.h"
 
+#include "base/crc32.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -14,6 +15,21 @@ int task_metric(const task *t, const char *name) {
         if (strcmp(t->metrics[i].name, name) == 0) return i;
     }
     return -1;
+}
+
+const char *task_split_name(task_split split) {
+    return split == SPLIT_TRAIN ? "train" : split == SPLIT_VALID ? "valid" : "test";
+}
+
+const char *task_split_label(task_split split) {
+    return split == SPLIT_TRAIN ? "training" : split == SPLIT_VALID ? "validation" : "test";
+}
+
+/* The CRC-32 below; above it where each piece ended, so that the same bytes cut elsewhere are another fingerprint. */
+uint64_t task_hash(uint64_t hash, const void *data, size_t n) {
+    const uint32_t sum = adamod__crc32((uint32_t)hash, data, n);
+    const uint32_t ends = ((uint32_t)(hash >> 32) ^ sum ^ (uint32_t)n) * UINT32_C(0x9e3779b1);
+    return (uint64_t)ends << 32 | sum;
 }
 
 int experiment_failed(adamod_status status, char *message, size_t size) {
@@ -35,6 +51,11 @@ static const char *device_of(const recipe *r) {
 static nn_precision precision_of(const recipe *r) {
     if (strcmp(r->train.precision, "full") == 0) return NN_FULL;
     return strcmp(r->train.precision, "tf32") == 0 ? NN_TF32 : NN_MIXED;
+}
+
+const char *experiment_precision(const experiment *e) {
+    static const char *const names[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed"};
+    return e->params->on_device ? names[precision_of(&e->recipe)] : "full";
 }
 
 /* The first graph built defines the parameters; it is the training graph even where only others are run. */

@@ -52,6 +52,8 @@ static const key_spec loop_keys[] = {
               "learning-rate histograms of so many first updates"),
     WHOLE_KEY(recipe, train.histogram_every, "100", 0, KEY_MOST_INT, LOOSE, "and then of every so many; 0: of no more"),
     WHOLE_KEY(recipe, train.average, "0", 0, 1000, LOOSE, "at the end, the mean of so many last checkpoints; 0: none"),
+    SPAN_KEY(recipe, train.keep_every, "0", LOOSE, "how often to save a step-N that is kept for good; 0: none"),
+    PATH_KEY(recipe, train.init_from, STRICT, "a run or a safetensors file whose weights to begin with"),
     CHOICE_KEY(recipe, train.nonfinite, "stop", "stop skip", LOOSE, "what to do with a loss that is not finite"),
 };
 static const key_table loop_table = {loop_keys, sizeof loop_keys / sizeof *loop_keys, sizeof(recipe)};
@@ -621,7 +623,7 @@ static int compare_options(const recipe *was, const recipe *is, const recipe_pla
     return status;
 }
 
-int recipe_compare(const recipe *was, const recipe *is, char *message, size_t size) {
+int recipe_compare(const recipe *was, const recipe *is, int except, char *message, size_t size) {
     const recipe_place at = {.message = message, .size = size};
     recipe_key before[RECIPE_MAX_KEYS], now[RECIPE_MAX_KEYS];
     if (strcmp(was->data.task, is->data.task) != 0)
@@ -635,9 +637,10 @@ int recipe_compare(const recipe *was, const recipe *is, char *message, size_t si
         const key_spec *k = now[i].k;
         const char *old = key_text(k, before[i].settings, a), *new = key_text(k, now[i].settings, b);
         if (k->loose || strcmp(old, new) == 0) continue;
+        if ((except & RECIPE_RULE) && strcmp(k->path, "optimizer.rule") == 0) continue;
         return recipe_fail(&at, "%s is %s, but was %s", k->path, *new ? new : "empty", *old ? old : "empty");
     }
-    return compare_options(was, is, &at);
+    return except & RECIPE_OPTIONS ? 0 : compare_options(was, is, &at);
 }
 
 /* ---- Describing -------------------------------------------------------------------------------------------------- */

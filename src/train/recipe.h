@@ -74,7 +74,9 @@ typedef struct recipe {
         int histogram_dense;   /* learning-rate histograms of each of the first so many updates, then ... */
         int histogram_every;   /* ... every so many; 0: no more */
         int average;           /* mean of the last so many checkpoints at the end; 0: none */
-        char nonfinite[8];     /* a loss that is not finite: stop, skip */
+        key_span keep_every;   /* a checkpoint each so often that is never deleted */
+        char init_from[RECIPE_PATH]; /* a run or a safetensors file whose weights a run begins with; "": none */
+        char nonfinite[8];           /* a loss that is not finite: stop, skip */
     } train;
 
     /* The structs of the task's tables and of the model's: each casts its own. */
@@ -117,9 +119,11 @@ int recipe_check(const recipe *r, char *message, size_t size);
 int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
                      size_t size);
 
-/* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, what to watch and how
- * to decode, not in what is computed. Else -1 and "model.d is 256, but was 128". Both must have passed recipe_check. */
-int recipe_compare(const recipe *was, const recipe *is, char *message, size_t size);
+/* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, where data is, what to
+ * watch and how to decode, not in what is computed; except says in what else (a sum). Else -1 and "model.d is 256, but
+ * was 128". Both must have passed recipe_check. */
+enum { RECIPE_RULE = 1, RECIPE_OPTIONS = 2 }; /* optimizer.rule; the optimizer's options and schedules */
+int recipe_compare(const recipe *was, const recipe *is, int except, char *message, size_t size);
 
 /* The whole recipe, as YAML that recipe_load reads back to the same. -1: the file could not be written. */
 int recipe_write(const recipe *r, FILE *file);

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/file.h"
 #include "train/tfevents.h"
+#include "train/training_loss.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,6 +43,7 @@ struct run {
     appended file[FILES];
     recipe recipe;
     bool resume;
+    int except;       /* in what the recipe may differ from the one that is there */
     char machine[24]; /* the file's name; "" until it is written */
     double started;
     char description[DESCRIPTIONS][2][128];
@@ -218,7 +220,6 @@ static void add_machine(const run *r, json *j) {
     json_integer(j, sysconf(_SC_NPROCESSORS_ONLN));
     if (adamod_create(&opt, "adamod") == ADAMOD_OK) add_pair(j, "instruction_set", adamod_isa(opt));
     adamod_free(opt);
-    add_pair(j, "backend", r->recipe.train.backend);
     for (int i = 0; i < r->n_descriptions; i++) add_pair(j, r->description[i][0], r->description[i][1]);
     json_close(j, '}');
 }
@@ -278,12 +279,35 @@ static int write_task(const run *r, const line *to) {
     return write_json(r, "task.json", &j, to);
 }
 
-int run_describe(run *r, const char *key, const char *value, char *message, size_t size) {
+int run_add_data(run *r, int n, const task_part *parts, char *message, size_t size) {
     const line to = {message, size};
-    if (r->n_descriptions == DESCRIPTIONS) return fail_at(r, "machine.json", &to, key, E2BIG);
-    char(*pair)[128] = r->description[r->n_descriptions++];
-    snprintf(pair[0], sizeof pair[0], "%s", key);
-    snprintf(pair[1], sizeof pair[1], "%s", value);
+    json j = {0};
+    json_open(&j, '{');
+    json_key(&j, "parts");
+    json_open(&j, '[');
+    for (int i = 0; i < n; i++) {
+        char fingerprint[24];
+        snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, parts[i].fingerprint);
+        json_open(&j, '{');
+        add_pair(&j, "split", task_split_name(parts[i].split));
+        add_pair(&j, "key", parts[i].key);
+        add_pair(&j, "file", parts[i].file);
+        add_pair(&j, "fingerprint", fingerprint);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return write_json(r, "data.json", &j, &to);
+}
+
+int run_describe(run *r, int n, const char *const (*pairs)[2], char *message, size_t size) {
+    const line to = {message, size};
+    for (int i = 0; i < n; i++) {
+        if (r->n_descriptions == DESCRIPTIONS) return fail_at(r, "machine.json", &to, pairs[i][0], E2BIG);
+        char(*pair)[128] = r->description[r->n_descriptions++];
+        snprintf(pair[0], sizeof pair[0], "%s", pairs[i][0]);
+        snprintf(pair[1], sizeof pair[1], "%s", pairs[i][1]);
+    }
     /* A resumed run says what it runs on once it really goes on. */
     return *r->machine || !r->resume ? write_machine(r, &to) : 0;
 }
@@ -344,7 +368,7 @@ static int check_recipe(const run *r, const line *to) {
     }
     int status = recipe_load(&was, path, to->message, to->size);
     free(path);
-    if (!status && recipe_compare(&was, &r->recipe, difference, sizeof difference)) {
+    if (!status && recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference)) {
         status =
             text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
     }
@@ -431,7 +455,8 @@ static void remove_new(const run *r, bool made) {
     if (made) (void)rmdir(r->directory);
 }
 
-int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, char *message, size_t size) {
+int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except, char *message,
+             size_t size) {
     const line to = {message, size};
     bool made = false;
     if (!*directory) return text_fail(message, size, "the run's directory has an empty name");
@@ -445,6 +470,7 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     for (int i = 0; i < FILES; i++) r->file[i].fd = -1;
     r->recipe = *recipe_now;
     r->resume = resume;
+    r->except = except;
     r->started = clock_wall_seconds();
     int status = resume ? check_recipe(r, &to) : 0;
     if (!status) status = open_files(r, &to);
@@ -639,6 +665,12 @@ static int mark_sizes(const run *r, const char *mark, int64_t sizes[FILES], cons
     return 0;
 }
 
+int run_check_mark(const run *r, const char *mark, char *message, size_t size) {
+    const line to = {message, size};
+    int64_t sizes[FILES];
+    return mark_sizes(r, mark, sizes, &to);
+}
+
 int run_rewind(run *r, const char *mark, char *message, size_t size) {
     const line to = {message, size};
     int64_t sizes[FILES];
@@ -655,36 +687,62 @@ int run_rewind(run *r, const char *mark, char *message, size_t size) {
     return *r->machine ? 0 : write_machine(r, &to);
 }
 
-int run_finish(run *r, const char *status, int64_t step, double seconds, const run_metrics *valid,
-               const run_metrics *test, char *message, size_t size) {
+static int find_training_loss(const run *r, int64_t step, double *out, const line *to) {
+    char *path = path_of(r, r->file[METRICS].name, to);
+    const int status = path ? training_loss(path, step, out, to->message, to->size) : -1;
+    free(path);
+    return status;
+}
+
+static void add_metrics_object(json *j, const run_metrics *m) {
+    if (!m) return;
+    json_key(j, m->kind);
+    json_open(j, '{');
+    add_metrics(m, j, NULL);
+    json_close(j, '}');
+}
+
+int run_finish(run *r, const run_result *result, double *loss, char *message, size_t size) {
     const line to = {message, size};
     char ignored[RUN_MARK];
     json j = {0};
     if (run_mark(r, ignored, sizeof ignored, message, size)) return -1; /* a result must not outlive its data */
+    if (find_training_loss(r, result->step, loss, &to)) return -1;
     json_open(&j, '{');
-    add_pair(&j, "status", status);
+    add_pair(&j, "status", result->status);
     json_key(&j, "step");
-    json_integer(&j, step);
+    json_integer(&j, result->step);
     json_key(&j, "seconds");
-    json_number(&j, seconds);
-    for (int i = 0; i < 2; i++) {
-        const run_metrics *m = i ? test : valid;
-        if (!m) continue;
-        json_key(&j, i ? "test" : "valid");
-        json_open(&j, '{');
-        add_metrics(m, &j, NULL);
-        json_close(&j, '}');
+    json_number(&j, result->seconds);
+    if (!isnan(*loss)) {
+        json_key(&j, "training_loss");
+        json_number(&j, *loss);
     }
+    add_metrics_object(&j, result->valid);
+    add_metrics_object(&j, result->final);
     json_close(&j, '}');
     return write_json(r, "result.json", &j, &to);
 }
 
-bool run_is_over(const char *directory) {
-    char path[4096], text[64] = "";
-    if ((size_t)snprintf(path, sizeof path, "%s/result.json", directory) >= sizeof path) return false;
+/* The beginning of result.json, where its status is; "": there is none. */
+static void read_result(const char *directory, char *out, size_t size) {
+    char path[4096];
+    *out = '\0';
+    if ((size_t)snprintf(path, sizeof path, "%s/result.json", directory) >= sizeof path) return;
     FILE *file = fopen(path, "re");
-    if (!file) return false;
-    (void)!fgets(text, sizeof text, file);
+    if (!file) return;
+    (void)!fgets(out, (int)size, file);
     fclose(file);
+}
+
+bool run_is_over(const char *directory) {
+    char text[64];
+    read_result(directory, text, sizeof text);
     return strstr(text, "\"finished\"") || strstr(text, "\"diverged\"");
+}
+
+bool run_was_saved(const char *directory) {
+    char text[64];
+    read_result(directory, text, sizeof text);
+    return strstr(text, "\"finished\"") || strstr(text, "\"interrupted\"");
 }

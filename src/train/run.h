@@ -1,15 +1,20 @@
 /* run.h - a run directory: the interface between training and everything that looks at it.
  *
  *   recipe.yaml          the resolved recipe
- *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds
- *                        ("matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has machine.2.json,
- *                        machine.3.json, ... as well
+ *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds:
+ *                        what was really used, whatever the recipe leaves open ("backend":"cpu","device":"cpu",
+ *                        "precision":"full","matrix_library":"oneDNN 2.6.3","threads":"2"); a run that was resumed has
+ *                        machine.2.json, machine.3.json, ... as well, which say from where it went on
+ *                        ("resumed_from":"last","resumed_at":"40") and what was begun anew ("reset":"optimizer")
  *   task.json            what was trained and measured, so that nobody else need know:
  *                          {"task":"numbers","about":"German number words to English","items":"tokens",
  *                           "samples":"sentences","answers":"Translations","limit":"train.evaluate_pairs",
  *                           "subtitle":["model.kind","model.layers"],"metrics":[
  *                           {"name":"bleu","label":"BLEU","about":"BLEU","unit":"","scale":1,"decimals":2,
  *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see base/metric.h)
+ *   data.json            what was trained and evaluated on, with fingerprints of the content:
+ *                          {"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
+ *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,
@@ -17,7 +22,12 @@
  *                            (without a loss: the update was skipped, see train.nonfinite)
  *                            ("epoch": epochs done, with a fraction; "tokens": the task's items)
  *                          {"kind":"valid","step":100,"epoch":..,"time":..,"tokens":..,"loss":..,...}
- *                          {"kind":"test","step":900,...}  (the task's metrics, those that were measured)
+ *                            (the task's metrics, those that were measured)
+ *                          {"kind":"test","step":900,...}
+ *                            (at the end: the whole test set, by the averaged model where there is one, else the last)
+ *                          {"kind":"final_valid","step":900,...}
+ *                            (the same of the validation set, where there is no test set; versions before 0.2 called
+ *                            this "test" too)
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
  *                         "step_median":..,"step_max":..,"nonfinite":0,"low":-12,"high":8,"bins":200,"eta_first":..,
  *                         "eta":[...],"effective_first":..,"effective":[...]}  (runs of zeros at both ends left out:
@@ -31,7 +41,9 @@
  *                        "after_bound") for TensorBoard
  *   checkpoints/last.safetensors, best.safetensors, averaged.safetensors, step-N.safetensors
  *                        see checkpoint.h
- *   result.json          written at the end: final metrics, seconds, status ("finished", "diverged", "interrupted")
+ *   result.json          written at the end: status ("finished", "diverged", "interrupted"), step, seconds,
+ *                        "training_loss" (see training_loss.h), and of a run that finished "valid", the last evaluation,
+ *                        and "test" or "final_valid", as in metrics.jsonl
  *
  * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:
  * resuming cuts them back to the sizes it recorded. A number that is not finite is null in JSON.
@@ -49,19 +61,22 @@
 typedef struct run run;
 
 /* Makes the directory (which must not exist, or be empty) with those above it, and writes recipe and machine. Or, with
- * resume, opens it: the recipe must be one that can continue it (recipe_compare), and no other process may have it
- * open; a torn last line is cut off. run_rewind must follow then. */
-int run_open(run **out, const char *directory, const recipe *r, bool resume, char *message, size_t size);
+ * resume, opens it: the recipe must be one that can continue it (recipe_compare, except as there), and no other process
+ * may have it open; a torn last line is cut off. run_rewind must follow then. */
+int run_open(run **out, const char *directory, const recipe *r, bool resume, int except, char *message, size_t size);
 void run_close(run *r); /* NULL is fine */
 const char *run_directory(const run *r);
 
-/* One more field of machine.json. */
-int run_describe(run *r, const char *key, const char *value, char *message, size_t size);
+/* More fields of machine.json: keys and values. */
+int run_describe(run *r, int n, const char *const (*pairs)[2], char *message, size_t size);
+
+/* data.json. */
+int run_add_data(run *r, int n, const task_part *parts, char *message, size_t size);
 
 /* Numbers by name. What is NAN is left out. */
 enum { RUN_VALUES = 24 };
 typedef struct run_metrics {
-    const char *kind; /* train, valid, test */
+    const char *kind; /* train, valid, test, final_valid */
     int64_t step;
     struct {
         char name[40];
@@ -84,13 +99,23 @@ int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *me
 #define RUN_MARK 512
 int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size);
 /* The way back: cuts the files to a mark, or with NULL to their beginnings (a run that died before its first
- * checkpoint); writes the recipe of now, and removes result.json. Checks all files before it cuts one. */
+ * checkpoint); writes the recipe of now, and removes result.json. Checks all files before it cuts one: run_check_mark
+ * does that alone. */
 int run_rewind(run *r, const char *mark, char *message, size_t size);
+int run_check_mark(const run *r, const char *mark, char *message, size_t size);
 
-/* valid and test may be NULL. */
-int run_finish(run *r, const char *status, int64_t step, double seconds, const run_metrics *valid,
-               const run_metrics *test, char *message, size_t size);
+/* valid and final, of the test or else the validation set, may be NULL. */
+typedef struct run_result {
+    const char *status;
+    int64_t step;
+    double seconds;
+    const run_metrics *valid, *final;
+} run_result;
+/* *training_loss: as it was written; NAN: there is none. */
+int run_finish(run *r, const run_result *result, double *training_loss, char *message, size_t size);
 
+/* Whether the run in a directory has ever been saved as a whole: it finished, or was interrupted and says so. */
+bool run_was_saved(const char *directory);
 /* Whether the run in a directory came to its end, by finishing or diverging: it need not be continued. */
 bool run_is_over(const char *directory);
 

@@ -55,6 +55,15 @@ typedef struct task_result {
     double seconds;                  /* that the answers took */
 } task_result;
 
+/* A part of the data that was read for training: a file, or what was generated for a split. */
+typedef struct task_part {
+    task_split split;
+    const char *key;      /* what the recipe calls it: "data.source" */
+    const char *file;     /* "": it was generated */
+    uint64_t fingerprint; /* of its content as it is used, wherever and however it is stored: see task_hash */
+} task_part;
+enum { TASK_MOST_PARTS = 8 };
+
 /* One sample for the report: texts by name. */
 typedef struct task_text {
     const char *name, *text;
@@ -112,12 +121,22 @@ struct task {
     /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
     int (*save)(const experiment *e, const char *directory, char *message, size_t size);
     uint64_t (*fingerprint)(const experiment *e);
+    /* What the loop computes with: all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many.
+     * A run is not resumed with other data unless the user says so. Strings live as long as the experiment. */
+    int (*data)(const experiment *e, task_part *out);
     /* One line on what of a split's data is not used as it is. False: all is. */
     bool (*note)(const experiment *e, task_split split, char *out, size_t size);
 };
 
 /* The task's metric of this name; -1: it has none. */
 int task_metric(const task *t, const char *name);
+
+/* What files call a split ("train", "valid", "test"), and what people do ("training", "validation", "test"). */
+const char *task_split_name(task_split split);
+const char *task_split_label(task_split split);
+
+/* For fingerprints of data, at the speed of memory: of bytes that follow what hash is of; 0: of nothing. */
+uint64_t task_hash(uint64_t hash, const void *data, size_t n);
 
 /* ---- an experiment: everything a recipe needs in memory ---- */
 
@@ -131,6 +150,7 @@ struct experiment {
     nn_graph *graph;
     nn_plan *plan;
     adamod_optimizer *optimizer;
+    int64_t updates_before; /* made before the optimizer's first: it may have been begun anew */
     epoch_length epoch;
     int64_t steps; /* updates in all, as train.steps or train.epochs says */
     /* who wants to know how far an evaluation is; NULL: nobody */
@@ -141,6 +161,9 @@ struct experiment {
 /* The experiment is empty after a failure. directory and uses as in task.open. */
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size);
 void experiment_close(experiment *e);
+
+/* What it computes in, whatever the recipe leaves open: "full", "tf32" or "mixed". */
+const char *experiment_precision(const experiment *e);
 
 /* Whether runs can be on a GPU, where the optimizer needs a driver and the model more than that: cuBLASLt, a GPU that is
  * new enough. If not, the library's last error says why. */

@@ -4,7 +4,9 @@
 #include "base/text.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
+#include "train/checkpoints.h"
 #include "train/progress.h"
+#include "train/resume.h"
 #include "train/run.h"
 #include "train/training_step.h"
 
@@ -51,8 +53,9 @@ static bool wants_metrics(const experiment *e, int64_t step) {
 static bool pauses(const trainer *t, int64_t step) {
     const recipe *r = &t->s.recipe;
     return wants_histogram(r, step) || epochs_due(t->s.epoch, r->train.evaluate_every, step) ||
-           epochs_due(t->s.epoch, r->train.checkpoint_every, step) || (t->o->save && *t->o->save) ||
-           step == t->s.steps || (t->o->stop && *t->o->stop);
+           epochs_due(t->s.epoch, r->train.checkpoint_every, step) ||
+           epochs_due(t->s.epoch, r->train.keep_every, step) || (t->o->save && *t->o->save) || step == t->s.steps ||
+           (t->o->stop && *t->o->stop);
 }
 
 static int record(trainer *t, const update *u, char *message, size_t size) {
@@ -133,7 +136,9 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
     t->at.seconds = seconds(t);
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
     snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(t->run), name);
-    return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
+    if (checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;
+    if (strcmp(name, "last") == 0) t->at.last_step = t->at.step;
+    return 0;
 }
 
 static int measure(trainer *t, task_split split, task_depth depth, task_result *out, char *message, size_t size) {
@@ -176,14 +181,19 @@ static int evaluate(trainer *t, char *message, size_t size) {
     return save(t, "best", message, size);
 }
 
-/* The checkpoints that the average at the end is taken over. */
-static int keep_for_average(trainer *t, char *message, size_t size) {
+static bool is_kept(const void *trainer_, int64_t step) {
+    const trainer *t = trainer_;
+    return epochs_due(t->s.epoch, t->s.recipe.train.keep_every, step);
+}
+
+/* Those that the average at the end is taken over, and those to be kept for good. */
+static int save_step(trainer *t, char *message, size_t size) {
     char name[64], directory[1200];
-    if (t->s.recipe.train.average < 1) return 0;
+    if (t->s.recipe.train.average < 1 && !is_kept(t, t->at.step)) return 0;
     snprintf(name, sizeof name, "step-%lld", (long long)t->at.step);
     snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(t->run));
     if (save(t, name, message, size)) return -1;
-    return checkpoint_prune(directory, (size_t)t->s.recipe.train.average, message, size);
+    return checkpoint_prune(directory, (size_t)t->s.recipe.train.average, is_kept, t, message, size);
 }
 
 /* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
@@ -224,7 +234,7 @@ static int after_update(trainer *t, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     const bool last = t->at.step == t->s.steps;
     const bool evaluates = last || epochs_due(t->s.epoch, r->train.evaluate_every, t->at.step);
-    const bool saves = last || epochs_due(t->s.epoch, r->train.checkpoint_every, t->at.step);
+    const bool saves = last || epochs_due(t->s.epoch, r->train.checkpoint_every, t->at.step) || is_kept(t, t->at.step);
     double clock = clock_seconds();
     if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
     if (evaluates) {
@@ -233,7 +243,7 @@ static int after_update(trainer *t, char *message, size_t size) {
         clock = clock_seconds();
     }
     if (saves || is_stale(t)) {
-        if (keep_for_average(t, message, size) || save(t, "last", message, size)) return -1;
+        if (save_step(t, message, size) || save(t, "last", message, size)) return -1;
         progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
     }
     return t->o->save && *t->o->save ? save_on_demand(t, message, size) : 0;
@@ -278,16 +288,18 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
         return -1;
     t->started += clock_seconds() - clock;
-    const run_metrics valid = measured("valid", t, &t->valid), test = measured("test", t, &final);
-    if (run_add_metrics(t->run, &test, message, size)) return -1;
+    const run_metrics valid = measured("valid", t, &t->valid),
+                      last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, &final);
+    if (run_add_metrics(t->run, &last, message, size)) return -1;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
                           .early = t->at.step < t->s.steps,
                           .seconds = seconds(t),
-                          .train_loss = t->last_loss,
                           .valid = t->valid,
-                          .final = final};
-    return run_finish(t->run, "finished", t->at.step, out->seconds, &valid, &test, message, size);
+                          .final = final,
+                          .final_split = split};
+    const run_result result = {"finished", out->step, out->seconds, &valid, &last};
+    return run_finish(t->run, &result, &out->train_loss, message, size);
 }
 
 /* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
@@ -295,33 +307,18 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
     if (!*t->diverged && check_model(t, message, size)) return -1;
     const bool diverged = *t->diverged != '\0';
     if (!diverged && save(t, "last", message, size)) return -1;
-    *out = (train_result){.status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED,
-                          .step = t->at.step,
-                          .seconds = seconds(t),
-                          .train_loss = t->last_loss};
+    *out = (train_result){
+        .status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED, .step = t->at.step, .seconds = seconds(t)};
     memcpy(out->reason, t->diverged, sizeof out->reason);
-    return run_finish(t->run, diverged ? "diverged" : "interrupted", t->at.step, out->seconds, NULL, NULL, message,
-                      size);
+    const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL};
+    return run_finish(t->run, &result, &out->train_loss, message, size);
 }
 
 /* ---- the whole ---- */
 
 static int start(trainer *t, char *message, size_t size) {
-    char path[1200];
-    t->at.recipe = &t->s.recipe;
-    t->at.fingerprint = t->s.task->fingerprint(&t->s);
-    t->at.best = NAN;
-    snprintf(path, sizeof path, "%s/checkpoints", run_directory(t->run));
-    if (t->o->resume && checkpoint_prune(path, SIZE_MAX, message, size)) return -1; /* of temporary files */
-    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(t->run));
-    if (t->o->resume && access(path, F_OK) == 0) {
-        if (checkpoint_load(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;
-        if (run_rewind(t->run, t->at.mark, message, size)) return -1;
-        if (t->s.task->seek(&t->s, t->at.epoch, t->at.batch, message, size)) return -1;
-    } else if (t->o->resume && run_rewind(t->run, NULL, message, size)) {
-        return -1; /* killed before its first checkpoint: from the beginning */
-    }
-    if (t->s.task->save(&t->s, run_directory(t->run), message, size)) return -1;
+    const resume_options o = {t->o->resume, t->o->resume_from, t->o->reset, t->o->note};
+    if (resume_begin(&t->s, t->run, &o, &t->at, message, size)) return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
     t->s.progress = progress_within;
@@ -329,16 +326,21 @@ static int start(trainer *t, char *message, size_t size) {
     return 0;
 }
 
-/* What the numbers were computed with, beyond what run.c knows by itself. */
+/* What the numbers were really computed with, whatever the recipe leaves open. */
 static int describe(trainer *t, char *message, size_t size) {
-    const bool plain = strcmp(t->s.recipe.train.backend, "ref") == 0, device = t->s.params->on_device;
-    const char *library = plain ? "reference kernels" : device ? "cuBLASLt" : nn_profile_library();
+    const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
     char threads[16], name[192];
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
-    if (run_describe(t->run, "matrix_library", library, message, size)) return -1;
-    if (device && run_describe(t->run, "device", nn_profile_device_name(t->s.plan, name, sizeof name), message, size))
-        return -1;
-    return run_describe(t->run, "threads", threads, message, size);
+    const char *const pairs[][2] = {{"backend", device  ? "cuda"
+                                                : plain ? "ref"
+                                                        : "cpu"},
+                                    {"device", device ? nn_profile_device_name(t->s.plan, name, sizeof name) : "cpu"},
+                                    {"precision", experiment_precision(&t->s)},
+                                    {"matrix_library", plain    ? "reference kernels"
+                                                       : device ? "cuBLASLt"
+                                                                : nn_profile_library()},
+                                    {"threads", threads}};
+    return run_describe(t->run, sizeof pairs / sizeof *pairs, pairs, message, size);
 }
 
 static void note_data(const trainer *t) {
@@ -373,7 +375,10 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     t->o = o;
     t->last_loss = NAN;
     int failed = experiment_open(&t->s, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
-    if (!failed) failed = run_open(&t->run, o->directory, r, o->resume, message, size);
+    if (!failed && !o->resume) failed = resume_init(&t->s, message, size);
+    if (!failed) {
+        failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
+    }
     if (!failed) note_data(t);
     if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
     progress_end(&t->progress);

@@ -12,6 +12,8 @@ typedef enum train_show { TRAIN_SILENT, TRAIN_LIVE, TRAIN_LOG } train_show;
 typedef struct train_options {
     const char *directory;
     bool resume;
+    const char *resume_from; /* which of its checkpoints; NULL: last */
+    int reset;               /* as in resume.h */
     train_show show;
     const char *label;              /* before each line of progress; NULL: none */
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
@@ -26,8 +28,9 @@ typedef struct train_result {
     int64_t step;
     bool early;               /* finished because train.patience was at its end */
     double seconds;           /* of training, without evaluation */
-    double train_loss;        /* of the last update */
-    task_result valid, final; /* final: of the test set, or of the validation set where there is none */
+    double train_loss;        /* see training_loss.h; NAN: no update had one */
+    task_result valid, final; /* of the last evaluation; and at the end, of ... */
+    task_split final_split;   /* ... the test set, or the validation set where there is none */
     char reason[200];         /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 

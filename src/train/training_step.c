@@ -105,7 +105,7 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
 /* What the optimizer did. An update it refused has no report; the library says why. */
 static adamod_status read_report(experiment *s, update *u) {
     adamod_step_report report;
-    if (adamod_report(s->optimizer, u->step, &report)) return adamod_sync(s->optimizer);
+    if (adamod_report(s->optimizer, u->step - s->updates_before, &report)) return adamod_sync(s->optimizer);
     u->taken = u->taken && report.taken;
     u->norm = report.grad_norm;
     u->lr = report.lr;

@@ -1,0 +1,48 @@
+/* checkpoints.h - the checkpoints in a run's directory: what they are called, which there are, which are whole.
+ *
+ *   last        where the run stands; --resume goes on from it
+ *   best        of the evaluation that was the best so far
+ *   averaged    the mean of the last ones, made at the end (train.average); without an optimizer's state
+ *   step-N      after update N: those that the average is taken over, and those that train.keep_every keeps
+ *
+ * Functions return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_CHECKPOINTS_H
+#define ADAMOD_CHECKPOINTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- by name, in DIRECTORY, a run's ---- */
+
+/* Whether a text can say which checkpoint is meant: a name, or something that looks like a file or is one. */
+bool checkpoints_is_name(const char *which);
+
+/* The file of a run that is meant, which must be there: by a name, or else by its path. *which NULL: the first there is
+ * of averaged, best and last, which it then names. */
+int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size, char *message,
+                     size_t size);
+
+/* After one could not be read: appends to message which others of the run are whole, and by which flag they are named,
+ * "--resume-from" or "--checkpoint", unless the file itself is whole and something else is wrong. resume: only those
+ * count that training can go on from. It reads them all. */
+void checkpoints_offer(const char *directory, const char *path, bool resume, char *message, size_t size);
+
+/* ---- in DIRECTORY, a run's "checkpoints" ---- */
+
+/* DIRECTORY/step-N.safetensors; false if it does not fit. */
+bool checkpoint_path(const char *directory, int64_t step, char *out, size_t size);
+/* The steps of which there are such files, the latest first. *steps is to be freed. */
+int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size);
+/* Deletes all of them but the latest `keep` and those that `kept` says (NULL: none), and temporary files that a crash
+ * left; so nothing may be saving there. */
+typedef bool checkpoint_kept(const void *context, int64_t step);
+int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, const void *context, char *message,
+                     size_t size);
+/* Deletes those after more than so many updates, which a run that goes back leaves behind. */
+int checkpoint_drop_after(const char *directory, int64_t step, char *message, size_t size);
+
+#endif

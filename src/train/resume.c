@@ -1,0 +1,229 @@
+/* resume.c - see resume.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "train/resume.h"
+
+#include "base/text.h"
+#include "train/checkpoints.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PATH = 4096 };
+
+/* What the steps below share. */
+typedef struct resuming {
+    experiment *e;
+    run *run;
+    const resume_options *o;
+    checkpoint_meta *at;
+    task_part part[TASK_MOST_PARTS];
+    int n_parts;
+    char *message;
+    size_t size;
+} resuming;
+
+int resume_except(int reset) {
+    return (reset & RESET_OPTIMIZER ? RECIPE_RULE | RECIPE_OPTIONS : 0) | (reset & RESET_OPTIONS ? RECIPE_OPTIONS : 0);
+}
+
+/* ---- Weights of another run -------------------------------------------------------------------------------------- */
+
+int resume_init(experiment *e, char *message, size_t size) {
+    char *from = e->recipe.train.init_from, path[PATH];
+    const char *which = NULL;
+    struct stat st;
+    if (!*from) return 0;
+    if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
+        if (checkpoints_find(from, &which, path, sizeof path, message, size)) return -1;
+        if (strlen(path) >= sizeof e->recipe.train.init_from)
+            return text_fail(message, size, "%s: the path of its checkpoint is too long", from);
+        memcpy(from, path, strlen(path) + 1);
+    }
+    return checkpoint_load_weights(from, e->params, e->task->fingerprint(e), message, size);
+}
+
+/* ---- Data -------------------------------------------------------------------------------------------------------- */
+
+static void write_data(resuming *s) {
+    size_t used = 0;
+    *s->at->data = '\0';
+    for (int i = 0; i < s->n_parts && used < sizeof s->at->data; i++) {
+        used += (size_t)snprintf(s->at->data + used, sizeof s->at->data - used, "%s%.40s %016" PRIx64, i ? " " : "",
+                                 s->part[i].key, s->part[i].fingerprint);
+    }
+}
+
+/* The fingerprint that a checkpoint's text has for a key; false: none, as a part that is new, or an older version. */
+static bool find_part(const char *text, const char *key, uint64_t *out) {
+    char found[64];
+    int used = 0;
+    for (; sscanf(text, " %63s %" SCNx64 "%n", found, out, &used) == 2; text += used) {
+        if (strcmp(found, key) == 0) return true;
+    }
+    return false;
+}
+
+static bool differs(const task_part *p, const char *was) {
+    uint64_t before;
+    return find_part(was, p->key, &before) && before != p->fingerprint;
+}
+
+static int check_data(const resuming *s, const char *was) {
+    for (int i = 0; i < s->n_parts; i++) {
+        const task_part *p = &s->part[i];
+        if (!differs(p, was) || (s->o->reset & RESET_DATA)) continue;
+        return text_fail(s->message, s->size,
+                         "%s: %s is not what the run has been trained with: its content has changed; restore it, or go "
+                         "on with what is there by --reset data",
+                         *p->file ? p->file : run_directory(s->run), p->key);
+    }
+    return 0;
+}
+
+static void forget_best(checkpoint_meta *at) {
+    at->best = NAN;
+    at->best_step = at->stale = 0;
+}
+
+/* Other data: the position in the old is nothing to the new, nor is the best on another validation set. */
+static void move_to_new_data(resuming *s, const char *was) {
+    bool changed = false;
+    for (int i = 0; i < s->n_parts; i++) {
+        if (!differs(&s->part[i], was)) continue;
+        if (s->part[i].split == SPLIT_VALID) forget_best(s->at);
+        changed |= s->part[i].split == SPLIT_TRAIN;
+    }
+    if (!changed || s->at->batch == 0) return;
+    s->at->epoch++;
+    s->at->batch = 0;
+}
+
+/* ---- Which checkpoint -------------------------------------------------------------------------------------------- */
+
+/* Whether a checkpoint says that there was a "last". */
+static bool knows_of_last(const char *directory, const char *name) {
+    char path[PATH], unused[256];
+    checkpoint_meta meta = {0};
+    snprintf(path, sizeof path, "%s/%s.safetensors", directory, name);
+    if (access(path, F_OK)) return false;
+    return checkpoint_info(path, &meta, NULL, unused, sizeof unused) || meta.last_step != 0;
+}
+
+/* Whether "last" is missing because somebody removed it, not because the run died before it was made. */
+static bool last_is_lost(const resuming *s) {
+    char directory[PATH], name[64], unused[256];
+    int64_t *steps = NULL;
+    size_t n = 0;
+    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(s->run));
+    bool lost = run_was_saved(run_directory(s->run)) || knows_of_last(directory, "best") ||
+                knows_of_last(directory, "averaged");
+    if (!lost && checkpoint_list(directory, &steps, &n, unused, sizeof unused)) return false;
+    for (size_t i = 0; i < n && !lost; i++) {
+        snprintf(name, sizeof name, "step-%" PRId64, steps[i]);
+        lost = knows_of_last(directory, name);
+    }
+    free(steps);
+    return lost;
+}
+
+/* ---- Going on ---------------------------------------------------------------------------------------------------- */
+
+/* best and averaged, if they are of a later update than the one that the run goes back to. */
+static int drop_later(resuming *s, const char *name) {
+    char path[PATH], unused[256];
+    checkpoint_meta meta = {0};
+    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
+    if (checkpoint_info(path, &meta, NULL, unused, sizeof unused) || meta.step <= s->at->step) return 0;
+    if (unlink(path)) return text_fail(s->message, s->size, "%s: cannot remove: %s", path, strerror(errno));
+    if (strcmp(name, "best") == 0) forget_best(s->at);
+    return 0;
+}
+
+/* Makes the checkpoint the last one, before the files are cut back to it: so a crash on the way does no harm, and the next
+ * resumption need not be told the same again. */
+static int become_last(resuming *s) {
+    char path[PATH];
+    if (drop_later(s, "best") || drop_later(s, "averaged")) return -1;
+    s->at->last_step = s->at->step;
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
+    return checkpoint_save(path, s->e->params, s->e->optimizer, s->at, s->message, s->size);
+}
+
+static int describe(resuming *s, const char *which) {
+    char step[24], reset[40] = "";
+    static const char *const names[] = {"optimizer", "options", "data"};
+    for (int i = 0; i < 3; i++) {
+        const size_t used = strlen(reset);
+        if (s->o->reset & 1 << i) snprintf(reset + used, sizeof reset - used, "%s%s", used ? " " : "", names[i]);
+    }
+    snprintf(step, sizeof step, "%" PRId64, s->at->step);
+    const char *const pairs[][2] = {{"resumed_from", which}, {"resumed_at", step}, {"reset", reset}};
+    return run_describe(s->run, *reset ? 3 : 2, pairs, s->message, s->size);
+}
+
+/* Everything that may be refused, before a file is changed. */
+static int load(resuming *s, const char *path) {
+    checkpoint_meta found = {0};
+    adamod_optimizer *optimizer = s->o->reset & RESET_OPTIMIZER ? NULL : s->e->optimizer;
+    if (checkpoint_info(path, &found, NULL, s->message, s->size)) return -1;
+    if (check_data(s, found.data)) return -1;
+    if (checkpoint_load(path, s->e->params, optimizer, s->at, s->message, s->size)) return -1;
+    move_to_new_data(s, found.data);
+    write_data(s);
+    if (s->o->reset) s->at->stale = 0; /* there is hope again */
+    if (s->e->task->seek(s->e, s->at->epoch, s->at->batch, s->message, s->size)) return -1;
+    return run_check_mark(s->run, s->at->mark, s->message, s->size);
+}
+
+static int go_on(resuming *s, const char *which) {
+    const char *directory = run_directory(s->run);
+    char path[PATH], checkpoints[PATH];
+    *path = '\0';
+    if (checkpoints_find(directory, &which, path, sizeof path, s->message, s->size) || load(s, path)) {
+        checkpoints_offer(directory, path, true, s->message, s->size);
+        return -1;
+    }
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", directory);
+    if ((s->o->from || s->o->reset) && become_last(s)) return -1;
+    if (describe(s, which) || run_rewind(s->run, s->at->mark, s->message, s->size)) return -1;
+    return checkpoint_drop_after(checkpoints, s->at->step, s->message, s->size);
+}
+
+/* It died before its first checkpoint. */
+static int begin_again(resuming *s) {
+    char line[PATH + 64], checkpoints[PATH];
+    snprintf(line, sizeof line, "%s: there is no checkpoint yet: training begins anew", run_directory(s->run));
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", run_directory(s->run));
+    if (s->o->note) s->o->note(line);
+    if (resume_init(s->e, s->message, s->size) || run_rewind(s->run, NULL, s->message, s->size)) return -1;
+    return checkpoint_drop_after(checkpoints, 0, s->message, s->size);
+}
+
+/* From which checkpoint, or from the beginning. */
+static int choose(resuming *s) {
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
+    if (checkpoint_prune(path, SIZE_MAX, NULL, NULL, s->message, s->size)) return -1; /* of temporary files */
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
+    if (s->o->from || access(path, F_OK) == 0 || last_is_lost(s)) return go_on(s, s->o->from ? s->o->from : "last");
+    return begin_again(s);
+}
+
+int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at, char *message, size_t size) {
+    resuming s = {.e = e, .run = r, .o = o, .at = at, .message = message, .size = size};
+    *at = (checkpoint_meta){
+        .recipe = &e->recipe, .except = resume_except(o->reset), .fingerprint = e->task->fingerprint(e), .best = NAN};
+    s.n_parts = e->task->data ? e->task->data(e, s.part) : 0;
+    write_data(&s);
+    if (o->resume && choose(&s)) return -1;
+    e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
+    if (run_add_data(r, s.n_parts, s.part, message, size)) return -1;
+    return e->task->save(e, run_directory(r), message, size);
+}

@@ -1,0 +1,37 @@
+/* resume.h - how a run begins: anew, with the weights of another, or from one of its own checkpoints.
+ *
+ * Functions return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_RESUME_H
+#define ADAMOD_RESUME_H
+
+#include "train/checkpoint.h"
+#include "train/run.h"
+
+/* What begins anew, or may be other than it was, when a run goes on; a sum of these. */
+enum {
+    RESET_OPTIMIZER = 1, /* its states are forgotten; rule, options and schedules may differ */
+    RESET_OPTIONS = 2,   /* options and schedules may differ; states stay */
+    RESET_DATA = 4 /* data may differ: a new epoch begins, and on other validation data a new search for the best */
+};
+
+typedef struct resume_options {
+    bool resume;
+    const char *from; /* which checkpoint, as checkpoints_find takes it; NULL: last */
+    int reset;
+    void (*note)(const char *line); /* told what the user should know; NULL: nobody */
+} resume_options;
+
+/* What the recipe may differ in, for run_open. */
+int resume_except(int reset);
+
+/* The weights that train.init_from names, if it does, into the parameters. The experiment's recipe then names the file. */
+int resume_init(experiment *e, char *message, size_t size);
+
+/* After run_open: a new run's data are noted; one that exists goes back to its checkpoint, *at becoming where that stands.
+ * Later checkpoints than that are deleted. A run that was never saved begins anew. */
+int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at, char *message, size_t size);
+
+#endif

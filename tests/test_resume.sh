@@ -1,0 +1,199 @@
+#!/usr/bin/env bash
+# Where a run goes on from: with the data it was trained with, from checkpoints that are whole, by the name the user gives,
+# with the weights of another. What does not fit is refused in one line, and changes nothing.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+
+"$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
+# in memory, where there is such a place, syncing costs nothing
+work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+seq 1 40 | sed 's/^/wort /' >s.txt
+seq 1 40 | sed 's/^/word /' >t.txt
+head -8 s.txt >vs.txt
+head -8 t.txt >vt.txt
+cat >tiny.yaml <<'END'
+data: {task: bitext, source: s.txt, target: t.txt, valid_source: vs.txt, valid_target: vt.txt, sentences: 8}
+model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
+optimizer: {rule: adamod, lr: 3e-3}
+train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, evaluate_pairs: 4, threads: 1}
+decode: {beam: 2, max_length: 8}
+END
+
+# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text; the run is as it was.
+refused() {
+    local status=0 wanted=$1 text=$2 before
+    shift 2
+    before=$(find . -type f -path './*/*' -exec cksum {} + | sort)
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+    [ "$before" = "$(find . -type f -path './*/*' -exec cksum {} + | sort)" ] || fail "$* changes files"
+}
+# flip FILE OFFSET: one bit of the byte.
+flip() {
+    local byte
+    byte=$(od -An -tu1 -j"$2" -N1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059
+    printf "\\$(printf %03o $((byte ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}
+# What must be equal between two runs: everything but clocks.
+numbers() {
+    sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    cat "$1/histograms.jsonl" "$1/samples.jsonl"
+    "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
+}
+train() { "$ADAMOD" train "$@" 2>err >said || fail "train $*: $(cat err)"; }
+
+train tiny.yaml --out whole
+numbers whole >whole.txt
+
+# ---- what is said ----
+
+# There is no test set: nothing is called a test.
+grep -q 'training loss [0-9.]*, validation loss [0-9.]*, validation exact .*, validation BLEU' said || fail "it says $(cat said)"
+! grep -qa '"test\|test/' whole/metrics.jsonl whole/result.json whole/events.* || fail "a validation is called a test"
+for file in metrics.jsonl result.json; do grep -q '"final_valid"' whole/$file || fail "$file has no final_valid"; done
+train tiny.yaml --out tested --set data.test_source=vs.txt --set data.test_target=vt.txt
+grep -q 'validation loss [0-9.]*, test exact .*, test BLEU' said || fail "with a test it says $(cat said)"
+grep -q '"test":{"kind":"test"' tested/result.json || fail "with a test: $(cat tested/result.json)"
+# The training loss is the same on the terminal and in the file, resumed with nothing to do as well.
+loss=$(sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' whole/result.json)
+train --resume --out whole
+grep -qF "training loss $(LC_ALL=C printf %.4f "$loss"), " said || fail "training loss $loss in the file, but $(cat said)"
+# What was used is said, not what was left open.
+for field in '"backend":"cpu"' '"device":"cpu"' '"precision":"full"' '"threads":"1"'; do
+    grep -qF "$field" whole/machine.json || fail "no $field in $(cat whole/machine.json)"
+done
+! grep -q auto whole/machine.json || fail "machine.json says auto"
+grep -qF '"resumed_from":"last","resumed_at":"12"' whole/machine.2.json || fail "$(cat whole/machine.2.json)"
+grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerprint":"' whole/data.json || fail "$(cat whole/data.json)"
+
+# ---- data ----
+
+# The same content elsewhere is the same data, and the end is the same.
+train tiny.yaml --out moved --set train.steps=4
+mkdir elsewhere
+sed 's/$/\r/' s.txt >elsewhere/s.txt
+train tiny.yaml --out moved --resume --set "data.source=$PWD/elsewhere/s.txt"
+numbers moved | cmp - whole.txt || fail "a run whose data moved ends elsewhere"
+# Other content is not, in whichever file: the file is named, with what to do.
+for file in s t vs vt; do
+    cp $file.txt kept
+    sed -i '3s/3$/4/' $file.txt
+    refused 1 "$PWD/$file.txt: data." "$ADAMOD" train tiny.yaml --out whole --resume --set train.steps=16
+    grep -q 'content has changed; restore it, or go on with what is there by --reset data' err || fail "of data: $(cat err)"
+    mv kept $file.txt
+done
+cp s.txt kept
+sed -i '3s/3$/4/' s.txt
+cp -r whole other
+train tiny.yaml --out other --resume --reset data --set train.steps=16
+grep -q '"reset":"data"' other/machine.3.json || fail "a reset is not noted: $(cat other/machine.*)"
+train tiny.yaml --out other --resume --set train.steps=17 # from now on these are its data
+mv kept s.txt
+refused 1 's.txt: data.source is not' "$ADAMOD" train tiny.yaml --out other --resume --set train.steps=18
+# Other characters are another vocabulary, which no flag allows.
+cp s.txt kept
+sed -i '3s/3/ß/' s.txt
+refused 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
+refused 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
+mv kept s.txt
+
+# ---- checkpoints that are not whole, or not there ----
+
+cp -r whole broken
+last=broken/checkpoints/last.safetensors
+size=$(stat -c %s $last)
+offset=5
+while [ $offset -lt "$size" ]; do # in all parts: metadata, parameters, the optimizer's states
+    flip $last $offset
+    refused 1 "adamod: train: $last: " "$ADAMOD" train --resume --out broken
+    grep -q 'whole: best (update [0-9]*), step-12 (update 12), step-8 (update 8): choose one with --resume-from NAME$' err ||
+        fail "byte $offset: $(cat err)"
+    refused 1 "adamod: evaluate: $last: " "$ADAMOD" evaluate broken --checkpoint last
+    grep -q 'whole: best (update [0-9]*), averaged (update 12), step-12 .*: choose one with --checkpoint NAME$' err ||
+        fail "byte $offset: $(cat err)"
+    refused 1 "adamod: translate: $last: " "$ADAMOD" translate broken --checkpoint last </dev/null
+    flip $last $offset
+    offset=$((offset * 4 + 1))
+done
+head -c $((size / 2)) $last >part && mv part $last
+refused 1 'whole: best' "$ADAMOD" train --resume --out broken
+rm $last
+refused 1 "$last: No such file or directory; whole: best" "$ADAMOD" train --resume --out broken
+rm broken/checkpoints/* # not even with none left does it begin anew in silence
+refused 1 'No such file or directory; no other checkpoint of the run is whole' "$ADAMOD" train --resume --out broken
+
+# ---- another checkpoint than the last ----
+
+cp -r whole back
+train --out back --resume-from step-8
+numbers back | cmp - whole.txt || fail "a run that goes back to step-8 ends elsewhere"
+cp whole/checkpoints/step-8.safetensors saved.safetensors
+train --out back --resume-from saved.safetensors --set train.steps=10
+grep -q '"step":10,' back/result.json || fail "from a file it goes on to $(cat back/result.json)"
+[ ! -e back/checkpoints/step-12.safetensors ] || fail "a checkpoint of a future that is gone is still there"
+grep -q '"resumed_from":"saved.safetensors","resumed_at":"8"' back/machine.4.json || fail "from a file: $(cat back/machine.*)"
+cp -r whole best
+train --out best --resume-from best
+numbers best | cmp - whole.txt || fail "a run that goes back to its best ends elsewhere"
+refused 2 "--resume-from is 'first', expected best, last, step-N or a file" "$ADAMOD" train --out back --resume-from first
+refused 1 'step-7.safetensors: No such file or directory; whole: last' "$ADAMOD" train --out back --resume-from step-7
+refused 1 'it has only parameters, no optimizer state' "$ADAMOD" train --out whole --resume-from averaged
+"$ADAMOD" evaluate whole --checkpoint step-8 --json | grep -q '"checkpoint":"step-8"' || fail "evaluate --checkpoint step-8"
+"$ADAMOD" evaluate whole --checkpoint saved.safetensors >said || fail "evaluate --checkpoint FILE"
+grep -q 'saved.safetensors checkpoint' said || fail "evaluate: $(cat said)"
+echo wort | "$ADAMOD" translate whole --checkpoint step-12 >said || fail "translate --checkpoint step-12"
+
+# ---- what may begin anew ----
+
+refused 1 'optimizer.lr is 0.01, but was 0.003' "$ADAMOD" train --resume --out whole --set optimizer.lr=1e-2
+refused 2 "--reset is 'lr', expected optimizer, options or data" "$ADAMOD" train --resume --out whole --reset lr
+refused 2 '--reset is for a run that is resumed' "$ADAMOD" train tiny.yaml --out new --reset optimizer
+for what in options optimizer; do
+    cp -r whole $what
+    train --resume --out $what --reset $what --set optimizer.lr=1e-2 --set train.steps=14
+    grep '"step":13,' $what/metrics.jsonl | grep -q '"lr":0.01,' || fail "--reset $what: $(tail -4 $what/metrics.jsonl)"
+    train --resume --out $what --set train.steps=16 # the new learning rate is the run's own now
+    grep '"step":16,' $what/metrics.jsonl | grep -q '"lr":0.01,' || fail "after --reset $what: $(tail -4 $what/metrics.jsonl)"
+done
+# An update from states that are kept leads elsewhere than the first from none.
+of_14() { grep '"kind":"train","step":14,' "$1/metrics.jsonl" | grep -o '"loss":[^,]*'; }
+[ "$(of_14 options)" != "$(of_14 optimizer)" ] || fail "--reset optimizer keeps its states"
+refused 1 'optimizer.rule is sgd, but was adamod' "$ADAMOD" train --resume --out options --reset options --set optimizer.rule=sgd
+train --resume --out optimizer --reset optimizer --set optimizer.rule=sgd --set train.steps=18
+
+# ---- weights of another run ----
+
+train tiny.yaml --out tuned --init-from whole --set train.steps=1
+of_1() { grep '"kind":"train","step":1,' "$1/metrics.jsonl" | grep -o '"loss":[^,]*'; }
+[ "$(of_1 tuned)" != "$(of_1 whole)" ] || fail "--init-from begins where a new run begins"
+grep -qF "init_from: $PWD/whole/checkpoints/averaged.safetensors" tuned/recipe.yaml || fail "$(cat tuned/recipe.yaml)"
+train tiny.yaml --out file --init-from whole/checkpoints/averaged.safetensors --set train.steps=1
+[ "$(of_1 tuned)" = "$(of_1 file)" ] || fail "a run and its file are other weights"
+refused 1 "from another model: 'encoder.embedding.weight' has shape" "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.d=16
+refused 1 'from another model: it has no parameter' "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.layers=2
+refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --out new --init-from nowhere
+sed 's/wort/Wort/' s.txt >big.txt
+refused 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt
+[ ! -e new ] || fail "what is refused leaves a directory"
+
+# ---- checkpoints that stay ----
+
+train tiny.yaml --out kept --set train.keep_every=3 --set train.average=1
+found=$(find kept/checkpoints -name 'step-*' -printf '%f\n' | sort -V | tr '\n' ' ')
+[ "$found" = 'step-3.safetensors step-6.safetensors step-9.safetensors step-12.safetensors ' ] || fail "kept: $found"
+
+if [ $failures -eq 0 ]; then echo "1 passed, 0 failed"; else
+    echo "0 passed, 1 failed"
+    exit 1
+fi
