@@ -317,6 +317,29 @@ TEST(schedules_may_count_epochs) {
               "optimizer.schedule.lr: schedule: steps is 0");
 }
 
+/* ---- lists ---- */
+
+TEST(a_list_may_be_written_as_yaml_or_with_commas) {
+    recipe r;
+    CHECK_INT(parse(&r, "optimizer:\n  rule: adam\n  no_decay: [norms, biases]\n"), 0);
+    CHECK_STR(r.optimizer.no_decay, "biases,norms");
+    CHECK_INT(check(&r), 0);
+    check_round_trip(&r);
+    CHECK_INT(parse(&r, "optimizer:\n  no_decay:\n  - norms\n"), 0);
+    CHECK_STR(r.optimizer.no_decay, "norms");
+    CHECK_INT(set(&r, "optimizer.no_decay=biases, norms"), 0);
+    CHECK_STR(r.optimizer.no_decay, "biases,norms");
+    CHECK_INT(set(&r, "optimizer.no_decay="), 0);
+    CHECK_STR(r.optimizer.no_decay, "");
+    CHECK_INT(parse(&r, "optimizer: {no_decay: []}\n"), 0);
+    CHECK_STR(complaint("optimizer: {no_decay: [biases, weights]}"),
+              "demo.yaml:1: optimizer.no_decay is 'biases,weights', expected a list of biases or norms");
+    CHECK_HAS(set_complaint("optimizer.no_decay=biases,biases"), "expected a list of");
+    CHECK_HAS(set_complaint("optimizer.no_decay=,"), "expected a list of");
+    CHECK_HAS(complaint("optimizer: {no_decay: [[biases]]}"), "optimizer.no_decay: expected words in this list");
+    CHECK_HAS(complaint("optimizer: {no_decay: {biases: 1}}"), "optimizer.no_decay is a section, expected a list of");
+}
+
 /* ---- what is written ---- */
 
 TEST(a_written_recipe_reads_back_the_same) {
@@ -618,6 +641,8 @@ static const char *difference(const char *then, const char *now) {
 }
 
 TEST(what_may_differ_when_a_run_is_resumed) {
+    CHECK_STR(difference("name: a\n", "optimizer: {no_decay: [norms]}\n"),
+              "optimizer.no_decay is norms, but was empty");
     CHECK_STR(
         difference("name: a\n", "name: b\ntrain: {steps: 5000, threads: 3, evaluate_every: 7}\ndecode: {beam: 2}\n"),
         "(none)");
@@ -637,7 +662,8 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(set_overrides_the_file), ENTRY(an_option_can_be_taken_away), ENTRY(a_recipe_becomes_an_optimizer),
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
           ENTRY(how_long_to_train_is_said_once), ENTRY(intervals_are_of_updates_or_epochs),
-          ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs), ENTRY(a_written_recipe_reads_back_the_same),
+          ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
+          ENTRY(a_list_may_be_written_as_yaml_or_with_commas), ENTRY(a_written_recipe_reads_back_the_same),
           ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
           ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
           ENTRY(wrong_values_get_what_was_expected), ENTRY(keys_are_given_once),

@@ -493,6 +493,51 @@ TEST(a_checkpoint_is_saved_on_demand_and_training_goes_on) {
     CHECK_INT(saved.step, 22);
 }
 
+/* ---- groups of parameters ---- */
+
+/* A step of sgd with gradients of 0 leaves what does not decay as it was: all 1 here. */
+static bool decays(const experiment *e, const char *name) {
+    const nn_param *p = nn_params_find(e->params, name);
+    CHECK(p != NULL);
+    return p && e->params->data[p->offset] < 1;
+}
+
+static void open_decaying(experiment *e, const char *no_decay) {
+    const char *const assignments[] = {"data.task=numbers",  "data.train=10",      "data.valid=4",
+                                       "data.test=4",        "model.layers=1",     "model.d=8",
+                                       "model.ffn=8",        "model.heads=1",      "optimizer.rule=sgd",
+                                       "optimizer.lr=0.125", "optimizer.decay=l2", "optimizer.weight_decay=0.5",
+                                       "train.threads=1",    "train.backend=cpu",  no_decay};
+    recipe r;
+    recipe_defaults(&r, all_tasks());
+    for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
+        if (!CHECK_INT(recipe_set(&r, assignments[i], MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    if (!CHECK_INT(experiment_open(e, &r, NULL, TASK_TRAIN, MESSAGE), 0)) puts(message);
+    for (int64_t i = 0; i < e->params->count; i++) e->params->data[i] = 1, e->params->grad[i] = 0;
+    CHECK_INT(adamod_step(e->optimizer), ADAMOD_OK);
+}
+
+TEST(biases_and_norms_decay_unless_the_recipe_says_not) {
+    const struct {
+        const char *no_decay;
+        bool biases, norms;
+    } cases[] = {{"optimizer.no_decay=", true, true},
+                 {"optimizer.no_decay=biases", false, true},
+                 {"optimizer.no_decay=norms", true, false},
+                 {"optimizer.no_decay=biases,norms", false, false}};
+    for (int i = 0; i < 4; i++) {
+        experiment e;
+        open_decaying(&e, cases[i].no_decay);
+        CHECK(decays(&e, "encoder.0.ffn_in.weight") && decays(&e, "decoder.embedding.weight"));
+        CHECK_INT(decays(&e, "encoder.0.ffn_in.bias"), cases[i].biases);
+        CHECK_INT(decays(&e, "decoder.0.cross_out.bias"), cases[i].biases);
+        CHECK_INT(decays(&e, "encoder.0.ffn_norm.weight"), cases[i].norms);
+        CHECK_INT(decays(&e, "encoder.0.ffn_norm.bias"), cases[i].norms);
+        experiment_close(&e);
+    }
+}
+
 /* ---- progress ---- */
 
 /* 30 updates of 2 s, an evaluation of 7 s every 5 updates and a checkpoint of 11 s every 10; at the end all 24 numbers are
@@ -583,6 +628,7 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),
           ENTRY(a_resumed_run_has_the_patience_that_is_left),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
+          ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),
           ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

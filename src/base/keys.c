@@ -31,6 +31,7 @@ static void list_choices(const char *choices, char *out, size_t size) {
 }
 
 const char *key_expected(const key_spec *k, char *out, size_t size) {
+    size_t n;
     switch (k->kind) {
         case KEY_TEXT: snprintf(out, size, "a text of at most %zu bytes", k->size - 1); break;
         case KEY_PATH: snprintf(out, size, "the path of a file"); break;
@@ -40,6 +41,10 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
                      k->high);
             break;
         case KEY_SWITCH: snprintf(out, size, "true or false"); break;
+        case KEY_LIST:
+            n = (size_t)snprintf(out, size, "a list of ");
+            if (n < size) list_choices(k->choices, out + n, size - n);
+            break;
         case KEY_SPAN: snprintf(out, size, "updates ('100', at most %.16g) or epochs ('1 epoch')", k->high); break;
         case KEY_CHOICE:
             if (k->expected) snprintf(out, size, "%s", k->expected);
@@ -129,6 +134,35 @@ static int set_number(const key_spec *k, const char *name, const char *text, cha
     return 0;
 }
 
+bool key_lists(const char *list, const char *choice) {
+    const size_t n = strlen(choice);
+    for (const char *c = list; *c; c += *c == ',') {
+        const size_t length = strcspn(c, ",");
+        if (length == n && memcmp(c, choice, n) == 0) return true;
+        c += length;
+    }
+    return false;
+}
+
+/* Kept in the order of the choices, so that the same list is the same text. */
+static int set_list(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    char given[128] = "", sorted[128] = "", word[64];
+    size_t used = 0, n = 0;
+    for (const char *c = text; *c && used + 1 < sizeof given; c++) {
+        if (*c != ' ') given[used++] = *c;
+    }
+    for (const char *c = k->choices; *c; c += *c == ' ') {
+        const size_t length = strcspn(c, " ");
+        snprintf(word, sizeof word, "%.*s", (int)length, c);
+        if (key_lists(given, word)) n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%s", n ? "," : "", word);
+        c += length;
+    }
+    if (n != used || used >= k->size) return wrong_value(k, name, text, message, size); /* something else is there */
+    memset(field, 0, k->size);
+    memcpy(field, sorted, n);
+    return 0;
+}
+
 /* "100", "1 epoch", "0.5epochs" */
 static int set_span(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
     char number[40];
@@ -152,6 +186,7 @@ static int set_span(const key_spec *k, const char *name, const char *text, char 
 int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size) {
     char *field = (char *)settings + k->offset;
     if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
+    if (k->kind == KEY_LIST) return set_list(k, name, text, field, message, size);
     if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
     if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
     const bool on = strcmp(text, "true") == 0;
@@ -171,6 +206,7 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
     switch (k->kind) {
         case KEY_TEXT:
         case KEY_PATH:
+        case KEY_LIST:
         case KEY_CHOICE: return field;
         case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
         case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum key_kind { KEY_TEXT, KEY_PATH, KEY_CHOICE, KEY_WHOLE, KEY_REAL, KEY_SWITCH, KEY_SPAN } key_kind;
+typedef enum key_kind { KEY_TEXT, KEY_PATH, KEY_CHOICE, KEY_WHOLE, KEY_REAL, KEY_SWITCH, KEY_SPAN, KEY_LIST } key_kind;
 
 typedef struct key_spec {
     const char *path;
@@ -63,6 +63,9 @@ typedef struct key_table {
     { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_SWITCH, false, loose, NULL }
 #define SPAN_KEY(type, field, standard, loose, help)                                                                   \
     { #field, KEY_AT(type, field), standard, 0, KEY_MOST_UPDATES, help, NULL, KEY_SPAN, false, loose, NULL }
+/* Some of the choices, or none, in any order: "biases,norms", in YAML [biases, norms] too. */
+#define LIST_KEY(type, field, choices, loose, help)                                                                    \
+    { #field, KEY_AT(type, field), "", 0, 0, help, choices, KEY_LIST, false, loose, NULL }
 
 #define KEY_MOST_UPDATES 1e15
 #define KEY_MOST_EPOCHS 1e6
@@ -72,6 +75,9 @@ typedef struct key_table {
 /* Sets a field from text: 0, or -1 with "NAME is 'x', expected a whole number from 1 to 9". name stands for the key in
  * messages. A path must be absolute already. A text keeps no bytes of what was there before. */
 int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size);
+
+/* Whether a list names this choice. */
+bool key_lists(const char *list, const char *choice);
 
 /* The way back. Returns out, or the text in the settings itself. */
 const char *key_text(const key_spec *k, const void *settings, char out[32]);

@@ -253,6 +253,17 @@ static bool nn_add_outputs(nn_graph *g, nn_node *node, const nn_shape *outputs, 
     return true;
 }
 
+/* Parameters learn what they are from the first op that says so. */
+static void nn_tell_kinds(nn_graph *g, const nn_node *node) {
+    for (int i = 0; i < node->n_inputs; i++) {
+        const nn_value_info *info = node->input[i] < 0 ? NULL : &g->values[node->input[i]];
+        nn_param *p = info && info->source == NN_FROM_PARAM ? &g->params->list[info->index] : NULL;
+        if (!p || p->kind != NN_WEIGHT) continue;
+        if (node->op->biases >> i & 1) p->kind = NN_BIAS;
+        if (node->op->norms >> i & 1) p->kind = NN_NORM;
+    }
+}
+
 nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs, const nn_attributes *attributes) {
     if (*g->error) return -1;
     nn_node node = {.op = op, .n_inputs = n, .attributes = *attributes};
@@ -273,6 +284,7 @@ nn_value nn_add_node(nn_graph *g, const nn_op *op, int n, const nn_value *inputs
         return nn_mistake(g, "out of memory");
     if (!nn_add_outputs(g, &node, outputs, has_grad)) return -1;
     g->nodes[g->n_nodes++] = node;
+    nn_tell_kinds(g, &node);
     return node.output[0];
 }
 

@@ -59,8 +59,12 @@ typedef struct nn_init {
     double scale;
 } nn_init;
 
+/* What a parameter is to the op that reads it. */
+typedef enum nn_param_kind { NN_WEIGHT, NN_BIAS, NN_NORM } nn_param_kind;
+
 typedef struct nn_param {
     char *name;
+    nn_param_kind kind; /* once a graph reads it */
     int ndim;
     int64_t shape[NN_MAX_DIMS];
     int64_t count;

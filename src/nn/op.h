@@ -40,6 +40,8 @@ struct nn_op {
     /* Fills outputs (all of ndim 0 before; those that stay so are not there) and the node from the inputs' shapes.
      * Returns NULL, or what is wrong ("x has 3 columns, W wants 4"), in a buffer of the caller's. */
     const char *(*shape)(nn_node *node, const nn_shape *inputs, nn_shape *outputs, char *message, size_t size);
+    unsigned biases; /* bit i: a parameter that is input i is a bias */
+    unsigned norms;  /* bit i: it is the gain or shift of a norm, or of what stands in place of one */
     nn_kernels ref;
     /* Matrix-product operations of one forward at these shapes; NULL: none to speak of. */
     double (*flops)(const nn_node *node, const nn_shape *inputs);

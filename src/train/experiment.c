@@ -87,10 +87,27 @@ static adamod_status guard_gradients(experiment *e) {
     return adamod_set_text(e->optimizer, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
 }
 
+/* Whether the recipe wants a parameter to be in the group without weight decay. */
+static bool is_undecayed(const recipe *r, const nn_param *p) {
+    static const char *const kinds[] = {[NN_WEIGHT] = "", [NN_BIAS] = "biases", [NN_NORM] = "norms"};
+    return *kinds[p->kind] && key_lists(r->optimizer.no_decay, kinds[p->kind]);
+}
+
+/* Groups: 0 is all that decays, 1 what does not, where the recipe makes a difference. */
+static adamod_status make_groups(experiment *e) {
+    int group;
+    if (!*e->recipe.optimizer.no_decay) return ADAMOD_OK;
+    adamod_status status = adamod_add_group(e->optimizer, &group);
+    if (!status) status = adamod_group_set(e->optimizer, group, "weight_decay", 0);
+    if (!status) status = adamod_set_schedule(e->optimizer, group, "weight_decay", NULL);
+    return status;
+}
+
 static int make_optimizer(experiment *e, char *message, size_t size) {
     if (recipe_optimizer(&e->recipe, nn_params_device(e->params), e->epoch.batches, &e->optimizer, message, size))
         return -1;
     adamod_status status = guard_gradients(e);
+    if (!status) status = make_groups(e);
     if (!status) status = adamod_set_pool(e->optimizer, e->pool);
     if (!status && e->params->on_device) status = adamod_set_stream(e->optimizer, nn_params_stream(e->params));
     for (int i = 0; !status && i < e->params->n; i++) {
@@ -99,7 +116,7 @@ static int make_optimizer(experiment *e, char *message, size_t size) {
         adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
         if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
         for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
-        status = adamod_add_tensor(e->optimizer, 0, &t, NULL);
+        status = adamod_add_tensor(e->optimizer, is_undecayed(&e->recipe, p), &t, NULL);
     }
     return experiment_failed(status, message, size);
 }

@@ -26,6 +26,8 @@ static const key_spec loop_keys[] = {
     TEXT_KEY(recipe, name, "numbers", LOOSE, "what runs are called"),
     CHOICE_KEY(recipe, data.task, "", "", STRICT, "the kind of problem"),
     CHOICE_KEY(recipe, model.kind, "", "", STRICT, "the architecture"),
+    LIST_KEY(recipe, optimizer.no_decay, "biases norms", STRICT,
+             "parameters without weight decay; norms: their gains and shifts"),
     TEXT_KEY(recipe, optimizer.rule, "adamod", STRICT, "any that 'adamod optim list' names"),
     WHOLE_KEY(recipe, train.steps, "900", 1, KEY_MOST_UPDATES, LOOSE, "updates"),
     REAL_KEY(recipe, train.epochs, "0", 0, KEY_MOST_EPOCHS, false, LOOSE,
@@ -186,6 +188,12 @@ static key_spec with_choices(const recipe *r, const key_spec *k, char *names, si
     }
     if (*names) out.choices = names;
     return out;
+}
+
+bool recipe_is_list(const recipe *r, const char *path) {
+    const key_spec *k = find_key(r, path).k;
+    if (!k) k = find_foreign(r, path);
+    return k && k->kind == KEY_LIST;
 }
 
 bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) {

@@ -57,6 +57,7 @@ typedef struct recipe {
         int n_options;
         recipe_pair schedule[RECIPE_MAX_SCHEDULES];
         int n_schedules;
+        char no_decay[32]; /* kinds of parameters without weight decay: a list of biases, norms */
     } optimizer;
     struct {
         int64_t steps;  /* updates, unless ... */

@@ -34,6 +34,8 @@ int recipe_no_such_key(const recipe *r, const recipe_place *at, const char *path
 
 /* Whether a path is a section of any recipe ("data", "optimizer.schedule"). */
 bool recipe_is_section(const recipe *r, const char *path);
+/* Whether a key takes a list. */
+bool recipe_is_list(const recipe *r, const char *path);
 /* What a key's value should be; false: there is no such key. */
 bool recipe_expected(const recipe *r, const char *path, char *out, size_t size);
 

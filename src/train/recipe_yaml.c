@@ -120,12 +120,31 @@ static int read_scalar(reader *in, const char *path, const yaml_event_t *event) 
     return 0;
 }
 
+/* Up to the end of a list of words that has begun: a scalar with commas. */
+static int read_list(reader *in, const char *path) {
+    char text[RECIPE_PATH] = "";
+    size_t used = 0;
+    for (;;) {
+        yaml_event_t event;
+        if (next_event(in, &event)) return -1;
+        const bool end = event.type == YAML_SEQUENCE_END_EVENT, word = event.type == YAML_SCALAR_EVENT;
+        if (word && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? "," : "",
+                                     (const char *)event.data.scalar.value);
+        yaml_event_delete(&event);
+        if (end) break;
+        if (!word) return recipe_fail(&in->at, "%s: expected words in this list", path);
+    }
+    return in->scanning ? 0 : recipe_set_path(in->r, path, text, &in->at);
+}
+
 static int read_value(reader *in, const char *path, const yaml_event_t *event) {
     const bool section = recipe_is_section(in->r, path), scalar = event->type == YAML_SCALAR_EVENT;
     char expected[256] = "a value";
     if (section && event->type == YAML_MAPPING_START_EVENT) return read_subsection(in, path);
     if (section && scalar && is_null(event)) return 0; /* all its keys are commented out */
     if (scalar) return read_scalar(in, path, event);
+    if (event->type == YAML_SEQUENCE_START_EVENT && recipe_is_list(in->r, path)) return read_list(in, path);
     const bool known = recipe_expected(in->r, path, expected, sizeof expected);
     if (!section && !known && strncmp(path, recipe_option_section, strlen(recipe_option_section)) != 0)
         return recipe_no_such_key(in->r, &in->at, path);

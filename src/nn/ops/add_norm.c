@@ -107,6 +107,7 @@ static size_t add_norm_workspace(const nn_call *c) { return 4 * (size_t)c->outpu
 const nn_op nn_op_add_norm = {
     .name = "add_norm",
     .inputs = {"x", "branch", "gamma", "beta"},
+    .norms = 1u << 2 | 1u << 3,
     .shape = add_norm_shape,
     .ref = {.forward = add_norm_forward, .backward = add_norm_backward, .workspace = add_norm_workspace},
 };

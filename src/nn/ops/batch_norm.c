@@ -125,6 +125,7 @@ static void batch_norm_backward(const nn_call *c) {
 const nn_op nn_op_batch_norm = {
     .name = "batch_norm",
     .inputs = {"x", "residual", "gamma", "beta", "mean", "variance"},
+    .norms = 1u << 2 | 1u << 3,
     .shape = batch_norm_shape,
     .ref = {.forward = batch_norm_forward, .backward = batch_norm_backward},
     .aliases = {0, 1 + 4, 1 + 5},

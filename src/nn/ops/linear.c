@@ -119,6 +119,7 @@ static void linear_backward(const nn_call *c) {
 const nn_op nn_op_linear = {
     .name = "linear",
     .inputs = {"x", "W", "b"},
+    .biases = 1u << 2,
     .shape = linear_shape,
     .ref = {.forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace},
     .flops = linear_flops,

@@ -56,6 +56,8 @@ static void scale_shift_backward(const nn_call *c) {
 const nn_op nn_op_scale_shift = {
     .name = "scale_shift",
     .inputs = {"x", "scale", "shift", "residual"},
+    .biases = 1u << 2,
+    .norms = 1u << 1,
     .shape = scale_shift_shape,
     .ref = {.forward = scale_shift_forward, .backward = scale_shift_backward},
     .full_inputs = 1u << 1 | 1u << 2,
