@@ -107,6 +107,33 @@ TEST(where_nothing_is_held_out_the_test_set_is_for_both) {
     experiment_close(&e);
 }
 
+/* One picture is another, one label is, or nothing but the place of the files. */
+TEST(data_that_changed_are_known_by_their_fingerprints) {
+    experiment e;
+    task_part was[TASK_MOST_PARTS], is[TASK_MOST_PARTS];
+    put_cifar_10();
+    if (!CHECK(open_with(&e, WITH(CIFAR, "data.hold_out=20")))) return;
+    CHECK_INT(e.task->data(&e, was), 3);
+    CHECK_STR(was[2].key, "data.test_path");
+    CHECK_STR(was[2].file, images_settings_of(&e.recipe)->data.path);
+    const images *s = images_of(&e);
+    for (int split = 0; split < SPLITS; split++) {
+        uint8_t *pixel = &s->all.bytes[(size_t)s->place[split][3] * 3072 + 1000];
+        int32_t *label = &s->all.labels[s->place[split][3]];
+        *pixel ^= 1;
+        CHECK_INT(e.task->data(&e, is), 3);
+        for (int i = 0; i < 3; i++) CHECK((is[i].fingerprint != was[i].fingerprint) == (i == split));
+        *pixel ^= 1;
+        *label ^= 1;
+        CHECK_INT(e.task->data(&e, is), 3);
+        CHECK(is[split].fingerprint != was[split].fingerprint);
+        *label ^= 1;
+    }
+    CHECK_INT(e.task->data(&e, is), 3);
+    for (int i = 0; i < 3; i++) CHECK(is[i].fingerprint == was[i].fingerprint);
+    experiment_close(&e);
+}
+
 /* ---- batches ---- */
 
 /* The numbers of an epoch's pictures, one batch after another. */
@@ -349,6 +376,7 @@ TEST(a_size_that_pooling_does_not_divide_is_refused) {
 }
 
 RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_held_out_the_test_set_is_for_both),
+          ENTRY(data_that_changed_are_known_by_their_fingerprints),
           ENTRY(an_epoch_sees_each_picture_once_in_an_order_of_its_own),
           ENTRY(scores_do_not_depend_on_how_batches_are_cut), ENTRY(an_evaluation_in_between_can_be_cut_short),
           ENTRY(predictions_are_those_that_evaluations_count), ENTRY(the_surest_mistakes_are_kept_in_order),

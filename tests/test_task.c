@@ -565,6 +565,13 @@ TEST(the_time_left_counts_evaluations_checkpoints_and_the_test) {
     CHECK_CLOSE(progress_left(&p), 0, 1e-9);
 }
 
+/* A run is known by its data, whatever it is trained on. */
+TEST(every_task_of_the_program_has_fingerprints_of_its_data) {
+    for (int i = 0; tasks_all[i]; i++) {
+        if (!CHECK(tasks_all[i]->data)) printf("  %s\n", tasks_all[i]->name);
+    }
+}
+
 /* ---- keys ---- */
 
 static const char *set_complaint(const char *first, const char *second) {
@@ -624,9 +631,9 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(what_comes_of_the_validation_set_is_not_called_a_test),
           ENTRY(the_training_loss_is_the_mean_of_the_last_twentieth),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
-          ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
-          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),
-          ENTRY(a_resumed_run_has_the_patience_that_is_left),
+          ENTRY(every_task_of_the_program_has_fingerprints_of_its_data), ENTRY(epochs_are_the_updates_they_have),
+          ENTRY(a_run_by_epochs_in_two_parts_ends_as_one), ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named),
+          ENTRY(training_ends_when_nothing_gets_better), ENTRY(a_resumed_run_has_the_patience_that_is_left),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),

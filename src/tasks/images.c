@@ -23,7 +23,7 @@
 static const key_spec keys[] = {
     CHOICE_KEY(S, data.set, "shapes", "shapes cifar10 cifar100 folder", STRICT,
                "generated; CIFAR's binary files; PNG and JPEG files by class"),
-    PATH_KEY(S, data.path, STRICT, "the directory of CIFAR's files, or of training pictures"),
+    PATH_KEY(S, data.path, LOOSE, "the directory of CIFAR's files, or of training pictures"),
     PATH_KEY(S, data.valid_path, LOOSE, "folder: of validation pictures, if there is one"),
     PATH_KEY(S, data.test_path, LOOSE, "folder: of test pictures, if there is one"),
     CHOICE_KEY(S, data.labels, "fine", "fine coarse", STRICT, "of CIFAR-100: 100 classes or 20"),
@@ -232,6 +232,30 @@ static uint64_t fingerprint(const experiment *e) {
     uint64_t hash = CHECKPOINT_HASH;
     for (int i = 0; i < c->n; i++) hash = checkpoint_hash(hash, c->name[i], strlen(c->name[i]) + 1);
     return hash;
+}
+
+/* Pictures as they are read, and their classes, split by split. */
+static int data_parts(const experiment *e, task_part *out) {
+    static const char *const keys_of[2][SPLITS] = {{"data.path", "data.valid_path", "data.test_path"},
+                                                   {"data.train", "data.valid", "data.test"}};
+    const images_settings *r = images_settings_of(&e->recipe);
+    const images *s = images_of(e);
+    const bool shapes = strcmp(r->data.set, "shapes") == 0;
+    const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
+    const size_t bytes = pictures_bytes(&s->all);
+    int n = 0;
+    for (int split = 0; split < SPLITS; split++) {
+        uint64_t hash = 0;
+        if (s->n[split] == 0) continue;
+        for (int64_t i = 0; i < s->n[split]; i++) {
+            const int32_t place = s->place[split][i];
+            hash = task_hash(hash, s->all.bytes + (size_t)place * bytes, bytes);
+            hash = task_hash(hash, &s->all.labels[place], sizeof *s->all.labels);
+        }
+        const char *file = *paths[split] ? paths[split] : r->data.path; /* CIFAR's are together; some are held out */
+        out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash};
+    }
+    return n;
 }
 
 /* ---- batches ---- */
@@ -443,4 +467,5 @@ const task task_images = {.name = "images",
                           .report = report,
                           .save = save,
                           .fingerprint = fingerprint,
+                          .data = data_parts,
                           .note = note};
