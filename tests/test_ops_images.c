@@ -42,6 +42,22 @@ TEST(gradients_of_convolution) {
     }
 }
 
+TEST(convolution_on_the_cpu_is_the_reference) {
+    static const conv_sizes sizes[] = {
+        {0, 4, 4, 16, 16, 3, 1, 1, 0, 0},  {0, 4, 4, 3, 5, 3, 2, 1, 0, 0},    {0, 3, 3, 2, 2, 1, 1, 0, 0, 0},
+        {1, 1, 1, 1, 1, 1, 1, 0, 0, 0},    {3, 8, 8, 3, 16, 3, 1, 1, 0, 0},   {2, 9, 7, 16, 32, 3, 2, 1, 5, 0},
+        {2, 8, 8, 16, 16, 3, 1, 1, 0, 0},  {1, 12, 9, 32, 48, 3, 1, 1, 0, 0}, {3, 4, 4, 64, 32, 3, 1, 1, 16, 16},
+        {2, 7, 6, 16, 64, 3, 1, 0, 3, 0},  {2, 5, 6, 16, 16, 3, 1, 2, 0, 7},  {130, 8, 8, 16, 16, 3, 1, 1, 0, 0},
+        {2, 6, 5, 24, 40, 1, 1, 0, 8, 16}, {2, 7, 7, 20, 8, 1, 2, 0, 0, 2},   {1, 6, 6, 4, 4, 5, 1, 2, 0, 0},
+        {3, 2, 2, 16, 16, 3, 1, 1, 0, 0},  {1, 40, 40, 8, 4, 3, 1, 1, 0, 1},  {1, 5, 4, 3, 2, 2, 3, 1, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        opcheck o = convolution_case(&sizes[i]);
+        o.input[0].no_grad = i % 5 == 3; /* what a graph's input is */
+        if (!CHECK(opcheck_kernels(&o, &nn_cpu_convolution))) printf("sizes %zu\n", i);
+    }
+}
+
 TEST(convolution_says_which_shapes_do_not_fit) {
     char message[160];
     const conv_sizes sizes = {2, 4, 4, 2, 3, 3, 1, 1, 0, 0};
@@ -105,8 +121,30 @@ TEST(gradients_of_batch_norm) {
     }
 }
 
+/* rows, height (0: a matrix), width, channels, gaps of x, residual and y. */
+static const int64_t image_sizes[][7] = {
+    {0, 3, 3, 5, 0, 0, 0},   {1, 1, 2, 1, 0, 0, 0},  {2, 3, 5, 16, 0, 0, 0}, {3, 2, 2, 33, 3, 1, 2},
+    {6, 5, 5, 130, 8, 0, 0}, {7, 0, 1, 20, 0, 4, 0}, {2, 4, 4, 70, 0, 0, 6}, {2, 0, 1, 17000, 0, 0, 0},
+};
+enum { IMAGE_SIZES = sizeof image_sizes / sizeof *image_sizes };
+
+/* Numbers of few bits in running statistics, so that all agree on which z are positive. */
+TEST(batch_norm_on_the_cpu_is_the_reference) {
+    for (int i = 0; i < IMAGE_SIZES; i++) {
+        const int64_t *s = image_sizes[i];
+        for (int k = s[3] > 1000 ? 6 : 0; k < 8; k++) {
+            opcheck o = norm_case(s[0], s[1], s[2], s[3], k & 1, k & 2, k & 4);
+            o.input[0].gap = s[4], o.gap = s[6];
+            if (k & 1) o.input[1].gap = s[5];
+            /* Of few pixels the variance can be small, and what is off in x is so much more in y. */
+            if (s[0] * (s[1] ? s[1] * s[2] : 1) < 8) o.slack = 40;
+            if (!CHECK(opcheck_kernels(&o, &nn_cpu_batch_norm))) printf("sizes %d, case %d\n", i, k);
+        }
+    }
+}
+
 /* As torch.nn.BatchNorm2d: the variance that is kept is unbiased. */
-TEST(batch_norm_keeps_running_statistics) {
+static void check_running_statistics(const nn_kernels *kernels) {
     enum { PIXELS = 4 };
     const float x[PIXELS] = {1, 2, 3, 6};
     float one = 1, zero = 0, y[PIXELS], mean = 10, variance = 20, saved[2], workspace[256];
@@ -119,18 +157,23 @@ TEST(batch_norm_keeps_running_statistics) {
     for (int i = 0; i < 4; i++)
         c.input[2 + i] = (nn_array){.data = vectors[i], .rows = 1, .cols = 1, .stride = 1, .shape = &vector};
     c.output[1] = c.input[4], c.output[2] = c.input[5];
-    nn_op_batch_norm.ref.forward(&c);
+    kernels->forward(&c);
     CHECK_CLOSE(mean, 0.75 * 10 + 0.25 * 3, 1e-6);
     CHECK_CLOSE(variance, 0.75 * 20 + 0.25 * 14 / 3, 1e-6); /* 4 + 1 + 0 + 9 over 4 - 1 */
     CHECK_CLOSE(y[0], -2 / sqrt(3.5 + 1e-5), 1e-6);
     c.training = false;
-    nn_op_batch_norm.ref.forward(&c);
+    kernels->forward(&c);
     CHECK_CLOSE(y[0], (1 - mean) / sqrt(variance + 1e-5), 1e-6);
     const float before = mean;
     c.input[0].rows = c.output[0].rows = 0; /* of nothing there are no statistics */
     c.training = true;
-    nn_op_batch_norm.ref.forward(&c);
+    kernels->forward(&c);
     CHECK(mean == before && isfinite(variance));
+}
+
+TEST(batch_norm_keeps_running_statistics) {
+    check_running_statistics(&nn_op_batch_norm.ref);
+    check_running_statistics(&nn_cpu_batch_norm);
 }
 
 TEST(batch_norm_says_what_does_not_fit) {
@@ -177,6 +220,17 @@ TEST(gradients_of_scale_shift) {
     }
 }
 
+TEST(scale_shift_on_the_cpu_is_the_reference) {
+    static const int64_t sizes[][2] = {{0, 3}, {1, 1}, {2, 17}, {50, 70}};
+    for (unsigned k = 0; k < 16; k++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            opcheck o = scale_case(sizes[i][0], sizes[i][1], k & 7, k & 8);
+            for (int n = 0; n < 4; n++) o.input[n].step = 0.25; /* both agree on which z are positive */
+            CHECK(opcheck_kernels(&o, &nn_cpu_scale_shift));
+        }
+    }
+}
+
 TEST(scale_shift_says_what_does_not_fit) {
     char message[160];
     opcheck o = scale_case(2, 2, 7, true);
@@ -216,6 +270,17 @@ TEST(gradients_of_average_pool) {
     CHECK(opcheck_gradients(&o));
 }
 
+TEST(average_pool_on_the_cpu_is_the_reference) {
+    static const int64_t sizes[][6] = {{0, 4, 4, 3, 2, 0},  {1, 2, 2, 1, 2, 0},  {3, 4, 6, 17, 2, 5},
+                                       {2, 9, 3, 40, 3, 0}, {5, 8, 8, 64, 8, 1}, {2, 3, 2, 5, 1, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *s = sizes[i];
+        opcheck o = pool_case(s[0], s[1], s[2], s[3], (int)s[4]);
+        o.input[0].gap = s[5], o.gap = 2 * s[5];
+        CHECK(opcheck_kernels(&o, &nn_cpu_average_pool));
+    }
+}
+
 TEST(average_pool_says_what_it_does_not_divide) {
     char message[160];
     opcheck o = pool_case(2, 6, 4, 3, 4);
@@ -243,6 +308,14 @@ TEST(gradients_of_concat) {
     CHECK(opcheck_gradients(&o));
 }
 
+TEST(concat_on_the_cpu_is_the_reference) {
+    for (int64_t i = 0; i < 5; i++) {
+        opcheck o = concat_case(100 * i, 3, 1 + 7 * i, 3 * i + 2);
+        o.input[0].gap = i, o.input[1].gap = i % 3, o.gap = i % 2;
+        CHECK(opcheck_kernels(&o, &nn_cpu_concat));
+    }
+}
+
 TEST(concat_says_what_does_not_fit) {
     char message[160];
     opcheck o = concat_case(2, 3, 3, 2);
@@ -253,9 +326,11 @@ TEST(concat_says_what_does_not_fit) {
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "a matrix or images");
 }
 
-RUN_TESTS(ENTRY(gradients_of_convolution), ENTRY(convolution_says_which_shapes_do_not_fit),
-          ENTRY(gradients_of_batch_norm), ENTRY(batch_norm_keeps_running_statistics),
+RUN_TESTS(ENTRY(gradients_of_convolution), ENTRY(convolution_on_the_cpu_is_the_reference),
+          ENTRY(convolution_says_which_shapes_do_not_fit), ENTRY(gradients_of_batch_norm),
+          ENTRY(batch_norm_on_the_cpu_is_the_reference), ENTRY(batch_norm_keeps_running_statistics),
           ENTRY(batch_norm_says_what_does_not_fit), ENTRY(gradients_of_scale_shift),
-          ENTRY(scale_shift_says_what_does_not_fit), ENTRY(gradients_of_average_pool),
+          ENTRY(scale_shift_on_the_cpu_is_the_reference), ENTRY(scale_shift_says_what_does_not_fit),
+          ENTRY(gradients_of_average_pool), ENTRY(average_pool_on_the_cpu_is_the_reference),
           ENTRY(average_pool_says_what_it_does_not_divide), ENTRY(gradients_of_concat),
-          ENTRY(concat_says_what_does_not_fit))
+          ENTRY(concat_on_the_cpu_is_the_reference), ENTRY(concat_says_what_does_not_fit))

@@ -8,7 +8,13 @@
 
 /* The ops it has; the others run by their reference kernels. */
 #define NN_CPU_OPS(X)                                                                                                  \
-    X(linear) X(embedding) X(dropout) X(add) X(add_norm) X(attention) X(cross_entropy) X(log_softmax) X(cache_write)
+    X(linear)                                                                                                          \
+    X(embedding)                                                                                                       \
+    X(dropout)                                                                                                         \
+    X(add)                                                                                                             \
+    X(add_norm)                                                                                                        \
+    X(attention)                                                                                                       \
+    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift)
 
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
 NN_CPU_OPS(NN_CPU_DECLARE)

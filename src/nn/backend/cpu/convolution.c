@@ -1,0 +1,205 @@
+/* Convolutions: 3 x 3 with a stride of 1 by Winograd's algorithm, 1 x 1 as the matrix products that they are, others as
+ * products with pixels gathered in rows, some images at a time. Formulas are in ops/convolution.c. */
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/winograd.h"
+
+#include <string.h>
+
+/* Numbers that are gathered at a time, about. */
+enum { GATHERED = 1 << 20 };
+
+typedef struct view {
+    const nn_call *c;
+    int64_t images, height, width, in, out_height, out_width, out, size;
+    int64_t x_stride, y_stride, row; /* row: size * size * in, of W and of what is gathered */
+    int64_t first, n, chunk;         /* images */
+    float *gathered;                 /* [n * out_height * out_width, row] */
+} view;
+
+static view view_of(const nn_call *c) {
+    const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim, *w = c->input[1].shape->dim;
+    view v = {.c = c, .images = c->input[0].rows, .height = x[1], .width = x[2], .in = x[3], .out_height = y[1]};
+    v.out_width = y[2], v.out = y[3], v.size = w[1];
+    v.x_stride = c->input[0].stride, v.y_stride = c->output[0].stride;
+    v.row = v.size * v.size * v.in;
+    v.chunk = GATHERED / (v.out_height * v.out_width * v.row);
+    if (v.chunk < 1) v.chunk = 1;
+    if (v.chunk > v.images) v.chunk = v.images;
+    v.gathered = c->workspace;
+    return v;
+}
+
+static bool is_plain(const view *v) {
+    return v->size == 1 && v->c->attributes->stride == 1 && v->c->attributes->padding == 0;
+}
+
+/* ---- by Winograd ---- */
+
+static nn_winograd winograd_of(const view *v) {
+    return (nn_winograd){.images = v->images,
+                         .height = v->height,
+                         .width = v->width,
+                         .in = v->in,
+                         .out = v->out,
+                         .padding = v->c->attributes->padding,
+                         .x_stride = v->x_stride,
+                         .y_stride = v->y_stride};
+}
+
+/* From the gradient of y to that of x. */
+static nn_winograd winograd_back(const view *v) {
+    return (nn_winograd){.images = v->images,
+                         .height = v->out_height,
+                         .width = v->out_width,
+                         .in = v->out,
+                         .out = v->in,
+                         .padding = 2 - v->c->attributes->padding,
+                         .x_stride = v->y_stride,
+                         .y_stride = v->x_stride};
+}
+
+static bool is_winograd(const view *v) {
+    const nn_winograd there = winograd_of(v), back = winograd_back(v);
+    return v->size == 3 && v->c->attributes->stride == 1 && nn_winograd_fits(&there) && nn_winograd_fits(&back);
+}
+
+/* ---- pixels in rows ---- */
+
+/* Where the pixel under place k of the kernel at output pixel (i, j) is within its image; -1: outside. */
+static int64_t pixel_under(const view *v, int64_t i, int64_t j, int64_t k) {
+    const nn_attributes *a = v->c->attributes;
+    const int64_t row = i * a->stride + k / v->size - a->padding, column = j * a->stride + k % v->size - a->padding;
+    return row < 0 || row >= v->height || column < 0 || column >= v->width ? -1 : row * v->width + column;
+}
+
+/* An output row of an image. */
+static void gather_task(void *context, int64_t task) {
+    const view *v = context;
+    const int64_t image = task / v->out_height, i = task % v->out_height;
+    const float *x = (const float *)v->c->input[0].data + (v->first + image) * v->height * v->width * v->x_stride;
+    float *to = v->gathered + task * v->out_width * v->row;
+    for (int64_t j = 0; j < v->out_width; j++) {
+        for (int64_t k = 0; k < v->size * v->size; k++, to += v->in) {
+            const int64_t at = pixel_under(v, i, j, k);
+            if (at < 0) memset(to, 0, (size_t)v->in * sizeof *to);
+            else memcpy(to, x + at * v->x_stride, (size_t)v->in * sizeof *to);
+        }
+    }
+}
+
+static void gather(view *v) { nn_parallel(v->c->pool, v->n * v->out_height, gather_task, v); }
+
+NN_CLONES
+static void add_row(int64_t n, const float *restrict x, float *restrict y) {
+    for (int64_t i = 0; i < n; i++) y[i] += x[i];
+}
+
+/* The gathered gradients of an image back to where its pixels are. */
+static void scatter_task(void *context, int64_t image) {
+    const view *v = context;
+    float *dx = v->c->input_grad[0] + (v->first + image) * v->height * v->width * v->x_stride;
+    const float *from = v->gathered + image * v->out_height * v->out_width * v->row;
+    for (int64_t p = 0; !v->c->accumulate[0] && p < v->height * v->width; p++)
+        memset(dx + p * v->x_stride, 0, (size_t)v->in * sizeof *dx);
+    for (int64_t p = 0; p < v->out_height * v->out_width; p++) {
+        for (int64_t k = 0; k < v->size * v->size; k++, from += v->in) {
+            const int64_t at = pixel_under(v, p / v->out_width, p % v->out_width, k);
+            if (at >= 0) add_row(v->in, from, dx + at * v->x_stride);
+        }
+    }
+}
+
+/* Calls step for some images after the other. */
+static void each_chunk(view *v, void (*step)(view *v)) {
+    for (v->first = 0; v->first < v->images; v->first += v->chunk) {
+        v->n = v->images - v->first < v->chunk ? v->images - v->first : v->chunk;
+        step(v);
+    }
+}
+
+static int64_t pixels_before(const view *v) { return v->first * v->out_height * v->out_width; }
+static int64_t pixels_now(const view *v) { return v->n * v->out_height * v->out_width; }
+
+static void forward_chunk(view *v) {
+    gather(v);
+    nn_gemm(v->c->pool, false, true, pixels_now(v), v->out, v->row, 1, v->gathered, v->row, v->c->input[1].data, v->row,
+            0, (float *)v->c->output[0].data + pixels_before(v) * v->y_stride, v->y_stride);
+}
+
+static void input_grad_chunk(view *v) {
+    nn_gemm(v->c->pool, false, false, pixels_now(v), v->row, v->out, 1,
+            v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, v->c->input[1].data, v->row, 0,
+            v->gathered, v->row);
+    nn_parallel(v->c->pool, v->n, scatter_task, v);
+}
+
+static void weight_grad_chunk(view *v) {
+    gather(v);
+    nn_gemm(v->c->pool, true, false, v->out, v->row, pixels_now(v), 1,
+            v->c->output_grad[0] + pixels_before(v) * v->y_stride, v->y_stride, v->gathered, v->row,
+            v->first > 0 || v->c->accumulate[1], v->c->input_grad[1], v->row);
+}
+
+/* ---- kernels ---- */
+
+static void convolution_forward(const nn_call *c) {
+    view v = view_of(c);
+    const nn_winograd s = winograd_of(&v);
+    if (is_winograd(&v)) {
+        nn_winograd_apply(c->pool, &s, c->input[0].data, c->input[1].data, false, c->output[0].data, false,
+                          c->workspace);
+    } else if (is_plain(&v)) {
+        nn_gemm(c->pool, false, true, nn_pixels(&c->output[0]), v.out, v.in, 1, c->input[0].data, v.x_stride,
+                c->input[1].data, v.in, 0, c->output[0].data, v.y_stride);
+    } else {
+        each_chunk(&v, forward_chunk);
+    }
+}
+
+static void input_grad(view *v) {
+    const nn_call *c = v->c;
+    const nn_winograd back = winograd_back(v);
+    if (is_winograd(v)) {
+        nn_winograd_apply(c->pool, &back, c->output_grad[0], c->input[1].data, true, c->input_grad[0], c->accumulate[0],
+                          c->workspace);
+    } else if (is_plain(v)) {
+        nn_gemm(c->pool, false, false, nn_pixels(&c->input[0]), v->in, v->out, 1, c->output_grad[0], v->y_stride,
+                c->input[1].data, v->in, c->accumulate[0], c->input_grad[0], v->x_stride);
+    } else {
+        each_chunk(v, input_grad_chunk);
+    }
+}
+
+static void weight_grad(view *v) {
+    const nn_call *c = v->c;
+    const nn_winograd s = winograd_of(v);
+    if (is_winograd(v)) {
+        nn_winograd_weights(c->pool, &s, c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1],
+                            c->workspace);
+    } else if (is_plain(v) || v->images == 0) { /* of no image it is 0 */
+        nn_gemm(c->pool, true, false, v->out, v->row, is_plain(v) ? nn_pixels(&c->output[0]) : 0, 1, c->output_grad[0],
+                v->y_stride, c->input[0].data, v->x_stride, c->accumulate[1], c->input_grad[1], v->row);
+    } else {
+        each_chunk(v, weight_grad_chunk);
+    }
+}
+
+static void convolution_backward(const nn_call *c) {
+    view v = view_of(c);
+    if (c->input_grad[0]) input_grad(&v);
+    if (c->input_grad[1]) weight_grad(&v);
+}
+
+static size_t convolution_workspace(const nn_call *c) {
+    const view v = view_of(c);
+    const nn_winograd s = winograd_of(&v), back = winograd_back(&v);
+    if (is_plain(&v)) return 0;
+    if (!is_winograd(&v)) return (size_t)(v.chunk * v.out_height * v.out_width * v.row);
+    if (!c->output_grad[0]) return nn_winograd_apply_floats(c->pool, &s);
+    const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(&s);
+    return a > b ? a : b;
+}
+
+const nn_kernels nn_cpu_convolution = {
+    .forward = convolution_forward, .backward = convolution_backward, .workspace = convolution_workspace};

@@ -1,0 +1,438 @@
+/* y = A^T [sum over channels of (G w G^T) (B^T d B)] A for each tile of 4 x 4 numbers of y, d the 6 x 6 of x behind it:
+ * 36 matrix products [tiles, in] [in, out], one for each place in a tile, between transforms of tiles. The gradient of
+ * W is G^T [sum over tiles of (A dy A^T) (B^T d B)] G.
+ *
+ * The algorithm's points are 0, +-a, +-b and infinity, with a = sqrt(1/2) and b = sqrt(2): a b = 1 keeps all constants
+ * small, which loses fewer bits than the usual 1 and 2.
+ *
+ * A number of a product is a sum in the order of channels (or tiles), whatever is computed together, so that results do
+ * not depend on threads. */
+#include "nn/backend/cpu/winograd.h"
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    LANES = NN_LANES,      /* channels at once */
+    POINTS = 36,           /* of a tile */
+    BLOCK = 32,            /* tiles of an item, whose arrays stay in the second cache */
+    FEW = 16 * BLOCK,      /* with fewer tiles, threads share a product rather than take blocks */
+    GROUP = 8,             /* tiles of a task where threads share */
+    CHUNK_FLOATS = 1 << 21 /* of transformed x and dy, about, that a gradient of W sums at once */
+};
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define A1 0.70710678118654752f /* a, a^2 = 1/2, a^3 */
+#define A3 0.35355339059327376f
+#define B1 1.41421356237309505f /* b, b^2 = 2, b^3 */
+#define B3 2.82842712474619010f
+
+/* ---- shapes ---- */
+
+typedef struct tiles {
+    int64_t height, width; /* of y */
+    int64_t down, across, each, all;
+} tiles;
+
+static tiles tiles_of(const nn_winograd *s) {
+    tiles t = {.height = s->height + 2 * s->padding - 2, .width = s->width + 2 * s->padding - 2};
+    t.down = nn_parts(t.height, 4);
+    t.across = nn_parts(t.width, 4);
+    t.each = t.down * t.across;
+    t.all = s->images * t.each;
+    return t;
+}
+
+bool nn_winograd_fits(const nn_winograd *s) {
+    const tiles t = tiles_of(s);
+    return s->in % LANES == 0 && s->out % LANES == 0 && t.height > 0 && t.width > 0 &&
+           16 * t.each <= 2 * t.height * t.width;
+}
+
+/* Where tile i begins in y. */
+typedef struct tile_place {
+    int64_t image, row, column;
+} tile_place;
+
+static tile_place place_of(const tiles *t, int64_t i) {
+    return (tile_place){i / t->each, i % t->each / t->across * 4, i % t->across * 4};
+}
+
+/* ---- transforms of one tile, for all of its channels ---- */
+
+/* Steps apart in an array of lanes. */
+INLINE void transform_input(const lanes *d, int step, lanes *r) {
+    const lanes d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step];
+    const lanes even = d4 - 2.0f * d2, odd = A1 * (d3 - 2.0f * d1);
+    const lanes even_b = d4 - 0.5f * d2, odd_b = B1 * (d3 - 0.5f * d1);
+    r[0] = d[0] - 2.5f * d2 + d4;
+    r[1] = even + odd;
+    r[2] = even - odd;
+    r[3] = even_b + odd_b;
+    r[4] = even_b - odd_b;
+    r[5] = d1 - 2.5f * d3 + d[5 * step];
+}
+
+INLINE void transform_output(const lanes *m, int step, lanes *y) {
+    const lanes s1 = m[step] + m[2 * step], e1 = m[step] - m[2 * step];
+    const lanes s2 = m[3 * step] + m[4 * step], e2 = m[3 * step] - m[4 * step];
+    y[0] = m[0] + s1 + s2;
+    y[1] = A1 * e1 + B1 * e2;
+    y[2] = 0.5f * s1 + 2.0f * s2;
+    y[3] = A3 * e1 + B3 * e2 + m[5 * step];
+}
+
+/* The transpose of transform_output. */
+INLINE void transform_output_grad(const lanes *y, int step, lanes *q) {
+    const lanes y0 = y[0], y1 = y[step], y2 = y[2 * step], y3 = y[3 * step];
+    const lanes even = y0 + 0.5f * y2, odd = A1 * y1 + A3 * y3;
+    const lanes even_b = y0 + 2.0f * y2, odd_b = B1 * y1 + B3 * y3;
+    q[0] = y0;
+    q[1] = even + odd;
+    q[2] = even - odd;
+    q[3] = even_b + odd_b;
+    q[4] = even_b - odd_b;
+    q[5] = y3;
+}
+
+INLINE void transform_weight(const lanes *g, int step, lanes *w) {
+    const lanes g0 = g[0], g1 = g[step], g2 = g[2 * step];
+    const lanes even = (g0 + 0.5f * g2) * (-2.0f / 3), odd = g1 * (A1 * (-2.0f / 3));
+    const lanes even_b = (g0 + 2.0f * g2) * (1.0f / 6), odd_b = g1 * (B1 * (1.0f / 6));
+    w[0] = g0;
+    w[1] = even + odd;
+    w[2] = even - odd;
+    w[3] = even_b + odd_b;
+    w[4] = even_b - odd_b;
+    w[5] = g2;
+}
+
+/* The transpose of transform_weight. */
+INLINE void transform_weight_grad(const lanes *u, int step, lanes *g) {
+    const lanes s1 = (u[step] + u[2 * step]) * (-2.0f / 3), e1 = (u[step] - u[2 * step]) * (A1 * (-2.0f / 3));
+    const lanes s2 = (u[3 * step] + u[4 * step]) * (1.0f / 6), e2 = (u[3 * step] - u[4 * step]) * (B1 * (1.0f / 6));
+    g[0] = u[0] + s1 + s2;
+    g[1] = e1 + e2;
+    g[2] = 0.5f * s1 + 2.0f * s2 + u[5 * step];
+}
+
+/* Where the pixels behind a tile are; NULL: outside of the image. */
+typedef struct patch {
+    const float *pixel[POINTS];
+} patch;
+
+static patch patch_of(const float *x, int64_t stride, int64_t height, int64_t width, int64_t row, int64_t column,
+                      int size) {
+    patch p;
+    for (int i = 0; i < size * size; i++) {
+        const int64_t r = row + i / size, c = column + i % size;
+        p.pixel[i] = r < 0 || r >= height || c < 0 || c >= width ? NULL : x + (r * width + c) * stride;
+    }
+    return p;
+}
+
+/* 6 x 6 pixels of x to 36 points, apart numbers from each other. */
+NN_CLONES
+static void input_tile(const patch *p, int64_t channels, float *v, int64_t apart) {
+    for (int64_t c = 0; c < channels; c += LANES) {
+        lanes d[POINTS], t[POINTS];
+        for (int i = 0; i < POINTS; i++) d[i] = p->pixel[i] ? *(const lanes *)(p->pixel[i] + c) : (lanes){0};
+        for (int j = 0; j < 6; j++) transform_input(d + j, 6, t + 6 * j);
+        for (int i = 0; i < 6; i++) {
+            lanes r[6];
+            transform_input(t + i, 6, r);
+            for (int j = 0; j < 6; j++) *(lanes *)(v + (6 * i + j) * apart + c) = r[j];
+        }
+    }
+}
+
+/* 36 points to the 4 x 4 pixels of y that there are. */
+NN_CLONES
+static void output_tile(const float *m, int64_t apart, int64_t channels, const patch *p, bool add) {
+    for (int64_t c = 0; c < channels; c += LANES) {
+        lanes t[24];
+        for (int j = 0; j < 6; j++) {
+            lanes d[6];
+            for (int i = 0; i < 6; i++) d[i] = *(const lanes *)(m + (6 * i + j) * apart + c);
+            transform_output(d, 1, t + 4 * j);
+        }
+        for (int i = 0; i < 4; i++) {
+            lanes y[4];
+            transform_output(t + i, 4, y);
+            for (int j = 0; j < 4; j++) {
+                float *to = (float *)(uintptr_t)p->pixel[4 * i + j];
+                if (to && add) y[j] += *(lanes *)(to + c);
+                if (to) *(lanes *)(to + c) = y[j];
+            }
+        }
+    }
+}
+
+/* 4 x 4 pixels of y's gradient to 36 points. */
+NN_CLONES
+static void output_grad_tile(const patch *p, int64_t channels, float *v, int64_t apart) {
+    for (int64_t c = 0; c < channels; c += LANES) {
+        lanes d[16], t[24];
+        for (int i = 0; i < 16; i++) d[i] = p->pixel[i] ? *(const lanes *)(p->pixel[i] + c) : (lanes){0};
+        for (int j = 0; j < 4; j++) transform_output_grad(d + j, 4, t + 6 * j);
+        for (int i = 0; i < 6; i++) {
+            lanes q[6];
+            transform_output_grad(t + i, 6, q);
+            for (int j = 0; j < 6; j++) *(lanes *)(v + (6 * i + j) * apart + c) = q[j];
+        }
+    }
+}
+
+/* 3 x 3 weights for LANES channels, which are channels apart, to 36 points. */
+NN_CLONES
+static void weight_tile(const float *w, int64_t channels, bool turned, float *u, int64_t apart) {
+    lanes g[9], t[18];
+    for (int i = 0; i < 9; i++) g[i] = *(const lanes *)(w + (turned ? 8 - i : i) * channels);
+    for (int j = 0; j < 3; j++) transform_weight(g + j, 3, t + 6 * j);
+    for (int i = 0; i < 6; i++) {
+        lanes r[6];
+        transform_weight(t + i, 6, r);
+        for (int j = 0; j < 6; j++) *(lanes *)(u + (6 * i + j) * apart) = r[j];
+    }
+}
+
+/* The way back, for the gradient. */
+NN_CLONES
+static void weight_grad_tile(const float *u, int64_t apart, float *w, int64_t channels, bool add) {
+    lanes t[18];
+    for (int j = 0; j < 6; j++) {
+        lanes d[6];
+        for (int i = 0; i < 6; i++) d[i] = *(const lanes *)(u + (6 * i + j) * apart);
+        transform_weight_grad(d, 1, t + 3 * j);
+    }
+    for (int i = 0; i < 3; i++) {
+        lanes g[3];
+        transform_weight_grad(t + i, 3, g);
+        for (int j = 0; j < 3; j++) {
+            lanes *const to = (lanes *)(w + (3 * i + j) * channels);
+            if (add) g[j] += *to;
+            *to = g[j];
+        }
+    }
+}
+
+/* ---- y ---- */
+
+typedef struct apply_job {
+    const nn_winograd *s;
+    tiles t;
+    const nn_vector *vector;
+    const float *x, *w;
+    float *y;
+    bool turned, add;
+    int64_t panel; /* columns of u that lie together: [POINTS][out / panel][in][panel] */
+    float *u, *v, *m;
+    int64_t first, rows; /* tiles of v and m */
+    atomic_llong next;   /* of the blocks that threads take */
+} apply_job;
+
+static int64_t panel_of(int64_t out) { return out % (2 * LANES) ? LANES : 2 * LANES; }
+
+/* A panel's weights [panel, 3, 3, in] are transposed, LANES of in at a time. */
+static void upright_weights(const apply_job *j, int64_t first) {
+    _Alignas(64) float square[POINTS * 2 * LANES * LANES];
+    const int64_t in = j->s->in, size = j->panel * LANES;
+    for (int64_t c = 0; c < in; c += LANES) {
+        for (int64_t k = 0; k < j->panel; k++)
+            weight_tile(j->w + (first + k) * 9 * in + c, in, false, square + k * LANES, size);
+        for (int64_t f = 0; f < POINTS; f++) {
+            float *const to = j->u + (f * j->s->out + first) * in + c * j->panel;
+            j->vector->transpose(j->panel, LANES, square + f * size, LANES, to, j->panel);
+        }
+    }
+}
+
+/* Those of [in, 3, 3, out], turned, are not. */
+static void turned_weights(const apply_job *j, int64_t first) {
+    const int64_t in = j->s->in, out = j->s->out;
+    for (int64_t c = 0; c < in; c++) {
+        for (int64_t k = 0; k < j->panel; k += LANES)
+            weight_tile(j->w + c * 9 * out + first + k, out, true, j->u + first * in + c * j->panel + k, in * out);
+    }
+}
+
+static void weights_task(void *context, int64_t i) {
+    const apply_job *j = context;
+    if (j->turned) turned_weights(j, i * j->panel);
+    else upright_weights(j, i * j->panel);
+}
+
+/* Tiles first .. first + n - 1 of x to rows of v, whose arrays have rows of them for each point. */
+static void transform_tiles(const apply_job *j, int64_t first, int64_t n, float *v, int64_t rows) {
+    const nn_winograd *s = j->s;
+    for (int64_t i = 0; i < n; i++) {
+        const tile_place at = place_of(&j->t, first + i);
+        const patch p = patch_of(j->x + at.image * s->height * s->width * s->x_stride, s->x_stride, s->height, s->width,
+                                 at.row - s->padding, at.column - s->padding, 6);
+        input_tile(&p, s->in, v + i * s->in, rows * s->in);
+    }
+}
+
+static void multiply(const apply_job *j, int64_t f, int64_t panel, int64_t n, float *v, float *m, int64_t rows) {
+    const int64_t in = j->s->in, out = j->s->out, width = j->panel;
+    const nn_tile a = {v + f * rows * in, in, 1}, b = {j->u + (f * out + panel * width) * in, width, 1},
+                  c = {m + f * rows * out + panel * width, out, 1};
+    j->vector->product(n, width, in, a, b, c, false);
+}
+
+static void finish_tiles(const apply_job *j, int64_t first, int64_t n, const float *m, int64_t rows) {
+    const nn_winograd *s = j->s;
+    for (int64_t i = 0; i < n; i++) {
+        const tile_place at = place_of(&j->t, first + i);
+        const patch p = patch_of(j->y + at.image * j->t.height * j->t.width * s->y_stride, s->y_stride, j->t.height,
+                                 j->t.width, at.row, at.column, 4);
+        output_tile(m + i * s->out, rows * s->out, s->out, &p, j->add);
+    }
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Blocks of tiles, each from x to y by one thread in its own memory. */
+static void blocks_task(void *context, int64_t thread) {
+    apply_job *j = context;
+    float *v = j->v + thread * POINTS * BLOCK * (j->s->in + j->s->out), *m = v + POINTS * BLOCK * j->s->in;
+    for (int64_t first; (first = atomic_fetch_add_explicit(&j->next, BLOCK, memory_order_relaxed)) < j->t.all;) {
+        const int64_t n = least(BLOCK, j->t.all - first);
+        transform_tiles(j, first, n, v, BLOCK);
+        for (int64_t f = 0; f < POINTS; f++) {
+            for (int64_t p = 0; p < j->s->out / j->panel; p++) multiply(j, f, p, n, v, m, BLOCK);
+        }
+        finish_tiles(j, first, n, m, BLOCK);
+    }
+}
+
+/* All of few tiles at once, so that each thread reads a part of the weights. */
+static void shared_transform_task(void *context, int64_t i) {
+    const apply_job *j = context;
+    transform_tiles(j, i * GROUP, least(GROUP, j->rows - i * GROUP), j->v + i * GROUP * j->s->in, j->rows);
+}
+
+static void shared_multiply_task(void *context, int64_t i) {
+    const apply_job *j = context;
+    const int64_t panels = j->s->out / j->panel;
+    multiply(j, i / panels, i % panels, j->rows, j->v, j->m, j->rows);
+}
+
+static void shared_finish_task(void *context, int64_t i) {
+    const apply_job *j = context;
+    finish_tiles(j, i * GROUP, least(GROUP, j->rows - i * GROUP), j->m + i * GROUP * j->s->out, j->rows);
+}
+
+static bool are_few(const tiles *t) { return t->all < FEW; }
+
+void nn_winograd_apply(adamod_pool *pool, const nn_winograd *s, const float *x, const float *w, bool turned, float *y,
+                       bool add, float *workspace) {
+    apply_job j = {.s = s,
+                   .t = tiles_of(s),
+                   .vector = nn_vector_choose(),
+                   .x = x,
+                   .w = w,
+                   .y = y,
+                   .turned = turned,
+                   .add = add,
+                   .panel = panel_of(s->out),
+                   .u = workspace,
+                   .v = workspace + POINTS * s->in * s->out};
+    if (!j.t.all) return;
+    nn_parallel(pool, s->out / j.panel, weights_task, &j);
+    if (are_few(&j.t)) {
+        j.rows = j.t.all;
+        j.m = j.v + POINTS * j.rows * s->in;
+        nn_parallel(pool, nn_parts(j.rows, GROUP), shared_transform_task, &j);
+        nn_parallel(pool, POINTS * (s->out / j.panel), shared_multiply_task, &j);
+        nn_parallel(pool, nn_parts(j.rows, GROUP), shared_finish_task, &j);
+    } else {
+        atomic_init(&j.next, 0);
+        nn_parallel(pool, adamod_pool_threads(pool), blocks_task, &j);
+    }
+}
+
+/* Fewer images than the capacity may be few where those are not: room for either. */
+size_t nn_winograd_apply_floats(adamod_pool *pool, const nn_winograd *s) {
+    const tiles t = tiles_of(s);
+    const int64_t threads = adamod_pool_threads(pool), shared = least(t.all, FEW);
+    const int64_t rows = are_few(&t) || shared > threads * BLOCK ? shared : threads * BLOCK;
+    return (size_t)(POINTS * (s->in * s->out + rows * (s->in + s->out)));
+}
+
+/* ---- the gradient of W ---- */
+
+typedef struct weights_job {
+    const nn_winograd *s;
+    tiles t;
+    const nn_vector *vector;
+    const float *x, *dy;
+    float *dw, *u, *v, *q; /* q: the transformed gradient of y */
+    int64_t first, n, rows;
+    bool add;
+} weights_job;
+
+/* Rows of U that a task computes. */
+enum { OUT_ROWS = 64 };
+
+static void gradients_task(void *context, int64_t i) {
+    const weights_job *j = context;
+    const nn_winograd *s = j->s;
+    for (int64_t k = i * GROUP; k < least(j->n, (i + 1) * GROUP); k++) {
+        const tile_place at = place_of(&j->t, j->first + k);
+        patch p = patch_of(j->x + at.image * s->height * s->width * s->x_stride, s->x_stride, s->height, s->width,
+                           at.row - s->padding, at.column - s->padding, 6);
+        input_tile(&p, s->in, j->v + k * s->in, j->rows * s->in);
+        p = patch_of(j->dy + at.image * j->t.height * j->t.width * s->y_stride, s->y_stride, j->t.height, j->t.width,
+                     at.row, at.column, 4);
+        output_grad_tile(&p, s->out, j->q + k * s->out, j->rows * s->out);
+    }
+}
+
+static void sum_task(void *context, int64_t i) {
+    const weights_job *j = context;
+    const int64_t in = j->s->in, out = j->s->out, parts = nn_parts(out, OUT_ROWS);
+    const int64_t f = i / parts, o = i % parts * OUT_ROWS;
+    const nn_tile a = {j->q + f * j->rows * out + o, 1, out}, b = {j->v + f * j->rows * in, in, 1},
+                  c = {j->u + (f * out + o) * in, in, 1};
+    j->vector->product(least(OUT_ROWS, out - o), in, j->n, a, b, c, j->first > 0);
+}
+
+static void back_task(void *context, int64_t o) {
+    const weights_job *j = context;
+    const int64_t in = j->s->in;
+    for (int64_t c = 0; c < in; c += LANES)
+        weight_grad_tile(j->u + o * in + c, j->s->out * in, j->dw + o * 9 * in + c, in, j->add);
+}
+
+/* Tiles that are transformed and summed at once. */
+static int64_t chunk_of(const nn_winograd *s) {
+    const int64_t n = CHUNK_FLOATS / (POINTS * (s->in + s->out)) / BLOCK * BLOCK;
+    return n < 2 * BLOCK ? 2 * BLOCK : n;
+}
+
+void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x, const float *dy, float *dw, bool add,
+                         float *workspace) {
+    weights_job j = {.s = s, .t = tiles_of(s), .vector = nn_vector_choose(), .x = x, .dy = dy, .dw = dw, .add = add};
+    j.rows = least(chunk_of(s), j.t.all);
+    j.u = workspace;
+    j.v = j.u + POINTS * s->in * s->out;
+    j.q = j.v + POINTS * j.rows * s->in;
+    if (!j.t.all) memset(j.u, 0, (size_t)(POINTS * s->in * s->out) * sizeof *j.u);
+    for (; j.first < j.t.all; j.first += j.rows) {
+        j.n = least(j.rows, j.t.all - j.first);
+        nn_parallel(pool, nn_parts(j.n, GROUP), gradients_task, &j);
+        nn_parallel(pool, POINTS * nn_parts(s->out, OUT_ROWS), sum_task, &j);
+    }
+    nn_parallel(pool, s->out, back_task, &j);
+}
+
+size_t nn_winograd_weights_floats(const nn_winograd *s) {
+    const tiles t = tiles_of(s);
+    return (size_t)(POINTS * (s->in * s->out + least(chunk_of(s), t.all) * (s->in + s->out)));
+}
