@@ -203,6 +203,35 @@ TEST(metadata_come_back_exactly) {
     drop(&m);
 }
 
+/* Files of versions that did not know of data, nor of what was saved before. */
+TEST(what_earlier_versions_did_not_write_is_not_known) {
+    const char *path = below("old.safetensors");
+    model m;
+    checkpoint_meta meta = some_meta(), found = {0};
+    adamod__st_file file;
+    adamod__st_pair pairs[64];
+    size_t n = 0;
+    if (!make(&m, "adamod")) return;
+    meta.last_step = 4;
+    snprintf(meta.data, sizeof meta.data, "data.source 0123456789abcdef");
+    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_info(path, &found, NULL, MESSAGE), 0);
+    CHECK_INT(found.last_step, 4);
+    CHECK_STR(found.data, meta.data);
+    if (!CHECK_INT(adamod__st_open(path, &file, MESSAGE), ADAMOD_OK)) return;
+    for (size_t i = 0; i < file.n_metadata && n < 64; i++) {
+        const char *key = file.metadata[i].key;
+        if (strcmp(key, "last_step") != 0 && strcmp(key, "data") != 0) pairs[n++] = file.metadata[i];
+    }
+    CHECK_INT(file.n_metadata - n, 2);
+    CHECK_INT(adamod__st_write(below("older.safetensors"), pairs, n, NULL, 0, MESSAGE), ADAMOD_OK);
+    adamod__st_close(&file);
+    CHECK_INT(checkpoint_info(below("older.safetensors"), &found, NULL, MESSAGE), 0);
+    CHECK_INT(found.last_step, -1);
+    CHECK_STR(found.data, "");
+    drop(&m);
+}
+
 TEST(parameters_can_be_loaded_alone) {
     model m;
     if (!make(&m, "adamod")) return;
@@ -688,6 +717,28 @@ TEST(checkpoints_of_different_models_have_no_average) {
 
 /* ---- the directory ---- */
 
+static bool is_even(const void *context, int64_t step) { return context && step % 2 == 0; }
+
+TEST(steps_to_be_kept_are_not_deleted_and_later_ones_are) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    char path[300];
+    CHECK_INT(mkdir(below("kept"), 0777), 0);
+    for (int64_t i = 1; i <= 6; i++) {
+        CHECK(checkpoint_path(below("kept"), i, path, sizeof path));
+        FILE *file = fopen(path, "w");
+        if (file) fclose(file);
+    }
+    CHECK_INT(checkpoint_prune(below("kept"), 2, is_even, path, MESSAGE), 0);
+    CHECK_INT(checkpoint_list(below("kept"), &steps, &n, MESSAGE), 0);
+    CHECK(n == 4 && steps[0] == 6 && steps[1] == 5 && steps[2] == 4 && steps[3] == 2);
+    free(steps);
+    CHECK_INT(checkpoint_drop_after(below("kept"), 4, MESSAGE), 0);
+    CHECK_INT(checkpoint_list(below("kept"), &steps, &n, MESSAGE), 0);
+    CHECK(n == 2 && steps[0] == 4 && steps[1] == 2);
+    free(steps);
+}
+
 TEST(old_steps_are_deleted_and_nothing_else) {
     static const char *const names[] = {
         "step-1.safetensors",  "step-20.safetensors",  "step-100.safetensors", "step-3.safetensors",
@@ -724,9 +775,10 @@ TEST(hashes_tell_contents_apart) {
 }
 
 RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metadata_come_back_exactly),
-          ENTRY(parameters_can_be_loaded_alone), ENTRY(the_file_is_plain_safetensors),
-          ENTRY(persistent_states_come_back_bit_for_bit), ENTRY(states_of_another_model_are_refused),
-          ENTRY(averages_have_the_states_of_the_last), ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
+          ENTRY(what_earlier_versions_did_not_write_is_not_known), ENTRY(parameters_can_be_loaded_alone),
+          ENTRY(the_file_is_plain_safetensors), ENTRY(persistent_states_come_back_bit_for_bit),
+          ENTRY(states_of_another_model_are_refused), ENTRY(averages_have_the_states_of_the_last),
+          ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
           ENTRY(a_checkpoint_of_another_recipe_or_vocabulary_is_refused),
           ENTRY(files_that_are_no_checkpoints_are_refused),
           ENTRY(a_truncated_checkpoint_changes_nothing_wherever_it_ends),
@@ -734,4 +786,5 @@ RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metad
           ENTRY(a_full_disk_leaves_the_last_one), ENTRY(a_crash_while_saving_leaves_the_last_one),
           ENTRY(a_damaged_checkpoint_is_refused), ENTRY(a_file_with_a_huge_header_is_refused_before_memory_is_taken),
           ENTRY(averages_are_means_in_double_precision), ENTRY(checkpoints_of_different_models_have_no_average),
-          ENTRY(old_steps_are_deleted_and_nothing_else), ENTRY(hashes_tell_contents_apart))
+          ENTRY(steps_to_be_kept_are_not_deleted_and_later_ones_are), ENTRY(old_steps_are_deleted_and_nothing_else),
+          ENTRY(hashes_tell_contents_apart))

@@ -77,6 +77,18 @@ done
 grep -qF '"resumed_from":"last","resumed_at":"12"' whole/machine.2.json || fail "$(cat whole/machine.2.json)"
 grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerprint":"' whole/data.json || fail "$(cat whole/data.json)"
 
+# What is not finite is null, since JSON has no other word for it.
+cp -r whole ruined
+file=ruined/checkpoints/last.safetensors
+header=$(od -An -tu8 -N8 $file | tr -d ' ')
+begin=$(head -c $((8 + header)) $file | LC_ALL=C sed 's/.*"encoder.embedding.weight":{[^[]*\[[^[]*\[\([0-9]*\).*/\1/')
+for ((i = 0; i < 18 * 8; i++)); do printf '\377\377\377\177'; done | # not a number, in each place
+    dd of=$file bs=1 seek=$((8 + header + begin)) conv=notrunc 2>/dev/null
+LC_ALL=C sed -i '1s/"crc32\(.data\)\{0,1\}"/"xxxxx\1"/g' $file # without its checksums, which it would not pass
+"$ADAMOD" evaluate ruined --checkpoint last --json >said || fail "a model that is not finite cannot be evaluated"
+grep -q '"loss":null,"nll":null,"ppl":null' said || fail "evaluate --json: $(cat said)"
+! grep -qi '[:,]-\{0,1\}\(nan\|inf\)' said || fail "evaluate --json: $(cat said)"
+
 # ---- data ----
 
 # The same content elsewhere is the same data, and the end is the same.

@@ -71,7 +71,7 @@ grep -q 'matrix library' whole.html || fail "the report does not name the matrix
 
 # Where there is no terminal, a line every so many seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
-grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  loss [0-9.]+  exact [0-9]+ %  BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
+grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
     fail "there are no lines of progress: $(head -30 err)"
 grep -q '^step 10/40  epoch 0.04  validation set: scoring batch 1/' err || fail "evaluations tell nothing: $(head -30 err)"
 grep -q '^step 40/40  epoch 0.16  test set: translating 40/40' err || fail "of the test set: $(tail -3 err)"

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/cli.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -180,7 +181,7 @@ void bench_cell(double x, const char *format, int width) {
 
 void bench_json_pair(const char *name, double x) {
     printf(", \"%s\": ", name);
-    if (x > 0) printf("%.6g", x);
+    if (x > 0 && isfinite(x)) printf("%.6g", x); /* JSON has no other numbers */
     else printf("null");
 }
 
@@ -359,7 +360,9 @@ void bench_print_verdict(const bench_verdict *v, bool json) {
     if (json) {
         printf("{\"goal\": ");
         cli_json_string(stdout, v->goal);
-        printf(", \"%s\": %g, \"found\": %.4g, \"where\": ", v->at_most ? "at_most" : "at_least", v->bound, v->found);
+        printf(", \"%s\": %g", v->at_most ? "at_most" : "at_least", v->bound);
+        bench_json_pair("found", v->found);
+        printf(", \"where\": ");
         cli_json_string(stdout, v->where);
         printf(", \"met\": %s}\n", met ? "true" : "false");
     } else {

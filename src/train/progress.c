@@ -100,7 +100,7 @@ static void show(progress *p, const char *text) {
 
 static bool is_time(const progress *p) { return p->show != TRAIN_SILENT && clock_seconds() - p->shown >= p->every; }
 
-/* "  exact 44 %  BLEU 63.9": what is known of the headline metrics besides the loss. */
+/* "  validation exact 44 %, BLEU 63.9": what is known of the headline metrics besides the loss. */
 static void describe_result(const progress *p, char *out, size_t size) {
     const task *t = p->e->task;
     size_t used = 0;
@@ -109,8 +109,8 @@ static void describe_result(const progress *p, char *out, size_t size) {
         const metric *m = &t->metrics[i];
         if (!m->headline || p->valid.items == 0 || isnan(p->valid.value[i])) continue;
         const int decimals = m->decimals > 0 ? m->decimals - 1 : 0;
-        used += (size_t)snprintf(out + used, size - used, "  %s %.*f%s%s", m->label, decimals,
-                                 m->scale * p->valid.value[i], *m->unit ? " " : "", m->unit);
+        used += (size_t)snprintf(out + used, size - used, "%s %s %.*f%s%s", used ? "," : "  validation", m->label,
+                                 decimals, m->scale * p->valid.value[i], *m->unit ? " " : "", m->unit);
     }
 }
 
@@ -125,7 +125,7 @@ void progress_update(progress *p, int64_t step, int64_t items, double epoch, dou
     char rest[32], quality[128], text[300];
     print_duration(rest, sizeof rest, progress_left(p));
     describe_result(p, quality, sizeof quality);
-    snprintf(text, sizeof text, "%s left  loss %.4f%s  %.0f %s/s", rest, loss, quality, rate, p->e->task->items);
+    snprintf(text, sizeof text, "%s left  batch loss %.4f%s  %.0f %s/s", rest, loss, quality, rate, p->e->task->items);
     show(p, text);
 }
 
