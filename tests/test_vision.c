@@ -67,7 +67,7 @@ TEST(lists_that_do_not_fit_are_told) {
     }
     strcpy(r.model.blocks, "2,2");
     CHECK_STR(resnet_check(&r, why, sizeof why), "model.widths");
-    CHECK_STR(why, "has 4 numbers, expected 2, as many as model.blocks has");
+    CHECK_STR(why, "model.widths has 4 numbers, expected 2, as many as model.blocks has");
     densenet_settings d = whole_densenet();
     CHECK(!densenet_check(&d, why, sizeof why));
     d.model.compression = 0;

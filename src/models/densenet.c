@@ -24,8 +24,8 @@ const char *densenet_check(const densenet_settings *s, char *why, size_t size) {
     int blocks[VISION_STAGES];
     const int n = vision_list(s->model.blocks, blocks);
     if (!n) {
-        snprintf(why, size, "is '%s', expected 1 to %d whole numbers with commas between them", s->model.blocks,
-                 VISION_STAGES);
+        snprintf(why, size, "model.blocks is '%s', expected 1 to %d whole numbers with commas between them",
+                 s->model.blocks, VISION_STAGES);
         return "model.blocks";
     }
     int64_t channels = s->model.stem;
@@ -33,7 +33,8 @@ const char *densenet_check(const densenet_settings *s, char *why, size_t size) {
         channels += (int64_t)blocks[i] * s->model.growth;
         channels = (int64_t)((double)channels * s->model.compression);
         if (channels > 0) continue;
-        snprintf(why, size, "is %g, which leaves no channel after block %d", s->model.compression, i + 1);
+        snprintf(why, size, "model.compression is %g, which leaves no channel after block %d", s->model.compression,
+                 i + 1);
         return "model.compression";
     }
     return NULL;

@@ -24,11 +24,13 @@ const char *resnet_check(const resnet_settings *s, char *why, size_t size) {
     const int stages = vision_list(s->model.blocks, list), widths = vision_list(s->model.widths, list);
     if (!stages || !widths) {
         const char *text = stages ? s->model.widths : s->model.blocks;
-        snprintf(why, size, "is '%s', expected 1 to %d whole numbers with commas between them", text, VISION_STAGES);
-        return stages ? "model.widths" : "model.blocks";
+        const char *path = stages ? "model.widths" : "model.blocks";
+        snprintf(why, size, "%s is '%s', expected 1 to %d whole numbers with commas between them", path, text,
+                 VISION_STAGES);
+        return path;
     }
     if (stages == widths) return NULL;
-    snprintf(why, size, "has %d numbers, expected %d, as many as model.blocks has", widths, stages);
+    snprintf(why, size, "model.widths has %d numbers, expected %d, as many as model.blocks has", widths, stages);
     return "model.widths";
 }
 
