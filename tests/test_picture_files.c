@@ -70,6 +70,10 @@ static const uint8_t png_huge[] = {137, 80,  78,  71, 13, 10,  26, 10,  0,   0, 
                                    0,   234, 96,  0,  0,  234, 96, 8,   2,   0,  0,  0,   15, 176, 226, 21, 0,
                                    0,   0,   9,   73, 68, 65,  84, 120, 156, 99, 0,  0,   0,  1,   0,   1,  94,
                                    255, 125, 249, 0,  0,  0,   0,  73,  69,  78, 68, 174, 66, 96,  130};
+static const uint8_t png_large[] = {137, 80,  78,  71, 13, 10, 26,  10,  0,   0,  0,  13,  73,  72, 68,  82,  0,
+                                    0,   117, 48,  0,  0,  15, 160, 8,   2,   0,  0,  0,   188, 59, 246, 203, 0,
+                                    0,   0,   9,   73, 68, 65, 84,  120, 156, 99, 0,  0,   0,   1,  0,   1,   94,
+                                    255, 125, 249, 0,  0,  0,  0,   73,  69,  78, 68, 174, 66,  96, 130};
 static const uint8_t noise[] = {
     37,  235, 140, 72,  255, 137, 203, 133, 79,  192, 144, 129, 204, 71,  237, 252, 134, 25,  178, 20,  254,
     101, 146, 212, 139, 252, 234, 156, 157, 142, 50,  68,  215, 215, 233, 241, 247, 222, 96,  86,  141, 233,
@@ -296,6 +300,7 @@ TEST(bad_pictures_have_reasons) {
     if (has("PNG")) {
         CHECK_STR(decode(&x, png_huge, sizeof png_huge),
                   "60000 x 60000 pixels, expected at most 32768 a side and 134217728 in all");
+        CHECK_STR(decode(&x, png_large, sizeof png_large), "30000 x 4000 pixels are more than 66 bytes can hold");
         CHECK_STR(decode(&x, png, 20), "read beyond end of data");
         CHECK(decode(&x, png, sizeof png - 30) != NULL); /* the reason is libpng's */
         CHECK(!x.pixels);

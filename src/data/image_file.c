@@ -34,12 +34,16 @@ void image_free(image *x) {
 }
 
 #if defined(ADAMOD_PNG) || defined(ADAMOD_JPEG)
-static int check_size(uint64_t width, uint64_t height, char *msg, size_t msg_size) {
-    if (width >= 1 && height >= 1 && width <= IMAGE_MOST_SIDE && height <= IMAGE_MOST_SIDE &&
-        width * height <= IMAGE_MOST_PIXELS)
-        return 0;
-    return text_fail(msg, msg_size, "%llu x %llu pixels, expected at most %d a side and %d in all",
-                     (unsigned long long)width, (unsigned long long)height, IMAGE_MOST_SIDE, IMAGE_MOST_PIXELS);
+/* Of a file of n bytes. Neither format packs more than 8 x 1032 pixels into a byte: the densest is PNG's, of a bit each, by
+ * deflate. What claims more is refused before memory is asked for. */
+static int check_size(uint64_t width, uint64_t height, size_t n, char *msg, size_t msg_size) {
+    if (width < 1 || height < 1 || width > IMAGE_MOST_SIDE || height > IMAGE_MOST_SIDE ||
+        width * height > IMAGE_MOST_PIXELS)
+        return text_fail(msg, msg_size, "%llu x %llu pixels, expected at most %d a side and %d in all",
+                         (unsigned long long)width, (unsigned long long)height, IMAGE_MOST_SIDE, IMAGE_MOST_PIXELS);
+    if (width * height / (8 * 1032) <= n) return 0;
+    return text_fail(msg, msg_size, "%llu x %llu pixels are more than %zu bytes can hold", (unsigned long long)width,
+                     (unsigned long long)height, n);
 }
 #endif
 
@@ -63,7 +67,7 @@ static int read_pixels(png_image *png, image *out, char *msg, size_t msg_size) {
 static int decode_png(image *out, const void *bytes, size_t n, char *msg, size_t msg_size) {
     png_image png = {.version = PNG_IMAGE_VERSION};
     if (!png_image_begin_read_from_memory(&png, bytes, n)) return text_fail(msg, msg_size, "%s", png.message);
-    int failed = check_size(png.width, png.height, msg, msg_size);
+    int failed = check_size(png.width, png.height, n, msg, msg_size);
     if (!failed) failed = read_pixels(&png, out, msg, msg_size);
     png_image_free(&png);
     return failed;
@@ -117,9 +121,9 @@ typedef struct jpeg_work {
     uint8_t *pixels, *inks;
 } jpeg_work;
 
-static int read_rows(jpeg_work *w, int least, image *out, char *msg, size_t msg_size) {
+static int read_rows(jpeg_work *w, size_t n, int least, image *out, char *msg, size_t msg_size) {
     struct jpeg_decompress_struct *j = &w->jpeg;
-    if (check_size(j->image_width, j->image_height, msg, msg_size)) return -1;
+    if (check_size(j->image_width, j->image_height, n, msg, msg_size)) return -1;
     const bool inks = j->jpeg_color_space == JCS_CMYK || j->jpeg_color_space == JCS_YCCK;
     j->out_color_space = inks ? JCS_CMYK : JCS_RGB;
     j->scale_num = 1;
@@ -147,7 +151,7 @@ static int try_jpeg(jpeg_work *w, image *out, const void *bytes, size_t n, int l
     jpeg_create_decompress(&w->jpeg);
     jpeg_mem_src(&w->jpeg, bytes, (unsigned long)n);
     jpeg_read_header(&w->jpeg, TRUE);
-    return read_rows(w, least, out, msg, msg_size);
+    return read_rows(w, n, least, out, msg, msg_size);
 }
 
 static int decode_jpeg(image *out, const void *bytes, size_t n, int least, char *msg, size_t msg_size) {
