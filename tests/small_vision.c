@@ -1,5 +1,6 @@
 #include "small_vision.h"
 #include "base/random.h"
+#include "base/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,11 +32,11 @@ static void check(adamod_status status) {
     exit(1);
 }
 
-static small_vision build(const resnet_settings *r, const densenet_settings *d) {
-    small_vision s = {.params = nn_params_create()};
+static small_vision build(const resnet_settings *r, const densenet_settings *d, int64_t side) {
+    small_vision s = {.params = nn_params_create(), .side = side};
     s.graph = nn_graph_create(s.params);
     s.rows = nn_symbol(s.graph, "images", SMALL_IMAGES);
-    const nn_value x = nn_input_images(s.graph, "images", NN_F32, s.rows, SMALL_SIDE, SMALL_SIDE, 3);
+    const nn_value x = nn_input_images(s.graph, "images", NN_F32, s.rows, side, side, 3);
     const nn_value targets = nn_input(s.graph, "targets", NN_I32, s.rows, 0);
     nn_pad(s.graph, targets, -1);
     const nn_value logits =
@@ -56,22 +57,23 @@ static void plan(small_vision *s, const char *backend) {
                          &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true}));
     float *x = nn_plan_data(s->plan, "images");
     int32_t *targets = nn_plan_data(s->plan, "targets");
-    for (int i = 0; i < SMALL_ROWS * SMALL_SIDE * SMALL_SIDE * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);
+    for (int64_t i = 0; i < SMALL_ROWS * s->side * s->side * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);
     for (int i = 0; i < SMALL_ROWS; i++) targets[i] = 3 * i % SMALL_CLASSES;
     check(nn_plan_set_rows(s->plan, s->rows, SMALL_ROWS));
 }
 
-small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, const char *backend, int threads) {
-    small_vision s = build(r, d);
+small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, int64_t side, const char *backend,
+                               int threads) {
+    small_vision s = build(r, d, side);
     stir(s.params);
     check(adamod_pool_create(&s.pool, threads));
     plan(&s, backend);
     return s;
 }
 
-small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, const char *device,
-                                  nn_precision precision) {
-    small_vision s = build(r, d);
+small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, int64_t side,
+                                  const char *device, nn_precision precision) {
+    small_vision s = build(r, d, side);
     stir(s.params);
     check(nn_params_to_device(s.params, device, precision));
     plan(&s, NULL);
@@ -91,4 +93,77 @@ float small_vision_loss(small_vision *s) {
     check(nn_plan_wait(s->plan));
     check(nn_params_fetch_grad(s->params));
     return *(const float *)nn_plan_data(s->plan, "loss");
+}
+
+/* ---- for PyTorch ---- */
+
+enum { STEPS = 10, MOST = 4096, NAME = 160, SETTINGS = 16 };
+
+typedef struct contents {
+    adamod__st_tensor *tensors;
+    char (*names)[NAME];
+    size_t n;
+} contents;
+
+/* A copy: what is dumped changes later. */
+static void add(contents *c, const char *kind, const char *name, adamod__st_dtype type, int ndim, const int64_t *shape,
+                const void *data) {
+    adamod__st_tensor *t = &c->tensors[c->n];
+    size_t bytes = 4;
+    snprintf(c->names[c->n], NAME, "%s%s", kind, name);
+    *t = (adamod__st_tensor){.name = c->names[c->n], .dtype = type, .ndim = ndim};
+    for (int d = 0; d < ndim; d++) bytes *= (size_t)(t->shape[d] = shape[d]);
+    void *copy = malloc(bytes);
+    if (!copy || ++c->n == MOST) abort();
+    t->data = memcpy(copy, data, bytes);
+}
+
+static void add_all(contents *c, const char *kind, const nn_param *list, int n, const float *data) {
+    for (int i = 0; i < n; i++)
+        add(c, kind, list[i].name, ADAMOD__ST_F32, list[i].ndim, list[i].shape, data + list[i].offset);
+}
+
+/* x -= the gradient / 1000. */
+static void descend(small_vision *s) {
+    for (int64_t i = 0; i < s->params->count; i++) s->params->data[i] -= 1e-3f * s->params->grad[i];
+    check(nn_params_store(s->params));
+}
+
+static void train(small_vision *s, contents *c) {
+    const nn_params *p = s->params;
+    float losses[STEPS];
+    for (int k = 0; k < STEPS; k++) {
+        losses[k] = small_vision_loss(s);
+        check(nn_params_fetch(p)); /* states, which a store would take back */
+        if (k == 0) add_all(c, "gradient/", p->list, p->n, p->grad);
+        descend(s);
+    }
+    add_all(c, "after/", p->list, p->n, p->data);
+    add_all(c, "after/", p->states, p->n_states, p->state_data);
+    add(c, "", "losses", ADAMOD__ST_F32, 1, &(int64_t){STEPS}, losses);
+}
+
+void small_vision_dump(small_vision *s, const key_table *keys, const void *settings, const char *path) {
+    contents c = {calloc(MOST, sizeof *c.tensors), calloc(MOST, sizeof *c.names), 0};
+    adamod__st_pair metadata[SETTINGS];
+    char texts[SETTINGS][80], values[SETTINGS][32], message[200];
+    const nn_params *p = s->params;
+    if (!c.tensors || !c.names) abort();
+    for (int i = 0; i < keys->n; i++) {
+        snprintf(texts[i], sizeof texts[i], "\"%s\"", key_text(&keys->keys[i], settings, values[i]));
+        metadata[i] = (adamod__st_pair){keys->keys[i].path, texts[i]};
+    }
+    const int64_t shape[] = {SMALL_ROWS, s->side, s->side, 3};
+    add(&c, "", "images", ADAMOD__ST_F32, 4, shape, nn_plan_data(s->plan, "images"));
+    add(&c, "", "targets", ADAMOD__ST_I32, 1, shape, nn_plan_data(s->plan, "targets"));
+    add_all(&c, "weight/", p->list, p->n, p->data);
+    add_all(&c, "weight/", p->states, p->n_states, p->state_data);
+    train(s, &c);
+    if (adamod__st_write(path, metadata, (size_t)keys->n, c.tensors, c.n, message, sizeof message)) {
+        printf("small_vision: %s\n", message);
+        exit(1);
+    }
+    for (size_t i = 0; i < c.n; i++) free((void *)(uintptr_t)c.tensors[i].data);
+    free(c.tensors);
+    free(c.names);
 }

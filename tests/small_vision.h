@@ -13,18 +13,25 @@ typedef struct small_vision {
     nn_plan *plan;
     nn_value loss;
     int rows; /* the symbol */
+    int64_t side;
     adamod_pool *pool;
 } small_vision;
 
-/* Stages of 16 and 32 channels, or blocks of 2 and 3 layers that grow by 8; the defaults if whole. */
+/* Stages of 16 and 32 channels; blocks of 2 and 3 layers that grow by 8. */
 resnet_settings small_resnet(const char *norm);
 densenet_settings small_densenet(void);
 
-/* One of the two is NULL. Exits with a message where it cannot be made. A batch of SMALL_ROWS images is fed. */
-small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, const char *backend, int threads);
-small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, const char *device,
-                                  nn_precision precision);
+/* One of the two is NULL. side: of the images. Exits with a message where it cannot be made. A batch of SMALL_ROWS images is fed. */
+small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, int64_t side, const char *backend,
+                               int threads);
+small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, int64_t side,
+                                  const char *device, nn_precision precision);
 void small_vision_free(small_vision *s);
 float small_vision_loss(small_vision *s); /* forward and backward */
+
+/* Writes what tests/test_torch_vision.py computes again: weights, states, a batch, its gradients ("gradient/NAME"), the
+ * losses of steps of gradient descent on it, and what weights and states are after these ("after/NAME"). Metadata are
+ * the settings, as JSON. Exits with a message where it cannot. */
+void small_vision_dump(small_vision *s, const key_table *keys, const void *settings, const char *path);
 
 #endif

@@ -102,14 +102,15 @@ static double difference(const float *a, const float *b, int64_t n) {
 }
 
 static void compare(const resnet_settings *r, const densenet_settings *d) {
-    small_vision ref = small_vision_make(r, d, "ref", 1), one = small_vision_make(r, d, "cpu", 1);
+    small_vision ref = small_vision_make(r, d, SMALL_SIDE, "ref", 1),
+                 one = small_vision_make(r, d, SMALL_SIDE, "cpu", 1);
     const float loss = small_vision_loss(&ref), same = small_vision_loss(&one);
     CHECK_CLOSE(same, loss, 1e-5 * fabs(loss));
     CHECK(difference(one.params->grad, ref.params->grad, ref.params->count) < 1e-5);
     if (ref.params->n_states)
         CHECK(difference(one.params->state_data, ref.params->state_data, ref.params->state_count) < 1e-6);
     for (int threads = 2; threads <= 3; threads++) {
-        small_vision more = small_vision_make(r, d, "cpu", threads);
+        small_vision more = small_vision_make(r, d, SMALL_SIDE, "cpu", threads);
         CHECK(small_vision_loss(&more) == same);
         CHECK(memcmp(more.params->grad, one.params->grad, (size_t)one.params->count * sizeof(float)) == 0);
         if (one.params->n_states)
@@ -132,6 +133,37 @@ TEST(densenets_are_the_same_everywhere) {
     compare(NULL, &d);
 }
 
+/* ---- for PyTorch ---- */
+
+static void dump(const char *folder, const char *name, const resnet_settings *r, const densenet_settings *d,
+                 int64_t side) {
+    const char *device = getenv("VISION_DEVICE"), *backend = getenv("VISION_BACKEND"),
+               *how = getenv("VISION_PRECISION");
+    const nn_precision precision = !how || !strcmp(how, "full") ? NN_FULL : strcmp(how, "tf32") ? NN_MIXED : NN_TF32;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.safetensors", folder, name);
+    small_vision s = device ? small_vision_make_on(r, d, side, device, precision)
+                            : small_vision_make(r, d, side, backend ? backend : "cpu", 2);
+    small_vision_dump(&s, r ? &resnet_keys : &densenet_keys, r ? (const void *)r : d, path);
+    small_vision_free(&s);
+}
+
+TEST(files_for_pytorch) {
+    const char *folder = getenv("VISION_FOLDER");
+    if (!folder) SKIP("test_torch_vision.py asks for them");
+    const resnet_settings batch = small_resnet("batch"), fixup = small_resnet("fixup");
+    const densenet_settings dense = small_densenet();
+    dump(folder, "resnet", &batch, NULL, SMALL_SIDE);
+    dump(folder, "resnet-odd", &batch, NULL, 7);
+    dump(folder, "fixup", &fixup, NULL, SMALL_SIDE);
+    dump(folder, "densenet", NULL, &dense, SMALL_SIDE);
+    if (!getenv("VISION_WHOLE")) return;
+    const resnet_settings resnet = whole_resnet();
+    const densenet_settings densenet = whole_densenet();
+    dump(folder, "resnet34", &resnet, NULL, 32);
+    dump(folder, "densenet121", NULL, &densenet, 32);
+}
+
 RUN_TESTS(ENTRY(sizes_are_the_papers), ENTRY(fixup_has_numbers_in_place_of_norms),
           ENTRY(lists_that_do_not_fit_are_told), ENTRY(sizes_that_pooling_does_not_divide_are_told),
-          ENTRY(resnets_are_the_same_everywhere), ENTRY(densenets_are_the_same_everywhere))
+          ENTRY(resnets_are_the_same_everywhere), ENTRY(densenets_are_the_same_everywhere), ENTRY(files_for_pytorch))

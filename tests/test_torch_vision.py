@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""ResNet and DenseNet against PyTorch's autograd: test_vision writes weights, a batch, the gradients of the first step, the
+losses of ten steps of gradient descent, and weights and running statistics after these; PyTorch computes the same from the
+same weights, in float64.
+
+An error is the norm of the difference over the norm. The program computes in float32, whose rounding is 6e-8.
+
+BUILD_DIR is where the programs are. Without PyTorch the test is skipped (77), or fails if ADAMOD_REQUIRE_TORCH is set. With
+ADAMOD_TEST_DEVICE=cuda the models run on the GPU, in each precision; with ADAMOD_TEST_WHOLE=1 ResNet-34 and DenseNet-121
+are compared, too.
+
+SPDX-License-Identifier: MIT
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as error:
+    print(f"skip: {error}")
+    sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
+
+BUILD = os.environ.get("BUILD_DIR", "build")
+SOURCE = os.environ.get("SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(SOURCE, "src/cli"))
+from torch_transformer import read_safetensors
+
+torch.set_num_threads(1)
+
+# Of the loss, of gradients, of the losses of ten steps, of weights and statistics after them. A unit of a ReLU that rounding
+# moves across 0 changes what follows, in deep networks more: for whole models PyTorch's own float32 is printed, too.
+BOUNDS = {
+    "full": (3e-7, 5e-6, 3e-7, 1e-6),
+    "whole": (2e-6, 2e-4, 1e-4, 1e-3),
+    "tf32": (5e-3, 1e-1, 5e-2, 5e-2),
+    "mixed": (5e-2, 5e-1, 2e-1, 2e-1),
+}
+RATE = 1e-3
+WHOLE = os.environ.get("ADAMOD_TEST_WHOLE", "0") not in ("", "0")
+
+
+class Model:
+    """The architectures of the paper, with the trainer's names. w: weights; states are written."""
+
+    def __init__(self, settings, tensors, dtype):
+        self.s = {key.split(".", 1)[1]: value for key, value in settings.items()}
+        part = {name[7:]: x.to(dtype) for name, x in tensors.items() if name.startswith("weight/")}
+        self.states = {name: x for name, x in part.items() if name.endswith((".mean", ".variance"))}
+        self.w = {name: torch.nn.Parameter(x) for name, x in part.items() if name not in self.states}
+
+    def list(self, name):
+        return [int(x) for x in self.s[name].split(",")]
+
+    def conv(self, name, x, stride=1):
+        w = self.w[name + ".weight"].permute(0, 3, 1, 2)
+        return F.conv2d(x, w, stride=stride, padding=w.shape[2] // 2)
+
+    def norm(self, name, x):
+        return F.batch_norm(x, self.states[name + ".mean"], self.states[name + ".variance"], self.w[name + ".weight"],
+                            self.w[name + ".bias"], training=True, momentum=0.1, eps=1e-5)
+
+    def head(self, x):
+        return F.linear(F.avg_pool2d(x, x.shape[2]).flatten(1), self.w["linear.weight"], self.w["linear.bias"])
+
+    def block(self, at, x, stride):
+        y = F.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, stride)))
+        y = self.norm(at + "norm2", self.conv(at + "conv2", y))
+        if at + "shortcut.conv.weight" in self.w:
+            x = self.norm(at + "shortcut.norm", self.conv(at + "shortcut.conv", x, stride))
+        return F.relu(y + x)
+
+    def fixup_block(self, at, x, stride):
+        a = x + self.w[at + "shift1"]
+        y = F.relu(self.conv(at + "conv1", a, stride) + self.w[at + "shift2"]) + self.w[at + "shift3"]
+        y = self.conv(at + "conv2", y) * self.w[at + "scale"] + self.w[at + "shift4"]
+        if at + "shortcut.conv.weight" in self.w:
+            x = self.conv(at + "shortcut.conv", a, stride)
+        return F.relu(y + x)
+
+    def resnet(self, x):
+        fixup = self.s["norm"] == "fixup"
+        x = self.conv("stem.conv", x)
+        x = F.relu(x + self.w["stem.shift"] if fixup else self.norm("stem.norm", x))
+        for i, blocks in enumerate(self.list("blocks")):
+            for k in range(blocks):
+                stride = 2 if i and not k else 1
+                x = (self.fixup_block if fixup else self.block)(f"stages.{i}.{k}.", x, stride)
+        return self.head(x + self.w["shift"] if fixup else x)
+
+    def densenet(self, x):
+        x = self.conv("stem", x)
+        blocks = self.list("blocks")
+        for i, layers in enumerate(blocks):
+            for k in range(layers):
+                at = f"blocks.{i}.{k}."
+                y = self.conv(at + "conv1", F.relu(self.norm(at + "norm1", x)))
+                y = self.conv(at + "conv2", F.relu(self.norm(at + "norm2", y)))
+                x = torch.cat([y, x], 1)
+            if i + 1 < len(blocks):
+                at = f"transitions.{i}."
+                x = F.avg_pool2d(self.conv(at + "conv", F.relu(self.norm(at + "norm", x))), 2)
+        return self.head(F.relu(self.norm("norm", x)))
+
+    def loss(self, images, targets):
+        logits = (self.densenet if "growth" in self.s else self.resnet)(images)
+        return F.cross_entropy(logits, targets, reduction="sum")
+
+
+def train(settings, tensors, dtype):
+    """The model after ten steps, its losses, and the gradients of the first."""
+    model = Model(settings, tensors, dtype)
+    images, targets = tensors["images"].to(dtype).permute(0, 3, 1, 2), tensors["targets"].long()
+    losses, gradients = [], {}
+    for _ in tensors["losses"]:
+        loss = model.loss(images, targets)
+        losses.append(loss.item())
+        for name, g in zip(model.w, torch.autograd.grad(loss, model.w.values())):
+            gradients.setdefault(name, g)
+            with torch.no_grad():
+                model.w[name] -= RATE * g
+    return model, losses, gradients
+
+
+def relative(got, expected):
+    got, expected = torch.as_tensor(got, dtype=torch.float64), torch.as_tensor(expected, dtype=torch.float64)
+    assert torch.isfinite(got).all() and expected.norm() > 0
+    return float((got - expected).norm() / expected.norm())
+
+
+def worst(found, truth):
+    """Of all tensors. Those of one number, sums in which most cancels, count together."""
+    errors = [relative(found[name], x) for name, x in truth.items() if x.numel() > 1]
+    numbers = [name for name, x in truth.items() if x.numel() == 1]
+    join = lambda tensors: torch.cat([tensors[name].double().flatten() for name in numbers])
+    return max(errors + ([relative(join(found), join(truth))] if numbers else []))
+
+
+def differences(found, truth):
+    """Each: losses, gradients, what is there after. What BOUNDS has."""
+    return (relative(found[0][0], truth[0][0]), worst(found[1], truth[1]), relative(found[0], truth[0]),
+            worst(found[2], truth[2]))
+
+
+def results(settings, tensors, dtype):
+    model, losses, gradients = train(settings, tensors, dtype)
+    return losses, gradients, {name: x.detach() for name, x in {**model.w, **model.states}.items()}
+
+
+def compare(path, bounds):
+    tensors, settings = read_safetensors(path)
+    truth = results(settings, tensors, torch.float64)
+    part = lambda kind: {name[len(kind):]: x for name, x in tensors.items() if name.startswith(kind)}
+    ours = differences((tensors["losses"], part("gradient/"), part("after/")), truth)
+    assert len(truth[1]) > 10 and truth[0][-1] < truth[0][0]
+    text = "  loss {:.1e}, gradients {:.1e}, ten steps {:.1e}, after them {:.1e}"
+    print(text.format(*ours), flush=True)
+    if WHOLE:
+        print(text.format(*differences(results(settings, tensors, torch.float32), truth)) + ": PyTorch in float32")
+    return all(x <= bound for x, bound in zip(ours, bounds))
+
+
+def main():
+    program, device = os.path.join(BUILD, "tests/test_vision"), os.environ.get("ADAMOD_TEST_DEVICE", "cpu")
+    if not os.path.exists(program):
+        print("skip: built without the trainer")
+        return 77
+    variants = [{"VISION_DEVICE": device, "VISION_PRECISION": p} for p in BOUNDS if p != "whole"] if device != "cpu" else [
+        {"VISION_BACKEND": "cpu"}, {"VISION_BACKEND": "ref"}]
+    failed = []
+    for variant in variants:
+        if WHOLE and variant.get("VISION_BACKEND") != "ref":
+            variant["VISION_WHOLE"] = "1"
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([program, "files_for_pytorch"], check=True, stdout=subprocess.DEVNULL,
+                           env={**os.environ, **variant, "VISION_FOLDER": folder})
+            files = sorted(os.listdir(folder))
+            assert len(files) >= 4
+            for name in files:
+                print(f"{name.split('.')[0]}, {' '.join(variant.values())}", flush=True)
+                bounds = variant.get("VISION_PRECISION", "full")
+                if bounds == "full" and name.startswith(("resnet34", "densenet121")):
+                    bounds = "whole"
+                if not compare(os.path.join(folder, name), BOUNDS[bounds]):
+                    failed.append(f"{name}, {variant}")
+    for line in failed:
+        print("FAILED: " + line)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
