@@ -48,6 +48,9 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
         'compare --variant' | 'compare --seeds' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch') ;;
         'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
+        'text '*' --lang') mapfile -t COMPREPLY < <(compgen -W 'ca cs da de el en es et fi fr ga hu is it lt lv nl no pl pt ro ru sk sl sv zh' -- "$4") ;;
+        'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
+        'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text detokenize --no-unescape') return 1 ;;
         *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
@@ -73,16 +76,17 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare report evaluate translate bench info optim'
+        words='train compare report evaluate translate bench text info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
     fi
     command=${COMP_WORDS[first]}
-    if [ "$command" = optim ] || [ "$command" = bench ]; then
+    if [ "$command" = optim ] || [ "$command" = bench ] || [ "$command" = text ]; then
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
-            [ "$command" = optim ] || words=train
+            [ "$command" != bench ] || words=train
+            [ "$command" != text ] || words='tokenize detokenize normalize lowercase clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
         fi
@@ -96,8 +100,8 @@ _adamod() {
     fi
     _adamod_value "$program" "$command" "$previous" "$word" && return
     case $command in
-        train | compare | report | evaluate | translate | 'bench train')
-            # recipes and run directories, and flags where one is begun
+        train | compare | report | evaluate | translate | 'bench train' | 'text '*)
+            # recipes, run directories and texts, and flags where one is begun
             compopt -o filenames
             [[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
             [[ $word == -* ]] || return
@@ -111,6 +115,11 @@ _adamod() {
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
+        'text tokenize') words='--lang --no-escape --split-hyphens --threads --help' ;;
+        'text detokenize') words='--lang --no-unescape --threads --help' ;;
+        'text normalize') words='--lang --threads --help' ;;
+        'text lowercase') words='--threads --help' ;;
+        'text clean') words='--min --max --ratio --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')

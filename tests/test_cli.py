@@ -125,7 +125,7 @@ def test_help_and_version():
     check(re.fullmatch(r"adamod \d+\.\d+\.\d+\n", succeed("--version")), "the version")
     text = succeed("--help")
     check(text == succeed("help") == succeed("-h"), "help differs")
-    for command in ("info", "optim list", "optim trace", "optim bench"):
+    for command in COMMANDS:
         check(command in text, command, "is not in the help")
         page = succeed(*command.split(), "--help")
         check(page == succeed("help", *command.split()), command, "has two helps")
@@ -136,7 +136,8 @@ def test_help_and_version():
         "optim", "trace", "--rule", "sgd", "--help"), "the help of a rule")
 
 
-COMMANDS = ["info", "optim list", "optim trace", "optim bench"]
+COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
+            "text lowercase", "text clean"]
 TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train"]
 
 

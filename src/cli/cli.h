@@ -84,6 +84,11 @@ typedef struct cli_command {
 } cli_command;
 
 int cli_info(int argc, char **argv);
+int cli_text_tokenize(int argc, char **argv);
+int cli_text_detokenize(int argc, char **argv);
+int cli_text_normalize(int argc, char **argv);
+int cli_text_lowercase(int argc, char **argv);
+int cli_text_clean(int argc, char **argv);
 /* Where the trainer is built. */
 adamod_status cli_trainer_status(void); /* on CUDA: see experiment_cuda_status */
 int cli_train(int argc, char **argv);

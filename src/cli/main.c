@@ -17,6 +17,11 @@ static const cli_command commands[] = {
     {"predict", "what pictures show, by a run's model", cli_predict},
     {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
 #endif
+    {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize},
+    {"text detokenize", "tokens to text", cli_text_detokenize},
+    {"text normalize", "punctuation made uniform, by Moses' rules", cli_text_normalize},
+    {"text lowercase", "lines in lower case", cli_text_lowercase},
+    {"text clean", "pairs of sentences whose lengths are within bounds", cli_text_clean},
     {"info", "version, build, and what this machine has for the library", cli_info},
     {"optim list", "the update rules, their options and their states", cli_optim_list},
     {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace},
@@ -27,8 +32,8 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static void print_help(FILE *out) {
     fprintf(out, "usage: adamod COMMAND [ARGUMENT]...\n\n"
                  "AdaMod, and every optimizer its paper names.\n\n");
-    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-12s  %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "  %-12s  %s\n", "help COMMAND", "what a command takes");
+    for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "  %-15s  %s\n", "help COMMAND", "what a command takes");
     fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
 }
 
@@ -57,7 +62,7 @@ static void print_family(FILE *out, const char *family) {
     fprintf(out, "usage: adamod %s COMMAND [ARGUMENT]...\n\n", family);
     for (int i = 0; i < COMMANDS; i++) {
         if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;
-        fprintf(out, "  %-12s  %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
     }
 }
 
@@ -67,7 +72,7 @@ static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || st
 static int bad_member(const char *family, const char *member) {
     const char *words[COMMANDS + 1], *nearest = NULL;
     const size_t length = strlen(family);
-    char known[128] = "";
+    char known[256] = "";
     int n = 0;
     for (int i = 0; i < COMMANDS; i++) {
         if (strncmp(commands[i].name, family, length) != 0 || commands[i].name[length] != ' ') continue;

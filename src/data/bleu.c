@@ -4,6 +4,8 @@
  */
 #include "data/bleu.h"
 
+#include "data/unicode.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,21 +64,10 @@ int bleu_add_ids(bleu *b, const int32_t *hyp, int64_t n_hyp, const int32_t *ref,
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t code_point(text_slice text, size_t n) {
-    const unsigned char *b = (const unsigned char *)text.bytes;
-    if (n < 2) return b[0];
-    uint32_t c = b[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) c = c << 6 | (b[i] & 0x3fu);
-    return c;
-}
-
 /* How many bytes of white space the text begins with, if it does. Bytes that are not UTF-8 are no space. */
 static size_t space_at(text_slice text) {
-    size_t n = text_code_point(text);
-    uint32_t c = n ? code_point(text, n) : 'x';
-    int space = (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
-                (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-    return space ? n : 0;
+    text_slice rest = text;
+    return text.n && unicode_is_space(unicode_next(&rest)) ? text.n - rest.n : 0;
 }
 
 static text_slice beyond(text_slice text, size_t n) { return (text_slice){text.bytes + n, text.n - n}; }

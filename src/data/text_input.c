@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,13 @@ int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size
         skip_mark(in);
         return in->at < in->end ? give_line(in, in->end, in->end, line, msg, msg_size) : 0;
     }
+}
+
+bool text_input_waits(const text_input *in) {
+    if (in->file || in->ended || (in->seen < in->end && memchr(in->text + in->seen, '\n', in->end - in->seen)))
+        return false;
+    struct pollfd ready = {.fd = in->fd, .events = POLLIN};
+    return poll(&ready, 1, 0) == 0;
 }
 
 int64_t text_input_number(const text_input *in) { return in->number; }

@@ -39,6 +39,9 @@ const char *text_input_name(const text_input *in);
 /* Whether it is a plain file, all of which is there already. */
 bool text_input_is_file(const text_input *in);
 
+/* Whether the next line must be waited for, so that what is done should be shown before. */
+bool text_input_waits(const text_input *in);
+
 /* 1: the next line, without its end, until the next call. 0: there is none. */
 int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size);
 /* Of the last line, counted from 1; 0 before the first. */

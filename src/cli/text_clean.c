@@ -1,0 +1,165 @@
+/* adamod text clean: pairs of sentences of reasonable lengths, as Moses' clean-corpus-n.perl keeps them. */
+#include "cli/cli.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "data/text_input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char command[] = "text clean";
+enum { FLAG_MIN, FLAG_MAX, FLAG_RATIO, FLAG_HELP };
+static const cli_flag flags[] = {{"min", "N", "the fewest words of a sentence (1)"},
+                                 {"max", "N", "the most words of a sentence (80)"},
+                                 {"ratio", "X", "how many times as long as the other side one may be (9)"},
+                                 CLI_HELP_FLAG,
+                                 {0}};
+
+typedef struct side {
+    text_input *in;
+    adamod__output out;
+    bool opened;
+    char *line; /* words with one space between */
+    size_t n, room;
+    int64_t words;
+} side;
+
+typedef struct cleaner {
+    int64_t min, max, read, kept;
+    double ratio;
+    const char *paths[4]; /* in, in, out, out */
+    int n_paths;
+    side sides[2];
+} cleaner;
+
+static int parse(cleaner *c, int argc, char **argv) {
+    cli_parser p = {.command = command, .flags = flags, .argc = argc, .argv = argv};
+    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
+        char *end = NULL;
+        if (flag == CLI_BAD) return CLI_USAGE;
+        if (flag == FLAG_HELP) {
+            fputs("usage: adamod text clean [--min N] [--max N] [--ratio X] SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET\n\n"
+                  "Writes the pairs of lines whose lengths in words are within bounds, with single spaces.\n\n",
+                  stdout);
+            cli_print_flags(stdout, flags);
+            return 0;
+        }
+        if (flag == CLI_OPERAND) {
+            if (c->n_paths == 4) return cli_usage(command, "unexpected argument '%.80s'", p.value);
+            c->paths[c->n_paths++] = p.value;
+        } else if (flag == FLAG_RATIO) {
+            c->ratio = adamod__read_number(p.value, &end);
+            if (end == p.value || *end || !(c->ratio >= 1))
+                return cli_usage(command, "--ratio is '%.40s', expected a number from 1", p.value);
+        } else if (!cli_parse_int(command, flag == FLAG_MIN ? "--min" : "--max", p.value, 1, INT32_MAX,
+                                  flag == FLAG_MIN ? &c->min : &c->max)) {
+            return CLI_USAGE;
+        }
+    }
+    return c->n_paths == 4 ? -1 : cli_usage(command, "needs two files to read and two to write");
+}
+
+static int add_word(side *s, text_slice word) {
+    if (s->room < s->n + word.n + 2) {
+        const size_t room = (s->n + word.n) * 2 + 256;
+        char *line = realloc(s->line, room);
+        if (!line) return -1;
+        s->line = line;
+        s->room = room;
+    }
+    if (s->words++) s->line[s->n++] = ' ';
+    memcpy(s->line + s->n, word.bytes, word.n);
+    s->n += word.n;
+    return 0;
+}
+
+/* The next line of one side, its words counted: 1, 0 at the end, -1. */
+static int next_line(side *s, char *message, size_t size) {
+    text_slice line, word;
+    const int got = text_input_line(s->in, &line, message, size);
+    if (got <= 0) return got;
+    s->n = 0;
+    s->words = 0;
+    for (size_t i = 0; i < line.n;) { /* tabs are spaces too */
+        size_t end = i;
+        while (end < line.n && line.bytes[end] != ' ' && line.bytes[end] != '\t') end++;
+        word = (text_slice){line.bytes + i, end - i};
+        if (word.n && add_word(s, word)) return text_fail(message, size, "%s: out of memory", text_input_name(s->in));
+        i = end + 1;
+    }
+    return 1;
+}
+
+static bool keeps(const cleaner *c, int64_t a, int64_t b) {
+    const int64_t longer = a > b ? a : b, shorter = a > b ? b : a;
+    return shorter >= c->min && longer <= c->max && (double)longer <= c->ratio * (double)shorter;
+}
+
+static int write_line(side *s, const char *path, char *message, size_t size) {
+    char reason[256];
+    if (!adamod__output_add(&s->out, s->line, s->n) && !adamod__output_add(&s->out, "\n", 1)) return 0;
+    adamod__output_reason(&s->out, reason, sizeof reason);
+    return text_fail(message, size, "%s: %s", path, reason);
+}
+
+static int copy_pairs(cleaner *c, char *message, size_t size) {
+    for (;;) {
+        const int a = next_line(&c->sides[0], message, size), b = a < 0 ? -1 : next_line(&c->sides[1], message, size);
+        if (a < 0 || b < 0) return -1;
+        if (a != b)
+            return text_fail(message, size, "%s has %lld lines and %s has %s, expected the same number",
+                             c->paths[a ? 1 : 0], (long long)c->read, c->paths[a ? 0 : 1], "more");
+        if (!a) return 0;
+        c->read++;
+        if (!keeps(c, c->sides[0].words, c->sides[1].words)) continue;
+        c->kept++;
+        for (int i = 0; i < 2; i++) {
+            if (write_line(&c->sides[i], c->paths[2 + i], message, size)) return -1;
+        }
+    }
+}
+
+static int open_sides(cleaner *c, char *message, size_t size) {
+    char reason[256];
+    for (int i = 0; i < 2; i++) {
+        side *s = &c->sides[i];
+        if (text_input_open(&s->in, c->paths[i], message, size)) return -1;
+        s->opened = true;
+        if (!adamod__output_open(&s->out, c->paths[2 + i])) continue;
+        adamod__output_reason(&s->out, reason, sizeof reason);
+        return text_fail(message, size, "%s: %s", c->paths[2 + i], reason);
+    }
+    return 0;
+}
+
+static int commit(cleaner *c, char *message, size_t size) {
+    char reason[256];
+    for (int i = 0; i < 2; i++) {
+        if (!adamod__output_commit(&c->sides[i].out)) continue;
+        adamod__output_reason(&c->sides[i].out, reason, sizeof reason);
+        return text_fail(message, size, "%s: %s", c->paths[2 + i], reason);
+    }
+    return 0;
+}
+
+int cli_text_clean(int argc, char **argv) {
+    cleaner c = {.min = 1, .max = 80, .ratio = 9};
+    char message[1024];
+    int status = parse(&c, argc, argv);
+    if (status >= 0) return status;
+    if (c.min > c.max)
+        return cli_usage(command, "--min is %lld and --max %lld: nothing is left", (long long)c.min, (long long)c.max);
+    status = open_sides(&c, message, sizeof message);
+    if (!status) status = copy_pairs(&c, message, sizeof message);
+    if (!status) status = commit(&c, message, sizeof message);
+    for (int i = 0; i < 2; i++) {
+        text_input_close(c.sides[i].in);
+        if (c.sides[i].opened) adamod__output_discard(&c.sides[i].out);
+        free(c.sides[i].line);
+    }
+    if (status) return cli_fail(command, "%s", message);
+    fprintf(stderr, "adamod: %s: kept %lld of %lld pairs\n", command, (long long)c.kept, (long long)c.read);
+    return 0;
+}

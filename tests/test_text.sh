@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# `adamod text` against what sacremoses, subword-nmt and sacreBLEU give (tests/text/record.py), and what is wrong with
+# its input in one clear line.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+
+data=$SOURCE_DIR/tests/text
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+text() { "$ADAMOD" text "$@"; }
+
+# same EXPECTED COMMAND...: prints the bytes of the file.
+same() {
+    local expected=$1
+    shift
+    "$@" >out 2>err || fail "$*: $(cat err)"
+    cmp -s out "$expected" || fail "$*: $(diff out "$expected" | head -4)"
+}
+
+# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
+refused() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+}
+
+# ---- tokens ----
+
+for lang in en de fr; do
+    same "$data/$lang.tok" text tokenize --lang $lang "$data/$lang.txt"
+    same "$data/$lang.plain" text tokenize --lang $lang --split-hyphens --no-escape "$data/$lang.txt"
+    same "$data/$lang.joined" text detokenize --lang $lang "$data/$lang.tok"
+    same "$data/$lang.normal" text normalize --lang $lang "$data/$lang.txt"
+done
+# Standard input, any number of threads, packed text, a mark and either end of lines: the same.
+for i in $(seq 1 40); do cat "$data/en.txt"; done >many.txt
+text tokenize --threads 1 many.txt >one.txt
+for threads in 2 5; do same one.txt text tokenize --threads $threads <many.txt; done
+{ printf '\357\273\277' && sed 's/$/\r/' "$data/de.txt"; } >marked.txt
+same "$data/de.tok" text tokenize --lang de marked.txt
+[ "$(printf 'a.' | text tokenize)" = 'a .' ] || fail "a line without an end: $(printf 'a.' | text tokenize)"
+[ "$(printf '\n\n' | text tokenize | tr '\n' '.')" = '..' ] || fail "empty lines do not stay empty"
+# A line from a pipe is answered before the next one comes.
+mkfifo ask answer
+"$ADAMOD" text tokenize <ask >answer &
+pid=$!
+exec 3>ask 4<answer
+for word in one two; do
+    echo "$word." >&3
+    read -r -t 20 line <&4 || fail "a line from a pipe is not answered at once"
+    [ "$line" = "$word ." ] || fail "$word. becomes $line"
+done
+exec 3>&- 4<&-
+wait $pid
+# Languages without rules of their own are said.
+[ "$(echo "x'y z." | text tokenize --lang xx 2>err)" = 'x &apos; y z .' ] || fail "general rules: $(cat err)"
+grep -q "no abbreviations of 'xx': those of English are used" err || fail "of a language without rules: $(cat err)"
+refused 2 "--lang is 'German', expected a code" text tokenize --lang German
+printf 'good.\nb\377d\n' >bad.txt
+refused 1 'bad.txt:2: byte 2 is 0xff, which is not UTF-8 here' text tokenize bad.txt
+[ "$(cat out)" = 'good .' ] || fail "lines before a bad one: $(cat out)"
+refused 1 'nowhere.txt: cannot open' text detokenize nowhere.txt
+refused 1 'cannot write to standard output' bash -c '"$ADAMOD" text normalize many.txt >/dev/full'
+
+[ "$(echo 'ÄÖÜ ÉÑ ΑΣ İ ẞ Ж 𐐀 Ⅷ ABC' | text lowercase)" = 'äöü éñ ασ i̇ ß ж 𐐨 ⅷ abc' ] || fail "lower case: $(echo 'İ' | text lowercase)"
+
+# ---- clean ----
+
+printf 'a\n\nb c d e\n f  g\th \na b\nx\n' >s
+printf 'x\ny\nz\nu v\na b c\nx y z\n' >t
+text clean --max 3 --ratio 2 s t s.clean t.clean 2>err
+[ "$(tr '\n' '|' <s.clean) $(tr '\n' '|' <t.clean)" = 'a|f g h|a b| x|u v|a b c|' ] || fail "clean: $(cat s.clean t.clean)"
+grep -q 'kept 3 of 6 pairs' err || fail "clean says $(cat err)"
+head -3 t >short
+refused 1 'short has 3 lines and s has more, expected the same number' text clean s short s.new t.new
+[ ! -e s.new ] && [ ! -e t.new ] || fail "a failed clean leaves files"
+refused 2 'needs two files to read and two to write' text clean s t u
+refused 2 "--ratio is '0.5', expected a number from 1" text clean --ratio 0.5 s t u v
+
+echo "$((failures == 0)) passed, $((failures > 0)) failed"
+[ $failures -eq 0 ]

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes the files beside it that tests/test_text.sh compares with: text of our own, and what sacremoses 0.2.0, subword-nmt
+0.3.8 and sacreBLEU 2.6.0 make of it. Run it where these are installed (pip install sacremoses==0.2.0 subword-nmt==0.3.8
+sacrebleu==2.6.0) and commit what it writes.
+
+SPDX-License-Identifier: MIT
+"""
+import os
+import random
+
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+
+SENTENCES = {
+    "en": """Mr. Smith, who'd lived in the U.S. for 3.5 years, paid $1,000 (or 5%) for it...
+"It's the dogs' house," she said; "we can't go."
+See No. 5, pp. 12-14, and Art. 7 of the treaty, i.e. the whole of it.
+He left in the 80's. She didn't. They 'll come at 5 p.m. tomorrow.
+A list: a/b, c&d, <e>, [f], {g} and h|i @ home #1 *
+He said 'no'. He said no.'
+What?! Really... yes . . . no
+The end of No. The end of pp.
+E-mail me at me@example.org, or see http://example.org/a_b?c=d.
+Is it 10,000,000 or 10.000,5? 1,a b,2 ,3 4,
+""",
+    "de": """Am 3. Oktober 1990 sprach Dr. Müller z. B. über Art. 5 Abs. 2, usw.
+„Das ist's“, sagte er; ‚so geht es‘ – und zwar 1.000,50 € bzw. 5 %.
+Der 99. Tag. Der 100. Tag. Die Nr. 7 ist groß.
+Sie kam um 8.30 Uhr, d.h. zu spät... Wir gingen (leider) schon.
+»Guten Tag!« Er sagte: "Nein." Dann: "Ja", und ging.
+Äpfel, Öl & Übermut; Straße/Weg, ÄÖÜ ẞ
+Das sind 12\u00a0000 Stück, 5\u00a0% mehr. Und 3\u00a0cm.
+Er schrieb: "Schluss." <br> Und: "Aus".
+""",
+    "fr": """L'homme d'aujourd'hui n'a pas dit: « C'est l'été! » à 5 % près.
+Qu'est-ce que c'est ? Voilà ; fin : M. Dupont, p. 12, etc.
+«\u00a0Oui\u00a0», dit-elle… l’an 2000, nº\u00a05, 20\u00a0ºC.
+Il a. Il y en a 3,5 ou 1\u00a0000 dans le chap. 4.
+""",
+}
+ATOMS = list("abcDEF019.,,'\"`-()[]{}<>&|;:!?%$€„“”‘’«»…–—/@#*~_\\¿¡") + """... .. z.B. d.h. No. 1,000 3.5 12. U.S. it's l'homme
+ don't dogs' 80's 中文 한글 カナ Ж ж. &amp; &lt; &apos; @-@ &#91; '' `` ½ III. usw. Dr. etc. ,a "a ." ", İ Ⅷ ä ß""".split()
+ATOMS += ["\t", " ", " ", " ", "\u00a0", "\u200b", "x\x01y", "5\u00a0%", "1\u00a0000", " :", " %", "( ", " )", '." x']
+
+
+def write(name, lines):
+    with open(name, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def odd_lines(n):
+    """Characters in places where no text has them."""
+    return ["".join(random.choice(ATOMS) + " " * (random.random() < 0.35) for _ in range(random.randint(1, 14)))
+            for _ in range(n)]
+
+
+def record_moses():
+    from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+    for language, text in SENTENCES.items():
+        lines = text.split("\n")[:-1] + odd_lines(60)
+        tokens = [" ".join(MosesTokenizer(language).tokenize(line)) for line in lines]
+        plain = [" ".join(MosesTokenizer(language).tokenize(line, aggressive_dash_splits=True, escape=False)) for line in lines]
+        write(f"{language}.txt", lines)
+        write(f"{language}.tok", tokens)
+        write(f"{language}.plain", plain)
+        write(f"{language}.joined", [MosesDetokenizer(language).detokenize(line.split()) for line in tokens])
+        write(f"{language}.normal", [MosesPunctNormalizer(language).normalize(line) for line in lines])
+
+
+if __name__ == "__main__":
+    random.seed(1)
+    record_moses()
