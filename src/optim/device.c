@@ -1,6 +1,6 @@
 /* Optimizers whose parameters are on a GPU: finds libadamod_cuda and tells it what it needs to know. */
-#define _GNU_SOURCE
 #include "optim/device.h"
+#include "base/library.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 
@@ -18,52 +18,19 @@ static const adamod__device_api *adamod__load_cuda(void) {
     return NULL;
 }
 #else
-#include <dlfcn.h>
-#include <unistd.h>
-
 #define CUDA_LIBRARY "libadamod_cuda.so.0"
-enum { PATH_SIZE = 4096 };
-
-/* Never unloaded: the CUDA runtime within it does not survive that. Loading it again gives the same one. */
-static void *adamod__open_library(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
-
-/* The library in the folder of another file. */
-static void *adamod__open_beside(const char *file) {
-    char path[PATH_SIZE];
-    const char *slash = file ? strrchr(file, '/') : NULL;
-    if (!slash) return NULL;
-    const int length = snprintf(path, sizeof path, "%.*s" CUDA_LIBRARY, (int)(slash + 1 - file), file);
-    if (length >= (int)sizeof path || access(path, F_OK) != 0) return NULL;
-    return adamod__open_library(path);
-}
-
-static void *adamod__open_cuda(void) {
-    const char *named = secure_getenv("ADAMOD_CUDA_LIBRARY");
-    if (named && *named) return adamod__open_library(named);
-    Dl_info here;
-    char program[PATH_SIZE];
-    static const char anchor; /* its address lies in this library, or in the program it is linked into */
-    void *found = dladdr(&anchor, &here) ? adamod__open_beside(here.dli_fname) : NULL;
-    const ssize_t length = found ? -1 : readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length > 0) {
-        program[length] = '\0';
-        found = adamod__open_beside(program);
-    }
-    return found ? found : adamod__open_library(CUDA_LIBRARY);
-}
 
 /* NULL, with the last error set, if it cannot be used. */
 static const adamod__device_api *adamod__load_cuda(void) {
-    void *library = adamod__open_cuda();
+    static const char *const places[] = {"", NULL};
+    const char *why;
+    void *library = adamod__library_open(CUDA_LIBRARY, "ADAMOD_CUDA_LIBRARY", places, &why);
     if (!library) {
-        const char *why = dlerror();
-        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s cannot be loaded: %s", CUDA_LIBRARY, why ? why : "unknown error");
+        adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s cannot be loaded: %s", CUDA_LIBRARY, why);
         return NULL;
     }
     adamod__device_entry entry;
-    void *symbol = dlsym(library, ADAMOD__DEVICE_ENTRY);
-    memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from an object to a function */
-    const adamod__device_api *api = entry ? entry() : NULL;
+    const adamod__device_api *api = adamod__library_function(library, ADAMOD__DEVICE_ENTRY, &entry) ? entry() : NULL;
     if (api && api->version == ADAMOD__DEVICE_VERSION) return api;
     adamod__fail(ADAMOD_ERROR_NO_CUDA, "cuda: %s is from another version of libadamod (interface %d, expected %d)",
                  CUDA_LIBRARY, api ? api->version : 0, ADAMOD__DEVICE_VERSION);

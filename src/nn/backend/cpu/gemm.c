@@ -1,16 +1,14 @@
 /* Matrix products by a library, tile by tile on the pool's threads; or, without one, by plain loops. */
-#define _GNU_SOURCE /* RTLD_DEFAULT */
 #include "nn/backend/cpu/gemm.h"
+#include "base/library.h"
 #include "nn/backend/cpu/cpu.h"
 
 #include <stdio.h>
 
 #if defined(ADAMOD_ONEDNN)
-#include <dlfcn.h>
 #include <dnnl.h>
 #elif defined(ADAMOD_CBLAS)
 #include <cblas.h>
-#include <dlfcn.h>
 #endif
 
 /* ---- one tile on one thread ---- */
@@ -99,9 +97,8 @@ static void plain_product(const nn_product *p) {
 #if defined(ADAMOD_ONEDNN) || defined(ADAMOD_CBLAS)
 /* Calls a function of the library's thread runtime that may not be there. */
 static void call_if_there(const char *name, int argument) {
-    void (*function)(int) = NULL;
-    *(void **)&function = dlsym(RTLD_DEFAULT, name);
-    if (function) function(argument);
+    void (*function)(int);
+    if (adamod__library_function(NULL, name, &function)) function(argument);
 }
 #endif
 
@@ -151,9 +148,10 @@ static void tile_product(const nn_product *p) {
 const char *nn_gemm_library(void) {
     static _Thread_local char name[48];
     char version[24] = "";
-    char *(*config)(void) = NULL;
-    *(void **)&config = dlsym(RTLD_DEFAULT, "openblas_get_config");
-    if (!config || sscanf(config(), "OpenBLAS %23s", version) != 1) return "CBLAS";
+    char *(*config)(void);
+    if (!adamod__library_function(NULL, "openblas_get_config", &config) ||
+        sscanf(config(), "OpenBLAS %23s", version) != 1)
+        return "CBLAS";
     snprintf(name, sizeof name, "OpenBLAS %s", version);
     return name;
 }

@@ -1,0 +1,80 @@
+/* Loading libraries: where they are looked for, and what is said if they cannot be had.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+
+#include "base/library.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *const beside[] = {"", NULL}, *const nowhere[] = {NULL};
+
+#define ABSENT "libadamod_absent.so"
+#define VARIABLE "ADAMOD_TEST_LIBRARY"
+
+TEST(functions_are_found_in_what_is_loaded) {
+    const char *why = NULL;
+    double (*down)(double);
+    void *m = adamod__library_open("libm.so.6", NULL, nowhere, &why);
+    if (!CHECK(m)) return;
+    CHECK(!why && adamod__library_open("libm.so.6", NULL, nowhere, &why) == m);
+    if (CHECK(adamod__library_function(m, "floor", &down))) CHECK(down(2.5) == 2);
+    CHECK(!adamod__library_function(m, "adamod_absent", &down) && !down);
+    int (*id)(void);
+    if (CHECK(adamod__library_function(NULL, "getpid", &id))) CHECK_INT(id(), getpid());
+    CHECK(!adamod__library_function(NULL, "adamod_absent", &id) && !id);
+}
+
+TEST(what_cannot_be_had_is_named) {
+    const char *why = NULL;
+    CHECK(!adamod__library_open(ABSENT, NULL, nowhere, &why));
+    CHECK_HAS(why, ABSENT);
+    why = NULL;
+    CHECK(!adamod__library_open(ABSENT, VARIABLE, beside, &why));
+    CHECK_HAS(why, ABSENT);
+}
+
+TEST(the_environment_decides_alone) {
+    const char *why = NULL;
+    setenv(VARIABLE, "/nonexistent/lib.so", 1);
+    CHECK(!adamod__library_open("libm.so.6", VARIABLE, beside, &why));
+    CHECK_HAS(why, "/nonexistent/lib.so");
+    setenv(VARIABLE, "libm.so.6", 1);
+    CHECK(adamod__library_open(ABSENT, VARIABLE, beside, &why));
+    setenv(VARIABLE, "", 1); /* as if it were not set */
+    CHECK(!adamod__library_open(ABSENT, VARIABLE, beside, &why));
+    CHECK_HAS(why, ABSENT);
+    unsetenv(VARIABLE);
+}
+
+/* A file beside the program is the one that is meant, even if it is broken: the message is about it. */
+TEST(places_are_relative_to_the_program) {
+    static const char *const places[] = {"../absent/", "../tests/", NULL};
+    char folder[4096], path[4200];
+    const char *why = NULL;
+    const ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (!CHECK(n > 0)) return;
+    folder[n] = '\0';
+    if (!CHECK(strrchr(folder, '/'))) return;
+    strrchr(folder, '/')[1] = '\0';
+    if (!strstr(folder, "/tests/")) SKIP("an emulator is the program");
+    char name[64];
+    snprintf(name, sizeof name, "libadamod_broken_%ld.so", (long)getpid());
+    snprintf(path, sizeof path, "%s%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (!CHECK(file)) return;
+    fputs("no library", file);
+    fclose(file);
+    CHECK(!adamod__library_open(name, NULL, places, &why));
+    CHECK_HAS(why, "../tests/libadamod_broken_");
+    CHECK(!strstr(why, "No such file"));
+    why = NULL;
+    CHECK(!adamod__library_open(name, NULL, nowhere, &why));
+    CHECK_HAS(why, "No such file");
+    remove(path);
+}
+
+RUN_TESTS(ENTRY(functions_are_found_in_what_is_loaded), ENTRY(what_cannot_be_had_is_named),
+          ENTRY(the_environment_decides_alone), ENTRY(places_are_relative_to_the_program))
