@@ -7,6 +7,7 @@
 #endif
 
 #include "check.h"
+#include "values.h"
 
 #include "data/corpus.h"
 #include "data/number_words.h"
@@ -625,6 +626,7 @@ TEST(a_larger_sample_holds_the_smaller) {
 TEST(all_numbers_can_be_drawn) {
     splits s;
     int64_t digits[7];
+    if (fast()) SKIP("ADAMOD_TEST_FAST is set");
     if (!make_all_german()) return;
     if (!draw(&s, 4, CORPUS_NUMBERS_TRAIN, CORPUS_NUMBERS_HELD_OUT, CORPUS_NUMBERS_HELD_OUT)) return;
     memset(member, NONE, sizeof member);

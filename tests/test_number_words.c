@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "check.h"
+#include "values.h"
 
 #include "data/number_words.h"
 
@@ -194,7 +195,7 @@ static int read_english(const char *s) {
 TEST(every_number_reads_back) {
     char out[NUMBERS_SIZE];
     int longest = 0;
-    for (int n = 0; n < NUMBERS_LIMIT; n++) {
+    for (int n = 0; n < NUMBERS_LIMIT; n += fast() ? 7 : 1) {
         int german = numbers_german(n, out, sizeof out);
         if (!CHECK_INT(german, strlen(out)) || !CHECK_INT(read_german(out), n)) return;
         int english = numbers_english(n, out, sizeof out);

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "check.h"
+#include "values.h"
 #include "optim/internal.h"
 #include "optim/kernels/q8.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static double uniform(uint64_t *random) {
+static double next_uniform(uint64_t *random) {
     *random = *random * 6364136223846793005u + 1442695040888963407u;
     return (double)(int32_t)(*random >> 32) * 0x1p-31;
 }
@@ -33,9 +34,9 @@ TEST(codes_are_right_on_average) {
     uint64_t random = 1;
     for (int state = 0; state < 3; state++) {
         for (int i = 0; i < 60; i++) {
-            const float scale = adamod__q8_scale(adamod__to_bits((float)exp(40 * uniform(&random))));
+            const float scale = adamod__q8_scale(adamod__to_bits((float)exp(40 * next_uniform(&random))));
             const double range = state == 0 ? 1e-8 : 1e-9; /* of state 0 also what is below its least code */
-            float x = scale * (float)exp(log(range) * fabs(uniform(&random)));
+            float x = scale * (float)exp(log(range) * fabs(next_uniform(&random)));
             if (state == 0 && i % 2) x = -x;
             const double mean = decoded_mean(x, scale, state), unit = 0.125 * 0x1p-16;
             CHECK_CLOSE(mean, x, unit * fabs((double)x) + (state == 0 ? 2e-5 * 0x1p-17 * (double)scale : 0));
@@ -76,10 +77,11 @@ TEST(the_quick_way_gives_the_same) {
         const uint32_t top = (uint32_t)adamod__q8_top(state);
         int quick = 0;
         for (int i = 0; i < 200000; i++) {
-            const float most = (float)exp(60 * uniform(&random) - 20), scale = adamod__q8_scale(adamod__to_bits(most));
-            const float x = most * (float)exp((state == 0 ? 14 : 26) * (uniform(&random) - 1));
+            const float most = (float)exp(60 * next_uniform(&random) - 20),
+                        scale = adamod__q8_scale(adamod__to_bits(most));
+            const float x = most * (float)exp((state == 0 ? 14 : 26) * (next_uniform(&random) - 1));
             const float signed_x = state == 0 && i % 2 ? -x : x;
-            const uint32_t bits = (uint32_t)(int64_t)(uniform(&random) * 0x1p31);
+            const uint32_t bits = (uint32_t)(int64_t)(next_uniform(&random) * 0x1p31);
             if (!adamod__q8_is_quick(scale, state)) continue;
             quick++;
             const q8_block b = adamod__q8_block(scale, state);
@@ -121,7 +123,7 @@ static double correlation(double *const *draws, int steps_apart, int apart) {
 TEST(rounding_has_no_bias_and_no_memory) {
     double *draws[STEPS];
     for (int t = 0; t < STEPS; t++) draws[t] = malloc(GROUP * GROUPS * sizeof *draws[t]);
-    for (int r = 1; r < 8; r++) {
+    for (int r = 1; r < 8; r += fast() ? 3 : 1) {
         const double remainder = r / 8.0, deviation = sqrt(remainder * (1 - remainder));
         for (int t = 0; t < STEPS; t++) draw(draws[t], (uint64_t)t, remainder);
         double bias[GROUP] = {0};
@@ -159,7 +161,7 @@ static void setting_make(setting *x, const char *name, const char *isa, int thre
     for (int k = 0; k < ARRAYS; k++) {
         x->p[k] = malloc((size_t)counts[k] * sizeof(float));
         x->g[k] = malloc((size_t)counts[k] * sizeof(float));
-        for (int64_t i = 0; i < counts[k]; i++) x->p[k][i] = (float)uniform(&random);
+        for (int64_t i = 0; i < counts[k]; i++) x->p[k][i] = (float)next_uniform(&random);
         CHECK_INT(adamod_add(x->opt, NULL, x->p[k], x->g[k], 1, &counts[k]), ADAMOD_OK);
     }
 }
@@ -168,7 +170,8 @@ static void setting_run(setting *x, int first, int steps) {
     for (int t = first; t < first + steps; t++) {
         uint64_t random = (uint64_t)t + 1000;
         for (int k = 0; k < ARRAYS; k++) {
-            for (int64_t i = 0; i < counts[k]; i++) x->g[k][i] = (float)(uniform(&random) * exp(8 * uniform(&random)));
+            for (int64_t i = 0; i < counts[k]; i++)
+                x->g[k][i] = (float)(next_uniform(&random) * exp(8 * next_uniform(&random)));
         }
         CHECK_INT(adamod_step(x->opt), ADAMOD_OK);
     }
@@ -203,14 +206,15 @@ static void same_setting(const setting *a, const setting *b, const char *state) 
 static const char *const rules[][2] = {{"adamod", "exp_avg_lr"}, {"adam", "exp_avg_sq"}, {"sgd", "momentum_buffer"}};
 
 TEST(instruction_sets_and_threads_agree) {
+    const int steps = fast() ? 6 : 20;
     for (int r = 0; r < 3; r++) {
         setting first;
         setting_make(&first, rules[r][0], "plain", 1);
-        setting_run(&first, 0, 20);
+        setting_run(&first, 0, steps);
         for (int i = 0; adamod_isa_name(i); i++) {
             setting x;
             setting_make(&x, rules[r][0], adamod_isa_name(i), 1 + i);
-            setting_run(&x, 0, 20);
+            setting_run(&x, 0, steps);
             same_setting(&first, &x, rules[r][1]);
             setting_free(&x);
         }
@@ -394,7 +398,7 @@ TEST(values_are_encoded_to_the_nearest_code) {
         for (int size = 0; size < 3; size++) {
             const float unit = size == 0 ? 1 : size == 1 ? 1e-38f : 1e36f;
             for (int i = 0; i < N; i++) {
-                const float x = (float)(uniform(&random) * exp(4 * uniform(&random))) * unit;
+                const float x = (float)(next_uniform(&random) * exp(4 * next_uniform(&random))) * unit;
                 in[i] = i % 50 == 0 ? 0 : state == 0 ? x : fabsf(x);
             }
             CHECK_INT(adamod_q8_encode(state, N, in, codes, scale), ADAMOD_OK);
@@ -563,8 +567,8 @@ static double train(const char *name, const char *state_type, int steps) {
     adamod_optimizer *opt;
     double late = 0;
     for (int i = 0; i < WEIGHTS; i++) {
-        teacher[i] = (float)uniform(&random) * (i < IN * HIDDEN ? 0.5f : 0.3f);
-        w[i] = (float)uniform(&random) * 0.2f;
+        teacher[i] = (float)next_uniform(&random) * (i < IN * HIDDEN ? 0.5f : 0.3f);
+        w[i] = (float)next_uniform(&random) * 0.2f;
     }
     CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
     CHECK_INT(adamod_set_text(opt, "state_type", state_type), ADAMOD_OK);
@@ -576,7 +580,7 @@ static double train(const char *name, const char *state_type, int steps) {
         for (int n = 0; n < BATCH; n++) {
             float x[IN];
             double hidden[HIDDEN], wanted[HIDDEN];
-            for (int i = 0; i < IN; i++) x[i] = (float)uniform(&random);
+            for (int i = 0; i < IN; i++) x[i] = (float)next_uniform(&random);
             const double error = forward(w, x, hidden) - forward(teacher, x, wanted);
             loss += error * error / BATCH;
             for (int h = 0; h < HIDDEN; h++) {
@@ -594,7 +598,7 @@ static double train(const char *name, const char *state_type, int steps) {
 }
 
 TEST(training_hardly_notices) {
-    const int steps = getenv("ADAMOD_TEST_FAST") ? 500 : 2000;
+    const int steps = fast() ? 300 : 2000;
     for (int r = 0; r < 3; r++) {
         const double f32 = train(rules[r][0], "auto", steps), q8 = train(rules[r][0], "q8", steps);
         printf("    %s: loss %.4g with states in f32, %.4g in 8 bits, %.3f of it\n", rules[r][0], f32, q8, q8 / f32);

@@ -110,7 +110,7 @@ TEST(optimizers) {
     for (int i = 0; set_at(i / 4, &set); i++) {
         const char *isa = adamod_isa_name(i % 4);
         char what[200];
-        if (!isa) continue;
+        if (!isa || (fast() && (i / 4 + i % 4) % 2)) continue;
         setenv("ADAMOD_ISA", isa, 1);
         snprintf(what, sizeof what, "%s %s, %s", set.rule, set.options, isa);
         failures = 0;
