@@ -15,7 +15,6 @@ struct bench_products {
     adamod_pool *pool;
     nn_profile_product *list;
     int n;
-    int source; /* the symbol of source tokens: all other rows are target tokens */
     nn_profile_arrays arrays;
 };
 
@@ -26,17 +25,19 @@ static float *make(int64_t count, uint64_t seed) {
     return p;
 }
 
-static int64_t rows_of(const bench_products *p, const nn_profile_product *l, const batch *b) {
-    return l->rows == p->source ? b->n_src : b->n_tgt;
+/* Of a product, in a batch; NULL: all that there is room for. */
+static int64_t rows_of(const nn_profile_product *l, const bench_batch *b) {
+    const int64_t rows = l->rows > 0 && b ? bench_batch_rows(b, l->rows) : -1;
+    return rows < 0 ? l->capacity : rows;
 }
 
-static bool make_arrays(bench_products *p, const batch *batches, int n) {
+static bool make_arrays(bench_products *p, const bench_batch *batches, int n) {
     int64_t x = 1, y = 1, w = 1;
     for (int i = 0; i < p->n; i++) {
         const nn_profile_product *l = &p->list[i];
         if (l->out * l->in > w) w = l->out * l->in;
         for (int b = 0; b < n; b++) {
-            const int64_t rows = rows_of(p, l, &batches[b]);
+            const int64_t rows = rows_of(l, &batches[b]);
             if (rows * l->in > x) x = rows * l->in;
             if (rows * l->out > y) y = rows * l->out;
         }
@@ -48,11 +49,10 @@ static bool make_arrays(bench_products *p, const batch *batches, int n) {
     return all->x && all->dx && all->y && all->dy && all->w && all->dw;
 }
 
-bench_products *bench_products_create(const experiment *s, const batch *batches, int n) {
+bench_products *bench_products_create(const experiment *s, const bench_batch *batches, int n) {
     bench_products *p = calloc(1, sizeof *p);
     if (!p) return NULL;
     p->pool = s->pool;
-    p->source = translation_of(s)->symbols.src;
     nn_profile_product found;
     while (nn_profile_product_at(s->graph, p->n, &found)) p->n++;
     p->list = calloc((size_t)p->n + 1, sizeof *p->list);
@@ -71,25 +71,24 @@ void bench_products_free(bench_products *p) {
     free(p);
 }
 
-double bench_products_flops(const experiment *s, int64_t source, int64_t target) {
+double bench_products_flops(const experiment *s, const bench_batch *b) {
     double flops = 0;
     nn_profile_product l;
     for (int i = 0; nn_profile_product_at(s->graph, i, &l); i++) {
-        const int64_t rows = l.rows == translation_of(s)->symbols.src ? source : target;
-        flops += 3 * 2.0 * (double)rows * (double)l.out * (double)l.in;
+        flops += 3 * 2.0 * (double)rows_of(&l, b) * (double)l.out * (double)l.in;
     }
     return flops;
 }
 
-double bench_products_run(const bench_products *p, const batch *b) {
+double bench_products_run(const bench_products *p, const bench_batch *b) {
     const double start = clock_seconds();
     for (int i = 0; i < p->n; i++) {
         const nn_profile_product *l = &p->list[i];
-        nn_profile_forward_product(p->pool, l, rows_of(p, l, b), &p->arrays);
+        nn_profile_forward_product(p->pool, l, rows_of(l, b), &p->arrays);
     }
     for (int i = p->n - 1; i >= 0; i--) {
         const nn_profile_product *l = &p->list[i];
-        nn_profile_backward_products(p->pool, l, rows_of(p, l, b), &p->arrays);
+        nn_profile_backward_products(p->pool, l, rows_of(l, b), &p->arrays);
     }
     return clock_seconds() - start;
 }

@@ -67,7 +67,9 @@ static int read_flag(bench_request *ask, recipe *r, int flag, const char *value)
         case SECONDS: return cli_parse_int(BENCH_TRAIN, "seconds", value, 1, 86400, &ask->seconds) ? 0 : CLI_USAGE;
         case SHAPE:
             ask->shape = bench_train_find_shape(value);
-            return ask->shape ? 0 : cli_usage(BENCH_TRAIN, "--shape is '%.40s', expected small, base or big", value);
+            if (ask->shape) return 0;
+            return cli_usage(BENCH_TRAIN, "--shape is '%.40s', expected %s", value,
+                             bench_train_shape_names(message, sizeof message));
         case DEVICE:
             if (r && training_device(r, value, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
             return 0;
@@ -103,7 +105,7 @@ static int read_recipe(const bench_request *ask, recipe *r, char *message, size_
     return recipe_parse(r, ask->shape->recipe, strlen(ask->shape->recipe), ask->shape->name, message, size);
 }
 
-/* folder: where text of a shape is, to be dropped once it was read. */
+/* folder: where data of a shape are, to be dropped once they were read. */
 static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, char folder[512], bool *help) {
     char message[1024];
     recipe_defaults(r, tasks_all);
@@ -112,7 +114,7 @@ static int load_recipe(int argc, char **argv, bench_request *ask, recipe *r, cha
     if (read_recipe(ask, r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
     if ((status = parse(argc, argv, ask, r, help))) return status;
     if (ask->threads >= 0) r->train.threads = (int)ask->threads;
-    if (ask->shape && bench_train_make_text(ask->shape, r, folder, 512, message, sizeof message))
+    if (ask->shape && bench_train_make_data(ask->shape, r, folder, 512, message, sizeof message))
         return cli_fail(BENCH_TRAIN, "%s", message);
     if (recipe_check(r, message, sizeof message)) return cli_usage(BENCH_TRAIN, "%s", message);
     return 0;
@@ -142,44 +144,21 @@ static void forget_peak(void) {
 
 /* ---- ours ---- */
 
-static int32_t *put(int32_t **at, const void *from, int64_t n) {
-    int32_t *p = *at;
-    memcpy(p, from, (size_t)n * sizeof *p);
-    *at += n;
-    return p;
-}
-
-/* In one block, which begins with src_ids. */
-static bool copy_batch(const batch *b, batch *out) {
-    const int64_t n = 2 * (int64_t)b->n_src + 3 * (int64_t)b->n_tgt + 4 * (int64_t)b->n;
-    int32_t *at = malloc((size_t)(n + 1) * sizeof *at);
-    if (!at) return false;
-    *out = (batch){.n = b->n, .n_src = b->n_src, .n_tgt = b->n_tgt};
-    out->src_ids = put(&at, b->src_ids, b->n_src);
-    out->src_positions = put(&at, b->src_positions, b->n_src);
-    out->src_ranges = (int32_t(*)[2])put(&at, b->src_ranges, 2 * (int64_t)b->n);
-    out->tgt_in = put(&at, b->tgt_in, b->n_tgt);
-    out->tgt_out = put(&at, b->tgt_out, b->n_tgt);
-    out->tgt_positions = put(&at, b->tgt_positions, b->n_tgt);
-    out->tgt_ranges = (int32_t(*)[2])put(&at, b->tgt_ranges, 2 * (int64_t)b->n);
-    return true;
-}
-
-/* A training step as the trainer takes it; the seconds of its parts, and the loss a token. */
-static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], double *loss) {
+/* A training step as the trainer takes it; the seconds of its parts, and the loss a target. */
+static int take_step(bench *b, const bench_batch *x, double times[BENCH_SAMPLES], double *loss) {
     experiment *s = &b->s;
     const double start = clock_seconds();
-    translation_feed(s->plan, &translation_of(s)->symbols, x);
+    bench_batch_feed(x, s->plan);
     nn_plan_set_random(s->plan, s->recipe.train.seed, (uint64_t)++b->steps_done);
     nn_plan_forward(s->plan);
     const float *sums = nn_plan_data(s->plan, "loss");
-    const double tokens = (double)sums[3];
-    *loss = (double)sums[0] / tokens;
+    const double targets = (double)sums[3];
+    *loss = (double)sums[0] / targets;
     const double forward = clock_seconds();
     nn_plan_backward(s->plan, false);
     const double backward = clock_seconds();
     if (!isfinite(*loss)) return cli_fail(BENCH_TRAIN, "the loss is not finite in step %lld", (long long)b->steps_done);
-    adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / tokens);
+    adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / targets);
     if (!status) status = adamod_step(s->optimizer);
     if (status) return cli_library(BENCH_TRAIN, status);
     const double end = clock_seconds();
@@ -192,7 +171,7 @@ static int take_step(bench *b, const batch *x, double times[BENCH_SAMPLES], doub
 
 /* Loss and gradients of the first batch without dropout; the gradients on the host. */
 static adamod_status run_check(bench *b, nn_plan *plan) {
-    translation_feed(plan, &translation_of(&b->s)->symbols, &b->batches[0]);
+    bench_batch_feed(&b->batches[0], plan);
     nn_plan_forward(plan);
     nn_plan_backward(plan, false);
     const adamod_status status = nn_plan_wait(plan);
@@ -231,7 +210,8 @@ static int start_peers(bench *b, const char *path) {
     const bool device = b->s.params->on_device;
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
     for (int i = 0; i < (device ? 2 : 1); i++) {
-        bench_train_peer_start(peers[i], b->ask.python, r->threads, device, path, r->no_torch, sizeof r->no_torch);
+        bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path, r->no_torch,
+                               sizeof r->no_torch);
         if (!peers[i]->process) return 0;
         int status = compare_losses(b, peers[i]);
         if (!status && i == 1) status = bench_train_peer_compile(peers[i]);
@@ -322,8 +302,7 @@ static int open_experiment(bench *b, const recipe *r) {
     if (experiment_open(&b->s, r, NULL, TASK_TRAIN, message, sizeof message))
         return cli_fail(BENCH_TRAIN, "%s", message);
     for (int i = 0; i < BENCH_BATCHES; i++) {
-        if (!copy_batch(batcher_next(translation_of(&b->s)->batches), &b->batches[i]))
-            return cli_fail(BENCH_TRAIN, "out of memory");
+        if (!bench_batch_take(&b->batches[i], &b->s)) return cli_fail(BENCH_TRAIN, "out of memory");
     }
     for (int i = 0; i < BENCH_SAMPLES; i++) {
         b->samples[i] = calloc(BENCH_MOST_STEPS + BENCH_BATCHES, sizeof **b->samples);
@@ -359,13 +338,13 @@ static void summarize(bench *b) {
     size_t other;
     const int steps = b->s.params->on_device ? BENCH_BATCHES : r->steps;
     for (int i = 0; i < steps; i++) {
-        const batch *x = &b->batches[i % BENCH_BATCHES];
-        r->sentences += x->n;
-        r->source += x->n_src;
-        r->target += x->n_tgt;
-        r->flops += bench_products_flops(&b->s, x->n_src, x->n_tgt);
+        const bench_batch *x = &b->batches[i % BENCH_BATCHES];
+        r->samples += (double)x->counts.samples;
+        r->items += (double)x->counts.items;
+        r->targets += (double)x->counts.targets;
+        r->flops += bench_products_flops(&b->s, x);
     }
-    double *const means[] = {&r->sentences, &r->source, &r->target, &r->flops};
+    double *const means[] = {&r->samples, &r->items, &r->targets, &r->flops};
     for (int i = 0; i < 4; i++) *means[i] /= steps;
     r->s = &b->s;
     r->recipe = b->ask.shape ? b->s.recipe.name : b->ask.recipe;
@@ -373,9 +352,7 @@ static void summarize(bench *b) {
     r->verbose = b->ask.verbose;
     r->memory = nn_plan_memory(b->s.plan);
     adamod_memory(b->s.optimizer, &r->states, &other);
-    for (int i = 0; i < BENCH_BATCHES; i++) {
-        r->rows += (double)(b->batches[i].n_src + b->batches[i].n_tgt);
-    }
+    for (int i = 0; i < BENCH_BATCHES; i++) r->rows += (double)b->batches[i].counts.items;
 }
 
 static int run_here(bench *b) {
@@ -412,7 +389,7 @@ int cli_bench_train(int argc, char **argv) {
     bool help = false;
     int status = load_recipe(argc, argv, &b.ask, &r, folder, &help);
     if (!status && !help) status = open_experiment(&b, &r);
-    bench_train_drop_text(folder);
+    bench_train_drop_data(folder);
     if (!status && !help) status = run(&b);
     bench_train_peer_stop(&b.result.peer);
     bench_train_peer_stop(&b.result.device.graph);
@@ -421,7 +398,7 @@ int cli_bench_train(int argc, char **argv) {
     free(b.result.device.kernels);
     bench_products_free(b.products);
     for (int i = 0; i < BENCH_SAMPLES; i++) free(b.samples[i]);
-    for (int i = 0; i < BENCH_BATCHES; i++) free(b.batches[i].src_ids);
+    for (int i = 0; i < BENCH_BATCHES; i++) bench_batch_free(&b.batches[i]);
     experiment_close(&b.s);
     return status;
 }

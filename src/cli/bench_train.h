@@ -7,71 +7,82 @@
 #define CLI_BENCH_TRAIN_H
 
 #include "cli/cli.h"
-#include "tasks/translation.h"
 #include "nn/profile.h"
+#include "train/task_bench.h"
 
 #define BENCH_TRAIN "bench train"
 
 enum { BENCH_BATCHES = 10, BENCH_MOST_STEPS = 10000 };
 
+/* ---- batches (bench_train_batches.c) ---- */
+
+/* What a task fed to a plan: for each input of the graph its rows and numbers. */
+typedef struct bench_batch {
+    int n_inputs;
+    nn_profile_input *inputs;
+    int64_t *rows;
+    void **data;
+    task_batch counts;
+} bench_batch;
+
+/* The task's next one. False: out of memory; free it in any case. */
+bool bench_batch_take(bench_batch *b, experiment *s);
+void bench_batch_feed(const bench_batch *b, nn_plan *plan);
+/* Of a symbol of the graph; -1: no input has it. */
+int64_t bench_batch_rows(const bench_batch *b, int symbol);
+void bench_batch_free(bench_batch *b);
+
 /* ---- shapes that need no data (bench_train_shape.c) ---- */
 
-/* A model and a batch size of docs/performance.md's table, and what is to be reached on a GPU. */
-typedef struct bench_train_shape {
-    const char *name;
-    const char *recipe; /* YAML */
-    int vocabulary;     /* of either side */
-    int sentences;      /* of a batch */
-    double seconds;     /* of a step, at most; ... */
-    double speedup;     /* ... over PyTorch, compiled, at least; 0: no goal */
-} bench_train_shape;
-
 /* NULL: there is none of that name. */
-const bench_train_shape *bench_train_find_shape(const char *name);
-/* Writes text for it, made of random words, into a new folder, whose name is left in folder, and names the files in the
- * recipe. Call bench_train_drop_text once it has been read; it may be called in any case. */
-int bench_train_make_text(const bench_train_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
+const task_shape *bench_train_find_shape(const char *name);
+/* "small, base or big" */
+const char *bench_train_shape_names(char *out, size_t size);
+/* Makes data for it in a new folder, whose name is left in folder, and names the files in the recipe. Call
+ * bench_train_drop_data once they have been read; it may be called in any case. */
+int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
                           size_t size);
-void bench_train_drop_text(const char *folder);
+void bench_train_drop_data(const char *folder);
 
 /* ---- the file (bench_train_file.c) ---- */
 
 /* How the experiment computes: full, tf32 or mixed. */
 const char *bench_train_precision(const experiment *s);
 
-/* A safetensors file with every parameter by its name, its gradient as "gradient/NAME", the arrays of batch i as
- * "batch/I/src_ids" and so on, and what of the configuration shapes do not tell as JSON values in the metadata. */
-int bench_train_write(const char *path, const experiment *s, const batch *batches, int n, char *message, size_t size);
+/* A safetensors file with every parameter by its name, its gradient as "gradient/NAME", the inputs of batch i as
+ * "batch/I/NAME", and the task's settings, device and precision as JSON values in the metadata. */
+int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n, char *message,
+                      size_t size);
 
 /* ---- the matrix products alone (bench_products.c) ---- */
 
 typedef struct bench_products bench_products;
 
 /* For batches no larger than these. NULL: no memory. */
-bench_products *bench_products_create(const experiment *s, const batch *batches, int n);
+bench_products *bench_products_create(const experiment *s, const bench_batch *batches, int n);
 void bench_products_free(bench_products *p);
-/* Operations of the products of a step on so many rows, forward and backward. */
-double bench_products_flops(const experiment *s, int64_t source, int64_t target);
+/* Operations of the products of a step on a batch, forward and backward; NULL: on all rows of the capacity. */
+double bench_products_flops(const experiment *s, const bench_batch *b);
 /* Seconds that they take, one after another on the experiment's threads, with nothing else. */
-double bench_products_run(const bench_products *p, const batch *b);
+double bench_products_run(const bench_products *p, const bench_batch *b);
 
 /* ---- PyTorch (bench_train_peer.c) ---- */
 
 typedef struct bench_train_peer {
     void *process;                                  /* NULL: there is none */
-    char version[64], optimizer[16], attention[16]; /* fused, foreach; fused, bmm */
-    double loss;                                    /* of the first batch without dropout, a token */
-    double rows;                                    /* of all batches, with their padding */
+    char version[64], optimizer[16], attention[16]; /* fused, foreach; fused, bmm, "": it has none */
+    double loss;                                    /* of the first batch without dropout, a target */
+    double rows;                                    /* of all batches, with their padding; 0: it has none */
     double base, peak;                              /* resident set after importing torch, and the most since; bytes */
     /* on a device; base and peak are then 0 and the most that tensors took */
     char how[256];   /* "eager"; "compiled, one CUDA graph" */
     double reserved; /* bytes, at most */
 } bench_train_peer;
 
-/* Starts a Python with torch and gives it the file; process stays NULL, with why in message, where there is none.
- * device: the file says that it is to be used, so that nothing is tried with threads. */
-void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, bool device, const char *file,
-                            char *message, size_t size);
+/* Starts a Python with torch and the task's model, and gives it the file; process stays NULL, with why in message, where
+ * there is none. device: the file says that it is to be used, so that nothing is tried with threads. */
+void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
+                            const char *file, char *message, size_t size);
 /* On a device: from now on a step is one CUDA graph of a compiled model, or of one that is not if compiling fails or
  * takes too long; how says which. 0, or the command's exit status. */
 int bench_train_peer_compile(bench_train_peer *p);
@@ -122,19 +133,19 @@ typedef struct bench_train_device {
 typedef struct bench_train_result {
     const experiment *s;
     const char *recipe;
-    const bench_train_shape *shape; /* NULL: the recipe is the user's */
+    const task_shape *shape; /* NULL: the recipe is the user's */
     bool verbose;
     bench_train_device device;
     int threads, steps;                              /* steps counted of each contestant */
-    double sentences, source, target;                /* of a step, the mean of those counted */
-    double rows;                                     /* tokens of all batches */
+    double samples, items, targets;                  /* of a step, the mean of those counted */
+    double rows;                                     /* items of all batches */
     bench_spread step, forward, backward, optimizer; /* seconds */
     double flops;                                    /* of a step's matrix products, mean */
     bench_spread products;                           /* seconds, alone */
     nn_memory memory;
     size_t states;
     double base, peak; /* resident set when the program began, and the most while it trained */
-    double check;      /* loss of the first batch without dropout, a token */
+    double check;      /* loss of the first batch without dropout, a target */
     double *losses;    /* of the first n_losses steps, with dropout */
     int n_losses;
     bench_train_peer peer;
@@ -142,6 +153,8 @@ typedef struct bench_train_result {
     char no_torch[512]; /* why there is none */
 } bench_train_result;
 
+/* Whether only some of the items are targets, as those of a translation: then both are counted. */
+bool bench_train_has_source(const bench_train_result *r);
 double bench_train_padding(const bench_train_result *r);
 double bench_train_difference(const bench_train_result *r, const bench_train_peer *p);
 void bench_train_print(const bench_train_result *r);
@@ -152,7 +165,7 @@ int bench_train_print_json(const bench_train_result *r, const char *path, char *
 
 typedef struct bench_request {
     const char *recipe, *python, *json, *dump;
-    const bench_train_shape *shape;          /* in place of a recipe */
+    const task_shape *shape;                 /* in place of a recipe */
     int64_t threads, steps, seconds, losses; /* threads -1: the recipe's; steps 0: as many as fit */
     bool no_torch, verbose;
 } bench_request;
@@ -160,7 +173,7 @@ typedef struct bench_request {
 typedef struct bench {
     bench_request ask;
     experiment s;
-    batch batches[BENCH_BATCHES];
+    bench_batch batches[BENCH_BATCHES];
     int64_t steps_done; /* for the random numbers of dropout */
     bench_products *products;
     double *samples[6]; /* of each step, or each burst of steps: */

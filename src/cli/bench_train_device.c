@@ -25,11 +25,11 @@ static adamod_status run_recorded(void *context) {
     return adamod_step(s->optimizer);
 }
 
-static adamod_status begin_step(bench *b, const batch *x) {
+static adamod_status begin_step(bench *b, const bench_batch *x) {
     experiment *s = &b->s;
-    translation_feed(s->plan, &translation_of(s)->symbols, x);
+    bench_batch_feed(x, s->plan);
     nn_plan_set_random(s->plan, s->recipe.train.seed, (uint64_t)++b->steps_done);
-    const adamod_status status = adamod_set(s->optimizer, "grad_scale", 1.0 / x->n_tgt);
+    const adamod_status status = adamod_set(s->optimizer, "grad_scale", 1.0 / (double)x->counts.targets);
     return status ? status : nn_plan_replay(s->plan, 0, run_recorded, s);
 }
 
@@ -41,7 +41,7 @@ static int end_step(bench *b, double *loss) {
     return isfinite(*loss) ? 0 : cli_fail(BENCH_TRAIN, "the loss is not finite by step %lld", (long long)b->steps_done);
 }
 
-/* Steps on batches first, first + 1, ...; losses: those of each, a token, or NULL. */
+/* Steps on batches first, first + 1, ...; losses: those of each, a target, or NULL. */
 static int run_steps(bench *b, int first, int n, double *losses) {
     double loss;
     int status = 0;
@@ -190,8 +190,7 @@ static void describe(bench *b) {
     size_t states;
     adamod_memory(s->optimizer, &states, NULL);
     d->used = (double)(nn_profile_device_bytes(s->plan) + states);
-    d->flops = bench_products_flops(s, nn_capacity(s->graph, translation_of(s)->symbols.src),
-                                    nn_capacity(s->graph, translation_of(s)->symbols.tgt));
+    d->flops = bench_products_flops(s, NULL);
     nn_profile_device_name(s->plan, d->name, sizeof d->name);
 }
 

@@ -1,4 +1,4 @@
-/* Model and batches of `adamod bench train` as a file that torch_transformer.py reads.
+/* Model and batches of `adamod bench train` as a file that PyTorch's side reads.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRAYS = 7, SETTINGS = 8, TEXTS = 2, NAME = 160 };
+enum { NAME = 160 };
 
 const char *bench_train_precision(const experiment *s) {
     if (!s->params->on_device) return "full";
@@ -28,21 +28,14 @@ static void add(contents *c, adamod__st_dtype type, int ndim, const int64_t *sha
     c->n++;
 }
 
-static void add_batch(contents *c, int index, const batch *b) {
-    const struct {
-        const char *name;
-        int64_t n;
-        const void *data;
-        int ndim;
-    } arrays[ARRAYS] = {
-        {"src_ids", b->n_src, b->src_ids, 1},   {"src_positions", b->n_src, b->src_positions, 1},
-        {"src_ranges", b->n, b->src_ranges, 2}, {"tgt_in", b->n_tgt, b->tgt_in, 1},
-        {"tgt_out", b->n_tgt, b->tgt_out, 1},   {"tgt_positions", b->n_tgt, b->tgt_positions, 1},
-        {"tgt_ranges", b->n, b->tgt_ranges, 2},
-    };
-    for (int i = 0; i < ARRAYS; i++) {
-        snprintf(c->names[c->n], NAME, "batch/%d/%s", index, arrays[i].name);
-        add(c, ADAMOD__ST_I32, arrays[i].ndim, (int64_t[]){arrays[i].n, 2}, arrays[i].data);
+static void add_batch(contents *c, int index, const bench_batch *b) {
+    for (int i = 0; i < b->n_inputs; i++) {
+        const nn_profile_input *x = &b->inputs[i];
+        int64_t shape[NN_MAX_DIMS];
+        memcpy(shape, x->shape.dim, sizeof shape);
+        shape[0] = b->rows[i];
+        snprintf(c->names[c->n], NAME, "batch/%d/%s", index, x->name);
+        add(c, x->type == NN_I32 ? ADAMOD__ST_I32 : ADAMOD__ST_F32, x->shape.ndim, shape, b->data[i]);
     }
 }
 
@@ -57,31 +50,28 @@ static void add_parameters(contents *c, const nn_params *params) {
 }
 
 static int write_contents(contents *c, const char *path, const experiment *s, int batches, char *message, size_t size) {
-    const transformer_config *m = &translation_of(s)->config;
-    const struct {
-        const char *key;
-        double value;
-    } settings[SETTINGS] = {{"layers", m->encoder_layers}, {"d", m->d},
-                            {"heads", m->heads},           {"pre_norm", m->pre_norm},
-                            {"dropout", m->dropout},       {"attention_dropout", m->attention_dropout},
-                            {"smoothing", m->smoothing},   {"batches", batches}};
+    enum { TEXTS = 2, MOST = TASK_MOST_SETTINGS + 1 + TEXTS };
+    task_setting settings[TASK_MOST_SETTINGS + 1];
+    int n = s->task->bench && s->task->bench->settings ? s->task->bench->settings(s, settings) : 0;
+    settings[n++] = (task_setting){"batches", batches};
     const char *const texts[TEXTS][2] = {{"device", nn_params_device(s->params)},
                                          {"precision", bench_train_precision(s)}};
-    char values[SETTINGS + TEXTS][64];
-    adamod__st_pair metadata[SETTINGS + TEXTS];
-    for (int i = 0; i < SETTINGS; i++) {
+    char values[MOST][64];
+    adamod__st_pair metadata[MOST];
+    for (int i = 0; i < n; i++) {
         snprintf(values[i], sizeof values[i], "%.17g", settings[i].value); /* whole numbers stay whole */
         metadata[i] = (adamod__st_pair){settings[i].key, values[i]};
     }
     for (int i = 0; i < TEXTS; i++) {
-        snprintf(values[SETTINGS + i], sizeof *values, "\"%s\"", texts[i][1]);
-        metadata[SETTINGS + i] = (adamod__st_pair){texts[i][0], values[SETTINGS + i]};
+        snprintf(values[n + i], sizeof *values, "\"%s\"", texts[i][1]);
+        metadata[n + i] = (adamod__st_pair){texts[i][0], values[n + i]};
     }
-    return adamod__st_write(path, metadata, SETTINGS + TEXTS, c->tensors, c->n, message, size) ? -1 : 0;
+    return adamod__st_write(path, metadata, (size_t)n + TEXTS, c->tensors, c->n, message, size) ? -1 : 0;
 }
 
-int bench_train_write(const char *path, const experiment *s, const batch *batches, int n, char *message, size_t size) {
-    const size_t most = 2 * (size_t)s->params->n + (size_t)n * ARRAYS;
+int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n, char *message,
+                      size_t size) {
+    const size_t most = 2 * (size_t)s->params->n + (size_t)n * (size_t)batches[0].n_inputs;
     contents c = {calloc(most, sizeof *c.tensors), calloc(most, sizeof *c.names), 0};
     int status = -1;
     if (c.tensors && c.names) {

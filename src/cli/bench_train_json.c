@@ -4,6 +4,9 @@
  */
 #include "cli/bench_train.h"
 #include "base/json.h"
+#include "base/text.h"
+
+#include <string.h>
 
 static void add(json *j, const char *key, double x) {
     json_key(j, key);
@@ -24,10 +27,28 @@ static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
     json_close(j, '}');
 }
 
+/* A key around what the task counts: "source_tokens", "images_per_second". */
+static void add_of(json *j, const char *before, const char *what, const char *after, double x) {
+    char key[96];
+    snprintf(key, sizeof key, "%s%s%s", before, what, after);
+    add(j, key, x);
+}
+
+static void add_counts(json *j, const bench_train_result *r) {
+    const task *t = r->s->task;
+    add(j, t->samples, r->samples);
+    if (bench_train_has_source(r)) {
+        add_of(j, "source_", t->items, "", r->items - r->targets);
+        add_of(j, "target_", t->items, "", r->targets);
+    } else if (strcmp(t->items, t->samples) != 0) {
+        add(j, t->items, r->items);
+    }
+}
+
 static void add_rates(json *j, const bench_train_result *r, const bench_spread *s, double base, double peak) {
     add_milliseconds(j, "step_ms", s);
-    add(j, "target_tokens_per_second", r->target / s->median);
-    add(j, "tokens_per_second", (r->source + r->target) / s->median);
+    if (bench_train_has_source(r)) add_of(j, "target_", r->s->task->items, "_per_second", r->targets / s->median);
+    add_of(j, "", r->s->task->items, "_per_second", r->items / s->median);
     if (*r->device.name) {
         add(j, "device_bytes", peak);
         return;
@@ -44,9 +65,7 @@ static void add_setup(json *j, const bench_train_result *r) {
     add(j, "parameters", (double)nn_params_total(r->s->params));
     add(j, "threads", r->threads);
     add(j, "steps", r->steps);
-    add(j, "sentences", r->sentences);
-    add(j, "source_tokens", r->source);
-    add(j, "target_tokens", r->target);
+    add_counts(j, r);
     add(j, "check_loss", r->check);
     json_key(j, "losses");
     json_open(j, '[');

@@ -1,12 +1,13 @@
-/* PyTorch as a contestant of `adamod bench train`: torch_transformer.py, told which steps to take.
+/* PyTorch as a contestant of `adamod bench train`: the task's script, torch_*.py, told which steps to take.
  *
  * SPDX-License-Identifier: MIT
  */
 #include "cli/bench_train.h"
 #include "cli/bench_python.h"
-#include "torch_transformer.h"
+#include "torch_scripts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int failed(const bench_train_peer *p) {
     return cli_fail(BENCH_TRAIN, "torch in %s: %s", bench_python_name(p->process), bench_python_error(p->process));
@@ -28,13 +29,26 @@ static const char *blas_kernels(void) {
     return NULL;
 }
 
-void bench_train_peer_start(bench_train_peer *p, const char *python, int threads, bool device, const char *file,
-                            char *message, size_t size) {
+/* The task's model in PyTorch, as it was when the program was built; NULL: there is none. */
+static const char *script_of(const task *t) {
+    for (size_t i = 0; t->bench && t->bench->peer && i < sizeof torch_scripts / sizeof *torch_scripts; i++) {
+        if (strcmp(torch_scripts[i].name, t->bench->peer) == 0) return torch_scripts[i].text;
+    }
+    return NULL;
+}
+
+void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
+                            const char *file, char *message, size_t size) {
+    const char *script = script_of(t);
+    if (!script) {
+        snprintf(message, size, "data.task %s has no model in PyTorch", t->name);
+        return;
+    }
     const char *const here[BENCH_TRIALS] = {blas_kernels(),
                                             threads > 1 && !getenv("GOMP_SPINCOUNT") ? BENCH_WAIT_ASLEEP : NULL};
     const char *const there[BENCH_TRIALS] = {NULL};
     const char *const *trials = device ? there : here;
-    p->process = bench_python_start(python, torch_transformer, threads, file, trials, message, size);
+    p->process = bench_python_start(python, script, threads, file, trials, message, size);
     if (!p->process) return;
     bench_python_get(p->process, "version", p->version, sizeof p->version);
     bench_python_get(p->process, "optimizer", p->optimizer, sizeof p->optimizer);

@@ -5,9 +5,12 @@
 #include "cli/bench_train.h"
 
 #include <math.h>
+#include <string.h>
 
 static double share_of_library(const bench_train_result *r) { return r->products.median / r->step.median; }
-double bench_train_padding(const bench_train_result *r) { return 1 - r->rows / r->peer.rows; }
+bool bench_train_has_source(const bench_train_result *r) { return r->items != r->targets; }
+
+double bench_train_padding(const bench_train_result *r) { return r->peer.rows > 0 ? 1 - r->rows / r->peer.rows : 0; }
 
 double bench_train_difference(const bench_train_result *r, const bench_train_peer *p) {
     return fabs(r->check - p->loss) / fabs(r->check);
@@ -23,11 +26,38 @@ static void print_place(const bench_train_result *r) {
     }
 }
 
+/* What throughput counts, short: "tok", "images". */
+static const char *unit_of(const bench_train_result *r) {
+    const char *items = r->s->task->items;
+    return strcmp(items, "tokens") == 0 ? "tok" : items;
+}
+
+static void print_batch(const bench_train_result *r) {
+    const task *t = r->s->task;
+    printf("a step: %.0f %s", r->samples, t->samples);
+    if (bench_train_has_source(r))
+        printf(", %.0f source and %.0f target %s", r->items - r->targets, r->targets, t->items);
+    else if (strcmp(t->items, t->samples) != 0) printf(", %.0f %s", r->items, t->items);
+    printf("; ");
+}
+
+static void print_torch(const bench_train_result *r) {
+    const bench_train_peer *p = &r->peer;
+    printf("torch %s (%s): ", p->version, bench_train_peer_python(p));
+    if (*p->attention) printf("%s attention, ", p->attention);
+    printf("%s AdamW", p->optimizer);
+    if (p->rows > 0) printf(", %.0f %% of its rows are padding", 100 * bench_train_padding(r));
+    printf("\n");
+}
+
 static void print_setup(const bench_train_result *r) {
-    const transformer_config *c = &translation_of(r->s)->config;
-    printf("adamod %s: %s, %lld parameters (%d layers, d %d), rule %s\n", adamod_version_string(), r->recipe,
-           (long long)nn_params_total(r->s->params), c->encoder_layers, c->d, r->s->recipe.optimizer.rule);
-    printf("a step: %.0f sentences, %.0f source and %.0f target tokens; ", r->sentences, r->source, r->target);
+    const task_bench *of = r->s->task->bench;
+    char model[128] = "";
+    if (of && of->describe) of->describe(r->s, model, sizeof model);
+    printf("adamod %s: %s, %lld parameters%s%s%s, rule %s\n", adamod_version_string(), r->recipe,
+           (long long)nn_params_total(r->s->params), *model ? " (" : "", model, *model ? ")" : "",
+           r->s->recipe.optimizer.rule);
+    print_batch(r);
     print_place(r);
     if (r->s->recipe.train.accumulate > 1) {
         printf("train.accumulate is %d; here every batch is an update\n", (int)r->s->recipe.train.accumulate);
@@ -36,8 +66,7 @@ static void print_setup(const bench_train_result *r) {
         printf("torch is not measured: %s\n", r->no_torch);
         return;
     }
-    printf("torch %s (%s): %s attention, %s AdamW, %.0f %% of its rows are padding\n", r->peer.version,
-           bench_train_peer_python(&r->peer), r->peer.attention, r->peer.optimizer, 100 * bench_train_padding(r));
+    print_torch(r);
     const char *settings = bench_train_peer_settings(&r->peer);
     if (*settings) printf("torch is faster with %s, and has it\n", settings);
     printf("loss of the first batch without dropout: %.6f here, %.6f in torch, relative difference %.1e\n", r->check,
@@ -45,12 +74,17 @@ static void print_setup(const bench_train_result *r) {
 }
 
 static void print_contestant(const bench_train_result *r, const char *name, const bench_spread *s, double bytes) {
-    printf("%-12s %9.2f  %7.2f -%8.2f %12.0f %12.0f %10.1f\n", name, 1e3 * s->median, 1e3 * s->low, 1e3 * s->high,
-           r->target / s->median, (r->source + r->target) / s->median, 1e-6 * bytes);
+    printf("%-12s %9.2f  %7.2f -%8.2f", name, 1e3 * s->median, 1e3 * s->low, 1e3 * s->high);
+    if (bench_train_has_source(r)) printf(" %12.0f", r->targets / s->median);
+    printf(" %12.0f %10.1f\n", r->items / s->median, 1e-6 * bytes);
 }
 
-static void print_head(void) {
-    printf("\n%-12s %9s  %17s %12s %12s %10s\n", "", "ms/step", "quartiles", "target tok/s", "all tok/s", "memory MB");
+static void print_head(const bench_train_result *r) {
+    const char *unit = unit_of(r);
+    printf("\n%-12s %9s  %17s", "", "ms/step", "quartiles");
+    if (bench_train_has_source(r)) printf(" target %s/s    all %s/s", unit, unit);
+    else printf(" %10s/s", unit);
+    printf(" %10s\n", "memory MB");
 }
 
 static void print_goal(const char *goal, const char *bound, bool met, double found) {
@@ -60,7 +94,7 @@ static void print_goal(const char *goal, const char *bound, bool met, double fou
 /* ---- on the host ---- */
 
 static void print_table(const bench_train_result *r) {
-    print_head();
+    print_head(r);
     print_contestant(r, "adamod", &r->step, r->peak - r->base);
     if (r->peer.process) print_contestant(r, "torch", &r->peer_step, r->peer.peak - r->peer.base);
     printf("\nforward %.2f ms, backward %.2f ms, optimizer %.2f ms (%.1f %% of a step)\n", 1e3 * r->forward.median,
@@ -95,15 +129,14 @@ static void print_device_table(const bench_train_result *r) {
     const bench_train_device *d = &r->device;
     if (d->graph.process) printf("torch's graph: %s\n", d->graph.how);
     else if (r->peer.process) printf("torch's graph is not measured: %s\n", r->no_torch);
-    print_head();
+    print_head(r);
     print_contestant(r, "adamod", &r->step, d->used);
     if (r->peer.process) print_contestant(r, "torch eager", &r->peer_step, r->peer.peak);
     if (d->graph.process) print_contestant(r, "torch graph", &d->graph_step, d->graph.peak);
-    printf(
-        "\nmatrix products: %.1f GFLOP a step as run, %.1f for the tokens of the batches; %.1f TFLOP/s, %.3f of the\n"
-        "%.1f TFLOP/s that one product of 8192 x 8192 x 8192 reaches\n",
-        1e-9 * d->flops, 1e-9 * r->flops, 1e-12 * d->flops / r->step.median, d->flops / r->step.median / d->peak,
-        1e-12 * d->peak);
+    printf("\nmatrix products: %.1f GFLOP a step as run, %.1f for the %s of the batches; %.1f TFLOP/s, %.3f of the\n"
+           "%.1f TFLOP/s that one product of 8192 x 8192 x 8192 reaches\n",
+           1e-9 * d->flops, 1e-9 * r->flops, r->s->task->items, 1e-12 * d->flops / r->step.median,
+           d->flops / r->step.median / d->peak, 1e-12 * d->peak);
     printf("memory: values %.1f MB (%.1f without reuse), workspace %.1f MB, parameters and gradients %.1f MB, states "
            "%.1f MB\n",
            1e-6 * (double)r->memory.values, 1e-6 * (double)r->memory.without_reuse, 1e-6 * (double)r->memory.workspace,
@@ -144,7 +177,7 @@ static void print_kernels(const bench_train_device *d) {
 }
 
 static void print_device_goals(const bench_train_result *r) {
-    const bench_train_shape *shape = r->shape;
+    const task_shape *shape = r->shape;
     const bench_train_device *d = &r->device;
     char bound[48];
     printf("\n");

@@ -1,96 +1,68 @@
-/* Shapes of `adamod bench train` that need no data: the Transformers of the table that PyTorch was measured on, 32 tokens
- * in every sentence, words drawn evenly from the whole vocabulary.
+/* Shapes of `adamod bench train`: which there are, and a folder with data for one.
  *
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE
 #include "cli/bench_train.h"
+#include "base/text.h"
+#include "tasks/tasks.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The end mark makes them 32. */
-enum { WORDS = 31 };
-
-#define RECIPE(layout, tokens, sizes, p)                                                                               \
-    "name: " layout "\n"                                                                                               \
-    "data: {task: bitext, tokens: words, joint: false, sentences: 0, max_tokens: " tokens ", max_length: 31}\n"        \
-    "model: {kind: transformer, layers: 6, " sizes ", share_all: false, tie_output: true, dropout: " p                 \
-    ", attention_dropout: " p ", smoothing: 0.1}\n"                                                                    \
-    "optimizer: {rule: adamod, lr: 1e-4}\n"
-
-static const bench_train_shape shapes[] = {
-    {"small", RECIPE("transformer-small", "4000", "d: 512, ffn: 1024, heads: 4", "0.3"), 10000, 125, 3.0e-3, 2.5},
-    {"base", RECIPE("transformer-base", "3584", "d: 512, ffn: 2048, heads: 8", "0.1"), 37000, 112, 4.5e-3, 0},
-    {"big", RECIPE("transformer-big", "3584", "d: 1024, ffn: 4096, heads: 16", "0.3"), 37000, 112, 11e-3, 0},
-};
-
-const bench_train_shape *bench_train_find_shape(const char *name) {
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        if (strcmp(shapes[i].name, name) == 0) return &shapes[i];
+/* Shape i of all tasks; NULL: there are not so many. *of: whose it is. */
+static const task_shape *shape_at(int i, const task_bench **of) {
+    for (const task *const *t = tasks_all; *t; t++) {
+        bool seen = !(*t)->bench || !(*t)->bench->shapes; /* tasks may share a bench */
+        for (const task *const *before = tasks_all; before < t; before++)
+            seen = seen || (*before)->bench == (*t)->bench;
+        if (seen) continue;
+        *of = (*t)->bench;
+        for (const task_shape *s = (*of)->shapes; s->name; s++) {
+            if (i-- == 0) return s;
+        }
     }
     return NULL;
 }
 
-/* ---- text ---- */
-
-static void path_of(char *out, size_t size, const char *folder, const char *side) {
-    snprintf(out, size, "%s/%s", folder, side);
+const task_shape *bench_train_find_shape(const char *name) {
+    const task_bench *of;
+    const task_shape *s = NULL;
+    for (int i = 0; (s = shape_at(i, &of)) && strcmp(s->name, name) != 0; i++) {}
+    return s;
 }
 
-/* Steps of a prime that does not divide the number of words reach them all, in no order, and each as often as any. */
-static int write_side(const bench_train_shape *s, const char *path, int64_t prime, char *message, size_t size) {
-    const int64_t words = s->vocabulary - VOCAB_SPECIALS;
-    const int64_t batches = words / ((int64_t)s->sentences * WORDS) + 1;
-    const int64_t n = WORDS * s->sentences * (batches > BENCH_BATCHES ? batches : BENCH_BATCHES);
-    FILE *file = fopen(path, "w");
-    if (!file) return text_fail(message, size, "%s: cannot write: %s", path, strerror(errno));
-    for (int64_t i = 0; i < n; i++) {
-        fprintf(file, "w%lld%c", (long long)(i * prime % words), i % WORDS == WORDS - 1 ? '\n' : ' ');
+const char *bench_train_shape_names(char *out, size_t size) {
+    const task_bench *of;
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; shape_at(i, &of) && used < size; i++) {
+        const char *before = i == 0 ? "" : shape_at(i + 1, &of) ? ", " : " or ";
+        used += (size_t)snprintf(out + used, size - used, "%s%s", before, shape_at(i, &of)->name);
     }
-    const bool failed = ferror(file);
-    if (fclose(file) || failed) return text_fail(message, size, "%s: cannot write: %s", path, strerror(errno));
-    return 0;
+    return out;
 }
 
-static int name_file(recipe *r, const char *key, const char *path, char *message, size_t size) {
-    char set[RECIPE_PATH + 64];
-    snprintf(set, sizeof set, "data.%s=%s", key, path);
-    return recipe_set(r, set, message, size);
-}
-
-int bench_train_make_text(const bench_train_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
+int bench_train_make_data(const task_shape *shape, recipe *r, char *folder, size_t folder_size, char *message,
                           size_t size) {
-    static const struct {
-        const char *side, *valid;
-        int64_t prime;
-    } sides[2] = {{"source", "valid_source", 7919}, {"target", "valid_target", 6151}};
+    const task_bench *of = NULL;
+    for (int i = 0; shape_at(i, &of) != shape; i++) {}
     const char *where = getenv("TMPDIR");
-    char path[RECIPE_PATH];
     snprintf(folder, folder_size, "%s/adamod-bench-XXXXXX", where && *where ? where : "/tmp");
     if (!mkdtemp(folder)) {
         const int status = text_fail(message, size, "%s: cannot make a temporary folder: %s", folder, strerror(errno));
         *folder = '\0';
         return status;
     }
-    for (int i = 0; i < 2; i++) {
-        path_of(path, sizeof path, folder, sides[i].side);
-        if (write_side(shape, path, sides[i].prime, message, size)) return -1;
-        if (name_file(r, sides[i].side, path, message, size)) return -1;
-        if (name_file(r, sides[i].valid, path, message, size)) return -1;
-    }
-    return 0;
+    return of->make(shape, BENCH_BATCHES, folder, r, message, size);
 }
 
-void bench_train_drop_text(const char *folder) {
-    static const char *const sides[] = {"source", "target"};
-    char path[RECIPE_PATH];
-    if (!*folder) return;
-    for (int i = 0; i < 2; i++) {
-        path_of(path, sizeof path, folder, sides[i]);
-        unlink(path);
-    }
-    rmdir(folder);
+void bench_train_drop_data(const char *folder) {
+    DIR *files = *folder ? opendir(folder) : NULL;
+    for (const struct dirent *file; files && (file = readdir(files));) unlinkat(dirfd(files), file->d_name, 0);
+    if (files) closedir(files);
+    if (*folder) rmdir(folder);
 }

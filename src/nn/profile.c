@@ -106,6 +106,17 @@ adamod_status nn_profile_run(nn_plan *plan, int step, nn_profile_step *out) {
 
 /* ---- products ---- */
 
+bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out) {
+    for (int v = 0; v < g->n_values; v++) {
+        const nn_value_info *x = &g->values[v];
+        if (x->source != NN_FROM_INPUT || x->state || i-- > 0) continue;
+        *out = (nn_profile_input){x->name, x->type, x->shape.rows, x->type == NN_BF16 ? 2 : 4, x->shape};
+        for (int d = 1; d < x->shape.ndim; d++) out->row_bytes *= (size_t)x->shape.dim[d];
+        return true;
+    }
+    return false;
+}
+
 bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out) {
     for (int n = 0; n < g->n_nodes; n++) {
         const nn_node *node = &g->nodes[n];

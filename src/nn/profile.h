@@ -29,6 +29,17 @@ adamod_status nn_profile_time(nn_plan *plan, adamod_status (*enqueue)(void *cont
 size_t nn_profile_device_bytes(const nn_plan *plan);
 const char *nn_profile_device_name(const nn_plan *plan, char *out, size_t size);
 
+/* An input of a graph that each run is given anew. */
+typedef struct nn_profile_input {
+    const char *name;
+    nn_type type;
+    int rows; /* their symbol */
+    size_t row_bytes;
+    nn_shape shape; /* dim[0]: the capacity */
+} nn_profile_input;
+/* Number i of them, from 0; false: there are not so many. */
+bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out);
+
 /* The matrix products of a graph: every linear node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, with
  * W [out, in] and rows of x. */
 typedef struct nn_profile_product {

@@ -649,7 +649,7 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .open = open_translation,        \
     .close = close_translation, .build = build, .prepare = prepare, .batches = batches, .next = next, .seek = seek,    \
     .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .data = data_parts,    \
-    .note = note
+    .note = note, .bench = &translation_bench
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

@@ -66,6 +66,7 @@ typedef struct translation {
 static inline translation *translation_of(const experiment *e) { return e->state; }
 
 extern const task task_bitext, task_numbers;
+extern const task_bench translation_bench;
 
 /* Copies a batch into a plan's inputs. */
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);

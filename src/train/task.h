@@ -72,6 +72,7 @@ typedef int (*task_sample)(void *context, int n, const task_text *texts, char *m
 
 /* What the functions below are given: the task's own memory in state, and what the loop has made for it. */
 typedef struct experiment experiment;
+typedef struct task_bench task_bench;
 
 struct task {
     const char *name;                /* what data.task says */
@@ -126,6 +127,9 @@ struct task {
     int (*data)(const experiment *e, task_part *out);
     /* One line on what of a split's data is not used as it is. False: all is. */
     bool (*note)(const experiment *e, task_split split, char *out, size_t size);
+
+    const task_bench
+        *bench; /* train/task_bench.h: PyTorch's side of a race, and shapes that need no data; NULL: neither */
 };
 
 /* The task's metric of this name; -1: it has none. */
