@@ -8,10 +8,13 @@ import unittest
 from unittest import mock
 
 import libadamod.torch as lt
+import test_arrays
 import test_checkpoints
 import test_optimizer
 import test_q8
+import test_rates
 import test_rules
+import test_schedulers
 import torch
 from libadamod import _c
 from libadamod.torch import arrays
@@ -45,15 +48,15 @@ class Steps(OnHandles, test_optimizer.Steps):
     pass
 
 
-class Schedulers(OnHandles, test_optimizer.Schedulers):
+class Schedulers(OnHandles, test_schedulers.Schedulers):
     pass
 
 
-class Layouts(OnHandles, test_optimizer.Layouts):
+class Layouts(OnHandles, test_arrays.Layouts):
     pass
 
 
-class Types(OnHandles, test_optimizer.Types):
+class Types(OnHandles, test_arrays.Types):
     pass
 
 
@@ -61,7 +64,7 @@ class Copies(OnHandles, test_optimizer.Copies):
     pass
 
 
-class LearningRates(OnHandles, test_optimizer.LearningRates):
+class LearningRates(OnHandles, test_rates.LearningRates):
     pass
 
 
