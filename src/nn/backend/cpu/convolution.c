@@ -197,7 +197,7 @@ static size_t convolution_workspace(const nn_call *c) {
     if (is_plain(&v)) return 0;
     if (!is_winograd(&v)) return (size_t)(v.chunk * v.out_height * v.out_width * v.row);
     if (!c->output_grad[0]) return nn_winograd_apply_floats(c->pool, &s);
-    const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(&s);
+    const size_t a = nn_winograd_apply_floats(c->pool, &back), b = nn_winograd_weights_floats(c->pool, &s);
     return a > b ? a : b;
 }
 

@@ -15,12 +15,13 @@
 #include <string.h>
 
 enum {
-    LANES = NN_LANES,      /* channels at once */
-    POINTS = 36,           /* of a tile */
-    BLOCK = 32,            /* tiles of an item, whose arrays stay in the second cache */
-    FEW = 16 * BLOCK,      /* with fewer tiles, threads share a product rather than take blocks */
-    GROUP = 8,             /* tiles of a task where threads share */
-    CHUNK_FLOATS = 1 << 21 /* of transformed x and dy, about, that a gradient of W sums at once */
+    LANES = NN_LANES,           /* channels at once */
+    POINTS = 36,                /* of a tile */
+    BLOCK = 32,                 /* tiles of an item, whose arrays stay in the second cache */
+    FEW = 16 * BLOCK,           /* with fewer tiles, threads share these rather than the weights */
+    GROUP = 8,                  /* tiles of a task where threads share them */
+    CHUNK_FLOATS = 3 * 1 << 20, /* of transformed x and dy, about, that a gradient of W sums at once */
+    LARGE = 128 * 128           /* in times out: transformed weights that are better kept in a cache */
 };
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
@@ -230,41 +231,39 @@ typedef struct apply_job {
     const float *x, *w;
     float *y;
     bool turned, add;
-    int64_t panel; /* columns of u that lie together: [POINTS][out / panel][in][panel] */
+    int64_t panel; /* columns of transformed weights that lie together: [POINTS][in][panel] */
     float *u, *v, *m;
-    int64_t first, rows; /* tiles of v and m */
-    atomic_llong next;   /* of the blocks that threads take */
+    atomic_llong next; /* of what threads take: blocks, panels */
 } apply_job;
 
 static int64_t panel_of(int64_t out) { return out % (2 * LANES) ? LANES : 2 * LANES; }
 
-/* A panel's weights [panel, 3, 3, in] are transposed, LANES of in at a time. */
-static void upright_weights(const apply_job *j, int64_t first) {
+/* A panel's weights [panel, 3, 3, in] are transposed, LANES of in at a time. Points are apart numbers from each other. */
+static void upright_weights(const apply_job *j, int64_t first, float *u, int64_t apart) {
     _Alignas(64) float square[POINTS * 2 * LANES * LANES];
     const int64_t in = j->s->in, size = j->panel * LANES;
     for (int64_t c = 0; c < in; c += LANES) {
         for (int64_t k = 0; k < j->panel; k++)
             weight_tile(j->w + (first + k) * 9 * in + c, in, false, square + k * LANES, size);
         for (int64_t f = 0; f < POINTS; f++) {
-            float *const to = j->u + (f * j->s->out + first) * in + c * j->panel;
+            float *const to = u + f * apart + c * j->panel;
             j->vector->transpose(j->panel, LANES, square + f * size, LANES, to, j->panel);
         }
     }
 }
 
 /* Those of [in, 3, 3, out], turned, are not. */
-static void turned_weights(const apply_job *j, int64_t first) {
+static void turned_weights(const apply_job *j, int64_t first, float *u, int64_t apart) {
     const int64_t in = j->s->in, out = j->s->out;
     for (int64_t c = 0; c < in; c++) {
         for (int64_t k = 0; k < j->panel; k += LANES)
-            weight_tile(j->w + c * 9 * out + first + k, out, true, j->u + first * in + c * j->panel + k, in * out);
+            weight_tile(j->w + c * 9 * out + first + k, out, true, u + c * j->panel + k, apart);
     }
 }
 
-static void weights_task(void *context, int64_t i) {
-    const apply_job *j = context;
-    if (j->turned) turned_weights(j, i * j->panel);
-    else upright_weights(j, i * j->panel);
+static void panel_weights(const apply_job *j, int64_t panel, float *u, int64_t apart) {
+    if (j->turned) turned_weights(j, panel * j->panel, u, apart);
+    else upright_weights(j, panel * j->panel, u, apart);
 }
 
 /* Tiles first .. first + n - 1 of x to rows of v, whose arrays have rows of them for each point. */
@@ -278,11 +277,13 @@ static void transform_tiles(const apply_job *j, int64_t first, int64_t n, float 
     }
 }
 
-static void multiply(const apply_job *j, int64_t f, int64_t panel, int64_t n, float *v, float *m, int64_t rows) {
-    const int64_t in = j->s->in, out = j->s->out, width = j->panel;
-    const nn_tile a = {v + f * rows * in, in, 1}, b = {j->u + (f * out + panel * width) * in, width, 1},
-                  c = {m + f * rows * out + panel * width, out, 1};
-    j->vector->product(n, width, in, a, b, c, false);
+/* n rows of v times a panel of weights at a point. */
+static void multiply(const apply_job *j, int64_t f, int64_t panel, const float *u, int64_t n, float *v, float *m,
+                     int64_t rows) {
+    const int64_t in = j->s->in, out = j->s->out;
+    const nn_tile a = {v + f * rows * in, in, 1}, b = {(float *)(uintptr_t)u, j->panel, 1},
+                  c = {m + f * rows * out + panel * j->panel, out, 1};
+    j->vector->product(n, j->panel, in, a, b, c, false);
 }
 
 static void finish_tiles(const apply_job *j, int64_t first, int64_t n, const float *m, int64_t rows) {
@@ -297,72 +298,82 @@ static void finish_tiles(const apply_job *j, int64_t first, int64_t n, const flo
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Blocks of tiles, each from x to y by one thread in its own memory. */
+static int64_t take(atomic_llong *next) { return atomic_fetch_add_explicit(next, 1, memory_order_relaxed); }
+
+/* ---- of many tiles: all weights first, then blocks of tiles, each from x to y by one thread in its own memory ---- */
+
+static void weights_task(void *context, int64_t panel) {
+    const apply_job *j = context;
+    panel_weights(j, panel, j->u + panel * j->panel * j->s->in, j->s->in * j->s->out);
+}
+
 static void blocks_task(void *context, int64_t thread) {
     apply_job *j = context;
-    float *v = j->v + thread * POINTS * BLOCK * (j->s->in + j->s->out), *m = v + POINTS * BLOCK * j->s->in;
-    for (int64_t first; (first = atomic_fetch_add_explicit(&j->next, BLOCK, memory_order_relaxed)) < j->t.all;) {
+    const int64_t in = j->s->in, out = j->s->out;
+    float *v = j->v + thread * POINTS * BLOCK * (in + out), *m = v + POINTS * BLOCK * in;
+    for (int64_t first; (first = take(&j->next) * BLOCK) < j->t.all;) {
         const int64_t n = least(BLOCK, j->t.all - first);
         transform_tiles(j, first, n, v, BLOCK);
         for (int64_t f = 0; f < POINTS; f++) {
-            for (int64_t p = 0; p < j->s->out / j->panel; p++) multiply(j, f, p, n, v, m, BLOCK);
+            for (int64_t p = 0; p < out / j->panel; p++)
+                multiply(j, f, p, j->u + (f * out + p * j->panel) * in, n, v, m, BLOCK);
         }
         finish_tiles(j, first, n, m, BLOCK);
     }
 }
 
-/* All of few tiles at once, so that each thread reads a part of the weights. */
-static void shared_transform_task(void *context, int64_t i) {
+/* ---- of few: all tiles first, then panels of weights, each transformed by the thread that multiplies with it ---- */
+
+static void transform_task(void *context, int64_t i) {
     const apply_job *j = context;
-    transform_tiles(j, i * GROUP, least(GROUP, j->rows - i * GROUP), j->v + i * GROUP * j->s->in, j->rows);
+    transform_tiles(j, i * GROUP, least(GROUP, j->t.all - i * GROUP), j->v + i * GROUP * j->s->in, j->t.all);
 }
 
-static void shared_multiply_task(void *context, int64_t i) {
-    const apply_job *j = context;
-    const int64_t panels = j->s->out / j->panel;
-    multiply(j, i / panels, i % panels, j->rows, j->v, j->m, j->rows);
-}
-
-static void shared_finish_task(void *context, int64_t i) {
-    const apply_job *j = context;
-    finish_tiles(j, i * GROUP, least(GROUP, j->rows - i * GROUP), j->m + i * GROUP * j->s->out, j->rows);
-}
-
-static bool are_few(const tiles *t) { return t->all < FEW; }
-
-void nn_winograd_apply(adamod_pool *pool, const nn_winograd *s, const float *x, const float *w, bool turned, float *y,
-                       bool add, float *workspace) {
-    apply_job j = {.s = s,
-                   .t = tiles_of(s),
-                   .vector = nn_vector_choose(),
-                   .x = x,
-                   .w = w,
-                   .y = y,
-                   .turned = turned,
-                   .add = add,
-                   .panel = panel_of(s->out),
-                   .u = workspace,
-                   .v = workspace + POINTS * s->in * s->out};
-    if (!j.t.all) return;
-    nn_parallel(pool, s->out / j.panel, weights_task, &j);
-    if (are_few(&j.t)) {
-        j.rows = j.t.all;
-        j.m = j.v + POINTS * j.rows * s->in;
-        nn_parallel(pool, nn_parts(j.rows, GROUP), shared_transform_task, &j);
-        nn_parallel(pool, POINTS * (s->out / j.panel), shared_multiply_task, &j);
-        nn_parallel(pool, nn_parts(j.rows, GROUP), shared_finish_task, &j);
-    } else {
-        atomic_init(&j.next, 0);
-        nn_parallel(pool, adamod_pool_threads(pool), blocks_task, &j);
+static void panels_task(void *context, int64_t thread) {
+    apply_job *j = context;
+    const int64_t size = j->s->in * j->panel;
+    float *u = j->u + thread * POINTS * size;
+    for (int64_t p; (p = take(&j->next)) < j->s->out / j->panel;) {
+        panel_weights(j, p, u, size);
+        for (int64_t f = 0; f < POINTS; f++) multiply(j, f, p, u + f * size, j->t.all, j->v, j->m, j->t.all);
     }
 }
 
-/* Fewer images than the capacity may be few where those are not: room for either. */
+static void finish_task(void *context, int64_t i) {
+    const apply_job *j = context;
+    finish_tiles(j, i * GROUP, least(GROUP, j->t.all - i * GROUP), j->m + i * GROUP * j->s->out, j->t.all);
+}
+
+/* ---- either ---- */
+
+void nn_winograd_apply(adamod_pool *pool, const nn_winograd *s, const float *x, const float *w, bool turned, float *y,
+                       bool add, float *workspace) {
+    apply_job j = {.s = s, .t = tiles_of(s), .vector = nn_vector_choose(), .x = x, .w = w, .y = y};
+    j.turned = turned, j.add = add;
+    j.panel = panel_of(s->out);
+    atomic_init(&j.next, 0);
+    if (j.t.all >= FEW) {
+        j.u = workspace;
+        j.v = j.u + POINTS * s->in * s->out;
+        nn_parallel(pool, s->out / j.panel, weights_task, &j);
+        nn_parallel(pool, adamod_pool_threads(pool), blocks_task, &j);
+    } else {
+        j.v = workspace;
+        j.m = j.v + POINTS * j.t.all * s->in;
+        j.u = j.m + POINTS * j.t.all * s->out;
+        nn_parallel(pool, nn_parts(j.t.all, GROUP), transform_task, &j);
+        nn_parallel(pool, adamod_pool_threads(pool), panels_task, &j);
+        nn_parallel(pool, nn_parts(j.t.all, GROUP), finish_task, &j);
+    }
+}
+
+/* A run may have fewer images than the capacity, and so few tiles where that has many. */
 size_t nn_winograd_apply_floats(adamod_pool *pool, const nn_winograd *s) {
     const tiles t = tiles_of(s);
-    const int64_t threads = adamod_pool_threads(pool), shared = least(t.all, FEW);
-    const int64_t rows = are_few(&t) || shared > threads * BLOCK ? shared : threads * BLOCK;
-    return (size_t)(POINTS * (s->in * s->out + rows * (s->in + s->out)));
+    const int64_t threads = adamod_pool_threads(pool), both = s->in + s->out;
+    const int64_t few = least(t.all, FEW) * both + threads * s->in * panel_of(s->out);
+    const int64_t many = t.all >= FEW ? s->in * s->out + threads * BLOCK * both : 0;
+    return (size_t)(POINTS * (few > many ? few : many));
 }
 
 /* ---- the gradient of W ---- */
@@ -375,10 +386,10 @@ typedef struct weights_job {
     float *dw, *u, *v, *q; /* q: the transformed gradient of y */
     int64_t first, n, rows;
     bool add;
+    atomic_llong next;
 } weights_job;
 
-/* Rows of U that a task computes. */
-enum { OUT_ROWS = 64 };
+enum { OUT_ROWS = 32 }; /* of what is computed at once */
 
 static void gradients_task(void *context, int64_t i) {
     const weights_job *j = context;
@@ -394,21 +405,46 @@ static void gradients_task(void *context, int64_t i) {
     }
 }
 
+/* Rows o .. o + n - 1 of the product at a point, to u or added to it. */
+static void sum_tiles(const weights_job *j, int64_t f, int64_t o, int64_t n, float *u) {
+    const int64_t in = j->s->in, out = j->s->out;
+    const nn_tile a = {j->q + f * j->rows * out + o, 1, out}, b = {j->v + f * j->rows * in, in, 1}, c = {u, in, 1};
+    j->vector->product(n, in, j->n, a, b, c, j->first > 0);
+}
+
+/* The gradient of output o from its points, which are apart numbers from each other. */
+static void back(const weights_job *j, const float *u, int64_t apart, int64_t o) {
+    const int64_t in = j->s->in;
+    for (int64_t c = 0; c < in; c += LANES) weight_grad_tile(u + c, apart, j->dw + o * 9 * in + c, in, j->add);
+}
+
+/* ---- in memory, added up over chunks of tiles: [POINTS][out][in] ---- */
+
 static void sum_task(void *context, int64_t i) {
     const weights_job *j = context;
-    const int64_t in = j->s->in, out = j->s->out, parts = nn_parts(out, OUT_ROWS);
-    const int64_t f = i / parts, o = i % parts * OUT_ROWS;
-    const nn_tile a = {j->q + f * j->rows * out + o, 1, out}, b = {j->v + f * j->rows * in, in, 1},
-                  c = {j->u + (f * out + o) * in, in, 1};
-    j->vector->product(least(OUT_ROWS, out - o), in, j->n, a, b, c, j->first > 0);
+    const int64_t out = j->s->out, parts = nn_parts(out, OUT_ROWS), o = i % parts * OUT_ROWS;
+    sum_tiles(j, i / parts, o, least(OUT_ROWS, out - o), j->u + (i / parts * out + o) * j->s->in);
 }
 
 static void back_task(void *context, int64_t o) {
     const weights_job *j = context;
-    const int64_t in = j->s->in;
-    for (int64_t c = 0; c < in; c += LANES)
-        weight_grad_tile(j->u + o * in + c, j->s->out * in, j->dw + o * 9 * in + c, in, j->add);
+    back(j, j->u + o * j->s->in, j->s->out * j->s->in, o);
 }
+
+/* ---- in a thread's cache, some outputs after the others: [POINTS][OUT_ROWS][in] ---- */
+
+static void outputs_task(void *context, int64_t thread) {
+    weights_job *j = context;
+    const int64_t in = j->s->in, size = OUT_ROWS * in;
+    float *u = j->u + thread * POINTS * size;
+    for (int64_t o; (o = take(&j->next) * OUT_ROWS) < j->s->out;) {
+        const int64_t n = least(OUT_ROWS, j->s->out - o);
+        for (int64_t f = 0; f < POINTS; f++) sum_tiles(j, f, o, n, u + f * size);
+        for (int64_t k = 0; k < n; k++) back(j, u + k * in, size, o + k);
+    }
+}
+
+/* ---- either ---- */
 
 /* Tiles that are transformed and summed at once. */
 static int64_t chunk_of(const nn_winograd *s) {
@@ -416,13 +452,24 @@ static int64_t chunk_of(const nn_winograd *s) {
     return n < 2 * BLOCK ? 2 * BLOCK : n;
 }
 
+static bool in_cache(const nn_winograd *s, int64_t n_tiles) {
+    return n_tiles <= chunk_of(s) && s->in * s->out >= LARGE;
+}
+
 void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x, const float *dy, float *dw, bool add,
                          float *workspace) {
     weights_job j = {.s = s, .t = tiles_of(s), .vector = nn_vector_choose(), .x = x, .dy = dy, .dw = dw, .add = add};
     j.rows = least(chunk_of(s), j.t.all);
-    j.u = workspace;
-    j.v = j.u + POINTS * s->in * s->out;
+    j.v = workspace;
     j.q = j.v + POINTS * j.rows * s->in;
+    j.u = j.q + POINTS * j.rows * s->out;
+    atomic_init(&j.next, 0);
+    if (in_cache(s, j.t.all)) {
+        j.n = j.rows;
+        nn_parallel(pool, nn_parts(j.n, GROUP), gradients_task, &j);
+        nn_parallel(pool, adamod_pool_threads(pool), outputs_task, &j);
+        return;
+    }
     if (!j.t.all) memset(j.u, 0, (size_t)(POINTS * s->in * s->out) * sizeof *j.u);
     for (; j.first < j.t.all; j.first += j.rows) {
         j.n = least(j.rows, j.t.all - j.first);
@@ -432,7 +479,9 @@ void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x
     nn_parallel(pool, s->out, back_task, &j);
 }
 
-size_t nn_winograd_weights_floats(const nn_winograd *s) {
+size_t nn_winograd_weights_floats(adamod_pool *pool, const nn_winograd *s) {
     const tiles t = tiles_of(s);
-    return (size_t)(POINTS * (s->in * s->out + least(chunk_of(s), t.all) * (s->in + s->out)));
+    const int64_t local = s->in * s->out >= LARGE ? adamod_pool_threads(pool) * OUT_ROWS * s->in : 0;
+    const int64_t kept = in_cache(s, t.all) ? 0 : s->in * s->out;
+    return (size_t)(POINTS * (least(chunk_of(s), t.all) * (s->in + s->out) + (local > kept ? local : kept)));
 }

@@ -28,6 +28,6 @@ void nn_winograd_weights(adamod_pool *pool, const nn_winograd *s, const float *x
                          float *workspace);
 /* Floats of the workspaces. */
 size_t nn_winograd_apply_floats(adamod_pool *pool, const nn_winograd *s);
-size_t nn_winograd_weights_floats(const nn_winograd *s);
+size_t nn_winograd_weights_floats(adamod_pool *pool, const nn_winograd *s);
 
 #endif
