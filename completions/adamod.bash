@@ -110,7 +110,7 @@ _adamod() {
     esac
     case $command in
         info) words='--json --help' ;;
-        train) words='--set --out --device --init-from --resume --resume-from --reset --keys --help' ;;
+        train) words='--set --out --device --init-from --resume --resume-from --reset --dry-run --keys --help' ;;
         compare) words='--vary --variant --seeds --set --out --device --resume --no-report --help' ;;
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;

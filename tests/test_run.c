@@ -470,11 +470,11 @@ TEST(the_result_is_written_at_the_end) {
     run_metrics valid = {.kind = "valid", .step = 900}, test = {.kind = "test", .step = 900};
     run_measured(&valid, "nll", 0);
     run_measured(&test, "bleu", 12.5);
-    CHECK_INT(run_finish(r, &(run_result){"finished", 900, 61.5, &valid, &test}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"finished", 900, 61.5, &valid, &test, false}, &(double){0}, MESSAGE), 0);
     check_contents(below("result/result.json"),
                    "{\"status\":\"finished\",\"step\":900,\"seconds\":61.5,\"valid\":{\"kind\":\"valid\",\"step\":900,"
                    "\"nll\":0},\"test\":{\"kind\":\"test\",\"step\":900,\"bleu\":12.5}}\n");
-    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}, MESSAGE), 0);
     check_contents(below("result/result.json"), "{\"status\":\"interrupted\",\"step\":3,\"seconds\":1}\n");
     run_close(r);
 }
@@ -613,7 +613,7 @@ TEST(a_run_is_cut_back_to_a_mark) {
     char *metrics = contents(below("mark/metrics.jsonl"), &n), *events = describe_events(events_in(below("mark")));
     add_three(r);
     add_three(r);
-    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL}, &(double){0}, MESSAGE), 0);
+    CHECK_INT(run_finish(r, &(run_result){"interrupted", 3, 1, NULL, NULL, false}, &(double){0}, MESSAGE), 0);
     run_close(r);
 
     recipe longer = plain();

@@ -435,6 +435,10 @@ TEST(training_ends_when_nothing_gets_better) {
     snprintf(line, sizeof line, "{\"kind\":\"train\",\"step\":%d,", (int)out.step); /* reports end with it */
     CHECK_HAS(text, line);
     free(text);
+    text = read_text("patient/result.json");
+    CHECK_HAS(text, "{\"status\":\"finished\",");
+    CHECK_HAS(text, ",\"early\":true,");
+    free(text);
     const train_result again = run_in("patient", &r, true); /* it knows that it has ended */
     CHECK(again.early);
     CHECK_INT(again.step, out.step);

@@ -69,6 +69,20 @@ grep -q '"matrix_library":"..*","threads":"1"' whole/machine.json || fail "the m
 "$ADAMOD" report whole -o whole.html >/dev/null 2>&1
 grep -q 'matrix library' whole.html || fail "the report does not name the matrix library"
 
+# What a run would be and take; nothing is written.
+mkdir dry
+(cd dry && "$ADAMOD" train ../tiny.yaml --dry-run --set optimizer.no_decay=biases,norms >../said 2>../err) || fail "--dry-run: $(cat err)"
+for line in 'training set        2000 sentences' 'test set            40 sentences' 'source vocabulary   24 tokens' \
+    'model               transformer, 5664 parameters' '  encoder           2080' '  decoder           3584' \
+    'batches             250 an epoch, 1 for an update' 'updates             40, which are 0.16 epochs' \
+    'evaluations         every 10 updates; checkpoints every 5 updates'; do
+    grep -qxF "$line" said || fail "--dry-run does not say '$line': $(cat said)"
+done
+grep -q '^memory  *parameters and gradients 0.1 MiB, optimizer 0.1 MiB, values' said || fail "--dry-run: $(cat said)"
+grep -q '^  *about [0-9]*s in all' said || fail "--dry-run tells no time: $(cat said)"
+[ -z "$(ls dry)" ] || fail "--dry-run writes $(ls dry)"
+refused 2 '--dry-run is for a new run' "$ADAMOD" train --resume --out whole --dry-run
+
 # Where there is no terminal, a line every so many seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
 grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||

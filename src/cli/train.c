@@ -14,6 +14,7 @@ enum {
     FLAG_RESUME,
     FLAG_RESUME_FROM,
     FLAG_RESET,
+    FLAG_DRY_RUN,
     FLAG_KEYS,
     FLAG_HELP
 };
@@ -25,6 +26,7 @@ static const cli_flag flags[] = {
     {"resume", NULL, "continue the run in the directory from its last checkpoint"},
     {"resume-from", "NAME", "the same from best, step-N or a file; later ones are deleted"},
     {"reset", "WHAT", "when resuming: begin anew with optimizer, or take other options or data"},
+    {"dry-run", NULL, "print what a run would be and take, in parameters, updates, memory and time; write nothing"},
     {"keys", NULL, "list every key of a recipe, task by task, and exit"},
     CLI_HELP_FLAG,
     {0}};
@@ -44,6 +46,7 @@ static void print_help(void) {
 typedef struct arguments {
     const char *recipe, *out;
     train_options how;
+    bool dry_run;
 } arguments;
 
 static int read_reset(arguments *a, const char *what) {
@@ -93,12 +96,14 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
             case FLAG_RESET:
                 if ((status = read_reset(a, p.value))) return status;
                 break;
+            case FLAG_DRY_RUN: a->dry_run = true; break;
             case FLAG_KEYS: recipe_describe(stdout, tasks_all); return 0;
             case FLAG_HELP: print_help(); return 0;
             default: break;
         }
     }
     if (a->how.reset && !a->how.resume) return cli_usage("train", "--reset is for a run that is resumed");
+    if (a->dry_run && a->how.resume) return cli_usage("train", "--dry-run is for a new run, not with --resume");
     if (a->recipe || (a->how.resume && a->out)) return -1;
     return cli_usage("train", a->how.resume ? "--resume needs the run's directory, --out DIR"
                                             : "needs a recipe, say recipes/demo.yaml");
@@ -120,6 +125,7 @@ int cli_train(int argc, char **argv) {
     if (recipe_load(&r, a.recipe, message, sizeof message)) return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, &a, &r, true)) >= 0) return status;
     if (recipe_check(&r, message, sizeof message)) return cli_usage("train", "%s", message);
+    if (a.dry_run) return training_dry_run(&r);
     snprintf(directory, sizeof directory, "runs/%s", r.name);
     train_result result;
     a.how.directory = a.out ? a.out : directory;

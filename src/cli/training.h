@@ -26,6 +26,9 @@ void training_note(const char *line);
 /* One run, with what the user is told before and after; the exit status. Of the options, those that say how to begin. */
 int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out);
 
+/* What a run of a recipe would be and take, on standard output; nothing is written. The exit status. */
+int training_dry_run(const recipe *r);
+
 /* A run's recipe and which of its checkpoints to read: averaged, best, last, step-N or a path; where *which is NULL the
  * first there is of averaged, best and last, which it then names. */
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,

@@ -234,6 +234,15 @@ static uint64_t fingerprint(const experiment *e) {
     return hash;
 }
 
+static void describe(const experiment *e, task_fact fact, void *context) {
+    const pictures *p = &images_of(e)->all;
+    char text[64];
+    snprintf(text, sizeof text, "%d", p->classes.n);
+    fact(context, "classes", text);
+    snprintf(text, sizeof text, "%d x %d", p->size, p->size);
+    fact(context, "pixels", text);
+}
+
 /* Pictures as they are read, and their classes, split by split. */
 static int data_parts(const experiment *e, task_part *out) {
     static const char *const keys_of[2][SPLITS] = {{"data.path", "data.valid_path", "data.test_path"},
@@ -467,5 +476,6 @@ const task task_images = {.name = "images",
                           .report = report,
                           .save = save,
                           .fingerprint = fingerprint,
+                          .describe = describe,
                           .data = data_parts,
                           .note = note};

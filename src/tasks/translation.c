@@ -411,6 +411,16 @@ static int data_parts(const experiment *e, task_part *out) {
     return n;
 }
 
+static void describe(const experiment *e, task_fact fact, void *context) {
+    const translation *s = translation_of(e);
+    char text[64];
+    snprintf(text, sizeof text, "%lld tokens", (long long)vocab_size(s->src_vocab));
+    fact(context, s->src_vocab == s->tgt_vocab ? "vocabulary" : "source vocabulary", text);
+    if (s->src_vocab == s->tgt_vocab) return;
+    snprintf(text, sizeof text, "%lld tokens", (long long)vocab_size(s->tgt_vocab));
+    fact(context, "target vocabulary", text);
+}
+
 /* ---- batches ---- */
 
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b) {
@@ -648,8 +658,8 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .open = open_translation,        \
     .close = close_translation, .build = build, .prepare = prepare, .batches = batches, .next = next, .seek = seek,    \
-    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .data = data_parts,    \
-    .note = note, .bench = &translation_bench
+    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .describe = describe,  \
+    .data = data_parts, .note = note, .bench = &translation_bench
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

@@ -60,11 +60,12 @@ double progress_left(const progress *p) {
 
 /* ---- lines ---- */
 
-static void print_duration(char *out, size_t size, double s) {
-    const long long n = s < 0 || s > 1e9 ? 0 : (long long)(s + 0.5);
-    if (n >= 3600) snprintf(out, size, "%lldh%02lldm", n / 3600, n / 60 % 60);
-    else if (n >= 60) snprintf(out, size, "%lldm%02llds", n / 60, n % 60);
-    else snprintf(out, size, "%llds", n);
+const char *progress_duration(double seconds, char out[32]) {
+    const long long n = seconds < 0 || seconds > 1e9 ? 0 : (long long)(seconds + 0.5);
+    if (n >= 3600) snprintf(out, 32, "%lldh%02lldm", n / 3600, n / 60 % 60);
+    else if (n >= 60) snprintf(out, 32, "%lldm%02llds", n / 60, n % 60);
+    else snprintf(out, 32, "%llds", n);
+    return out;
 }
 
 /* A line that a terminal breaks in two could not be drawn over; the last column stays free. */
@@ -123,7 +124,7 @@ void progress_update(progress *p, int64_t step, int64_t items, double epoch, dou
     const double spent = p->spent[PROGRESS_TRAINING];
     const double rate = spent > 0 ? (double)(items - p->first_items) / spent : 0;
     char rest[32], quality[128], text[300];
-    print_duration(rest, sizeof rest, progress_left(p));
+    progress_duration(progress_left(p), rest);
     describe_result(p, quality, sizeof quality);
     snprintf(text, sizeof text, "%s left  batch loss %.4f%s  %.0f %s/s", rest, loss, quality, rate, p->e->task->items);
     show(p, text);
@@ -148,7 +149,7 @@ void progress_within(void *context, const char *what, int64_t done, int64_t tota
         p->what_done = done;
     } else if (done > p->what_done) {
         const double each = (clock_seconds() - p->what_begun) / (double)(done - p->what_done);
-        print_duration(rest, sizeof rest, each * (double)(total - done));
+        progress_duration(each * (double)(total - done), rest);
     }
     if (!is_time(p)) return;
     snprintf(text, sizeof text, "%s set: %s %lld/%lld%s%s%s", p->split, what, (long long)done, (long long)total,

@@ -54,6 +54,9 @@ void progress_say(progress *p, const char *text);
 /* Seconds until the end of the run, as far as can be told. */
 double progress_left(const progress *p);
 
+/* "1h05m", "2m05s", "7s". Returns out. */
+const char *progress_duration(double seconds, char out[32]);
+
 /* Clears the live line. */
 void progress_end(const progress *p);
 

@@ -718,6 +718,10 @@ int run_finish(run *r, const run_result *result, double *loss, char *message, si
         json_key(&j, "training_loss");
         json_number(&j, *loss);
     }
+    if (result->early) {
+        json_key(&j, "early");
+        json_boolean(&j, true);
+    }
     add_metrics_object(&j, result->valid);
     add_metrics_object(&j, result->final);
     json_close(&j, '}');

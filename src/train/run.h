@@ -43,7 +43,7 @@
  *                        see checkpoint.h
  *   result.json          written at the end: status ("finished", "diverged", "interrupted"), step, seconds,
  *                        "training_loss" (see training_loss.h), and of a run that finished "valid", the last evaluation,
- *                        and "test" or "final_valid", as in metrics.jsonl
+ *                        and "test" or "final_valid", as in metrics.jsonl; "early":true where train.patience ended it
  *
  * time is seconds of training, not counting interruptions. After a crash the files may be ahead of the last checkpoint:
  * resuming cuts them back to the sizes it recorded. A number that is not finite is null in JSON.
@@ -110,6 +110,7 @@ typedef struct run_result {
     int64_t step;
     double seconds;
     const run_metrics *valid, *final;
+    bool early; /* finished because train.patience was at its end */
 } run_result;
 /* *training_loss: as it was written; NAN: there is none. */
 int run_finish(run *r, const run_result *result, double *training_loss, char *message, size_t size);

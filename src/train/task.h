@@ -68,6 +68,7 @@ enum { TASK_MOST_PARTS = 8 };
 typedef struct task_text {
     const char *name, *text;
 } task_text;
+typedef void (*task_fact)(void *context, const char *name, const char *value);
 typedef int (*task_sample)(void *context, int n, const task_text *texts, char *message, size_t size);
 
 /* What the functions below are given: the task's own memory in state, and what the loop has made for it. */
@@ -125,6 +126,9 @@ struct task {
     /* What the loop computes with: all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many.
      * A run is not resumed with other data unless the user says so. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);
+    /* What else a person should know of the data that were read, fact by fact: ("source vocabulary", "7000 tokens"). NULL:
+     * nothing. */
+    void (*describe)(const experiment *e, task_fact fact, void *context);
     /* One line on what of a split's data is not used as it is. False: all is. */
     bool (*note)(const experiment *e, task_split split, char *out, size_t size);
 

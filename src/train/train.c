@@ -298,7 +298,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
                           .valid = t->valid,
                           .final = final,
                           .final_split = split};
-    const run_result result = {"finished", out->step, out->seconds, &valid, &last};
+    const run_result result = {"finished", out->step, out->seconds, &valid, &last, out->early};
     return run_finish(t->run, &result, &out->train_loss, message, size);
 }
 
@@ -310,7 +310,7 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
     *out = (train_result){
         .status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED, .step = t->at.step, .seconds = seconds(t)};
     memcpy(out->reason, t->diverged, sizeof out->reason);
-    const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL};
+    const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL, false};
     return run_finish(t->run, &result, &out->train_loss, message, size);
 }
 

@@ -1,0 +1,168 @@
+/* adamod train --dry-run: what a run would be and take, found by reading the data, making a few updates and evaluating once.
+ * Nothing is written. */
+#include "base/clock.h"
+#include "cli/training.h"
+#include "nn/profile.h"
+#include "train/checkpoint.h"
+#include "train/progress.h"
+#include "train/training_step.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* ---- what is known without a measurement ---- */
+
+static void print_fact(void *unused, const char *name, const char *value) {
+    (void)unused;
+    printf("%-20s%s\n", name, value);
+}
+
+static void print_data(const experiment *e) {
+    const task *t = e->task;
+    print_fact(NULL, "task", t->name);
+    for (int split = 0; t->count && split < SPLITS; split++) {
+        char name[40], value[64];
+        snprintf(name, sizeof name, "%s set", task_split_label((task_split)split));
+        snprintf(value, sizeof value, "%lld %s", (long long)t->count(e, (task_split)split), t->samples);
+        if (t->has(e, (task_split)split)) print_fact(NULL, name, value);
+    }
+    if (t->describe) t->describe(e, print_fact, NULL);
+}
+
+/* What a parameter belongs to: the outermost part of its name, "encoder". */
+static int part_length(const nn_param *p) { return (int)strcspn(p->name, "."); }
+
+static bool same_part(const nn_param *a, const nn_param *b) {
+    return part_length(a) == part_length(b) && strncmp(a->name, b->name, (size_t)part_length(a)) == 0;
+}
+
+static void print_model(const experiment *e) {
+    const nn_params *p = e->params;
+    int64_t kinds[3] = {0};
+    printf("%-20s%s, %lld parameters\n", "model", e->recipe.model.kind, (long long)nn_params_total(p));
+    for (int i = 0; i < p->n; i++) {
+        int64_t count = 0;
+        bool first = true;
+        for (int k = 0; k < p->n; k++) {
+            first = first && (k >= i || !same_part(&p->list[k], &p->list[i]));
+            if (same_part(&p->list[k], &p->list[i])) count += p->list[k].count;
+        }
+        kinds[p->list[i].kind] += p->list[i].count;
+        if (first) printf("  %-18.*s%lld\n", part_length(&p->list[i]), p->list[i].name, (long long)count);
+    }
+    printf("  of these%10s%lld in biases, %lld in norms\n", "", (long long)kinds[NN_BIAS], (long long)kinds[NN_NORM]);
+}
+
+static const char *span_text(key_span every, char out[64]) {
+    if (every.epochs > 0) snprintf(out, 64, "every %.15g epoch%s", every.epochs, every.epochs > 1 ? "s" : "");
+    else if (every.updates > 0) snprintf(out, 64, "every %lld updates", (long long)every.updates);
+    else snprintf(out, 64, "at the end");
+    return out;
+}
+
+static void print_length(const experiment *e) {
+    char evaluate[64], save[64];
+    const double epochs = (double)e->steps * e->epoch.accumulate / (double)e->epoch.batches;
+    printf("%-20s%lld an epoch, %d for an update\n", "batches", (long long)e->epoch.batches, e->epoch.accumulate);
+    printf("%-20s%lld, which are %.4g epochs\n", "updates", (long long)e->steps, epochs);
+    printf("%-20s%s; checkpoints %s\n", "evaluations", span_text(e->recipe.train.evaluate_every, evaluate),
+           span_text(e->recipe.train.checkpoint_every, save));
+    printf("%-20s%s, %d threads\n", "device", nn_params_device(e->params), adamod_pool_threads(e->pool));
+}
+
+/* ---- what is measured ---- */
+
+typedef struct measured {
+    double update; /* seconds */
+    double items;  /* of an update */
+    int updates;   /* how many were timed */
+    double evaluation;
+    task_result valid;
+    char diverged[200];
+} measured;
+
+enum { WARM_UP = 3, FEWEST = 3, MOST = 20 };
+#define LONG_ENOUGH 2.0 /* seconds */
+
+/* One update after another, each concluded once the next is under way, as the loop does. */
+static int make_updates(experiment *e, measured *m, char *message, size_t size) {
+    checkpoint_meta at = {0};
+    update last = {0};
+    double begun = 0, clock = 0;
+    int64_t items = 0;
+    for (int i = 0;; i++) {
+        const int timed = i - WARM_UP;
+        update u = {0};
+        if (timed >= FEWEST && (timed >= MOST || clock - begun >= LONG_ENOUGH)) break;
+        if (update_begin(e, &at, false, &u, message, size) || (i && update_end(e, &last, message, size))) return -1;
+        snprintf(m->diverged, sizeof m->diverged, "%s", *last.diverged ? last.diverged : u.diverged);
+        if (*m->diverged) return 0;
+        last = u;
+        clock = clock_seconds();
+        if (timed < 0) begun = clock, items = at.tokens;
+        m->updates = timed + 1;
+    }
+    if (update_end(e, &last, message, size)) return -1;
+    m->update = (clock_seconds() - begun) / m->updates;
+    m->items = (double)(at.tokens - items) / m->updates;
+    return 0;
+}
+
+static int measure(experiment *e, measured *m, char *message, size_t size) {
+    if (make_updates(e, m, message, size) || *m->diverged) return *m->diverged ? 0 : -1;
+    const double clock = clock_seconds();
+    if (e->task->evaluate(e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &m->valid, message, size)) return -1;
+    m->evaluation = clock_seconds() - clock;
+    return 0;
+}
+
+static void print_memory(const experiment *e) {
+    const nn_memory m = nn_plan_memory(e->plan);
+    const double mebi = 1024 * 1024;
+    struct rusage usage;
+    size_t states, other;
+    adamod_memory(e->optimizer, &states, &other);
+    printf("%-20sparameters and gradients %.1f MiB, optimizer %.1f MiB, values %.1f MiB\n", "memory",
+           (double)m.params / mebi, (double)states / mebi, (double)(m.values + m.workspace) / mebi);
+    if (e->params->on_device)
+        printf("%-20s%.1f MiB on the device\n", "", (double)(nn_profile_device_bytes(e->plan) + states) / mebi);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        printf("%-20s%.1f MiB in all for the process, data and evaluation included\n", "",
+               (double)usage.ru_maxrss / 1024);
+}
+
+static void print_time(const experiment *e, const measured *m) {
+    const train_options silent = {.show = TRAIN_SILENT};
+    char all[32];
+    progress p;
+    progress_begin(&p, &silent, e, 0, 0);
+    progress_spent(&p, PROGRESS_TRAINING, m->update);
+    progress_spent(&p, PROGRESS_EVALUATING, m->evaluation);
+    p.valid = m->valid;
+    printf("%-20s%.4g s an update (%.0f %s/s), %.3g s an evaluation\n", "time", m->update, m->items / m->update,
+           e->task->items, m->evaluation);
+    printf("%-20sabout %s in all, checkpoints not counted; from %d updates and one evaluation\n", "",
+           progress_duration(progress_left(&p), all), m->updates);
+}
+
+int training_dry_run(const recipe *r) {
+    char message[1024];
+    experiment e;
+    measured m = {0};
+    if (experiment_open(&e, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, sizeof message))
+        return cli_fail("train", "%s", message);
+    for (int split = 0; split < SPLITS; split++) {
+        if (e.task->note(&e, (task_split)split, message, sizeof message)) training_note(message);
+    }
+    print_data(&e);
+    print_model(&e);
+    print_length(&e);
+    fflush(stdout); /* what follows takes a while */
+    int status = measure(&e, &m, message, sizeof message) ? cli_fail("train", "%s", message) : 0;
+    if (!status) print_memory(&e);
+    if (!status && *m.diverged) status = cli_fail("train", "%s", m.diverged);
+    else if (!status) print_time(&e, &m);
+    experiment_close(&e);
+    return status;
+}
