@@ -7,6 +7,8 @@
 #endif
 #include "check.h"
 #include "data/image_file.h"
+#include "models/densenet.h"
+#include "models/resnet.h"
 #include "scratch.h"
 #include "tasks/images.h"
 #include "tasks/tasks.h"
@@ -381,6 +383,62 @@ TEST(a_size_that_pooling_does_not_divide_is_refused) {
     CHECK_HAS(text, "/t: 1 class, '0': expected at least 2");
 }
 
+/* ---- recipes ---- */
+
+/* Parameters of a recipe's model. */
+static int64_t parameters_of(const recipe *r, int classes) {
+    nn_params *p = nn_params_create();
+    nn_graph *g = nn_graph_create(p);
+    const nn_value x = nn_input_images(g, "x", NN_F32, nn_symbol(g, "rows", 2), 32, 32, 3);
+    const void *s = r->model_settings;
+    if (strcmp(r->model.kind, "resnet") == 0) resnet_build(g, s, x, classes);
+    else densenet_build(g, s, x, classes);
+    const int64_t total = nn_params_total(p);
+    nn_graph_free(g);
+    nn_params_free(p);
+    return total;
+}
+
+TEST(the_repositorys_recipes_are_the_papers) {
+    static const struct {
+        const char *name, *schedule;
+        int classes, epochs;
+        int64_t parameters;
+        float mean;
+    } all[] = {{"cifar10-resnet34", "multistep(150 epochs;0.1)", 10, 200, 21282122, 0.4914f},
+               {"cifar10-densenet121", "multistep(150 epochs;0.1)", 10, 200, 6956298, 0.4914f},
+               {"cifar100-resnet34", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 21328292, 0.507f},
+               {"cifar100-densenet121", "multistep(150 epochs,225 epochs;0.1)", 100, 300, 7048548, 0.507f}};
+    const char *root = getenv("SOURCE_DIR");
+    char path[600];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        recipe r;
+        snprintf(path, sizeof path, "%s/recipes/%s.yaml", root ? root : ".", all[i].name);
+        if (access(path, R_OK)) SKIP("the recipes are not here; SOURCE_DIR says where");
+        recipe_defaults(&r, tasks_all);
+        if (!CHECK_INT(recipe_load(&r, path, MESSAGE), 0)) puts(message);
+        CHECK_INT(recipe_set(&r, "data.path=/cifar", MESSAGE), 0);
+        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+        CHECK_STR(r.name, all[i].name);
+        CHECK_STR(r.optimizer.schedule[0].value, all[i].schedule);
+        CHECK_CLOSE(r.train.epochs, all[i].epochs, 0);
+        CHECK_INT(parameters_of(&r, all[i].classes), all[i].parameters);
+        CHECK_CLOSE(images_view(images_settings_of(&r)).mean[0], all[i].mean, 0);
+        CHECK_INT(images_settings_of(&r)->data.batch, 128);
+        CHECK_INT(recipe_set(&r, "optimizer.rule=adam", MESSAGE) || recipe_set(&r, "optimizer.beta3=", MESSAGE), 0);
+        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+        CHECK_INT(recipe_set(&r, "optimizer.rule=sgd", MESSAGE) || recipe_set(&r, "optimizer.flavour=", MESSAGE) ||
+                      recipe_set(&r, "optimizer.momentum=0.9", MESSAGE) ||
+                      recipe_set(&r, "optimizer.decay=l2", MESSAGE),
+                  0);
+        if (!CHECK_INT(recipe_check(&r, MESSAGE), 0)) puts(message);
+    }
+    snprintf(path, sizeof path, "%s/recipes/shapes.yaml", root ? root : ".");
+    recipe r;
+    recipe_defaults(&r, tasks_all);
+    if (!CHECK_INT(recipe_load(&r, path, MESSAGE) || recipe_check(&r, MESSAGE), 0)) puts(message);
+}
+
 RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_held_out_the_test_set_is_for_both),
           ENTRY(data_that_changed_are_known_by_their_fingerprints),
           ENTRY(an_epoch_sees_each_picture_once_in_an_order_of_its_own),
@@ -388,4 +446,4 @@ RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_
           ENTRY(predictions_are_those_that_evaluations_count), ENTRY(the_surest_mistakes_are_kept_in_order),
           ENTRY(a_run_in_parts_ends_as_one_and_with_more_threads), ENTRY(a_run_has_its_classes_and_how_each_did),
           ENTRY(keys_that_do_not_fit_together_are_named), ENTRY(too_few_pictures_are_refused),
-          ENTRY(a_size_that_pooling_does_not_divide_is_refused))
+          ENTRY(a_size_that_pooling_does_not_divide_is_refused), ENTRY(the_repositorys_recipes_are_the_papers))

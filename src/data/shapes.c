@@ -87,7 +87,8 @@ static void blend(float *pixel, const colour *c, double share) {
 
 /* From one colour to another, in any direction; returns the one in the middle. */
 static colour draw_background(drawing *d) {
-    const colour a = draw_colour(d), b = draw_colour(d);
+    colour a = draw_colour(d), b = draw_colour(d);
+    for (int k = 0; k < 3; k++) b.c[k] = a.c[k] + 0.5 * (b.c[k] - a.c[k]);
     const double angle = draw_angle(d), x = cos(angle) / SHAPES_SIZE, y = sin(angle) / SHAPES_SIZE;
     colour middle;
     for (int k = 0; k < 3; k++) middle.c[k] = (a.c[k] + b.c[k]) / 2;
@@ -121,8 +122,8 @@ static void draw_clutter(drawing *d) {
 /* The share of a pixel's four quarters that the shape covers. */
 static void draw_shape(drawing *d, int shape, const colour *behind) {
     colour c = draw_colour(d);
-    for (int tries = 0; tries < 8 && difference(&c, behind) < 0.6; tries++) c = draw_colour(d);
-    const double radius = draw(d, 5, 12), angle = draw_angle(d), stretch = draw(d, 0.8, 1.25), room = 0.75 * radius;
+    for (int tries = 0; tries < 8 && difference(&c, behind) < 0.9; tries++) c = draw_colour(d);
+    const double radius = draw(d, 7, 13), angle = draw_angle(d), stretch = draw(d, 0.8, 1.25), room = 0.75 * radius;
     const double x = draw(d, room, SHAPES_SIZE - room), y = draw(d, room, SHAPES_SIZE - room);
     const double dx = cos(angle) / radius, dy = sin(angle) / radius;
     for (int i = 0; i < SHAPES_SIZE; i++) {
@@ -138,7 +139,7 @@ static void draw_shape(drawing *d, int shape, const colour *behind) {
 }
 
 static void add_noise(drawing *d, uint8_t *out) {
-    const double noise = draw(d, 0.02, 0.12);
+    const double noise = draw(d, 0.01, 0.08);
     const uint64_t key = nn_mix(d->key);
     for (int i = 0; i < SHAPES_SIZE * SHAPES_SIZE * 3; i++) {
         const double x = 255 * ((double)(&d->pixel[0][0][0])[i] + noise * nn_normal(key, (uint64_t)i)) + 0.5;
@@ -160,9 +161,9 @@ static void make_one(void *context, int64_t i, int thread) {
     const int shape = (int)(i % SHAPES_CLASSES);
     (void)thread;
     const colour behind = draw_background(&d);
-    for (int n = (int)draw(&d, 2, 7); n > 0; n--) draw_clutter(&d);
+    for (int n = (int)draw(&d, 1, 5); n > 0; n--) draw_clutter(&d);
     draw_shape(&d, shape, &behind);
-    for (int n = (int)draw(&d, 0, 3); n > 0; n--) draw_clutter(&d);
+    for (int n = (int)draw(&d, 0, 2); n > 0; n--) draw_clutter(&d);
     add_noise(&d, w->to->bytes + (size_t)(w->to->n + i) * pictures_bytes(w->to));
     w->to->labels[w->to->n + i] = shape;
 }

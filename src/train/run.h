@@ -17,7 +17,7 @@
  *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
- *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"lr":0.003,
+ *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"accuracy":0.4,"lr":0.003,
  *                           "tokens":12345,"tokens_per_second":9000,"grad_norm":1.2}
  *                            (without a loss: the update was skipped, see train.nonfinite)
  *                            ("epoch": epochs done, with a fraction; "tokens": the task's items)

@@ -68,6 +68,7 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
         run_counted(&m, "time", u->end);
         run_measured(&m, "loss", u->sums[0] / u->sums[3]);
         run_measured(&m, "nll", u->sums[1] / u->sums[3]);
+        if (task_metric(t->s.task, "accuracy") >= 0) run_measured(&m, "accuracy", u->sums[2] / u->sums[3]);
         run_measured(&m, "lr", u->lr);
         run_counted(&m, t->s.task->items, (double)u->items);
         run_measured(&m, rate, (double)u->own_items / (u->end - u->begin));

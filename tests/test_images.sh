@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Pictures from the command line: the same numbers when a run is killed, predictions, and one clear line when something is
+# wrong.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+
+"$ADAMOD" help predict >/dev/null 2>&1 || exit 77 # built without the trainer
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+cat >tiny.yaml <<'END'
+name: tiny
+data: {task: images, train: 40, valid: 10, test: 20, batch: 16}
+model: {kind: resnet, blocks: "1,1", widths: "4,4"}
+optimizer: {rule: adamod, lr: 3e-3, schedule: {lr: multistep(2 epochs;0.1)}}
+train: {epochs: 5, evaluate_every: 1 epoch, checkpoint_every: 2, threads: 1, backend: cpu}
+END
+
+numbers() { # what must be equal between two runs
+    sed -E 's/"(time|images_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    cat "$1/histograms.jsonl" "$1/classes.json"
+    "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
+}
+
+# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
+refused() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+}
+
+"$ADAMOD" train tiny.yaml --out whole >said
+grep -q '15 updates.*test accuracy [0-9.]* %' said || fail "train says $(cat said)"
+numbers whole >whole.txt
+[ "$(grep -c '"kind":"train".*"accuracy":' whole.txt)" -eq 15 ] || fail "training lines have no accuracy"
+grep -q '{"split":"test","checkpoint":"best","images":20,"loss":' whole.txt || fail "evaluate says $(tail -1 whole.txt)"
+
+# Killed at some moments, also between an epoch's batches.
+for i in 1 2 3 4 5 6; do
+    resume=--resume
+    [ -e killed/recipe.yaml ] || { rm -rf killed && resume=; }
+    # shellcheck disable=SC2086
+    "$ADAMOD" train tiny.yaml --out killed --set train.threads=2 $resume >/dev/null 2>&1 &
+    pid=$!
+    sleep "0.0$((i * 3 % 10))"
+    kill -9 $pid 2>/dev/null || true
+    wait $pid 2>/dev/null || true
+    [ ! -e killed/result.json ] || break
+done
+resume=--resume
+[ -e killed/recipe.yaml ] || { rm -rf killed && resume=; }
+# shellcheck disable=SC2086
+[ -e killed/result.json ] || "$ADAMOD" train tiny.yaml --out killed --set train.threads=2 $resume >/dev/null
+numbers killed | cmp - whole.txt || fail "a run that was killed, with two threads, ends elsewhere than one that was not"
+
+# Two red pixels.
+base64 -d >red.png <<'END'
+iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR42mP4z8AARAAI/gH/GcBr
+5wAAAABJRU5ErkJggg==
+END
+if "$ADAMOD" predict whole red.png >out 2>err; then
+    grep -Eq '^red.png: [a-z ]+ [0-9.]+ %$' out || fail "predict says $(cat out)"
+    "$ADAMOD" predict whole red.png red.png --top 20 --json >out
+    [ "$(wc -l <out)" -eq 2 ] && [ "$(head -1 out | grep -o '"label"' | wc -l)" -eq 10 ] || fail "predict --json says $(cat out)"
+    grep -q '^{"image":"red.png","classes":\[{"label":"[a-z ]*","probability":0\.[0-9]*},' out || fail "says $(cat out)"
+    echo text >text.png
+    refused 1 'text.png: neither PNG nor JPEG' "$ADAMOD" predict whole text.png red.png
+    grep -q '^red.png: ' out || fail "a bad picture keeps the others from being answered: $(cat out)"
+    mkdir -p folder/a folder/b
+    cp red.png folder/a && cp red.png folder/b && cp text.png folder/b
+    folder=(--set data.set=folder --set data.path=folder --set data.batch=1 --set data.hold_out=40)
+    refused 1 'folder/b/text.png: neither PNG nor JPEG' "$ADAMOD" train tiny.yaml --out bad "${folder[@]}"
+    "$ADAMOD" train tiny.yaml --out folder-run "${folder[@]}" --set data.unreadable=skip >out 2>err || fail "says $(cat err)"
+    grep -q 'folder: used 2 of 3 pictures; 1 cannot be read, the first .*folder/b/text.png: neither PNG nor JPEG$' err ||
+        fail "skipping says $(cat err)"
+else
+    grep -q 'this build reads no PNG' err || fail "predict says $(cat err)"
+fi
+refused 1 'none.png: cannot open: No such file or directory' "$ADAMOD" predict whole none.png
+refused 2 'needs a picture after the run directory' "$ADAMOD" predict whole
+refused 2 "--top is '0', expected a whole number from 1" "$ADAMOD" predict whole none.png --top 0
+refused 1 'data.task images does not translate' "$ADAMOD" translate whole </dev/null
+refused 1 'shapes: data.batch is 41, but there are 40 training pictures' "$ADAMOD" train tiny.yaml --out never \
+    --set data.batch=41
+refused 1 'cifar/data_batch_1.bin: cannot open' "$ADAMOD" train tiny.yaml --out never --set data.set=cifar10 \
+    --set data.path=cifar
+rm whole/classes.txt
+refused 1 'whole/classes.txt: cannot open' "$ADAMOD" evaluate whole
+[ ! -e never ] || fail "a run that was refused left a directory"
+
+[ $failures -eq 0 ] && echo "ok"
+exit $failures
