@@ -126,7 +126,7 @@ static recipe small(int threads) {
 }
 
 /* In a process of its own: 0, or the signal that ended it, or -1 with a message printed. */
-static int train(const char *name, int threads, int die_in) {
+static int train_from(const char *name, const char *from, int threads, int die_in) {
     const pid_t child = fork();
     if (child == 0) {
         char message[1024];
@@ -134,7 +134,7 @@ static int train(const char *name, int threads, int die_in) {
         train_result result;
         snprintf(recipe_there, sizeof recipe_there, "%s/recipe.yaml", name);
         const recipe r = small(threads);
-        const train_options o = {.directory = below(name), .resume = exists(recipe_there)};
+        const train_options o = {.directory = below(name), .resume = exists(recipe_there), .resume_from = from};
         if (!o.resume) remove_run(name); /* killed before there was a run */
         *calls = 0;
         fatal = die_in;
@@ -148,6 +148,8 @@ static int train(const char *name, int threads, int die_in) {
     if (child < 0 || waitpid(child, &status, 0) != child) return -1;
     return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) ? -1 : 0;
 }
+
+static int train(const char *name, int threads, int die_in) { return train_from(name, NULL, threads, die_in); }
 
 /* ---- what must be equal ---- */
 
@@ -258,10 +260,26 @@ static void kill_everywhere(bool half, int first) {
 TEST(killed_before_any_call_it_ends_where_it_would_have) { kill_everywhere(false, 1); }
 TEST(killed_within_any_write_it_ends_where_it_would_have) { kill_everywhere(true, 4); }
 
+/* On its way back to an earlier checkpoint, and from there on: the next resumption need not be told from where. */
+TEST(killed_on_its_way_back_it_ends_where_it_would_have) {
+    const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 29 : 9;
+    char command[300];
+    half_way = true;
+    for (int call = 2; call <= 60 && check_failures < 10; call += stride) {
+        remove_run("back");
+        snprintf(command, sizeof command, "cp -r %s/whole %s/back", root, root);
+        CHECK_INT(system(command), 0);
+        CHECK_INT(train_from("back", "step-2", 1, call), SIGKILL);
+        CHECK_INT(train("back", 1, 0), 0);
+        check_same("back", call, 0);
+    }
+}
+
 static int run_all(void) {
     static const check_test tests[] = {ENTRY(a_run_makes_many_calls),
                                        ENTRY(killed_before_any_call_it_ends_where_it_would_have),
-                                       ENTRY(killed_within_any_write_it_ends_where_it_would_have)};
+                                       ENTRY(killed_within_any_write_it_ends_where_it_would_have),
+                                       ENTRY(killed_on_its_way_back_it_ends_where_it_would_have)};
     return check_run(tests, sizeof tests / sizeof *tests, "");
 }
 

@@ -135,22 +135,30 @@ static bool last_is_lost(const resuming *s) {
 
 /* ---- Going on ---------------------------------------------------------------------------------------------------- */
 
-/* best and averaged, if they are of a later update than the one that the run goes back to. */
-static int drop_later(resuming *s, const char *name) {
-    char path[PATH], unused[256];
+/* Whether best or averaged is of a later update than the one that the run goes back to. */
+static bool is_later(const resuming *s, const char *name, char path[PATH]) {
+    char unused[256];
     checkpoint_meta meta = {0};
-    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
-    if (checkpoint_info(path, &meta, NULL, unused, sizeof unused) || meta.step <= s->at->step) return 0;
-    if (unlink(path)) return text_fail(s->message, s->size, "%s: cannot remove: %s", path, strerror(errno));
-    if (strcmp(name, "best") == 0) forget_best(s->at);
-    return 0;
+    snprintf(path, PATH, "%s/checkpoints/%s.safetensors", run_directory(s->run), name);
+    return checkpoint_info(path, &meta, NULL, unused, sizeof unused) == 0 && meta.step > s->at->step;
+}
+
+/* All checkpoints of later updates. */
+static int drop_later(const resuming *s) {
+    static const char *const names[] = {"best", "averaged"};
+    char path[PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!is_later(s, names[i], path) || unlink(path) == 0) continue;
+        return text_fail(s->message, s->size, "%s: cannot remove: %s", path, strerror(errno));
+    }
+    snprintf(path, sizeof path, "%s/checkpoints", run_directory(s->run));
+    return checkpoint_drop_after(path, s->at->step, s->message, s->size);
 }
 
 /* Makes the checkpoint the last one, before the files are cut back to it: so a crash on the way does no harm, and the next
  * resumption need not be told the same again. */
 static int become_last(resuming *s) {
     char path[PATH];
-    if (drop_later(s, "best") || drop_later(s, "averaged")) return -1;
     s->at->last_step = s->at->step;
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
     return checkpoint_save(path, s->e->params, s->e->optimizer, s->at, s->message, s->size);
@@ -184,26 +192,25 @@ static int load(resuming *s, const char *path) {
 
 static int go_on(resuming *s, const char *which) {
     const char *directory = run_directory(s->run);
-    char path[PATH], checkpoints[PATH];
+    char path[PATH], unused[PATH];
     *path = '\0';
     if (checkpoints_find(directory, &which, path, sizeof path, s->message, s->size) || load(s, path)) {
         checkpoints_offer(directory, path, true, s->message, s->size);
         return -1;
     }
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", directory);
+    if (is_later(s, "best", unused)) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
     if (describe(s, which) || run_rewind(s->run, s->at->mark, s->message, s->size)) return -1;
-    return checkpoint_drop_after(checkpoints, s->at->step, s->message, s->size);
+    return drop_later(s);
 }
 
 /* It died before its first checkpoint. */
 static int begin_again(resuming *s) {
-    char line[PATH + 64], checkpoints[PATH];
+    char line[PATH + 64];
     snprintf(line, sizeof line, "%s: there is no checkpoint yet: training begins anew", run_directory(s->run));
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", run_directory(s->run));
     if (s->o->note) s->o->note(line);
     if (resume_init(s->e, s->message, s->size) || run_rewind(s->run, NULL, s->message, s->size)) return -1;
-    return checkpoint_drop_after(checkpoints, 0, s->message, s->size);
+    return drop_later(s);
 }
 
 /* From which checkpoint, or from the beginning. */
