@@ -28,6 +28,8 @@ static __device__ __forceinline__ quick operator/(quick a, quick b) {
     return quick{__fmaf_rn(r, __fmaf_rn(-b.x, q, a.x), q)};
 }
 static __device__ __forceinline__ quick operator/(float a, quick b) { return quick{a} / b; }
+[[maybe_unused]] static __device__ __forceinline__ quick operator/(quick a, float b) { return a / quick{b}; }
+[[maybe_unused]] static __device__ __forceinline__ quick operator-(quick a) { return quick{-a.x}; }
 
 static __device__ __forceinline__ quick quick_sqrt(quick y) {
     float r;
