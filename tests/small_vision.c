@@ -47,8 +47,9 @@ static small_vision build(const resnet_settings *r, const densenet_settings *d, 
     return s;
 }
 
-/* Weights that begin at 0 would hide what is behind them. */
+/* Weights that begin at 0 would hide what is behind them. Those of a deep model stay as they are made to be. */
 static void stir(nn_params *p) {
+    if (nn_params_total(p) > 1000000) return;
     for (int64_t i = 0; i < p->count; i++) p->data[i] += 0.05f * (float)nn_normal(8, (uint64_t)i);
 }
 

@@ -31,13 +31,15 @@ from torch_transformer import read_safetensors
 torch.set_num_threads(1)
 
 # Of the loss, of gradients, of the losses of ten steps, of weights and statistics after them. A unit of a ReLU that rounding
-# moves across 0 changes what follows, in deep networks more: for whole models PyTorch's own float32 is printed, too.
+# moves across 0 changes what follows, in deep networks so much that PyTorch's own float32 goes far from its float64. So a
+# whole model may be off by FACTOR times what that is, where it is more.
 BOUNDS = {
     "full": (3e-7, 5e-6, 3e-7, 1e-6),
-    "whole": (2e-6, 2e-4, 1e-4, 1e-3),
+    "whole": (2e-6, 2e-5, 1e-5, 1e-5),
     "tf32": (5e-3, 1e-1, 5e-2, 5e-2),
     "mixed": (5e-2, 5e-1, 2e-1, 2e-1),
 }
+FACTOR = 3
 RATE = 1e-3
 WHOLE = os.environ.get("ADAMOD_TEST_WHOLE", "0") not in ("", "0")
 
@@ -157,8 +159,10 @@ def compare(path, bounds):
     assert len(truth[1]) > 10 and truth[0][-1] < truth[0][0]
     text = "  loss {:.1e}, gradients {:.1e}, ten steps {:.1e}, after them {:.1e}"
     print(text.format(*ours), flush=True)
-    if WHOLE:
-        print(text.format(*differences(results(settings, tensors, torch.float32), truth)) + ": PyTorch in float32")
+    if bounds == BOUNDS["whole"]:
+        theirs = differences(results(settings, tensors, torch.float32), truth)
+        print(text.format(*theirs) + ": PyTorch in float32", flush=True)
+        bounds = [max(bound, FACTOR * x) for bound, x in zip(bounds, theirs)]
     return all(x <= bound for x, bound in zip(ours, bounds))
 
 
