@@ -23,7 +23,8 @@ cat >tiny.yaml <<'END'
 data: {task: bitext, source: s.txt, target: t.txt, valid_source: vs.txt, valid_target: vt.txt, sentences: 8}
 model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
 optimizer: {rule: adamod, lr: 3e-3}
-train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, evaluate_pairs: 4, threads: 1}
+train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, evaluate_pairs: 4, threads: 1,
+        backend: cpu}
 decode: {beam: 2, max_length: 8}
 END
 
@@ -73,7 +74,9 @@ grep -qF "training loss $(LC_ALL=C printf %.4f "$loss"), " said || fail "trainin
 for field in '"backend":"cpu"' '"device":"cpu"' '"precision":"full"' '"threads":"1"'; do
     grep -qF "$field" whole/machine.json || fail "no $field in $(cat whole/machine.json)"
 done
-! grep -q auto whole/machine.json || fail "machine.json says auto"
+train tiny.yaml --out auto --set train.backend=auto --set train.threads=0 --set train.steps=1
+! grep -q '"auto"\|"threads":"0"' auto/machine.json || fail "machine.json leaves open what was used: $(cat auto/machine.json)"
+grep -q '"backend":"\(cpu\|cuda\)","device":"..*","precision":"\(full\|mixed\)"' auto/machine.json || fail "$(cat auto/machine.json)"
 grep -qF '"resumed_from":"last","resumed_at":"12"' whole/machine.2.json || fail "$(cat whole/machine.2.json)"
 grep -qF '{"split":"train","key":"data.source","file":"'"$PWD"'/s.txt","fingerprint":"' whole/data.json || fail "$(cat whole/data.json)"
 
@@ -184,6 +187,16 @@ of_14() { grep '"kind":"train","step":14,' "$1/metrics.jsonl" | grep -o '"loss":
 refused 1 'optimizer.rule is sgd, but was adamod' "$ADAMOD" train --resume --out options --reset options --set optimizer.rule=sgd
 train --resume --out optimizer --reset optimizer --set optimizer.rule=sgd --set train.steps=18
 
+# On a GPU, where the library reports updates by their number, which then is its own.
+if "$ADAMOD" train tiny.yaml --out gpu --device cuda >/dev/null 2>&1; then
+    for what in options optimizer; do
+        train --resume --out gpu --reset $what --set optimizer.lr=1e-2 --set train.steps=$((14 + ${#what}))
+        grep "\"step\":$((14 + ${#what}))," gpu/metrics.jsonl | grep -q '"lr":0.01,.*"grad_norm"' ||
+            fail "--reset $what on a GPU: $(tail -4 gpu/metrics.jsonl)"
+    done
+    grep -q '"backend":"cuda","device":"cuda:0 (..*","precision":"mixed"' gpu/machine.json || fail "$(cat gpu/machine.json)"
+fi
+
 # ---- weights of another run ----
 
 train tiny.yaml --out tuned --init-from whole --set train.steps=1
@@ -195,6 +208,8 @@ train tiny.yaml --out file --init-from whole/checkpoints/averaged.safetensors --
 refused 1 "from another model: 'encoder.embedding.weight' has shape" "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.d=16
 refused 1 'from another model: it has no parameter' "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.layers=2
 refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --out new --init-from nowhere
+refused 1 'elsewhere: neither a run directory with a checkpoint nor a safetensors file' "$ADAMOD" train tiny.yaml --out new --init-from elsewhere
+refused 2 '--init-from is empty' "$ADAMOD" train tiny.yaml --out new --init-from ''
 sed 's/wort/Wort/' s.txt >big.txt
 refused 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt
 [ ! -e new ] || fail "what is refused leaves a directory"

@@ -86,6 +86,7 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                     return cli_usage("train", "%s", message);
                 break;
             case FLAG_INIT_FROM:
+                if (!*p.value) return cli_usage("train", "--init-from is empty, expected a run or a safetensors file");
                 if (overrides && recipe_set_flag(r, "--init-from", "train.init_from", p.value, message, sizeof message))
                     return cli_usage("train", "%s", message);
                 break;

@@ -41,7 +41,9 @@ int resume_init(experiment *e, char *message, size_t size) {
     struct stat st;
     if (!*from) return 0;
     if (stat(from, &st) == 0 && S_ISDIR(st.st_mode)) {
-        if (checkpoints_find(from, &which, path, sizeof path, message, size)) return -1;
+        if (checkpoints_find(from, &which, path, sizeof path, message, size))
+            return text_fail(message, size, "%s: neither a run directory with a checkpoint nor a safetensors file",
+                             from);
         if (strlen(path) >= sizeof e->recipe.train.init_from)
             return text_fail(message, size, "%s: the path of its checkpoint is too long", from);
         memcpy(from, path, strlen(path) + 1);
