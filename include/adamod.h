@@ -347,6 +347,10 @@ typedef struct adamod_statistics {
     int64_t step[ADAMOD_HIST_BINS];
     /* elements whose parameter or a state is a NaN or infinite; many of them never move again */
     int64_t nonfinite;
+    /* Of the elements counted, those whose second moment is 0 after the update: they never had a gradient, and their eta is
+     * lr / eps, however large. None for rules without a second moment of each element. */
+    int64_t idle_eta[ADAMOD_HIST_BINS];
+    int64_t idle_step[ADAMOD_HIST_BINS];
 } adamod_statistics;
 
 /* Switches collection on (1) or off (0, the default). */

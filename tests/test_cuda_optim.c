@@ -20,6 +20,8 @@ static void same_statistics(pair *x, int g) {
     CHECK_INT(a.nonfinite, b.nonfinite);
     CHECK(memcmp(a.eta, b.eta, sizeof a.eta) == 0);
     CHECK(memcmp(a.step, b.step, sizeof a.step) == 0);
+    CHECK(memcmp(a.idle_eta, b.idle_eta, sizeof a.idle_eta) == 0);
+    CHECK(memcmp(a.idle_step, b.idle_step, sizeof a.idle_step) == 0);
     const double *u = &a.bounded, *v = &b.bounded;
     for (int i = 0; i < 9; i++) {
         if (x->loose) CHECK_CLOSE(u[i], v[i], 1e-12 * fabs(u[i]));

@@ -8,7 +8,7 @@
 #endif
 #include "check.h"
 #include "run_folders.h"
-#include "report/variants.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -195,6 +195,63 @@ TEST(training_loss_is_what_the_trainer_said) {
     free(text);
 }
 
+/* ---- learning rates ---- */
+
+/* What the caption of learning rates says of a run with one histogram: bins from 1e-4 to 1e6, a power of ten each. */
+static char *rates_caption(const char *histogram) {
+    const char *run = make_loss_run("rates", "", 1);
+    static char text[4096];
+    report r;
+    report_figures f = {.rows = {1, 40}};
+    memset(text, 0, sizeof text);
+    put(run, "histograms.jsonl", histogram);
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return text;
+    FILE *out = fmemopen(text, sizeof text - 1, "w");
+    page_caption(out, &r, &f, REPORT_RATES);
+    fclose(out);
+    report_free(&r);
+    return text;
+}
+
+#define HISTOGRAM                                                                                                            \
+    "{\"step\":1,\"bounded\":0,\"low\":-4,\"high\":6,\"bins\":10,\"eta_first\":6,\"eta\":[58,0,2,40],\"effective_first\":6," \
+    "\"effective\":[58,0,2,40]"
+
+TEST(elements_without_a_gradient_have_no_large_learning_rate) {
+    const char *text = rates_caption(HISTOGRAM ",\"idle_eta_first\":9,\"idle_eta\":[40],\"idle_effective_first\":9,"
+                                               "\"idle_effective\":[40]}\n");
+    CHECK_HAS(text,
+              "above 10,000 at any update that was recorded is 3.3&nbsp;% for net. "); /* 2 of 60, not 42 of 100 */
+    CHECK_HAS(text, "whose rate is α/ε, are left out: at most 40.0&nbsp;% of all for net. ");
+    text = rates_caption(HISTOGRAM "}\n");
+    CHECK_HAS(text,
+              "recorded is 42.0&nbsp;% for net. Elements that never had a gradient, whose rate is α/ε, count as well");
+    report_run r;
+    const char *run = make_loss_run("rates", "", 1);
+    put(run, "histograms.jsonl",
+        HISTOGRAM ",\"idle_eta_first\":9,\"idle_eta\":[41],\"idle_effective_first\":9,"
+                  "\"idle_effective\":[40]}\n");
+    CHECK_INT(report_run_read(&r, run, KNOWN, MESSAGE), -1);
+    CHECK_HAS(said, "histograms.jsonl:1: \"idle_eta\" is no part of \"eta\"");
+}
+
+TEST(captions_claim_nothing_of_the_paper) {
+    const char *run = make_run((made){"caption", "AdaMod", "finished", 1, 100, 4, 0.5, 0.4, 0.9, 90});
+    report r;
+    report_figures f = {.rows = {1, 100}};
+    char *text = NULL;
+    size_t n = 0;
+    if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return;
+    FILE *out = open_memstream(&text, &n);
+    for (int g = 0; g < REPORT_GROUPS; g++) page_caption(out, &r, &f, (report_group)g);
+    fclose(out);
+    CHECK(strlen(text) > 500 && !strstr(text, "paper") && !strstr(text, "warm-up"));
+    /* a bound of 1 / t, by the numbers of this run */
+    CHECK_HAS(text, "In AdaMod it acts on 100.0&nbsp;% of the elements at update 1 and on 1.0&nbsp;% at update 100. ");
+    free(text);
+    report_free(&r);
+}
+
 /* ---- times ---- */
 
 /* What the page says of the load, of two runs whose machines say this. */
@@ -263,5 +320,6 @@ TEST(the_subtitle_is_the_tasks) {
 RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_records_is_no_difference),
           ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
           ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
-          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(times_carry_what_ran_beside),
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
+          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(times_carry_what_ran_beside),
           ENTRY(models_of_words_are_marked_by_words), ENTRY(the_subtitle_is_the_tasks))

@@ -142,6 +142,8 @@ static adamod_statistics statistics(void) {
     s.eta[92] = 6;
     s.eta[199] = 1;
     s.step[0] = 10;
+    s.idle_eta[199] = 1;
+    s.idle_step[0] = 1;
     return s;
 }
 
@@ -442,8 +444,12 @@ TEST(histograms_leave_out_zeros_at_both_ends) {
         "{\"step\":7,\"bounded\":0.5,\"eta_min\":0.001,\"eta_median\":0.01,\"eta_max\":1e+20,\"step_min\":0,"
         "\"step_median\":0.002,\"step_max\":0.01,\"nonfinite\":3,\"low\":-12,\"high\":8,\"bins\":200,\"eta_first\":90,"
         "\"eta\":[3,0,6,0,");
-    CHECK_HAS(text, ",0,1],\"effective_first\":0,\"effective\":[10]}\n{\"step\":8,");
-    CHECK_HAS(text, "\"eta_first\":0,\"eta\":[],\"effective_first\":0,\"effective\":[]}\n");
+    CHECK_HAS(
+        text,
+        ",0,1],\"effective_first\":0,\"effective\":[10],\"idle_eta_first\":199,\"idle_eta\":[1],\"idle_effective_first\":0,\"idle_effective\":[1]}\n{\"step\":8,");
+    CHECK_HAS(
+        text,
+        "\"eta_first\":0,\"eta\":[],\"effective_first\":0,\"effective\":[],\"idle_eta_first\":0,\"idle_eta\":[],\"idle_effective_first\":0,\"idle_effective\":[]}\n");
     free(text);
     check_json_lines(below("histograms/histograms.jsonl"), 2);
     char *events = describe_events(events_in(below("histograms")));

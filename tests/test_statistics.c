@@ -823,8 +823,42 @@ TEST(of_raw_updates) {
     adamod_pool_free(pool);
 }
 
+static int64_t sum_of(const int64_t counts[ADAMOD_HIST_BINS]) {
+    int64_t sum = 0;
+    for (int i = 0; i < ADAMOD_HIST_BINS; i++) sum += counts[i];
+    return sum;
+}
+
+/* Their eta, lr / eps, is the largest that there can be. Here 1e-3 / 1e-8: the first bin from 1e5 on. */
+TEST(elements_without_a_gradient_are_counted_apart) {
+    static const char *const names[] = {"adamod", "adam", "amsgrad", "nosadam", "adagrad", "sgd"};
+    for (size_t r = 0; r < sizeof names / sizeof *names; r++) {
+        small x;
+        make_small(&x, names[r], 1e-3);
+        const bool moments = strcmp(names[r], "sgd") != 0;
+        for (int i = 0; i < 3; i++) x.g[i] = 0;
+        for (int t = 0; t < 3; t++) {
+            CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+            const adamod_statistics s = small_statistics(&x);
+            const int idle = !moments ? 0 : t < 2 ? 3 : 2;
+            CHECK_INT(s.elements, 8);
+            CHECK_INT(sum_of(s.eta), 8);
+            if (!CHECK_INT(sum_of(s.idle_eta), idle) || !CHECK_INT(sum_of(s.idle_step), idle))
+                printf("  %s\n", names[r]);
+            if (!strcmp(names[r], "adam"))
+                CHECK(s.eta[170] == idle && s.idle_eta[170] == idle && s.idle_step[170] == idle);
+            if (t == 1) x.g[0] = 1; /* it had one; that it ends does not matter */
+        }
+        x.g[0] = 0;
+        CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+        CHECK_INT(sum_of(small_statistics(&x).idle_eta), moments ? 2 : 0);
+        adamod_free(x.opt);
+    }
+}
+
 RUN_TESTS(ENTRY(against_a_count_in_double), ENTRY(adashift_of_each_element), ENTRY(norms_of_what_the_rule_sees),
           ENTRY(collecting_changes_no_bit), ENTRY(edges_of_bins), ENTRY(medians),
           ENTRY(zeros_and_values_that_are_not_finite), ENTRY(elements_that_are_not_finite_are_counted),
           ENTRY(shared_squares_recover), ENTRY(frozen_and_empty), ENTRY(statistics_that_were_not_collected),
-          ENTRY(groups_that_come_later), ENTRY(steps_that_fail), ENTRY(of_raw_updates))
+          ENTRY(groups_that_come_later), ENTRY(steps_that_fail), ENTRY(of_raw_updates),
+          ENTRY(elements_without_a_gradient_are_counted_apart))

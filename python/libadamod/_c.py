@@ -106,6 +106,8 @@ class Statistics(ctypes.Structure):
         ("eta", c_int64 * HIST_BINS),
         ("step", c_int64 * HIST_BINS),
         ("nonfinite", c_int64),
+        ("idle_eta", c_int64 * HIST_BINS),
+        ("idle_step", c_int64 * HIST_BINS),
     ]
 
 

@@ -17,7 +17,7 @@
  * added. What is there stays there, so that what is saved can be loaded. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 4
+#define ADAMOD__DEVICE_VERSION 5
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
@@ -26,6 +26,7 @@ typedef struct stats_counts {
     double least[2], most[2]; /* [0] of eta, [1] of the step */
     int64_t fine[2][FINE_BINS];
     int64_t histogram[2][ADAMOD_HIST_BINS];
+    int64_t idle[2][ADAMOD_HIST_BINS]; /* of those without a gradient so far */
     double grad_sumsq, update_sumsq;
 } stats_counts;
 

@@ -163,9 +163,9 @@ typedef struct adamod__stats {
 
 void adamod__stats_init(adamod__stats *stats);
 void adamod__stats_clear(stats_counts *counts);
-/* Adds a block's learning rates. */
+/* Adds a block's learning rates; v: its second moments, or NULL. */
 void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
-                       const void *step, size_t n);
+                       const void *step, const void *v, size_t n);
 /* Counts a block's elements of which the parameter or a state is not finite. */
 void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x);
 /* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */

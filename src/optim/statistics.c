@@ -39,13 +39,14 @@ void adamod__stats_clear(stats_counts *counts) {
     }
 }
 
-static void adamod__stats_count(const adamod__stats *stats, stats_counts *counts, int which, double value) {
+static void adamod__stats_count(const adamod__stats *stats, stats_counts *counts, int which, double value, bool idle) {
     const float x = value > 3e38 ? 3e38f : (float)value;
     const unsigned fine = adamod__fine_bin(x);
     int bin = stats->bin[fine];
     if (bin < ADAMOD_HIST_BINS - 1 && x >= stats->edge[bin + 1]) bin++;
     counts->fine[which][fine]++;
     counts->histogram[which][bin]++;
+    counts->idle[which][bin] += idle;
     if (value < counts->least[which]) counts->least[which] = value;
     if (value > counts->most[which]) counts->most[which] = value;
 }
@@ -55,14 +56,15 @@ static double adamod__element(adamod_type type, const void *array, size_t i) {
 }
 
 void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
-                       const void *step, size_t n) {
+                       const void *step, const void *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const double before = adamod__element(type, eta, i), after = adamod__element(type, step, i);
         if (!isfinite(before) || !isfinite(after)) continue;
         counts->elements++;
         counts->bounded += after < before;
-        adamod__stats_count(stats, counts, 0, before);
-        adamod__stats_count(stats, counts, 1, after);
+        const bool idle = v && adamod__element(type, v, i) == 0;
+        adamod__stats_count(stats, counts, 0, before, idle);
+        adamod__stats_count(stats, counts, 1, after, idle);
     }
 }
 
@@ -85,7 +87,10 @@ void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *co
         if (counts->least[which] < sum->least[which]) sum->least[which] = counts->least[which];
         if (counts->most[which] > sum->most[which]) sum->most[which] = counts->most[which];
         for (int i = 0; i < FINE_BINS; i++) sum->fine[which][i] += counts->fine[which][i];
-        for (int i = 0; i < ADAMOD_HIST_BINS; i++) sum->histogram[which][i] += counts->histogram[which][i];
+        for (int i = 0; i < ADAMOD_HIST_BINS; i++) {
+            sum->histogram[which][i] += counts->histogram[which][i];
+            sum->idle[which][i] += counts->idle[which][i];
+        }
     }
     pthread_mutex_unlock(&stats->lock);
 }
@@ -122,8 +127,12 @@ void adamod__stats_result(const adamod__stats *stats, int group, adamod_statisti
             if (c->least[which] < least[which]) least[which] = c->least[which];
             if (c->most[which] > most[which]) most[which] = c->most[which];
         }
-        for (int i = 0; i < ADAMOD_HIST_BINS; i++)
-            out->eta[i] += c->histogram[0][i], out->step[i] += c->histogram[1][i];
+        for (int i = 0; i < ADAMOD_HIST_BINS; i++) {
+            out->eta[i] += c->histogram[0][i];
+            out->step[i] += c->histogram[1][i];
+            out->idle_eta[i] += c->idle[0][i];
+            out->idle_step[i] += c->idle[1][i];
+        }
     }
     out->grad_norm = sqrt(grad);
     out->update_norm = sqrt(update);

@@ -152,7 +152,8 @@ static void adamod__update_with_counts(const work *w, const block_source *b, con
     counts->grad_sumsq += b->kernels->sumsq(data->g, data->n, 1);
     b->update.stats(data, coef);
     counts->update_sumsq += adamod__distance_squared(b->compute, data->p, before, data->n);
-    adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, data->n);
+    adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, eta ? NULL : data->v,
+                      data->n);
     adamod__stats_nonfinite(counts, b->compute, data);
 }
 

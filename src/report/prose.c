@@ -273,6 +273,42 @@ static void write_percent(FILE *out, double share) {
     else fprintf(out, "%.*f&nbsp;%%", percent == 0 ? 0 : percent < 1 ? 2 : 1, percent);
 }
 
+/* The largest share of elements without a gradient so far, in any histogram of a run; NAN: not known. */
+static double most_idle(const report_run *run) {
+    double most = 0;
+    for (size_t i = 0; i < run->n_histograms; i++) {
+        if (isnan(run->histogram[i].idle)) return NAN;
+        most = fmax(most, run->histogram[i].idle);
+    }
+    return most;
+}
+
+/* Elements that are left out of the histograms, or should be. */
+static void write_idle(FILE *out, const report *r) {
+    bool known = true, first = true;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = report_histogram_run(&r->variant[i]);
+        if (run) known &= !isnan(most_idle(run));
+    }
+    if (!known) {
+        fputs("Elements that never had a gradient, whose rate is α/ε, count as well: not all of these runs tell them "
+              "apart. ",
+              out);
+        return;
+    }
+    fputs("Elements that never had a gradient, whose rate is α/ε, are left out: at most ", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = report_histogram_run(&r->variant[i]);
+        if (!run) continue;
+        fputs(first ? "" : ", ", out);
+        write_percent(out, most_idle(run));
+        fputs(" of all for ", out);
+        html_text(out, r->variant[i].name);
+        first = false;
+    }
+    fputs(". ", out);
+}
+
 static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     fprintf(out,
             "<b>Learning rates</b> that the elements of the model are really given, from update %lld, at the back, to "
@@ -291,6 +327,7 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
         first = false;
     }
     fputs(". ", out);
+    write_idle(out, r);
 }
 
 /* What AdaMod's bound did: how many elements it acted on, at the first update and at the last. */

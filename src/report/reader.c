@@ -287,7 +287,7 @@ static void pull_counts(json_input *in, counts *c) {
 
 typedef struct histogram_line {
     double step, bounded, eta_median, step_median, low, high, bins;
-    counts eta, effective;
+    counts eta, effective, idle_eta, idle_effective;
 } histogram_line;
 
 static void pull_histogram(json_input *in, histogram_line *l) {
@@ -302,10 +302,13 @@ static void pull_histogram(json_input *in, histogram_line *l) {
                    {"high", &l->high},
                    {"bins", &l->bins},
                    {"eta_first", &l->eta.first},
-                   {"effective_first", &l->effective.first}};
+                   {"effective_first", &l->effective.first},
+                   {"idle_eta_first", &l->idle_eta.first},
+                   {"idle_effective_first", &l->idle_effective.first}};
     const size_t n = sizeof numbers / sizeof *numbers;
     for (size_t i = 0; i < n; i++) *numbers[i].value = NAN;
     l->eta.n = l->effective.n = 0;
+    l->idle_eta.n = l->idle_effective.n = -1;
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
         char key[32];
         size_t i = 0;
@@ -314,35 +317,63 @@ static void pull_histogram(json_input *in, histogram_line *l) {
         if (i < n) *numbers[i].value = json_input_number(in);
         else if (strcmp(key, "eta") == 0) pull_counts(in, &l->eta);
         else if (strcmp(key, "effective") == 0) pull_counts(in, &l->effective);
+        else if (strcmp(key, "idle_eta") == 0) pull_counts(in, &l->idle_eta);
+        else if (strcmp(key, "idle_effective") == 0) pull_counts(in, &l->idle_effective);
         else json_input_skip(in);
     }
     json_input_end(in);
 }
 
-static const char *check_histogram(const histogram_line *l) {
+static bool fits(const histogram_line *l, const counts *c) {
+    return c->first >= 0 && c->first == floor(c->first) && c->first + c->n <= l->bins;
+}
+
+/* Takes idle elements out of the others. False: they are no part of them. */
+static bool take_out(counts *from, const counts *idle) {
+    for (int i = 0; i < idle->n; i++) {
+        const double at = idle->first + i - from->first;
+        if (idle->count[i] == 0) continue;
+        if (!(at >= 0 && at < from->n) || at != floor(at) || idle->count[i] > from->count[(int)at]) return false;
+        from->count[(int)at] -= idle->count[i];
+    }
+    return true;
+}
+
+static double total(const counts *c) {
+    double sum = 0;
+    for (int i = 0; i < c->n; i++) sum += c->count[i];
+    return sum;
+}
+
+/* Also leaves idle elements out. */
+static const char *check_histogram(histogram_line *l) {
     if (!is_step(l->step)) return not_a_step;
     if (!(l->bins >= 1 && l->bins <= MOST_BINS && l->bins == floor(l->bins))) {
         return "\"bins\" is not a whole number from 1 to 1000";
     }
     if (!(l->low < l->high) || !isfinite(l->high - l->low)) return "\"low\" and \"high\" are not the ends of a range";
-    for (int i = 0; i < 2; i++) {
-        const counts *c = i ? &l->effective : &l->eta;
-        if (!(c->first >= 0 && c->first == floor(c->first) && c->first + c->n <= l->bins)) {
-            return i ? "\"effective\" does not fit into its bins" : "\"eta\" does not fit into its bins";
-        }
-    }
+    if (!fits(l, &l->eta)) return "\"eta\" does not fit into its bins";
+    if (!fits(l, &l->effective)) return "\"effective\" does not fit into its bins";
+    if (!take_out(&l->eta, &l->idle_eta)) return "\"idle_eta\" is no part of \"eta\"";
+    if (!take_out(&l->effective, &l->idle_effective)) return "\"idle_effective\" is no part of \"effective\"";
     return NULL;
 }
 
 static void to_shares(const counts *c, float *shares) {
-    double sum = 0;
-    for (int i = 0; i < c->n; i++) sum += c->count[i];
+    const double sum = total(c);
     for (int i = 0; i < c->n && sum > 0; i++) shares[(int)c->first + i] = (float)(c->count[i] / sum);
 }
 
 static const char *make_histogram(const histogram_line *l, report_histogram *h) {
-    *h = (report_histogram){(int64_t)l->step, l->bounded, l->eta_median, l->step_median, l->low, l->high,
-                            (int)l->bins,     NULL,       NULL};
+    const double idle = l->idle_eta.n < 0 ? NAN : total(&l->idle_eta);
+    *h = (report_histogram){.step = (int64_t)l->step,
+                            .bounded = l->bounded,
+                            .eta_median = l->eta_median,
+                            .step_median = l->step_median,
+                            .low = l->low,
+                            .high = l->high,
+                            .idle = idle > 0 ? idle / (idle + total(&l->eta)) : idle,
+                            .bins = (int)l->bins};
     h->eta = calloc(2 * (size_t)h->bins, sizeof *h->eta);
     if (!h->eta) return no_memory;
     h->effective = h->eta + h->bins;

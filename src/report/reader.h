@@ -38,10 +38,12 @@ typedef struct report_series {
 } report_series;
 
 /* Shares of the elements whose log10 of the learning rate is in each of the bins from low to high: before the bound
- * (eta) and after it (effective). */
+ * (eta) and after it (effective). Elements that never had a gradient are left out where they are known: their learning
+ * rate is lr / epsilon, and moves nothing. */
 typedef struct report_histogram {
     int64_t step;
     double bounded, eta_median, step_median, low, high;
+    double idle; /* share of all elements that never had a gradient; NAN: not known, and among the others */
     int bins;
     float *eta, *effective; /* one block */
 } report_histogram;

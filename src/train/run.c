@@ -581,6 +581,8 @@ int run_add_histogram(run *r, int64_t step, const adamod_statistics *s, char *me
     }
     add_counts(&j, "eta", s->eta);
     add_counts(&j, "effective", s->step);
+    add_counts(&j, "idle_eta", s->idle_eta);
+    add_counts(&j, "idle_effective", s->idle_step);
     json_close(&j, '}');
     if (s->elements > 0) {
         tfevents_begin(&e, clock_wall_seconds(), step);

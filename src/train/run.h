@@ -30,8 +30,10 @@
  *                            this "test" too)
  *   histograms.jsonl     {"step":1,"bounded":0.1,"eta_min":..,"eta_median":..,"eta_max":..,"step_min":..,
  *                         "step_median":..,"step_max":..,"nonfinite":0,"low":-12,"high":8,"bins":200,"eta_first":..,
- *                         "eta":[...],"effective_first":..,"effective":[...]}  (runs of zeros at both ends left out:
- *                         "eta_first" and "effective_first" give the index of the first count)
+ *                         "eta":[...],"effective_first":..,"effective":[...],"idle_eta_first":..,"idle_eta":[...],
+ *                         "idle_effective_first":..,"idle_effective":[...]}  (runs of zeros at both ends left out:
+ *                         "eta_first" and the like give the index of the first count; "idle": those among them that
+ *                         never had a gradient)
  *   samples.jsonl        {"step":900,"source":"..","reference":"..","output":".."}  (texts by the task's names)
  *   classes.json         of a classifier, written at the end: how it did, class by class (docs/training.md says more):
  *                          {"step":900,"split":"test","classes":["coat","boot"],"confusion":[[90,10],[4,96]],

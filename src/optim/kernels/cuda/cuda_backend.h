@@ -68,7 +68,7 @@ typedef struct device_counts {
     unsigned long long elements, bounded, nonfinite;
     unsigned long long least[2], most[2]; /* doubles whose bits are made to order as integers do */
     unsigned long long fine[2][FINE_BINS];
-    unsigned long long histogram[2][ADAMOD_HIST_BINS];
+    unsigned long long histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
 } device_counts;
 
 /* All that a kernel may look at. */

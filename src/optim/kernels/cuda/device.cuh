@@ -269,11 +269,14 @@ struct shared_counts {
     unsigned elements, bounded, nonfinite;
     unsigned long long least[2], most[2];
     unsigned fine[2][FINE_BINS];
-    unsigned histogram[2][ADAMOD_HIST_BINS];
+    unsigned histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
 
     __device__ void clear() {
         for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&fine[0][0])[i] = 0;
-        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) (&histogram[0][0])[i] = 0;
+        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
+            (&histogram[0][0])[i] = 0;
+            (&idle[0][0])[i] = 0;
+        }
         if (threadIdx.x == 0) {
             elements = bounded = nonfinite = 0;
             for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
@@ -281,24 +284,26 @@ struct shared_counts {
         __syncthreads();
     }
 
-    __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value) {
+    __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value, bool still) {
         const float x = value > 3e38 ? 3e38f : (float)value;
         const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
         unsigned wide = v.bin[bin];
         if (wide < ADAMOD_HIST_BINS - 1 && x >= v.edge[wide + 1]) wide++;
         atomicAdd(&fine[which][bin], 1u);
         atomicAdd(&histogram[which][wide], 1u);
+        if (still) atomicAdd(&idle[which][wide], 1u);
         const unsigned long long bits = order_bits(value);
         if (bits < seen->least[which]) seen->least[which] = bits;
         if (bits > seen->most[which]) seen->most[which] = bits;
     }
 
-    __device__ __forceinline__ void add(const view &v, extremes *seen, double eta, double step) {
+    /* still: it never had a gradient. */
+    __device__ __forceinline__ void add(const view &v, extremes *seen, double eta, double step, bool still) {
         if (!isfinite(eta) || !isfinite(step)) return;
         atomicAdd(&elements, 1u);
         if (step < eta) atomicAdd(&bounded, 1u);
-        count(v, seen, 0, eta);
-        count(v, seen, 1, step);
+        count(v, seen, 0, eta, still);
+        count(v, seen, 1, step, still);
     }
 
     /* Of one element: its parameter, and a zero or its states. */
@@ -318,8 +323,10 @@ struct shared_counts {
             if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);
         }
         wide = &to->histogram[0][0];
+        unsigned long long *still = &to->idle[0][0];
         for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
             if ((&histogram[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&histogram[0][0])[i]);
+            if ((&idle[0][0])[i]) atomicAdd(&still[i], (unsigned long long)(&idle[0][0])[i]);
         }
         if (threadIdx.x != 0) return;
         atomicAdd(&to->elements, (unsigned long long)elements);

@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
                 store_element<RULE, Q8>(t, now, block, (uint32_t)(r + lane), x);
                 if (Q8) next.keep(r % Q8_BLOCK / 32, x);
                 distance = (double)x.p - (double)before;
-                counts.add(v, &seen, (double)x.eta, (double)x.step);
+                counts.add(v, &seen, (double)x.eta, (double)x.step, (RULE::states & STATE_V) && x.v == 0);
                 counts.look(x.p, x.m, x.v, x.s);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
