@@ -8,6 +8,7 @@
 #include "run_folders.h"
 
 #include "check.h"
+#include "report/page.h"
 #include "report/report.h"
 
 #include <fcntl.h>
@@ -46,8 +47,9 @@ const char *below(const char *format, ...) {
     static char paths[64][512];
     static int at;
     if (!*root) {
-        snprintf(root, sizeof root, "/tmp/test_report.XXXXXX");
-        if (!mkdtemp(root)) exit(1);
+        snprintf(root, sizeof root, "/dev/shm/test_report.XXXXXX"); /* where syncing costs nothing */
+        if (!mkdtemp(root)) snprintf(root, sizeof root, "/tmp/test_report.XXXXXX");
+        if (strncmp(root, "/tmp", 4) == 0 && !mkdtemp(root)) exit(1);
         atexit(remove_root);
     }
     char *path = paths[at++ % 64];
@@ -185,6 +187,15 @@ const char *bare(const char *name) {
     return run;
 }
 
+/* Takes the page's own script out of it. */
+static bool cut_script(char *text) {
+    char *from = strstr(text, "<script>");
+    const size_t n = strlen(page_script);
+    if (!from || strncmp(from + 8, page_script, n) != 0 || strncmp(from + 8 + n, "</script>\n", 10) != 0) return false;
+    memmove(from, from + 18 + n, strlen(from + 18 + n) + 1);
+    return true;
+}
+
 /* Writes the page of some runs, quietly, and gives its text. */
 char *page_of(const char *const *runs, int n, const char *name) {
     char page[300];
@@ -193,7 +204,9 @@ char *page_of(const char *const *runs, int n, const char *name) {
     const int status = report_write(runs, n, KNOWN, page, MESSAGE);
     restore(2, kept);
     if (!CHECK_INT(status, 0)) printf("  %s\n", said);
-    return contents(page);
+    char *text = contents(page);
+    CHECK(cut_script(text));
+    return text;
 }
 
 /* The same where there is no gnuplot. */

@@ -52,8 +52,8 @@ const char *bare(const char *name);
 
 /* ---- pages ---- */
 
-/* Writes the page of some runs, quietly (notes.txt has what it said), and gives its text; the second as where there is no
- * gnuplot. */
+/* Writes the page of some runs, quietly (notes.txt has what it said), and gives its text without the script that every page
+ * has; the second as where there is no gnuplot. */
 char *page_of(const char *const *runs, int n, const char *name);
 char *plain_page_of(const char *const *runs, int n, const char *name);
 

@@ -510,12 +510,13 @@ TEST(what_the_page_says_of_metrics_is_the_tasks) {
     CHECK(!strstr(text, "BLEU") && !strstr(text, "tokens/s"));
     free(text);
     text = contents(below("task-figures/valid.dat"));
-    CHECK_HAS(text, ": validation loss, accuracy %, top 5 %, calls\n10 1.5 1.5 1.5 62.5 62.5 62.5 90 90 90 12345 ");
+    CHECK_HAS(text,
+              ": loss, accuracy %, top 5 %, calls, perplexity\n10 NaN NaN 1.5 1.5 1.5 62.5 62.5 62.5 90 90 90 12345 ");
     free(text);
     text = contents(below("task-figures/valid-top5.gp"));
-    CHECK_HAS(text, "set ylabel 'one of the first five (%)' noenhanced\n");
+    CHECK_HAS(text, "set label 1 'validation one of the first five (%)' at screen ");
     CHECK_HAS(text, "set yrange [0:102]\n");
-    CHECK_HAS(text, "using ($1/1):8 ");
+    CHECK_HAS(text, "using ($1/1):10 ");
     free(text);
     text = contents(below("task-figures/valid-calls.gp")); /* neither is better: as the numbers lie */
     CHECK_HAS(text, "set yrange [12332.7:12357.3]\n");
@@ -760,14 +761,16 @@ TEST(nothing_that_a_task_says_becomes_markup_or_a_command) {
     CHECK_HAS(text, "it's &lt;script&gt;{/Bold b}_2?'; !id&nbsp;1e+300&nbsp;&lt;u&quot;&gt;. ");
     free(text);
     text = contents(below("hostile-task-figures/valid.dat"));
-    CHECK_HAS(text, ": validation loss, <script>l?0 0 <u\">\n10 1.5 ");
+    CHECK_HAS(text, ": loss, <script>l?0 0 <u\">, perplexity\n10 NaN NaN 1.5 ");
     free(text);
     text = contents(below("hostile-task-figures/valid-x.gp"));
-    CHECK_HAS(text, "set ylabel 'it''s <script>{/Bold b}_2?''; !id (<u\">)' noenhanced\n");
+    CHECK_HAS(text, "set label 1 'validation it''s <script>{/Bold b}_2?''; !id (<u\">)' at screen ");
     free(text);
     if (!have_gnuplot()) return;
     text = page_of(&run, 1, "hostile-task-drawn.html");
-    CHECK_HAS(text, "aria-label=\"It's &lt;script>{/Bold b}_2?'; !id (&lt;u&quot;>) against update\"");
+    CHECK_HAS(
+        text,
+        "aria-label=\"Validation it's &lt;script>{/Bold b}_2?'; !id (&lt;u&quot;>) against update. net: from 1e+300 to 1e+300.\"");
     CHECK_HAS(text, "{/Bold b}_2?'; !id");
     CHECK(!strstr(text, "<script") && !strstr(text, "gnuplot could not draw"));
     free(text);
@@ -781,8 +784,11 @@ TEST(gnuplot_draws_every_figure_as_svg_and_pdf) {
     char *text = page_of(make_runs(), RUNS, "drawn.html");
     int n = 0;
     for (const char *at = text; (at = strstr(at, "<svg viewBox=")); at++) n++;
-    CHECK_INT(n, 10); /* rates and bound are there as panels */
-    CHECK_HAS(text, "role=\"img\" aria-label=\"Training loss against update\"");
+    CHECK_INT(n, 17); /* rates and bound are there as panels */
+    CHECK_HAS(
+        text,
+        "role=\"img\" aria-label=\"Training loss against update. AdaMod: from 4 to 0.6. Adam: from 4 to 1.5, diverged. "
+        "flat: from 4 to 3.9.\" data-axis=\"updates\" ");
     CHECK_HAS(text, "stroke=\"var(--v0)\"");
     CHECK_HAS(text, "fill=\"var(--v2-tint)\"");
     CHECK_HAS(text, "<a href=\"drawn-figures/rates.pdf\">");

@@ -1,11 +1,12 @@
-/* curves.c - training loss and validation against updates and time, as data files and gnuplot scripts.
+/* curves.c - what was measured while training went on, against updates, epochs and time, as data files and gnuplot
+ * scripts.
  *
- * A variant of one run is a thin line, every update, and a smoothed one upon it; a variant of several runs is the
- * median of their smoothed lines, in a band from the smallest to the largest.
+ * Of training, a variant of one run is a thin line, every update, and a smoothed one upon it; a variant of several runs is
+ * the median of their smoothed lines, in a band from the smallest to the largest. Evaluations are joined dots.
  *
  * SPDX-License-Identifier: MIT
  */
-#include "report/figures.h"
+#include "report/panels.h"
 
 #include "base/text.h"
 
@@ -14,51 +15,63 @@
 #include <string.h>
 
 enum {
-    GRID = 500,       /* points of a line */
-    RAW = 1500,       /* of a thin line */
-    WINDOWS = 50,     /* a smoothed line is a mean of a 50th of the updates */
-    WIDTH = 520,      /* of a drawing of the loss, in pixels; of validation there may be three side by side */
-    NARROW = 390,     /* so they are narrower */
-    HEIGHT = 300,     /* without the key */
-    LINE = 18,        /* of the key */
-    NAME_LENGTH = 40, /* characters of a variant's name in a key */
-    LOG_FROM = 20     /* how far largest and smallest must be apart for a logarithmic axis */
+    GRID = 500,   /* points of a line */
+    RAW = 1500,   /* of a thin line */
+    WINDOWS = 50, /* a smoothed line is a mean of a 50th of the updates */
+    WIDTH = 520,  /* of a drawing, in pixels; of evaluations there may be three side by side */
+    NARROW = 390  /* so they are narrower */
 };
 
-/* A block of a data file and how it is drawn. */
-typedef enum look { LOOK_RAW, LOOK_BAND, LOOK_LINE, LOOKS } look;
-
-/* What a script needs to know of the data. */
-typedef struct extent {
-    double low, high; /* of what is drawn in full: lines and bands */
-    int64_t last_step;
-    double last_time;
-} extent;
-
-static const extent no_extent = {INFINITY, -INFINITY, 0, 0};
-
-static void include(extent *e, double y) {
-    if (!isfinite(y)) return;
-    e->low = fmin(e->low, y);
-    e->high = fmax(e->high, y);
+static double axis_of(const report_point *p, panel_axis a) {
+    return a == AXIS_UPDATES ? (double)p->step : a == AXIS_EPOCHS ? p->epoch : p->time;
 }
+
+/* ---- Quantities -------------------------------------------------------------------------------------------------- */
+
+/* What was recorded of training. Metrics are columns of the report. */
+typedef enum quantity { LOSS, NLL, LEARNING_RATE, GRADIENT_NORM, FIRST_METRIC } quantity;
+
+static double quantity_of(const report *r, const report_run *run, const report_point *p, int q) {
+    switch (q) {
+        case LOSS: return p->loss;
+        case NLL: return run->has_perplexity ? p->nll : NAN;
+        case LEARNING_RATE: return p->lr;
+        case GRADIENT_NORM: return p->grad_norm;
+        default: return report_value(r, run, p, REPORT_FIRST_METRIC + q - FIRST_METRIC);
+    }
+}
+
+/* A curve of training as it is drawn. */
+typedef struct curve {
+    const char *name; /* of its files */
+    const char *label;
+    int quantity;
+    report_group group;
+    int axes; /* how many of them */
+    bool smoothed, exponential;
+} curve;
+
+/* Of a mean, what is shown. */
+static double shown(const curve *c, double y) { return c->exponential ? exp(y) : y; }
 
 /* ---- Smoothing --------------------------------------------------------------------------------------------------- */
 
-/* Training loss of one run, with sums from the start, so that the mean of any stretch is two look-ups. */
+/* A quantity of one run, with sums from the start, so that the mean of any stretch is two look-ups. */
 typedef struct smooth {
     const report_series *s;
     double *sum, *weight; /* of the points before each; one block */
     int64_t window;
 } smooth;
 
-static int smooth_make(smooth *out, const report_series *s, int64_t window) {
+static int smooth_make(smooth *out, const report *r, const report_run *run, int q, int64_t window) {
+    const report_series *s = &run->train;
     *out = (smooth){.s = s, .window = window, .sum = calloc(2 * (s->n + 1), sizeof(double))};
     if (!out->sum) return -1;
     out->weight = out->sum + s->n + 1;
     for (size_t i = 0; i < s->n; i++) {
-        const bool counts = isfinite(s->at[i].loss);
-        out->sum[i + 1] = out->sum[i] + (counts ? s->at[i].weight * s->at[i].loss : 0);
+        const double y = quantity_of(r, run, &s->at[i], q);
+        const bool counts = isfinite(y);
+        out->sum[i + 1] = out->sum[i] + (counts ? s->at[i].weight * y : 0);
         out->weight[i + 1] = out->weight[i] + (counts ? s->at[i].weight : 0);
     }
     return 0;
@@ -86,16 +99,17 @@ static double smooth_at(const smooth *m, double step) {
     return weight > 0 ? (m->sum[to] - m->sum[from]) / weight : NAN;
 }
 
-static double time_at(const report_series *s, double step) {
+/* Where an update lies on another axis. */
+static double place_of(const report_series *s, double step, panel_axis x) {
     const size_t i = points_before(s, step);
-    if (i == s->n) return s->n && step <= (double)s->at[s->n - 1].step ? s->at[s->n - 1].time : NAN;
-    if (i == 0) return s->at[0].time;
+    if (i == s->n) return s->n && step <= (double)s->at[s->n - 1].step ? axis_of(&s->at[s->n - 1], x) : NAN;
+    if (i == 0) return axis_of(&s->at[0], x);
     const report_point *a = &s->at[i - 1], *b = &s->at[i];
     const double share = (step - (double)a->step) / (double)(b->step - a->step);
-    return a->time + share * (b->time - a->time);
+    return axis_of(a, x) + share * (axis_of(b, x) - axis_of(a, x));
 }
 
-/* ---- Loss -------------------------------------------------------------------------------------------------------- */
+/* ---- Data -------------------------------------------------------------------------------------------------------- */
 
 /* A number in a row of data, as gnuplot knows it. */
 static void write_number(FILE *out, double x) {
@@ -110,7 +124,7 @@ static void write_spread(FILE *out, const report_spread *y) {
 }
 
 /* A block without numbers would not count as one, and shift those behind it. */
-static void end_block(FILE *out) { fprintf(out, "NaN NaN NaN NaN NaN\n\n\n"); }
+static void end_block(FILE *out) { fprintf(out, "NaN NaN NaN NaN NaN NaN\n\n\n"); }
 
 static int64_t last_step(const report_variant *v) {
     int64_t last = 0;
@@ -121,36 +135,40 @@ static int64_t last_step(const report_variant *v) {
     return last;
 }
 
-static void write_smooth_rows(FILE *out, const smooth *m, int n, double last, double *room, extent *e) {
+static void write_smooth_rows(FILE *out, const curve *c, const smooth *m, int n, double last, double *room,
+                              panel_extent *e, panel_blocks *b) {
     double before = -1;
     const double points = fmin(last, GRID);
     for (int k = 0; k <= points; k++) {
         const double step = fmax(1, floor(last * k / points));
         if (step == before) continue;
         before = step;
-        for (int i = 0; i < n; i++) room[i] = smooth_at(&m[i], step);
+        for (int i = 0; i < n; i++) room[i] = shown(c, smooth_at(&m[i], step));
         const report_spread y = report_spread_of(room, n);
-        for (int i = 0; i < n; i++) room[i] = time_at(m[i].s, step);
-        const report_spread time = report_spread_of(room, n);
         if (!y.n) continue;
         fprintf(out, "%.0f", step);
-        write_number(out, time.median);
+        panel_reach(e, AXIS_UPDATES, step);
+        for (int a = AXIS_EPOCHS; a < AXES; a++) {
+            for (int i = 0; i < n; i++) room[i] = place_of(m[i].s, step, (panel_axis)a);
+            const report_spread place = report_spread_of(room, n);
+            write_number(out, place.median);
+            panel_reach(e, (panel_axis)a, place.median);
+        }
         write_spread(out, &y);
         fputc('\n', out);
-        include(e, y.min);
-        include(e, y.max);
-        e->last_time = fmax(e->last_time, isfinite(time.median) ? time.median : 0);
+        panel_include(e, &y);
+        panel_extend(b, 0, y.median);
     }
-    e->last_step = last > (double)e->last_step ? (int64_t)last : e->last_step;
 }
 
-static int write_smooth(FILE *out, const report_variant *v, int64_t window, extent *e) {
+static int write_smooth(FILE *out, const report *r, const curve *c, const report_variant *v, int64_t window,
+                        panel_extent *e, panel_blocks *b) {
     smooth *m = calloc((size_t)v->n, sizeof *m);
     double *room = calloc((size_t)v->n, sizeof *room);
     int made = 0;
     if (m && room) {
-        while (made < v->n && smooth_make(&m[made], &v->run[made]->train, window) == 0) made++;
-        if (made == v->n) write_smooth_rows(out, m, v->n, (double)last_step(v), room, e);
+        while (made < v->n && smooth_make(&m[made], r, v->run[made], c->quantity, window) == 0) made++;
+        if (made == v->n) write_smooth_rows(out, c, m, v->n, (double)last_step(v), room, e, b);
     }
     const int status = m && room && made == v->n ? 0 : -1;
     for (int i = 0; i < made; i++) free(m[i].sum);
@@ -159,55 +177,62 @@ static int write_smooth(FILE *out, const report_variant *v, int64_t window, exte
     return status;
 }
 
-static void write_raw_point(FILE *out, const report_point *p) {
+static void write_raw_point(FILE *out, const report_point *p, double y) {
     fprintf(out, "%lld", (long long)p->step);
+    write_number(out, p->epoch);
     write_number(out, p->time);
-    write_number(out, p->loss);
+    write_number(out, y);
     fputc('\n', out);
 }
 
 /* Every point; or of long runs the least and the most of each stretch, which look the same. */
-static void write_raw(FILE *out, const report_series *s) {
+static void write_raw(FILE *out, const report *r, const curve *c, const report_run *run) {
+    const report_series *s = &run->train;
     const size_t stretch = s->n > RAW ? (2 * s->n + RAW - 1) / RAW : 1;
     for (size_t i = 0; i < s->n; i += stretch) {
-        const report_point *least = NULL, *most = NULL;
+        const report_point *ends[2] = {NULL, NULL}; /* least and most */
+        double value[2] = {0, 0};
         for (size_t k = i; k < i + stretch && k < s->n; k++) {
-            const report_point *p = &s->at[k];
-            if (!isfinite(p->loss)) continue;
-            if (!least || p->loss < least->loss) least = p;
-            if (!most || p->loss > most->loss) most = p;
+            const double y = shown(c, quantity_of(r, run, &s->at[k], c->quantity));
+            if (!isfinite(y)) continue;
+            if (!ends[0] || y < value[0]) ends[0] = &s->at[k], value[0] = y;
+            if (!ends[1] || y > value[1]) ends[1] = &s->at[k], value[1] = y;
         }
-        if (!least) continue;
-        const report_point *first = least->step < most->step ? least : most;
-        const report_point *second = first == least ? most : least;
-        write_raw_point(out, first);
-        if (second != first) write_raw_point(out, second);
+        if (!ends[0]) continue;
+        const int first = ends[0]->step < ends[1]->step ? 0 : 1;
+        write_raw_point(out, ends[first], value[first]);
+        if (ends[0] != ends[1]) write_raw_point(out, ends[!first], value[!first]);
     }
 }
 
-/* The blocks of each variant in a data file; -1: it has none. */
-typedef struct blocks {
-    int raw, line;
-} blocks;
+static bool has_quantity(const report *r, const report_variant *v, int q) {
+    for (int i = 0; i < v->n; i++) {
+        for (size_t k = 0; k < v->run[i]->train.n; k++) {
+            if (isfinite(quantity_of(r, v->run[i], &v->run[i]->train.at[k], q))) return true;
+        }
+    }
+    return false;
+}
 
-static int write_losses(report_figures *f, const report *r, blocks *b, extent *e) {
+static int write_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b, panel_extent *e) {
+    const int64_t window = c->smoothed ? f->window : 1;
     report_file file;
     int next = 0, status = 0;
-    if (report_file_open(f, &file, "loss.dat")) return -1;
+    if (report_file_open(f, &file, "%s.dat", c->name)) return -1;
     for (int i = 0; i < r->n_variants && !status; i++) {
         const report_variant *v = &r->variant[i];
-        b[i] = (blocks){-1, -1};
-        if (!last_step(v) || !isfinite(v->first_loss)) continue;
-        if (v->n == 1) {
-            fprintf(file.to, "# variant %d, one run: update, seconds, training loss\n", i + 1);
-            write_raw(file.to, &v->run[0]->train);
+        b[i] = panel_no_blocks;
+        if (!has_quantity(r, v, c->quantity)) continue;
+        if (v->n == 1 && c->smoothed) {
+            fprintf(file.to, "# variant %d, one run: update, epoch, seconds, %s\n", i + 1, c->label);
+            write_raw(file.to, r, c, v->run[0]);
             end_block(file.to);
             b[i].raw = next++;
         }
         fprintf(file.to,
-                "# variant %d, means of %lld updates: update, seconds, training loss: median, least and most of %d\n",
-                i + 1, (long long)f->window, v->n);
-        status = write_smooth(file.to, v, f->window, e);
+                "# variant %d, means of %lld updates: update, epoch, seconds, %s: median, least and most of %d\n",
+                i + 1, (long long)window, c->label, v->n);
+        status = write_smooth(file.to, r, c, v, window, e, &b[i]);
         end_block(file.to);
         b[i].line = next++;
     }
@@ -215,224 +240,194 @@ static int write_losses(report_figures *f, const report *r, blocks *b, extent *e
     return status ? text_fail(f->message, f->size, "out of memory") : 0;
 }
 
-/* ---- Scripts ----------------------------------------------------------------------------------------------------- */
+/* ---- Divergence -------------------------------------------------------------------------------------------------- */
 
-/* A panel: one column of a data file over another. */
-typedef struct panel {
-    const char *name, *data, *x_label, *y_label;
-    int width;      /* of the drawing */
-    int x, y;       /* columns; y is followed by the least and the most */
-    double x_scale; /* divides x */
-    double x_last;
-    double y_low, y_high;
-    bool logarithmic, marks;
-} panel;
-
-static void write_plot(FILE *out, const panel *p, const report *r, const blocks *b, int variant, look l, bool *any) {
-    const int block = l == LOOK_RAW ? b[variant].raw : b[variant].line;
-    if (block < 0 || (l == LOOK_BAND && r->variant[variant].n < 2)) return;
-    fprintf(out, "%s'%s' index %d using ($%d/%g):", *any ? ", \\\n         " : "    plot ", p->data, block, p->x,
-            p->x_scale);
-    *any = true;
-    const int i = variant + 1;
-    if (l == LOOK_RAW) {
-        fprintf(out, "%d with lines linewidth 0.8 linecolor rgb faint(%d) notitle", p->y, i);
-    } else if (l == LOOK_BAND) {
-        fprintf(out,
-                "%d:%d with filledcurves fillcolor rgb colour(%d) fillstyle transparent solid 0.2 noborder notitle",
-                p->y + 1, p->y + 2, i);
-    } else {
-        fprintf(out, "%d with %s linewidth 2 dashtype dash(%d) linecolor rgb colour(%d) title ", p->y,
-                p->marks ? "linespoints pointtype 7 pointsize 0.5" : "lines", i, i);
-        report_quote(out, r->variant[variant].name, NAME_LENGTH);
-    }
+/* Where a run ended, and the last loss that it had; at the top where it never had one, or one beyond it. */
+static void write_end(FILE *out, const report_run *run, const panel *p) {
+    const report_point *last = run->train.n ? &run->train.at[run->train.n - 1] : NULL;
+    const double seconds = isfinite(run->seconds) ? run->seconds : last ? last->time : 0;
+    fprintf(out, "%.0f", fmax(1, (double)report_last_step(run)));
+    write_number(out, last && isfinite(last->epoch) ? last->epoch : 0);
+    write_number(out, seconds);
+    write_number(out, last && isfinite(last->loss) ? fmin(fmax(last->loss, p->y_low), p->y_high) : p->y_high);
+    fputc('\n', out);
 }
 
-/* Between marks of an axis: 1, 2 or 5 times a power of ten, so that there are at most so many. */
-static double tick_step(double range, int most) {
-    const double least = range / most, power = pow(10, floor(log10(least)));
-    return least <= power ? power : least <= 2 * power ? 2 * power : least <= 5 * power ? 5 * power : 10 * power;
-}
-
-/* How many names fit side by side above the plot, and how many lines of them that makes. */
-static int key_columns(const panel *p, const report *r, const blocks *b, int *lines) {
-    int longest = 0, shown = 0;
-    for (int i = 0; i < r->n_variants; i++) {
-        if (b[i].line < 0) continue;
-        const int n = (int)text_count_tokens(TEXT_CHARACTERS, text_of(r->variant[i].name));
-        if (n > longest) longest = n < NAME_LENGTH ? n : NAME_LENGTH;
-        shown++;
-    }
-    int columns = (p->width - 60) / (longest * 7 + 50);
-    if (columns > shown) columns = shown;
-    if (columns < 1) columns = 1;
-    *lines = (shown + columns - 1) / columns;
-    return columns;
-}
-
-static void write_script(FILE *out, const panel *p, const report *r, const blocks *b) {
-    bool any = false;
-    int lines;
-    const int columns = key_columns(p, r, b, &lines);
-    fprintf(out, "load 'style.gp'\nset xlabel ");
-    report_quote(out, p->x_label, 100);
-    fprintf(out, "\nset ylabel ");
-    report_quote(out, p->y_label, 100);
-    fprintf(out, " noenhanced\nset xrange [0:%.6g]\nset yrange [%.6g:%.6g]\n", p->x_last / p->x_scale, p->y_low,
-            p->y_high);
-    fprintf(out, "set xtics %.6g\n", tick_step(p->x_last / p->x_scale, p->width / 55));
-    fprintf(out, "%s", p->logarithmic ? "set logscale y\n" : "");
-    fprintf(out, "set key maxcols %d\n", columns);
-    fprintf(out, "do for [kind in kinds] {\n    eval figure(kind, '%s', %d, %d)\n", p->name, p->width,
-            HEIGHT + LINE * lines);
-    for (int l = 0; l < LOOKS; l++) {
-        for (int i = 0; i < r->n_variants; i++) write_plot(out, p, r, b, i, (look)l, &any);
-    }
-    fprintf(out, "\n}\nset output\n");
-}
-
-static int add_panel(report_figures *f, report_group group, const panel *p, const report *r, const blocks *b) {
+static int write_divergences(report_figures *f, const report *r, const panel *p, bool *any) {
     report_file file;
-    report_drawing *d = report_figures_add(f, group, p->name);
-    if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
-    snprintf(d->label, sizeof d->label, "%c%s against %s", report_capital(p->y_label[0]), p->y_label + 1, p->x_label);
-    write_script(file.to, p, r, b);
+    *any = false;
+    if (report_file_open(f, &file, "diverged.dat")) return -1;
+    fprintf(file.to, "# a block for each variant; where its runs diverged: update, epoch, seconds, training loss\n");
+    for (int i = 0; i < r->n_variants; i++) {
+        for (int k = 0; k < r->variant[i].n; k++) {
+            if (report_fate_of(r->variant[i].run[k]) != REPORT_DIVERGED) continue;
+            write_end(file.to, r->variant[i].run[k], p);
+            *any = true;
+        }
+        end_block(file.to);
+    }
     return report_file_close(f, &file);
 }
 
-/* Logarithmic if the largest is many times the smallest, and a little air at both ends. */
-static void set_range(panel *p, const extent *e) {
-    p->logarithmic = e->low > 0 && e->high > LOG_FROM * e->low;
-    const double air = p->logarithmic ? pow(e->high / e->low, 0.05) : fmax(0.05 * (e->high - e->low), 1e-3 * e->high);
-    p->y_low = p->logarithmic ? e->low / air : e->low - air;
-    p->y_high = p->logarithmic ? e->high * air : e->high + air;
-    if (e->low >= 0 && p->y_low < 0) p->y_low = 0;
-    if (!(p->y_high > p->y_low)) p->y_high = p->y_low + 1;
-}
+/* ---- Curves of training ------------------------------------------------------------------------------------------ */
 
 /* What has risen to more than twice its beginning is lost, and would take the room of all others. */
-static void clip(report_figures *f, const report *r, extent *e) {
+static void clip(report_figures *f, const report *r, panel_extent *e) {
     double first = 0;
     for (int i = 0; i < r->n_variants; i++) first = fmax(first, r->variant[i].first_loss);
     f->clipped = first > e->low && e->high > 2 * first;
     if (f->clipped) e->high = 2 * first;
 }
 
-/* Numbers of updates of long runs, in thousands. */
-typedef struct panel_x {
-    const char *label;
-    double scale;
-} panel_x;
-
-static panel_x x_of_updates(double last) {
-    return last >= 20000 ? (panel_x){"update (thousands)", 1000} : (panel_x){"update", 1};
-}
-
-static int draw_losses(report_figures *f, const report *r, blocks *b) {
-    extent e = no_extent;
-    const char *unit_name;
-    char x_label[40];
-    if (write_losses(f, r, b, &e)) return -1;
+static int draw_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b) {
+    panel_extent e = panel_no_extent;
+    bool diverged = false;
+    char data[48];
+    if (write_curve(f, r, c, b, &e)) return -1;
     if (!(e.high >= e.low)) return 0;
-    clip(f, r, &e);
-    const double unit = report_time_unit(e.last_time, &unit_name);
-    snprintf(x_label, sizeof x_label, "training time (%s)", unit_name);
-    const panel_x x = x_of_updates((double)e.last_step);
-    panel p = {.name = "loss-updates",
-               .data = "loss.dat",
-               .x_label = x.label,
-               .y_label = "training loss",
-               .width = WIDTH,
-               .x = 1,
-               .y = 3,
-               .x_scale = x.scale,
-               .x_last = (double)e.last_step};
-    set_range(&p, &e);
-    if (add_panel(f, REPORT_LOSSES, &p, r, b)) return -1;
-    if (!(e.last_time > 0)) return 0;
-    p.name = "loss-time";
-    p.x_label = x_label;
-    p.x = 2;
-    p.x_scale = unit;
-    p.x_last = e.last_time;
-    return add_panel(f, REPORT_LOSSES, &p, r, b);
+    snprintf(data, sizeof data, "%s.dat", c->name);
+    panel p = {.data = data, .y_label = c->label, .width = WIDTH, .y = 4};
+    if (c->quantity == LOSS) clip(f, r, &e);
+    panel_range(&p, &e);
+    if (c->quantity == LEARNING_RATE && !p.logarithmic) p.y_low = 0; /* most are constant */
+    if (c->quantity == LOSS && write_divergences(f, r, &p, &diverged)) return -1;
+    if (diverged) p.diverged = "diverged.dat";
+    for (int a = 0; a < c->axes; a++) {
+        char name[48];
+        if (!(e.last[a] > 0)) continue;
+        snprintf(name, sizeof name, "%s-%s", c->name, panel_axis_names[a]);
+        p.name = name;
+        panel_x(&p, (panel_axis)a, e.last[a]);
+        if (panel_add(f, c->group, &p, r, b)) return -1;
+    }
+    return 0;
 }
 
-/* ---- Validation -------------------------------------------------------------------------------------------------- */
+/* Metrics that are recorded of training as well: the accuracy of each batch. */
+static int draw_training_metrics(report_figures *f, const report *r, panel_blocks *b) {
+    for (int i = 0; i < r->n_metrics; i++) {
+        const metric *m = &r->column[REPORT_FIRST_METRIC + i];
+        char name[40], label[160];
+        snprintf(name, sizeof name, "train-%.20s-%d", m->name, i + 1);
+        snprintf(label, sizeof label, *m->unit ? "training %s (%s)" : "training %s", m->about, m->unit);
+        const curve c = {name, label, FIRST_METRIC + i, REPORT_TRAINING, AXES, true, false};
+        bool any = false;
+        for (int v = 0; v < r->n_variants; v++) any |= has_quantity(r, &r->variant[v], c.quantity);
+        if (any && draw_curve(f, r, &c, b)) return -1;
+    }
+    return 0;
+}
 
-/* Scores: what is evaluated while training goes on. They are columns of the report, from the validation loss on. */
-enum { MOST_SCORES = REPORT_UPDATES - REPORT_VALID };
+/* ---- Evaluations ------------------------------------------------------------------------------------------------- */
 
-static int n_scores(const report *r) { return REPORT_FIRST_METRIC - REPORT_VALID + r->n_metrics; }
+/* Scores: what is evaluated while training goes on. They are columns of the report, from the validation loss on; and the
+ * perplexity, unless it is among them. */
+static int n_scores(const report *r) {
+    bool among = false;
+    for (int i = 0; i < r->n_metrics; i++) among |= strcmp(r->column[REPORT_FIRST_METRIC + i].name, "ppl") == 0;
+    return 1 + r->n_metrics + !among;
+}
+
+static bool is_perplexity(const report *r, int which) { return which > r->n_metrics; }
+
+static const metric *score_metric(const report *r, int which) {
+    static const metric perplexity = {"ppl", "perplexity", "perplexity", "", 1, 2, METRIC_LOWER, false, NULL};
+    return is_perplexity(r, which) ? &perplexity : &r->column[REPORT_VALID + which];
+}
+
+static const report_series *evaluations(const report_run *run, report_group group) {
+    return group == REPORT_TESTS ? &run->test : &run->valid;
+}
+
+static const char *split_of(report_group group) { return group == REPORT_TESTS ? "test" : "valid"; }
 
 /* The least update after one that any run of the variant was evaluated at; -1: there is none. */
-static int64_t next_evaluation(const report_variant *v, int64_t after) {
+static int64_t next_evaluation(const report_variant *v, report_group group, int64_t after) {
     int64_t next = -1;
     for (int i = 0; i < v->n; i++) {
-        const report_series *s = &v->run[i]->valid;
+        const report_series *s = evaluations(v->run[i], group);
         const size_t k = points_before(s, (double)after + 0.5);
         if (k < s->n && (next < 0 || s->at[k].step < next)) next = s->at[k].step;
     }
     return next;
 }
 
-static report_spread score_at(const report *r, const report_variant *v, int64_t step, int which, double *room) {
+/* What is read from a point: a score, or where it lies on an axis. */
+typedef double reading(const report *r, const report_run *run, const report_point *p, int which);
+
+static double read_score(const report *r, const report_run *run, const report_point *p, int which) {
+    if (is_perplexity(r, which)) return exp(quantity_of(r, run, p, NLL));
+    return report_value(r, run, p, REPORT_VALID + which);
+}
+
+static double read_axis(const report *r, const report_run *run, const report_point *p, int which) {
+    (void)r, (void)run;
+    return axis_of(p, (panel_axis)which);
+}
+
+static report_spread spread_at(const report *r, const report_variant *v, report_group group, int64_t step,
+                               reading *reads, int which, double *room) {
     int n = 0;
     for (int i = 0; i < v->n; i++) {
-        const report_series *s = &v->run[i]->valid;
+        const report_series *s = evaluations(v->run[i], group);
         const size_t k = points_before(s, (double)step);
-        if (k < s->n && s->at[k].step == step) room[n++] = report_value(r, v->run[i], &s->at[k], REPORT_VALID + which);
+        if (k < s->n && s->at[k].step == step) room[n++] = reads(r, v->run[i], &s->at[k], which);
     }
     return report_spread_of(room, n);
 }
 
 /* What a script needs to know of a score. */
 typedef struct score {
-    extent e;
+    panel_extent e;
     bool drawn; /* some variant has more than one row of it, so that there is a line */
 } score;
 
-static void write_evaluations(FILE *out, const report *r, const report_variant *v, double *room, score *scores) {
-    int rows[MOST_SCORES] = {0};
-    for (int64_t step = -1; (step = next_evaluation(v, step)) >= 0;) {
+static void write_evaluations(FILE *out, const report *r, const report_variant *v, report_group group, double *room,
+                              score *scores, panel_blocks *b) {
+    for (int64_t step = -1; (step = next_evaluation(v, group, step)) >= 0;) {
+        double place[AXES] = {(double)step, 0, 0};
         fprintf(out, "%lld", (long long)step);
+        for (int a = AXIS_EPOCHS; a < AXES; a++) {
+            place[a] = spread_at(r, v, group, step, read_axis, a, room).median;
+            write_number(out, place[a]);
+        }
         for (int k = 0; k < n_scores(r); k++) {
-            const report_spread y = score_at(r, v, step, k, room);
-            extent *e = &scores[k].e;
+            const report_spread y = spread_at(r, v, group, step, read_score, k, room);
             write_spread(out, &y);
-            include(e, y.min);
-            include(e, y.max);
-            if (y.n && step > e->last_step) e->last_step = step;
-            rows[k] += y.n > 0;
+            if (!y.n) continue;
+            scores[k].drawn |= b->line_of[k].n > 0;
+            panel_include(&scores[k].e, &y);
+            panel_extend(b, k, y.median);
+            for (int a = 0; a < AXES; a++) panel_reach(&scores[k].e, (panel_axis)a, place[a]);
         }
         fputc('\n', out);
     }
-    for (int k = 0; k < n_scores(r); k++) scores[k].drawn |= rows[k] > 1;
 }
 
 static void write_score_names(FILE *out, const report *r) {
     for (int k = 0; k < n_scores(r); k++) {
-        const metric *m = &r->column[REPORT_VALID + k];
-        fprintf(out, "%s%s%s%s", k ? ", " : "", m->label, *m->unit ? " " : "", m->unit);
+        const metric *m = score_metric(r, k);
+        fprintf(out, "%s%s%s%s", k ? ", " : "", k ? m->label : "loss", *m->unit ? " " : "", m->unit);
     }
 }
 
-static int write_validations(report_figures *f, const report *r, blocks *b, score *scores) {
+static int write_split(report_figures *f, const report *r, report_group group, panel_blocks *b, score *scores) {
     report_file file;
     int next = 0;
     double *room = calloc((size_t)r->n, sizeof *room);
     if (!room) return text_fail(f->message, f->size, "out of memory");
-    if (report_file_open(f, &file, "valid.dat")) {
+    if (report_file_open(f, &file, "%s.dat", split_of(group))) {
         free(room);
         return -1;
     }
     for (int i = 0; i < r->n_variants; i++) {
-        b[i] = (blocks){-1, -1};
-        if (next_evaluation(&r->variant[i], -1) < 0) continue;
-        fprintf(file.to, "# variant %d: update, then median, least and most of %d: ", i + 1, r->variant[i].n);
+        b[i] = panel_no_blocks;
+        if (next_evaluation(&r->variant[i], group, -1) < 0) continue;
+        fprintf(file.to, "# variant %d: update, epoch, seconds, then median, least and most of %d: ", i + 1,
+                r->variant[i].n);
         write_score_names(file.to, r);
         fputc('\n', file.to);
-        write_evaluations(file.to, r, &r->variant[i], room, scores);
+        write_evaluations(file.to, r, &r->variant[i], group, room, scores, &b[i]);
         fprintf(file.to, "\n\n");
         b[i].line = next++;
     }
@@ -441,63 +436,76 @@ static int write_validations(report_figures *f, const report *r, blocks *b, scor
 }
 
 /* Percents are seen best as parts of a hundred, and what should rise from zero on. */
-static void set_score_range(panel *p, const metric *m, const extent *e) {
+static void set_score_range(panel *p, const metric *m, const panel_extent *e) {
     if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) p->y_high = 102;
     else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
-    else set_range(p, e);
+    else panel_range(p, e);
 }
 
-/* "valid-f1"; with a number behind it where runs have different metrics of one name. */
-static void name_score(const report *r, int column, char *out, size_t size) {
-    const char *name = r->column[column].name;
+/* "valid-f1"; with a number behind it where runs have different metrics of one name. Then the axis, if it is not that of
+ * updates. */
+static void name_score(const report *r, report_group group, int which, panel_axis a, char *out, size_t size) {
+    const char *name = score_metric(r, which)->name;
     int twins = 1;
-    for (int c = REPORT_VALID; c < column; c++) twins += strcmp(r->column[c].name, name) == 0;
-    if (twins == 1) snprintf(out, size, "valid-%s", name);
-    else snprintf(out, size, "valid-%s-%d", name, twins);
+    for (int k = 0; k < which; k++) twins += strcmp(score_metric(r, k)->name, name) == 0;
+    size_t used = (size_t)snprintf(out, size, "%s-%s", split_of(group), name);
+    if (twins > 1 && used < size) used += (size_t)snprintf(out + used, size - used, "-%d", twins);
+    if (a != AXIS_UPDATES && used < size) snprintf(out + used, size - used, "-%s", panel_axis_names[a]);
 }
 
-static int draw_score(report_figures *f, const report *r, const blocks *b, int which, const extent *e, int width) {
-    const int column = REPORT_VALID + which;
-    const metric *m = &r->column[column];
-    const panel_x x = x_of_updates((double)e->last_step);
-    char name[48], label[128];
-    name_score(r, column, name, sizeof name);
-    snprintf(label, sizeof label, *m->unit ? "%s (%s)" : "%s", m->about, m->unit);
-    panel p = {.name = name,
-               .data = "valid.dat",
-               .x_label = x.label,
-               .y_label = label,
-               .width = width,
-               .x = 1,
-               .y = 2 + 3 * which,
-               .x_scale = x.scale,
-               .x_last = 1.02 * (double)e->last_step,
-               .marks = true};
+static int draw_score(report_figures *f, const report *r, report_group group, const panel_blocks *b, int which,
+                      const panel_extent *e, int width) {
+    const metric *m = score_metric(r, which);
+    const bool perplexity = is_perplexity(r, which);
+    char data[16], label[160];
+    const char *what = which ? m->about : "loss", *split = group == REPORT_TESTS ? "test" : "validation";
+    snprintf(data, sizeof data, "%s.dat", split_of(group));
+    snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split, what, m->unit);
+    panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};
     set_score_range(&p, m, e);
-    return add_panel(f, REPORT_VALIDATIONS, &p, r, b);
-}
-
-static int draw_validations(report_figures *f, const report *r, blocks *b) {
-    score scores[MOST_SCORES];
-    bool several = false; /* loss and something else */
-    for (int k = 0; k < MOST_SCORES; k++) scores[k] = (score){.e = no_extent};
-    if (write_validations(f, r, b, scores)) return -1;
-    for (int k = 1; k < n_scores(r); k++) several |= scores[k].drawn;
-    for (int k = 0; k < n_scores(r); k++) {
-        if (scores[k].drawn && draw_score(f, r, b, k, &scores[k].e, several ? NARROW : WIDTH)) return -1;
+    for (int a = 0; a < (perplexity ? 1 : AXES); a++) {
+        char name[64];
+        if (!(e->last[a] > 0)) continue;
+        name_score(r, group, which, (panel_axis)a, name, sizeof name);
+        p.name = name;
+        panel_x(&p, (panel_axis)a, 1.02 * e->last[a]);
+        if (panel_add(f, perplexity ? REPORT_PERPLEXITIES : group, &p, r, b)) return -1;
     }
     return 0;
 }
 
+static int draw_split(report_figures *f, const report *r, report_group group, panel_blocks *b) {
+    score *scores = calloc((size_t)n_scores(r), sizeof *scores);
+    bool several = false; /* loss and something else */
+    if (!scores) return text_fail(f->message, f->size, "out of memory");
+    for (int k = 0; k < n_scores(r); k++) scores[k].e = panel_no_extent;
+    int status = write_split(f, r, group, b, scores);
+    for (int k = 1; k <= r->n_metrics; k++) several |= scores[k].drawn;
+    for (int k = 0; k < n_scores(r) && !status; k++) {
+        const bool narrow = several && !is_perplexity(r, k);
+        if (scores[k].drawn) status = draw_score(f, r, group, b, k, &scores[k].e, narrow ? NARROW : WIDTH);
+    }
+    free(scores);
+    return status;
+}
+
+/* ---- All of them ------------------------------------------------------------------------------------------------- */
+
 int report_draw_curves(report_figures *f, const report *r) {
+    static const curve loss = {"loss", "training loss", LOSS, REPORT_LOSSES, AXES, true, false};
+    static const curve perplexity = {"perplexity", "training perplexity", NLL, REPORT_PERPLEXITIES, 1, true, true};
+    static const curve rate = {"lr", "learning rate", LEARNING_RATE, REPORT_STEPS, 1, false, false};
+    static const curve norm = {"grad-norm", "gradient norm", GRADIENT_NORM, REPORT_STEPS, 1, true, false};
     int64_t last = 0;
     for (int i = 0; i < r->n_variants; i++) {
         if (last_step(&r->variant[i]) > last) last = last_step(&r->variant[i]);
     }
     f->window = last / WINDOWS > 1 ? last / WINDOWS : 1;
-    blocks *b = calloc((size_t)r->n_variants, sizeof *b);
+    panel_blocks *b = calloc((size_t)r->n_variants, sizeof *b);
     if (!b) return text_fail(f->message, f->size, "out of memory");
-    const int status = draw_losses(f, r, b) || draw_validations(f, r, b) ? -1 : 0;
+    const bool failed = draw_curve(f, r, &loss, b) || draw_training_metrics(f, r, b) ||
+                        draw_curve(f, r, &perplexity, b) || draw_split(f, r, REPORT_VALIDATIONS, b) ||
+                        draw_split(f, r, REPORT_TESTS, b) || draw_curve(f, r, &rate, b) || draw_curve(f, r, &norm, b);
     free(b);
-    return status;
+    return failed ? -1 : 0;
 }

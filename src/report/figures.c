@@ -109,10 +109,10 @@ static const char style_head[] =
     "set encoding utf8\n"
     "font_name = 'Helvetica'\n"
     "kinds = strstrt(GPVAL_TERMINALS, 'pdfcairo') ? 'svg pdf' : 'svg'\n"
-    "# A drawing of w by h pixels; on paper it is w / 110 inches wide.\n"
-    "figure(kind, name, w, h) = kind eq 'svg' \\\n"
-    "    ? sprintf(\"set terminal svg enhanced dynamic rounded size %d,%d font '%s,13'; set output '%s.svg'\", \\\n"
-    "              w, h, font_name, name) \\\n"
+    "# A drawing of w by h pixels; on paper it is w / 110 inches wide. Kind 'page' is for the page alone.\n"
+    "figure(kind, name, w, h) = kind ne 'pdf' \\\n"
+    "    ? sprintf(\"set terminal svg enhanced dynamic rounded size %d,%d font '%s,13'; set output '%s%s.svg'\", \\\n"
+    "              w, h, font_name, name, kind eq 'page' ? '.page' : '') \\\n"
     "    : sprintf(\"set terminal pdfcairo enhanced color rounded size %.3fin,%.3fin font '%s,13' fontscale 0.56 "
     "linewidth 1.2 dashlength 2; "
     "set output '%s.pdf'\", \\\n"
@@ -221,22 +221,23 @@ static void remove_old(const report_figures *f, const char *name) {
 }
 
 static void take_svg(report_figures *f, report_drawing *d, int variants) {
-    char *path = path_in(f, d->name, ".svg"), *text = NULL, ignored[64];
+    char *path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg"), *text = NULL, ignored[64];
     size_t n = 0;
     if (path && text_read(path, &text, &n, ignored, sizeof ignored) == 0) {
         char *ended = realloc(text, n + 1);
         if (ended) {
             text = ended;
             text[n] = '\0';
-            if (strlen(text) == n) d->svg = report_svg_inline(text, n, d->label, variants);
+            if (strlen(text) == n) d->svg = report_svg_inline(text, n, d, variants);
         }
     }
+    if (path && d->for_page) (void)unlink(path); /* the page has it now */
     free(text);
     free(path);
 }
 
 static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, int variants) {
-    char script[48], why[300];
+    char script[80], why[300];
     snprintf(script, sizeof script, "%s.gp", d->name);
     if (run_gnuplot(gnuplot, f->directory, script, why, sizeof why) == 0) {
         char *pdf = path_in(f, d->name, ".pdf");
@@ -286,7 +287,10 @@ int report_draw(report_figures *out, const report *r, const char *page, char *me
 }
 
 void report_figures_free(report_figures *f) {
-    for (int i = 0; i < f->n; i++) free(f->drawing[i].svg);
+    for (int i = 0; i < f->n; i++) {
+        free(f->drawing[i].svg);
+        free(f->drawing[i].plot);
+    }
     free(f->drawing);
     free(f->directory);
     *f = (report_figures){0};

@@ -26,19 +26,33 @@ enum { REPORT_AXIS = 0x444444, REPORT_GRID = 0xe2e2e2 }; /* as gnuplot draws the
 
 typedef enum report_group {
     REPORT_LOSSES,
+    REPORT_TRAINING, /* metrics that were recorded of training as well */
     REPORT_VALIDATIONS,
+    REPORT_TESTS,
+    REPORT_PERPLEXITIES,
+    REPORT_STEPS, /* learning rate and gradient norm */
     REPORT_RATES,
     REPORT_BOUNDS,
     REPORT_GROUPS
 } report_group;
 
+/* What a script plots, in its order: something of a variant, and whether that is its line. */
+typedef struct report_plot {
+    int variant;
+    bool line;
+} report_plot;
+
 typedef struct report_drawing {
     report_group group;
-    bool on_page;    /* else it is a whole of drawings that are there one by one */
-    char name[48];   /* NAME.gp draws NAME.svg and NAME.pdf */
-    char label[200]; /* what it shows, for those who do not see it */
-    char *svg;       /* for the page; NULL: it was not drawn */
-    bool pdf;        /* there is one: not every gnuplot can */
+    bool on_page;         /* else it is a whole of drawings that are there one by one */
+    bool for_page;        /* the script draws NAME.page.svg as well, which has no key */
+    char name[64];        /* NAME.gp draws NAME.svg and NAME.pdf */
+    char label[800];      /* what it shows, for those who do not see it */
+    char attributes[200]; /* of the page's element, for its script */
+    report_plot *plot;
+    int n_plots;
+    char *svg; /* for the page; NULL: it was not drawn */
+    bool pdf;  /* there is one: not every gnuplot can */
 } report_drawing;
 
 typedef struct report_figures {
@@ -79,8 +93,9 @@ void report_quote(FILE *out, const char *text, int most);
 int report_draw_curves(report_figures *f, const report *r);
 int report_draw_ridges(report_figures *f, const report *r);
 
-/* gnuplot's SVG as it can stand within HTML, in the page's colours; to be freed. NULL: it is none, or no memory. */
-char *report_svg_inline(const char *svg, size_t n, const char *label, int variants);
+/* gnuplot's SVG as it can stand within HTML, in the page's colours, with the drawing's label and attributes, and data-v for
+ * what is of a variant; to be freed. NULL: it is none, or no memory. */
+char *report_svg_inline(const char *svg, size_t n, const report_drawing *d, int variants);
 
 /* ---- Facts about histograms ---- */
 

@@ -1,5 +1,5 @@
-/* page.c - one HTML file that needs nothing else: style, figures and tables within it, no scripts; light or dark, wide
- * or narrow as the reader's screen is.
+/* page.c - one HTML file that needs nothing else: style, figures and tables within it, and a script that it can do
+ * without; light or dark, wide or narrow as the reader's screen is.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -89,6 +89,18 @@ static const char style[] =
     ".panels{display:flex;flex-wrap:wrap;justify-content:center;gap:1.2rem 1.6rem}\n"
     ".panels svg{display:block;min-width:0;height:auto}\n"
     ".panels svg text{font-family:inherit}\n"
+    ".key{list-style:none;display:flex;flex-wrap:wrap;justify-content:center;gap:.2rem 1.4rem;margin:0 0 .6rem;padding:0;"
+    "font-size:.9rem}\n"
+    ".key li{overflow-wrap:anywhere}\n"
+    ".key svg{margin-right:.5em;fill:none}\n"
+    ".key [role]{cursor:pointer}\n"
+    ".key [aria-checked=false]{opacity:.45;text-decoration:line-through}\n"
+    ".axes{max-width:none;text-align:center;font-size:.9rem;margin:0 0 .6rem}\n"
+    ".axes button{font:inherit;color:inherit;background:none;border:1px solid var(--line);border-radius:4px;margin:0 .2em;"
+    "padding:.1em .7em;cursor:pointer}\n"
+    ".axes [aria-pressed=true]{background:var(--box);font-weight:600}\n"
+    ".tip{position:absolute;pointer-events:none;background:var(--page);border:1px solid var(--line);border-radius:4px;"
+    "padding:.3rem .6rem;font-size:.84rem;font-variant-numeric:tabular-nums;max-width:22rem}\n"
     "figcaption{font-size:.92rem;max-width:56rem;margin-top:.7rem}\n"
     "figcaption b{color:var(--ink)}\n"
     "a{color:var(--link);white-space:nowrap}\n"
@@ -125,7 +137,7 @@ static const char style[] =
     "@media (max-width:560px){.samples tr,.samples th,.samples td{display:block;width:auto;padding-left:0}"
     ".samples th{padding-bottom:0;border:0;font-size:.86rem}.samples td{padding-top:0}th,td{padding:.34rem .55rem}"
     ".results tbody th{white-space:normal;min-width:8rem}}\n"
-    "@media print{main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
+    "@media print{.axes,.tip{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
 
 static void write_palette(FILE *out, const report *r, bool dark) {
     static const char *const pages[2] = {
@@ -205,9 +217,9 @@ static void write_head(FILE *out, const report *r) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-          "img-src data:\">\n"
-          "<title>",
+          "img-src data:; script-src '",
           out);
+    fprintf(out, "%s'\">\n<title>", page_script_hash);
     write_title(out, r);
     fputs(" – adamod report</title>\n<style>\n", out);
     write_palette(out, r, false);
@@ -333,11 +345,36 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
     fputs(*comma == ',' ? "." : "", out);
 }
 
+/* The key of the lines: text, which is as wide as it is. */
+static void write_key(FILE *out, const report *r, report_group group) {
+    static const char *const dashes[] = {"", " stroke-dasharray=\"9 4\"", " stroke-dasharray=\"4 3\"",
+                                         " stroke-dasharray=\"9 3 2 3\""};
+    int diverged = 0;
+    for (int i = 0; i < r->n_variants; i++) diverged += r->variant[i].fates[REPORT_DIVERGED] > 0;
+    if (group >= REPORT_RATES || (r->n_variants < 2 && !diverged)) return;
+    fputs("<ul class=\"key\">", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_variant *v = &r->variant[i];
+        char name[24];
+        fprintf(out,
+                "<li data-v=\"%d\"><svg width=\"30\" height=\"10\" aria-hidden=\"true\"><path d=\"M1,5 H29\" "
+                "stroke-width=\"2.4\" stroke=\"var(%s)\"%s/></svg>",
+                i, report_colour_name(i, REPORT_FULL, name), dashes[i % 4]);
+        html_text(out, v->name);
+        if (v->fates[REPORT_DIVERGED] == v->n) fputs(" (diverged)", out);
+        else if (v->fates[REPORT_DIVERGED]) fprintf(out, " (%d of %d diverged)", v->fates[REPORT_DIVERGED], v->n);
+        fputs("</li>", out);
+    }
+    fputs("</ul>\n", out);
+}
+
 static void write_figure(FILE *out, const report *r, const report_figures *f, report_group group, int *number) {
     bool any = false;
     for (int i = 0; i < f->n; i++) any |= f->drawing[i].group == group && f->drawing[i].svg;
     if (!any) return;
-    fputs("<figure>\n<div class=\"panels\">\n", out);
+    fputs("<figure>\n", out);
+    write_key(out, r, group);
+    fputs("<div class=\"panels\">\n", out);
     for (int i = 0; i < f->n; i++) {
         if (f->drawing[i].group == group && f->drawing[i].svg) fprintf(out, "%s\n", f->drawing[i].svg);
     }
@@ -373,7 +410,7 @@ static void write_page(FILE *out, const report *r, const report_figures *f, cons
     page_settings(out, r);
     page_machines(out, r);
     page_commands(out, r);
-    fputs("</main>\n</body>\n</html>\n", out);
+    fprintf(out, "</main>\n<script>%s</script>\n</body>\n</html>\n", page_script);
 }
 
 int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,

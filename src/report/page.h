@@ -21,6 +21,10 @@ void html_picture(FILE *out, const unsigned char *pixels, int height, int width,
  * "Accuracy and F1". False, and nothing is written: there are none. */
 bool html_metrics(FILE *out, const report *r, bool about);
 
+/* The page's script, which shows values under the pointer, switches variants off and on, and axes: the page is whole without
+ * it. Its hash lets the page forbid any other. */
+extern const char page_script[], page_script_hash[];
+
 /* What came of it, in a paragraph of plain words. */
 void page_summary(FILE *out, const report *r);
 /* What a figure shows, what to see in it, and which of the paper's it repeats. */

@@ -224,8 +224,11 @@ static void write_incomparable(FILE *out, const report *r, int column, const cha
 
 static void caption_losses(FILE *out, const report *r, const report_figures *f) {
     char times[200];
-    fputs("<b>Training loss</b> against updates and against time. ", out);
+    bool diverged = false;
+    for (int i = 0; i < r->n_variants; i++) diverged |= r->variant[i].fates[REPORT_DIVERGED] > 0;
+    fputs("<b>Training loss</b>. ", out);
     write_seeds(out, r);
+    if (diverged) fputs("A × stands where a run diverged; at the top, if it never had a finite loss. ", out);
     if (f->window > 1) fprintf(out, "Smoothed lines are means of %lld updates. ", (long long)f->window);
     if (f->clipped) fputs("A line that leaves at the top goes on above it. ", out);
     write_incomparable(out, r, REPORT_LOSS, "Training losses");
@@ -248,6 +251,35 @@ static void write_lowest(FILE *out, const report_variant *v) {
     html_text(out, v->name);
     fprintf(out, "%s the validation loss was lowest after update %lld (%.3f) and is %.3f at the last. ",
             v->n > 1 ? ", first run," : "", (long long)lowest->step, lowest->loss, last->loss);
+}
+
+/* Of metrics that are recorded of training too. */
+static void caption_training(FILE *out, const report *r) {
+    fputs("<b>On the training data</b>: each batch as the model saw it. ", out);
+    write_seeds(out, r);
+}
+
+static void caption_tests(FILE *out, const report *r) {
+    fputs("<b>Test</b>: the model on the test data while training goes on. ", out);
+    for (int i = 0; i < r->n_metrics; i++) {
+        char why[160];
+        const int c = REPORT_FIRST_METRIC + i;
+        if (!report_has(r, c) || report_comparable(r, c, why, sizeof why)) continue;
+        fprintf(out, "They do not compare: the runs differ in %s. ", why);
+        return;
+    }
+}
+
+static void caption_perplexities(FILE *out, const report *r) {
+    fputs("<b>Perplexity</b>: exp of the mean negative log-likelihood of a target, without label smoothing. ", out);
+    write_incomparable(out, r, REPORT_LOSS, "Those of training");
+}
+
+static void caption_steps(FILE *out) {
+    fputs(
+        "<b>Learning rate</b> with its schedule, of the first group of parameters, and <b>norm of the gradient</b> of all "
+        "parameters. ",
+        out);
 }
 
 static void caption_validations(FILE *out, const report *r) {
@@ -352,6 +384,10 @@ static void caption_bounds(FILE *out, const report *r) {
 void page_caption(FILE *out, const report *r, const report_figures *f, report_group group) {
     switch (group) {
         case REPORT_LOSSES: caption_losses(out, r, f); break;
+        case REPORT_TRAINING: caption_training(out, r); break;
+        case REPORT_TESTS: caption_tests(out, r); break;
+        case REPORT_PERPLEXITIES: caption_perplexities(out, r); break;
+        case REPORT_STEPS: caption_steps(out); break;
         case REPORT_VALIDATIONS: caption_validations(out, r); break;
         case REPORT_RATES: caption_rates(out, r, f); break;
         case REPORT_BOUNDS: caption_bounds(out, r); break;

@@ -712,6 +712,7 @@ static int read_description(report_run *r, const metric *known, int n_known, cha
     snprintf(r->items, sizeof r->items, "tokens");
     snprintf(r->samples, sizeof r->samples, "sentences");
     const int status = read_value(r, "task.json", read_task, message, size);
+    r->has_perplexity = status == 0 || find_metric(r, "ppl") >= 0;
     if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;

@@ -240,12 +240,23 @@ static void write_panel_plot(FILE *out, const ridge_panel *p, const axes *a) {
             p->blocks - 1, p->name, p->variant + 1, p->variant + 1);
 }
 
+/* "Histograms of the learning rates after the bound: AdaMod. The median is 1.2e-05 at update 1 and 0.003 at update 900." */
+static void describe(const ridge_panel *p, report_drawing *d) {
+    const report_histogram *a = &p->run->histogram[0], *b = &p->run->histogram[p->run->n_histograms - 1];
+    const double first = p->before ? a->eta_median : a->step_median, last = p->before ? b->eta_median : b->step_median;
+    const size_t used =
+        (size_t)snprintf(d->label, sizeof d->label, "Histograms of the learning rates %s the bound: %.100s.",
+                         p->before ? "before" : "after", p->title);
+    if (isfinite(first) && isfinite(last))
+        snprintf(d->label + used, sizeof d->label - used, " The median is %.3g at update %lld and %.3g at update %lld.",
+                 first, (long long)a->step, last, (long long)b->step);
+}
+
 static int write_panel(report_figures *f, const ridge_panel *p, const axes *a, report_group group) {
     report_file file;
     report_drawing *d = report_figures_add(f, group, p->name);
     if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
-    snprintf(d->label, sizeof d->label, "Histograms of the learning rates %s the bound at some updates: %.100s",
-             p->before ? "before" : "after", p->title);
+    describe(p, d);
     fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
     fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", p->name, WIDTH, HEIGHT);
     write_panel_plot(file.to, p, a);

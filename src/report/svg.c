@@ -141,6 +141,7 @@ enum { DEEPEST = 64 };
 typedef struct filter {
     buffer out;
     int variants;
+    const report_drawing *d;
     size_t opened[DEEPEST], inside[DEEPEST]; /* where each open group begins, and its content */
     int depth;
 } filter;
@@ -154,6 +155,21 @@ static bool close_group(filter *f) {
     return false;
 }
 
+/* gnuplot numbers its plots from 1 on, in the order of the script. */
+static void add_plot(filter *f, const char *at, const char *end) {
+    part name, value;
+    while (next_attribute(&at, end, &name, &value)) {
+        int number = 0;
+        char text[40];
+        snprintf(text, sizeof text, "%.*s", (int)value.n, value.at);
+        if (!is(name, "id") || sscanf(text, "gnuplot_plot_%d", &number) != 1) continue;
+        if (number < 1 || number > f->d->n_plots) return;
+        const report_plot *p = &f->d->plot[number - 1];
+        snprintf(text, sizeof text, " data-v=\"%d\"%s", p->variant, p->line ? " class=\"line\"" : "");
+        add_text(&f->out, text);
+    }
+}
+
 static void open_tag(filter *f, part name, const char *end) {
     /* All marks are dots, which gnuplot would take from definitions whose names clash with those of other figures. */
     const bool mark = is(name, "use"), closed = end[-1] == '/';
@@ -161,6 +177,7 @@ static void open_tag(filter *f, part name, const char *end) {
     add_text(&f->out, "<");
     if (mark) add_text(&f->out, "circle r=\"1\" fill=\"currentColor\" stroke=\"none\"");
     else add(&f->out, name.at, name.n);
+    if (is(name, "g")) add_plot(f, name.at + name.n, end);
     add_attributes(&f->out, name.at + name.n, closed ? end - 1 : end, f->variants);
     add_text(&f->out, closed ? "/>" : ">");
     if (!is(name, "g") || closed) return;
@@ -214,8 +231,8 @@ static void add_escaped(buffer *out, const char *text) {
     }
 }
 
-char *report_svg_inline(const char *svg, size_t n, const char *label, int variants) {
-    filter f = {.variants = variants};
+char *report_svg_inline(const char *svg, size_t n, const report_drawing *d, int variants) {
+    filter f = {.variants = variants, .d = d};
     const char *end = svg + n, *at = strstr(svg, "<svg"), *view = at ? strstr(at, "viewBox=\"") : NULL;
     double box[4];
     char root[160];
@@ -225,8 +242,10 @@ char *report_svg_inline(const char *svg, size_t n, const char *label, int varian
              "<svg viewBox=\"%g %g %g %g\" style=\"flex:1 1 %.0fpx;max-width:%.0fpx\" role=\"img\" aria-label=\"",
              box[0], box[1], box[2], box[3], 0.8 * box[2], 1.05 * box[2]);
     add_text(&f.out, root);
-    add_escaped(&f.out, label);
-    add_text(&f.out, "\">");
+    add_escaped(&f.out, d->label);
+    add_text(&f.out, "\"");
+    add_text(&f.out, d->attributes);
+    add_text(&f.out, ">");
     at = memchr(at, '>', (size_t)(end - at));
     if (at) at++;
     while (at && at < end) at = *at == '<' ? take_tag(&f, at, end) : take_text(&f, at, end);

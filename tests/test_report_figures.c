@@ -1,0 +1,145 @@
+/* Figures of reports: which curves there are over which axes, what marks runs that diverged, and that the page's drawings
+ * have their keys as text.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+#include "run_folders.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char pictures[] =
+    "{\"task\":\"images\",\"items\":\"images\",\"metrics\":[{\"name\":\"loss\",\"headline\":true},"
+    "{\"name\":\"accuracy\",\"about\":\"accuracy\",\"unit\":\"%\",\"scale\":100,\"better\":\"higher\",\"headline\":true}]}";
+static const char words[] =
+    "{\"task\":\"words\",\"metrics\":[{\"name\":\"loss\",\"headline\":true},{\"name\":\"ppl\"}]}";
+
+/* Forty updates in two epochs, of which all is recorded: a learning rate that rises to 1000 times its first. */
+static const char *make_curves(const char *directory, const char *name, const char *task) {
+    const char *run = below("%s", directory);
+    char recipe[100];
+    snprintf(recipe, sizeof recipe, "name: %s\n", name);
+    put(run, "recipe.yaml", recipe);
+    put(run, "task.json", task);
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= 40; i++) {
+        fprintf(
+            file,
+            "{\"kind\":\"train\",\"step\":%d,\"epoch\":%g,\"time\":%g,\"loss\":3,\"nll\":2,\"lr\":%g,\"grad_norm\":5,"
+            "\"accuracy\":0.25}\n",
+            i, i / 20.0, i / 2.0, 1e-3 * pow(1000, i / 40.0));
+        if (i % 20) continue;
+        for (int k = 0; k < 2; k++)
+            fprintf(file,
+                    "{\"kind\":\"%s\",\"step\":%d,\"epoch\":%d,\"time\":%d,\"loss\":%d,\"nll\":1,\"accuracy\":0.5}\n",
+                    k ? "test" : "valid", i, i / 20, i / 2, 4 + k);
+    }
+    fclose(file);
+    put(run, "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":20}");
+    return run;
+}
+
+static bool has_script(const char *page, const char *name) {
+    return size_of(below("%s-figures/%s.gp", page, name)) > 100;
+}
+
+static void check_file(const char *path, const char *part) {
+    char *text = contents(path);
+    CHECK_HAS(text, part);
+    free(text);
+}
+
+TEST(curves_are_drawn_against_updates_epochs_and_time) {
+    static const char *const names[] = {"loss-updates",
+                                        "loss-epochs",
+                                        "loss-time",
+                                        "train-accuracy-1-updates",
+                                        "train-accuracy-1-epochs",
+                                        "valid-loss",
+                                        "valid-loss-epochs",
+                                        "valid-loss-time",
+                                        "valid-accuracy",
+                                        "valid-accuracy-epochs",
+                                        "valid-accuracy-time",
+                                        "test-loss",
+                                        "test-loss-epochs",
+                                        "test-accuracy",
+                                        "test-accuracy-time",
+                                        "lr-updates",
+                                        "grad-norm-updates"};
+    const char *run = make_curves("curves", "net", pictures);
+    free(plain_page_of(&run, 1, "curves.html"));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!CHECK(has_script("curves", names[i]))) printf("  %s\n", names[i]);
+    }
+    check_file(below("curves-figures/loss.dat"), "\n10 0.5 5 3 3 3\n");
+    check_file(below("curves-figures/test.dat"), ": loss, accuracy %, perplexity\n20 1 10 5 5 5 50 50 50 ");
+    check_file(below("curves-figures/loss-epochs.gp"), "set xlabel 'epoch'\n");
+    check_file(below("curves-figures/loss-epochs.gp"), "using ($2/1):4 with lines");
+    check_file(below("curves-figures/valid-accuracy-time.gp"), "using ($3/1):7 with linespoints");
+    check_file(below("curves-figures/valid-accuracy-time.gp"), "set label 1 'validation accuracy (%)' at screen");
+    check_file(below("curves-figures/lr-updates.gp"), "set logscale y\n"); /* from 1e-3 to 1 */
+    check_file(below("curves-figures/grad-norm.dat"), "\n40 2 20 5 5 5\n");
+}
+
+TEST(perplexity_is_drawn_where_the_task_has_one) {
+    const char *run = make_curves("pictures", "net", pictures);
+    free(plain_page_of(&run, 1, "pictures.html"));
+    CHECK(!has_script("pictures", "perplexity-updates") && !has_script("pictures", "valid-ppl"));
+    run = make_curves("words", "net", words);
+    free(plain_page_of(&run, 1, "words.html"));
+    CHECK(has_script("words", "perplexity-updates") && has_script("words", "valid-ppl"));
+    check_file(below("words-figures/perplexity.dat"), "\n10 0.5 5 7.38906 7.38906 7.38906\n"); /* exp of 2, not of 3 */
+    check_file(below("words-figures/valid.dat"), "\n20 1 10 4 4 4 2.71828 2.71828 2.71828\n");
+}
+
+TEST(a_run_that_diverged_at_once_has_a_mark) {
+    const char *runs[] = {make_curves("good", "good", pictures), below("lost"), below("later")};
+    put(runs[1], "recipe.yaml", "name: lost\n");
+    put(runs[1], "result.json", "{\"status\":\"diverged\",\"step\":1,\"seconds\":0.5}");
+    put(runs[2], "recipe.yaml", "name: later\n");
+    put(runs[2], "metrics.jsonl",
+        "{\"kind\":\"train\",\"step\":1,\"time\":1,\"epoch\":0.05,\"loss\":3}\n"
+        "{\"kind\":\"train\",\"step\":2,\"time\":2,\"epoch\":0.1,\"loss\":3.001}\n");
+    put(runs[2], "result.json", "{\"status\":\"diverged\",\"step\":3,\"seconds\":3}");
+    free(plain_page_of(runs, 3, "lost.html"));
+    /* at the top of the figure; then where its line ends */
+    check_file(below("lost-figures/diverged.dat"), "training loss\nNaN NaN NaN NaN NaN NaN\n\n\n1 0 0.5 3.004\nNaN ");
+    check_file(below("lost-figures/diverged.dat"), "\n\n3 0.1 3 3.001\n");
+    check_file(below("lost-figures/loss-updates.gp"), "'diverged.dat' index 1 using ($1/1):4:('×') with labels ");
+    if (!have_gnuplot()) return;
+    char *text = page_of(runs, 3, "lost-drawn.html");
+    CHECK_HAS(text, "A × stands where a run diverged");
+    CHECK_HAS(text, "good: from 3 to 3. lost: diverged. later: from 3 to 3, diverged.\" data-axis=");
+    CHECK_HAS(text, "</svg>lost (diverged)</li>");
+    const char *mark = strstr(text, "<g data-v=\"1\"");
+    CHECK(mark && strstr(mark, ">×<"));
+    free(text);
+}
+
+/* gnuplot can only guess how wide a name is. */
+TEST(keys_are_text_of_the_page) {
+    if (!have_gnuplot()) SKIP("no gnuplot");
+    const char *runs[] = {make_curves("k1", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", pictures), NULL};
+    runs[1] = make_curves("k2", "short", pictures);
+    char *text = page_of(runs, 2, "keys.html"), *svg = strstr(text, "<svg viewBox");
+    CHECK_HAS(text, "<ul class=\"key\"><li data-v=\"0\"><svg width=\"30\" ");
+    CHECK_HAS(text, "</svg>WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW</li><li data-v=\"1\">");
+    if (CHECK(svg != NULL)) {
+        *strstr(svg, "</svg>") = '\0';
+        CHECK(!strstr(strstr(svg, "data-axis"), "WWWW")); /* but the label has it */
+        CHECK_HAS(svg,
+                  "data-axis=\"updates\" data-label=\"update\" data-box=\"92 12 506 248\" data-x=\"40\" data-y=\"");
+        CHECK_HAS(svg, "<g data-v=\"0\" class=\"line\"");
+        CHECK_HAS(svg, "<g data-v=\"1\" class=\"line\"");
+    }
+    free(text);
+    text = contents(below("keys-figures/loss-updates.svg")); /* for print, with a key */
+    CHECK_HAS(text, "WWWW");
+    free(text);
+    CHECK_INT(size_of(below("keys-figures/loss-updates.page.svg")), -1);
+}
+
+RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time), ENTRY(perplexity_is_drawn_where_the_task_has_one),
+          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(keys_are_text_of_the_page))
