@@ -123,6 +123,15 @@ refused 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
 refused 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
 mv kept s.txt
 
+# A run of an earlier version, whose checkpoints know neither their data nor what was saved before them, goes on.
+cp -r whole elder
+for file in elder/checkpoints/*; do
+    LC_ALL=C sed -i '1s/"crc32\(.data\)\{0,1\}"/"xxxxx\1"/g; 1s/"last_step"/"xxxx_step"/; 1s/"data":"data/"xxxx":"data/' "$file"
+done
+train --resume --out elder --set train.steps=16
+train --resume --out elder --set train.steps=20
+"$ADAMOD" evaluate elder --checkpoint step-16 >/dev/null || fail "what came of an earlier version's cannot be read"
+
 # ---- checkpoints that are not whole, or not there ----
 
 cp -r whole broken
@@ -209,6 +218,7 @@ refused 1 "from another model: 'encoder.embedding.weight' has shape" "$ADAMOD" t
 refused 1 'from another model: it has no parameter' "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.layers=2
 refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --out new --init-from nowhere
 refused 1 'elsewhere: neither a run directory with a checkpoint nor a safetensors file' "$ADAMOD" train tiny.yaml --out new --init-from elsewhere
+refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --dry-run --init-from nowhere
 refused 2 '--init-from is empty' "$ADAMOD" train tiny.yaml --out new --init-from ''
 sed 's/wort/Wort/' s.txt >big.txt
 refused 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt

@@ -5,6 +5,7 @@
 #include "nn/profile.h"
 #include "train/checkpoint.h"
 #include "train/progress.h"
+#include "train/resume.h"
 #include "train/training_step.h"
 
 #include <math.h>
@@ -152,6 +153,10 @@ int training_dry_run(const recipe *r) {
     measured m = {0};
     if (experiment_open(&e, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, sizeof message))
         return cli_fail("train", "%s", message);
+    if (resume_init(&e, message, sizeof message)) {
+        experiment_close(&e);
+        return cli_fail("train", "%s", message);
+    }
     for (int split = 0; split < SPLITS; split++) {
         if (e.task->note(&e, (task_split)split, message, sizeof message)) training_note(message);
     }

@@ -161,7 +161,6 @@ static int drop_later(const resuming *s) {
  * resumption need not be told the same again. */
 static int become_last(resuming *s) {
     char path[PATH];
-    s->at->last_step = s->at->step;
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
     return checkpoint_save(path, s->e->params, s->e->optimizer, s->at, s->message, s->size);
 }
@@ -200,6 +199,7 @@ static int go_on(resuming *s, const char *which) {
         checkpoints_offer(directory, path, true, s->message, s->size);
         return -1;
     }
+    s->at->last_step = s->at->step; /* it is the last now, whatever it was called */
     if (is_later(s, "best", unused)) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
     if (describe(s, which) || run_rewind(s->run, s->at->mark, s->message, s->size)) return -1;
