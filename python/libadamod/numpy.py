@@ -49,7 +49,7 @@ def _check(a: Any, name: str, written: bool) -> int:
     if a.dtype.name not in _TYPES or not a.dtype.isnative:
         raise TypeError(f"{name} is {a.dtype}, expected {', '.join(_TYPES)}")
     if not a.flags.c_contiguous or not a.flags.aligned:
-        raise ValueError(f"{name} is not contiguous and aligned")
+        raise ValueError(f"{name} is not a contiguous and aligned array")
     if written and not a.flags.writeable:
         raise ValueError(f"{name} is read-only")
     return _TYPES[a.dtype.name]
@@ -62,7 +62,7 @@ def _state_dtype(dtype: np.dtype, options: Dict[str, Any]) -> np.dtype:
 
 
 def states(rule: str, param: Array, **options: Any) -> State:
-    """The states a rule starts from, by name: with `master`, a float32 copy, for float16 and bfloat16 parameters unless
+    """The initial states of a rule, by name. float16 and bfloat16 parameters also have `master`, a float32 copy, unless
     low_precision="stochastic"."""
     kind = _check(param, "param", False)
     dtype = _state_dtype(param.dtype, options)
@@ -110,17 +110,21 @@ def update(
     threads: int = 1,
     **options: Any,
 ) -> None:
-    """One update of an array, or of many at once, in place. step is 1 for the first.
+    """Updates one array, or many at once, in place.
 
-    options are the rule's, by the library's names: lr, beta1, beta2, weight_decay, ...; `libadamod.options(rule)` lists
-    them. All arrays must be contiguous; float64 ones are computed in float64, all others in float32.
+    step is the number of the update; the first is 1. options are the rule's, under the library's names: lr, beta1,
+    beta2, weight_decay, ...; `libadamod.options(rule)` lists them. All arrays must be contiguous. float64 arrays are
+    computed in float64, all others in float32.
     """
     one = isinstance(params, np.ndarray)
     all_params: List[Any] = [params] if one else list(params)
     all_grads: List[Any] = [grads] if one else list(grads)
     all_states: List[Any] = [state] if one else list(state)
     if not len(all_params) == len(all_grads) == len(all_states):
-        raise ValueError(f"{len(all_params)} parameters, {len(all_grads)} gradients and {len(all_states)} states")
+        raise ValueError(
+            f"{len(all_params)} parameters, {len(all_grads)} gradients and {len(all_states)} states, "
+            f"expected as many of each"
+        )
     hyper = _hyper(rule, options)
     spans = (_c.Span * len(all_params))()
     for i, (span, p, g, s) in enumerate(zip(spans, all_params, all_grads, all_states)):
@@ -134,8 +138,8 @@ def update(
 
 
 def norm(grads: Union[Array, Sequence[Array]], *, threads: int = 1) -> float:
-    """The global norm of gradients; infinite or NaN if any of them is not finite. Neither overflows nor vanishes where
-    the norm itself does not."""
+    """The global norm of gradients; infinite or NaN if any of them is not finite. Intermediate results neither overflow
+    nor underflow."""
     arrays = [grads] if isinstance(grads, np.ndarray) else list(grads)
     spans = (_c.Span * len(arrays))()
     for i, (span, g) in enumerate(zip(spans, arrays)):

@@ -112,10 +112,11 @@ class OwnCheckpoints(unittest.TestCase):
         )
         adam = lt.Adam(params)
         train(adam, params, 1)
-        self.refuses(lt.AdaMod(params), adam.state_dict(), ValueError, "no checkpoint of AdaMod: it has amsgrad, which")
+        message = "not a checkpoint of AdaMod: it has amsgrad, which"
+        self.refuses(lt.AdaMod(params), adam.state_dict(), ValueError, message)
         old = adam.state_dict()
         del old["param_groups"][0]["amsgrad"]  # as others have it
-        message = "parameter 0 of group 0 has no exp_avg_lr, only .*exp_avg_sq.*: it is not one of adamod"
+        message = "parameter 0 of group 0 has no exp_avg_lr, only .*exp_avg_sq.*: it is not a state of adamod"
         self.refuses(lt.AdaMod(params), old, ValueError, message)
         del saved["param_groups"][0]["step"], saved["state"][0]["step"]
         self.refuses(lt.AdaMod(params), saved, ValueError, "the state of parameter 0 of group 0 has no step")

@@ -115,21 +115,21 @@ class OfTorch(Loaded):
     ]
     REFUSED = [
         (lambda p: TORCH.Adam(p), lt.AMSGrad, "parameter 0 of group 0 has no max_exp_avg_sq"),
-        (lambda p: TORCH.Adam(p), lt.SGD, "no checkpoint of SGD: it has betas, which sgd has not"),
-        (lambda p: TORCH.Adam(p), lt.AdaMod, "no checkpoint of AdaMod: it has amsgrad"),
-        (lambda p: TORCH.Adam(p), lt.AdaBound, "no checkpoint of AdaBound: it has amsgrad"),
-        (lambda p: TORCH.Adam(p), lt.NosAdam, "no checkpoint of NosAdam: it has amsgrad"),
-        (lambda p: TORCH.Adam(p), lt.RAdam, "no checkpoint of RAdam: it has amsgrad"),
-        (lambda p: TORCH.RAdam(p), lt.AdaBound, "no checkpoint of AdaBound: it has no final_lr"),
-        (lambda p: TORCH.NAdam(p), lt.Adam, "no checkpoint of Adam: it has momentum_decay"),
-        (lambda p: TORCH.NAdam(p), lt.RAdam, "no checkpoint of RAdam: it has momentum_decay"),
+        (lambda p: TORCH.Adam(p), lt.SGD, "not a checkpoint of SGD: it has betas, which sgd does not have"),
+        (lambda p: TORCH.Adam(p), lt.AdaMod, "not a checkpoint of AdaMod: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.AdaBound, "not a checkpoint of AdaBound: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.NosAdam, "not a checkpoint of NosAdam: it has amsgrad"),
+        (lambda p: TORCH.Adam(p), lt.RAdam, "not a checkpoint of RAdam: it has amsgrad"),
+        (lambda p: TORCH.RAdam(p), lt.AdaBound, "not a checkpoint of AdaBound: it has no final_lr"),
+        (lambda p: TORCH.NAdam(p), lt.Adam, "not a checkpoint of Adam: it has momentum_decay"),
+        (lambda p: TORCH.NAdam(p), lt.RAdam, "not a checkpoint of RAdam: it has momentum_decay"),
         (lambda p: TORCH.Adamax(p), lt.Adam, "parameter 0 of group 0 has no exp_avg_sq"),
-        (lambda p: TORCH.SGD(p, lr=0.1, momentum=0.9), lt.Adam, "no checkpoint of Adam: it has momentum"),
-        (lambda p: TORCH.RMSprop(p, momentum=0.9), lt.SGD, "no checkpoint of SGD: it has alpha"),
-        (lambda p: TORCH.ASGD(p), lt.SGD, "no checkpoint of SGD: it has lambd"),
-        (lambda p: TORCH.Rprop(p), lt.SGD, "no checkpoint of SGD: it has etas"),
-        (lambda p: TORCH.Adadelta(p), lt.RMSprop, "no checkpoint of RMSprop: it has rho"),
-        (lambda p: TORCH.RMSprop(p), lt.Adadelta, "no checkpoint of Adadelta: it has momentum"),
+        (lambda p: TORCH.SGD(p, lr=0.1, momentum=0.9), lt.Adam, "not a checkpoint of Adam: it has momentum"),
+        (lambda p: TORCH.RMSprop(p, momentum=0.9), lt.SGD, "not a checkpoint of SGD: it has alpha"),
+        (lambda p: TORCH.ASGD(p), lt.SGD, "not a checkpoint of SGD: it has lambd"),
+        (lambda p: TORCH.Rprop(p), lt.SGD, "not a checkpoint of SGD: it has etas"),
+        (lambda p: TORCH.Adadelta(p), lt.RMSprop, "not a checkpoint of RMSprop: it has rho"),
+        (lambda p: TORCH.RMSprop(p), lt.Adadelta, "not a checkpoint of Adadelta: it has momentum"),
     ]
 
     def test_followed(self):
@@ -142,9 +142,9 @@ class OfTorch(Loaded):
             with self.subTest(text):
                 self.refused(theirs, ours, text)
         if not OLD_TORCH:
-            self.refused(TORCH.RAdam, lt.Adam, "no checkpoint of Adam: it has no amsgrad")
+            self.refused(TORCH.RAdam, lt.Adam, "not a checkpoint of Adam: it has no amsgrad")
         if hasattr(TORCH, "Adafactor"):
-            self.refused(TORCH.Adafactor, lt.Adafactor, "no checkpoint of Adafactor: it has beta2_decay")
+            self.refused(TORCH.Adafactor, lt.Adafactor, "not a checkpoint of Adafactor: it has beta2_decay")
 
     def test_decay_that_a_checkpoint_does_not_tell(self):
         begun, params = self.begun(lambda p: TORCH.Adam(p, amsgrad=True, **DECAYED))
@@ -221,7 +221,7 @@ class OfPytorchOptimizer(Loaded):
             (PORTS.AdaShift, lt.AdaShift, "it has no window"),
             (PORTS.AdaFactor, lt.Adafactor, "it has betas"),
             (PORTS.StableAdamW, lt.AdamW, "it has weight_decouple"),
-            (PORTS.Yogi, lt.RAdam, "which radam has not"),
+            (PORTS.Yogi, lt.RAdam, "which radam does not have"),
             *((getattr(PORTS, name), lt.Adam, "it has ") for name in ("AdamP", "DiffGrad", "Yogi", "Ranger", "Lamb")),
         ):
             self.refused(theirs, ours, text)

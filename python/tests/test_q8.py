@@ -330,7 +330,7 @@ class Conversions(unittest.TestCase):
             state[name] = state[name].float()
             del state[name + "_scale"]
         for state_type in ("auto", "q8"):
-            with self.assertRaisesRegex(ValueError, "group 0: it was saved with states in 8 bits, and these are none"):
+            with self.assertRaisesRegex(ValueError, "group 0: the checkpoint has states in 8 bits, which"):
                 lt.AdaMod(clones([p]), state_type=state_type).load_state_dict(saved)
         # What is saved after f32 was loaded, and before a step, is not taken for that.
         (q,) = clones([p])

@@ -307,7 +307,7 @@ class Arrays:
     # ---- a step: all groups are prepared before the first is updated ----
 
     def prepare(self, states: Dict[Tensor, Dict[str, Any]], same_states: bool = False) -> None:
-        """Points the spans at what is there now. Whatever can be wrong with a parameter is found here. same_states:
+        """Points the spans at what is there now. A faulty parameter is refused here. same_states:
         each parameter has the dict it had in the last step."""
         if same_states and self.settled is not None and self.settled.follow():
             self.active = self.settled.active
@@ -539,7 +539,7 @@ class Arrays:
         if p.layout is not torch.strided:
             raise RuntimeError(f"{self.name(i)} has layout {p.layout}, expected a dense tensor")
         if p.is_inference() and not torch.is_inference_mode_enabled():
-            raise RuntimeError(f"{self.name(i)} was made in inference mode, where alone it can be changed")
+            raise RuntimeError(f"{self.name(i)} was made in inference mode: it cannot be changed outside")
         if is_fake(p) or p.is_meta:
             raise RuntimeError(f"{self.name(i)} {_without_values(p)}")
         if p.device.type not in ("cpu", "cuda"):
@@ -550,9 +550,9 @@ class Arrays:
         if p.dtype in _REAL and state_type in _STATE_TYPES:
             raise TypeError(f"{self.name(i)} is {p.dtype}, and states in {state_type} are for real parameters")
         if self.sharded[i] and any(x.is_partial() for x in self.params[i].placements):  # type: ignore[attr-defined]
-            raise TypeError(f"{self.name(i)} is a sum that is still to be made, expected Shard or Replicate")
+            raise TypeError(f"{self.name(i)} has a pending sum (Partial), expected Shard or Replicate")
         if any(stride == 0 and size > 1 for stride, size in zip(p.stride(), p.shape)):
-            raise RuntimeError(f"{self.name(i)} is expanded, so that elements share their memory; clone it first")
+            raise RuntimeError(f"{self.name(i)} is expanded: its elements share memory; clone it first")
         if rule in SHAPED_RULES and p.dtype in _REAL:
             raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
         if rule in SHAPED_RULES and p.dim() > _c.MAX_DIMS:
@@ -620,7 +620,7 @@ class Arrays:
         if not begins and wanted.name != "momentum_buffer":  # which may be switched on at any time
             raise ValueError(
                 f"the state of {self.name(i)} has no {wanted.name}, only {', '.join(state)}: "
-                f"it is not one of {self.hyper.rule}"
+                f"it is not a state of {self.hyper.rule}"
             )
 
     def _check_found(self, i: int, wanted: Wanted, found: Any) -> None:
@@ -628,7 +628,7 @@ class Arrays:
             raise TypeError(f"{wanted.name} of {self.name(i)} is {type(found).__name__}, expected a tensor")
         here = getattr(found, "_local_tensor", found)
         if is_distributed(found) and not self.sharded[i]:
-            raise TypeError(f"{self.name(i)} is no DTensor, and {wanted.name} is one")
+            raise TypeError(f"{self.name(i)} is not a DTensor, and {wanted.name} is one")
         if is_distributed(found):  # it may be placed otherwise
             self._check_shape(i, wanted._replace(shape=tuple(self.params[i].shape)), found)
         else:

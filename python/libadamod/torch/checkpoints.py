@@ -60,12 +60,12 @@ _RECTIFIED_FROM = 6  # updates; before, pytorch_optimizer's RAdam may do nothing
 
 
 def other_formula(rule: str, group: Group, before: Group, has_states: bool) -> Optional[str]:
-    """Why a saved group is none of a rule, in a few words; None: it may be one. before: the group that it replaces,
-    whose own keys, of whatever meaning, tell nothing."""
+    """Why a saved group does not belong to a rule, in a few words; None: it may. before: the group that it replaces;
+    keys that this has too tell nothing."""
     unknown = [key for key in group if key not in before]
     for key in unknown:
         if rule not in _TELLING.get(key, (rule,)):
-            return f"it has {key}, which {rule} has not"
+            return f"it has {key}, which {rule} does not have"
         if key in _SWITCHES and bool(group[key]) is not _SWITCHES[key]:
             return f"it was saved with {key}={group[key]}, a formula that {rule} does not have here"
     if has_states:
@@ -85,7 +85,7 @@ def _other_port(rule: str, group: Group, unknown: Iterable[str]) -> Optional[str
         return None  # states and options tell
     others = [key for key in unknown if key not in _RADAM_OF_PORT]
     if others:
-        return f"it has {others[0]}, which radam has not"
+        return f"it has {others[0]}, which radam does not have"
     if group["weight_decay"] and not group["weight_decouple"]:
         return "it was saved with weight_decouple=False, which pytorch_optimizer's RAdam takes for no decay"
     if int(group.get("step", 0)) < _RECTIFIED_FROM:

@@ -270,7 +270,7 @@ class Handle:
             return
         if _capturing(self.device):
             raise RuntimeError(
-                f"{self.device}: learning rates are collected or not as in the last step before a capture"
+                f"{self.device}: collect_learning_rates() has no effect within a capture: take a step outside first"
             )
         _c.check(_c.lib.adamod_collect(self.handle, int(on)))
         self.collecting = on
@@ -373,7 +373,7 @@ class Handles:
             pass
         if _capturing(key[0]):
             raise RuntimeError(
-                f"{key[0]}: parameters or states are not those of the last step: take a step outside, then capture one"
+                f"{key[0]}: parameters or states changed since the last step: take a step outside, then capture one"
             )
         if handle is not None:
             self._retire(key)

@@ -127,7 +127,7 @@ class Optimizer(torch.optim.Optimizer):
         return values
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """Adds a parameter group; what its options lack comes from the constructor's."""
+        """Adds a parameter group. Options that it lacks are those of the constructor."""
         super().add_param_group(param_group)
         index = len(self.param_groups) - 1
         self.param_groups[index].setdefault("step", 0)
@@ -173,9 +173,9 @@ class Optimizer(torch.optim.Optimizer):
     @_not_compiled
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None, **scaling: Any) -> Any:
-        """One update of every parameter that has a gradient. Returns what the closure, if any, returns.
+        """Updates every parameter that has a gradient. Returns the result of the closure, if there is one.
 
-        A step that fails, with a message that names the parameter, changes nothing.
+        A step that fails changes nothing, and its message names the parameter.
         """
         loss = None
         if closure is not None:
@@ -214,9 +214,9 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def _makes_states(self) -> bool:
-        """Whether this step is only taken so that there are states: torch.distributed.checkpoint takes one where there
-        are none, with gradients of zeros at a learning rate of 0. It must not change parameters, as independent decay and
-        Adafactor's, which do not follow lr, would; and what it makes is as if there had been no step."""
+        """Whether this step only creates states: torch.distributed.checkpoint takes one, with zero gradients and a
+        learning rate of 0, where there are none. Such a step leaves the parameters alone, though independent decay and
+        Adafactor do not depend on lr, and the states are those before the first step."""
         if any(self.state.values()):
             return False
         rates = [group.get("lr") for group in self.param_groups]
@@ -233,8 +233,10 @@ class Optimizer(torch.optim.Optimizer):
                 state["step"] = counts.new(int(state.get("step", 0)) + 1)
 
     def push_options(self) -> None:
-        """Tells the GPUs what the parameter groups' options are now. A step does so by itself; a captured one that is
-        replayed cannot, so call this where a scheduler has changed them. A tensor on the GPU as lr needs no call."""
+        """Copies the options of the parameter groups to the GPUs.
+
+        Every step does so, but a captured step that is replayed cannot: call this after a scheduler has changed an
+        option. A learning rate that is a tensor on the GPU needs no call."""
         self._handles.push_options(self._all_arrays())
 
     def _scaling(self, grad_scaler: Any = None) -> Scaling:
@@ -256,10 +258,10 @@ class Optimizer(torch.optim.Optimizer):
     # ---- saving and loading ----
 
     def state_dict(self) -> Dict[str, Any]:
-        """As PyTorch's. Waits for a GPU whose count of steps the host does not know: after a GradScaler's steps, and
-        once a graph was captured.
+        """As PyTorch's. Waits for the GPU if only it knows the step count: after steps with a GradScaler, and once a
+        graph was captured.
 
-        Groups have the count of their updates too, for packages that count there: `step`, as it was at the last call.
+        Each group also has a `step`, the count of its updates at the time of the call, for packages that count there.
         """
         self._handles.read_steps()
         for group in self.param_groups:
@@ -286,11 +288,11 @@ class Optimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Loads what state_dict returned, here or in torch.optim or another package with states of the same names.
 
-        Options that the saved groups lack stay as they are, and so does state_type: states of another type are
-        converted in the next step. PyTorch would round those of bfloat16 parameters to bfloat16; here they keep their
-        own type. What was loaded is copied.
+        Options that the saved groups lack keep their values. So does state_type: the next step converts states of
+        another type. States of bfloat16 parameters keep their own type, where PyTorch would round them to bfloat16. The
+        states are copied.
 
-        What is of another optimizer, or of parameters of other shapes, is refused, and nothing has changed then.
+        A checkpoint of another optimizer, or of parameters with other shapes, is refused, and nothing changes.
         """
         kept = {name: getattr(self, name) for name in ("state", "param_groups")}
         seen = [state_dict]
@@ -308,14 +310,14 @@ class Optimizer(torch.optim.Optimizer):
                 hook.remove()
 
     def _adopt(self, state_dict: Dict[str, Any], before: List[Dict[str, Any]]) -> None:
-        """Makes ours of what PyTorch has loaded, or says why it cannot be."""
+        """Validates what PyTorch has loaded and converts it to this optimizer's form."""
         self._copy_states(state_dict)
         for index, (group, old) in enumerate(zip(self.param_groups, before)):
             try:
                 has_states = any(self.state.get(p) for p in group["params"])
                 reason = checkpoints.other_formula(self.rule, group, old, has_states)
                 if reason is not None:
-                    raise ValueError(f"this is no checkpoint of {type(self).__name__}: {reason}")
+                    raise ValueError(f"this is not a checkpoint of {type(self).__name__}: {reason}")
                 q8.check_loaded(group, self.state)
                 self._complete(group, old)
             except (TypeError, ValueError) as error:
@@ -337,9 +339,9 @@ class Optimizer(torch.optim.Optimizer):
                     self.state[p][name] = value.detach().to(p.device, copy=True)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        """Options that a loaded group lacks, or has by other names; ValueError where they are of another formula."""
+        """Fills in options that a loaded group lacks or has by other names. ValueError: they mean another formula."""
         if group.pop("adam_debias", False):
-            raise ValueError(f"it was saved with adam_debias, which {type(self).__name__} has not here")
+            raise ValueError(f"it was saved with adam_debias, which {type(self).__name__} does not have")
         checkpoints.decay_in_other_words(group)
         for key, value in before.items():
             group.setdefault(key, value)
@@ -353,17 +355,18 @@ class Optimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def collect_learning_rates(self, on: bool = True) -> None:
-        """Switches on, or off, that steps of Adadelta and Adafactor count learning rates for lr_histogram, which takes
-        longer. Other rules do not need it, and for them it changes nothing. For a CUDA graph, switch before the last
-        step outside."""
+        """Makes steps of Adadelta and Adafactor collect learning rates for lr_histogram; such steps take longer.
+
+        Other rules do not need it: for them it has no effect. For a CUDA graph, call it before the last step outside.
+        """
         self._collecting = on and not self._states_tell_rates
 
     @torch.no_grad()
     def lr_histogram(self, group: Optional[int] = None) -> Histogram:
-        """The learning rates that single elements were given in the last update, of one group or all.
+        """The learning rate of each element in the last update, as a histogram over one group or all.
 
-        They follow from the states, so nothing has to be switched on before, and a step costs no more; except those of
-        Adadelta and Adafactor, which have to be collected in the step: see collect_learning_rates.
+        It is computed from the states, so that steps cost no more. Only Adadelta and Adafactor must collect it in the
+        step: see collect_learning_rates.
         """
         n = len(self.param_groups)
         if group is not None and not 0 <= group < n:
@@ -375,7 +378,8 @@ class Optimizer(torch.optim.Optimizer):
     def _collected(self, groups: Iterable[int]) -> Histogram:
         if not self._collecting:
             raise RuntimeError(
-                f"the states of {self.rule} do not tell its learning rates: collect_learning_rates() before the step"
+                f"the states of {self.rule} do not tell its learning rates: "
+                f"call collect_learning_rates() before the step"
             )
         arrays = [self._arrays[index] for index in groups if index < len(self._arrays)]
         parts = [statistics for a in arrays for statistics in [a.statistics, *self._handles.statistics(a)]]

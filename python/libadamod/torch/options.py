@@ -1,4 +1,4 @@
-"""What optimizers can be told: the types of their arguments, and what to say about one that there is not.
+"""The arguments of optimizers: their types, and messages for unknown ones.
 
 SPDX-License-Identifier: MIT
 """
@@ -27,18 +27,18 @@ class Common(TypedDict, total=False):
 
     decay: how weight_decay acts: "none", "l2" (added to the gradient), "decoupled" (p -= lr * weight_decay * p, as
         AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
-    maximize: ascend.
-    clip_value: gradients are clamped to plus and minus this.
-    low_precision: bfloat16 and float16 parameters: "master" keeps a float32 copy in the state, "stochastic" keeps none
-        and rounds at random, so that small updates act on average.
-    state_type: "auto" (float32; float64 for float64 parameters); "bf16": half the memory, rounded at random; or "q8",
-        for AdaMod, Adam, AdamW and SGD: a quarter, 8 bits in blocks of 256 with a scale each.
-    min_8bit_size: with state_type="q8", parameters with fewer elements, in this process, have states as with "auto".
+    maximize: maximizes the objective instead of minimizing it.
+    clip_value: clamps each element of a gradient to [-clip_value, clip_value].
+    low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
+        "stochastic" keeps none and rounds at random, so that small updates act on average.
+    state_type: the type of states. "auto" is float32, and float64 for float64 parameters. "bf16" takes half the memory
+        and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; it is for AdaMod, Adam,
+        AdamW and SGD.
+    min_8bit_size: with state_type="q8", parameters with fewer elements in this process have states as with "auto".
     seed: of the random rounding.
-    capturable, foreach: torch.optim's, for programs that pass them, and without effect: all steps can be captured into a
-        CUDA graph.
-    fused: torch.optim's; all steps are fused, and with True a step also does a GradScaler's unscaling.
-    differentiable: torch.optim's too; only False, since autograd cannot see through a step.
+    capturable, foreach: accepted as in torch.optim, without effect: every step can be captured into a CUDA graph.
+    fused: every step is fused. With True, a step also unscales gradients for a GradScaler, as in torch.optim.
+    differentiable: as in torch.optim; only False is accepted, since autograd cannot differentiate a step.
     """
 
     decay: Decay
@@ -54,10 +54,10 @@ class Common(TypedDict, total=False):
     fused: Optional[bool]
 
 
-# What torch.optim's optimizers have to be told: there, which of several implementations to use. Here one does it all.
+# Arguments by which torch.optim chooses among implementations. Here there is one.
 _IMPLEMENTATIONS = ("capturable", "differentiable", "foreach", "fused")
 
-# Names that others have for what is here: which option it is, and how it says the same.
+# Names of options in other packages: the option here, and how to say the same with it.
 _DECAY = "decay", "decay='decoupled' or 'l2' says how weight_decay acts"
 _OTHER_NAMES = {
     "adam_debias": ("flavour", "flavour='adamd' is what adam_debias=True means"),
@@ -74,7 +74,7 @@ _OTHER_NAMES = {
 
 
 def _hint(cls: type, name: str) -> str:
-    """What may be meant by an option that a class has not."""
+    """A hint at what was meant by an option that a class does not have."""
     own = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is not p.VAR_KEYWORD]
     known = [*own, *Common.__annotations__]
     option, text = _OTHER_NAMES.get(name, ("", ""))
@@ -85,13 +85,13 @@ def _hint(cls: type, name: str) -> str:
 
 
 def taken(cls: type, common: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of the keywords that a class was given beside its own, those that are options of a group; refuses others."""
+    """The options of a group among the keywords that are not a class's own. Refuses unknown ones."""
     for name in sorted(common):
         if name not in Common.__annotations__:
             raise TypeError(f"{cls.__name__} has no option '{name}'{_hint(cls, name)}")
     if common.get("differentiable"):
         raise ValueError(
             f"{cls.__name__}: differentiable is {common['differentiable']}, expected False: "
-            f"autograd cannot see through a step"
+            f"autograd cannot differentiate a step"
         )
     return {name: value for name, value in common.items() if name not in _IMPLEMENTATIONS}

@@ -100,6 +100,6 @@ def check_loaded(group: Dict[str, Any], states: Dict[Tensor, Dict[str, Any]]) ->
     )
     if group.get("state_type") == "q8" and large and not _has_codes(own):
         raise ValueError(
-            "it was saved with states in 8 bits, and these are none: a checkpoint of torch.distributed.checkpoint is "
-            "loaded into an optimizer with the same state_type, for parameters that are sharded or whole as they were"
+            "the checkpoint has states in 8 bits, which were loaded as numbers: torch.distributed.checkpoint needs an "
+            "optimizer with the same state_type, and parameters that are sharded or whole as they were"
         )

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Histogram(NamedTuple):
     """How many elements have which learning rate.
 
-    `eta` is before the bound, as Adam would have it, and `step` after it: what AdaMod gives. Bin i counts rates from
-    10**edges[i] to 10**edges[i + 1]; those below and above fall into the first and last bin, those that are not finite
-    into none.
+    `eta` is the rate before the bound, as Adam has it. `step` is the rate after the bound, which AdaMod uses. Bin i
+    counts rates from 10**edges[i] to 10**edges[i + 1]. The first and last bin also count rates below and above. Rates
+    that are not finite are not counted.
     """
 
     edges: List[float]

@@ -1,4 +1,4 @@
-"""What a step need not look at again.
+"""Which checks a step can leave out.
 
 Most steps find everything as the last one left it, but for the gradients' memory. Whether that is so can be told for
 all parameters of a group together, in loops that run in C: that takes half the time of going through them one by one.
