@@ -337,6 +337,44 @@ for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/
 grep -q '<html' both/report.html || fail "compare wrote no page"
 for run in 'adamod, seed 1' 'adamod, seed 2' 'sgd, seed 2'; do grep -q "^$run: 6 updates" said || fail "no line of $run: $(cat said)"; done
 
+# The same at the same time: the same numbers, and each says that it was not alone.
+"$ADAMOD" compare tiny.yaml --out sides --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 --jobs 3 >said 2>&1 ||
+    fail "compare --jobs: $(cat said)"
+clockless() { sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" && cat "$1"/{histograms.jsonl,samples.jsonl,recipe.yaml}; }
+for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do
+    cmp <(clockless both/$run) <(clockless sides/$run) || fail "--jobs changes the numbers of $run"
+    grep -q '"beside":"2"' sides/$run/machine.json || fail "the machine does not say what ran beside: $(cat sides/$run/machine.json)"
+    if grep -q beside both/$run/machine.json; then fail "a run that was alone says what ran beside"; fi
+done
+grep -q '<html' sides/report.html || fail "compare --jobs wrote no page"
+[ "$(grep -c ': 6 updates in ' said)" -eq 4 ] || fail "compare --jobs says $(cat said)"
+
+# One that fails does not stop the others; one that was killed can be resumed.
+status=0
+"$ADAMOD" compare tiny.yaml --out some --no-report --jobs 2 --set train.steps=6 --variant 'good: train.seed=1' \
+    --variant 'bad: data.task=bitext data.source=no data.target=no data.valid_source=no data.valid_target=no' >said 2>err || status=$?
+[ $status -eq 1 ] || fail "a comparison of which a part fails has status $status"
+grep -q '/no: cannot open' err && grep -q '^adamod: compare: bad failed$' err || fail "of a run that fails: $(cat err)"
+grep -q '^good: 6 updates' said && grep -q '^good  ' said || fail "one run that fails spoils the others: $(cat said)"
+
+# A signal stops all of them, with a checkpoint each, and begins no other.
+"$ADAMOD" compare tiny.yaml --out halted --no-report --vary optimizer=adamod,adam,sgd --jobs 2 --set train.steps=100000 >said 2>err &
+pid=$!
+for i in $(seq 1 100); do [ ! -s halted/adamod/metrics.jsonl ] || [ ! -s halted/adam/metrics.jsonl ] || break; sleep 0.05; done
+kill -INT $pid
+status=0
+wait $pid || status=$?
+[ $status -eq 130 ] || fail "an interrupted comparison has status $status: $(cat err)"
+[ ! -e halted/sgd ] || fail "an interrupted comparison begins another run"
+for run in adamod adam; do
+    grep -q interrupted halted/$run/result.json || fail "$run goes on"
+    [ -s halted/$run/checkpoints/last.safetensors ] || fail "$run left no checkpoint"
+done
+"$ADAMOD" compare tiny.yaml --out halted --no-report --vary optimizer=adamod,adam,sgd --jobs 3 --set train.steps=8 --resume >said 2>&1 ||
+    fail "resuming with --jobs: $(cat said)"
+[ "$(grep -c '"finished"' halted/*/result.json | grep -c ':1$')" -eq 3 ] || fail "not all were resumed: $(cat halted/*/result.json)"
+refused 2 "--jobs is '0', expected a whole number from 1 to 256" "$ADAMOD" compare tiny.yaml --out never --jobs 0
+
 # An interrupted comparison goes on with the run that was interrupted.
 "$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=100000 >said &
 pid=$!

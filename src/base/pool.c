@@ -137,8 +137,7 @@ void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *contex
     pthread_mutex_unlock(&pool->in_use);
 }
 
-/* The cores this process may use, which a container or taskset may have made fewer than the machine's. */
-static int adamod__cores(void) {
+int adamod__cores(void) {
 #ifdef __linux__
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);

@@ -12,6 +12,9 @@
 typedef void (*pool_task)(void *context, int64_t index, int thread);
 void adamod__pool_run(adamod_pool *pool, int64_t n, pool_task task, void *context);
 
+/* The cores this process may use, which a container or taskset may have made fewer than the machine's. */
+int adamod__cores(void);
+
 /* Whether this is a child process, which fork gave the pool but not its threads. Runs are then this thread's. */
 bool adamod__pool_gone(const adamod_pool *pool);
 

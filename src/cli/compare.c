@@ -1,7 +1,8 @@
-/* adamod compare: variants of a recipe one after another, ending in one report. */
+/* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
 #include "report/report.h"
 #include "train/run.h"
 #include "tasks/tasks.h"
+#include "cli/jobs.h"
 #include "cli/training.h"
 
 #include <ctype.h>
@@ -10,13 +11,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FLAG_VARY, FLAG_VARIANT, FLAG_SEEDS, FLAG_SET, FLAG_OUT, FLAG_DEVICE, FLAG_RESUME, FLAG_NO_REPORT, FLAG_HELP };
+enum {
+    FLAG_VARY,
+    FLAG_VARIANT,
+    FLAG_SEEDS,
+    FLAG_SET,
+    FLAG_OUT,
+    FLAG_DEVICE,
+    FLAG_JOBS,
+    FLAG_RESUME,
+    FLAG_NO_REPORT,
+    FLAG_HELP
+};
 static const cli_flag flags[] = {{"vary", "KEY=A,B,..", "a run for each value; given again, for each combination"},
                                  {"variant", "'NAME: K=V ..'", "a run with these keys set; given again, one more"},
                                  {"seeds", "N", "each of them with seeds 1 to N (1)"},
                                  {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be given again"},
                                  {"out", "DIR", "the directory of run directories (runs/NAME-compare)"},
                                  TRAINING_DEVICE_FLAG,
+                                 {"jobs", "N", "so many runs at the same time, which share the cores (1)"},
                                  {"resume", NULL, "continue what an interrupted comparison left"},
                                  {"no-report", NULL, "no page at the end"},
                                  CLI_HELP_FLAG,
@@ -24,8 +37,8 @@ static const cli_flag flags[] = {{"vary", "KEY=A,B,..", "a run for each value; g
 
 static void print_help(void) {
     printf(
-        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--out DIR]\n\n"
-        "Runs variants of a recipe one after another and writes one report of them all, DIR/report.html.\n"
+        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
+        "Runs variants of a recipe and writes one report of them all, DIR/report.html.\n"
         "--vary optimizer=adamod,adam,sgd is short for optimizer.rule; options the rule does not have are dropped.\n\n");
     cli_print_flags(stdout, flags);
 }
@@ -36,12 +49,14 @@ typedef struct comparison {
     const char *recipe, *out;
     const char *vary[MAX_LISTS], *variant[64];
     int n_vary, n_variants;
-    int64_t seeds;
+    int64_t seeds, jobs;
     bool resume, no_report;
     recipe base;
     /* of each run */
-    char *directory[MAX_RUNS];
+    char *directory[MAX_RUNS], *label[MAX_RUNS];
     int n;
+    const char *made[MAX_RUNS]; /* the directories of those that did not fail */
+    int n_made;
 } comparison;
 
 static int parse(int argc, char **argv, comparison *c, bool overrides) {
@@ -73,6 +88,9 @@ static int parse(int argc, char **argv, comparison *c, bool overrides) {
                 if (!cli_parse_int("compare", "seeds", p.value, 1, 100, &c->seeds)) return CLI_USAGE;
                 break;
             case FLAG_OUT: c->out = p.value; break;
+            case FLAG_JOBS:
+                if (!cli_parse_int("compare", "jobs", p.value, 1, MAX_RUNS, &c->jobs)) return CLI_USAGE;
+                break;
             case FLAG_RESUME: c->resume = true; break;
             case FLAG_NO_REPORT: c->no_report = true; break;
             case FLAG_HELP: print_help(); return 0;
@@ -188,49 +206,6 @@ static void slug(const char *name, char *out, size_t size) {
     out[n] = '\0';
 }
 
-/* ---- runs ---- */
-
-/* What would go wrong with a run: before any is made, so that it is not found after hours. */
-static int check_run(comparison *c, const recipe *r, const char *name, const char *directory) {
-    char message[1024], path[1200];
-    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    if (recipe_check(r, message, sizeof message)) return cli_usage("compare", "%s: %s", name, message);
-    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
-    for (int i = 0; i < c->n; i++) {
-        if (strcmp(c->directory[i], directory) == 0)
-            return cli_usage("compare", "%s: another variant is in %s too; give it another name", name, directory);
-    }
-    if (!c->resume && access(path, F_OK) == 0)
-        return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it", directory);
-    if (!(c->directory[c->n++] = strdup(directory))) return cli_fail("compare", "out of memory");
-    return 0;
-}
-
-/* Checks it, or (go) makes it. */
-static int run_variant(comparison *c, recipe *r, const char *name, int64_t seed, bool go) {
-    char message[1024], base[96], text[200], directory[1100], label[128];
-    slug(name, base, sizeof base);
-    snprintf(text, sizeof text, "name=%.60s", name);
-    if (recipe_set(r, text, message, sizeof message)) return cli_usage("compare", "%s", message);
-    if (c->seeds > 0) {
-        snprintf(text, sizeof text, "train.seed=%lld", (long long)seed);
-        if (recipe_set(r, text, message, sizeof message)) return cli_usage("compare", "%s", message);
-    }
-    snprintf(directory, sizeof directory, "%s/%s", c->out, base);
-    snprintf(label, sizeof label, "%.80s", name);
-    if (c->seeds > 1) {
-        snprintf(directory, sizeof directory, "%s/%s-seed-%lld", c->out, base, (long long)seed);
-        snprintf(label, sizeof label, "%.80s, seed %lld", name, (long long)seed);
-    }
-    if (!go) return check_run(c, r, name, directory);
-    if (c->resume && run_is_over(directory)) return 0;
-    struct stat exists;
-    train_result result;
-    const train_options how = {.directory = directory, .resume = c->resume && stat(directory, &exists) == 0};
-    const int status = training_run("compare", r, &how, label, &result);
-    return result.status == TRAIN_DIVERGED ? 0 : status; /* that is a result too; the others go on */
-}
-
 static int make_directory(const char *path) {
     char copy[1024];
     snprintf(copy, sizeof copy, "%s", path);
@@ -248,42 +223,163 @@ static int make_directory(const char *path) {
     return cli_fail("compare", "%s: cannot make this directory", path);
 }
 
-static int run_all(comparison *c, bool go) {
-    char message[1024];
-    int combinations = 1;
-    for (int i = 0; i < c->n_vary; i++) combinations *= list_length(c->vary[i]) > 0 ? list_length(c->vary[i]) : 1;
-    const int variants = c->n_variants > 0 ? c->n_variants : 1;
-    for (int i = 0; i < variants * combinations; i++) {
-        for (int64_t seed = 1; seed <= (c->seeds > 0 ? c->seeds : 1); seed++) {
-            static recipe r;
-            char name[1024] = "";
-            r = c->base;
-            if (c->n_variants &&
-                apply_variant(&r, c->variant[i / combinations], name, sizeof name, message, sizeof message)) {
-                return cli_usage("compare", "%s", message);
-            }
-            if (apply_combination(c, i % combinations, &r, name, sizeof name, message, sizeof message)) {
-                return cli_usage("compare", "%s", message);
-            }
-            const int status = run_variant(c, &r, *name ? name : c->base.name, seed, go);
-            if (status) return status;
-        }
+/* ---- runs ---- */
+
+/* One of the runs: a variant with a seed. */
+typedef struct variant_run {
+    recipe r;
+    char name[1024]; /* of the variant */
+    char directory[1100];
+    char label[128]; /* for people, with the seed where there are several */
+} variant_run;
+
+static int combinations(const comparison *c) {
+    int n = 1;
+    for (int i = 0; i < c->n_vary; i++) n *= list_length(c->vary[i]) > 0 ? list_length(c->vary[i]) : 1;
+    return n;
+}
+
+static int seeds(const comparison *c) { return c->seeds > 0 ? (int)c->seeds : 1; }
+
+static int runs(const comparison *c) { return (c->n_variants > 0 ? c->n_variants : 1) * combinations(c) * seeds(c); }
+
+static void name_run(const comparison *c, int seed, variant_run *v) {
+    char base[96];
+    slug(v->name, base, sizeof base);
+    snprintf(v->directory, sizeof v->directory, "%s/%s", c->out, base);
+    snprintf(v->label, sizeof v->label, "%.80s", v->name);
+    if (c->seeds <= 1) return;
+    snprintf(v->directory, sizeof v->directory, "%s/%s-seed-%d", c->out, base, seed);
+    snprintf(v->label, sizeof v->label, "%.80s, seed %d", v->name, seed);
+}
+
+/* Run number index of all; the exit status. */
+static int find_run(const comparison *c, int index, variant_run *v) {
+    const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
+    const int variant = index / seeds(c) / combinations(c);
+    char message[1024], text[200];
+    v->r = c->base;
+    *v->name = '\0';
+    int failed =
+        c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name, message, sizeof message);
+    if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name, message, sizeof message);
+    if (!failed && !*v->name) snprintf(v->name, sizeof v->name, "%s", c->base.name);
+    snprintf(text, sizeof text, "name=%.60s", v->name);
+    if (!failed) failed = recipe_set(&v->r, text, message, sizeof message);
+    snprintf(text, sizeof text, "train.seed=%d", seed);
+    if (!failed && c->seeds > 0) failed = recipe_set(&v->r, text, message, sizeof message);
+    if (failed) return cli_usage("compare", "%s", message);
+    name_run(c, seed, v);
+    return 0;
+}
+
+/* What would go wrong with a run: before any is made, so that it is not found after hours. */
+static int check_run(comparison *c, const variant_run *v) {
+    char message[1024], path[1200];
+    snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
+    if (recipe_check(&v->r, message, sizeof message)) return cli_usage("compare", "%s: %s", v->name, message);
+    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
+    for (int i = 0; i < c->n; i++) {
+        if (strcmp(c->directory[i], v->directory) == 0)
+            return cli_usage("compare", "%s: another variant is in %s too; give it another name", v->name,
+                             v->directory);
+    }
+    if (!c->resume && access(path, F_OK) == 0)
+        return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it",
+                        v->directory);
+    if (!(c->directory[c->n] = strdup(v->directory)) || !(c->label[c->n] = strdup(v->label)))
+        return cli_fail("compare", "out of memory");
+    c->n++;
+    return 0;
+}
+
+static int check_all(comparison *c) {
+    static variant_run v;
+    int status = 0;
+    for (int i = 0; !status && i < runs(c); i++) {
+        status = find_run(c, i, &v);
+        if (!status) status = check_run(c, &v);
+    }
+    return status;
+}
+
+static bool is_over(const comparison *c, int index) { return c->resume && run_is_over(c->directory[index]); }
+
+/* Makes it; the exit status. A run that diverges is a result too. */
+static int make_run(const comparison *c, int index, int at_once) {
+    static variant_run v;
+    struct stat exists;
+    train_result result = {0};
+    int status = find_run(c, index, &v);
+    if (status) return status;
+    const train_options how = {
+        .directory = v.directory, .resume = c->resume && stat(v.directory, &exists) == 0, .at_once = at_once};
+    status = training_run("compare", &v.r, &how, v.label, &result);
+    return result.status == TRAIN_DIVERGED ? 0 : status;
+}
+
+/* ---- several at the same time ---- */
+
+/* What is left to do. */
+typedef struct work {
+    const comparison *c;
+    int run[MAX_RUNS]; /* their numbers */
+    int n, at_once;
+} work;
+
+static int make_job(void *context, int job) {
+    const work *w = context;
+    if (job > 0) training_noted();
+    return make_run(w->c, w->run[job], w->at_once);
+}
+
+static int make_side_by_side(const comparison *c, int *status) {
+    work w = {.c = c};
+    int statuses[MAX_RUNS];
+    for (int i = 0; i < c->n; i++) {
+        status[i] = 0;
+        if (!is_over(c, i)) w.run[w.n++] = i;
+    }
+    w.at_once = w.n < c->jobs ? w.n : (int)c->jobs;
+    const jobs j = {w.n, w.at_once, make_job, &w};
+    const int stopped = jobs_run(&j, statuses);
+    for (int i = 0; i < w.n; i++) status[w.run[i]] = statuses[i];
+    return stopped;
+}
+
+/* ---- all ---- */
+
+static int make_one_by_one(const comparison *c, int *status) {
+    for (int i = 0; i < c->n; i++) {
+        status[i] = is_over(c, i) ? 0 : make_run(c, i, 0);
+        if (status[i] > 128) return status[i]; /* the user wants to stop */
     }
     return 0;
 }
 
+/* Those that failed are named, and are no part of the report. */
+static int make_all(comparison *c) {
+    int status[MAX_RUNS];
+    const int stopped = c->jobs > 1 ? make_side_by_side(c, status) : make_one_by_one(c, status);
+    for (int i = 0; !stopped && i < c->n; i++) {
+        if (status[i] > 128) (void)cli_fail("compare", "%s was killed by signal %d", c->label[i], status[i] - 128);
+        else if (status[i]) (void)cli_fail("compare", "%s failed", c->label[i]);
+        else c->made[c->n_made++] = c->directory[i];
+    }
+    return stopped;
+}
+
 static int report_all(const comparison *c) {
     char message[1024], page[1200];
-    const char *const *runs = (const char *const *)c->directory;
     printf("\n");
     int known;
     const metric *metrics = tasks_metrics(&known);
-    if (report_print_table(runs, c->n, metrics, known, message, sizeof message)) {
+    if (report_print_table(c->made, c->n_made, metrics, known, message, sizeof message)) {
         return cli_fail("compare", "%s", message);
     }
     if (c->no_report) return 0;
     snprintf(page, sizeof page, "%s/report.html", c->out);
-    if (report_write(runs, c->n, metrics, known, page, message, sizeof message)) {
+    if (report_write(c->made, c->n_made, metrics, known, page, message, sizeof message)) {
         return cli_fail("compare", "%s", message);
     }
     printf("\nThe report is %s\n", page);
@@ -301,10 +397,14 @@ int cli_compare(int argc, char **argv) {
     if ((status = parse(argc, argv, &c, true)) >= 0) return status;
     snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
     if (!c.out) c.out = standard;
-    status = run_all(&c, false);
+    status = check_all(&c);
     if (status == 0) status = make_directory(c.out);
-    if (status == 0) status = run_all(&c, true);
-    if (status == 0) status = report_all(&c);
-    for (int i = 0; i < c.n; i++) free(c.directory[i]);
+    if (status == 0) status = make_all(&c);
+    if (status == 0 && c.n_made > 0) status = report_all(&c);
+    if (status == 0 && c.n_made < c.n) status = CLI_FAILURE;
+    for (int i = 0; i < c.n; i++) {
+        free(c.directory[i]);
+        free(c.label[i]);
+    }
     return status;
 }

@@ -1,14 +1,11 @@
 /* adamod train --dry-run: what a run would be and take, found by reading the data, making a few updates and evaluating once.
  * Nothing is written. */
-#include "base/clock.h"
 #include "cli/training.h"
 #include "nn/profile.h"
-#include "train/checkpoint.h"
+#include "train/estimate.h"
 #include "train/progress.h"
 #include "train/resume.h"
-#include "train/training_step.h"
 
-#include <math.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -74,50 +71,6 @@ static void print_length(const experiment *e) {
 
 /* ---- what is measured ---- */
 
-typedef struct measured {
-    double update; /* seconds */
-    double items;  /* of an update */
-    int updates;   /* how many were timed */
-    double evaluation;
-    task_result valid;
-    char diverged[200];
-} measured;
-
-enum { WARM_UP = 3, FEWEST = 3, MOST = 20 };
-#define LONG_ENOUGH 2.0 /* seconds */
-
-/* One update after another, each concluded once the next is under way, as the loop does. */
-static int make_updates(experiment *e, measured *m, char *message, size_t size) {
-    checkpoint_meta at = {0};
-    update last = {0};
-    double begun = 0, clock = 0;
-    int64_t items = 0;
-    for (int i = 0;; i++) {
-        const int timed = i - WARM_UP;
-        update u = {0};
-        if (timed >= FEWEST && (timed >= MOST || clock - begun >= LONG_ENOUGH)) break;
-        if (update_begin(e, &at, false, &u, message, size) || (i && update_end(e, &last, message, size))) return -1;
-        snprintf(m->diverged, sizeof m->diverged, "%s", *last.diverged ? last.diverged : u.diverged);
-        if (*m->diverged) return 0;
-        last = u;
-        clock = clock_seconds();
-        if (timed < 0) begun = clock, items = at.tokens;
-        m->updates = timed + 1;
-    }
-    if (update_end(e, &last, message, size)) return -1;
-    m->update = (clock_seconds() - begun) / m->updates;
-    m->items = (double)(at.tokens - items) / m->updates;
-    return 0;
-}
-
-static int measure(experiment *e, measured *m, char *message, size_t size) {
-    if (make_updates(e, m, message, size) || *m->diverged) return *m->diverged ? 0 : -1;
-    const double clock = clock_seconds();
-    if (e->task->evaluate(e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &m->valid, message, size)) return -1;
-    m->evaluation = clock_seconds() - clock;
-    return 0;
-}
-
 static void print_memory(const experiment *e) {
     const nn_memory m = nn_plan_memory(e->plan);
     const double mebi = 1024 * 1024;
@@ -133,24 +86,18 @@ static void print_memory(const experiment *e) {
                (double)usage.ru_maxrss / 1024);
 }
 
-static void print_time(const experiment *e, const measured *m) {
-    const train_options silent = {.show = TRAIN_SILENT};
+static void print_time(const experiment *e, const estimate *m) {
     char all[32];
-    progress p;
-    progress_begin(&p, &silent, e, 0, 0);
-    progress_spent(&p, PROGRESS_TRAINING, m->update);
-    progress_spent(&p, PROGRESS_EVALUATING, m->evaluation);
-    p.valid = m->valid;
     printf("%-20s%.4g s an update (%.0f %s/s), %.3g s an evaluation\n", "time", m->update, m->items / m->update,
            e->task->items, m->evaluation);
     printf("%-20sabout %s in all, checkpoints not counted; from %d updates and one evaluation\n", "",
-           progress_duration(progress_left(&p), all), m->updates);
+           progress_duration(m->whole, all), m->updates);
 }
 
 int training_dry_run(const recipe *r) {
     char message[1024];
     experiment e;
-    measured m = {0};
+    estimate m;
     if (experiment_open(&e, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, sizeof message))
         return cli_fail("train", "%s", message);
     if (resume_init(&e, message, sizeof message)) {
@@ -164,7 +111,7 @@ int training_dry_run(const recipe *r) {
     print_model(&e);
     print_length(&e);
     fflush(stdout); /* what follows takes a while */
-    int status = measure(&e, &m, message, sizeof message) ? cli_fail("train", "%s", message) : 0;
+    int status = estimate_run(&e, &m, message, sizeof message) ? cli_fail("train", "%s", message) : 0;
     if (!status) print_memory(&e);
     if (!status && *m.diverged) status = cli_fail("train", "%s", m.diverged);
     else if (!status) print_time(&e, &m);

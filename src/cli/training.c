@@ -87,12 +87,15 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
 
 void training_note(const char *line) { fprintf(stderr, "adamod: %s\n", line); }
 
+static bool noted; /* the runs of a comparison would say the same again */
+
+void training_noted(void) { noted = true; }
+
 int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out) {
-    static bool noted; /* the runs of a comparison would say the same again */
     char message[2048];
     const char *directory = how->directory, *name = label ? label : directory;
     train_options o = *how;
-    o.show = isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_LOG;
+    o.show = isatty(STDERR_FILENO) && o.at_once <= 1 ? TRAIN_LIVE : TRAIN_LOG;
     o.label = label;
     o.note = noted ? NULL : training_note;
     o.stop = training_signals();

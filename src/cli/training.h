@@ -26,6 +26,9 @@ void training_note(const char *line);
 /* One run, with what the user is told before and after; the exit status. Of the options, those that say how to begin. */
 int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out);
 
+/* What is to be said of the data is said already: by the run before, or now by another process. */
+void training_noted(void);
+
 /* What a run of a recipe would be and take, on standard output; nothing is written. The exit status. */
 int training_dry_run(const recipe *r);
 

@@ -1,6 +1,7 @@
 #include "train/train.h"
 
 #include "base/clock.h"
+#include "base/pool.h"
 #include "base/text.h"
 #include "nn/profile.h"
 #include "train/checkpoint.h"
@@ -330,8 +331,9 @@ static int start(trainer *t, char *message, size_t size) {
 /* What the numbers were really computed with, whatever the recipe leaves open. */
 static int describe(trainer *t, char *message, size_t size) {
     const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
-    char threads[16], name[192];
+    char threads[16], beside[16], name[192];
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
+    snprintf(beside, sizeof beside, "%d", t->o->at_once - 1);
     const char *const pairs[][2] = {{"backend", device  ? "cuda"
                                                 : plain ? "ref"
                                                         : "cpu"},
@@ -340,8 +342,10 @@ static int describe(trainer *t, char *message, size_t size) {
                                     {"matrix_library", plain    ? "reference kernels"
                                                        : device ? "cuBLASLt"
                                                                 : nn_profile_library()},
-                                    {"threads", threads}};
-    return run_describe(t->run, sizeof pairs / sizeof *pairs, pairs, message, size);
+                                    {"threads", threads},
+                                    {"beside", beside}};
+    const int n = sizeof pairs / sizeof *pairs;
+    return run_describe(t->run, t->o->at_once > 0 ? n : n - 1, pairs, message, size);
 }
 
 static void note_data(const trainer *t) {
@@ -367,6 +371,16 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
     return finish(t, out, message, size);
 }
 
+/* With a share of the cores, unless the recipe says how many threads there are. */
+static int open_experiment(trainer *t, const recipe *r, char *message, size_t size) {
+    recipe shared = *r;
+    const int cores = adamod__cores(), n = t->o->at_once;
+    if (r->train.threads == 0 && n > 1) shared.train.threads = cores > n ? cores / n : 1;
+    if (experiment_open(&t->s, &shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size)) return -1;
+    t->s.recipe.train.threads = r->train.threads;
+    return 0;
+}
+
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
     trainer *t = calloc(1, sizeof *t);
     if (!t) {
@@ -375,7 +389,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     }
     t->o = o;
     t->last_loss = NAN;
-    int failed = experiment_open(&t->s, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
+    int failed = open_experiment(t, r, message, size);
     if (!failed && !o->resume) failed = resume_init(&t->s, message, size);
     if (!failed) {
         failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);

@@ -14,6 +14,7 @@ typedef struct train_options {
     bool resume;
     const char *resume_from; /* which of its checkpoints; NULL: last */
     int reset;               /* as in resume.h */
+    int at_once; /* runs on this machine at the same time, this one included: they share its cores; 0: not known */
     train_show show;
     const char *label;              /* before each line of progress; NULL: none */
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
