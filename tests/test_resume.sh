@@ -116,11 +116,13 @@ grep -q '"reset":"data"' other/machine.3.json || fail "a reset is not noted: $(c
 train tiny.yaml --out other --resume --set train.steps=17 # from now on these are its data
 mv kept s.txt
 refused 1 's.txt: data.source is not' "$ADAMOD" train tiny.yaml --out other --resume --set train.steps=18
-# Other characters are another vocabulary, which no flag allows.
+# Other characters are another vocabulary, unless the run's own is taken.
 cp s.txt kept
 sed -i '3s/3/ß/' s.txt
 refused 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
 refused 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
+cp -r whole foreign
+train tiny.yaml --out foreign --resume --reset data --set data.vocabularies=whole --set train.steps=13
 mv kept s.txt
 
 # A run of an earlier version, whose checkpoints know neither their data nor what was saved before them, goes on.
@@ -222,7 +224,10 @@ refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --dry-r
 refused 2 '--init-from is empty' "$ADAMOD" train tiny.yaml --out new --init-from ''
 sed 's/wort/Wort/' s.txt >big.txt
 refused 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt
+refused 1 'elsewhere/source.vocab: ' "$ADAMOD" train tiny.yaml --out new --set data.vocabularies=elsewhere
 [ ! -e new ] || fail "what is refused leaves a directory"
+train tiny.yaml --out tuned-on --init-from whole --set data.source=big.txt --set data.vocabularies=whole --set train.steps=1
+cmp whole/source.vocab tuned-on/source.vocab || fail "data.vocabularies=RUN are not those of the run"
 
 # ---- checkpoints that stay ----
 

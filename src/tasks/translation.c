@@ -18,6 +18,7 @@
 static const key_spec common_keys[] = {
     CHOICE_KEY(S, data.tokens, "characters", "words characters", STRICT, "what sentences are made of"),
     SWITCH_KEY(S, data.joint, "false", STRICT, "one vocabulary for both languages"),
+    PATH_KEY(S, data.vocabularies, LOOSE, "a run whose vocabularies to take, instead of those of the training text"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "a token seen less often is unknown"),
     WHOLE_KEY(S, data.max_vocab, "0", 0, KEY_MOST_INT, STRICT, "the most frequent tokens kept; 0: all"),
     WHOLE_KEY(S, data.max_length, "175", 1, 100000, STRICT, "tokens; longer training pairs are left out"),
@@ -233,13 +234,14 @@ static int encode_text(translation *s, char *message, size_t size) {
     return 0;
 }
 
-/* With the vocabularies of a run's directory, or NULL for those of the training text. */
+/* With the vocabularies of a run's directory; NULL: for training, with those that the recipe says. */
 static int open_text(experiment *e, const char *directory, int uses, char *message, size_t size) {
     translation *s = translation_of(e);
-    const bool words = strcmp(translation_settings_of(&e->recipe)->data.tokens, "words") == 0;
-    s->unit = words ? TEXT_WORDS : TEXT_CHARACTERS;
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
+    s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
     if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
-    if (directory ? load_vocabularies(e, directory, message, size) : make_vocabularies(e, message, size)) return -1;
+    if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
     return encode_text(s, message, size);
 }
 

@@ -18,8 +18,9 @@ typedef struct translation_settings {
         char source[RECIPE_PATH], target[RECIPE_PATH];
         char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
         char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
-        char tokens[16]; /* words, characters */
-        bool joint;      /* one vocabulary for both languages */
+        char tokens[16];                /* words, characters */
+        bool joint;                     /* one vocabulary for both languages */
+        char vocabularies[RECIPE_PATH]; /* the directory that they are read from; "": those of the training text */
         int min_count, max_vocab;
         int max_length;
         double max_ratio;
