@@ -49,6 +49,12 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'compare --variant' | 'compare --seeds' | 'compare --jobs' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
         'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         'text '*' --lang') mapfile -t COMPREPLY < <(compgen -W 'ca cs da de el en es et fi fr ga hu is it lt lv nl no pl pt ro ru sk sl sv zh' -- "$4") ;;
+        'text bpe '*' --codes' | 'text bpe '*' --vocabulary')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$4")
+            ;;
+        'text bpe '*' --merges' | 'text bpe '*' --min-frequency' | 'text bpe '*' --threshold' | 'text bpe '*' --separator') ;;
+        'text bpe '*' --dropout' | 'text bpe '*' --seed') ;;
         'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
         'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text detokenize --no-unescape') return 1 ;;
         *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
@@ -86,11 +92,18 @@ _adamod() {
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
             [ "$command" != bench ] || words=train
-            [ "$command" != text ] || words='tokenize detokenize normalize lowercase clean'
+            [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
         fi
         command+=" ${COMP_WORDS[first + 1]}"
+        if [ "$command" = 'text bpe' ]; then
+            if [ "$COMP_CWORD" -eq $((first + 2)) ]; then
+                mapfile -t COMPREPLY < <(compgen -W 'learn apply vocab' -- "$word")
+                return
+            fi
+            command+=" ${COMP_WORDS[first + 2]}"
+        fi
     fi
     [ "$first" -eq 1 ] || return
     if [ "$word" = = ]; then
@@ -119,6 +132,9 @@ _adamod() {
         'text detokenize') words='--lang --no-unescape --threads --help' ;;
         'text normalize') words='--lang --threads --help' ;;
         'text lowercase') words='--threads --help' ;;
+        'text bpe learn') words='--merges --min-frequency --out --help' ;;
+        'text bpe apply') words='--codes --vocabulary --threshold --merges --separator --dropout --seed --threads --help' ;;
+        'text bpe vocab') words='--out --help' ;;
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;

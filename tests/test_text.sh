@@ -73,6 +73,38 @@ refused 1 'cannot write to standard output' bash -c '"$ADAMOD" text normalize ma
 
 [ "$(echo 'ÄÖÜ ÉÑ ΑΣ İ ẞ Ж 𐐀 Ⅷ ABC' | text lowercase)" = 'äöü éñ ασ i̇ ß ж 𐐨 ⅷ abc' ] || fail "lower case: $(echo 'İ' | text lowercase)"
 
+# ---- subwords ----
+
+same "$data/words.codes" text bpe learn --merges 60 --min-frequency 3 "$data/words.txt"
+head -50 "$data/words.txt" >first.txt
+tail -n +51 "$data/words.txt" | gzip >rest.txt.gz
+if text bpe vocab rest.txt.gz >/dev/null 2>&1; then # several files are one text; packed ones where the build has zlib
+    same "$data/words.codes" text bpe learn --merges 60 --min-frequency 3 first.txt rest.txt.gz
+fi
+same "$data/words.bpe" text bpe apply --codes "$data/words.codes" "$data/words.other"
+tail -n +2 "$data/words.codes" >old.codes
+same "$data/words.bpe-0.1" text bpe apply --codes old.codes --merges 30 --separator '~' "$data/words.other"
+text bpe apply --codes "$data/words.codes" "$data/words.txt" >words.bpe
+same "$data/words.vocab" text bpe vocab words.bpe
+same "$data/words.restricted" text bpe apply --codes "$data/words.codes" --vocabulary "$data/words.vocab" --threshold 20 \
+    "$data/words.other"
+same "$data/words.dropout" text bpe apply --codes "$data/words.codes" --dropout 0.2 --seed 7 --threads 4 "$data/words.other"
+for i in $(seq 1 300); do cat "$data/words.other"; done >many.txt
+text bpe apply --codes "$data/words.codes" --threads 1 many.txt >one.txt
+same one.txt text bpe apply --codes "$data/words.codes" --threads 3 many.txt
+text bpe learn --merges 100000 --out more.codes "$data/words.txt" 2>err
+grep -q 'merges: no other pair is seen 2 times' err || fail "of too many merges: $(cat err)"
+[ "$(text bpe learn </dev/null 2>/dev/null)" = '#version: 0.2' ] || fail "nothing is learned from nothing"
+echo '#version: 0.3' >new.codes
+refused 1 "new.codes:1: codes of version '0.3', expected 0.1 or 0.2" text bpe apply --codes new.codes words.bpe
+printf '#version: 0.2\na b\na b c\n' >bad.codes
+refused 1 'bad.codes:3: expected two symbols with a space between' text bpe apply --codes bad.codes words.bpe
+refused 1 'bad.codes:1: expected a word and how often it was seen' \
+    text bpe apply --codes "$data/words.codes" --vocabulary bad.codes words.bpe
+refused 2 'needs --codes' text bpe apply words.bpe
+refused 2 "--dropout is '2', expected a number from 0 to 1" text bpe apply --codes bad.codes --dropout 2
+refused 1 'nowhere.txt: cannot open' text bpe learn nowhere.txt
+
 # ---- clean ----
 
 printf 'a\n\nb c d e\n f  g\th \na b\nx\n' >s

@@ -89,6 +89,9 @@ int cli_text_detokenize(int argc, char **argv);
 int cli_text_normalize(int argc, char **argv);
 int cli_text_lowercase(int argc, char **argv);
 int cli_text_clean(int argc, char **argv);
+int cli_text_bpe_learn(int argc, char **argv);
+int cli_text_bpe_apply(int argc, char **argv);
+int cli_text_bpe_vocab(int argc, char **argv);
 /* Where the trainer is built. */
 adamod_status cli_trainer_status(void); /* on CUDA: see experiment_cuda_status */
 int cli_train(int argc, char **argv);

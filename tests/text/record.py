@@ -66,6 +66,36 @@ def record_moses():
         write(f"{language}.normal", [MosesPunctNormalizer(language).normalize(line) for line in lines])
 
 
+def words(n):
+    """A text of words that share parts, some of them frequent."""
+    stems, ends = ["low", "new", "wid", "haus", "schön", "lauf", "ab", "aba", "中文"], ["", "er", "est", "en", "heit", "bar", "ab"]
+    vocabulary = [random.choice(stems) + random.choice(ends) + random.choice(ends) for _ in range(90)]
+    return [" ".join(vocabulary[int(random.paretovariate(0.6)) % 90] for _ in range(random.randint(0, 9))) for _ in range(n)]
+
+
+def record_bpe():
+    import io
+    from subword_nmt.apply_bpe import BPE, read_vocabulary
+    from subword_nmt.get_vocab import get_vocab
+    from subword_nmt.learn_bpe import learn_bpe
+    lines = words(120)
+    text, codes, counts = "\n".join(lines) + "\n", io.StringIO(), io.StringIO()
+    learn_bpe(io.StringIO(text), codes, 60, 3)
+    other = words(40) + ["  unseen wordsabaer  low", "aba中文x a ä"]
+    write("words.txt", lines)
+    write("words.other", other)
+    write("words.codes", codes.getvalue().split("\n")[:-1])
+    apply = lambda bpe, dropout=0: [bpe.process_line(line, dropout) for line in other]
+    write("words.bpe", apply(BPE(codes)))
+    write("words.bpe-0.1", apply(BPE(io.StringIO(codes.getvalue().split("\n", 1)[1]), 30, "~")))
+    get_vocab(io.StringIO("\n".join(BPE(codes).process_line(line) for line in lines) + "\n"), counts)
+    write("words.vocab", counts.getvalue().split("\n")[:-1])
+    write("words.restricted", apply(BPE(codes, vocab=read_vocabulary(io.StringIO(counts.getvalue()), 20))))
+    random.seed(7)
+    write("words.dropout", apply(BPE(codes), 0.2))
+
+
 if __name__ == "__main__":
     random.seed(1)
     record_moses()
+    record_bpe()

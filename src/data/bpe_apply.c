@@ -1,0 +1,436 @@
+/* bpe_apply.c - see bpe.h: words to subwords.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "data/bpe.h"
+
+#include "data/mersenne.h"
+#include "data/strings.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char end_of_word[] = "</w>";
+enum { END = sizeof end_of_word - 1, CACHED = 1 << 19 };
+
+typedef struct code {
+    int32_t first, second, merged, rank; /* first is -1: free */
+} code;
+
+struct bpe {
+    int version; /* 1: the end of a word is a symbol of its own; 2: it belongs to the last character */
+    strings *symbols;
+    code *codes; /* by hash */
+    uint32_t mask;
+    int32_t (*parts)[2]; /* of each symbol: what it was merged from first; -1: nothing */
+    strings *vocabulary; /* NULL: any subword will do */
+    char separator[32];
+};
+
+/* ---- codes ---- */
+
+static code *slot_of(const bpe *b, int32_t first, int32_t second) {
+    uint32_t i = (uint32_t)strings_hash_pair(first, second) & b->mask;
+    while (b->codes[i].first >= 0 && (b->codes[i].first != first || b->codes[i].second != second))
+        i = (i + 1) & b->mask;
+    return &b->codes[i];
+}
+
+static const code *find_code(const bpe *b, int32_t first, int32_t second) {
+    if (first < 0 || second < 0) return NULL;
+    const code *c = slot_of(b, first, second);
+    return c->first >= 0 ? c : NULL;
+}
+
+static text_slice strip(text_slice text) {
+    while (text.n && (*text.bytes == ' ' || *text.bytes == '\r')) text = (text_slice){text.bytes + 1, text.n - 1};
+    while (text.n && (text.bytes[text.n - 1] == ' ' || text.bytes[text.n - 1] == '\r')) text.n--;
+    return text;
+}
+
+/* "a b" with exactly one space. */
+static bool split_code(text_slice line, text_slice out[2]) {
+    const char *space = line.n ? memchr(line.bytes, ' ', line.n) : NULL;
+    if (!space) return false;
+    out[0] = (text_slice){line.bytes, (size_t)(space - line.bytes)};
+    out[1] = (text_slice){space + 1, line.n - out[0].n - 1};
+    return out[0].n && out[1].n && !memchr(out[1].bytes, ' ', out[1].n);
+}
+
+static int32_t join_symbols(strings *symbols, text_slice a, text_slice b) {
+    char *both = malloc(a.n + b.n + 1);
+    if (!both) return -1;
+    memcpy(both, a.bytes, a.n);
+    memcpy(both + a.n, b.bytes, b.n);
+    const int32_t id = strings_add(symbols, (text_slice){both, a.n + b.n});
+    free(both);
+    return id;
+}
+
+/* 0.1 or 0.2 in "#version: 0.2"; trailing zeros do not count. */
+static int read_version(bpe *b, text_slice *rest, const char *name, char *msg, size_t msg_size) {
+    static const char head[] = "#version:";
+    text_slice line, after = *rest;
+    b->version = 1;
+    if (rest->n < sizeof head - 1 || memcmp(rest->bytes, head, sizeof head - 1) != 0) return 0;
+    text_next_line(&after, &line);
+    *rest = after;
+    line = strip((text_slice){line.bytes + sizeof head - 1, line.n - (sizeof head - 1)});
+    while (line.n > 3 && line.bytes[line.n - 1] == '0' && line.bytes[line.n - 2] == '.') line.n -= 2;
+    if (line.n == 3 && memcmp(line.bytes, "0.1", 3) == 0) return 0;
+    b->version = 2;
+    if (line.n == 3 && memcmp(line.bytes, "0.2", 3) == 0) return 0;
+    return text_fail(msg, msg_size, "%s:1: codes of version '%.*s', expected 0.1 or 0.2", name,
+                     line.n < 20 ? (int)line.n : 20, line.bytes);
+}
+
+static int add_code(bpe *b, const text_slice parts[2], int32_t rank) {
+    const int32_t first = strings_add(b->symbols, parts[0]), second = strings_add(b->symbols, parts[1]);
+    if (first < 0 || second < 0) return -1;
+    code *c = slot_of(b, first, second);
+    if (c->first >= 0) return 0; /* the first of equal ones counts */
+    const int32_t merged = join_symbols(b->symbols, parts[0], parts[1]);
+    if (merged < 0) return -1;
+    *c = (code){first, second, merged, rank};
+    return 0;
+}
+
+static int read_codes(bpe *b, text_slice rest, int64_t limit, int64_t number, const char *name, char *msg,
+                      size_t msg_size) {
+    text_slice line, parts[2];
+    for (int32_t rank = 0; (limit < 0 || rank < limit) && text_next_line(&rest, &line); rank++, number++) {
+        if (text_check(line, name, number, msg, msg_size)) return -1;
+        if (!split_code(strip(line), parts))
+            return text_fail(msg, msg_size, "%s:%" PRId64 ": expected two symbols with a space between", name, number);
+        if (add_code(b, parts, rank)) return text_fail(msg, msg_size, "%s: out of memory", name);
+    }
+    return 0;
+}
+
+/* What each symbol was merged from: by the first code that makes it. */
+static int find_parts(bpe *b) {
+    const size_t n = (size_t)strings_count(b->symbols) + 1;
+    int32_t *rank = malloc(n * sizeof *rank);
+    b->parts = malloc(n * sizeof *b->parts);
+    for (size_t i = 0; rank && b->parts && i < n; i++) rank[i] = INT32_MAX, b->parts[i][0] = b->parts[i][1] = -1;
+    for (uint32_t i = 0; rank && b->parts && i <= b->mask; i++) {
+        const code *c = &b->codes[i];
+        if (c->first < 0 || c->rank >= rank[c->merged]) continue;
+        rank[c->merged] = c->rank;
+        b->parts[c->merged][0] = c->first;
+        b->parts[c->merged][1] = c->second;
+    }
+    free(rank);
+    return rank && b->parts ? 0 : -1;
+}
+
+int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size) {
+    bpe *b = *out = calloc(1, sizeof *b);
+    if (!b) return text_fail(msg, msg_size, "%s: out of memory", name);
+    text_slice rest = codes;
+    int failed = read_version(b, &rest, name, msg, msg_size);
+    while (rest.n && rest.bytes[rest.n - 1] == '\n') rest.n--;
+    const int64_t lines = text_count_lines(rest);
+    for (b->mask = 1023; b->mask / 2 < (uint64_t)lines && b->mask < UINT32_MAX / 2;) b->mask = b->mask * 2 + 1;
+    b->symbols = strings_create();
+    b->codes = malloc(((size_t)b->mask + 1) * sizeof *b->codes);
+    if (!failed && (!b->symbols || !b->codes || lines > INT32_MAX / 4))
+        failed = text_fail(msg, msg_size, "%s: out of memory", name);
+    for (uint32_t i = 0; !failed && i <= b->mask; i++) b->codes[i].first = -1;
+    const int64_t first = rest.bytes == codes.bytes ? 1 : 2;
+    if (!failed) failed = read_codes(b, rest, limit, first, name, msg, msg_size);
+    if (!failed && find_parts(b)) failed = text_fail(msg, msg_size, "%s: out of memory", name);
+    if (!failed) return 0;
+    bpe_free(b);
+    *out = NULL;
+    return -1;
+}
+
+void bpe_free(bpe *b) {
+    if (!b) return;
+    strings_free(b->symbols);
+    strings_free(b->vocabulary);
+    free(b->codes);
+    free(b->parts);
+    free(b);
+}
+
+int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
+                 size_t msg_size) {
+    text_slice line, parts[2];
+    strings *words = strings_create();
+    int failed = words ? 0 : text_fail(msg, msg_size, "%s: out of memory", name);
+    for (int64_t number = 1; !failed && text_next_line(&vocabulary, &line); number++) {
+        char count[24], *end;
+        failed = text_check(line, name, number, msg, msg_size);
+        if (failed) break;
+        const bool whole = split_code(strip(line), parts) && parts[1].n < sizeof count;
+        snprintf(count, sizeof count, "%.*s", whole ? (int)parts[1].n : 0, whole ? parts[1].bytes : "");
+        const long long frequency = strtoll(count, &end, 10);
+        if (!whole || *end)
+            failed =
+                text_fail(msg, msg_size, "%s:%" PRId64 ": expected a word and how often it was seen", name, number);
+        else if (frequency >= threshold && strings_add(words, parts[0]) < 0)
+            failed = text_fail(msg, msg_size, "%s: out of memory", name);
+    }
+    if (failed || strings_count(words) == 0) { /* an empty one restricts nothing, as in subword-nmt */
+        strings_free(words);
+        return failed ? -1 : 0;
+    }
+    snprintf(b->separator, sizeof b->separator, "%s", separator ? separator : "@@");
+    b->vocabulary = words;
+    return 0;
+}
+
+/* ---- one word ---- */
+
+typedef struct symbol {
+    int32_t id;      /* -1: no code has it */
+    uint32_t at, to; /* bytes of the word */
+} symbol;
+
+/* Text that grows. */
+typedef struct output {
+    char *bytes;
+    size_t n, room;
+    bool failed;
+} output;
+
+struct bpe_worker {
+    const bpe *b;
+    bpe_options o;
+    mersenne random;
+    symbol *symbols;
+    bool *drop;
+    size_t n, room;
+    strings *words; /* cached, and what each becomes: text[at[i] .. at[i + 1]) */
+    output text;
+    size_t *at;
+    size_t room_at;
+};
+
+static void put(output *o, const char *bytes, size_t n) {
+    if (o->room < o->n + n + 1) {
+        const size_t room = (o->n + n) * 2 + 1024;
+        char *more = o->failed ? NULL : realloc(o->bytes, room);
+        o->failed = !more;
+        if (!more) return;
+        o->bytes = more;
+        o->room = room;
+    }
+    if (n) memcpy(o->bytes + o->n, bytes, n);
+    o->n += n;
+    o->bytes[o->n] = 0;
+}
+
+static int reserve_symbols(bpe_worker *w, size_t n) {
+    if (n <= w->room) return 0;
+    symbol *symbols = realloc(w->symbols, 2 * n * sizeof *symbols);
+    if (symbols) w->symbols = symbols;
+    bool *drop = realloc(w->drop, 2 * n * sizeof *drop);
+    if (drop) w->drop = drop;
+    if (!symbols || !drop) return -1;
+    w->room = 2 * n;
+    return 0;
+}
+
+/* The symbol of bytes that end a word, or do not. */
+static int32_t find_symbol(const bpe *b, text_slice text, bool last) {
+    char with_end[64];
+    if (!last) return strings_find(b->symbols, text);
+    if (text.n + END > sizeof with_end) return -1;
+    memcpy(with_end, text.bytes, text.n);
+    memcpy(with_end + text.n, end_of_word, END);
+    return strings_find(b->symbols, (text_slice){with_end, text.n + END});
+}
+
+static int split_characters(bpe_worker *w, text_slice word) {
+    text_slice rest = word, c;
+    const bool own_end = w->b->version == 1;
+    if (reserve_symbols(w, word.n + 1)) return -1;
+    for (w->n = 0; text_next_token(TEXT_CHARACTERS, &rest, &c); w->n++) {
+        const uint32_t at = (uint32_t)(c.bytes - word.bytes);
+        w->symbols[w->n] = (symbol){find_symbol(w->b, c, !own_end && !rest.n), at, at + (uint32_t)c.n};
+    }
+    if (own_end) {
+        const uint32_t at = (uint32_t)word.n;
+        w->symbols[w->n++] = (symbol){strings_find(w->b->symbols, text_of(end_of_word)), at, at};
+    }
+    return 0;
+}
+
+/* Merges the pair with the first code, everywhere. False: there is none. */
+static bool merge_once(bpe_worker *w) {
+    const code *best = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < w->n; i++) {
+        w->drop[i] = w->o.dropout > 0 && !(mersenne_next(&w->random) > w->o.dropout);
+        const code *c = w->drop[i] ? NULL : find_code(w->b, w->symbols[i].id, w->symbols[i + 1].id);
+        if (c && (!best || c->rank < best->rank)) best = c;
+    }
+    if (!best) return false;
+    for (size_t i = 0; i < w->n; i++) {
+        symbol s = w->symbols[i];
+        const bool here = i + 1 < w->n && !w->drop[i] && s.id == best->first && w->symbols[i + 1].id == best->second;
+        if (here) s = (symbol){best->merged, s.at, w->symbols[++i].to};
+        w->symbols[n++] = s;
+    }
+    w->n = n;
+    return true;
+}
+
+static void put_subword(bpe_worker *w, output *out, text_slice text, bool last) {
+    put(out, text.bytes, text.n);
+    if (last) return;
+    const char *separator = w->o.separator ? w->o.separator : "@@";
+    put(out, separator, strlen(separator));
+    put(out, " ", 1);
+}
+
+/* Whether a subword is in the vocabulary as it would be written. */
+static bool is_known(const bpe *b, text_slice text, bool last) {
+    if (last) return strings_find(b->vocabulary, text) >= 0;
+    char with_separator[256];
+    const size_t n = strlen(b->separator);
+    if (text.n + n > sizeof with_separator) return false;
+    memcpy(with_separator, text.bytes, text.n);
+    memcpy(with_separator + text.n, b->separator, n);
+    return strings_find(b->vocabulary, (text_slice){with_separator, text.n + n}) >= 0;
+}
+
+/* A subword that the vocabulary does not have is what it was merged from, and so on. The symbol of a last one ends in
+ * "</w>", which text does not. */
+static void put_split(bpe_worker *w, output *out, int32_t id, text_slice text, bool last) {
+    const int32_t *parts = id >= 0 ? w->b->parts[id] : NULL;
+    if (!parts || parts[0] < 0) {
+        put_subword(w, out, text, last);
+        return;
+    }
+    const size_t n = strings_get(w->b->symbols, parts[0]).n;
+    const text_slice left = {text.bytes, n < text.n ? n : text.n}, right = {text.bytes + left.n, text.n - left.n};
+    if (is_known(w->b, left, false)) put_subword(w, out, left, false);
+    else put_split(w, out, parts[0], left, false);
+    if (is_known(w->b, right, last)) put_subword(w, out, right, last);
+    else put_split(w, out, parts[1], right, last);
+}
+
+static void put_word(bpe_worker *w, output *out, text_slice word) {
+    text_slice rest = word, c;
+    text_next_token(TEXT_CHARACTERS, &rest, &c);
+    if (!rest.n) { /* a single character stays, whatever the vocabulary says */
+        put(out, word.bytes, word.n);
+        return;
+    }
+    if (split_characters(w, word)) {
+        out->failed = true;
+        return;
+    }
+    while (w->n > 1 && merge_once(w)) continue;
+    if (w->b->version == 1 && w->symbols[w->n - 1].at == word.n) w->n--; /* the end of the word, alone */
+    for (size_t i = 0; i < w->n; i++) {
+        const symbol *s = &w->symbols[i];
+        const text_slice text = {word.bytes + s->at, s->to - s->at};
+        const bool last = i + 1 == w->n;
+        if (!w->b->vocabulary || is_known(w->b, text, last)) {
+            put_subword(w, out, text, last);
+        } else {
+            /* by its string, with the end of the word or without, as the codes have it */
+            char name[256];
+            const size_t n = text.n + (last ? END : 0);
+            if (n <= sizeof name) {
+                memcpy(name, text.bytes, text.n);
+                if (last) memcpy(name + text.n, end_of_word, END);
+            }
+            const int32_t id = n <= sizeof name ? strings_find(w->b->symbols, (text_slice){name, n}) : -1;
+            put_split(w, out, id, text, last);
+        }
+    }
+}
+
+/* ---- a line ---- */
+
+static bool reserve_cache(bpe_worker *w) {
+    if (strings_count(w->words) >= CACHED) { /* enough is enough: begin again */
+        strings_free(w->words);
+        w->words = strings_create();
+        w->text.n = 0;
+        if (!w->words) return false;
+    }
+    const size_t n = (size_t)strings_count(w->words) + 2;
+    if (n <= w->room_at) return true;
+    size_t *at = realloc(w->at, 2 * n * sizeof *at);
+    if (!at) return false;
+    w->at = at;
+    w->room_at = 2 * n;
+    return true;
+}
+
+static void put_cached(bpe_worker *w, output *out, text_slice word) {
+    if (w->o.dropout > 0) {
+        put_word(w, out, word);
+        return;
+    }
+    int32_t id = strings_find(w->words, word);
+    if (id < 0) {
+        if (!reserve_cache(w) || (id = strings_add(w->words, word)) < 0) {
+            out->failed = true;
+            return;
+        }
+        w->at[id] = w->text.n;
+        put_word(w, &w->text, word);
+        w->at[id + 1] = w->text.n;
+        out->failed = out->failed || w->text.failed;
+    }
+    if (!out->failed) put(out, w->text.bytes + w->at[id], w->at[id + 1] - w->at[id]);
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\r' || c == '\n'; }
+
+/* Blanks at both ends stay as they are; words are joined by one space. */
+static void put_piece(bpe_worker *w, output *out, text_slice piece) {
+    size_t begin = 0, end = piece.n;
+    bool first = true;
+    while (begin < end && is_blank(piece.bytes[begin])) begin++;
+    while (end > begin && is_blank(piece.bytes[end - 1])) end--;
+    put(out, piece.bytes, begin);
+    text_slice rest = {piece.bytes + begin, end - begin};
+    for (text_slice word; text_next_token(TEXT_WORDS, &rest, &word); first = false) {
+        if (!first) put(out, " ", 1);
+        put_cached(w, out, word);
+    }
+    put(out, piece.bytes + end, piece.n - end);
+}
+
+char *bpe_apply(bpe_worker *w, text_slice line) {
+    output out = {0};
+    put(&out, "", 0);
+    for (text_slice piece; bpe_next_piece(&line, &piece);) put_piece(w, &out, piece);
+    if (!out.failed) return out.bytes;
+    free(out.bytes);
+    return NULL;
+}
+
+bpe_worker *bpe_worker_create(const bpe *b, const bpe_options *o) {
+    bpe_worker *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    w->b = b;
+    w->o = *o;
+    w->words = strings_create();
+    mersenne_seed(&w->random, o->seed);
+    if (w->words) return w;
+    free(w);
+    return NULL;
+}
+
+void bpe_worker_free(bpe_worker *w) {
+    if (!w) return;
+    strings_free(w->words);
+    free(w->symbols);
+    free(w->drop);
+    free(w->text.bytes);
+    free(w->at);
+    free(w);
+}

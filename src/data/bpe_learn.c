@@ -1,0 +1,554 @@
+/* bpe_learn.c - see bpe.h: which pairs to merge.
+ *
+ * The counts of pairs and the index of the words they are in are kept as subword-nmt keeps them, with its pruning, because
+ * that has an effect: two merges can make the same symbol ("ab" + "c", "a" + "bc"), whose pairs then become more frequent,
+ * and of a pair that had been pruned only the new occurrences are remembered.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "data/bpe.h"
+
+#include "data/strings.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pair {
+    int32_t first, second;
+    int64_t count, pruned; /* stats and big_stats of subword-nmt */
+    bool counted, was_pruned;
+    int64_t in_heap; /* the greatest count that the heap has of it */
+    int32_t *words;  /* that it may be in */
+    int32_t n_words, room_words;
+} pair;
+
+typedef struct learned_word {
+    int32_t *symbols;
+    int32_t n;
+} learned_word;
+
+typedef struct heap_entry {
+    int64_t count;
+    int32_t pair;
+} heap_entry;
+
+enum { NEW = INT32_MIN }; /* a number that was not there */
+
+/* Numbers by two numbers: pairs by symbols, occurrences by pair and word. */
+typedef struct number_map {
+    struct {
+        int32_t a, b, value; /* a is -1: free */
+    } * slots;
+    size_t mask, count;
+} number_map;
+
+struct bpe_learner {
+    strings *words;
+    int64_t *frequency; /* of each */
+    int32_t room;
+    /* while learning */
+    strings *symbols;
+    learned_word *split;
+    pair *pairs;
+    int32_t n_pairs, room_pairs;
+    int32_t *live; /* pairs that are counted */
+    int32_t n_live, room_live;
+    heap_entry *heap;
+    size_t n_heap, room_heap;
+    number_map pair_of, occurrences;
+    bool failed; /* out of memory */
+};
+
+/* ---- words ---- */
+
+static bool ends_line(text_slice text, size_t *n) {
+    const unsigned char *b = (const unsigned char *)text.bytes;
+    *n = text_code_point(text);
+    if (*n == 1) return (b[0] >= 0x0a && b[0] <= 0x0d) || (b[0] >= 0x1c && b[0] <= 0x1e);
+    if (*n == 2) return b[0] == 0xc2 && b[1] == 0x85;
+    return *n == 3 && b[0] == 0xe2 && b[1] == 0x80 && (b[2] == 0xa8 || b[2] == 0xa9);
+}
+
+int bpe_next_piece(text_slice *rest, text_slice *piece) {
+    text_slice at = *rest;
+    if (!at.n) return 0;
+    for (bool end = false; at.n && !end;) {
+        size_t n;
+        end = ends_line(at, &n);
+        n = n ? n : 1;
+        at = (text_slice){at.bytes + n, at.n - n};
+    }
+    *piece = (text_slice){rest->bytes, rest->n - at.n};
+    *rest = at;
+    return 1;
+}
+
+static bool is_blank(char c) { return c == ' ' || c == '\r' || c == '\n'; }
+
+static text_slice strip(text_slice text) {
+    while (text.n && is_blank(text.bytes[0])) text = (text_slice){text.bytes + 1, text.n - 1};
+    while (text.n && is_blank(text.bytes[text.n - 1])) text.n--;
+    return text;
+}
+
+bpe_learner *bpe_learner_create(void) {
+    bpe_learner *l = calloc(1, sizeof *l);
+    if (l && !(l->words = strings_create())) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+static int count_word(bpe_learner *l, text_slice word) {
+    const int32_t before = strings_count(l->words), id = strings_add(l->words, word);
+    if (id < 0) return -1;
+    if (id >= l->room) {
+        const int32_t room = l->room * 2 + 1024;
+        int64_t *frequency = realloc(l->frequency, (size_t)room * sizeof *frequency);
+        if (!frequency) return -1;
+        l->frequency = frequency;
+        l->room = room;
+    }
+    if (id == before) l->frequency[id] = 0;
+    l->frequency[id]++;
+    return 0;
+}
+
+int bpe_learner_add(bpe_learner *l, text_slice line) {
+    for (text_slice piece; bpe_next_piece(&line, &piece);) {
+        text_slice words = strip(piece);
+        for (text_slice word; text_next_token(TEXT_WORDS, &words, &word);) {
+            if (count_word(l, word)) return -1;
+        }
+    }
+    return 0;
+}
+
+/* ---- maps ---- */
+
+static int32_t *map_at(number_map *m, int32_t a, int32_t b) {
+    size_t i = strings_hash_pair(a, b) & m->mask;
+    while (m->slots[i].a >= 0 && (m->slots[i].a != a || m->slots[i].b != b)) i = (i + 1) & m->mask;
+    if (m->slots[i].a >= 0) return &m->slots[i].value;
+    m->slots[i].a = a;
+    m->slots[i].b = b;
+    m->slots[i].value = NEW;
+    m->count++;
+    return &m->slots[i].value;
+}
+
+static bool map_make(number_map *m, size_t mask) {
+    *m = (number_map){.mask = mask};
+    m->slots = malloc((mask + 1) * sizeof *m->slots);
+    for (size_t i = 0; m->slots && i <= mask; i++) m->slots[i].a = -1;
+    return m->slots != NULL;
+}
+
+/* The value of two numbers, NEW if there was none; NULL: out of memory. */
+static int32_t *map_find(number_map *m, int32_t a, int32_t b) {
+    if (!m->slots || m->count * 2 > m->mask) {
+        number_map more;
+        if (!map_make(&more, m->slots ? m->mask * 2 + 1 : 65535)) return NULL;
+        for (size_t i = 0; m->slots && i <= m->mask; i++) {
+            if (m->slots[i].a >= 0) *map_at(&more, m->slots[i].a, m->slots[i].b) = m->slots[i].value;
+        }
+        free(m->slots);
+        *m = more;
+    }
+    return map_at(m, a, b);
+}
+
+/* ---- the most frequent pair ---- */
+
+static int compare_slices(text_slice a, text_slice b) {
+    const size_t n = a.n < b.n ? a.n : b.n;
+    const int order = n ? memcmp(a.bytes, b.bytes, n) : 0;
+    return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
+/* Whether x comes before y: the order of UTF-8 is that of code points. */
+static bool greater(const bpe_learner *l, const heap_entry *x, const heap_entry *y) {
+    if (x->count != y->count) return x->count > y->count;
+    const pair *a = &l->pairs[x->pair], *b = &l->pairs[y->pair];
+    int order =
+        a->first == b->first ? 0 : compare_slices(strings_get(l->symbols, a->first), strings_get(l->symbols, b->first));
+    if (!order && a->second != b->second)
+        order = compare_slices(strings_get(l->symbols, a->second), strings_get(l->symbols, b->second));
+    return order > 0;
+}
+
+static void push(bpe_learner *l, int32_t id) {
+    if (l->n_heap == l->room_heap) {
+        const size_t room = l->room_heap * 2 + 4096;
+        heap_entry *heap = realloc(l->heap, room * sizeof *heap);
+        if (!heap) {
+            l->failed = true;
+            return;
+        }
+        l->heap = heap;
+        l->room_heap = room;
+    }
+    const heap_entry entry = {l->pairs[id].count, id};
+    size_t i = l->n_heap++;
+    for (; i && greater(l, &entry, &l->heap[(i - 1) / 2]); i = (i - 1) / 2) l->heap[i] = l->heap[(i - 1) / 2];
+    l->heap[i] = entry;
+    l->pairs[id].in_heap = entry.count;
+}
+
+static void pop(bpe_learner *l) {
+    const heap_entry last = l->heap[--l->n_heap];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < l->n_heap; i = child) {
+        if (child + 1 < l->n_heap && greater(l, &l->heap[child + 1], &l->heap[child])) child++;
+        if (!greater(l, &l->heap[child], &last)) break;
+        l->heap[i] = l->heap[child];
+    }
+    l->heap[i] = last;
+}
+
+/* -1: none is counted. Entries may be out of date, but never below what they should be. */
+static int32_t most_frequent(bpe_learner *l) {
+    while (l->n_heap && !l->failed) {
+        const heap_entry top = l->heap[0];
+        pair *p = &l->pairs[top.pair];
+        if (p->counted && p->count == top.count) return top.pair;
+        pop(l);
+        if (p->counted && p->in_heap >= top.count) push(l, top.pair);
+    }
+    return -1;
+}
+
+/* ---- counts ---- */
+
+static pair *pair_of(bpe_learner *l, int32_t first, int32_t second) {
+    int32_t *id = map_find(&l->pair_of, first, second);
+    if (!id) {
+        l->failed = true;
+        return NULL;
+    }
+    if (*id != NEW) return &l->pairs[*id];
+    if (l->n_pairs == l->room_pairs) {
+        const int32_t room = l->room_pairs * 2 + 4096;
+        pair *pairs = realloc(l->pairs, (size_t)room * sizeof *pairs);
+        int32_t *live = realloc(l->live, (size_t)room * sizeof *live);
+        if (pairs) l->pairs = pairs;
+        if (live) l->live = live;
+        if (!pairs || !live) {
+            l->failed = true;
+            return NULL;
+        }
+        l->room_pairs = room;
+    }
+    *id = l->n_pairs;
+    l->pairs[l->n_pairs] = (pair){.first = first, .second = second, .in_heap = INT64_MIN};
+    return &l->pairs[l->n_pairs++];
+}
+
+static void set_count(bpe_learner *l, pair *p, int64_t count) {
+    const int32_t id = (int32_t)(p - l->pairs);
+    if (!p->counted) {
+        l->live[l->n_live++] = id;
+        p->counted = true;
+        p->in_heap = INT64_MIN;
+    }
+    p->count = count;
+    if (count > p->in_heap) push(l, id);
+}
+
+static void note_word(bpe_learner *l, pair *p, int32_t word) {
+    if (p->n_words && p->words[p->n_words - 1] == word) return;
+    if (p->n_words == p->room_words) {
+        const int32_t room = p->room_words * 2 + 4;
+        int32_t *words = realloc(p->words, (size_t)room * sizeof *words);
+        if (!words) {
+            l->failed = true;
+            return;
+        }
+        p->words = words;
+        p->room_words = room;
+    }
+    p->words[p->n_words++] = word;
+}
+
+/* Changes how often a pair is counted, and notes the word that it came into. Of a pair of equal symbols it is counted how
+ * often it is in each word, because subword-nmt's index has too little of these ("a a a" has two of them and loses three),
+ * and what it does not have is not merged. Of others, what a word holds is what the index has. */
+static void change(bpe_learner *l, int32_t first, int32_t second, int32_t word, int64_t frequency, int32_t times) {
+    pair *p = pair_of(l, first, second);
+    if (!p) return;
+    set_count(l, p, (p->counted ? p->count : 0) + times * frequency);
+    if (times > 0) note_word(l, p, word);
+    if (first != second) return;
+    int32_t *in_word = map_find(&l->occurrences, (int32_t)(p - l->pairs), word);
+    if (!in_word) l->failed = true;
+    else *in_word = *in_word == NEW ? times : *in_word + times;
+}
+
+/* Takes rare pairs out of the counts. */
+static void prune(bpe_learner *l, double threshold) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < l->n_live; i++) {
+        pair *p = &l->pairs[l->live[i]];
+        if ((double)p->count >= threshold) {
+            l->live[kept++] = l->live[i];
+            continue;
+        }
+        p->pruned = p->count < 0 && p->was_pruned ? p->pruned + p->count : p->count;
+        p->was_pruned = true;
+        p->counted = false;
+    }
+    l->n_live = kept;
+}
+
+/* Goes back to the counts of all pairs, of which those that are frequent enough after i merges stay. The most frequent
+ * one; -1: there is none. */
+static int32_t restore(bpe_learner *l, int64_t i, double *threshold) {
+    heap_entry best = {0, -1};
+    l->n_live = 0;
+    l->n_heap = 0;
+    for (int32_t k = 0; k < l->n_pairs; k++) {
+        pair *p = &l->pairs[k];
+        p->counted = p->was_pruned;
+        p->count = p->pruned;
+        p->in_heap = INT64_MIN;
+        if (!p->counted) continue;
+        l->live[l->n_live++] = k;
+        const heap_entry entry = {p->count, k};
+        if (best.pair < 0 || greater(l, &entry, &best)) best = entry;
+    }
+    if (best.pair < 0) return -1;
+    *threshold = (double)(best.count * i) / ((double)i + 10000.0);
+    prune(l, *threshold);
+    for (int32_t k = 0; k < l->n_live; k++) push(l, l->live[k]);
+    return best.pair;
+}
+
+/* ---- merging ---- */
+
+/* A word's symbols with the pair merged. */
+static void merge_word(learned_word *w, int32_t first, int32_t second, int32_t merged) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < w->n; i++) {
+        const bool here = i + 1 < w->n && w->symbols[i] == first && w->symbols[i + 1] == second;
+        w->symbols[n++] = here ? merged : w->symbols[i];
+        i += here;
+    }
+    w->n = n;
+}
+
+/* Pairs around those that are merged become rarer. */
+static void take_away(bpe_learner *l, int32_t word, int32_t first, int32_t second) {
+    const learned_word *w = &l->split[word];
+    const int32_t *s = w->symbols, n = w->n;
+    const int64_t f = l->frequency[word];
+    for (int32_t i = 0; i + 1 < n;) {
+        if (s[i] != first || s[i + 1] != second) {
+            i++;
+            continue;
+        }
+        if (i) change(l, s[i - 1], s[i], word, f, -1);
+        /* in "A B C B C" the next one takes away "C B" */
+        if (i + 2 < n && (s[i + 2] != first || i + 3 >= n || s[i + 3] != second))
+            change(l, s[i + 1], s[i + 2], word, f, -1);
+        i += 2;
+    }
+}
+
+static void bring_in(bpe_learner *l, int32_t word, int32_t merged) {
+    const learned_word *w = &l->split[word];
+    const int64_t f = l->frequency[word];
+    for (int32_t i = 0; i < w->n; i++) {
+        if (w->symbols[i] != merged) continue;
+        if (i) change(l, w->symbols[i - 1], w->symbols[i], word, f, 1);
+        if (i + 1 < w->n && w->symbols[i + 1] != merged) change(l, w->symbols[i], w->symbols[i + 1], word, f, 1);
+    }
+}
+
+static int32_t join_symbols(bpe_learner *l, int32_t first, int32_t second) {
+    const text_slice a = strings_get(l->symbols, first), b = strings_get(l->symbols, second);
+    char *both = malloc(a.n + b.n + 1);
+    if (!both) return -1;
+    memcpy(both, a.bytes, a.n);
+    memcpy(both + a.n, b.bytes, b.n);
+    const int32_t id = strings_add(l->symbols, (text_slice){both, a.n + b.n});
+    free(both);
+    return id;
+}
+
+static bool contains(const learned_word *w, int32_t first, int32_t second) {
+    for (int32_t i = 0; i + 1 < w->n; i++) {
+        if (w->symbols[i] == first && w->symbols[i + 1] == second) return true;
+    }
+    return false;
+}
+
+/* The words that a pair is merged in, at the front of its list of them. */
+static int32_t words_to_change(bpe_learner *l, int32_t id) {
+    pair *p = &l->pairs[id];
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_words; i++) {
+        bool merges = true;
+        if (p->first == p->second) {
+            int32_t *in_word = map_find(&l->occurrences, id, p->words[i]);
+            merges = in_word && *in_word >= 1;
+            if (in_word) *in_word = 0;
+            else l->failed = true;
+        }
+        if (merges) p->words[n++] = p->words[i];
+    }
+    return n;
+}
+
+static void merge(bpe_learner *l, int32_t id) {
+    const int32_t first = l->pairs[id].first, second = l->pairs[id].second, merged = join_symbols(l, first, second);
+    const int32_t n = words_to_change(l, id);
+    int32_t *words = l->pairs[id].words;
+    l->pairs[id].words = NULL;
+    l->pairs[id].n_words = l->pairs[id].room_words = 0;
+    if (merged < 0) l->failed = true;
+    if (!l->failed) set_count(l, &l->pairs[id], 0);
+    for (int32_t i = 0; i < n && !l->failed; i++) {
+        if (!contains(&l->split[words[i]], first, second)) continue;
+        take_away(l, words[i], first, second);
+        merge_word(&l->split[words[i]], first, second, merged);
+        bring_in(l, words[i], merged);
+    }
+    if (!l->failed) set_count(l, &l->pairs[id], 0);
+    free(words);
+}
+
+/* ---- learning ---- */
+
+/* A word's characters; "</w>" belongs to the last. */
+static int split_word(bpe_learner *l, int32_t word) {
+    text_slice rest = strings_get(l->words, word), c;
+    const int64_t n = text_count_tokens(TEXT_CHARACTERS, rest);
+    learned_word *w = &l->split[word];
+    w->symbols = malloc((size_t)(n ? n : 1) * sizeof *w->symbols);
+    if (!w->symbols) return -1;
+    while (text_next_token(TEXT_CHARACTERS, &rest, &c)) {
+        char last[16];
+        const int length = snprintf(last, sizeof last, "%.*s%s", (int)c.n, c.bytes, rest.n ? "" : "</w>");
+        const int32_t id = strings_add(l->symbols, (text_slice){last, (size_t)length});
+        if (id < 0) return -1;
+        w->symbols[w->n++] = id;
+    }
+    for (int32_t i = 0; i + 1 < w->n; i++) change(l, w->symbols[i], w->symbols[i + 1], word, l->frequency[word], 1);
+    return 0;
+}
+
+static bool prepare(bpe_learner *l) {
+    const int32_t n = strings_count(l->words);
+    l->symbols = strings_create();
+    l->split = calloc((size_t)n + 1, sizeof *l->split);
+    if (!l->symbols || !l->split) return false;
+    for (int32_t i = 0; i < n; i++) {
+        if (split_word(l, i)) return false;
+    }
+    for (int32_t i = 0; i < l->n_pairs; i++) { /* a copy of all counts */
+        l->pairs[i].pruned = l->pairs[i].count;
+        l->pairs[i].was_pruned = true;
+    }
+    return !l->failed;
+}
+
+typedef struct code_text {
+    char *bytes;
+    size_t n, room;
+} code_text;
+
+static int add_text(code_text *t, text_slice text) {
+    if (t->room < t->n + text.n + 1) {
+        const size_t room = (t->n + text.n) * 2 + 1024;
+        char *bytes = realloc(t->bytes, room);
+        if (!bytes) return -1;
+        t->bytes = bytes;
+        t->room = room;
+    }
+    if (text.n) memcpy(t->bytes + t->n, text.bytes, text.n);
+    t->n += text.n;
+    t->bytes[t->n] = 0;
+    return 0;
+}
+
+static int add_code(code_text *t, const bpe_learner *l, int32_t id) {
+    if (add_text(t, strings_get(l->symbols, l->pairs[id].first)) || add_text(t, text_of(" ")) ||
+        add_text(t, strings_get(l->symbols, l->pairs[id].second)))
+        return -1;
+    return add_text(t, text_of("\n"));
+}
+
+char *bpe_learner_run(bpe_learner *l, int64_t merges, int64_t min_frequency, int64_t *done) {
+    code_text codes = {0};
+    *done = 0;
+    if (!prepare(l) || add_text(&codes, text_of("#version: 0.2\n"))) l->failed = true;
+    int32_t best = l->failed ? -1 : most_frequent(l);
+    double threshold = best >= 0 ? (double)l->pairs[best].count / 10 : 0;
+    for (int64_t i = 0; i < merges && !l->failed; i++) {
+        best = most_frequent(l);
+        if (best < 0 || (i && (double)l->pairs[best].count < threshold)) {
+            prune(l, threshold);
+            best = restore(l, i, &threshold);
+            if (best < 0) break;
+        }
+        if (l->pairs[best].count < min_frequency) break;
+        if (add_code(&codes, l, best)) l->failed = true;
+        else merge(l, best);
+        ++*done;
+        if (i % 100 == 0) prune(l, threshold);
+    }
+    if (!l->failed) return codes.bytes;
+    free(codes.bytes);
+    return NULL;
+}
+
+/* ---- words and their counts ---- */
+
+typedef struct counted_word {
+    int64_t frequency;
+    int32_t id;
+} counted_word;
+
+static int compare_counts(const void *left, const void *right) {
+    const counted_word *a = left, *b = right;
+    if (a->frequency != b->frequency) return a->frequency > b->frequency ? -1 : 1;
+    return a->id < b->id ? -1 : 1;
+}
+
+char *bpe_learner_words(const bpe_learner *l) {
+    const int32_t n = strings_count(l->words);
+    counted_word *words = malloc(((size_t)n + 1) * sizeof *words);
+    code_text text = {0};
+    int failed = !words || add_text(&text, text_of(""));
+    for (int32_t i = 0; i < n && !failed; i++) words[i] = (counted_word){l->frequency[i], i};
+    if (!failed) qsort(words, (size_t)n, sizeof *words, compare_counts);
+    for (int32_t i = 0; i < n && !failed; i++) {
+        char count[32];
+        snprintf(count, sizeof count, " %" PRId64 "\n", words[i].frequency);
+        failed = add_text(&text, strings_get(l->words, words[i].id)) || add_text(&text, text_of(count));
+    }
+    free(words);
+    if (!failed) return text.bytes;
+    free(text.bytes);
+    return NULL;
+}
+
+void bpe_learner_free(bpe_learner *l) {
+    if (!l) return;
+    for (int32_t i = 0; l->split && i < strings_count(l->words); i++) free(l->split[i].symbols);
+    for (int32_t i = 0; i < l->n_pairs; i++) free(l->pairs[i].words);
+    strings_free(l->words);
+    strings_free(l->symbols);
+    free(l->frequency);
+    free(l->split);
+    free(l->pairs);
+    free(l->live);
+    free(l->heap);
+    free(l->pair_of.slots);
+    free(l->occurrences.slots);
+    free(l);
+}

@@ -1,0 +1,104 @@
+/* Rules about text, in a few lines; tests/test_text.sh compares many with sacremoses and subword-nmt.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "check.h"
+
+#include "data/bpe.h"
+#include "data/normalizer.h"
+#include "data/strings.h"
+#include "data/tokenizer.h"
+
+#include <stdlib.h>
+
+static char msg[256];
+
+static void check_tokens(const char *language, const char *line, const char *tokens, const char *joined) {
+    tokenizer *t = tokenizer_create(&(tokenizer_options){.language = language});
+    if (!CHECK(t != NULL)) return;
+    char *got = tokenizer_split(t, text_of(line)), *back = tokenizer_join(t, text_of(tokens));
+    if (CHECK(got && back)) {
+        CHECK_STR(got, tokens);
+        CHECK_STR(back, joined);
+    }
+    free(got);
+    free(back);
+    tokenizer_free(t);
+}
+
+TEST(tokens_and_back) {
+    check_tokens("en", "It's Mr. X, isn't it...", "It &apos;s Mr. X , isn &apos;t it ...", "It's Mr. X, isn't it...");
+    check_tokens("de", "Am 3. Mai (z.B.) „so“.", "Am 3. Mai ( z.B. ) „ so “ .", "Am 3. Mai (z.B.) „so“.");
+    check_tokens("fr", "L'été, c'est 5%!", "L&apos; été , c&apos; est 5 % !", "L'été, c'est 5 % !");
+    check_tokens("cs", "Je to 3.", "Je to 3 .", "Je to 3.");
+    check_tokens("en", "", "", "");
+    check_tokens("en", " \t.", ".", ".");
+}
+
+TEST(punctuation_and_case) {
+    normalizer n = {0};
+    normalizer_start(&n, "de");
+    char *normal = normalizer_line(&n, text_of("„So“ – 1\u00a0000 %… ( ja ) :"));
+    char *lower = normalizer_lower(&n, text_of("ÄÇ ŸΩ İ"));
+    CHECK_STR(normal, "\"So\" - 1,000%... (ja):");
+    CHECK_STR(lower, "äç ÿω i\u0307");
+    free(normal);
+    free(lower);
+    normalizer_free(&n);
+}
+
+TEST(strings_have_numbers) {
+    strings *s = strings_create();
+    char name[16];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 5000; i++) {
+            snprintf(name, sizeof name, "%d", i * 7);
+            CHECK_INT(strings_add(s, text_of(name)), i);
+        }
+    }
+    CHECK_INT(strings_count(s), 5000);
+    CHECK_INT(strings_find(s, text_of("5")), -1);
+    CHECK_INT(strings_find(s, text_of("7")), 1);
+    CHECK_INT(strings_add(s, text_of("")), 5000);
+    strings_free(s);
+}
+
+TEST(subwords_are_learned_and_applied) {
+    bpe_learner *l = bpe_learner_create();
+    int64_t done;
+    CHECK_INT(bpe_learner_add(l, text_of("low low lower lower newest newest newest widest")), 0);
+    char *codes = bpe_learner_run(l, 5, 2, &done);
+    CHECK_INT(done, 5);
+    CHECK_STR(codes, "#version: 0.2\nw e\ns t</w>\nl o\nwe st</w>\nn e\n");
+    bpe *b = NULL;
+    if (CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c", msg, sizeof msg), 0)) {
+        bpe_worker *w = bpe_worker_create(b, &(bpe_options){0});
+        for (int i = 0; i < 2; i++) { /* the second time from the cache */
+            char *line = bpe_apply(w, text_of(" lowest  newest st x"));
+            CHECK_STR(line, " lo@@ west ne@@ west st x");
+            free(line);
+        }
+        bpe_worker_free(w);
+    }
+    bpe_free(b);
+    free(codes);
+    bpe_learner_free(l);
+}
+
+TEST(bad_codes_are_refused) {
+    static const char *const cases[][2] = {
+        {"#version: 1.0\na b\n", "c:1: codes of version '1.0', expected 0.1 or 0.2"},
+        {"#version: 0.2\na  b\n", "c:2: expected two symbols with a space between"},
+        {"a b\n\nc d\n", "c:2: expected two symbols with a space between"},
+        {"a b\n\xff c\n", "c:2: byte 1 is 0xff, which is not UTF-8 here"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bpe *b;
+        CHECK_INT(bpe_parse(&b, text_of(cases[i][0]), -1, "c", msg, sizeof msg), -1);
+        CHECK_STR(msg, cases[i][1]);
+        CHECK(b == NULL);
+    }
+}
+
+RUN_TESTS(ENTRY(tokens_and_back), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
+          ENTRY(subwords_are_learned_and_applied), ENTRY(bad_codes_are_refused))
