@@ -137,7 +137,7 @@ enum { BLOCK = 512 };
 /* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
 typedef struct block_buffers {
     _Alignas(64) double g[BLOCK], p[BLOCK], state[3][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
-    double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* Adafactor's */
+    double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* for drivers */
 } block_buffers;
 
 typedef struct thread_memory {

@@ -89,7 +89,7 @@ typedef struct real_kernels {
     /* The sum of (scale * g)^2 and the largest |scale * g|, in double; NaN if there is one. */
     double (*sumsq)(const void *g, size_t n, double scale);
     double (*maxabs)(const void *g, size_t n, double scale);
-    /* Adafactor's: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
+    /* For drivers: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
     void (*factored)(void *out, const void *g, const void *column, size_t n, double row);
     void (*add_squares)(double *sum, const void *g, size_t n);
     void (*load_bf16)(void *out, const uint16_t *in, size_t n);
