@@ -12,7 +12,8 @@
 /* Of rules with a driver, every array has coefficients of its own, which run may change: space->coefs[space->coef_of[i]].
  * They can depend on the array's shape (step_info.rows and cols), and so can its variant. */
 struct rule_driver {
-    /* Called once in every update, before the kernels. Items without a gradient take no part. */
+    /* Called once in every update, before the kernels. Items without a gradient take no part. It lays out its own chunks,
+     * if it takes any: space->first_chunk, and space->partial for two sums of each. */
     void (*run)(const work *w, work_space *space);
     /* The variants that run updates itself, a bit for each; arrays of the others are left to the kernels. */
     uint32_t takes;
