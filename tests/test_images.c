@@ -317,9 +317,9 @@ TEST(keys_that_do_not_fit_together_are_named) {
               "validate on");
     CHECK_STR(complaint(WITH("data.mean=1,2")),
               "--set: data.mean is '1,2', expected three numbers with commas between them");
-    CHECK_STR(complaint(WITH("data.deviation=1,1,0")),
-              "--set: data.deviation is '1,1,0', expected three numbers above 0 with commas between them");
-    CHECK_STR(complaint(WITH("data.mean=0.5, 0.5,0.5", "data.deviation=1,1,1")), "(none)");
+    CHECK_STR(complaint(WITH("data.std=1,1,0")),
+              "--set: data.std is '1,1,0', expected three numbers above 0 with commas between them");
+    CHECK_STR(complaint(WITH("data.mean=0.5, 0.5,0.5", "data.std=1,1,1")), "(none)");
     CHECK_STR(complaint(WITH("model.kind=resnet", "model.widths=8,")),
               "--set: model.widths is '8,', expected 1 to 8 whole numbers with commas between them");
     CHECK_STR(complaint(WITH("model.kind=resnet", "model.widths=8")),

@@ -27,7 +27,7 @@ typedef struct images_settings {
         int batch;
         bool crop, flip;
         int padding;
-        char mean[64], deviation[64]; /* three numbers each; "": those of the set */
+        char mean[64], std[64]; /* three numbers each; "": those of the set */
     } data;
     struct {
         int64_t evaluate_images; /* of the validation set, at each evaluation; 0: all */

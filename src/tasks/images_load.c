@@ -56,11 +56,10 @@ const char *images_check_view(const images_settings *r, char *why, size_t size) 
         snprintf(why, size, "data.mean is '%s', expected three numbers with commas between them", r->data.mean);
         return "data.mean";
     }
-    const bool three = !*r->data.deviation || parse_three(r->data.deviation, x);
-    if (!*r->data.deviation || (three && x[0] > 0 && x[1] > 0 && x[2] > 0)) return NULL;
-    snprintf(why, size, "data.deviation is '%s', expected three numbers above 0 with commas between them",
-             r->data.deviation);
-    return "data.deviation";
+    const bool three = !*r->data.std || parse_three(r->data.std, x);
+    if (!*r->data.std || (three && x[0] > 0 && x[1] > 0 && x[2] > 0)) return NULL;
+    snprintf(why, size, "data.std is '%s', expected three numbers above 0 with commas between them", r->data.std);
+    return "data.std";
 }
 
 nn_picture_options images_view(const images_settings *r) {
@@ -72,7 +71,7 @@ nn_picture_options images_view(const images_settings *r) {
         memcpy(o.deviation, of_sets[i].deviation, sizeof o.deviation);
     }
     if (*r->data.mean) parse_three(r->data.mean, o.mean);
-    if (*r->data.deviation) parse_three(r->data.deviation, o.deviation);
+    if (*r->data.std) parse_three(r->data.std, o.deviation);
     return o;
 }
 
