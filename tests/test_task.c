@@ -12,6 +12,7 @@
 #include "scratch.h"
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
+#include "train/resume.h"
 #include "train/progress.h"
 #include "train/train.h"
 
@@ -169,6 +170,15 @@ static int save(const experiment *e, const char *directory, char *out, size_t si
 
 static uint64_t fingerprint(const experiment *e) { return (uint64_t)settings(&e->recipe)->data.divisor; }
 
+static uint64_t contents[2] = {7, 8}; /* as if numbers were read from files */
+
+static int data_parts(const experiment *e, task_part *out) {
+    (void)e;
+    out[0] = (task_part){SPLIT_TRAIN, "data.numbers", "numbers.txt", contents[0]};
+    out[1] = (task_part){SPLIT_VALID, "data.valid", "valid.txt", contents[1]};
+    return 2;
+}
+
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     (void)e, (void)split, (void)out, (void)size;
     return false;
@@ -204,6 +214,7 @@ static const task remainder_task = {.name = "remainders",
                                     .evaluate = evaluate,
                                     .save = save,
                                     .fingerprint = fingerprint,
+                                    .data = data_parts,
                                     .note = note};
 
 /* With those of the program, whose keys it must not meet. */
@@ -569,6 +580,40 @@ TEST(the_time_left_counts_evaluations_checkpoints_and_the_test) {
     CHECK_CLOSE(progress_left(&p), 0, 1e-9);
 }
 
+static checkpoint_meta last_of(const char *directory) {
+    char path[400];
+    checkpoint_meta meta = {0};
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    CHECK_INT(checkpoint_info(path, &meta, NULL, MESSAGE), 0);
+    return meta;
+}
+
+/* Refused by name; and if it is wanted so, training goes on with a new epoch, and validation with a new best. */
+TEST(other_data_are_refused_or_begun_anew) {
+    const recipe half = recipe_of("train.steps=10"), more = recipe_of("train.steps=11");
+    const train_options resume = {.directory = "run", .resume = true},
+                        reset = {.directory = "run", .resume = true, .reset = RESET_DATA};
+    train_result out;
+    enter_scratch(true);
+    run_in("run", &half, false);
+    checkpoint_meta at = last_of("run");
+    CHECK(at.epoch == 3 && at.batch == 1 && at.best_step > 0);
+    CHECK_STR(at.data, "data.numbers 0000000000000007 data.valid 0000000000000008");
+    contents[0]++;
+    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), -1);
+    CHECK_STR(message, "numbers.txt: data.numbers is not what the run has been trained with: its content has changed; "
+                       "restore it, or go on with what is there by --reset data");
+    CHECK_INT(train_run(&more, &reset, &out, MESSAGE), 0);
+    at = last_of("run");
+    CHECK(at.epoch == 4 && at.batch == 1 && at.best_step > 0 && at.best_step <= 10);
+    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), 0);
+    contents[1]++;
+    CHECK_INT(train_run(&more, &resume, &out, MESSAGE), -1);
+    CHECK_HAS(message, "valid.txt: data.valid is not what the run has been trained with");
+    CHECK_INT(train_run(&more, &reset, &out, MESSAGE), 0);
+    CHECK_INT(last_of("run").best_step, 0);
+}
+
 /* A run is known by its data, whatever it is trained on. */
 TEST(every_task_of_the_program_has_fingerprints_of_its_data) {
     for (int i = 0; tasks_all[i]; i++) {
@@ -635,9 +680,10 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(what_comes_of_the_validation_set_is_not_called_a_test),
           ENTRY(the_training_loss_is_the_mean_of_the_last_twentieth),
           ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
-          ENTRY(every_task_of_the_program_has_fingerprints_of_its_data), ENTRY(epochs_are_the_updates_they_have),
-          ENTRY(a_run_by_epochs_in_two_parts_ends_as_one), ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named),
-          ENTRY(training_ends_when_nothing_gets_better), ENTRY(a_resumed_run_has_the_patience_that_is_left),
+          ENTRY(other_data_are_refused_or_begun_anew), ENTRY(every_task_of_the_program_has_fingerprints_of_its_data),
+          ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
+          ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),
+          ENTRY(a_resumed_run_has_the_patience_that_is_left),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),
