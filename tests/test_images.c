@@ -106,6 +106,9 @@ TEST(where_nothing_is_held_out_the_test_set_is_for_both) {
     CHECK_INT(e.task->evaluate(&e, SPLIT_VALID, TASK_PERIODIC, NULL, NULL, &valid, MESSAGE), 0);
     CHECK_INT(e.task->evaluate(&e, SPLIT_TEST, TASK_WHOLE, NULL, NULL, &test, MESSAGE), 0);
     CHECK_CLOSE(valid.value[0], test.value[0], 0);
+    CHECK(e.task->note(&e, SPLIT_VALID, MESSAGE));
+    CHECK_HAS(message, "/.: the validation set is the test set, since data.hold_out is 0");
+    CHECK(!e.task->note(&e, SPLIT_TEST, MESSAGE));
     experiment_close(&e);
 }
 

@@ -209,6 +209,11 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     const image_folder_report *f = &s->report[split];
     const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
     char missing[64] = "";
+    if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
+        snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
+                 *r->data.test_path ? r->data.test_path : r->data.path);
+        return true;
+    }
     if (f->missing) snprintf(missing, sizeof missing, "no picture of %d of %d classes", f->missing, s->all.classes.n);
     if (!f->unreadable && !f->missing) return false;
     if (!f->unreadable) {
