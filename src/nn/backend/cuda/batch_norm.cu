@@ -31,7 +31,7 @@ typedef struct norm_plan {
 } norm_plan;
 
 template <typename T> struct norm_work {
-    const T *x, *residual, *y; /* y: of forward, whose result tells where relu was 0; NULL: it was not there */
+    const T *x, *residual, *y; /* y: of forward, where backward needs it; else NULL */
     int64_t x_stride, residual_stride, y_stride;
     const float *gamma, *beta;
     float *saved;    /* mean, then scale */
@@ -293,14 +293,33 @@ template <typename T> struct norm_grads {
 
 template <int N, typename T> struct pixel_grad { raw<N, T> x, dy, y; };
 
-/* The gradient of z, of what was loaded. */
+/* What forward computed z from, for channels of a thread. */
+template <int N> struct norm_channels {
+    float mean[N], scale[N], factor[N], beta[N]; /* factor: gamma times scale */
+    template <typename T> __device__ norm_channels(const norm_work<T> &w, const place<N> &at) {
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const int64_t channel = at.there ? at.channel + k : 0;
+            mean[k] = w.saved[channel];
+            scale[k] = w.saved[w.channels + channel];
+            factor[k] = scale[k] * w.gamma[channel];
+            beta[k] = w.beta[channel];
+        }
+    }
+};
+
+/* The gradient of z, of what was loaded. Where relu was 0 is read from y if z had a residual, else computed again. */
 template <int N, typename T>
-__device__ static inline void grad_of(const norm_work<T> &w, const pixel_grad<N, T> &r, float (&g)[N]) {
+__device__ static inline void grad_of(const norm_work<T> &w, const norm_channels<N> &of, const pixel_grad<N, T> &r,
+                                      const float (&x)[N], float (&g)[N]) {
     open_raw<N, T>(r.dy, g);
     if (!w.relu) return;
-    float y[N];
-    open_raw<N, T>(r.y, y);
-    for (int k = 0; k < N; k++) g[k] = y[k] > 0 ? g[k] : 0;
+    float z[N];
+    if (w.y) open_raw<N, T>(r.y, z);
+    for (int k = 0; k < N; k++) {
+        if (!w.y) z[k] = fmaf(x[k] - of.mean[k], of.factor[k], of.beta[k]);
+        g[k] = z[k] > 0 ? g[k] : 0;
+    }
 }
 
 template <int N, typename T>
@@ -309,27 +328,27 @@ __device__ static inline pixel_grad<N, T> load_grad(const norm_work<T> &w, const
     pixel_grad<N, T> r;
     r.x = fetch<N>(w.x + p * w.x_stride + at.channel);
     r.dy = fetch<N>(to.dy + p * w.y_stride + at.channel);
-    if (w.relu) r.y = fetch<N>(w.y + p * w.y_stride + at.channel);
+    if (w.y) r.y = fetch<N>(w.y + p * w.y_stride + at.channel);
     return r;
 }
 
 template <typename T, int N, bool KEEP>
 __device__ static inline void backward_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
-    float sum[N] = {}, product[N] = {}, mean[N] = {};
-    for (int k = 0; at.there && k < N; k++) mean[k] = w.saved[at.channel + k];
+    float sum[N] = {}, product[N] = {};
+    const norm_channels<N> of(w, at);
     each_pixel<N>(
         at, [&](int64_t p) { return load_grad<N>(w, to, at, p); },
         [&](int64_t p, const pixel_grad<N, T> &r) {
             float x[N], g[N];
             open_raw<N, T>(r.x, x);
-            grad_of<N>(w, r, g);
+            grad_of<N>(w, of, r, x, g);
             if (KEEP) {
                 *kept_at<N, T>(at, p, 0, w.pixels_a_part) = r.x;
                 store_floats<N>(reinterpret_cast<T *>(kept_at<N, T>(at, p, 1, w.pixels_a_part)), g);
             }
             for (int k = 0; k < N; k++) {
                 sum[k] += g[k];
-                product[k] = fmaf(g[k], x[k] - mean[k], product[k]);
+                product[k] = fmaf(g[k], x[k] - of.mean[k], product[k]);
             }
         });
     leave_sums<T, N>(w, at, sum, product);
@@ -338,21 +357,19 @@ __device__ static inline void backward_sums(const norm_work<T> &w, const norm_gr
 /* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
 template <typename T, int N, bool KEEP>
 __device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
-    float sum[N], product[N], mean[N] = {}, scale[N] = {}, factor[N] = {};
+    float sum[N], product[N];
+    const norm_channels<N> of(w, at);
     take_sums<T, N>(w, at, sum, product);
     const float n = fmaxf(live_pixels(w), 1);
-    for (int k = 0; at.there && k < N; k++) {
-        const int64_t channel = at.channel + k;
-        mean[k] = w.saved[channel];
-        scale[k] = w.saved[w.channels + channel];
-        factor[k] = w.gamma[channel] * scale[k];
-        if (at.part == 0 && at.lane == 0) {
-            const float dgamma[1] = {product[k] * scale[k]}, dbeta[1] = {sum[k]};
-            put<1>(to.dgamma, channel, dgamma);
-            put<1>(to.dbeta, channel, dbeta);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        if (at.part == 0 && at.lane == 0 && at.there) {
+            const float dgamma[1] = {product[k] * of.scale[k]}, dbeta[1] = {sum[k]};
+            put<1>(to.dgamma, at.channel + k, dgamma);
+            put<1>(to.dbeta, at.channel + k, dbeta);
         }
         sum[k] = w.training ? sum[k] / n : 0;
-        product[k] = w.training ? product[k] * scale[k] * scale[k] / n : 0;
+        product[k] = w.training ? product[k] * of.scale[k] * of.scale[k] / n : 0;
     }
     if (!to.dx.to && !to.dresidual.to) return;
     each_pixel<N>(
@@ -368,8 +385,8 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
             float x[N], g[N];
             open_raw<N, T>(r.x, x);
             if (KEEP) open_raw<N, T>(r.dy, g);
-            else grad_of<N>(w, r, g);
-            for (int k = 0; k < N; k++) x[k] = (g[k] - sum[k] - (x[k] - mean[k]) * product[k]) * factor[k];
+            else grad_of<N>(w, of, r, x, g);
+            for (int k = 0; k < N; k++) x[k] = (g[k] - sum[k] - (x[k] - of.mean[k]) * product[k]) * of.factor[k];
             put<N>(to.dx, p * w.x_stride + at.channel, x);
             put<N>(to.dresidual, p * w.residual_stride + at.channel, g);
         });
@@ -415,9 +432,10 @@ static void count_blocks(const nn_call *c, norm_plan *p) {
 template <typename T> static norm_work<T> work_of(const nn_call *c) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     norm_work<T> w = {};
+    w.relu = c->attributes->activation == NN_RELU;
     w.x = (const T *)c->input[0].data;
     w.residual = (const T *)c->input[1].data;
-    w.y = (const T *)c->output[0].data;
+    w.y = w.relu && c->input[1].shape ? (const T *)c->output[0].data : NULL;
     w.x_stride = c->input[0].stride;
     w.residual_stride = c->input[1].stride;
     w.y_stride = c->output[0].stride;
@@ -435,7 +453,6 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.eps = (float)c->attributes->eps;
     w.momentum = (float)c->attributes->momentum;
     w.training = c->training;
-    w.relu = c->attributes->activation == NN_RELU;
     return w;
 }
 

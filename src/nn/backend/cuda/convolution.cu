@@ -24,7 +24,7 @@ static size_t bytes_without_gaps(const nn_array *a) {
     return (size_t)parts(nn_pixels(a) * nn_channels(a) * (int64_t)size_of(a->type), 256) * 256;
 }
 
-static conv_shape shape_of(const nn_call *c, nn_type dw_type) {
+static conv_shape shape_of(const nn_call *c) {
     const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim;
     return conv_shape{c->input[0].rows,
                       x[1],
@@ -36,8 +36,7 @@ static conv_shape shape_of(const nn_call *c, nn_type dw_type) {
                       size_of_kernel(c),
                       c->attributes->stride,
                       c->attributes->padding,
-                      c->input[0].type,
-                      dw_type};
+                      c->input[0].type};
 }
 
 static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -72,22 +71,13 @@ static void conv_release(void *prepared) {
     free(p);
 }
 
-/* cuDNN has the gradient of W in full not for all shapes. */
-static adamod_status prepare_weights(const nn_call *c, conv_plan *p) {
-    const conv_shape full = shape_of(c, NN_F32), other = shape_of(c, c->input[0].type);
-    p->dw_type = NN_F32;
-    if (convolution_try(&p->convolutions[CONV_DW], &full, CONV_DW, c->precision)) return ADAMOD_OK;
-    p->dw_type = other.dw_type;
-    return convolution_make(&p->convolutions[CONV_DW], &other, CONV_DW, c->precision);
-}
-
 static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result result) {
     if (is_product(c)) {
         const product_shape s = product_of(c, result);
         return product_make(&p->products[result], &s, c->precision, c->training);
     }
-    if (result == CONV_DW) return prepare_weights(c, p);
-    const conv_shape s = shape_of(c, NN_F32);
+    const conv_shape s = shape_of(c);
+    p->dw_type = s.type; /* cuDNN has others, but slow ones */
     return convolution_make(&p->convolutions[result], &s, result, c->precision);
 }
 

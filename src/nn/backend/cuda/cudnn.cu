@@ -170,6 +170,37 @@ static bool engine_fits(descriptor config, nn_precision precision) {
     return true;
 }
 
+/* Runs a plan once. */
+static cudnnStatus_t execute(descriptor plan, cudaStream_t stream, void *x, void *w, void *y, void *workspace) {
+    const int64_t names[3] = {NAME_X, NAME_W, NAME_Y};
+    void *const addresses[3] = {x, w, y};
+    const cudnnHandle_t handle = handle_of_device();
+    builder pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, names);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses);
+    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (!pack.finish()) return pack.status;
+    const cudnnStatus_t status = cudnn()->cudnnSetStream(handle, stream);
+    return status == CUDNN_STATUS_SUCCESS ? cudnn()->cudnnBackendExecute(handle, plan, pack.d) : status;
+}
+
+/* Some plans do what a recording cannot hold. What is recorded does not run, so that any address will do. */
+static bool can_be_recorded(descriptor plan) {
+    cudaStream_t stream = NULL;
+    cudaGraph_t graph = NULL;
+    char *const anywhere = (char *)(uintptr_t)(1 << 20);
+    bool ok = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess;
+    ok = ok && cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
+    if (ok) {
+        ok = execute(plan, stream, anywhere, anywhere, anywhere, anywhere) == CUDNN_STATUS_SUCCESS;
+        ok = cudaStreamEndCapture(stream, &graph) == cudaSuccess && ok;
+    }
+    if (graph) cudaGraphDestroy(graph);
+    if (stream) cudaStreamDestroy(stream);
+    cudaGetLastError();
+    return ok;
+}
+
 /* An execution plan of a configuration; NULL if there is none that fits. */
 static descriptor plan_of(descriptor config, nn_precision precision, size_t *workspace) {
     if (!engine_fits(config, precision)) return NULL;
@@ -181,7 +212,7 @@ static descriptor plan_of(descriptor config, nn_precision precision, size_t *wor
     if (!plan.finish() || cudnn()->cudnnBackendGetAttribute(plan.d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                             CUDNN_TYPE_INT64, 1, &n, &size) != CUDNN_STATUS_SUCCESS)
         return NULL;
-    if (size > CONV_WORKSPACE) return NULL;
+    if (size > CONV_WORKSPACE || !can_be_recorded(plan.d)) return NULL;
     *workspace = (size_t)size;
     const descriptor made = plan.d;
     plan.d = NULL;
@@ -215,7 +246,7 @@ static void choose(convolution *v, const conv_shape *s, conv_result result, nn_p
     builder window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR), operation(names->type);
     builder graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     describe_tensor(&x, NAME_X, s->type, s->rows, s->height, s->width, s->in);
-    describe_tensor(&w, NAME_W, result == CONV_DW ? s->dw_type : s->type, s->out, s->kernel, s->kernel, s->in);
+    describe_tensor(&w, NAME_W, s->type, s->out, s->kernel, s->kernel, s->in);
     describe_tensor(&y, NAME_Y, s->type, s->rows, s->y_height, s->y_width, s->out);
     describe_window(&window, s);
     operation.set(names->x, x);
@@ -258,17 +289,7 @@ void convolution_free(convolution *v) {
 }
 
 void convolution_run(const convolution *v, cudaStream_t stream, void *x, void *w, void *y, void *workspace) {
-    const int64_t names[3] = {NAME_X, NAME_W, NAME_Y};
-    void *const addresses[3] = {x, w, y};
-    const cudnnHandle_t handle = handle_of_device();
-    builder pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, names);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, addresses);
-    pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    pack.finish();
-    cudnnStatus_t status = pack.status;
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnn()->cudnnSetStream(handle, stream);
-    if (status == CUDNN_STATUS_SUCCESS) status = cudnn()->cudnnBackendExecute(handle, (descriptor)v->plan, pack.d);
+    const cudnnStatus_t status = execute((descriptor)v->plan, stream, x, w, y, workspace);
     if (status != CUDNN_STATUS_SUCCESS) nn_cuda_launch_failed("a convolution", cudnn()->cudnnGetErrorString(status));
 }
 

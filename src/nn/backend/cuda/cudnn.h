@@ -8,11 +8,11 @@
 /* Which of the three arrays is computed from the other two. */
 typedef enum conv_result { CONV_Y, CONV_DX, CONV_DW } conv_result;
 
-/* x [rows, height, width, in], w [out, kernel, kernel, in], y [rows, y_height, y_width, out], all without gaps. x, y and w
- * are of type; the gradient of w is of dw_type. */
+/* x [rows, height, width, in], w [out, kernel, kernel, in], y [rows, y_height, y_width, out], all without gaps, and
+ * all of one type. */
 typedef struct conv_shape {
     int64_t rows, height, width, in, y_height, y_width, out, kernel, stride, padding;
-    nn_type type, dw_type;
+    nn_type type;
 } conv_shape;
 
 typedef struct convolution {
