@@ -2,8 +2,9 @@
  *
  * A block has some channels of some pixels. It sums over its pixels, meets the blocks that have the same channels at a
  * barrier, adds up their sums and goes over its pixels again; what fits into shared memory is read only once. Which blocks
- * there are, and so the order of all sums, follows from the sizes alone. Blocks that meet must all run at once; where the
- * chip has no room for that, the two halves are launches of their own.
+ * there are, and so the order of all sums, follows from the sizes alone. Blocks that meet must all run at once: a launch has
+ * no more than the chip has room for, and those that wait for room get it when what ran before is done. Where the chip is
+ * too small, the two halves are launches of their own.
  *
  * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
 #include "nn/backend/cuda/cuda.h"
@@ -68,21 +69,29 @@ template <typename T> __device__ static inline float live_pixels(const norm_work
     return (float)((w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row);
 }
 
+__device__ static inline unsigned load_acquire(const unsigned *p) {
+    unsigned x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+    return x;
+}
+
+__device__ static inline unsigned add_acquire_release(unsigned *p, unsigned n) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(n) : "memory");
+    return before;
+}
+
 /* Blocks of one group meet: what each wrote before, all see after. */
 __device__ static inline void meet(unsigned *barrier, unsigned blocks) {
     __syncthreads();
     if (threadIdx.x == 0) {
-        volatile unsigned *const times = barrier + 1;
-        const unsigned before = *times;
-        __threadfence();
-        if (atomicAdd(barrier, 1) == blocks - 1) {
+        const unsigned before = load_acquire(barrier + 1);
+        if (add_acquire_release(barrier, 1) == blocks - 1) {
             *barrier = 0;
-            __threadfence();
-            atomicAdd(barrier + 1, 1);
+            add_acquire_release(barrier + 1, 1);
         } else {
-            while (*times == before) __nanosleep(20);
+            while (load_acquire(barrier + 1) == before) {}
         }
-        __threadfence();
     }
     __syncthreads();
 }
@@ -188,10 +197,20 @@ __device__ static inline raw<N, T> *kept_at(const place<N> &at, int64_t p, int a
     return reinterpret_cast<raw<N, T> *>(kept) + (array * pixels + p - at.first) * PACKS + at.pack;
 }
 
+/* What a thread needs of its channels, loaded first, so that nothing waits for it later. */
+template <int N> struct norm_start {
+    float origin[N], gamma[N], beta[N];
+    template <typename T> __device__ norm_start(const norm_work<T> &w, const place<N> &at) {
+        const int64_t channel = at.there ? at.channel : 0;
+        load_floats<N>(w.x + channel, origin);
+#pragma unroll
+        for (int k = 0; k < N; k++) gamma[k] = w.gamma[channel + k], beta[k] = w.beta[channel + k];
+    }
+};
+
 template <typename T, int N, bool KEEP>
-__device__ static inline void forward_sums(const norm_work<T> &w, const place<N> &at) {
-    float sum[N] = {}, squares[N] = {}, origin[N] = {};
-    if (at.there) load_floats<N>(w.x + at.channel, origin);
+__device__ static inline void forward_sums(const norm_work<T> &w, const place<N> &at, const float (&origin)[N]) {
+    float sum[N] = {}, squares[N] = {};
     each_pixel<N>(
         at, [&](int64_t p) { return fetch<N>(w.x + p * w.x_stride + at.channel); },
         [&](int64_t p, const raw<N, T> &r) {
@@ -209,14 +228,14 @@ __device__ static inline void forward_sums(const norm_work<T> &w, const place<N>
 
 /* Mean and scale of the thread's channels; the first part of pixels tells them to everybody else. */
 template <typename T, int N>
-__device__ static inline void find_moments(const norm_work<T> &w, const place<N> &at, float *running_mean,
-                                           float *running_variance, float (&mean)[N], float (&scale)[N]) {
+__device__ static inline void find_moments(const norm_work<T> &w, const place<N> &at, const float (&origin)[N],
+                                           float *running_mean, float *running_variance, float (&mean)[N],
+                                           float (&scale)[N]) {
     const bool tells = at.part == 0 && at.lane == 0 && at.there;
     if (w.training) {
-        float sum[N], squares[N], origin[N] = {};
+        float sum[N], squares[N];
         const float n = live_pixels(w);
         take_sums<T, N>(w, at, sum, squares);
-        if (at.there) load_floats<N>(w.x + at.channel, origin);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             const float d = n > 0 ? sum[k] / n : 0, v = n > 0 ? fmaxf(squares[k] - sum[k] * d, 0) : 0;
@@ -239,14 +258,12 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
 }
 
 template <typename T, int N, bool KEEP>
-__device__ static inline void forward_apply(const norm_work<T> &w, const place<N> &at, float *running_mean,
-                                            float *running_variance, T *y) {
-    float mean[N] = {}, scale[N] = {}, beta[N] = {};
-    find_moments<T, N>(w, at, running_mean, running_variance, mean, scale);
-    for (int k = 0; at.there && k < N; k++) {
-        scale[k] *= w.gamma[at.channel + k];
-        beta[k] = w.beta[at.channel + k];
-    }
+__device__ static inline void forward_apply(const norm_work<T> &w, const place<N> &at, const norm_start<N> &start,
+                                            float *running_mean, float *running_variance, T *y) {
+    float mean[N] = {}, scale[N] = {};
+    find_moments<T, N>(w, at, start.origin, running_mean, running_variance, mean, scale);
+#pragma unroll
+    for (int k = 0; k < N; k++) scale[k] *= start.gamma[k];
     struct pair {
         raw<N, T> x, residual;
     };
@@ -263,7 +280,7 @@ __device__ static inline void forward_apply(const norm_work<T> &w, const place<N
             open_raw<N, T>(r.x, x);
             if (w.residual) open_raw<N, T>(r.residual, other);
             for (int k = 0; k < N; k++) {
-                const float z = fmaf(x[k] - mean[k], scale[k], beta[k]) + other[k];
+                const float z = fmaf(x[k] - mean[k], scale[k], start.beta[k]) + other[k];
                 x[k] = w.relu && z < 0 ? 0 : z;
             }
             store_floats<N>(y + p * w.y_stride + at.channel, x);
@@ -274,10 +291,11 @@ template <typename T, int N, halves WHICH, bool KEEP>
 __global__ static void __launch_bounds__(THREADS)
     forward_kernel(norm_work<T> w, float *running_mean, float *running_variance, T *y) {
     const place<N> at(w);
-    if (WHICH != APPLY) forward_sums<T, N, KEEP>(w, at);
+    const norm_start<N> start(w, at);
+    if (WHICH != APPLY) forward_sums<T, N, KEEP>(w, at, start.origin);
     if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
     if (WHICH != SUMS) {
-        forward_apply<T, N, KEEP>(w, at, running_mean, running_variance, y);
+        forward_apply<T, N, KEEP>(w, at, start, running_mean, running_variance, y);
         clear_dead<T, N>(w, at, y, w.y_stride);
     }
 }
@@ -299,7 +317,7 @@ template <int N> struct norm_channels {
     template <typename T> __device__ norm_channels(const norm_work<T> &w, const place<N> &at) {
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const int64_t channel = at.there ? at.channel + k : 0;
+            const int64_t channel = at.there ? at.channel + k : 0; /* nothing is done where there is none */
             mean[k] = w.saved[channel];
             scale[k] = w.saved[w.channels + channel];
             factor[k] = scale[k] * w.gamma[channel];
@@ -333,9 +351,9 @@ __device__ static inline pixel_grad<N, T> load_grad(const norm_work<T> &w, const
 }
 
 template <typename T, int N, bool KEEP>
-__device__ static inline void backward_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
+__device__ static inline void backward_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
+                                            const norm_channels<N> &of) {
     float sum[N] = {}, product[N] = {};
-    const norm_channels<N> of(w, at);
     each_pixel<N>(
         at, [&](int64_t p) { return load_grad<N>(w, to, at, p); },
         [&](int64_t p, const pixel_grad<N, T> &r) {
@@ -356,9 +374,9 @@ __device__ static inline void backward_sums(const norm_work<T> &w, const norm_gr
 
 /* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
 template <typename T, int N, bool KEEP>
-__device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at) {
+__device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
+                                             const norm_channels<N> &of) {
     float sum[N], product[N];
-    const norm_channels<N> of(w, at);
     take_sums<T, N>(w, at, sum, product);
     const float n = fmaxf(live_pixels(w), 1);
 #pragma unroll
@@ -395,10 +413,11 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
 template <typename T, int N, halves WHICH, bool KEEP>
 __global__ static void __launch_bounds__(THREADS) backward_kernel(norm_work<T> w, norm_grads<T> to) {
     const place<N> at(w);
-    if (WHICH != APPLY) backward_sums<T, N, KEEP>(w, to, at);
+    const norm_channels<N> of(w, at);
+    if (WHICH != APPLY) backward_sums<T, N, KEEP>(w, to, at, of);
     if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
     if (WHICH != SUMS) {
-        backward_apply<T, N, KEEP>(w, to, at);
+        backward_apply<T, N, KEEP>(w, to, at, of);
         clear_dead<T, N>(w, at, to.dx.add ? NULL : to.dx.to, w.x_stride);
         clear_dead<T, N>(w, at, to.dresidual.add ? NULL : to.dresidual.to, w.residual_stride);
     }
@@ -456,12 +475,9 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     return w;
 }
 
-static void launch(const void *kernel, unsigned blocks, size_t shared, bool together, void **arguments,
-                   const nn_call *c) {
+static void launch(const void *kernel, unsigned blocks, size_t shared, void **arguments, const nn_call *c) {
     if (blocks == 0) return;
-    cudaError_t e;
-    if (together) e = cudaLaunchCooperativeKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
-    else e = cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
+    const cudaError_t e = cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
     if (e != cudaSuccess) nn_cuda_launch_failed("a batch norm", cudaGetErrorString(e));
 }
 
@@ -496,11 +512,11 @@ static void launch_halves(const nn_call *c, bool backward, void **arguments) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
-    if (!backward && !c->training) launch(k.apply, blocks, 0, false, arguments, c);
-    else if (p->together) launch(p->kept ? k.kept : k.both, blocks, p->kept, true, arguments, c);
+    if (!backward && !c->training) launch(k.apply, blocks, 0, arguments, c);
+    else if (p->together) launch(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
     else {
-        launch(k.sums, blocks, 0, false, arguments, c);
-        launch(k.apply, blocks, 0, false, arguments, c);
+        launch(k.sums, blocks, 0, arguments, c);
+        launch(k.apply, blocks, 0, arguments, c);
     }
 }
 
@@ -531,12 +547,11 @@ static void norm_release(void *prepared) {
 
 /* Whether so many blocks run at once. */
 static bool fits(const void *kernel, size_t shared, int64_t blocks) {
-    int device = 0, processors = 0, each = 0, can = 0;
+    int device = 0, processors = 0, each = 0;
     cudaGetDevice(&device);
-    bool ok = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
-              cudaDeviceGetAttribute(&can, cudaDevAttrCooperativeLaunch, device) == cudaSuccess && can;
-    ok = ok && (shared <= 48 << 10 ||
-                cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared) == cudaSuccess);
+    bool ok = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    ok = ok && (!shared || cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, KEPT_BYTES) ==
+                               cudaSuccess); /* one limit for all nodes that have this kernel */
     ok = ok && cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, shared) == cudaSuccess;
     cudaGetLastError();
     return ok && blocks <= (int64_t)processors * each;

@@ -5,7 +5,8 @@ template <typename T> static void forward(const nn_call *c) {
     T *y = (T *)c->output[0].data;
     for (int i = 0; i < 2; i++) {
         const nn_array *x = &c->input[i];
-        if (x->data != y) copy_pixels<T>(c, x, x->data, x->stride, y, c->output[0].stride, false);
+        if (x->data != y)
+            copy_pixels<T>(c, nn_pixels(x), nn_channels(x), x->data, x->stride, y, c->output[0].stride, false);
         y += nn_channels(x);
     }
 }
@@ -16,7 +17,8 @@ template <typename T> static void backward(const nn_call *c) {
     for (int i = 0; i < 2; i++) {
         const nn_array *x = &c->input[i];
         T *dx = (T *)c->input_grad[i];
-        if (dx && dx != dy) copy_pixels<T>(c, x, dy, c->output[0].stride, dx, x->stride, c->accumulate[i]);
+        if (dx && dx != dy)
+            copy_pixels<T>(c, nn_pixels(x), nn_channels(x), dy, c->output[0].stride, dx, x->stride, c->accumulate[i]);
         dy += nn_channels(x);
     }
 }

@@ -1,6 +1,7 @@
 /* Convolution and its gradient (ops/convolution.c). Where the kernel is one pixel and moves by one, it is a product of
  * matrices, a pixel a row, which cuBLASLt does in arrays inside wider ones, too. Everything else is cuDNN's, which wants
- * arrays without gaps: those inside wider ones are copied, and gradients that are added to others come from workspace. */
+ * arrays without gaps: those inside wider ones are copied, and gradients that are added to others come from workspace. For
+ * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel. */
 #include "nn/backend/cuda/cudnn.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
@@ -19,17 +20,22 @@ static bool is_product(const nn_call *c) {
 
 static size_t size_of(nn_type type) { return type == NN_BF16 ? 2 : 4; }
 
-static bool has_gaps(const nn_array *a) { return a->stride != nn_channels(a); }
-static size_t bytes_without_gaps(const nn_array *a) {
-    return (size_t)parts(nn_pixels(a) * nn_channels(a) * (int64_t)size_of(a->type), 256) * 256;
-}
+/* Channels of x as cuDNN sees them. */
+static int64_t padded_in(const nn_call *c) { return c->input[0].type == NN_BF16 ? parts(in_of(c), 8) * 8 : in_of(c); }
+
+static bool x_is_copied(const nn_call *c) { return c->input[0].stride != padded_in(c); }
+static bool w_is_copied(const nn_call *c) { return in_of(c) != padded_in(c); }
+static bool y_is_copied(const nn_call *c) { return c->output[0].stride != out_of(c); }
+
+static int64_t taps(const nn_call *c) { return nn_numbers(c->input[1].shape) / in_of(c); }
+static size_t round_up(int64_t bytes) { return (size_t)parts(bytes, 256) * 256; }
 
 static conv_shape shape_of(const nn_call *c) {
     const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim;
     return conv_shape{c->input[0].rows,
                       x[1],
                       x[2],
-                      x[3],
+                      padded_in(c),
                       y[1],
                       y[2],
                       y[3],
@@ -58,7 +64,6 @@ static product_shape product_of(const nn_call *c, conv_result result) {
 typedef struct conv_plan {
     product products[3];
     convolution convolutions[3];
-    nn_type dw_type; /* of what cuDNN gives */
 } conv_plan;
 
 static void conv_release(void *prepared) {
@@ -77,7 +82,6 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
         return product_make(&p->products[result], &s, c->precision, c->training);
     }
     const conv_shape s = shape_of(c);
-    p->dw_type = s.type; /* cuDNN has others, but slow ones */
     return convolution_make(&p->convolutions[result], &s, result, c->precision);
 }
 
@@ -94,7 +98,7 @@ static adamod_status conv_prepare(const nn_call *c, void **prepared) {
     return status;
 }
 
-/* Workspace: cuDNN's own, then x, y and W without gaps or not yet added. */
+/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added. */
 typedef struct conv_space {
     char *own, *x, *y, *w;
     size_t bytes;
@@ -106,13 +110,14 @@ static conv_space space_of(const nn_call *c) {
     size_t own = 0;
     for (const convolution &v : p->convolutions) own = v.workspace > own ? v.workspace : own;
     own = (own + 255) / 256 * 256;
-    const size_t x = bytes_without_gaps(&c->input[0]), y = bytes_without_gaps(&c->output[0]);
-    const size_t w = (size_t)parts(nn_numbers(c->input[1].shape) * 4, 256) * 256;
+    const int64_t in = padded_in(c), size = (int64_t)size_of(c->input[0].type);
+    const size_t x = round_up(nn_pixels(&c->input[0]) * in * size), w = round_up(taps(c) * in * size);
+    const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
     s.x = s.own + own;
-    s.y = s.x + (has_gaps(&c->input[0]) || c->output_grad[0] ? x : 0);
-    s.w = s.y + (has_gaps(&c->output[0]) ? y : 0);
-    s.bytes = (size_t)(s.w - s.own) + (c->output_grad[0] ? w : 0);
+    s.y = s.x + (x_is_copied(c) || c->output_grad[0] ? x : 0);
+    s.w = s.y + (y_is_copied(c) ? y : 0);
+    s.bytes = (size_t)(s.w - s.own) + (w_is_copied(c) || c->output_grad[0] ? w : 0);
     return s;
 }
 
@@ -122,23 +127,42 @@ static size_t conv_workspace(const nn_call *c) {
 
 /* ---- copies ---- */
 
-/* Numbers of type to f32. */
-template <typename T> __global__ static void add_kernel(int64_t n, const T *from, float *to, bool add) {
+/* The gradient of W from cuDNN's, whose kernels have pixels of so many channels. */
+template <typename T>
+__global__ static void add_kernel(int64_t n, int64_t in, int64_t padded, const T *from, float *to, bool add) {
     const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) to[i] = (add ? to[i] : 0) + widen(from[i]);
+    if (i < n) to[i] = (add ? to[i] : 0) + widen(from[i / in * padded + i % in]);
 }
 
 template <typename T> static void add_weights(const nn_call *c, const void *from) {
     const int64_t n = nn_numbers(c->input[1].shape);
-    add_kernel<T>
-        <<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, (const T *)from, c->input_grad[1], c->accumulate[1]);
+    add_kernel<T><<<(unsigned)parts(n, 256), 256, 0, stream_of(c)>>>(n, in_of(c), padded_in(c), (const T *)from,
+                                                                     c->input_grad[1], c->accumulate[1]);
 }
 
-/* An array of a call without gaps: as it is, or in its place in workspace. */
-static void *without_gaps(const nn_call *c, const nn_array *a, void *data, char *place) {
-    if (!has_gaps(a)) return data;
-    BY_TYPE(a->type, copy_pixels, c, a, data, a->stride, place, nn_channels(a), false);
-    return place;
+/* Pixels into workspace, with zeros behind those of fewer channels than there is room for. */
+static void *copy_in(const nn_call *c, nn_type type, int64_t pixels, int64_t channels, const void *from, int64_t stride,
+                     void *to, int64_t to_stride) {
+    if (channels != to_stride) cudaMemsetAsync(to, 0, (size_t)(pixels * to_stride) * size_of(type), stream_of(c));
+    BY_TYPE(type, copy_pixels, c, pixels, channels, from, stride, to, to_stride, false);
+    return to;
+}
+
+static void *x_without_gaps(const nn_call *c, const conv_space *s) {
+    const nn_array *x = &c->input[0];
+    if (!x_is_copied(c)) return x->data;
+    return copy_in(c, x->type, nn_pixels(x), in_of(c), x->data, x->stride, s->x, padded_in(c));
+}
+
+static void *w_without_gaps(const nn_call *c, const conv_space *s) {
+    if (!w_is_copied(c)) return c->input[1].data;
+    return copy_in(c, c->input[1].type, taps(c), in_of(c), c->input[1].data, in_of(c), s->w, padded_in(c));
+}
+
+static void *dy_without_gaps(const nn_call *c, const conv_space *s) {
+    const nn_array *y = &c->output[0];
+    if (!y_is_copied(c)) return c->output_grad[0];
+    return copy_in(c, y->type, nn_pixels(y), out_of(c), c->output_grad[0], y->stride, s->y, out_of(c));
 }
 
 /* ---- forward and backward ---- */
@@ -151,10 +175,10 @@ static void conv_forward(const nn_call *c) {
         return;
     }
     const conv_space s = space_of(c);
-    void *to = has_gaps(y) ? s.y : y->data;
-    convolution_run(&p->convolutions[CONV_Y], stream_of(c), without_gaps(c, x, x->data, s.x), c->input[1].data, to,
-                    s.own);
-    if (has_gaps(y)) BY_TYPE(y->type, copy_pixels, c, y, to, nn_channels(y), y->data, y->stride, false);
+    void *to = y_is_copied(c) ? s.y : y->data;
+    convolution_run(&p->convolutions[CONV_Y], stream_of(c), x_without_gaps(c, &s), w_without_gaps(c, &s), to, s.own);
+    if (y_is_copied(c))
+        BY_TYPE(y->type, copy_pixels, c, nn_pixels(y), out_of(c), to, out_of(c), y->data, y->stride, false);
 }
 
 static void products_backward(const nn_call *c, conv_plan *p) {
@@ -168,18 +192,20 @@ static void products_backward(const nn_call *c, conv_plan *p) {
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     const nn_array *x = &c->input[0];
-    const bool direct = !has_gaps(x) && !c->accumulate[0];
+    const bool direct = !x_is_copied(c) && !c->accumulate[0];
     void *dx = direct ? (void *)c->input_grad[0] : s->x;
-    convolution_run(&p->convolutions[CONV_DX], stream_of(c), dx, c->input[1].data, dy, s->own);
-    if (!direct) BY_TYPE(x->type, copy_pixels, c, x, dx, nn_channels(x), c->input_grad[0], x->stride, c->accumulate[0]);
+    convolution_run(&p->convolutions[CONV_DX], stream_of(c), dx, w_without_gaps(c, s), dy, s->own);
+    if (!direct)
+        BY_TYPE(x->type, copy_pixels, c, nn_pixels(x), in_of(c), dx, padded_in(c), c->input_grad[0], x->stride,
+                c->accumulate[0]);
 }
 
 static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
-    const bool direct = p->dw_type == NN_F32 && !c->accumulate[1];
+    const nn_type type = c->input[0].type;
+    const bool direct = type == NN_F32 && !c->accumulate[1] && !w_is_copied(c);
     void *dw = direct ? (void *)c->input_grad[1] : s->w;
-    convolution_run(&p->convolutions[CONV_DW], stream_of(c), without_gaps(c, &c->input[0], c->input[0].data, s->x), dw,
-                    dy, s->own);
-    if (!direct) BY_TYPE(p->dw_type, add_weights, c, dw);
+    convolution_run(&p->convolutions[CONV_DW], stream_of(c), x_without_gaps(c, s), dw, dy, s->own);
+    if (!direct) BY_TYPE(type, add_weights, c, dw);
 }
 
 static void conv_backward(const nn_call *c) {
@@ -189,7 +215,7 @@ static void conv_backward(const nn_call *c) {
         return;
     }
     const conv_space s = space_of(c);
-    void *dy = without_gaps(c, &c->output[0], c->output_grad[0], s.y);
+    void *dy = dy_without_gaps(c, &s);
     if (c->input_grad[0]) input_backward(c, p, &s, dy);
     if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }

@@ -16,12 +16,11 @@ __global__ static void copy_kernel(int64_t pixels, int64_t packs, const T *from,
     put<N>(target<T>{to, add}, p * to_stride + j, x);
 }
 
-/* All pixels of an array, or of one of its shape: strides are numbers from pixel to pixel. */
+/* Strides are numbers from pixel to pixel. */
 template <typename T>
-static void copy_pixels(const nn_call *c, const nn_array *a, const void *from, int64_t from_stride, void *to,
-                        int64_t to_stride, bool add) {
+static void copy_pixels(const nn_call *c, int64_t pixels, int64_t channels, const void *from, int64_t from_stride,
+                        void *to, int64_t to_stride, bool add) {
     constexpr int N = pack<T>::N;
-    const int64_t channels = nn_channels(a), pixels = nn_pixels(a);
     const bool packs = channels % N == 0 && from_stride % N == 0 && to_stride % N == 0 && (uintptr_t)from % 16 == 0 &&
                        (uintptr_t)to % 16 == 0;
     const int64_t n = pixels * (packs ? channels / N : channels);
