@@ -37,10 +37,11 @@ static opcheck convolution_case(const conv_sizes *s) {
 
 TEST(convolutions) {
     static const conv_sizes sizes[] = {
-        {2, 4, 4, 8, 8, 3, 1, 1, 0, 0},      {3, 8, 8, 64, 64, 3, 1, 1, 0, 0},     {2, 32, 32, 3, 64, 3, 1, 1, 0, 0},
-        {5, 16, 16, 64, 128, 3, 2, 1, 0, 0}, {5, 16, 16, 64, 128, 1, 2, 0, 0, 0},  {9, 4, 4, 128, 256, 3, 1, 1, 0, 0},
-        {3, 6, 5, 16, 24, 3, 1, 1, 8, 16},   {1, 5, 7, 8, 16, 3, 1, 1, 0, 8},      {3, 8, 8, 32, 64, 3, 1, 1, 16, 0},
-        {2, 32, 32, 64, 64, 3, 1, 1, 0, 0},  {3, 16, 16, 128, 32, 3, 1, 1, 0, 96},
+        {2, 4, 4, 8, 8, 3, 1, 1, 0, 0},       {3, 8, 8, 64, 64, 3, 1, 1, 0, 0},    {2, 32, 32, 3, 64, 3, 1, 1, 0, 0},
+        {5, 16, 16, 64, 128, 3, 2, 1, 0, 0},  {5, 16, 16, 64, 128, 1, 2, 0, 0, 0}, {2, 6, 6, 3, 16, 3, 1, 1, 2, 0},
+        {2, 5, 5, 7, 12, 3, 2, 1, 0, 0},      {9, 4, 4, 128, 256, 3, 1, 1, 0, 0},  {3, 6, 5, 16, 24, 3, 1, 1, 8, 16},
+        {1, 5, 7, 8, 16, 3, 1, 1, 0, 8},      {3, 8, 8, 32, 64, 3, 1, 1, 16, 0},   {2, 32, 32, 64, 64, 3, 1, 1, 0, 0},
+        {3, 16, 16, 128, 32, 3, 1, 1, 0, 96},
     };
     NEEDS_DEVICE();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -144,5 +145,26 @@ TEST(concats) {
     }
 }
 
+/* ---- scale and shift ---- */
+
+TEST(scales_and_shifts) {
+    static const int64_t sizes[][4] = {{2, 2, 2, 3}, {3, 4, 4, 64}, {70, 16, 16, 64}};
+    NEEDS_DEVICE();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *s = sizes[i];
+        for (int k = 0; k < 8; k++) {
+            opcheck o = {.op = &nn_op_scale_shift,
+                         .attributes = {.activation = k & 4 ? NN_RELU : NN_LINEAR},
+                         .n_inputs = 4,
+                         .input = {OPCHECK_IMAGES(1, s[0], s[1], s[2], s[3]), OPCHECK_NONE, OPCHECK_VECTOR(1)},
+                         .training = true,
+                         .longest_sum = (double)(s[0] * s[1] * s[2] * s[3])};
+            if (k & 1) o.input[1] = (opcheck_input)OPCHECK_VECTOR(1);
+            if (k & 2) o.input[3] = o.input[0];
+            check_both(&o);
+        }
+    }
+}
+
 RUN_TESTS(ENTRY(convolutions), ENTRY(convolutions_that_are_products), ENTRY(batch_norms), ENTRY(batch_norm_of_matrices),
-          ENTRY(average_pools), ENTRY(concats))
+          ENTRY(average_pools), ENTRY(concats), ENTRY(scales_and_shifts))

@@ -24,7 +24,8 @@ extern "C" {
     X(add)                                                                                                             \
     X(add_norm)                                                                                                        \
     X(attention)                                                                                                       \
-    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(pictures)
+    X(cross_entropy)                                                                                                   \
+    X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
 
 extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
