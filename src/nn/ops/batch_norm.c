@@ -35,7 +35,7 @@ static const char *batch_norm_shape(nn_node *node, const nn_shape *in, nn_shape 
     out[2] = in[5];
     node->saved = (nn_shape){.ndim = 2, .dim = {2, channels}};
     node->backward_needs = 1u << 0 | 1u << 2;
-    if (a->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT;
+    if (a->activation == NN_RELU) node->backward_needs |= NN_NEEDS_OUTPUT | 1u << 3; /* or computes z again */
     return NULL;
 }
 

@@ -19,7 +19,7 @@ template <typename T> static scale_work<T> work_of(const nn_call *c) {
 
 static int64_t blocks_of(const nn_call *c) {
     const int64_t n = parts(c->output[0].rows * c->output[0].cols, THREADS * 8);
-    return n < MOST_BLOCKS ? n : MOST_BLOCKS;
+    return n < MOST_BLOCKS ? n : (int64_t)MOST_BLOCKS;
 }
 
 template <typename T, int N> __global__ static void forward_kernel(scale_work<T> w, T *y) {
