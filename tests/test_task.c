@@ -344,6 +344,20 @@ TEST(the_best_checkpoint_is_best_by_the_metric_that_was_named) {
     CHECK_INT(by_loss.step, 30);
 }
 
+/* What was best by one metric says nothing of another: with a loss above 1, no share of right ones would be better. */
+TEST(the_best_so_far_is_forgotten_when_another_metric_is_named) {
+    checkpoint_meta best = {0};
+    enter_scratch(true);
+    recipe by_loss = recipe_of("train.best=loss");
+    const recipe by_right = recipe_of("");
+    CHECK_INT(recipe_set(&by_loss, "train.steps=1", MESSAGE), 0);
+    CHECK(run_in("renamed", &by_loss, false).valid.value[0] > 1);
+    run_in("renamed", &by_right, true);
+    CHECK_INT(checkpoint_info("renamed/checkpoints/best.safetensors", &best, NULL, MESSAGE), 0);
+    CHECK(best.step > 1);
+    CHECK_CLOSE(best.best, 1, 0);
+}
+
 TEST(a_run_in_two_parts_ends_as_one) {
     const recipe half = recipe_of("train.steps=10"), whole = recipe_of("");
     enter_scratch(true);
@@ -679,7 +693,8 @@ TEST(values_given_before_the_task_is_chosen_are_kept) {
 RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(what_comes_of_the_validation_set_is_not_called_a_test),
           ENTRY(the_training_loss_is_the_mean_of_the_last_twentieth),
-          ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named), ENTRY(a_run_in_two_parts_ends_as_one),
+          ENTRY(the_best_checkpoint_is_best_by_the_metric_that_was_named),
+          ENTRY(the_best_so_far_is_forgotten_when_another_metric_is_named), ENTRY(a_run_in_two_parts_ends_as_one),
           ENTRY(other_data_are_refused_or_begun_anew), ENTRY(every_task_of_the_program_has_fingerprints_of_its_data),
           ENTRY(epochs_are_the_updates_they_have), ENTRY(a_run_by_epochs_in_two_parts_ends_as_one),
           ENTRY(a_schedule_that_the_epochs_do_not_allow_is_named), ENTRY(training_ends_when_nothing_gets_better),

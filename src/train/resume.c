@@ -180,11 +180,13 @@ static int describe(resuming *s, const char *which) {
 /* Everything that may be refused, before a file is changed. */
 static int load(resuming *s, const char *path) {
     checkpoint_meta found = {0};
+    recipe was = {.tasks = s->e->recipe.tasks};
     adamod_optimizer *optimizer = s->o->reset & RESET_OPTIMIZER ? NULL : s->e->optimizer;
-    if (checkpoint_info(path, &found, NULL, s->message, s->size)) return -1;
+    if (checkpoint_info(path, &found, &was, s->message, s->size)) return -1;
     if (check_data(s, found.data)) return -1;
     if (checkpoint_load(path, s->e->params, optimizer, s->at, s->message, s->size)) return -1;
     move_to_new_data(s, found.data);
+    if (strcmp(was.train.best, s->e->recipe.train.best) != 0) forget_best(s->at); /* it was best by another metric */
     write_data(s);
     if (s->o->reset) s->at->stale = 0; /* there is hope again */
     if (s->e->task->seek(s->e, s->at->epoch, s->at->batch, s->message, s->size)) return -1;
