@@ -9,6 +9,7 @@
 #include "check.h"
 #include "run_folders.h"
 #include "report/page.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -138,6 +139,18 @@ TEST(losses_that_measure_something_else_are_not_ranked) {
     free(text);
 }
 
+TEST(what_diverged_is_not_the_best) {
+    const char *runs[] = {make_loss_run("q1", "optimizer:\n  lr: 1\n", 1), NULL, NULL};
+    runs[1] = make_loss_run("q2", "optimizer:\n  lr: 2\n", 2);
+    runs[2] = make_loss_run("q3", "optimizer:\n  lr: 3\n", 3);
+    put(runs[0], "result.json", "{\"status\":\"diverged\",\"step\":40,\"seconds\":40}");
+    char *text = plain_page_of(runs, 3, "diverged-best.html");
+    CHECK_HAS(text, "<td>1.000</td>");
+    CHECK_HAS(text, "<td><b>2.000</b></td>");
+    CHECK(!strstr(text, "<b>1.000</b>"));
+    free(text);
+}
+
 /* ---- splits ---- */
 
 /* The heads of the table. */
@@ -193,6 +206,32 @@ TEST(training_loss_is_what_the_trainer_said) {
     CHECK_HAS(text, "reached a training loss of 0.875 ");
     CHECK_HAS(text, "<td>0.875</td>");
     free(text);
+}
+
+/* ---- signatures ---- */
+
+TEST(a_score_says_which_of_its_name_it_is) {
+    static const char task[] = "{\"metrics\":[{\"name\":\"bleu\",\"label\":\"BLEU\",\"headline\":true%s}]}";
+    const char *runs[] = {make_loss_run("bleu1", "", 1), NULL};
+    char text[256];
+    report r;
+    runs[1] = make_loss_run("bleu2", "model:\n  d: 2\n", 1);
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, task, i ? ",\"signature\":\"tok:13a\"" : ",\"signature\":\"tok:none\"");
+        put(runs[i], "task.json", text);
+        put(runs[i], "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"bleu\":7}}");
+    }
+    if (CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) {
+        CHECK_INT(r.n_metrics, 2); /* two scores, which no column may mix */
+        report_free(&r);
+    }
+    const int kept = divert(1, below("bleu.txt"));
+    const int status = report_print_table(runs, 1, KNOWN, MESSAGE);
+    restore(1, kept);
+    CHECK_INT(status, 0);
+    char *printed = contents(below("bleu.txt"));
+    CHECK_HAS(printed, "\nBLEU: tok:none\n");
+    free(printed);
 }
 
 /* ---- learning rates ---- */
@@ -268,9 +307,9 @@ static bool says_of_times(const char *first, const char *second, const char *exp
 
 TEST(times_carry_what_ran_beside) {
     CHECK(says_of_times("{\"beside\":0}", "{\"beside\":\"0\"}",
-                        "No other run of this program ran beside a run; other load"));
+                        "No other run of a comparison ran beside a run; other load"));
     CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"2\"}",
-                        "2 other runs of this program ran beside each run: times"));
+                        "Up to 2 other runs of a comparison ran beside each run: times"));
     CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"1\"}", "times carry that load and do not compare."));
     CHECK(
         says_of_times("{\"device\":\"cpu\"}", "{\"device\":\"H200\"}", "not all made on the same machine and device"));
@@ -319,7 +358,8 @@ TEST(the_subtitle_is_the_tasks) {
 
 RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_records_is_no_difference),
           ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
-          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
-          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
+          ENTRY(what_diverged_is_not_the_best), ENTRY(validation_is_never_called_test),
+          ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
+          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
           ENTRY(captions_claim_nothing_of_the_paper), ENTRY(times_carry_what_ran_beside),
           ENTRY(models_of_words_are_marked_by_words), ENTRY(the_subtitle_is_the_tasks))

@@ -295,7 +295,7 @@ void report_times(const report *r, char *out, size_t size) {
     int least;
     const int most = most_beside(r, &least);
     if (most > 0 && most == least) {
-        snprintf(out, size, "%d other run%s of this program ran beside each run: times carry that load.", most,
+        snprintf(out, size, "Up to %d other run%s of a comparison ran beside each run: times carry that load.", most,
                  most == 1 ? "" : "s");
     } else if (most > 0) {
         snprintf(
@@ -308,7 +308,7 @@ void report_times(const report *r, char *out, size_t size) {
         snprintf(out, size, "The runs were not all made on the same machine and device: times do not compare.");
     } else if (most == 0) {
         snprintf(out, size,
-                 "No other run of this program ran beside a run; other load of the machine is not recorded.");
+                 "No other run of a comparison ran beside a run; other load of the machine is not recorded.");
     } else if (overlap(r)) {
         snprintf(out, size,
                  "Some of these runs ran at the same time on one machine: times carry that load and do not "

@@ -233,13 +233,17 @@ static void write_head(FILE *out, const report *r) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
+static bool all_diverged(const report_variant *v) { return v->fates[REPORT_DIVERGED] == v->n; }
+
 /* Whether a variant has the best median of a column in which there is a better and a worse. */
 static bool is_best(const report *r, int variant, int column) {
     const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
     if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return false;
     const double own = sign * r->variant[variant].of[column].median;
     bool better = false;
+    if (all_diverged(&r->variant[variant])) return false;
     for (int i = 0; i < r->n_variants; i++) {
+        if (all_diverged(&r->variant[i])) continue;
         const double other = sign * r->variant[i].of[column].median;
         if (other > own) return false;
         better |= own > other;

@@ -33,12 +33,24 @@ static int terminal_width(void) {
     return 120;
 }
 
+/* Which of the metrics of that name it is: BLEU is many. */
+static void print_signatures(const report *r) {
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        const metric *m = &r->column[c];
+        if (m->signature && (report_has(r, c) || report_has(r, c + REPORT_COLUMN_METRICS)))
+            printf("%s: %s\n", m->label, m->signature);
+    }
+}
+
 int report_print_table(const char *const *runs, int n, const metric *known, int n_known, char *message, size_t size) {
     report r;
     report_table table = {0};
     if (report_load(&r, runs, n, known, n_known, message, size)) return -1;
     const int status = report_table_make(&table, &r, message, size);
-    if (!status) report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
+    if (!status) {
+        report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
+        print_signatures(&r);
+    }
     report_table_free(&table);
     report_free(&r);
     return status;
