@@ -79,7 +79,8 @@ END
 [ "$(cd "$work/single" && echo *)" = "adamod.c adamod.h" ] || fail "scripts/amalgamate left more than two files"
 ! grep -n '#line\|#include "[^"]*/' "$work/single/adamod.c" || fail "adamod.c is not one file"
 
-cc -E "$work/single/adamod.c" | grep -q dlopen || fail "the single file does not look for libadamod_cuda"
+cc -E "$work/single/adamod.c" >"$work/preprocessed" # a pipe to grep -q would break off the compiler
+grep -q dlopen "$work/preprocessed" || fail "the single file does not look for libadamod_cuda"
 ! cc -E -DADAMOD_NO_CUDA "$work/single/adamod.c" | grep dlopen || fail "ADAMOD_NO_CUDA does not leave dlopen out"
 
 link() { # link OUTPUT INCLUDEDIR LIBRARY
