@@ -49,7 +49,7 @@ def _check(a: Any, name: str, written: bool) -> int:
     if a.dtype.name not in _TYPES or not a.dtype.isnative:
         raise TypeError(f"{name} is {a.dtype}, expected {', '.join(_TYPES)}")
     if not a.flags.c_contiguous or not a.flags.aligned:
-        raise ValueError(f"{name} is not a contiguous and aligned array")
+        raise ValueError(f"{name} is not contiguous and aligned in memory")
     if written and not a.flags.writeable:
         raise ValueError(f"{name} is read-only")
     return _TYPES[a.dtype.name]
