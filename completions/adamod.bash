@@ -55,6 +55,11 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         'text bpe '*' --merges' | 'text bpe '*' --min-frequency' | 'text bpe '*' --threshold' | 'text bpe '*' --separator') ;;
         'text bpe '*' --dropout' | 'text bpe '*' --seed') ;;
+        'text score --metric') mapfile -t COMPREPLY < <(compgen -W 'bleu chrf chrf++' -- "$4") ;;
+        'text score --tokenize') mapfile -t COMPREPLY < <(compgen -W '13a none char' -- "$4") ;;
+        'text score --smooth') mapfile -t COMPREPLY < <(compgen -W 'exp none' -- "$4") ;;
+        'text score --samples' | 'text score --width') ;;
+        'text score --lowercase' | 'text score --confidence') return 1 ;;
         'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
         'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text detokenize --no-unescape') return 1 ;;
         *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
@@ -92,7 +97,7 @@ _adamod() {
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
             [ "$command" != bench ] || words=train
-            [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe clean'
+            [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe score clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
         fi
@@ -135,6 +140,7 @@ _adamod() {
         'text bpe learn') words='--merges --min-frequency --out --help' ;;
         'text bpe apply') words='--codes --vocabulary --threshold --merges --separator --dropout --seed --threads --help' ;;
         'text bpe vocab') words='--out --help' ;;
+        'text score') words='--metric --tokenize --smooth --lowercase --confidence --samples --width --json --help' ;;
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;

@@ -137,7 +137,8 @@ def test_help_and_version():
 
 
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
-            "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text clean"]
+            "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text score",
+            "text clean"]
 TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train"]
 
 

@@ -105,6 +105,30 @@ refused 2 'needs --codes' text bpe apply words.bpe
 refused 2 "--dropout is '2', expected a number from 0 to 1" text bpe apply --codes bad.codes --dropout 2
 refused 1 'nowhere.txt: cannot open' text bpe learn nowhere.txt
 
+# ---- scores ----
+
+{
+    for tokens in 13a none char; do
+        text score --width 8 --tokenize $tokens "$data/score.ref" "$data/score.one"
+        text score --width 8 --tokenize $tokens --lowercase --smooth none "$data/score.ref" "$data/score.one"
+    done
+    text score --width 8 --metric chrf,chrf++ "$data/score.ref" <"$data/score.one"
+    text score --width 4 --metric bleu,chrf --confidence "$data/score.ref" "$data/score.one"
+    text score --width 4 --metric bleu,chrf "$data/score.ref" "$data/score.one" "$data/score.two" | grep score.two: |
+        sed -E 's/^[^ ]* ([^|]*)[^ ]* = ([0-9.]*) \(μ = ([0-9.]*) ± ([0-9.]*)\).* \(p = ([0-9.]*)\)$/\1 \2 \3 \4 \5/'
+} >said
+cmp -s said "$data/score.said" || fail "scores: $(diff said "$data/score.said")"
+text score --json --metric bleu,chrf "$data/score.ref" "$data/score.one" "$data/score.two" >scores.json
+/usr/bin/env python3 -c 'import json; s = json.load(open("scores.json"))["scores"]; assert len(s) == 4 and s[3]["p"] > 0' ||
+    fail "scores as JSON: $(cat scores.json)"
+[ "$(text score "$data/score.ref" "$data/score.ref" | sed 's/.* = \([0-9.]*\) .*BP.*/\1/')" = 100.00 ] || fail "a perfect score"
+head -5 "$data/score.one" >few
+refused 1 'few has 5 lines and' text score "$data/score.ref" few
+: >none.txt
+refused 1 'none.txt: no lines, expected sentences' text score none.txt none.txt
+refused 2 "--metric is 'ter', expected one of bleu, chrf, chrf++" text score --metric bleu,ter "$data/score.ref"
+refused 2 'needs a reference' text score
+
 # ---- clean ----
 
 printf 'a\n\nb c d e\n f  g\th \na b\nx\n' >s

@@ -5,7 +5,10 @@
 #include "check.h"
 
 #include "data/bpe.h"
+#include "data/mersenne.h"
 #include "data/normalizer.h"
+#include "data/pcg64.h"
+#include "data/score.h"
 #include "data/strings.h"
 #include "data/tokenizer.h"
 
@@ -85,6 +88,36 @@ TEST(subwords_are_learned_and_applied) {
     bpe_learner_free(l);
 }
 
+/* What numpy.random.default_rng(12345).choice(7, 14) and Python's random.seed(7) give. */
+TEST(random_numbers_are_those_of_python) {
+    static const uint32_t expected[] = {4, 1, 5, 2, 1, 5, 4, 4, 6, 2, 5, 2, 3, 4};
+    pcg64 p;
+    mersenne m;
+    pcg64_seed(&p, 12345);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) CHECK_INT(pcg64_below(&p, 7), expected[i]);
+    mersenne_seed(&m, 7);
+    CHECK_CLOSE(mersenne_next(&m), 0.32383276483316237, 0);
+    CHECK_CLOSE(mersenne_next(&m), 0.15084917392450192, 0);
+}
+
+TEST(scores_are_those_of_sacrebleu) {
+    char line[200];
+    const score_options o = {.metric = SCORE_BLEU}, c = {.metric = SCORE_CHRF_PLUS};
+    score_text *s = score_create(&o), *t = score_create(&c);
+    const char *const pairs[][2] = {{"The cat, it's said, sat on the mat.", "The cat sat, it's said, on the mat."},
+                                    {"", "x"}};
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(score_add(s, text_of(pairs[i][0]), text_of(pairs[i][1])), 0);
+        CHECK_INT(score_add(t, text_of(pairs[i][0]), text_of(pairs[i][1])), 0);
+    }
+    CHECK_CLOSE(score_value(s), 48.22059513526159, 1e-12);
+    CHECK_CLOSE(score_value(t), 78.05267945704871, 1e-12);
+    CHECK_STR(score_signature(&o, 9, line, sizeof line),
+              "nrefs:1|bs:9|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0");
+    score_free(s);
+    score_free(t);
+}
+
 TEST(bad_codes_are_refused) {
     static const char *const cases[][2] = {
         {"#version: 1.0\na b\n", "c:1: codes of version '1.0', expected 0.1 or 0.2"},
@@ -101,4 +134,5 @@ TEST(bad_codes_are_refused) {
 }
 
 RUN_TESTS(ENTRY(tokens_and_back), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
-          ENTRY(subwords_are_learned_and_applied), ENTRY(bad_codes_are_refused))
+          ENTRY(subwords_are_learned_and_applied), ENTRY(random_numbers_are_those_of_python),
+          ENTRY(scores_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))

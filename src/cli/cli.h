@@ -89,6 +89,7 @@ int cli_text_detokenize(int argc, char **argv);
 int cli_text_normalize(int argc, char **argv);
 int cli_text_lowercase(int argc, char **argv);
 int cli_text_clean(int argc, char **argv);
+int cli_text_score(int argc, char **argv);
 int cli_text_bpe_learn(int argc, char **argv);
 int cli_text_bpe_apply(int argc, char **argv);
 int cli_text_bpe_vocab(int argc, char **argv);

@@ -24,6 +24,7 @@ static const cli_command commands[] = {
     {"text bpe learn", "subwords from the words of texts", cli_text_bpe_learn},
     {"text bpe apply", "words to subwords", cli_text_bpe_apply},
     {"text bpe vocab", "words and how often each is seen", cli_text_bpe_vocab},
+    {"text score", "BLEU and chrF of translations, as sacreBLEU has them", cli_text_score},
     {"text clean", "pairs of sentences whose lengths are within bounds", cli_text_clean},
     {"info", "version, build, and what this machine has for the library", cli_info},
     {"optim list", "the update rules, their options and their states", cli_optim_list},

@@ -95,7 +95,43 @@ def record_bpe():
     write("words.dropout", apply(BPE(codes), 0.2))
 
 
+def noisy(line, p):
+    """A translation with mistakes."""
+    parts = line.split(" ")
+    return " ".join(random.choice(parts) if random.random() < p else part for part in parts if random.random() > p / 3)
+
+
+def record_scores():
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest
+    refs = [line for text in SENTENCES.values() for line in text.split("\n")[:-1]] + words(30) + odd_lines(20)
+    refs = [line.rstrip() for line in refs]
+    systems = [[noisy(line, p).rstrip() for line in refs] for p in (0.3, 0.4)]
+    write("score.ref", refs)
+    write("score.one", systems[0])
+    write("score.two", systems[1])
+    lines = []
+    for tokenize in ("13a", "none", "char"):
+        for options in ({}, {"lowercase": True, "smooth_method": "none"}):
+            metric = BLEU(tokenize=tokenize, force=True, **options)
+            score = metric.corpus_score(systems[0], [refs])
+            lines.append(score.format(8, signature=str(metric.get_signature())))
+    for order in (0, 2):
+        metric = CHRF(word_order=order)
+        score = metric.corpus_score(systems[0], [refs])
+        lines.append(score.format(8, signature=str(metric.get_signature())))
+    for metric in (BLEU(force=True), CHRF()):
+        score = metric.corpus_score(systems[0], [refs], n_bootstrap=1000)
+        lines.append(score.format(4, signature=str(metric.get_signature())))
+    paired = PairedTest([("a", systems[0]), ("b", systems[1])], {"BLEU": BLEU(force=True), "CHRF": CHRF()}, [refs], "bs")
+    for name, results in paired()[1].items():
+        if name != "System":
+            lines.append(f"{name} {results[1].score:.4f} {results[1].mean:.4f} {results[1].ci:.4f} {results[1].p_value:.4f}")
+    write("score.said", lines)
+
+
 if __name__ == "__main__":
     random.seed(1)
     record_moses()
     record_bpe()
+    record_scores()

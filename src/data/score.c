@@ -1,0 +1,282 @@
+/* score.c - see score.h.
+ *
+ * sacreBLEU resamples in numpy's float32, so that these scores are computed in float here, step by step as there.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "data/score.h"
+
+#include "data/chrf.h"
+#include "data/normalizer.h"
+#include "data/pcg64.h"
+#include "data/score_tokens.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The numbers of a sentence. BLEU: hypothesis and reference tokens, matches and n-grams of each order. chrF: n-grams of the
+ * hypothesis, of the reference and of both, order by order. */
+enum { BLEU_NUMBERS = 2 + 2 * BLEU_ORDER, MOST_NUMBERS = 3 * CHRF_ORDERS };
+
+struct score_text {
+    score_options o;
+    int width; /* numbers of a sentence */
+    int32_t *numbers;
+    int64_t n, room;
+    normalizer lower;
+};
+
+static int orders_of(const score_options *o) { return o->metric == SCORE_CHRF_PLUS ? CHRF_ORDERS : CHRF_CHARACTERS; }
+
+score_text *score_create(const score_options *o) {
+    score_text *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->o = *o;
+    s->width = o->metric == SCORE_BLEU ? BLEU_NUMBERS : 3 * orders_of(o);
+    return s;
+}
+
+void score_free(score_text *s) {
+    if (!s) return;
+    normalizer_free(&s->lower);
+    free(s->numbers);
+    free(s);
+}
+
+/* ---- counts ---- */
+
+static int count_bleu(const score_text *s, text_slice hyp, text_slice ref, int32_t *to) {
+    bleu b = {0};
+    char *h = score_split(s->o.tokenize, hyp), *r = score_split(s->o.tokenize, ref);
+    const int status = h && r ? bleu_add(&b, text_of(h), text_of(r)) : -1;
+    free(h);
+    free(r);
+    to[0] = (int32_t)b.hyp_tokens;
+    to[1] = (int32_t)b.ref_tokens;
+    for (int k = 0; k < BLEU_ORDER; k++) {
+        to[2 + k] = (int32_t)b.match[k];
+        to[2 + BLEU_ORDER + k] = (int32_t)b.total[k];
+    }
+    return status;
+}
+
+static int count_chrf(const score_text *s, text_slice hyp, text_slice ref, int32_t *to) {
+    chrf c;
+    if (chrf_count(&c, hyp, ref, s->o.metric == SCORE_CHRF_PLUS)) return -1;
+    for (int k = 0; k < orders_of(&s->o); k++) {
+        to[3 * k] = (int32_t)c.hyp[k];
+        to[3 * k + 1] = (int32_t)c.ref[k];
+        to[3 * k + 2] = (int32_t)c.match[k];
+    }
+    return 0;
+}
+
+static int count(score_text *s, text_slice hyp, text_slice ref, int32_t *to) {
+    return s->o.metric == SCORE_BLEU ? count_bleu(s, hyp, ref, to) : count_chrf(s, hyp, ref, to);
+}
+
+int score_add(score_text *s, text_slice hyp, text_slice ref) {
+    if (s->n == s->room) {
+        const int64_t room = s->room * 2 + 1024;
+        int32_t *numbers = realloc(s->numbers, (size_t)(room * s->width) * sizeof *numbers);
+        if (!numbers) return -1;
+        s->numbers = numbers;
+        s->room = room;
+    }
+    int32_t *to = s->numbers + s->n * s->width;
+    int status = 0;
+    if (s->o.lowercase) {
+        char *h = normalizer_lower(&s->lower, hyp), *r = normalizer_lower(&s->lower, ref);
+        status = h && r ? count(s, text_of(h), text_of(r), to) : -1;
+        free(h);
+        free(r);
+    } else {
+        status = count(s, hyp, ref, to);
+    }
+    s->n += status == 0;
+    return status;
+}
+
+static void add_up(const score_text *s, double sums[MOST_NUMBERS]) {
+    for (int k = 0; k < s->width; k++) sums[k] = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        for (int k = 0; k < s->width; k++) sums[k] += s->numbers[i * s->width + k];
+    }
+}
+
+/* ---- scores of sums ---- */
+
+static double brevity(double hyp, double ref) {
+    if (hyp >= ref) return 1;
+    return hyp > 0 ? exp(1 - ref / hyp) : 0;
+}
+
+/* In percent. False: nothing matches, and the score is 0. */
+static bool precisions(const score_options *o, const double *sums, double out[BLEU_ORDER]) {
+    double halving = 1;
+    bool any = false;
+    for (int k = 0; k < BLEU_ORDER; k++) out[k] = 0, any = any || sums[2 + k] > 0;
+    for (int k = 0; any && k < BLEU_ORDER; k++) {
+        const double match = sums[2 + k], total = sums[2 + BLEU_ORDER + k];
+        if (total == 0) break;
+        if (match > 0) out[k] = 100 * match / total;
+        else if (!o->plain) out[k] = 100 / ((halving *= 2) * total);
+    }
+    return any;
+}
+
+static double bleu_of(const double precision[BLEU_ORDER], double penalty) {
+    double sum = 0;
+    for (int k = 0; k < BLEU_ORDER; k++) sum += precision[k] > 0 ? log(precision[k]) : -9999999999;
+    return penalty * exp(sum / BLEU_ORDER);
+}
+
+static double chrf_of(const score_options *o, const double *sums) {
+    double precision = 0, recall = 0;
+    int orders = 0;
+    for (int k = 0; k < orders_of(o); k++) {
+        const double hyp = sums[3 * k], ref = sums[3 * k + 1], match = sums[3 * k + 2];
+        if (hyp <= 0 || ref <= 0) continue;
+        precision += match / hyp;
+        recall += match / ref;
+        orders++;
+    }
+    if (!orders || precision + recall == 0) return 0;
+    precision /= orders;
+    recall /= orders;
+    return 100 * (5 * precision * recall / (4 * precision + recall));
+}
+
+static double score_of(const score_options *o, const double *sums) {
+    double precision[BLEU_ORDER];
+    if (o->metric != SCORE_BLEU) return chrf_of(o, sums);
+    if (!precisions(o, sums, precision)) return 0;
+    return bleu_of(precision, brevity(sums[0], sums[1]));
+}
+
+double score_value(const score_text *s) {
+    double sums[MOST_NUMBERS];
+    add_up(s, sums);
+    return score_of(&s->o, sums);
+}
+
+const char *score_details(const score_text *s, char *out, size_t size) {
+    double sums[MOST_NUMBERS], p[BLEU_ORDER];
+    *out = 0;
+    if (s->o.metric != SCORE_BLEU) return out;
+    add_up(s, sums);
+    precisions(&s->o, sums, p);
+    snprintf(out, size, "%.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %.0f ref_len = %.0f)", p[0], p[1], p[2],
+             p[3], brevity(sums[0], sums[1]), sums[1] > 0 ? sums[0] / sums[1] : 0, sums[0], sums[1]);
+    return out;
+}
+
+/* ---- names ---- */
+
+const char *score_name(const score_options *o) {
+    static const char *const names[] = {"BLEU", "chrF2", "chrF2++"};
+    return names[o->metric];
+}
+
+const char *score_signature(const score_options *o, int64_t samples, char *out, size_t size) {
+    static const char *const tokens[] = {"13a", "none", "char"};
+    const char *letters = o->lowercase ? "lc" : "mixed";
+    char drawn[64] = "", how[96];
+    if (samples) snprintf(drawn, sizeof drawn, "|bs:%" PRId64 "|seed:%d", samples, SCORE_SEED);
+    if (o->metric == SCORE_BLEU)
+        snprintf(how, sizeof how, "eff:no|tok:%s|smooth:%s", tokens[o->tokenize], o->plain ? "none" : "exp");
+    else snprintf(how, sizeof how, "eff:yes|nc:6|nw:%d|space:no", o->metric == SCORE_CHRF_PLUS ? CHRF_WORDS : 0);
+    snprintf(out, size, "nrefs:1%s|case:%s|%s|version:" BLEU_VERSION, drawn, letters, how);
+    return out;
+}
+
+/* ---- resampling ---- */
+
+/* As score_of, but that numbers are float32. */
+static double bleu_of_floats(const score_options *o, const float *sums) {
+    double precision[BLEU_ORDER] = {0};
+    float halving = 1;
+    bool any = false;
+    for (int k = 0; k < BLEU_ORDER; k++) any = any || sums[2 + k] > 0;
+    for (int k = 0; any && k < BLEU_ORDER; k++) {
+        const float match = sums[2 + k], total = sums[2 + BLEU_ORDER + k];
+        if (total == 0) break;
+        const float hundred = 100.0f * match;
+        if (match > 0) precision[k] = (double)(hundred / total);
+        else if (!o->plain) precision[k] = (double)(100.0f / ((halving *= 2) * total));
+    }
+    return any ? bleu_of(precision, brevity((double)sums[0], (double)sums[1])) : 0;
+}
+
+static double chrf_of_floats(const score_options *o, const float *sums) {
+    float precision = 0, recall = 0;
+    int orders = 0;
+    for (int k = 0; k < orders_of(o); k++) {
+        const float hyp = sums[3 * k], ref = sums[3 * k + 1], match = sums[3 * k + 2];
+        if (hyp <= 0 || ref <= 0) continue;
+        precision += match / hyp;
+        recall += match / ref;
+        orders++;
+    }
+    if (!orders || precision + recall == 0) return 0;
+    precision /= (float)orders;
+    recall /= (float)orders;
+    float score = 5.0f * precision * recall;
+    score /= 4.0f * precision + recall;
+    return (double)(100.0f * score);
+}
+
+/* The scores of all resamples; NULL: out of memory. */
+static double *resampled(const score_text *s, int64_t samples) {
+    double *scores = malloc((size_t)samples * sizeof *scores);
+    pcg64 random;
+    pcg64_seed(&random, SCORE_SEED);
+    for (int64_t i = 0; scores && i < samples; i++) {
+        float sums[MOST_NUMBERS] = {0};
+        for (int64_t k = 0; k < s->n; k++) {
+            const int32_t *numbers = s->numbers + (int64_t)pcg64_below(&random, (uint32_t)s->n) * s->width;
+            for (int j = 0; j < s->width; j++) sums[j] += (float)numbers[j];
+        }
+        scores[i] = s->o.metric == SCORE_BLEU ? bleu_of_floats(&s->o, sums) : chrf_of_floats(&s->o, sums);
+    }
+    return scores;
+}
+
+static int compare_doubles(const void *left, const void *right) {
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double mean_of(const double *x, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    return sum / (double)n;
+}
+
+int score_resample(const score_text *s, int64_t samples, score_interval *out) {
+    double *scores = resampled(s, samples);
+    if (!scores) return -1;
+    qsort(scores, (size_t)samples, sizeof *scores, compare_doubles);
+    const int64_t cut = samples / 40;
+    const double mean = mean_of(scores, samples);
+    *out = (score_interval){s->o.metric == SCORE_BLEU ? mean : (double)(float)mean, /* chrF stays in float32 there */
+                            0.5 * (scores[samples - cut - 1] - scores[cut])};
+    free(scores);
+    return 0;
+}
+
+int score_compare(const score_text *baseline, const score_text *other, int64_t samples, double *p) {
+    double *a = resampled(baseline, samples), *b = resampled(other, samples);
+    const double difference = fabs(score_value(baseline) - score_value(other));
+    int64_t larger = 0;
+    for (int64_t i = 0; a && b && i < samples; i++) a[i] = fabs(b[i] - a[i]);
+    const double mean = a && b ? mean_of(a, samples) : 0;
+    for (int64_t i = 0; a && b && i < samples; i++) larger += a[i] - mean > difference;
+    *p = (double)(larger + 1) / (double)(samples + 1);
+    const int status = a && b ? 0 : -1;
+    free(a);
+    free(b);
+    return status;
+}
