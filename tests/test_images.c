@@ -297,6 +297,27 @@ TEST(a_run_has_its_classes_and_how_each_did) {
     CHECK_HAS(text_of_file("run/metrics.jsonl"), "\"images\":16,\"images_per_second\":");
 }
 
+/* The test set of a run can be evaluated where its training files are gone; what was held out of them cannot. */
+TEST(a_run_needs_its_training_files_only_for_what_was_held_out) {
+    experiment e;
+    recipe r;
+    char line[1024];
+    put_cifar_10();
+    run_in("held", false, WITH(CIFAR, "train.steps=1"));
+    unlink("data_batch_3.bin");
+    CHECK(set_all(&r, WITH(CIFAR)));
+    if (!CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE, MESSAGE), 0)) return;
+    CHECK(e.task->has(&e, SPLIT_TEST) && !e.task->has(&e, SPLIT_VALID));
+    CHECK(e.task->note(&e, SPLIT_VALID, line, sizeof line) && !e.task->note(&e, SPLIT_TEST, line, 0));
+    CHECK_HAS(line, "data_batch_3.bin: cannot open");
+    experiment_close(&e);
+    unlink("test_batch.bin");
+    CHECK_INT(experiment_open(&e, &r, "held", TASK_SCORE, MESSAGE), -1);
+    CHECK_HAS(message, "test_batch.bin: cannot open");
+    CHECK_INT(experiment_open(&e, &r, "held", TASK_APPLY, MESSAGE), 0); /* predicting needs neither */
+    experiment_close(&e);
+}
+
 /* ---- keys and data that do not fit ---- */
 
 static const char *complaint(const char *const *assignments) {
@@ -377,6 +398,13 @@ TEST(a_size_that_pooling_does_not_divide_is_refused) {
     CHECK_STR(complaint(WITH("data.set=folder", "data.path=t", "data.size=32", "data.batch=2", "model.kind=densenet",
                              "model.blocks=1,1,1", "model.growth=2", "model.stem=4")),
               "(none)");
+    unlink("t/0/0.png");
+    unlink("t/0/2.png");
+    unlink("t/1/1.png");
+    snprintf(text, sizeof text, "%s", complaint(WITH("data.set=folder", "data.path=t", "data.batch=1")));
+    CHECK_HAS(text, "/t: 1 picture, of which data.hold_out 10 % leaves none to train on");
+    put_file("t/0/0.png", png, sizeof png);
+    put_file("t/0/2.png", png, sizeof png);
     for (int i = 1; i < 4; i += 2) {
         snprintf(path, sizeof path, "t/1/%d.png", i);
         unlink(path);
@@ -448,5 +476,6 @@ RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_
           ENTRY(scores_do_not_depend_on_how_batches_are_cut), ENTRY(an_evaluation_in_between_can_be_cut_short),
           ENTRY(predictions_are_those_that_evaluations_count), ENTRY(the_surest_mistakes_are_kept_in_order),
           ENTRY(a_run_in_parts_ends_as_one_and_with_more_threads), ENTRY(a_run_has_its_classes_and_how_each_did),
+          ENTRY(a_run_needs_its_training_files_only_for_what_was_held_out),
           ENTRY(keys_that_do_not_fit_together_are_named), ENTRY(too_few_pictures_are_refused),
           ENTRY(a_size_that_pooling_does_not_divide_is_refused), ENTRY(the_repositorys_recipes_are_the_papers))

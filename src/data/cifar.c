@@ -70,14 +70,15 @@ int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, ci
 static int read_file(pictures *out, const char *path, const cifar_options *o, char *msg, size_t msg_size) {
     const cifar_format *f = &formats[o->kind];
     const int64_t record = f->labels + 3 * PLANE, records = o->test ? f->test_records : f->train_records;
+    const int64_t whole = record * records;
     struct stat info;
     char *bytes;
     size_t n;
     if (stat(path, &info)) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
-    if (!o->any_size && info.st_size != record * records)
+    if (!o->any_size && info.st_size != whole)
         return text_fail(msg, msg_size, "%s: %lld bytes, expected %lld: %lld records of %lld%s", path,
-                         (long long)info.st_size, (long long)(record * records), (long long)records, (long long)record,
-                         info.st_size < record * records ? "; it is cut short" : "");
+                         (long long)info.st_size, (long long)whole, (long long)records, (long long)record,
+                         info.st_size < whole ? "; it is cut short" : "");
     if (text_read(path, &bytes, &n, msg, msg_size)) return -1;
     const int failed = cifar_parse(out, path, bytes, n, o->kind, msg, msg_size);
     free(bytes);

@@ -99,14 +99,14 @@ int pictures_reserve(pictures *p, int64_t more, char *msg, size_t msg_size) {
     const int64_t most = (int64_t)(PTRDIFF_MAX / pictures_bytes(p)); /* also on 32 bits */
     if (more <= p->room - p->n) return 0;
     const bool fits = more <= most - p->n;
-    uint8_t *bytes = fits ? realloc(p->bytes, (size_t)(p->n + more) * pictures_bytes(p)) : NULL;
+    const int64_t all = fits ? p->n + more : most;
+    uint8_t *bytes = fits ? realloc(p->bytes, (size_t)all * pictures_bytes(p)) : NULL;
     if (bytes) p->bytes = bytes;
-    int32_t *labels = bytes ? realloc(p->labels, (size_t)(p->n + more) * sizeof *labels) : NULL;
+    int32_t *labels = bytes ? realloc(p->labels, (size_t)all * sizeof *labels) : NULL;
     if (!labels)
-        return text_fail(msg, msg_size, "out of memory for %lld pictures of %d x %d", (long long)(p->n + more), p->size,
-                         p->size);
+        return text_fail(msg, msg_size, "out of memory for %lld pictures of %d x %d", (long long)all, p->size, p->size);
     p->labels = labels;
-    p->room = p->n + more;
+    p->room = all;
     return 0;
 }
 

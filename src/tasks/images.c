@@ -214,6 +214,10 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
                  *r->data.test_path ? r->data.test_path : r->data.path);
         return true;
     }
+    if (split == SPLIT_VALID && *s->gone) {
+        snprintf(out, size, "%s", s->gone);
+        return true;
+    }
     if (f->missing) snprintf(missing, sizeof missing, "no picture of %d of %d classes", f->missing, s->all.classes.n);
     if (!f->unreadable && !f->missing) return false;
     if (!f->unreadable) {
