@@ -183,7 +183,14 @@ TEST(validation_is_never_called_test) {
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}");
     CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
-    put(run, "recipe.yaml", "name: net\ndata:\n  test_source: t.de\n");
+    /* recipes of then had the keys of all tasks */
+    put(run, "recipe.yaml", "name: net\ndata:\n  test: 60\n  source: s.de\n  test_source: \"\"\n");
+    put(run, "result.json",
+        "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    put(run, "recipe.yaml", "name: net\ndata:\n  test: 60\n  source: \"\"\n  test_source: \"\"\n");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    put(run, "recipe.yaml", "name: net\ndata:\n  source: s.de\n  test_source: t.de\n");
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
     CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
@@ -232,6 +239,12 @@ TEST(a_score_says_which_of_its_name_it_is) {
     char *printed = contents(below("bleu.txt"));
     CHECK_HAS(printed, "\nBLEU: tok:none\n");
     free(printed);
+    const metric now = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, "tok:new"};
+    remove(below("bleu1/task.json")); /* an older run does not tell which it is */
+    if (CHECK_INT(report_load(&r, runs, 1, &now, 1, MESSAGE), 0)) {
+        CHECK(r.n_metrics == 1 && !r.column[REPORT_FIRST_METRIC].signature);
+        report_free(&r);
+    }
 }
 
 /* ---- learning rates ---- */

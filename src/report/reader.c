@@ -239,15 +239,20 @@ static const char *add_point(report_series *s, const report_point *p) {
     return NULL;
 }
 
+static bool is_set(const char *value) { return value && *value && strcmp(value, "0") != 0; }
+
 /* Versions before 0.2 wrote "test" where there was no test data and they took the validation data. That can be told where
- * the recipe has keys for test data, and all of them are empty. */
+ * the recipe has keys for test data, and all of them are empty; where text is read from files, the key for that file
+ * alone counts, since recipes then had the keys of all tasks. */
 static bool has_test(const report_run *r) {
     bool keys = false, any = false;
+    if (is_set(report_pairs_find(&r->recipe, "data.source")))
+        return is_set(report_pairs_find(&r->recipe, "data.test_source"));
     for (size_t i = 0; i < r->recipe.n; i++) {
         const report_pair *p = &r->recipe.at[i];
         if (strncmp(p->key, "data.test", 9) != 0) continue;
         keys = true;
-        any |= *p->value && strcmp(p->value, "0") != 0;
+        any |= is_set(p->value);
     }
     return any || !keys;
 }
@@ -717,7 +722,9 @@ static int read_description(report_run *r, const metric *known, int n_known, cha
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;
         if (r->n_metrics == REPORT_METRICS) return text_fail(message, size, "more than %d known metrics", r->n_metrics);
-        if (!add_metric(r, &known[i])) return text_fail(message, size, "%s: out of memory", r->directory);
+        metric m = known[i];
+        m.signature = NULL; /* today's may be another */
+        if (!add_metric(r, &m)) return text_fail(message, size, "%s: out of memory", r->directory);
     }
     return status < 0 ? -1 : 0;
 }
