@@ -190,6 +190,11 @@ TEST(validation_is_never_called_test) {
     CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
     put(run, "recipe.yaml", "name: net\ndata:\n  test: 60\n  source: \"\"\n  test_source: \"\"\n");
     CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    put(run, "recipe.yaml", "name: net\ndata:\n  test_path: \"\"\n"); /* pictures for the test may be in data.path */
+    put(run, "data.json", "{\"parts\":[]}");
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    remove(below("split/data.json"));
+    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
     put(run, "recipe.yaml", "name: net\ndata:\n  source: s.de\n  test_source: t.de\n");
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");

@@ -241,11 +241,13 @@ static const char *add_point(report_series *s, const report_point *p) {
 
 static bool is_set(const char *value) { return value && *value && strcmp(value, "0") != 0; }
 
-/* Versions before 0.2 wrote "test" where there was no test data and they took the validation data. That can be told where
+/* Versions before 0.2, which made no data.json, wrote "test" where there was no test data and they took the validation data.
+ * That can be told where
  * the recipe has keys for test data, and all of them are empty; where text is read from files, the key for that file
  * alone counts, since recipes then had the keys of all tasks. */
 static bool has_test(const report_run *r) {
     bool keys = false, any = false;
+    if (r->has_data) return true;
     if (is_set(report_pairs_find(&r->recipe, "data.source")))
         return is_set(report_pairs_find(&r->recipe, "data.test_source"));
     for (size_t i = 0; i < r->recipe.n; i++) {
@@ -756,6 +758,7 @@ static const char *read_data(report_run *r, json_input *in) {
         } else json_input_skip(in);
     }
     if (!what) json_input_end(in);
+    r->has_data = true;
     return what;
 }
 

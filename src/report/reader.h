@@ -89,6 +89,7 @@ typedef struct report_run {
     /* What was trained and evaluated on, by split and the recipe's key ("train data.source"), with fingerprints: those of
      * data.json, and of the vocabularies ("vocabulary target"). */
     report_pairs data;
+    bool has_data; /* there is a data.json: the run names splits as they are */
 
     report_series train, valid, test; /* valid: on the way */
     report_histogram *histogram;
