@@ -5,7 +5,7 @@
 #ifndef RUN_FOLDERS_H
 #define RUN_FOLDERS_H
 
-#include "report/reader.h"
+#include "base/metric.h"
 
 #include <stdbool.h>
 #include <stdio.h>

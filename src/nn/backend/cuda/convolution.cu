@@ -1,5 +1,6 @@
-/* Convolution and its gradient (ops/convolution.c). Where the kernel is one pixel and moves by one, it is a product of
- * matrices, a pixel a row, which cuBLASLt does in arrays inside wider ones, too. Everything else is cuDNN's, which wants
+/* Convolution and its gradient (ops/convolution.c). Where the kernel is one pixel, it is a product of matrices, a pixel a
+ * row, which cuBLASLt does in arrays inside wider ones, too; where it moves by more than one, of the pixels that it meets,
+ * in workspace. Everything else is cuDNN's, which wants
  * arrays without gaps: those inside wider ones are copied, and gradients that are added to others come from workspace. For
  * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel. */
 #include "nn/backend/cuda/cudnn.h"
@@ -14,9 +15,8 @@ static int64_t in_of(const nn_call *c) { return nn_channels(&c->input[0]); }
 static int64_t out_of(const nn_call *c) { return nn_channels(&c->output[0]); }
 static int64_t size_of_kernel(const nn_call *c) { return c->input[1].shape->dim[1]; }
 
-static bool is_product(const nn_call *c) {
-    return size_of_kernel(c) == 1 && c->attributes->stride == 1 && c->attributes->padding == 0;
-}
+static bool is_product(const nn_call *c) { return size_of_kernel(c) == 1 && c->attributes->padding == 0; }
+static bool skips_pixels(const nn_call *c) { return is_product(c) && c->attributes->stride > 1; }
 
 static size_t size_of(nn_type type) { return type == NN_BF16 ? 2 : 4; }
 
@@ -49,8 +49,8 @@ static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_
 
 /* By columns, as in linear.cu: y^T = W x^T, dx^T = W^T dy^T, dW^T = x^T dy. */
 static product_shape product_of(const nn_call *c, conv_result result) {
-    const int64_t pixels = nn_pixels(&c->input[0]), in = in_of(c), out = out_of(c);
-    const int64_t x = c->input[0].stride, y = c->output[0].stride;
+    const int64_t pixels = nn_pixels(&c->output[0]), in = in_of(c), out = out_of(c);
+    const int64_t x = skips_pixels(c) ? in : c->input[0].stride, y = c->output[0].stride;
     const cudaDataType_t type = data_type(c->input[0].type);
     product_shape s = {true, false, out, pixels, in, in, x, y, type, type, CUBLASLT_EPILOGUE_DEFAULT, 1};
     if (result == CONV_DX) s = {false, false, in, pixels, out, in, y, x, type, type, CUBLASLT_EPILOGUE_DEFAULT, 1};
@@ -121,8 +121,13 @@ static conv_space space_of(const nn_call *c) {
     return s;
 }
 
+/* Of the pixels that a product meets, behind the product's own workspace. */
+static size_t met_bytes(const nn_call *c) {
+    return skips_pixels(c) ? round_up(nn_pixels(&c->output[0]) * in_of(c) * (int64_t)size_of(c->input[0].type)) : 0;
+}
+
 static size_t conv_workspace(const nn_call *c) {
-    return (is_product(c) ? (size_t)PRODUCT_WORKSPACE : space_of(c).bytes) / sizeof(float);
+    return (is_product(c) ? PRODUCT_WORKSPACE + met_bytes(c) : space_of(c).bytes) / sizeof(float);
 }
 
 /* ---- copies ---- */
@@ -165,13 +170,74 @@ static void *dy_without_gaps(const nn_call *c, const conv_space *s) {
     return copy_in(c, y->type, nn_pixels(y), out_of(c), c->output_grad[0], y->stride, s->y, out_of(c));
 }
 
+/* ---- pixels that a stride meets ---- */
+
+struct met_pixels {
+    int64_t pixels, channels; /* of the result */
+    int64_t height, width, y_height, y_width, stride, x_stride;
+};
+
+static met_pixels met_of(const nn_call *c) {
+    const int64_t *x = c->input[0].shape->dim, *y = c->output[0].shape->dim;
+    return {nn_pixels(&c->output[0]), in_of(c), x[1], x[2], y[1], y[2], c->attributes->stride, c->input[0].stride};
+}
+
+template <typename T, int N> __global__ static void gather_kernel(met_pixels m, const T *x, T *to) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = m.channels / N;
+    const int64_t p = i / packs, j = i % packs * N, row = p / (m.y_height * m.y_width);
+    if (p >= m.pixels) return;
+    const int64_t a = p / m.y_width % m.y_height * m.stride, b = p % m.y_width * m.stride;
+    float v[N];
+    load_floats<N>(x + ((row * m.height + a) * m.width + b) * m.x_stride + j, v);
+    store_floats<N>(to + p * m.channels + j, v);
+}
+
+/* Every pixel of x, with 0 for those that were not met. */
+template <typename T, int N>
+__global__ static void scatter_kernel(met_pixels m, int64_t all, const T *from, target<T> dx) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, packs = m.channels / N;
+    const int64_t p = i / packs, j = i % packs * N, row = p / (m.height * m.width);
+    if (p >= all) return;
+    const int64_t a = p / m.width % m.height, b = p % m.width;
+    const int64_t ya = a / m.stride, yb = b / m.stride;
+    const bool met = a % m.stride == 0 && b % m.stride == 0 && ya < m.y_height && yb < m.y_width;
+    float v[N] = {};
+    if (met) load_floats<N>(from + ((row * m.y_height + ya) * m.y_width + yb) * m.channels + j, v);
+    if (met || !dx.add) put<N>(dx, p * m.x_stride + j, v);
+}
+
+template <typename T, int N> static void run_met(const nn_call *c, void *met, bool gather) {
+    const met_pixels m = met_of(c);
+    const int64_t all = nn_pixels(&c->input[0]), n = (gather ? m.pixels : all) * (m.channels / N);
+    const unsigned blocks = (unsigned)parts(n, 256);
+    if (blocks == 0) return;
+    if (gather) gather_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(m, (const T *)c->input[0].data, (T *)met);
+    else scatter_kernel<T, N><<<blocks, 256, 0, stream_of(c)>>>(m, all, (const T *)met, target_of<T>(c, 0));
+}
+
+template <typename T> static void by_access(const nn_call *c, void *met, bool gather) {
+    constexpr int N = pack<T>::N;
+    const void *x = gather ? c->input[0].data : (const void *)c->input_grad[0];
+    if (in_of(c) % N == 0 && c->input[0].stride % N == 0 && (uintptr_t)x % 16 == 0) run_met<T, N>(c, met, gather);
+    else run_met<T, 1>(c, met, gather);
+}
+
+static void *met_place(const nn_call *c) { return (char *)c->workspace + PRODUCT_WORKSPACE; }
+
+/* x as products read it. */
+static void *met_x(const nn_call *c) {
+    if (!skips_pixels(c)) return c->input[0].data;
+    BY_TYPE(c->input[0].type, by_access, c, met_place(c), true);
+    return met_place(c);
+}
+
 /* ---- forward and backward ---- */
 
 static void conv_forward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
-    const nn_array *x = &c->input[0], *y = &c->output[0];
+    const nn_array *y = &c->output[0];
     if (is_product(c)) {
-        product_run(c, &p->products[CONV_Y], c->input[1].data, x->data, y->data, false, NULL);
+        product_run(c, &p->products[CONV_Y], c->input[1].data, met_x(c), y->data, false, NULL);
         return;
     }
     const conv_space s = space_of(c);
@@ -182,12 +248,13 @@ static void conv_forward(const nn_call *c) {
 }
 
 static void products_backward(const nn_call *c, conv_plan *p) {
+    const bool skips = skips_pixels(c);
     if (c->input_grad[0])
-        product_run(c, &p->products[CONV_DX], c->input[1].data, c->output_grad[0], c->input_grad[0], c->accumulate[0],
-                    NULL);
+        product_run(c, &p->products[CONV_DX], c->input[1].data, c->output_grad[0],
+                    skips ? met_place(c) : c->input_grad[0], !skips && c->accumulate[0], NULL);
+    if (c->input_grad[0] && skips) BY_TYPE(c->input[0].type, by_access, c, met_place(c), false);
     if (c->input_grad[1])
-        product_run(c, &p->products[CONV_DW], c->input[0].data, c->output_grad[0], c->input_grad[1], c->accumulate[1],
-                    NULL);
+        product_run(c, &p->products[CONV_DW], met_x(c), c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
 }
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
