@@ -5,6 +5,7 @@
  */
 #include "check.h"
 #include "run_folders.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -135,11 +136,36 @@ TEST(keys_are_text_of_the_page) {
         CHECK_HAS(svg, "<g data-v=\"1\" class=\"line\"");
     }
     free(text);
-    text = contents(below("keys-figures/loss-updates.svg")); /* for print, with a key */
-    CHECK_HAS(text, "WWWW");
+    text = contents(below("keys-figures/valid-loss.svg")); /* for print, with a key, in which the name has room */
+    CHECK_HAS(text, "WWWWWWWWWWWWWWW");
+    CHECK(!strstr(text, "WWWWWWWWWWWWWWWWWWWWWWWWW"));
     free(text);
     CHECK_INT(size_of(below("keys-figures/loss-updates.page.svg")), -1);
 }
 
+/* What a name may hold, and where a label is cut. */
+TEST(labels_stay_text) {
+    if (!have_gnuplot()) SKIP("no gnuplot");
+    char name[300] = "\"\\u0007<\\\"& ";
+    const char *runs[4];
+    for (int i = 0; i < 45; i++) strcat(name, "ü€");
+    strcat(name, "\"");
+    for (int i = 0; i < 4; i++) {
+        char recipe[400], directory[8];
+        snprintf(directory, sizeof directory, "u%d", i);
+        runs[i] = make_curves(directory, "x", "{}");
+        snprintf(recipe, sizeof recipe, "name: %s\nmodel:\n  d: %d\n", name, i);
+        put(runs[i], "recipe.yaml", recipe);
+    }
+    char *text = page_of(runs, 4, "labels.html"), *label = strstr(text, "aria-label=\"Training loss");
+    CHECK_INT(text_check(text_of(text), "labels.html", 0, MESSAGE), 0);
+    if (CHECK(label != NULL)) {
+        *strstr(label + 12, "\" data-axis") = '\0';
+        CHECK_HAS(label, "against update. ?&lt;&quot;&amp; ü€");
+        CHECK(strlen(label) > 700 && !strchr(label, '\a'));
+    }
+    free(text);
+}
+
 RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time), ENTRY(perplexity_is_drawn_where_the_task_has_one),
-          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(keys_are_text_of_the_page))
+          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))

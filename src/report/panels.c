@@ -18,7 +18,8 @@ enum {
     BOTTOM = 62,
     TOP = 12,
     NAME_LENGTH = 40, /* characters of a variant's name in a key */
-    LETTER = 9,       /* pixels that a wide letter of a key takes */
+    LETTER = 9,       /* pixels of a letter of a key, for columns: more than gnuplot thinks */
+    SAMPLE = 60,      /* of the piece of line beside a name */
     LOG_FROM = 20     /* how far largest and smallest must be apart for a logarithmic axis */
 };
 
@@ -66,6 +67,29 @@ void panel_x(panel *p, panel_axis a, double last) {
                                   : "update");
 }
 
+/* ---- Names in keys for print ------------------------------------------------------------------------------------- */
+
+/* About the pixels that a code point takes in Helvetica of 12, which gnuplot does not know. */
+static int letter_width(text_slice point) {
+    const char c = *point.bytes;
+    if (point.n > 1) return 12;
+    if (strchr("ijl.,;:'|!()[] ftIr-", c)) return 5;
+    if (strchr("mwMW@%", c)) return 12;
+    return c >= 'A' && c <= 'Z' ? 9 : 7;
+}
+
+/* How many code points of a name fit. */
+static int letters_that_fit(const char *name, int pixels) {
+    int n = 0;
+    for (text_slice rest = text_of(name); rest.n && n < NAME_LENGTH; n++) {
+        const size_t bytes = text_code_point(rest) ? text_code_point(rest) : 1;
+        if ((pixels -= letter_width((text_slice){rest.bytes, bytes})) < 0) break;
+        rest.bytes += bytes;
+        rest.n -= bytes;
+    }
+    return n > 0 ? n : 1;
+}
+
 /* ---- Scripts ----------------------------------------------------------------------------------------------------- */
 
 /* A block of a data file and how it is drawn. */
@@ -93,7 +117,8 @@ static void write_plot(FILE *out, const panel *p, const report *r, const panel_b
     } else if (l == LOOK_LINE) {
         fprintf(out, "%d with %s linewidth 2 dashtype dash(%d) linecolor rgb colour(%d) title ", p->y,
                 p->marks ? "linespoints pointtype 7 pointsize 0.5" : "lines", i, i);
-        report_quote(out, r->variant[variant].name, NAME_LENGTH);
+        const char *name = r->variant[variant].name;
+        report_quote(out, name, letters_that_fit(name, p->width - LEFT - RIGHT - SAMPLE));
     } else {
         fprintf(out, "%d:('×') with labels font font_name.',20' textcolor rgb colour(%d) notitle", p->y, i);
     }

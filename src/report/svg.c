@@ -6,6 +6,8 @@
  */
 #include "report/figures.h"
 
+#include "base/text.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,12 +224,18 @@ static const char *take_text(filter *f, const char *at, const char *end) {
     return next;
 }
 
+/* Names come from files, and may be cut. */
 static void add_escaped(buffer *out, const char *text) {
-    for (; *text; text++) {
-        if (*text == '"') add_text(out, "&quot;");
-        else if (*text == '&') add_text(out, "&amp;");
-        else if (*text == '<') add_text(out, "&lt;");
-        else add(out, text, 1);
+    for (text_slice rest = text_of(text); rest.n;) {
+        const size_t n = text_code_point(rest);
+        const char c = *rest.bytes;
+        if (!n || (unsigned char)c < 0x20 || c == 0x7f) add_text(out, "?");
+        else if (c == '"') add_text(out, "&quot;");
+        else if (c == '&') add_text(out, "&amp;");
+        else if (c == '<') add_text(out, "&lt;");
+        else add(out, rest.bytes, n);
+        rest.bytes += n ? n : 1;
+        rest.n -= n ? n : 1;
     }
 }
 
