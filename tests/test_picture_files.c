@@ -399,6 +399,7 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     put_file("t/b/0.PNG", "", 0);
     CHECK_INT(read_folder(&p, "t", true, &report), -1); /* none is left */
     CHECK_STR(message, "t/a/0.PNG: read beyond end of data; 4 of 4 pictures cannot be read");
+    pictures_free(&p);
 }
 
 TEST(folders_without_pictures_say_so) {
@@ -418,6 +419,7 @@ TEST(folders_without_pictures_say_so) {
     CHECK_INT(read_folder(&p, "e", false, &report), -1);
     CHECK_STR(message, "e: the name of a class has a control character");
     CHECK_INT(p.classes.n, 0);
+    pictures_free(&p);
 }
 
 /* ---- shapes ---- */
