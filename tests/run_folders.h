@@ -5,7 +5,7 @@
 #ifndef RUN_FOLDERS_H
 #define RUN_FOLDERS_H
 
-#include "base/metric.h"
+#include "report/reader.h"
 
 #include <stdbool.h>
 #include <stdio.h>

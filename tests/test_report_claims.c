@@ -280,6 +280,9 @@ TEST(elements_without_a_gradient_have_no_large_learning_rate) {
     CHECK_HAS(text,
               "above 10,000 at any update that was recorded is 3.3&nbsp;% for net. "); /* 2 of 60, not 42 of 100 */
     CHECK_HAS(text, "whose rate is α/ε, are left out: at most 40.0&nbsp;% of all for net. ");
+    text = rates_caption(HISTOGRAM ",\"idle_eta_first\":0,\"idle_eta\":[],\"idle_effective_first\":0,"
+                                   "\"idle_effective\":[]}\n");
+    CHECK(strstr(text, "42.0&nbsp;%") && !strstr(text, "never had")); /* there is none, or the rule cannot tell */
     text = rates_caption(HISTOGRAM "}\n");
     CHECK_HAS(text,
               "recorded is 42.0&nbsp;% for net. Elements that never had a gradient, whose rate is α/ε, count as well");

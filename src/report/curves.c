@@ -289,7 +289,10 @@ static int draw_curve(report_figures *f, const report *r, const curve *c, panel_
     panel p = {.data = data, .y_label = c->label, .width = WIDTH, .y = 4};
     if (c->quantity == LOSS) clip(f, r, &e);
     panel_range(&p, &e);
-    if (c->quantity == LEARNING_RATE && !p.logarithmic) p.y_low = 0; /* most are constant */
+    if (c->quantity == LEARNING_RATE && !p.logarithmic && e.high > 0) { /* most are constant */
+        p.y_low = 0;
+        p.y_high = 1.1 * e.high;
+    }
     if (c->quantity == LOSS && write_divergences(f, r, &p, &diverged)) return -1;
     if (diverged) p.diverged = "diverged.dat";
     for (int a = 0; a < c->axes; a++) {

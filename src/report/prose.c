@@ -328,17 +328,16 @@ static void write_idle(FILE *out, const report *r) {
               out);
         return;
     }
-    fputs("Elements that never had a gradient, whose rate is α/ε, are left out: at most ", out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);
-        if (!run) continue;
-        fputs(first ? "" : ", ", out);
+        if (!run || !(most_idle(run) > 0)) continue;
+        fputs(first ? "Elements that never had a gradient, whose rate is α/ε, are left out: at most " : ", ", out);
         write_percent(out, most_idle(run));
         fputs(" of all for ", out);
         html_text(out, r->variant[i].name);
         first = false;
     }
-    fputs(". ", out);
+    fputs(first ? "" : ". ", out);
 }
 
 static void caption_rates(FILE *out, const report *r, const report_figures *f) {

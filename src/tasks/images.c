@@ -463,10 +463,13 @@ int images_predict(experiment *e, int64_t n, const uint8_t *bytes, float *probab
 /* ---- the table ---- */
 
 static const key_table *const tables[] = {&table, NULL};
+static const char *const subtitle[] = {"data.set", "model.kind", "model.blocks", "model.widths", "data.batch", NULL};
+
 const task task_images = {.name = "images",
                           .about = "classes of pictures",
                           .items = "images",
                           .samples = "images",
+                          .subtitle = subtitle,
                           .keys = tables,
                           .models = models,
                           .metrics = metrics,
