@@ -645,6 +645,25 @@ def test_bench_train_with_torch():
     check(x["torch"] is None or (x["torch"]["speedup"] > 0 and "speed over torch" in out), x, out)
 
 
+def test_bench_train_of_images():
+    """Another task: what it counts, its convolutions, its inputs in the dump; it has no shapes and no model in torch."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    with open(tiny / "tiny.yaml", "w") as file:
+        file.write("name: tiny\ndata: {task: images, set: shapes, train: 24, valid: 4, test: 4, batch: 4, crop: false}\n"
+                   "model: {kind: resnet, blocks: '1', widths: '4'}\noptimizer: {rule: adamod}\ntrain: {threads: 1}\n")
+    out, x = tiny.results("--no-torch", "--dump", tiny / "dump")
+    check("a step: 4 images; 1 thread" in out and " images/s" in out and "tok/s" not in out, out)
+    check(x["images"] == 4 and x["images_per_second"] > 0 and "target_tokens" not in x, x)
+    check("matrix products and convolutions: " in out and "own speed" not in out and "library_share" not in x, out, x)
+    check(x["flops"] > 3 * 2 * 4 * 32 * 32 * 4 * 4 * 9 * 2, "two convolutions of 3 x 3 on 32 x 32 pixels at least", x)
+    check(x["torch"] is None and x["no_torch"], x)
+    with open(tiny / "dump", "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    check(header["batch/9/targets"]["shape"] == [4], header)
+
+
 def test_bench_train_without_agreement():
     if not has_trainer():
         return
