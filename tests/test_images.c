@@ -252,6 +252,9 @@ TEST(the_surest_mistakes_are_kept_in_order) {
         CHECK(b->place % 7 != 0);
     }
     class_report_free(&c);
+    CHECK_INT(class_report_begin(&c, CLASS_MOST + 1), 0);
+    class_report_add(&c, CLASS_MOST, 0, 0.5, 0);
+    CHECK_INT(class_report_write(&c, NULL, 1, "test", "/nowhere/classes.json", MESSAGE), 0);
 }
 
 /* ---- runs ---- */

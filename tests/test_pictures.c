@@ -187,6 +187,14 @@ TEST(a_constant_goes_to_a_device_once_for_all_plans) {
     CHECK_INT(nn_plan_create(&second, m.g, &o), ADAMOD_OK);
     CHECK_INT(m.params->on_device->n_constants, 1);
     nn_plan_free(second);
+    CHECK_INT(m.params->on_device->n_constants, 1);
+    nn_plan_free(m.plan);
+    m.plan = NULL;
+    CHECK_INT(m.params->on_device->n_constants, 0);
+    /* Other numbers at the same address are another constant. */
+    memset(bytes, 7, sizeof bytes);
+    if (!make_plan(&m, true, NULL)) return;
+    CHECK(memcmp(m.params->on_device->constants[0].data, bytes, sizeof bytes) == 0);
     drop(&m);
 }
 

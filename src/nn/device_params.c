@@ -126,24 +126,42 @@ adamod_status nn_params_store(nn_params *p) {
 
 /* ---- constants ---- */
 
-void *nn_device_constant(const nn_device_params *on, const void *host) {
+static nn_device_array *find_constant(const nn_device_params *on, const void *host) {
     for (int i = 0; i < on->n_constants; i++) {
-        if (on->constants[i].host == host) return on->constants[i].data;
+        if (on->constants[i].host == host) return &on->constants[i];
     }
     return NULL;
 }
 
+void *nn_device_constant(const nn_device_params *on, const void *host) {
+    const nn_device_array *x = find_constant(on, host);
+    return x ? x->data : NULL;
+}
+
 adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, size_t bytes) {
     const nn_device_functions *f = on->backend->device;
-    if (nn_device_constant(on, host)) return ADAMOD_OK;
+    nn_device_array *known = find_constant(on, host);
+    if (known) {
+        known->plans++;
+        return ADAMOD_OK;
+    }
     nn_device_array *grown = realloc(on->constants, ((size_t)on->n_constants + 1) * sizeof *grown);
     if (!grown) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a constant");
     on->constants = grown;
     nn_device_array *x = &grown[on->n_constants];
-    *x = (nn_device_array){.host = host, .bytes = bytes};
-    const adamod_status status = f->allocate(on->device, &x->data, bytes);
+    *x = (nn_device_array){.host = host, .bytes = bytes, .plans = 1};
+    adamod_status status = f->allocate(on->device, &x->data, bytes);
     if (status) return status;
-    on->n_constants++;
     f->upload(on->device, x->data, host, bytes);
-    return f->wait(on->device);
+    status = f->wait(on->device);
+    if (status) f->release(on->device, x->data, bytes);
+    else on->n_constants++;
+    return status;
+}
+
+void nn_device_drop_constant(nn_device_params *on, const void *host) {
+    nn_device_array *x = find_constant(on, host);
+    if (!x || --x->plans > 0) return;
+    on->backend->device->release(on->device, x->data, x->bytes);
+    *x = on->constants[--on->n_constants];
 }

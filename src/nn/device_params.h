@@ -9,6 +9,7 @@ typedef struct nn_device_array {
     const void *host;
     void *data;
     size_t bytes;
+    int plans; /* that use it */
 } nn_device_array;
 
 typedef struct nn_device_params {
@@ -25,9 +26,11 @@ typedef struct nn_device_params {
 
 void nn_device_params_free(nn_device_params *on);
 
-/* Brings a constant to the device, if it is not there yet; and where it is, NULL: it is not there. The host's address is
- * what tells one constant from another. */
+/* Brings a constant to the device for one more plan, if it is not there yet. The host's address is what tells one constant
+ * from another, so that it must go with the last plan that uses it: other numbers may be there later. */
 adamod_status nn_device_keep_constant(nn_device_params *on, const void *host, size_t bytes);
+void nn_device_drop_constant(nn_device_params *on, const void *host);
+/* Where it is; NULL: it is not there. */
 void *nn_device_constant(const nn_device_params *on, const void *host);
 
 #endif

@@ -145,7 +145,7 @@ nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *s
 
 /* Numbers that are there from the beginning and never change, i32 or u8: a data set. The caller keeps them as they are for
  * as long as plans of the graph are used. On the host they are read in place; to a device they go once, for all plans of
- * the same parameters. A graph that makes no plan may have data NULL. */
+ * the same parameters that live at the same time. A graph that makes no plan may have data NULL. */
 nn_value nn_constant(nn_graph *g, const char *name, nn_type type, int ndim, const int64_t *shape, const void *data);
 
 /* Names of parameters and persistent states made below a scope are "scope.name". */

@@ -124,27 +124,7 @@ static adamod_status nn_make_workspace(nn_plan *plan) {
     return status;
 }
 
-/* ---- create and free ---- */
-
-void nn_plan_free(nn_plan *plan) {
-    if (!plan) return;
-    for (int s = 0; plan->steps && s < plan->n_steps; s++) {
-        const plan_step *step = &plan->steps[s];
-        if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
-    }
-    if (plan->on_device) nn_traffic_free(plan);
-    nn_release(plan, plan->block, plan->block_bytes);
-    nn_release(plan, plan->workspace, plan->workspace_bytes);
-    free(plan->sums.list);
-    free(plan->steps);
-    free(plan->type);
-    free(plan->place);
-    free(plan->converted);
-    free(plan->data);
-    free(plan->grad);
-    free(plan->saved);
-    free(plan);
-}
+/* ---- constants ---- */
 
 /* Constants that no plan before has brought to the device. */
 static adamod_status nn_upload_constants(nn_plan *plan) {
@@ -156,8 +136,42 @@ static adamod_status nn_upload_constants(nn_plan *plan) {
         const size_t bytes = (size_t)nn_numbers(&info->shape) * nn_type_bytes(info->type);
         if (!info->constant) status = adamod__fail(ADAMOD_ERROR_ORDER, "constant %s has no data", info->name);
         else if (plan->on_device) status = nn_device_keep_constant(plan->on_device, info->constant, bytes);
+        if (!status) plan->constants++;
     }
     return status;
+}
+
+/* As many as it has kept, in the same order. */
+static void nn_drop_constants(nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    for (int v = 0; plan->on_device && plan->constants > 0; v++) {
+        if (g->values[v].source != NN_FROM_CONSTANT) continue;
+        nn_device_drop_constant(plan->on_device, g->values[v].constant);
+        plan->constants--;
+    }
+}
+
+/* ---- create and free ---- */
+
+void nn_plan_free(nn_plan *plan) {
+    if (!plan) return;
+    for (int s = 0; plan->steps && s < plan->n_steps; s++) {
+        const plan_step *step = &plan->steps[s];
+        if (step->kernels.release && step->call.prepared) step->kernels.release(step->call.prepared);
+    }
+    if (plan->on_device) nn_traffic_free(plan);
+    nn_drop_constants(plan);
+    nn_release(plan, plan->block, plan->block_bytes);
+    nn_release(plan, plan->workspace, plan->workspace_bytes);
+    free(plan->sums.list);
+    free(plan->steps);
+    free(plan->type);
+    free(plan->place);
+    free(plan->converted);
+    free(plan->data);
+    free(plan->grad);
+    free(plan->saved);
+    free(plan);
 }
 
 static adamod_status nn_make_memory(nn_plan *plan) {

@@ -8,6 +8,7 @@
 
 int class_report_begin(class_report *c, int classes) {
     class_report_free(c);
+    if (classes > CLASS_MOST) return 0;
     c->confusion = calloc((size_t)classes * (size_t)classes, sizeof *c->confusion);
     if (!c->confusion) return -1;
     c->classes = classes;
@@ -20,6 +21,7 @@ void class_report_free(class_report *c) {
 }
 
 void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place) {
+    if (!c->confusion) return;
     c->confusion[(int64_t)label * c->classes + prediction]++;
     if (label == prediction) return;
     int at = c->mistakes;
@@ -73,6 +75,7 @@ enum { MOST_SIDE = 256 }; /* that the format allows */
 
 int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
                        char *message, size_t size) {
+    if (!c->confusion) return 0;
     const bool shown = p->size <= MOST_SIDE;
     char *text = shown ? malloc(base64_length(pictures_bytes(p)) + 1) : NULL;
     json j = {0};

@@ -8,7 +8,8 @@
 
 #include "data/pictures.h"
 
-enum { CLASS_MISTAKES = 24 };
+/* Mistakes that are kept, and most classes: of more, nothing is kept. */
+enum { CLASS_MISTAKES = 24, CLASS_MOST = 1000 };
 
 typedef struct class_mistake {
     int64_t place; /* of the picture */
@@ -18,7 +19,7 @@ typedef struct class_mistake {
 
 typedef struct class_report {
     int classes;
-    int64_t *confusion;                    /* [classes, classes]: true class, prediction */
+    int64_t *confusion;                    /* [classes, classes]: true class, prediction; NULL: too many */
     class_mistake mistake[CLASS_MISTAKES]; /* the surest first; equally sure, in the order of answers */
     int mistakes;
 } class_report;
@@ -28,7 +29,7 @@ int class_report_begin(class_report *c, int classes);
 void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place);
 void class_report_free(class_report *c);
 
-/* split: "test" or "valid". */
+/* split: "test" or "valid". Of too many classes there is no file. */
 int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
                        char *message, size_t size);
 
