@@ -18,7 +18,6 @@ import tempfile
 
 try:
     import torch
-    import torch.nn.functional as F
 except ImportError as error:
     print(f"skip: {error}")
     sys.exit(1 if os.environ.get("ADAMOD_REQUIRE_TORCH", "0") not in ("", "0") else 77)
@@ -26,7 +25,7 @@ except ImportError as error:
 BUILD = os.environ.get("BUILD_DIR", "build")
 SOURCE = os.environ.get("SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(SOURCE, "src/cli"))
-from torch_transformer import read_safetensors
+import torch_vision as peer
 
 torch.set_num_threads(1)
 
@@ -44,86 +43,29 @@ RATE = 1e-3
 WHOLE = os.environ.get("ADAMOD_TEST_WHOLE", "0") not in ("", "0")
 
 
-class Model:
-    """The architectures of the paper, with the trainer's names. w: weights; states are written."""
-
-    def __init__(self, settings, tensors, dtype):
-        self.s = {key.split(".", 1)[1]: value for key, value in settings.items()}
-        part = {name[7:]: x.to(dtype) for name, x in tensors.items() if name.startswith("weight/")}
-        self.states = {name: x for name, x in part.items() if name.endswith((".mean", ".variance"))}
-        self.w = {name: torch.nn.Parameter(x) for name, x in part.items() if name not in self.states}
-
-    def list(self, name):
-        return [int(x) for x in self.s[name].split(",")]
-
-    def conv(self, name, x, stride=1):
-        w = self.w[name + ".weight"].permute(0, 3, 1, 2)
-        return F.conv2d(x, w, stride=stride, padding=w.shape[2] // 2)
-
-    def norm(self, name, x):
-        return F.batch_norm(x, self.states[name + ".mean"], self.states[name + ".variance"], self.w[name + ".weight"],
-                            self.w[name + ".bias"], training=True, momentum=0.1, eps=1e-5)
-
-    def head(self, x):
-        return F.linear(F.avg_pool2d(x, x.shape[2]).flatten(1), self.w["linear.weight"], self.w["linear.bias"])
-
-    def block(self, at, x, stride):
-        y = F.relu(self.norm(at + "norm1", self.conv(at + "conv1", x, stride)))
-        y = self.norm(at + "norm2", self.conv(at + "conv2", y))
-        if at + "shortcut.conv.weight" in self.w:
-            x = self.norm(at + "shortcut.norm", self.conv(at + "shortcut.conv", x, stride))
-        return F.relu(y + x)
-
-    def fixup_block(self, at, x, stride):
-        a = x + self.w[at + "shift1"]
-        y = F.relu(self.conv(at + "conv1", a, stride) + self.w[at + "shift2"]) + self.w[at + "shift3"]
-        y = self.conv(at + "conv2", y) * self.w[at + "scale"] + self.w[at + "shift4"]
-        if at + "shortcut.conv.weight" in self.w:
-            x = self.conv(at + "shortcut.conv", a, stride)
-        return F.relu(y + x)
-
-    def resnet(self, x):
-        fixup = self.s["norm"] == "fixup"
-        x = self.conv("stem.conv", x)
-        x = F.relu(x + self.w["stem.shift"] if fixup else self.norm("stem.norm", x))
-        for i, blocks in enumerate(self.list("blocks")):
-            for k in range(blocks):
-                stride = 2 if i and not k else 1
-                x = (self.fixup_block if fixup else self.block)(f"stages.{i}.{k}.", x, stride)
-        return self.head(x + self.w["shift"] if fixup else x)
-
-    def densenet(self, x):
-        x = self.conv("stem", x)
-        blocks = self.list("blocks")
-        for i, layers in enumerate(blocks):
-            for k in range(layers):
-                at = f"blocks.{i}.{k}."
-                y = self.conv(at + "conv1", F.relu(self.norm(at + "norm1", x)))
-                y = self.conv(at + "conv2", F.relu(self.norm(at + "norm2", y)))
-                x = torch.cat([y, x], 1)
-            if i + 1 < len(blocks):
-                at = f"transitions.{i}."
-                x = F.avg_pool2d(self.conv(at + "conv", F.relu(self.norm(at + "norm", x))), 2)
-        return self.head(F.relu(self.norm("norm", x)))
-
-    def loss(self, images, targets):
-        logits = (self.densenet if "growth" in self.s else self.resnet)(images)
-        return F.cross_entropy(logits, targets, reduction="sum")
+def model_of(tensors, dtype):
+    part = {name[7:]: x.to(dtype) for name, x in tensors.items() if name.startswith("weight/")}
+    states = {name: x for name, x in part.items() if name.endswith((".mean", ".variance"))}
+    model = peer.VisionModel({name: torch.nn.Parameter(peer.to_torch(x)) for name, x in part.items()
+                              if name not in states}, states)
+    model.training = True
+    return model
 
 
-def train(settings, tensors, dtype):
-    """The model after ten steps, its losses, and the gradients of the first."""
-    model = Model(settings, tensors, dtype)
-    images, targets = tensors["images"].to(dtype).permute(0, 3, 1, 2), tensors["targets"].long()
+def results(tensors, dtype):
+    """The losses of the steps, the gradients of the first, and what is there after the last."""
+    model = model_of(tensors, dtype)
+    images, targets = peer.to_torch(tensors["images"].to(dtype)), tensors["targets"].long()
     losses, gradients = [], {}
     for _ in tensors["losses"]:
-        loss = model.loss(images, targets)
+        loss = torch.nn.functional.cross_entropy(model.logits(images), targets, reduction="sum")
         losses.append(loss.item())
         for name, g in zip(model.w, torch.autograd.grad(loss, model.w.values())):
-            gradients.setdefault(name, g)
+            gradients.setdefault(name, peer.from_torch(g))
             with torch.no_grad():
                 model.w[name] -= RATE * g
-    return model, losses, gradients
+    after = {name: peer.from_torch(x.detach()) for name, x in {**model.w, **model.states}.items()}
+    return losses, gradients, after
 
 
 def relative(got, expected):
@@ -146,21 +88,16 @@ def differences(found, truth):
             worst(found[2], truth[2]))
 
 
-def results(settings, tensors, dtype):
-    model, losses, gradients = train(settings, tensors, dtype)
-    return losses, gradients, {name: x.detach() for name, x in {**model.w, **model.states}.items()}
-
-
 def compare(path, bounds):
-    tensors, settings = read_safetensors(path)
-    truth = results(settings, tensors, torch.float64)
+    tensors, _ = peer.read_safetensors(path)
+    truth = results(tensors, torch.float64)
     part = lambda kind: {name[len(kind):]: x for name, x in tensors.items() if name.startswith(kind)}
     ours = differences((tensors["losses"], part("gradient/"), part("after/")), truth)
     assert len(truth[1]) > 10 and truth[0][-1] < truth[0][0]
     text = "  loss {:.1e}, gradients {:.1e}, ten steps {:.1e}, after them {:.1e}"
     print(text.format(*ours), flush=True)
     if bounds == BOUNDS["whole"]:
-        theirs = differences(results(settings, tensors, torch.float32), truth)
+        theirs = differences(results(tensors, torch.float32), truth)
         print(text.format(*theirs) + ": PyTorch in float32", flush=True)
         bounds = [max(bound, FACTOR * x) for bound, x in zip(bounds, theirs)]
     return all(x <= bound for x, bound in zip(ours, bounds))
