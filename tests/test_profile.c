@@ -33,4 +33,21 @@ TEST(inputs_are_those_that_a_run_is_given) {
     nn_params_free(params);
 }
 
-RUN_TESTS(ENTRY(inputs_are_those_that_a_run_is_given))
+TEST(products_are_those_of_linear_layers_and_convolutions) {
+    nn_params *params = nn_params_create();
+    nn_graph *g = nn_graph_create(params);
+    nn_profile_product p;
+    const int images = nn_symbol(g, "images", 8);
+    const nn_value w = nn_parameter(g, "w", 4, (int64_t[]){5, 3, 3, 2}, (nn_init){NN_ZEROS, 0});
+    const nn_value v = nn_parameter(g, "v", 2, (int64_t[]){7, 5}, (nn_init){NN_ZEROS, 0});
+    nn_value x = nn_convolution(g, nn_input_images(g, "x", NN_F32, images, 6, 6, 2), w, 2, 1);
+    nn_linear(g, nn_average_pool(g, x, 3), v, -1, NN_LINEAR);
+    if (CHECK(nn_profile_product_at(g, 0, &p)))
+        CHECK(p.rows == images && p.capacity == 8 && p.pixels == 9 && p.in == 18 && p.out == 5);
+    if (CHECK(nn_profile_product_at(g, 1, &p))) CHECK(p.pixels == 1 && p.in == 5 && p.out == 7);
+    CHECK(!nn_profile_product_at(g, 2, &p));
+    nn_graph_free(g);
+    nn_params_free(params);
+}
+
+RUN_TESTS(ENTRY(inputs_are_those_that_a_run_is_given), ENTRY(products_are_those_of_linear_layers_and_convolutions))

@@ -1,6 +1,6 @@
 /* The matrix products of a training step and nothing else: what the matrix library takes for these shapes. Every linear
- * node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward. All read and write the same few arrays, which
- * caches may hold: the library at its best.
+ * node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, and so has a convolution, with gathered pixels for
+ * x. All read and write the same few arrays, which caches may hold: the library at its best.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -28,7 +28,7 @@ static float *make(int64_t count, uint64_t seed) {
 /* Of a product, in a batch; NULL: all that there is room for. */
 static int64_t rows_of(const nn_profile_product *l, const bench_batch *b) {
     const int64_t rows = l->rows > 0 && b ? bench_batch_rows(b, l->rows) : -1;
-    return rows < 0 ? l->capacity : rows;
+    return (rows < 0 ? l->capacity : rows) * l->pixels;
 }
 
 static bool make_arrays(bench_products *p, const bench_batch *batches, int n) {

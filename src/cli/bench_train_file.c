@@ -4,6 +4,7 @@
  */
 #include "cli/bench_train.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,17 @@ static void add_batch(contents *c, int index, const bench_batch *b) {
     }
 }
 
+/* What the batch's inputs are names of; false without memory. */
+static bool add_array(contents *c, int index, const bench_batch *b, const experiment *s, task_array *array) {
+    if (!s->task->bench || !s->task->bench->array) return true;
+    bench_batch_feed(b, s->plan);
+    *array = s->task->bench->array(s, s->plan);
+    if (!array->data) return false;
+    snprintf(c->names[c->n], NAME, "batch/%d/%s", index, array->name);
+    add(c, ADAMOD__ST_F32, array->ndim, array->shape, array->data);
+    return true;
+}
+
 static void add_parameters(contents *c, const nn_params *params) {
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
@@ -71,16 +83,19 @@ static int write_contents(contents *c, const char *path, const experiment *s, in
 
 int bench_train_write(const char *path, const experiment *s, const bench_batch *batches, int n, char *message,
                       size_t size) {
-    const size_t most = 2 * (size_t)s->params->n + (size_t)n * (size_t)batches[0].n_inputs;
+    const size_t most = 2 * (size_t)s->params->n + (size_t)n * ((size_t)batches[0].n_inputs + 1);
     contents c = {calloc(most, sizeof *c.tensors), calloc(most, sizeof *c.names), 0};
-    int status = -1;
-    if (c.tensors && c.names) {
-        add_parameters(&c, s->params);
-        for (int i = 0; i < n; i++) add_batch(&c, i, &batches[i]);
-        status = write_contents(&c, path, s, n, message, size);
-    } else {
-        snprintf(message, size, "%s: out of memory", path);
+    task_array *arrays = calloc((size_t)n + 1, sizeof *arrays);
+    bool memory = c.tensors && c.names && arrays;
+    if (memory) add_parameters(&c, s->params);
+    for (int i = 0; memory && i < n; i++) {
+        add_batch(&c, i, &batches[i]);
+        memory = add_array(&c, i, &batches[i], s, &arrays[i]);
     }
+    const int status =
+        memory ? write_contents(&c, path, s, n, message, size) : text_fail(message, size, "%s: out of memory", path);
+    for (int i = 0; arrays && i < n; i++) free(arrays[i].data);
+    free(arrays);
     free(c.tensors);
     free(c.names);
     return status;

@@ -120,9 +120,12 @@ bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out) {
 bool nn_profile_product_at(const nn_graph *g, int i, nn_profile_product *out) {
     for (int n = 0; n < g->n_nodes; n++) {
         const nn_node *node = &g->nodes[n];
-        if (node->op != &nn_op_linear || i-- > 0) continue;
+        const bool convolution = node->op == &nn_op_convolution;
+        if ((node->op != &nn_op_linear && !convolution) || i-- > 0) continue;
         const nn_shape *x = &g->values[node->input[0]].shape, *w = &g->values[node->input[1]].shape;
-        *out = (nn_profile_product){x->rows, x->dim[0], w->dim[0], w->dim[1]};
+        const nn_shape *y = &g->values[node->output[0]].shape;
+        *out = (nn_profile_product){x->rows, x->dim[0], w->dim[0], nn_columns(w), 1};
+        if (convolution) out->pixels = y->dim[1] * y->dim[2];
         return true;
     }
     return false;

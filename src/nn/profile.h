@@ -41,10 +41,12 @@ typedef struct nn_profile_input {
 bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out);
 
 /* The matrix products of a graph: every linear node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, with
- * W [out, in] and rows of x. */
+ * W [out, in] and rows of x; and so has every convolution, by its definition, with the pixels under a place of the kernel
+ * as a row of x. */
 typedef struct nn_profile_product {
     int rows; /* their symbol; 0: fixed */
     int64_t capacity, out, in;
+    int64_t pixels; /* rows of x for each of those */
 } nn_profile_product;
 
 /* Number i of them, from 0; false: there are not so many. */

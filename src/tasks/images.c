@@ -490,4 +490,5 @@ const task task_images = {.name = "images",
                           .fingerprint = fingerprint,
                           .describe = describe,
                           .data = data_parts,
-                          .note = note};
+                          .note = note,
+                          .bench = &images_bench};

@@ -66,6 +66,7 @@ typedef struct images {
 static inline images *images_of(const experiment *e) { return e->state; }
 
 extern const task task_images;
+extern const struct task_bench images_bench; /* images_bench.c */
 
 /* Fills all, place, n and report: what training needs, or what the use of a run's model does (see task.open). A failure may
  * leave parts, which images_drop frees. */

@@ -27,14 +27,24 @@ typedef struct task_setting {
     double value;
 } task_setting;
 
+/* f32 of which the inputs of a batch are only names. */
+typedef struct task_array {
+    const char *name;
+    int ndim;
+    int64_t shape[NN_MAX_DIMS];
+    float *data; /* the caller frees it; NULL: no memory */
+} task_array;
+
 struct task_bench {
     const char *peer;         /* the model in PyTorch: src/cli/torch_PEER.py; NULL: there is none */
     const task_shape *shapes; /* NULL: none */
-    /* Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
+    /* NULL: shapes need no files. Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
      * with one line in message. */
     int (*make)(const task_shape *shape, int batches, const char *folder, recipe *r, char *message, size_t size);
     /* For the peer, how many; at most TASK_MOST_SETTINGS. */
     int (*settings)(const experiment *e, task_setting *out);
+    /* For the peer, with each batch, which the plan was given: pictures where inputs have their places. NULL: none. */
+    task_array (*array)(const experiment *e, nn_plan *plan);
     /* The model in a few words: "6 layers, d 512". */
     void (*describe)(const experiment *e, char *out, size_t size);
 };

@@ -1,0 +1,57 @@
+/* images_bench.c - pictures for `adamod bench train`: the paper's two networks on generated shapes.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "models/densenet.h"
+#include "models/resnet.h"
+#include "tasks/images.h"
+#include "train/task_bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECIPE(name, kind)                                                                                             \
+    "name: " name "\n"                                                                                                 \
+    "data: {task: images, set: shapes, train: 1280, valid: 1, test: 0, batch: 128}\n"                                  \
+    "model: {kind: " kind "}\n"                                                                                        \
+    "optimizer: {rule: adamod, lr: 1e-3}\n"
+
+/* Those of docs/performance.md's table. */
+static const task_shape shapes[] = {
+    {"resnet34", RECIPE("resnet34", "resnet"), 10, 128, 3.0e-3, 0},
+    {"densenet121", RECIPE("densenet121", "densenet"), 10, 128, 6.0e-3, 0},
+    {0},
+};
+
+/* The window in the middle of each picture, normalised: what a network sees outside training. */
+static void show(const nn_picture_options *o, const uint8_t *picture, int64_t size, float *to) {
+    const int64_t margin = (size - o->size) / 2;
+    for (int64_t i = 0; i < o->size * o->size * 3; i++) {
+        const int64_t row = margin + i / 3 / o->size, column = margin + i / 3 % o->size, c = i % 3;
+        to[i] = ((float)picture[(row * size + column) * 3 + c] / 255 - o->mean[c]) / o->deviation[c];
+    }
+}
+
+static task_array array(const experiment *e, nn_plan *plan) {
+    const images *s = images_of(e);
+    const int64_t n = nn_plan_rows(plan, s->rows), size = s->all.size, each = s->view.size * s->view.size * 3;
+    const int32_t *places = nn_plan_data(plan, "places");
+    task_array out = {"images", 4, {n, s->view.size, s->view.size, 3}, malloc((size_t)(n * each) * sizeof(float) + 1)};
+    for (int64_t i = 0; out.data && i < n; i++)
+        show(&s->view, s->all.bytes + (size_t)places[i] * (size_t)(size * size * 3), size, out.data + i * each);
+    return out;
+}
+
+static void describe(const experiment *e, char *out, size_t size) {
+    const recipe *r = &e->recipe;
+    const resnet_settings *resnet = (const void *)r->model_settings;
+    const densenet_settings *densenet = (const void *)r->model_settings;
+    if (strcmp(r->model.kind, "resnet") == 0)
+        snprintf(out, size, "resnet, blocks %s of %s", resnet->model.blocks, resnet->model.widths);
+    else if (strcmp(r->model.kind, "densenet") == 0)
+        snprintf(out, size, "densenet, blocks %s, growth %d", densenet->model.blocks, densenet->model.growth);
+    else snprintf(out, size, "%s", r->model.kind);
+}
+
+const task_bench images_bench = {.peer = "vision", .shapes = shapes, .array = array, .describe = describe};
