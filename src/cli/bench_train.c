@@ -19,7 +19,7 @@
 enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, LOSSES, DUMP, HELP };
 static const cli_flag flags[] = {
     {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
-    {"shape", "small|base|big", "a Transformer of that size on random words, in place of a recipe"},
+    {"shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121"},
     {"threads", "N", "threads of every contestant (the recipe's; 0: one for each core)"},
     {"steps", "N", "steps of each that count (as many as fit into --seconds)"},
     {"seconds", "N", "how long to measure (20)"},
@@ -37,7 +37,7 @@ static const cli_flag flags[] = {
 static void print_help(void) {
     printf(
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
-        "       adamod bench train --shape small|base|big [--device cuda] ...\n\n"
+        "       adamod bench train --shape NAME [--device cuda] ...\n\n"
         "Trains on the recipe's first %d batches, over and over, and prints how fast: milliseconds a step (median and\n"
         "quartiles), tokens a second, GFLOP/s of the matrix products (attention's are not counted) and the share\n"
         "of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory. Where a\n"

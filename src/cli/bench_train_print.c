@@ -132,7 +132,10 @@ static void print_here(const bench_train_result *r) {
     if (!r->peer.process) return;
     const double faster = r->peer_step.median / r->step.median;
     const double memory = (r->peak - r->base) / (r->peer.peak - r->peer.base);
-    print_goal("speed over torch", "at least 1.5", faster >= 1.5, faster);
+    const double goal = r->s->task->bench->speedup;
+    char bound[32];
+    snprintf(bound, sizeof bound, "at least %.2g", goal);
+    print_goal("speed over torch", bound, faster >= goal, faster);
     print_goal("memory over torch's", "below 1", memory < 1, memory);
 }
 

@@ -36,6 +36,7 @@ typedef struct task_array {
 } task_array;
 
 struct task_bench {
+    double speedup;           /* on the host over PyTorch, that is to be reached */
     const char *peer;         /* the model in PyTorch: src/cli/torch_PEER.py; NULL: there is none */
     const task_shape *shapes; /* NULL: none */
     /* NULL: shapes need no files. Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
