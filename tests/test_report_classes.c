@@ -130,6 +130,28 @@ TEST(the_page_has_accuracies_confusion_and_mistakes) {
     free(text);
 }
 
+TEST(many_classes_have_their_mistakes_instead_of_a_matrix) {
+    enum { MANY = 31 };
+    const char *run = make_classifier("many", 1, "");
+    FILE *file = create(run, "classes.json");
+    fprintf(file, "{\"step\":1,\"split\":\"valid\",\"classes\":[");
+    for (int i = 0; i < MANY; i++) fprintf(file, "%s\"c%d\"", i ? "," : "", i);
+    fprintf(file, "],\"confusion\":[");
+    for (int i = 0; i < MANY; i++) {
+        fprintf(file, "%s[", i ? "," : "");
+        for (int k = 0; k < MANY; k++) fprintf(file, "%s%d", k ? "," : "", i == k ? 8 : i == 30 && k < 2 ? 1 + k : 0);
+        fprintf(file, "]");
+    }
+    fprintf(file, "]}");
+    fclose(file);
+    char *text = plain_page_of(&run, 1, "many.html");
+    CHECK_HAS(text, "<p>Validation data, after update 1.</p>");
+    CHECK_HAS(text, "<details><summary>31 classes</summary>\n");
+    CHECK(!strstr(text, "<table class=\"confusion\">"));
+    CHECK_HAS(text, "Most frequent mistakes: c30 taken for c1 (2, 18.2&nbsp;%); c30 taken for c0 (1, 9.1&nbsp;%).</p>");
+    free(text);
+}
+
 /* The bytes were checked with another program once: 2 by 3 pixels, 255 0 255 0 255 0. */
 TEST(pictures_are_png) {
     static const char png[] = "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAAAAAC4HznGAAAAE0lEQVR4AQEIAPf/AP8A/wAA/wAN+gL+RKqJtAA"
@@ -149,4 +171,5 @@ TEST(runs_without_classes_have_none_on_the_page) {
 
 RUN_TESTS(ENTRY(base64_goes_there_and_back), ENTRY(classes_are_read),
           ENTRY(classes_that_do_not_fit_together_are_refused), ENTRY(the_page_has_accuracies_confusion_and_mistakes),
-          ENTRY(pictures_are_png), ENTRY(runs_without_classes_have_none_on_the_page))
+          ENTRY(pictures_are_png), ENTRY(many_classes_have_their_mistakes_instead_of_a_matrix),
+          ENTRY(runs_without_classes_have_none_on_the_page))

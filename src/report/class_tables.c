@@ -70,9 +70,11 @@ static void write_class(FILE *out, const report_classes *c, int i) { html_text(o
 
 static void write_accuracies(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
-    fputs("<h3 id=\"class-accuracy\">Accuracy of each class</h3>\n<div class=\"scroll\">"
-          "<table class=\"classes\" aria-labelledby=\"class-accuracy\">\n<thead><tr><th scope=\"col\">class</th>",
-          out);
+    fputs("<h3 id=\"class-accuracy\">Accuracy of each class</h3>\n", out);
+    if (c->n > MATRIX) fprintf(out, "<details><summary>%d classes</summary>\n", c->n);
+    fputs(
+        "<div class=\"scroll\"><table class=\"classes\" aria-labelledby=\"class-accuracy\">\n<thead><tr><th scope=\"col\">class</th>",
+        out);
     for (int v = 0; v < r->n_variants; v++) {
         if (!t[v].runs) continue;
         fputs("<th scope=\"col\">", out);
@@ -97,6 +99,7 @@ static void write_accuracies(FILE *out, const report *r, const tally *t) {
         fputs("</tr>\n", out);
     }
     fputs("</tbody>\n</table></div>\n", out);
+    fputs(c->n > MATRIX ? "</details>\n" : "", out);
 }
 
 /* ---- Confusion --------------------------------------------------------------------------------------------------- */
