@@ -61,7 +61,7 @@ static int read_lines(text_input *in, int most, lines *l, char *message, size_t 
 static void warn_of_long(const experiment *e, const lines *l) {
     const int most = translation_settings_of(&e->recipe)->data.max_length;
     for (int i = 0; i < l->n; i++) {
-        const int64_t n = text_count_tokens(translation_of(e)->unit, l->line[i]), line = l->first + i;
+        const int64_t n = translation_count(e, l->line[i]), line = l->first + i;
         if (n <= most) continue;
         fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
                 (long long)line, (long long)n, most);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "data/bleu.h"
+#include "data/score.h"
 #include "train/checkpoint.h"
 
 #include <math.h>
@@ -44,6 +45,11 @@ static const key_spec bitext_keys[] = {
     PATH_KEY(S, data.valid_target, LOOSE, "their translations"),
     PATH_KEY(S, data.test_source, LOOSE, "the same for the test, if there is one"),
     PATH_KEY(S, data.test_target, LOOSE, "their translations"),
+    SWITCH_KEY(S, data.raw, "false", STRICT, "files are raw text, which is tokenized and split into subwords"),
+    TEXT_KEY(S, data.source_lang, "en", STRICT, "raw: the language of the source"),
+    TEXT_KEY(S, data.target_lang, "en", STRICT, "raw: the language of the target"),
+    PATH_KEY(S, data.bpe, LOOSE, "raw: codes of subwords; not given: learned from the training text"),
+    WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "raw: how many codes are learned"),
 };
 static const key_spec numbers_keys[] = {
     WHOLE_KEY(S, data.train, "100000", 1, CORPUS_NUMBERS_TRAIN, STRICT, "pairs to train on"),
@@ -94,6 +100,7 @@ static const char *check_files(const translation_settings *s, char *why, size_t 
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
         const bool of_test = strncmp(k->path, "data.test_", 10) == 0;
+        if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0) continue;
         if (*((const char *)s + k->offset) || (of_test && !test)) continue;
         snprintf(why, size, "%s is not given; %s", k->path,
                  of_test ? "the other half of the test is" : "data.task bitext needs it");
@@ -102,7 +109,20 @@ static const char *check_files(const translation_settings *s, char *why, size_t 
     return NULL;
 }
 
+static const char *check_raw(const translation_settings *s, char *why, size_t size) {
+    if (s->data.raw && strcmp(s->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.raw is true: data.tokens is %s, expected words, which are subwords then",
+                 s->data.tokens);
+        return "data.tokens";
+    }
+    if (s->data.raw || !*s->data.bpe) return NULL;
+    snprintf(why, size, "data.bpe is given, but data.raw is false: text is taken as it is");
+    return "data.bpe";
+}
+
 static const char *check_bitext(const recipe *r, char *why, size_t size) {
+    const char *raw = check_raw(translation_settings_of(r), why, size);
+    if (raw) return raw;
     const char *path = check_files(translation_settings_of(r), why, size);
     return path ? path : check_common(r, why, size);
 }
@@ -146,7 +166,9 @@ static int read_bitext(experiment *e, int split, const char *source, const char 
                               .max_tokens = r->data.max_length,
                               .too_long = split == SPLIT_TRAIN ? CORPUS_SKIP : CORPUS_TRUNCATE,
                               .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
-    return corpus_bitext(&s->text[split], source, target, &o, message, size);
+    if (!r->data.raw) return corpus_bitext(&s->text[split], source, target, &o, message, size);
+    return raw_text_load(&s->raw, source, target, r->data.merges, &o, &s->text[split],
+                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], message, size);
 }
 
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
@@ -234,12 +256,25 @@ static int encode_text(translation *s, char *message, size_t size) {
     return 0;
 }
 
+/* With the codes of a run's directory, of a file, or later those that are learned. */
+static int open_raw(experiment *e, const char *directory, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    raw_text *raw = &translation_of(e)->raw;
+    char path[1100];
+    if (raw_text_open(raw, r->data.source_lang, r->data.target_lang, message, size)) return -1;
+    if (!directory && !*r->data.bpe) return 0;
+    if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    else snprintf(path, sizeof path, "%s", r->data.bpe);
+    return raw_text_read_codes(raw, path, message, size);
+}
+
 /* With the vocabularies of a run's directory; NULL: for training, with those that the recipe says. */
 static int open_text(experiment *e, const char *directory, int uses, char *message, size_t size) {
     translation *s = translation_of(e);
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
+    if (r->data.raw && open_raw(e, from, message, size)) return -1;
     if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
     if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
     return encode_text(s, message, size);
@@ -271,7 +306,9 @@ static void close_translation(experiment *e) {
     for (int i = 0; i < SPLITS; i++) {
         corpus_free(&s->pairs[i]);
         corpus_text_free(&s->text[i]);
+        corpus_text_free(&s->raw_pairs[i]);
     }
+    raw_text_close(&s->raw);
     if (s->tgt_vocab != s->src_vocab) vocab_free(s->tgt_vocab);
     vocab_free(s->src_vocab);
     free(s);
@@ -368,7 +405,9 @@ static int save(const experiment *e, const char *directory, char *message, size_
     snprintf(path, sizeof path, "%s/source.vocab", directory);
     if (vocab_save(s->src_vocab, path, message, size)) return -1;
     snprintf(path, sizeof path, "%s/target.vocab", directory);
-    return vocab_save(s->tgt_vocab, path, message, size);
+    if (vocab_save(s->tgt_vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    return s->raw.codes ? raw_text_save_codes(&s->raw, path, message, size) : 0;
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -382,7 +421,7 @@ static uint64_t fingerprint(const experiment *e) {
             hash = checkpoint_hash(hash, "\n", 1);
         }
     }
-    return hash;
+    return s->raw.codes ? checkpoint_hash(hash, s->raw.codes, strlen(s->raw.codes)) : hash;
 }
 
 static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
@@ -458,7 +497,8 @@ static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size
 
 /* ---- scores ---- */
 
-enum { LOSS, NLL, PERPLEXITY, ACCURACY, EXACT, BLEU, METRICS };
+#define BLEU_13A_SIGNATURE "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" BLEU_VERSION
+enum { LOSS, NLL, PERPLEXITY, ACCURACY, EXACT, BLEU, BLEU_13A, METRICS };
 static const metric metrics[METRICS] = {
     [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
     [NLL] = {"nll", "nll", "negative log-likelihood per token", "", 1, 4, METRIC_LOWER, false, NULL},
@@ -467,7 +507,12 @@ static const metric metrics[METRICS] = {
                   NULL},
     [EXACT] = {"exact", "exact", "exact translations", "%", 100, 1, METRIC_HIGHER, true, NULL},
     [BLEU] = {"bleu", "BLEU", "BLEU", "", 1, 2, METRIC_HIGHER, true, BLEU_TOKENS_SIGNATURE},
+    [BLEU_13A] = {"bleu_13a", "BLEU 13a", "BLEU of the text, detokenized", "", 1, 2, METRIC_HIGHER, true,
+                  BLEU_13A_SIGNATURE},
 };
+
+/* Only raw text can be scored as text. */
+static bool measures(const recipe *r, int i) { return i != BLEU_13A || translation_settings_of(r)->data.raw; }
 
 static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }
 
@@ -536,15 +581,25 @@ static int decode_texts(experiment *e, int n, const text_slice *lines, decode_re
     return failed ? -1 : 0;
 }
 
-static char *output_text(const translation *s, const decode_result *r) {
+/* In the tokens of the target. */
+static char *output_tokens(const translation *s, const decode_result *r) {
     const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
     char *text = malloc(n);
     if (text) vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, text, n);
     return text;
 }
 
+/* As the files have it: tokens, or raw text. */
+static char *output_text(translation *s, const decode_result *r) {
+    char *tokens = output_tokens(s, r);
+    if (!tokens || !s->raw.worker) return tokens;
+    char *text = raw_text_join(&s->raw, tokens);
+    free(tokens);
+    return text;
+}
+
 /* The answers to the line that was the k-th of the decoder's run. */
-static int take_answers(const translation *s, int k, int nbest, translation_answer *answers) {
+static int take_answers(translation *s, int k, int nbest, translation_answer *answers) {
     for (int b = 0; b < nbest; b++) {
         decode_result r;
         if (!decoder_result(s->decoder, k, b, &r)) continue;
@@ -554,33 +609,59 @@ static int take_answers(const translation *s, int k, int nbest, translation_answ
     return 0;
 }
 
+int64_t translation_count(const experiment *e, text_slice line) {
+    translation *s = translation_of(e);
+    if (!s->raw.worker) return text_count_tokens(s->unit, line);
+    char *subwords = raw_text_split(&s->raw, line);
+    const int64_t n = subwords ? text_count_tokens(s->unit, text_of(subwords)) : -1;
+    free(subwords);
+    return n;
+}
+
+/* Lines without a token are answered already: place says where the others, in their tokens, are from. */
+static int translate_some(experiment *e, int n, const text_slice *some, const int *place, int nbest,
+                          translation_answer *answers, char *message, size_t size) {
+    decode_result results[TRANSLATION_LINES];
+    bool failed = false;
+    if (n && decode_texts(e, n, some, results, message, size)) return -1;
+    for (int k = 0; k < n; k++) {
+        translation_answer *mine = answers + (size_t)place[k] * (size_t)nbest;
+        failed = take_answers(translation_of(e), k, nbest, mine) || failed;
+    }
+    return failed ? text_fail(message, size, "out of memory for translations") : 0;
+}
+
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
                           char *message, size_t size) {
-    const translation *s = translation_of(e);
+    translation *s = translation_of(e);
     text_slice some[TRANSLATION_LINES];
-    int place[TRANSLATION_LINES], count = 0;
-    decode_result results[TRANSLATION_LINES];
+    char *subwords[TRANSLATION_LINES] = {NULL};
+    int place[TRANSLATION_LINES], count = 0, status = 0;
     memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
-    for (int i = 0; i < n; i++) {
-        if (text_count_tokens(s->unit, lines[i]) == 0) continue;
+    for (int i = 0; i < n && !status; i++) {
+        text_slice line = lines[i];
+        if (s->raw.worker) {
+            subwords[i] = raw_text_split(&s->raw, line);
+            line = text_of(subwords[i] ? subwords[i] : "");
+        }
+        const bool empty = text_count_tokens(s->unit, line) == 0;
+        if (empty) answers[(size_t)i * (size_t)nbest].text = strdup("");
+        if ((s->raw.worker && !subwords[i]) || (empty && !answers[(size_t)i * (size_t)nbest].text))
+            status = text_fail(message, size, "out of memory for translations");
         place[count] = i;
-        some[count++] = lines[i];
+        some[count] = line;
+        count += !empty;
     }
-    if (count && decode_texts(e, count, some, results, message, size)) return -1;
-    int failed = 0;
-    for (int i = 0, k = 0; i < n; i++) {
-        translation_answer *mine = answers + (size_t)i * (size_t)nbest;
-        if (k < count && place[k] == i) failed = take_answers(s, k++, nbest, mine) || failed;
-        else failed = !(mine->text = strdup("")) || failed;
-    }
-    if (!failed) return 0;
-    for (int i = 0; i < n * nbest; i++) free(answers[i].text);
-    return text_fail(message, size, "out of memory for translations");
+    if (!status) status = translate_some(e, count, some, place, nbest, answers, message, size);
+    for (int i = 0; i < n; i++) free(subwords[i]);
+    for (int i = 0; status && i < n * nbest; i++) free(answers[i].text);
+    return status;
 }
 
 /* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */
 typedef struct judge {
     bleu score;
+    score_text *text; /* of raw text; NULL: there is none */
     task_sample sample;
     void *context;
     int64_t wanted; /* samples still to be kept */
@@ -597,15 +678,17 @@ static int keep_sample(judge *j, text_slice source, text_slice reference, const 
     return status;
 }
 
-static int judge_pair(judge *j, const translation *s, int split, int64_t i, const decode_result *r, char *message,
+static int judge_pair(judge *j, translation *s, int split, int64_t i, const decode_result *r, char *message,
                       size_t size) {
-    const text_slice source = corpus_sentence(&s->text[split].src, i),
-                     reference = corpus_sentence(&s->text[split].tgt, i);
-    char *output = output_text(s, r);
-    int status = output && bleu_add(&j->score, text_of(output), reference) == 0
-                     ? 0
-                     : text_fail(message, size, "out of memory comparing translations");
+    const corpus_text *shown = j->text ? &s->raw_pairs[split] : &s->text[split];
+    const text_slice source = corpus_sentence(&shown->src, i), reference = corpus_sentence(&shown->tgt, i);
+    char *tokens = output_tokens(s, r), *output = output_text(s, r);
+    int status = -1;
+    if (tokens && output && bleu_add(&j->score, text_of(tokens), corpus_sentence(&s->text[split].tgt, i)) == 0)
+        status = j->text ? score_add(j->text, text_of(output), reference) : 0;
+    if (status) text_fail(message, size, "out of memory comparing translations");
     if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
+    free(tokens);
     free(output);
     return status;
 }
@@ -613,7 +696,7 @@ static int judge_pair(judge *j, const translation *s, int split, int64_t i, cons
 /* Of the first n pairs of a split. */
 static int translate_split(experiment *e, int split, int64_t n, judge *j, task_result *out, char *message,
                            size_t size) {
-    const translation *s = translation_of(e);
+    translation *s = translation_of(e);
     const double start = clock_seconds();
     if (n > s->text[split].n) n = s->text[split].n;
     for (int64_t at = 0; at < n; at += TRANSLATION_LINES) {
@@ -629,6 +712,7 @@ static int translate_split(experiment *e, int split, int64_t n, judge *j, task_r
     }
     out->value[EXACT] = bleu_exact(&j->score);
     out->value[BLEU] = bleu_score(&j->score, BLEU_PLAIN);
+    if (j->text) out->value[BLEU_13A] = score_value(j->text);
     out->samples = n;
     out->seconds = clock_seconds() - start;
     return 0;
@@ -643,7 +727,11 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     if (score(e, split, depth == TASK_GLANCE ? 1 : 0, out, message, size)) return -1;
     const int64_t pairs = depth == TASK_WHOLE ? INT64_MAX : depth == TASK_PERIODIC ? r->train.evaluate_pairs : 0;
     if (pairs == 0 || !translation_of(e)->decoder) return 0;
-    return translate_split(e, split, pairs, &j, out, message, size);
+    const score_options text = {.metric = SCORE_BLEU, .tokenize = SCORE_13A};
+    if (r->data.raw && !(j.text = score_create(&text))) return text_fail(message, size, "out of memory for scores");
+    const int status = translate_split(e, split, pairs, &j, out, message, size);
+    score_free(j.text);
+    return status;
 }
 
 /* ---- the tables ---- */
@@ -658,10 +746,10 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
 
 #define TRANSLATION                                                                                                    \
     .items = "tokens", .samples = "sentences", .answers = "Translations", .limit = "train.evaluate_pairs",             \
-    .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .open = open_translation,        \
-    .close = close_translation, .build = build, .prepare = prepare, .batches = batches, .next = next, .seek = seek,    \
-    .has = has, .count = count, .evaluate = evaluate, .save = save, .fingerprint = fingerprint, .describe = describe,  \
-    .data = data_parts, .note = note, .bench = &translation_bench
+    .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .measures = measures,            \
+    .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
+    .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = save,                        \
+    .fingerprint = fingerprint, .describe = describe, .data = data_parts, .note = note, .bench = &translation_bench
 
 const task task_bitext = {
     .name = "bitext", .about = "translation of your own text", .keys = of_bitext, .check = check_bitext, TRANSLATION};

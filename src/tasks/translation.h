@@ -8,6 +8,7 @@
 #include "data/batch.h"
 #include "models/transformer.h"
 #include "tasks/decode.h"
+#include "tasks/raw_text.h"
 #include "train/task.h"
 
 typedef struct translation_settings {
@@ -18,6 +19,10 @@ typedef struct translation_settings {
         char source[RECIPE_PATH], target[RECIPE_PATH];
         char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
         char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
+        bool raw; /* files are as people write them */
+        char source_lang[16], target_lang[16];
+        char bpe[RECIPE_PATH]; /* codes; "": learned from the training text */
+        int merges;
         char tokens[16];                /* words, characters */
         bool joint;                     /* one vocabulary for both languages */
         char vocabularies[RECIPE_PATH]; /* the directory that they are read from; "": those of the training text */
@@ -51,7 +56,9 @@ static inline const transformer_settings *transformer_settings_of(const recipe *
 typedef struct translation {
     corpus_text text[SPLITS];
     corpus pairs[SPLITS];
-    vocab *src_vocab, *tgt_vocab; /* may be the same one */
+    raw_text raw;                  /* where data.raw is true */
+    corpus_text raw_pairs[SPLITS]; /* of held-out text, then: as they were in the files */
+    vocab *src_vocab, *tgt_vocab;  /* may be the same one */
     text_unit unit;
     transformer_config config;
     batcher *batches;
@@ -82,6 +89,8 @@ typedef struct translation_answer {
 } translation_answer;
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
                           char *message, size_t size);
+/* Tokens that the model would read of a line, were there no data.max_length; -1: out of memory. */
+int64_t translation_count(const experiment *e, text_slice line);
 /* Hypotheses that are really kept: no more than there are tokens. */
 int translation_beam(const experiment *e);
 

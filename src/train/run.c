@@ -273,7 +273,9 @@ static int write_task(const run *r, const line *to) {
     json_close(&j, ']');
     json_key(&j, "metrics");
     json_open(&j, '[');
-    for (int i = 0; i < t->n_metrics; i++) add_metric(&j, &t->metrics[i]);
+    for (int i = 0; i < t->n_metrics; i++) {
+        if (!t->measures || t->measures(&r->recipe, i)) add_metric(&j, &t->metrics[i]);
+    }
     json_close(&j, ']');
     json_close(&j, '}');
     return write_json(r, "task.json", &j, to);

@@ -84,6 +84,7 @@ struct task {
     const task_model *const *models; /* ends with NULL; the first is the default */
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
+    bool (*measures)(const recipe *r, int index);                  /* which of them, with this recipe; NULL: all */
     const char *(*check)(const recipe *r, char *why, size_t size); /* as a model's */
     /* For reports; each may be NULL. */
     const char *answers;         /* what its answers are called, plural: "Translations" */

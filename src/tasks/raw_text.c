@@ -1,0 +1,227 @@
+/* raw_text.c - see raw_text.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/raw_text.h"
+
+#include "data/text_input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const tokenizer_options plain = {.plain = true}; /* nothing that reads it needs entities */
+
+int raw_text_open(raw_text *r, const char *source, const char *target, char *message, size_t size) {
+    const char *const languages[RAW_SIDES] = {source, target};
+    *r = (raw_text){0};
+    for (int i = 0; i < RAW_SIDES; i++) {
+        tokenizer_options o = plain;
+        o.language = languages[i];
+        if (!(r->tokenizers[i] = tokenizer_create(&o))) {
+            raw_text_close(r);
+            return text_fail(message, size, "out of memory for a tokenizer");
+        }
+    }
+    return 0;
+}
+
+void raw_text_close(raw_text *r) {
+    for (int i = 0; i < RAW_SIDES; i++) tokenizer_free(r->tokenizers[i]);
+    bpe_worker_free(r->worker);
+    bpe_free(r->bpe);
+    free(r->codes);
+    *r = (raw_text){0};
+}
+
+/* ---- codes ---- */
+
+/* Takes codes over, which were allocated. */
+static int take_codes(raw_text *r, char *codes, const char *name, char *message, size_t size) {
+    r->codes = codes;
+    if (bpe_parse(&r->bpe, text_of(codes), -1, name, message, size)) return -1;
+    r->worker = bpe_worker_create(r->bpe, &(bpe_options){0});
+    return r->worker ? 0 : text_fail(message, size, "%s: out of memory", name);
+}
+
+int raw_text_read_codes(raw_text *r, const char *path, char *message, size_t size) {
+    char *bytes;
+    size_t n;
+    if (text_input_read(path, &bytes, &n, message, size)) return -1;
+    char *codes = memchr(bytes, 0, n) ? NULL : strndup(bytes, n);
+    free(bytes);
+    if (!codes) return text_fail(message, size, "%s: a zero byte, expected codes", path);
+    return take_codes(r, codes, path, message, size);
+}
+
+int raw_text_save_codes(const raw_text *r, const char *path, char *message, size_t size) {
+    return text_write(path, text_of(r->codes), message, size);
+}
+
+/* ---- lines ---- */
+
+/* Lines that are collected, each with its end. */
+typedef struct lines {
+    char *bytes;
+    size_t n, room;
+} lines;
+
+static int add_line(lines *l, text_slice line) {
+    if (l->room - l->n < line.n + 1 || !l->bytes) {
+        const size_t room = (l->n + line.n) * 2 + 4096;
+        char *bytes = realloc(l->bytes, room);
+        if (!bytes) return -1;
+        l->bytes = bytes;
+        l->room = room;
+    }
+    if (line.n) memcpy(l->bytes + l->n, line.bytes, line.n);
+    l->n += line.n;
+    l->bytes[l->n++] = '\n';
+    return 0;
+}
+
+static text_slice slice_of(const lines *l) { return (text_slice){l->bytes, l->n}; }
+
+/* One side: the file's lines, and their tokens. */
+static int read_side(raw_text *r, int side, const char *path, lines *raw, lines *tokens, char *message, size_t size) {
+    text_input *in;
+    text_slice line;
+    int got, failed = 0;
+    if (text_input_open(&in, path, message, size)) return -1;
+    while (!failed && (got = text_input_line(in, &line, message, size))) {
+        if (got < 0) {
+            failed = -1;
+            break;
+        }
+        char *split = tokenizer_split(r->tokenizers[side], line);
+        failed = !split || add_line(raw, line) || add_line(tokens, text_of(split));
+        free(split);
+        if (failed) text_fail(message, size, "%s: out of memory", path);
+    }
+    text_input_close(in);
+    return failed ? -1 : 0;
+}
+
+static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges, char *message, size_t size) {
+    bpe_learner *l = bpe_learner_create();
+    int64_t done;
+    bool failed = !l;
+    for (int i = 0; i < RAW_SIDES && !failed; i++) {
+        text_slice rest = slice_of(&tokens[i]);
+        for (text_slice line; !failed && text_next_line(&rest, &line);) failed = bpe_learner_add(l, line) != 0;
+    }
+    char *codes = failed ? NULL : bpe_learner_run(l, merges, 2, &done);
+    bpe_learner_free(l);
+    if (!codes) return text_fail(message, size, "out of memory for learning subwords");
+    return take_codes(r, codes, "codes", message, size);
+}
+
+static int apply(raw_text *r, const lines *tokens, lines *out) {
+    text_slice rest = slice_of(tokens);
+    for (text_slice line; text_next_line(&rest, &line);) {
+        char *split = bpe_apply(r->worker, line);
+        const int failed = !split || add_line(out, text_of(split));
+        free(split);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
+/* ---- pairs ---- */
+
+enum { RAW, SUBWORDS, KINDS };
+
+/* Leaves out the pairs of which a side has no token. How many; -1: out of memory. */
+static int64_t drop_empty(lines text[KINDS][RAW_SIDES]) {
+    text_slice rest[KINDS][RAW_SIDES], line[KINDS][RAW_SIDES];
+    lines kept[KINDS][RAW_SIDES] = {{{0}}};
+    int64_t dropped = 0;
+    bool failed = false;
+    for (int k = 0; k < KINDS; k++)
+        for (int i = 0; i < RAW_SIDES; i++) rest[k][i] = slice_of(&text[k][i]);
+    while (!failed && text_next_line(&rest[RAW][0], &line[RAW][0]) && text_next_line(&rest[RAW][1], &line[RAW][1])) {
+        bool empty = false;
+        for (int i = 0; i < RAW_SIDES; i++) {
+            text_next_line(&rest[SUBWORDS][i], &line[SUBWORDS][i]);
+            empty = empty || text_count_tokens(TEXT_WORDS, line[SUBWORDS][i]) == 0;
+        }
+        dropped += empty;
+        for (int k = 0; k < KINDS && !empty; k++)
+            for (int i = 0; i < RAW_SIDES; i++) failed = failed || add_line(&kept[k][i], line[k][i]);
+    }
+    for (int k = 0; k < KINDS; k++) {
+        for (int i = 0; i < RAW_SIDES; i++) {
+            free(failed ? kept[k][i].bytes : text[k][i].bytes);
+            if (!failed) text[k][i] = kept[k][i];
+        }
+    }
+    return failed ? -1 : dropped;
+}
+
+static int parse_kind(lines text[RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
+                      corpus_text *out, char *message, size_t size) {
+    const corpus_file src = {paths[RAW_SOURCE], slice_of(&text[RAW_SOURCE])},
+                      tgt = {paths[RAW_TARGET], slice_of(&text[RAW_TARGET])};
+    return corpus_parse(out, &src, &tgt, o, message, size);
+}
+
+static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW_SIDES], const corpus_options *o,
+                       corpus_text *out, corpus_text *kept, char *message, size_t size) {
+    const bool aligned = text_count_lines(slice_of(&text[RAW][0])) == text_count_lines(slice_of(&text[RAW][1]));
+    int64_t dropped = 0;
+    if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
+        return text_fail(message, size, "%s: out of memory", paths[RAW_SOURCE]);
+    if (parse_kind(text[SUBWORDS], paths, o, out, message, size)) return -1;
+    out->report.lines += dropped;
+    out->report.empty += dropped;
+    if (!kept) return 0;
+    const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_REFUSE};
+    if (parse_kind(text[RAW], paths, &as_is, kept, message, size) == 0 && kept->n == out->n) return 0;
+    if (kept->n) text_fail(message, size, "%s: pairs were left out", paths[RAW_SOURCE]); /* cannot be */
+    corpus_text_free(kept);
+    corpus_text_free(out);
+    return -1;
+}
+
+int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
+                  corpus_text *out, corpus_text *kept, char *message, size_t size) {
+    const char *const paths[RAW_SIDES] = {source, target};
+    lines text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
+    int failed = 0;
+    for (int i = 0; i < RAW_SIDES && !failed; i++)
+        failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i], message, size);
+    if (!failed && !r->worker) failed = learn(r, tokens, merges, message, size);
+    for (int i = 0; i < RAW_SIDES && !failed; i++) {
+        if (apply(r, &tokens[i], &text[SUBWORDS][i])) failed = text_fail(message, size, "%s: out of memory", paths[i]);
+    }
+    if (!failed) failed = parse_pairs(text, paths, options, out, kept, message, size);
+    for (int i = 0; i < RAW_SIDES; i++) {
+        free(tokens[i].bytes);
+        for (int k = 0; k < KINDS; k++) free(text[k][i].bytes);
+    }
+    return failed ? -1 : 0;
+}
+
+/* ---- one sentence ---- */
+
+char *raw_text_split(raw_text *r, text_slice line) {
+    char *tokens = tokenizer_split(r->tokenizers[RAW_SOURCE], line);
+    char *subwords = tokens ? bpe_apply(r->worker, text_of(tokens)) : NULL;
+    free(tokens);
+    return subwords;
+}
+
+char *raw_text_join(raw_text *r, const char *subwords) {
+    static const char separator[] = "@@ ";
+    const size_t n = strlen(subwords), length = sizeof separator - 1;
+    char *tokens = malloc(n + 1), *to = tokens;
+    if (!tokens) return NULL;
+    for (const char *at = subwords; *at;) {
+        if (strncmp(at, separator, length) == 0) at += length;
+        else if (strcmp(at, "@@") == 0) at += 2; /* an output that was cut */
+        else *to++ = *at++;
+    }
+    *to = 0;
+    char *text = tokenizer_join(r->tokenizers[RAW_TARGET], text_of(tokens));
+    free(tokens);
+    return text;
+}

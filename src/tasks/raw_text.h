@@ -1,0 +1,40 @@
+/* raw_text.h - raw sentences to what a model reads, and back: tokens by Moses' rules, then subwords.
+ *
+ * Functions that can fail return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_RAW_TEXT_H
+#define ADAMOD_RAW_TEXT_H
+
+#include "data/bpe.h"
+#include "data/corpus.h"
+#include "data/tokenizer.h"
+
+enum { RAW_SOURCE, RAW_TARGET, RAW_SIDES };
+
+typedef struct raw_text {
+    tokenizer *tokenizers[RAW_SIDES];
+    char *codes; /* as a file has them; NULL: none yet */
+    bpe *bpe;
+    bpe_worker *worker;
+} raw_text;
+
+/* Languages by their codes, "de". raw_text_close frees one that is {0}, too. */
+int raw_text_open(raw_text *r, const char *source, const char *target, char *message, size_t size);
+void raw_text_close(raw_text *r);
+
+int raw_text_read_codes(raw_text *r, const char *path, char *message, size_t size);
+int raw_text_save_codes(const raw_text *r, const char *path, char *message, size_t size);
+
+/* Two aligned files, as corpus_bitext reads them, in subwords. Without codes, these are learned from both, so many merges.
+ * kept, unless NULL, gets the same pairs as they were in the files; then pairs with an empty side are left out, if
+ * options say so, and no other. */
+int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
+                  corpus_text *out, corpus_text *kept, char *message, size_t size);
+
+/* A sentence of the source in subwords, and subwords of the target as a sentence; to be freed. NULL: out of memory. */
+char *raw_text_split(raw_text *r, text_slice line);
+char *raw_text_join(raw_text *r, const char *subwords);
+
+#endif
