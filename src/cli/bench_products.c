@@ -71,22 +71,13 @@ void bench_products_free(bench_products *p) {
     free(p);
 }
 
-static double linear_flops(const nn_graph *g, const bench_batch *b) {
+double bench_products_flops(const experiment *s, const bench_batch *b) {
     double flops = 0;
     nn_profile_product l;
-    for (int i = 0; nn_profile_product_at(g, i, &l); i++) {
+    for (int i = 0; nn_profile_product_at(s->graph, i, &l); i++) {
         flops += 3 * 2.0 * (double)rows_of(&l, b) * (double)l.out * (double)l.in;
     }
     return flops;
-}
-
-double bench_products_others(const experiment *s) {
-    return 3 * nn_graph_flops(s->graph) - linear_flops(s->graph, NULL);
-}
-
-double bench_products_flops(const experiment *s, const bench_batch *b) {
-    const double part = b ? (double)b->rows[0] / (double)b->inputs[0].shape.dim[0] : 1;
-    return linear_flops(s->graph, b) + part * bench_products_others(s);
 }
 
 double bench_products_run(const bench_products *p, const bench_batch *b) {

@@ -61,11 +61,9 @@ typedef struct bench_products bench_products;
 /* For batches no larger than these. NULL: no memory. */
 bench_products *bench_products_create(const experiment *s, const bench_batch *batches, int n);
 void bench_products_free(bench_products *p);
-/* Operations of the products and convolutions of a step on a batch, forward and twice as many backward; NULL: on all rows
- * of the capacity. */
+/* Operations of the products of a step on a batch, those of convolutions by their definition among them, forward and twice
+ * as many backward; NULL: on all rows of the capacity. */
 double bench_products_flops(const experiment *s, const bench_batch *b);
-/* Those of convolutions, which are not among the products that are run alone, at the capacity; 0: there are none. */
-double bench_products_others(const experiment *s);
 /* Seconds that they take, one after another on the experiment's threads, with nothing else. */
 double bench_products_run(const bench_products *p, const bench_batch *b);
 

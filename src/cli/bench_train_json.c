@@ -78,12 +78,10 @@ static void add_ours(json *j, const bench_train_result *r) {
     add_milliseconds(j, "forward_ms", &r->forward);
     add_milliseconds(j, "backward_ms", &r->backward);
     add_milliseconds(j, "optimizer_ms", &r->optimizer);
-    const bool alone = bench_products_others(r->s) == 0;
-    if (alone) add_milliseconds(j, "products_ms", &r->products);
+    add_milliseconds(j, "products_ms", &r->products);
     add(j, "optimizer_share", r->optimizer.median / r->step.median);
     add(j, "flops", r->flops);
     add(j, "gflops", 1e-9 * r->flops / r->step.median);
-    if (!alone) return;
     add(j, "library_gflops", 1e-9 * r->flops / r->products.median);
     add(j, "library_share", r->products.median / r->step.median);
 }

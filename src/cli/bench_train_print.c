@@ -18,12 +18,6 @@ double bench_train_difference(const bench_train_result *r, const bench_train_pee
 
 /* ---- either ---- */
 
-/* Convolutions are counted too, but only products can be run alone. */
-static bool only_products(const bench_train_result *r) { return bench_products_others(r->s) == 0; }
-static const char *what_is_counted(const bench_train_result *r) {
-    return only_products(r) ? "matrix products" : "matrix products and convolutions";
-}
-
 static void print_place(const bench_train_result *r) {
     if (*r->device.name) {
         printf("%s, %s precision\n", r->device.name, bench_train_precision(r->s));
@@ -100,12 +94,9 @@ static void print_goal(const char *goal, const char *bound, bool met, double fou
 /* ---- on the host ---- */
 
 static void print_products(const bench_train_result *r) {
-    printf("%s: %.3f GFLOP a step, %.1f GFLOP/s", what_is_counted(r), 1e-9 * r->flops,
-           1e-9 * r->flops / r->step.median);
-    if (only_products(r))
-        printf("; alone %.1f GFLOP/s in %.2f ms (%.2f - %.2f)", 1e-9 * r->flops / r->products.median,
-               1e3 * r->products.median, 1e3 * r->products.low, 1e3 * r->products.high);
-    printf("\n");
+    printf("matrix products: %.3f GFLOP a step, %.1f GFLOP/s; alone %.1f GFLOP/s in %.2f ms (%.2f - %.2f)\n",
+           1e-9 * r->flops, 1e-9 * r->flops / r->step.median, 1e-9 * r->flops / r->products.median,
+           1e3 * r->products.median, 1e3 * r->products.low, 1e3 * r->products.high);
 }
 
 static void print_table(const bench_train_result *r) {
@@ -127,8 +118,8 @@ static void print_table(const bench_train_result *r) {
 static void print_here(const bench_train_result *r) {
     print_table(r);
     const double share = share_of_library(r);
-    if (only_products(r) || r->peer.process) printf("\n");
-    if (only_products(r)) print_goal("share of the matrix library's own speed", "at least 0.6", share >= 0.6, share);
+    printf("\n");
+    print_goal("share of the matrix library's own speed", "at least 0.6", share >= 0.6, share);
     if (!r->peer.process) return;
     const double faster = r->peer_step.median / r->step.median;
     const double memory = (r->peak - r->base) / (r->peer.peak - r->peer.base);
@@ -149,9 +140,9 @@ static void print_device_table(const bench_train_result *r) {
     print_contestant(r, "adamod", &r->step, d->used);
     if (r->peer.process) print_contestant(r, "torch eager", &r->peer_step, r->peer.peak);
     if (d->graph.process) print_contestant(r, "torch graph", &d->graph_step, d->graph.peak);
-    printf("\n%s: %.1f GFLOP a step as run, %.1f for the %s of the batches; %.1f TFLOP/s, %.3f of the\n"
+    printf("\nmatrix products: %.1f GFLOP a step as run, %.1f for the %s of the batches; %.1f TFLOP/s, %.3f of the\n"
            "%.1f TFLOP/s that one product of 8192 x 8192 x 8192 reaches\n",
-           what_is_counted(r), 1e-9 * d->flops, 1e-9 * r->flops, r->s->task->items, 1e-12 * d->flops / r->step.median,
+           1e-9 * d->flops, 1e-9 * r->flops, r->s->task->items, 1e-12 * d->flops / r->step.median,
            d->flops / r->step.median / d->peak, 1e-12 * d->peak);
     printf("memory: values %.1f MB (%.1f without reuse), workspace %.1f MB, parameters and gradients %.1f MB, states "
            "%.1f MB\n",
