@@ -221,6 +221,22 @@ nn_value nn_average_pool(nn_graph *g, nn_value x, int size);
  * read by such that read there: convolution, batch_norm, average_pool, concat; else a copy. */
 nn_value nn_concat(nn_graph *g, nn_value a, nn_value b);
 
+/* ---- recurrent networks: row t * batch + b is time step t of sequence b, for a fixed number of sequences ---- */
+
+/* A layer of long short-term memory over the time steps that a run has. x is [rows, in], W_in [4 units, in], W_state
+ * [4 units, units], biases [4 units]: gates i, f, g, o and two biases, as PyTorch has them. h and c, [batch, units], are
+ * persistent or states of the plan: a run begins with what the last one left there, or with zeros where carried, i32 [1],
+ * is 0. Gradients end at the beginning of a run. dropout is of W_state, one mask for all time steps. */
+nn_value nn_lstm(nn_graph *g, nn_value x, nn_value w_in, nn_value w_state, nn_value b_in, nn_value b_state, nn_value h,
+                 nn_value c, nn_value carried, double dropout);
+/* Dropout with one mask for all time steps. */
+nn_value nn_locked_dropout(nn_graph *g, nn_value x, int64_t batch, double p);
+/* Dropout of whole rows, the same for all rows of one id: of words, where x is their embedding. */
+nn_value nn_word_dropout(nn_graph *g, nn_value x, nn_value ids, double p);
+/* The loss, with size * mean(x^2) + change * mean((z_t - z_(t-1))^2) for each row of x added to its element 0: the
+ * activation regularisers of AWD-LSTM, AR of outputs after dropout and TAR of those before. */
+nn_value nn_activity(nn_graph *g, nn_value loss, nn_value x, nn_value z, int64_t batch, double size, double change);
+
 /* log softmax of each row; forward only, for decoding. */
 nn_value nn_log_softmax(nn_graph *g, nn_value x);
 

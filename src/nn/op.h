@@ -71,7 +71,11 @@ struct nn_op {
     X(add_norm)                                                                                                        \
     X(attention)                                                                                                       \
     X(cross_entropy)                                                                                                   \
-    X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
+    X(log_softmax)                                                                                                     \
+    X(cache_write)                                                                                                     \
+    X(convolution)                                                                                                     \
+    X(batch_norm)                                                                                                      \
+    X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

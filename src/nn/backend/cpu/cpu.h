@@ -14,7 +14,9 @@
     X(add)                                                                                                             \
     X(add_norm)                                                                                                        \
     X(attention)                                                                                                       \
-    X(cross_entropy) X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift)
+    X(cross_entropy)                                                                                                   \
+    X(log_softmax)                                                                                                     \
+    X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(lstm) X(locked_dropout)
 
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
 NN_CPU_OPS(NN_CPU_DECLARE)

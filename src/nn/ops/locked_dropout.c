@@ -1,0 +1,39 @@
+/* Dropout with one mask for all time steps (Gal and Ghahramani 2016). Row t * batch + b is time step t of sequence b, and
+ * element e of it is dropped with element b * columns + e of the stream.
+ *
+ * Input: x. Attributes: dropout, batch. */
+#include "nn/ops/dropout.h"
+
+static const char *locked_dropout_shape(nn_node *node, const nn_shape *in, nn_shape *out, char *message, size_t size) {
+    if (in[0].ndim != 2) return "x must be a matrix";
+    if (node->attributes.batch < 1) return "batch must be 1 or more";
+    *out = in[0];
+    return nn_dropout_wrong(node, message, size);
+}
+
+static void locked_dropout_run(const nn_call *c, const float *x, float *y, bool add) {
+    const int64_t period = c->attributes->batch * c->output[0].cols;
+    for (int64_t i = 0; i < c->output[0].rows * c->output[0].cols; i++) {
+        const double factor = nn_dropout_factor(c, i % period), before = add ? (double)y[i] : 0;
+        y[i] = (float)(before + (factor > 0 ? factor * (double)x[i] : 0));
+    }
+}
+
+static void locked_dropout_forward(const nn_call *c) {
+    locked_dropout_run(c, c->input[0].data, c->output[0].data, false);
+}
+
+static void locked_dropout_backward(const nn_call *c) {
+    if (c->input_grad[0]) locked_dropout_run(c, c->output_grad[0], c->input_grad[0], c->accumulate[0]);
+}
+
+const nn_op nn_op_locked_dropout = {
+    .name = "locked_dropout",
+    .inputs = {"x"},
+    .shape = locked_dropout_shape,
+    .ref = {.forward = locked_dropout_forward, .backward = locked_dropout_backward},
+};
+
+nn_value nn_locked_dropout(nn_graph *g, nn_value x, int64_t batch, double p) {
+    return nn_add_node(g, &nn_op_locked_dropout, 1, &x, &(nn_attributes){.dropout = p, .batch = batch});
+}
