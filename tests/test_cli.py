@@ -552,13 +552,22 @@ train: {threads: 1}
 CALM = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_CORETYPE": ""}
 
 
+PICTURES = """
+name: pictures
+data: {task: images, set: shapes, train: 20, valid: 1, test: 0, batch: 8}
+model: {kind: densenet, blocks: "1,2", growth: 4, bottleneck: 2, stem: 6}
+optimizer: {rule: adamod}
+train: {threads: 1}
+"""
+
+
 class Tiny:
     """A recipe in a folder."""
 
-    def __init__(self):
+    def __init__(self, recipe=TINY):
         self.folder = tempfile.TemporaryDirectory()
         with open(self / "tiny.yaml", "w") as file:
-            file.write(TINY)
+            file.write(recipe)
         self.command = ["bench", "train", self / "tiny.yaml", "--steps", "4", "--device", "cpu"]
 
     def __truediv__(self, name):
@@ -645,25 +654,37 @@ def test_bench_train_with_torch():
     check(x["torch"] is None or (x["torch"]["speedup"] > 0 and "speed over torch" in out), x, out)
 
 
-def test_bench_train_of_images():
-    """Another task: what it counts, its convolutions, its inputs and pictures in the dump; the same loss in torch."""
+def test_bench_train_of_images_with_torch():
+    """The same loss as a training step has, with the norms of the batch. Batches of 8, 8 and 4 pictures."""
     if not has_trainer():
         return
-    tiny = Tiny()
-    with open(tiny / "tiny.yaml", "w") as file:
-        file.write("name: tiny\ndata: {task: images, set: shapes, train: 24, valid: 4, test: 4, batch: 4, crop: false}\n"
-                   "model: {kind: resnet, blocks: '1', widths: '4'}\noptimizer: {rule: adamod}\ntrain: {threads: 1}\n")
-    out, x = tiny.results("--no-torch", "--dump", tiny / "dump")
-    check("a step: 4 images; 1 thread" in out and " images/s" in out and "tok/s" not in out, out)
-    check(x["images"] == 4 and x["images_per_second"] > 0 and "target_tokens" not in x, x)
-    check("matrix products: " in out and "own speed" in out and x["library_share"] > 0, out, x)
-    check(x["flops"] > 3 * 2 * 4 * 32 * 32 * 4 * 4 * 9 * 2, "two convolutions of 3 x 3 on 32 x 32 pixels at least", x)
-    check(x["torch"] is None and x["no_torch"], x)
+    out, x = Tiny(PICTURES).results("--python", "/nonexistent")
+    check(re.search(r"^a step: \d images; 1 thread", out, re.M) and " images/s" in out, out)
+    check("tok" not in out and "padding" not in out and "target_tokens" not in x, out, x)
+    check("images_per_second" in x and 4 <= x["images"] <= 8, x)
+    torch = x["torch"]
+    if torch is None:
+        check("torch is not measured" in out, out)
+        return
+    check(torch["relative_difference"] < 1e-6 and torch["layout"] in ("channels-last", "contiguous"), x)
+    check(torch["step_ms"]["low"] > 0 and torch["resident_peak"] > torch["resident_base"] > 0, x)
+    check("speed over torch: at least 1.2" in out and "matrix library's own speed: at" not in out, out)
+    check("loss of the first batch, nothing random" in out and torch["layout"] + ", " in out, out)
+
+
+def test_bench_train_counts_convolutions():
+    """By hand, as above: pixels x kernel x in x out."""
+    if not has_trainer():
+        return
+    tiny = Tiny(PICTURES)
+    x = tiny.results("--no-torch", "--steps", "3", "--dump", tiny / "dump")[1]
+    layer = lambda pixels, n: pixels * (n * 8 + 9 * 8 * 4)
+    image = 1024 * 27 * 6 + layer(1024, 6) + 1024 * 10 * 5 + layer(256, 5) + layer(256, 9) + 13 * 10
+    check(abs(x["flops"] / 6 / x["images"] - image) < 1e-6 * image, "operations", x["flops"] / 6 / x["images"], image)
     with open(tiny / "dump", "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    check(header["batch/9/targets"]["shape"] == [4] and header["batch/9/images"]["shape"] == [4, 32, 32, 3], header)
-    out, x = tiny.results("--python", "/nonexistent")
-    check("no_torch" in x or (x["torch"]["relative_difference"] < 1e-6 and "at least 1.2" in out), x, out)
+    check([header[f"batch/{i}/images"]["shape"] for i in (0, 2)] == [[8, 32, 32, 3], [4, 32, 32, 3]], header)
+    check(header["gradient/blocks.0.0.conv2.weight"]["shape"] == [4, 3, 3, 8], header)
 
 
 def test_bench_train_without_agreement():
@@ -696,6 +717,32 @@ def test_bench_train_shapes():
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
 
 
+def test_bench_train_shapes_of_images():
+    """All layers of the paper's networks, with fewer channels, and their parameters by hand."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    os.mkdir(tiny / "tmp")
+    resnet = 27 * 2 + 32 * 9 * 2 * 2 + 33 * 4 + 3 * (2 * 2 + 4) + 30
+    densenet, n = 27 * 64, 64
+    for i, layers in enumerate((6, 12, 24, 16)):
+        for _ in range(layers):
+            densenet, n = densenet + 2 * n + n * 8 + 16 + 9 * 8 * 2, n + 2
+        if i < 3:
+            densenet, n = densenet + 2 * n + n * (n // 2), n // 2
+    densenet += 2 * n + n * 10 + 10
+    for shape, small, parameters in (("resnet34", "model.widths=2,2,2,2", resnet),
+                                     ("densenet121", "model.growth=2", densenet)):
+        status, out, err = run("bench", "train", "--shape", shape, "--set", small, "--set", "data.batch=4",
+                               "--set", "data.train=40", "--no-torch", "--steps", "1", "--device", "cpu",
+                               "--threads", "1", "--json", tiny / "out.json", env={"TMPDIR": tiny / "tmp"})
+        check(status == 0 and shape in out, shape, status, out, err)
+        with open(tiny / "out.json") as file:
+            x = json.load(file)
+        check(x["images"] == 4 and x["recipe"] == shape and x["parameters"] == parameters, parameters, x)
+    check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
+
+
 def test_bench_train_on_a_gpu():
     """Where there is one; else it says why not."""
     if not has_trainer():
@@ -713,6 +760,24 @@ def test_bench_train_on_a_gpu():
     check(all(x["kernel_ms"][f"{op}_{way}"] > 0 for op in ("linear", "attention") for way in ("forward", "backward")), x)
     check(x["kernel_ms"]["optimizer"] > 0 and all(k["calls"] > 0 for k in x["kernels"]), x)
     check("linear backward [" in out and "MISSED" not in out, out)
+
+
+def test_bench_train_of_images_on_a_gpu():
+    """Where there is one, with torch where that sees it."""
+    if not has_trainer():
+        return
+    tiny = Tiny(PICTURES)
+    status, out, err = run(*tiny.command, "--device", "cuda", "--json", tiny / "out.json", "--set", "model.growth=32",
+                           "--set", "model.stem=64", "--set", "data.batch=16")
+    if status:
+        check(status == 1 and "cuda: " in err and not out, status, out, err)
+        return
+    with open(tiny / "out.json") as file:
+        x = json.load(file)
+    ops = "pictures", "convolution", "batch_norm", "average_pool", "cross_entropy"
+    check(x["images_per_second"] > 0 and all(x["kernel_ms"][f"{op}_forward"] > 0 for op in ops), x)
+    check(x["torch"] is None or x["torch"]["layout"] == "channels-last", x)
+    check("torch_graph" not in x or (x["torch_graph"]["step_ms"]["low"] > 0 and x["torch_graph"]["device_bytes"] > 0), x)
 
 
 def test_bench_train_errors():

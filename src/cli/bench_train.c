@@ -29,7 +29,7 @@ static const cli_flag flags[] = {
     {"verbose", NULL, "on a GPU: the time of kernels by shape, too"},
     {"json", "FILE", "write all results to this file, too"},
     {"losses", "N", "with the losses of the first N steps, which do not count (10)"},
-    {"dump", "FILE", "write weights, gradients of the first batch without dropout, and batches (safetensors)"},
+    {"dump", "FILE", "write weights, gradients of the first batch with nothing random, and batches (safetensors)"},
     CLI_HELP_FLAG,
     {0},
 };
@@ -37,12 +37,13 @@ static const cli_flag flags[] = {
 static void print_help(void) {
     printf(
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
-        "       adamod bench train --shape NAME [--device cuda] ...\n\n"
+        "       adamod bench train --shape small|base|big|resnet34|densenet121 [--device cuda] ...\n\n"
         "Trains on the recipe's first %d batches, over and over, and prints how fast: milliseconds a step (median and\n"
-        "quartiles), tokens a second, GFLOP/s of the matrix products (attention's are not counted) and the share\n"
-        "of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory. Where a\n"
-        "Python can import torch, the same model with the same weights takes the same steps there, on padded\n"
-        "batches, with torch's AdamW; they take turns. The losses of the first batch must agree.\n\n"
+        "quartiles), tokens or images a second, GFLOP/s of the matrix products (attention's are not counted) and the\n"
+        "share of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory.\n"
+        "Where a Python can import torch, the same model with the same weights takes the same steps there, on padded\n"
+        "sentences or on images that are neither cropped nor flipped, with torch's AdamW; they take turns. The losses\n"
+        "of the first batch must agree.\n\n"
         "On a GPU the share is that of one large matrix product's speed, time is shown by kind of kernel, and torch\n"
         "runs twice: step by step, and compiled as one CUDA graph.\n\n",
         BENCH_BATCHES);
@@ -169,7 +170,7 @@ static int take_step(bench *b, const bench_batch *x, double times[BENCH_SAMPLES]
     return 0;
 }
 
-/* Loss and gradients of the first batch without dropout; the gradients on the host. */
+/* Loss and gradients of the first batch with nothing random; the gradients on the host. */
 static adamod_status run_check(bench *b, nn_plan *plan) {
     bench_batch_feed(&b->batches[0], plan);
     nn_plan_forward(plan);
@@ -180,14 +181,27 @@ static adamod_status run_check(bench *b, nn_plan *plan) {
     return status ? status : nn_params_fetch_grad(b->s.params);
 }
 
-static int check_step(bench *b) {
+/* training: the graph has nothing random in it. */
+static adamod_status check_graph(bench *b, nn_graph *g, bool training) {
     nn_plan *plan;
-    const nn_value loss = nn_named_value(b->s.graph, "loss");
-    const nn_plan_options o = {.backend = b->s.recipe.train.backend, .loss = loss, .pool = b->s.pool};
-    adamod_status status = nn_plan_create(&plan, b->s.graph, &o);
-    if (status) return cli_library(BENCH_TRAIN, status);
+    const nn_plan_options o = {.backend = b->s.recipe.train.backend,
+                               .loss = nn_named_value(g, "loss"),
+                               .pool = b->s.pool,
+                               .training = training};
+    adamod_status status = nn_plan_create(&plan, g, &o);
+    if (status) return status;
     status = run_check(b, plan);
     nn_plan_free(plan);
+    return status;
+}
+
+static int check_step(bench *b) {
+    const task_bench *of = b->s.task->bench;
+    nn_graph *own = of && of->check ? nn_graph_create(b->s.params) : NULL;
+    if (of && of->check && !own) return cli_fail(BENCH_TRAIN, "out of memory");
+    if (own) of->check(&b->s, own);
+    const adamod_status status = check_graph(b, own ? own : b->s.graph, own);
+    nn_graph_free(own);
     if (status) return cli_library(BENCH_TRAIN, status);
     return isfinite(b->result.check) ? 0 : cli_fail(BENCH_TRAIN, "the loss of the first batch is not finite");
 }

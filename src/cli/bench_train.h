@@ -70,11 +70,12 @@ double bench_products_run(const bench_products *p, const bench_batch *b);
 /* ---- PyTorch (bench_train_peer.c) ---- */
 
 typedef struct bench_train_peer {
-    void *process;                                  /* NULL: there is none */
-    char version[64], optimizer[16], attention[16]; /* fused, foreach; fused, bmm, "": it has none */
-    double loss;                                    /* of the first batch without dropout, a target */
-    double rows;                                    /* of all batches, with their padding; 0: it has none */
-    double base, peak;                              /* resident set after importing torch, and the most since; bytes */
+    void *process;                   /* NULL: there is none */
+    char version[64], optimizer[16]; /* fused, foreach */
+    char attention[16], layout[32];  /* fused, bmm; channels-last, contiguous; "": it has none */
+    double loss;                     /* of the first batch with nothing random, a target */
+    double rows;                     /* of all batches, with their padding; 0: it has none */
+    double base, peak;               /* resident set after importing torch, and the most since; bytes */
     /* on a device; base and peak are then 0 and the most that tensors took */
     char how[256];   /* "eager"; "compiled, one CUDA graph" */
     double reserved; /* bytes, at most */
@@ -146,7 +147,7 @@ typedef struct bench_train_result {
     nn_memory memory;
     size_t states;
     double base, peak; /* resident set when the program began, and the most while it trained */
-    double check;      /* loss of the first batch without dropout, a target */
+    double check;      /* loss of the first batch with nothing random, a target */
     double *losses;    /* of the first n_losses steps, with dropout */
     int n_losses;
     bench_train_peer peer;

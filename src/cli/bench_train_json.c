@@ -97,10 +97,11 @@ static void add_memory(json *j, const bench_train_result *r) {
 static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
     json_open(j, '{');
     add_text(j, "version", p->version);
-    add_text(j, "attention", p->attention);
+    if (*p->attention) add_text(j, "attention", p->attention);
+    if (*p->layout) add_text(j, "layout", p->layout);
     add_text(j, "optimizer", p->optimizer);
     add_text(j, "environment", bench_train_peer_settings(p));
-    add(j, "padding", bench_train_padding(r));
+    if (p->rows > 0) add(j, "padding", bench_train_padding(r));
     add(j, "check_loss", p->loss);
     add(j, "relative_difference", bench_train_difference(r, p));
     add_rates(j, r, step, p->base, p->peak);

@@ -53,6 +53,7 @@ void bench_train_peer_start(bench_train_peer *p, const task *t, const char *pyth
     bench_python_get(p->process, "version", p->version, sizeof p->version);
     bench_python_get(p->process, "optimizer", p->optimizer, sizeof p->optimizer);
     bench_python_get(p->process, "attention", p->attention, sizeof p->attention);
+    bench_python_get(p->process, "layout", p->layout, sizeof p->layout);
     bench_python_get(p->process, "how", p->how, sizeof p->how);
     p->rows = number(p, "rows");
     p->loss = number(p, "loss");

@@ -8,6 +8,7 @@ CUDA graph, for which all batches have one shape.
 SPDX-License-Identifier: MIT
 """
 import contextlib
+import ctypes
 import gc
 import itertools
 import json
@@ -87,13 +88,23 @@ def one_line(error, most):
     return f"{type(error).__name__}: {(str(error) or '?').splitlines()[0]}".replace('"', "'").replace("\\", "/")[:most]
 
 
+def settle():
+    """What was freed goes back to the system, and no longer counts."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        pass  # another C library
+    forget_peak()
+
+
 class Kind:
-    """What a model is for a peer. A batch has count, the targets that the loss is divided by, as a tensor, rows, and, for
-    CUDA graphs, clone() and copy_from(other)."""
+    """What a model is for a peer. A batch has count, the targets that the loss is divided by, as a tensor, rows with their
+    padding (0: there is none), and, for CUDA graphs, clone() and copy_from(other)."""
 
     def open(self, config, weights, arrays, device):
         """A model, with w, its parameters by name, training, and loss(batch), summed over targets; and its batches, both
-        on the device."""
+        on the device. It first computes a loss with nothing random, then trains."""
         raise NotImplementedError
 
     def same_shape(self, model, batches, arrays, device):
@@ -112,14 +123,15 @@ def batch_arrays(tensors):
 class Peer:
     def __init__(self, kind, path):
         self.base = resident("VmRSS")
-        forget_peak()
         tensors, config = read_safetensors(path)
         self.kind = kind
         self.model, self.batches = kind.open(config, parameters(tensors), batch_arrays(tensors), "cpu")
+        del tensors
+        settle()
         self.optimizer, self.optimizer_kind = adamw(self.model.w.values())
 
     def describe(self):
-        """With the loss of the first batch, a target, as outside training."""
+        """With the loss of the first batch, a target."""
         first = self.batches[0]
         with torch.no_grad():
             loss = self.loss(first).item() / first.count.item()
@@ -164,6 +176,7 @@ class DevicePeer(Peer):
         self.device, self.mixed = config["device"], config["precision"] == "mixed"
         torch.cuda.set_device(self.device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = config["precision"] != "full"
+        torch.backends.cudnn.benchmark = True
         weights = {name: torch.nn.Parameter(x.data.to(self.device)) for name, x in parameters(tensors).items()}
         self.kind, self.arrays = kind, batch_arrays(tensors)
         self.model, self.batches = kind.open(config, weights, self.arrays, self.device)
@@ -242,6 +255,8 @@ class DevicePeer(Peer):
         for i in range(-self.WARM_STEPS, steps):
             if i == 0:
                 torch.cuda.synchronize()
+                if self.graph is None:  # which has its memory already
+                    torch.cuda.reset_peak_memory_stats()
                 start = time.perf_counter()
             self.enqueue(self.batches[(first + i) % len(self.batches)])
         torch.cuda.synchronize()

@@ -82,5 +82,10 @@ static void describe(const experiment *e, char *out, size_t size) {
     snprintf(out, size, "%d layers, d %d", m->encoder_layers, m->d);
 }
 
-const task_bench translation_bench = {
-    .speedup = 1.5, .peer = "transformer", .shapes = shapes, .make = make, .settings = settings, .describe = describe};
+const task_bench translation_bench = {.peer = "transformer",
+                                      .shapes = shapes,
+                                      .share = 0.6,
+                                      .speedup = 1.5,
+                                      .make = make,
+                                      .settings = settings,
+                                      .describe = describe};

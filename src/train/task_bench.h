@@ -27,7 +27,7 @@ typedef struct task_setting {
     double value;
 } task_setting;
 
-/* f32 of which the inputs of a batch are only names. */
+/* What the inputs of a batch stand for, in f32. */
 typedef struct task_array {
     const char *name;
     int ndim;
@@ -36,15 +36,18 @@ typedef struct task_array {
 } task_array;
 
 struct task_bench {
-    double speedup;           /* on the host over PyTorch, that is to be reached */
     const char *peer;         /* the model in PyTorch: src/cli/torch_PEER.py; NULL: there is none */
     const task_shape *shapes; /* NULL: none */
-    /* NULL: shapes need no files. Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
-     * with one line in message. */
+    double share, speedup;    /* to reach on a CPU: of the matrix library's own speed, and over PyTorch; 0: no goal */
+    /* Writes made-up data for at least so many batches into an empty folder and names the files in the recipe. 0, or -1
+     * with one line in message. NULL: shapes need no files. */
     int (*make)(const task_shape *shape, int batches, const char *folder, recipe *r, char *message, size_t size);
+    /* The graph of a training step without anything random, whose loss must be PyTorch's. NULL: the task's own, outside
+     * training. */
+    nn_value (*check)(experiment *e, nn_graph *g);
     /* For the peer, how many; at most TASK_MOST_SETTINGS. */
     int (*settings)(const experiment *e, task_setting *out);
-    /* For the peer, with each batch, which the plan was given: pictures where inputs have their places. NULL: none. */
+    /* For the peer, beside the inputs of a batch, which the plan was given: the pictures of places. NULL: nothing. */
     task_array (*array)(const experiment *e, nn_plan *plan);
     /* The model in a few words: "6 layers, d 512". */
     void (*describe)(const experiment *e, char *out, size_t size);
