@@ -71,6 +71,9 @@ cmp given/target.vocab run/target.vocab || fail "given codes give another vocabu
 if grep -q bleu_13a plain/task.json; then fail "text that is not raw is scored as if it were"; fi
 refused 2 'data.raw is true: data.tokens is characters, expected words' \
     "$ADAMOD" train raw.yaml --out no --set data.tokens=characters
+refused 2 "data.source_lang is 'German', expected a code" "$ADAMOD" train raw.yaml --out no --set data.source_lang=German
+"$ADAMOD" train raw.yaml --dry-run --set data.target_lang=xx >said 2>&1 || fail "a dry run: $(cat said)"
+grep -q 'xx, whose abbreviations are not known: English ones' said || fail "of a language without rules: $(cat said)"
 refused 2 'data.bpe is given, but data.raw is false' \
     "$ADAMOD" train raw.yaml --out no --set data.raw=false --set data.bpe="$PWD/run/bpe.codes"
 refused 1 'nowhere: cannot open' "$ADAMOD" train raw.yaml --out no --set data.bpe="$PWD/nowhere"

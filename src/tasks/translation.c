@@ -115,6 +115,15 @@ static const char *check_raw(const translation_settings *s, char *why, size_t si
                  s->data.tokens);
         return "data.tokens";
     }
+    const char *const languages[][2] = {{"data.source_lang", s->data.source_lang},
+                                        {"data.target_lang", s->data.target_lang}};
+    for (int i = 0; s->data.raw && i < 2; i++) {
+        const size_t n = strspn(languages[i][1], "abcdefghijklmnopqrstuvwxyz");
+        if (n >= 2 && n <= 3 && !languages[i][1][n]) continue;
+        snprintf(why, size, "%s is '%s', expected a code of two or three small letters", languages[i][0],
+                 languages[i][1]);
+        return languages[i][0];
+    }
     if (s->data.raw || !*s->data.bpe) return NULL;
     snprintf(why, size, "data.bpe is given, but data.raw is false: text is taken as it is");
     return "data.bpe";
@@ -452,9 +461,21 @@ static int data_parts(const experiment *e, task_part *out) {
     return n;
 }
 
+static void describe_raw(const experiment *e, task_fact fact, void *context) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *const sides[][2] = {{"source language", r->data.source_lang}, {"target language", r->data.target_lang}};
+    for (int i = 0; r->data.raw && i < 2; i++) {
+        char text[64];
+        const char *known = tokenizer_knows(sides[i][1]) ? "" : ", whose abbreviations are not known: English ones";
+        snprintf(text, sizeof text, "%s%s", sides[i][1], known);
+        fact(context, sides[i][0], text);
+    }
+}
+
 static void describe(const experiment *e, task_fact fact, void *context) {
     const translation *s = translation_of(e);
     char text[64];
+    describe_raw(e, fact, context);
     snprintf(text, sizeof text, "%lld tokens", (long long)vocab_size(s->src_vocab));
     fact(context, s->src_vocab == s->tgt_vocab ? "vocabulary" : "source vocabulary", text);
     if (s->src_vocab == s->tgt_vocab) return;
