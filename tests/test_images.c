@@ -348,11 +348,11 @@ TEST(keys_that_do_not_fit_together_are_named) {
               "--set: data.std is '1,1,0', expected three numbers above 0 with commas between them");
     CHECK_STR(complaint(WITH("data.mean=0.5, 0.5,0.5", "data.std=1,1,1")), "(none)");
     CHECK_STR(complaint(WITH("model.kind=resnet", "model.widths=8,")),
-              "--set: model.widths is '8,', expected 1 to 8 whole numbers with commas between them");
+              "--set: model.widths is '8,', expected 1 to 8 whole numbers from 1 to 65536 with commas between them");
     CHECK_STR(complaint(WITH("model.kind=resnet", "model.widths=8")),
               "--set: model.widths has 1 numbers, expected 4, as many as model.blocks has");
     CHECK_STR(complaint(WITH("model.kind=densenet", "model.blocks=x")),
-              "--set: model.blocks is 'x', expected 1 to 8 whole numbers with commas between them");
+              "--set: model.blocks is 'x', expected 1 to 8 whole numbers from 1 to 256 with commas between them");
     CHECK_STR(complaint(WITH("model.kind=vgg")), "--set: model.kind is 'vgg', expected resnet, densenet or mlp");
 }
 

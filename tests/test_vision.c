@@ -59,11 +59,12 @@ TEST(lists_that_do_not_fit_are_told) {
     char why[160];
     resnet_settings r = whole_resnet();
     CHECK(!resnet_check(&r, why, sizeof why));
-    static const char *const wrong[] = {"", "3,", ",3", "3,,4", "3 4", "0,1", "-1", "1,2,3,4,5,6,7,8,9", "70000", "a"};
+    static const char *const wrong[] = {
+        "", "3,", ",3", "3,,4", "3 4", "0,1", "-1", "1,2,3,4,5,6,7,8,9", "257", "1,99999999999999999999", "a"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         strcpy(r.model.blocks, wrong[i]);
         CHECK_STR(resnet_check(&r, why, sizeof why), "model.blocks");
-        CHECK_HAS(why, "expected 1 to 8 whole numbers with commas between them");
+        CHECK_HAS(why, "expected 1 to 8 whole numbers from 1 to 256 with commas between them");
     }
     strcpy(r.model.blocks, "2,2");
     CHECK_STR(resnet_check(&r, why, sizeof why), "model.widths");

@@ -22,12 +22,8 @@ const key_table densenet_keys = {keys, sizeof keys / sizeof *keys, sizeof(densen
 
 const char *densenet_check(const densenet_settings *s, char *why, size_t size) {
     int blocks[VISION_STAGES];
-    const int n = vision_list(s->model.blocks, blocks);
-    if (!n) {
-        snprintf(why, size, "model.blocks is '%s', expected 1 to %d whole numbers with commas between them",
-                 s->model.blocks, VISION_STAGES);
-        return "model.blocks";
-    }
+    const int n = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
+    if (!n) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS, why, size), "model.blocks";
     int64_t channels = s->model.stem;
     for (int i = 0; i + 1 < n; i++) {
         channels += (int64_t)blocks[i] * s->model.growth;
@@ -68,7 +64,7 @@ static nn_value transition(nn_graph *g, const densenet_settings *s, nn_value x) 
 
 nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes) {
     int layers[VISION_STAGES];
-    const int blocks = vision_list(s->model.blocks, layers);
+    const int blocks = vision_list(s->model.blocks, VISION_BLOCKS, layers);
     nn_value x = vision_convolution(g, "stem", images, s->model.stem, 3, 1, fan_in);
     for (int i = 0; i < blocks; i++) {
         for (int k = 0; k < layers[i]; k++) {

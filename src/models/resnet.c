@@ -21,14 +21,10 @@ const key_table resnet_keys = {keys, sizeof keys / sizeof *keys, sizeof(resnet_s
 
 const char *resnet_check(const resnet_settings *s, char *why, size_t size) {
     int list[VISION_STAGES];
-    const int stages = vision_list(s->model.blocks, list), widths = vision_list(s->model.widths, list);
-    if (!stages || !widths) {
-        const char *text = stages ? s->model.widths : s->model.blocks;
-        const char *path = stages ? "model.widths" : "model.blocks";
-        snprintf(why, size, "%s is '%s', expected 1 to %d whole numbers with commas between them", path, text,
-                 VISION_STAGES);
-        return path;
-    }
+    const int stages = vision_list(s->model.blocks, VISION_BLOCKS, list);
+    const int widths = vision_list(s->model.widths, VISION_WIDTH, list);
+    if (!stages) return vision_no_list("model.blocks", s->model.blocks, VISION_BLOCKS, why, size), "model.blocks";
+    if (!widths) return vision_no_list("model.widths", s->model.widths, VISION_WIDTH, why, size), "model.widths";
     if (stages == widths) return NULL;
     snprintf(why, size, "model.widths has %d numbers, expected %d, as many as model.blocks has", widths, stages);
     return "model.widths";
@@ -90,9 +86,9 @@ static nn_value stem(nn_graph *g, const resnet_settings *s, nn_value images, int
 
 nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes) {
     int blocks[VISION_STAGES], widths[VISION_STAGES], all = 0;
-    const int stages = vision_list(s->model.blocks, blocks);
+    const int stages = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
     const bool fixup = strcmp(s->model.norm, "fixup") == 0;
-    vision_list(s->model.widths, widths);
+    vision_list(s->model.widths, VISION_WIDTH, widths);
     for (int i = 0; i < stages; i++) all += blocks[i];
     nn_value x = stem(g, s, images, widths[0], fixup);
     for (int i = 0; i < stages; i++) {

@@ -1,19 +1,25 @@
 #include "models/vision.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int vision_list(const char *text, int list[VISION_STAGES]) {
+int vision_list(const char *text, int most, int list[VISION_STAGES]) {
     int n = 0;
     for (;; text++) {
         char *end;
         const long x = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : 0;
-        if (x < 1 || x > 65536 || n == VISION_STAGES) return 0;
+        if (x < 1 || x > most || n == VISION_STAGES) return 0;
         list[n++] = (int)x;
         text = end;
         if (!*text) return n;
         if (*text != ',') return 0;
     }
+}
+
+void vision_no_list(const char *path, const char *text, int most, char *why, size_t size) {
+    snprintf(why, size, "%s is '%s', expected 1 to %d whole numbers from 1 to %d with commas between them", path, text,
+             VISION_STAGES, most);
 }
 
 static nn_value vector(nn_graph *g, const char *name, int64_t n, nn_init init) {
