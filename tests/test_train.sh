@@ -430,6 +430,10 @@ refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out nowhere --resume
 refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out gone --resume
 
 # A comparison is checked whole before its first run.
+hundred=$(seq -s, 1 100)
+many=()
+for i in 1 2 3 4 5 6 7 8; do many+=(--vary "train.seed=$hundred"); done # 10^16 of them
+refused 2 'more than 256 runs' "$ADAMOD" compare tiny.yaml --out never "${many[@]}"
 refused 2 'd=9' "$ADAMOD" compare tiny.yaml --out never --vary model.d=8,9
 refused 2 'another variant' "$ADAMOD" compare tiny.yaml --out never --variant 'A b: train.seed=1' --variant 'a-B: train.seed=2'
 refused 2 "'train.seed' is not KEY=VALUE" "$ADAMOD" compare tiny.yaml --out never --variant 'a: model.d=8 train.seed'

@@ -233,9 +233,13 @@ typedef struct variant_run {
     char label[128]; /* for people, with the seed where there are several */
 } variant_run;
 
+/* At least 1; as many as are too many in any case are not counted further. */
 static int combinations(const comparison *c) {
     int n = 1;
-    for (int i = 0; i < c->n_vary; i++) n *= list_length(c->vary[i]) > 0 ? list_length(c->vary[i]) : 1;
+    for (int i = 0; i < c->n_vary && n <= MAX_RUNS; i++) {
+        const int length = list_length(c->vary[i]);
+        if (length > 0) n *= length;
+    }
     return n;
 }
 
