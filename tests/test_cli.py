@@ -670,6 +670,7 @@ def test_bench_train_of_images_with_torch():
     check(torch["step_ms"]["low"] > 0 and torch["resident_peak"] > torch["resident_base"] > 0, x)
     check("speed over torch: at least 1.2" in out and "matrix library's own speed: at" not in out, out)
     check("loss of the first batch, nothing random" in out and torch["layout"] + ", " in out, out)
+    check("torch's convolutions alone: " in out and torch["convolutions_ms"] > 0 < torch["convolutions_share"], x, out)
 
 
 def test_bench_train_counts_convolutions():

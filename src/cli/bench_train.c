@@ -375,6 +375,7 @@ static int run_here(bench *b) {
     if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
     if (!status && r->peer.process) status = bench_train_peer_memory(&r->peer);
+    if (!status && r->peer.process) status = bench_train_peer_convolutions(&r->peer);
     if (status) return status;
     bench_spread *const spreads[BENCH_SAMPLES] = {&r->step,      &r->forward,  &r->backward,
                                                   &r->optimizer, &r->products, &r->peer_step};

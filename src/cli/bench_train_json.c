@@ -106,6 +106,10 @@ static void add_peer(json *j, const bench_train_result *r, const bench_train_pee
     add(j, "relative_difference", bench_train_difference(r, p));
     add_rates(j, r, step, p->base, p->peak);
     add(j, "speedup", step->median / r->step.median);
+    if (p->convolutions > 0) {
+        add(j, "convolutions_ms", 1e3 * p->convolutions);
+        add(j, "convolutions_share", p->convolutions / r->step.median);
+    }
     if (*r->device.name) {
         add_text(j, "how", p->how);
         add(j, "reserved_bytes", p->reserved);

@@ -91,6 +91,13 @@ int bench_train_peer_memory(bench_train_peer *p) {
     return 0;
 }
 
+int bench_train_peer_convolutions(bench_train_peer *p) {
+    fprintf(bench_python_request(p->process), "{\"do\": \"convolutions\"}\n");
+    if (!bench_python_answer(p->process)) return failed(p);
+    p->convolutions = number(p, "seconds");
+    return 0;
+}
+
 const char *bench_train_peer_python(const bench_train_peer *p) { return bench_python_name(p->process); }
 const char *bench_train_peer_settings(const bench_train_peer *p) { return bench_python_settings(p->process); }
 

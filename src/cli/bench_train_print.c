@@ -99,6 +99,10 @@ static void print_products(const bench_train_result *r) {
            "%.2f of a step\n",
            1e-9 * r->flops, 1e-9 * r->flops / r->step.median, 1e-9 * r->flops / r->products.median,
            1e3 * r->products.median, 1e3 * r->products.low, 1e3 * r->products.high, share_of_library(r));
+    const double convolutions = r->peer.convolutions;
+    if (convolutions > 0)
+        printf("torch's convolutions alone: %.2f ms, %.2f of a step\n", 1e3 * convolutions,
+               convolutions / r->step.median);
 }
 
 static void print_table(const bench_train_result *r) {

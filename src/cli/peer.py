@@ -111,6 +111,10 @@ class Kind:
         """Batches that all have one shape."""
         return batches
 
+    def convolutions(self, model, batch):
+        """Seconds of those of a step alone, forward and backward, on a CPU; 0: there are none."""
+        return 0
+
     def describe(self):
         """What else the program is told."""
         return {}
@@ -162,8 +166,11 @@ class Peer:
     def memory(self):
         return {"base": self.base, "peak": resident("VmHWM")}
 
+    def convolutions(self):
+        return {"seconds": self.kind.convolutions(self.model, self.batches[0])}
+
     def requests(self):
-        return {"probe": self.probe, "train": self.train, "memory": self.memory}
+        return {"probe": self.probe, "train": self.train, "memory": self.memory, "convolutions": self.convolutions}
 
 
 class DevicePeer(Peer):

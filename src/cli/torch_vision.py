@@ -121,6 +121,22 @@ def seconds(model, batch):
     return time.perf_counter() - start
 
 
+def convolutions_of(model, batch):
+    """Names, strides, and the shapes of what is read and written."""
+    calls, conv = [], model.conv
+
+    def note(name, x, stride=1):
+        y = conv(name, x, stride)
+        calls.append((name, stride, x.shape, y.shape))
+        return y
+
+    model.conv = note
+    with torch.no_grad():
+        model.loss(batch)
+    del model.conv
+    return calls
+
+
 class VisionKind(Kind):
     FORMATS = {"channels-last": torch.channels_last, "contiguous": torch.contiguous_format}
     layout = "channels-last"
@@ -146,6 +162,21 @@ class VisionKind(Kind):
         """The last one of an epoch may be smaller."""
         most = max(len(b.targets) for b in batches)
         return [b for b in batches if len(b.targets) == most]
+
+    def convolutions(self, model, batch):
+        """Each alone, on random numbers, the shortest of three. The first has no gradient for the images."""
+        total = 0
+        random = lambda shape: torch.rand(shape).contiguous(memory_format=self.FORMATS[self.layout])
+        for i, (name, stride, read, written) in enumerate(convolutions_of(model, batch)):
+            x, w, dy = random(read), model.w[name + ".weight"], random(written)
+            times = []
+            for _ in range(3):
+                start = time.perf_counter()
+                y = F.conv2d(x.requires_grad_(i > 0), w, stride=stride, padding=w.shape[2] // 2)
+                torch.autograd.grad(y, (x, w) if i else (w,), dy)
+                times.append(time.perf_counter() - start)
+            total += min(times)
+        return total
 
     def describe(self):
         return {"layout": self.layout}
