@@ -54,29 +54,29 @@ static int parse(text_lines *t, tokenizer_options *o, const cli_flag *flags, con
     return status ? status : -1;
 }
 
-static int run(text_lines *t, const cli_flag *flags, const char *help, int argc, char **argv) {
+static int run(text_lines t, const cli_flag *flags, const char *help, int argc, char **argv) {
     tokenizer_options o = {.language = "en"};
-    t->paths = calloc((size_t)argc + 1, sizeof *t->paths);
-    t->options = &o;
-    t->open = open_worker;
-    t->close = close_worker;
-    int status = t->paths ? parse(t, &o, flags, help, argc, argv) : cli_fail(t->command, "out of memory");
-    if (status < 0) status = text_lines_run(t);
-    free(t->paths);
+    t.paths = calloc((size_t)argc + 1, sizeof *t.paths);
+    t.options = &o;
+    t.open = open_worker;
+    t.close = close_worker;
+    int status = t.paths ? parse(&t, &o, flags, help, argc, argv) : cli_fail(t.command, "out of memory");
+    if (status < 0) status = text_lines_run(&t);
+    free(t.paths);
     return status;
 }
 
 int cli_text_tokenize(int argc, char **argv) {
-    text_lines t = {.command = "text tokenize", .run = split_line};
-    return run(&t, split_flags,
+    const text_lines t = {.command = "text tokenize", .run = split_line};
+    return run(t, split_flags,
                "usage: adamod text tokenize [--lang CODE] [FILE]...\n\n"
                "Splits lines into tokens by Moses' rules, as sacremoses does.\n\n",
                argc, argv);
 }
 
 int cli_text_detokenize(int argc, char **argv) {
-    text_lines t = {.command = "text detokenize", .run = join_line};
-    return run(&t, join_flags,
+    const text_lines t = {.command = "text detokenize", .run = join_line};
+    return run(t, join_flags,
                "usage: adamod text detokenize [--lang CODE] [FILE]...\n\n"
                "Joins tokens into text by Moses' rules, as sacremoses does.\n\n",
                argc, argv);
