@@ -354,8 +354,9 @@ status=0
 "$ADAMOD" compare tiny.yaml --out some --no-report --jobs 2 --set train.steps=6 --variant 'good: train.seed=1' \
     --variant 'bad: data.task=bitext data.source=no data.target=no data.valid_source=no data.valid_target=no' >said 2>err || status=$?
 [ $status -eq 1 ] || fail "a comparison of which a part fails has status $status"
-grep -q '/no: cannot open' err && grep -q '^adamod: compare: bad failed$' err || fail "of a run that fails: $(cat err)"
-grep -q '^good: 6 updates' said && grep -q '^good  ' said || fail "one run that fails spoils the others: $(cat said)"
+grep -q '/no: cannot open' err || fail "of a run that fails: $(cat err)"
+grep -q '^adamod: compare: bad failed$' err || fail "which run failed: $(cat err)"
+[ "$(grep -c '^good' said)" -eq 2 ] || fail "one run that fails spoils the others: $(cat said)"
 
 # A signal stops all of them, with a checkpoint each, and begins no other.
 "$ADAMOD" compare tiny.yaml --out halted --no-report --vary optimizer=adamod,adam,sgd --jobs 2 --set train.steps=100000 >said 2>err &
