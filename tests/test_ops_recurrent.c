@@ -2,7 +2,7 @@
 #include "nn/backend/cpu/cpu.h"
 #include "check.h"
 #include "opcheck.h"
-#include "nn/ops/lstm.h"
+#include "nn/ops/lstm_view.h"
 
 #include <math.h>
 

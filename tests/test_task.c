@@ -655,7 +655,7 @@ TEST(keys_belong_to_their_task_and_model) {
               "--set: model.heads is given, but model.kind lookup has no such key");
     CHECK_STR(set_complaint("model.heads=2", "data.task=numbers"), "(none)");
     CHECK_STR(set_complaint("data.task=words", NULL),
-              "--set: data.task is 'words', expected remainders, numbers, bitext or images");
+              "--set: data.task is 'words', expected remainders, numbers, bitext, images or language");
     CHECK_STR(set_complaint("model.kind=transformer", NULL), "--set: model.kind is 'transformer', expected lookup");
     CHECK_STR(set_complaint("data.batch=7", NULL), "--set: data.batch is 7, which does not divide data.numbers 24");
     CHECK_STR(set_complaint("train.best=bleu", NULL),

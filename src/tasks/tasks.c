@@ -1,11 +1,12 @@
 #include "tasks/tasks.h"
 
 #include "tasks/images.h"
+#include "tasks/language.h"
 #include "tasks/translation.h"
 
 #include <string.h>
 
-const task *const tasks_all[] = {&task_numbers, &task_bitext, &task_images, NULL};
+const task *const tasks_all[] = {&task_numbers, &task_bitext, &task_images, &task_language, NULL};
 
 const metric *tasks_metrics(int *n) {
     enum { MOST = 64 };

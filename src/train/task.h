@@ -45,6 +45,7 @@ typedef struct task_batch {
     int64_t samples;      /* sentences, images */
     int64_t targets;      /* rows that the loss counts */
     int64_t epoch, index; /* of the batch that comes next */
+    double lr_factor;     /* its update has the learning rate times this, the mean of its batches'; 0: as it is */
 } task_batch;
 
 /* What an evaluation gave. */

@@ -25,6 +25,7 @@ static void feed(experiment *s, checkpoint_meta *at, int i, update *u) {
     nn_plan_set_random(s->plan, r->train.seed, (uint64_t)((u->step - 1) * r->train.accumulate + i + 1));
     u->own_items += b.items;
     u->targets += (double)b.targets;
+    u->lr_factors += b.lr_factor > 0 ? b.lr_factor : 1;
     at->samples += b.samples;
     at->epoch = b.epoch;
     at->batch = b.index;
@@ -35,13 +36,31 @@ static void add_loss(experiment *s, update *u) {
     for (int k = 0; k < 4; k++) u->sums[k] += (double)loss[k];
 }
 
+/* The learning rate that the update's batches want, for its step; and back to what it was, as checkpoints know it. */
+static adamod_status scale_lr(experiment *s, const update *u, double *base) {
+    const double factor = u->lr_factors / s->recipe.train.accumulate;
+    *base = NAN; /* it stays */
+    if (factor == 1) return ADAMOD_OK;
+    const adamod_status status = adamod_get(s->optimizer, "lr", base);
+    return status ? status : adamod_set(s->optimizer, "lr", *base * factor);
+}
+
+static adamod_status restore_lr(experiment *s, double base, adamod_status status) {
+    const adamod_status restored = isnan(base) ? ADAMOD_OK : adamod_set(s->optimizer, "lr", base);
+    return status ? status : restored;
+}
+
 /* ---- on the processor ---- */
 
 static adamod_status step(experiment *s, bool collect, update *u) {
     const int64_t skipped = adamod_skipped(s->optimizer);
     adamod_status status = adamod_collect(s->optimizer, collect);
+    double base = NAN;
     if (!status) status = adamod_set(s->optimizer, "grad_scale", 1 / u->sums[3]);
+    if (!status) status = scale_lr(s, u, &base);
+    if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
     if (!status) status = adamod_step(s->optimizer);
+    status = restore_lr(s, base, status);
     u->taken = adamod_skipped(s->optimizer) == skipped;
     u->norm = adamod_grad_norm(s->optimizer);
     return status;
@@ -59,7 +78,7 @@ static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update 
         snprintf(u->diverged, sizeof u->diverged, "the loss is not finite in update %lld", (long long)u->step);
         return 0;
     }
-    if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
+    u->lr = NAN;
     const adamod_status status = u->taken ? step(s, collect, u) : ADAMOD_OK;
     if (status == ADAMOD_ERROR_NONFINITE) {
         snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
@@ -94,7 +113,10 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
         const bool last = i == n - 1;
         recorded r = {s, (i > 0 ? ADDS : 0) | (last ? STEPS : 0) | (last && collect ? COLLECTS : 0)};
         if (last) status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
+        double base = NAN;
+        if (last && !status) status = scale_lr(s, u, &base);
         if (!status) status = nn_plan_replay(s->plan, r.variant, run_recorded, &r);
+        status = restore_lr(s, base, status);
         if (status || last) break;
         status = nn_plan_wait(s->plan);
         add_loss(s, u);

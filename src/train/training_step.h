@@ -15,6 +15,7 @@ typedef struct update {
     double sums[4];           /* as nn_cross_entropy gives them */
     double lr, norm;          /* norm negative: not computed */
     double targets;           /* rows that the loss counts */
+    double lr_factors;        /* the sum of its batches' */
     bool taken;               /* false: something was not finite, and the recipe says to skip it */
     char diverged[200];       /* something was not finite, and the recipe says to stop: what */
     double begin, end;        /* for the caller */

@@ -4,8 +4,8 @@
  *     c_t = f c_(t-1) + i g,   y_t = o tanh(c_t).
  * Backward stops at the state that the run began with.
  *
- * Inputs: see lstm.h. Outputs: y, and the state after the last step. Attribute: dropout. */
-#include "nn/ops/lstm.h"
+ * Inputs: see lstm_view.h. Outputs: y, and the state after the last step. Attribute: dropout. */
+#include "nn/ops/lstm_view.h"
 #include "nn/ops/dropout.h"
 
 #include <math.h>

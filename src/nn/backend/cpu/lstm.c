@@ -1,6 +1,6 @@
 /* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
  * products with the state go step by step. */
-#include "nn/ops/lstm.h"
+#include "nn/ops/lstm_view.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
 

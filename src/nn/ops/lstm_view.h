@@ -1,6 +1,6 @@
 /* What the kernels of lstm share: its inputs by name, and where things lie in what forward saves. */
-#ifndef ADAMOD_NN_OPS_LSTM_H
-#define ADAMOD_NN_OPS_LSTM_H
+#ifndef ADAMOD_NN_OPS_LSTM_VIEW_H
+#define ADAMOD_NN_OPS_LSTM_VIEW_H
 
 #include "nn/op.h"
 

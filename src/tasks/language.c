@@ -1,0 +1,360 @@
+/* language.c - see language.h: keys, graphs, batches and scores.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/language.h"
+
+#include "base/clock.h"
+#include "data/shuffle.h"
+#include "models/lstm.h"
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- keys ---- */
+
+#define S language_settings
+static const key_spec keys[] = {
+    CHOICE_KEY(S, data.set, "generated", "generated text", STRICT, "a language of known entropy, or files"),
+    PATH_KEY(S, data.path, LOOSE, "text: the directory of the files"),
+    TEXT_KEY(S, data.train_file, "train.txt", LOOSE, "text: what to train on"),
+    TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: for validation"),
+    TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: for the test; empty: none"),
+    CHOICE_KEY(S, data.tokens, "words", "words characters", STRICT, "text: what it is made of"),
+    SWITCH_KEY(S, data.eos, "true", STRICT, "text: the end of a line is a token, <eos>"),
+    WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "text: a token seen less often is unknown"),
+    WHOLE_KEY(S, data.max_vocab, "0", 0, 1e8, STRICT, "text: tokens kept, with <eos> and <unk>; 0: all"),
+    WHOLE_KEY(S, data.words, "16", 1, 1e6, STRICT, "generated: words of the vocabulary"),
+    WHOLE_KEY(S, data.branches, "4", 1, 32, STRICT, "generated: words that can follow, each half as likely"),
+    WHOLE_KEY(S, data.order, "2", 1, 2, STRICT, "generated: words that the next one depends on"),
+    WHOLE_KEY(S, data.train, "200000", 2, 1e9, STRICT, "generated: words to train on"),
+    WHOLE_KEY(S, data.valid, "10000", 2, 1e9, STRICT, "generated: words for validation"),
+    WHOLE_KEY(S, data.test, "20000", 0, 1e9, STRICT, "generated: words for the test"),
+    WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "of the generated language"),
+    WHOLE_KEY(S, data.batch, "20", 1, 1e6, STRICT, "columns that the training text is cut into"),
+    WHOLE_KEY(S, data.valid_batch, "10", 1, 1e6, STRICT, "the same of the validation text"),
+    WHOLE_KEY(S, data.test_batch, "1", 1, 1e6, STRICT, "the same of the test text"),
+    WHOLE_KEY(S, data.length, "70", 1, 100000, STRICT, "time steps of a batch, in the mean"),
+    REAL_KEY(S, data.halved, "0.05", 0, 1, false, STRICT, "how likely that mean is half of it"),
+    REAL_KEY(S, data.spread, "5", 0, 10000, false, STRICT, "standard deviation of lengths"),
+    WHOLE_KEY(S, data.shortest, "5", 1, 100000, STRICT, "time steps of a batch, at least, but for an epoch's end"),
+    SWITCH_KEY(S, data.scale_lr, "true", STRICT, "a batch's learning rate is times its length / data.length"),
+    WHOLE_KEY(S, data.score_length, "70", 1, 100000, LOOSE, "time steps at once in evaluations"),
+};
+#undef S
+static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(language_settings)};
+_Static_assert(sizeof(language_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
+
+static bool is_generated(const recipe *r) { return strcmp(language_settings_of(r)->data.set, "generated") == 0; }
+
+/* What no single key can tell. */
+static const char *check_task(const recipe *whole, char *why, size_t size) {
+    const language_settings *r = language_settings_of(whole);
+    const bool generated = is_generated(whole);
+    if (generated == (*r->data.path != '\0')) {
+        snprintf(why, size,
+                 generated ? "data.path is given, but data.set generated reads no files"
+                           : "data.path is not given; data.set text needs it");
+        return "data.path";
+    }
+    if (!generated && (!*r->data.train_file || !*r->data.valid_file)) {
+        const char *key = *r->data.train_file ? "data.valid_file" : "data.train_file";
+        snprintf(why, size, "%s is empty; data.set text needs it", key);
+        return key;
+    }
+    if (generated && strcmp(r->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
+        return "data.tokens";
+    }
+    if (generated && r->data.branches > r->data.words) {
+        snprintf(why, size, "data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
+        return "data.branches";
+    }
+    if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
+    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
+    return "data.max_vocab";
+}
+
+static const task_model lstm = {"lstm", &lstm_keys, NULL};
+static const task_model *const models[] = {&lstm, NULL};
+
+/* ---- lengths ---- */
+
+/* Time steps of a split: the last word of a column is only a target. */
+static int64_t columns_of(const language_settings *r, int split) {
+    return split == SPLIT_TRAIN ? r->data.batch : split == SPLIT_VALID ? r->data.valid_batch : r->data.test_batch;
+}
+static int64_t steps_of(const experiment *e, int split) {
+    return language_of(e)->n[split] / columns_of(language_settings_of(&e->recipe), split) - 1;
+}
+
+enum { DRAW_LENGTHS = 0x6c656e67, ORDER_LENGTHS };
+
+static int64_t draw_length(const language_settings *r, uint64_t seed, int64_t i) {
+    const bool half = nn_uniform(nn_key(seed, 1, DRAW_LENGTHS), (uint64_t)i) < r->data.halved;
+    const double normal = nn_normal(nn_key(seed, 2, DRAW_LENGTHS), (uint64_t)i);
+    const double length = r->data.length / (half ? 2. : 1.) + r->data.spread * normal;
+    return length > r->data.shortest ? (int64_t)length : r->data.shortest;
+}
+
+/* Until the text is at its end; the last is what is left. */
+static int draw_lengths(experiment *e, char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    const int64_t steps = steps_of(e, SPLIT_TRAIN), most = steps / r->data.shortest + 1;
+    s->drawn = malloc((size_t)most * sizeof *s->drawn);
+    s->lengths = malloc((size_t)most * sizeof *s->lengths);
+    if (!s->drawn || !s->lengths) return text_fail(message, size, "out of memory for the lengths of batches");
+    for (int64_t done = 0; done < steps; s->batches++) {
+        const int64_t length = draw_length(r, e->recipe.train.seed, s->batches);
+        const int64_t n = length < steps - done ? length : steps - done;
+        s->drawn[s->batches] = n;
+        s->longest = n > s->longest ? n : s->longest;
+        done += n;
+    }
+    return 0;
+}
+
+static void order_epoch(language *s, uint64_t seed) {
+    if (s->ordered_epoch == s->epoch) return;
+    memcpy(s->lengths, s->drawn, (size_t)s->batches * sizeof *s->lengths);
+    shuffle(s->lengths, s->batches, s->batches, nn_key(seed, (uint64_t)s->epoch, ORDER_LENGTHS));
+    s->ordered_epoch = s->epoch;
+}
+
+/* ---- graphs ---- */
+
+/* Of up to so many time steps of a split's columns. Inputs ids, targets and carried; output "loss". */
+static nn_value build_graph(const experiment *e, nn_graph *g, int split, int64_t steps, int *rows) {
+    const int64_t columns = columns_of(language_settings_of(&e->recipe), split);
+    const lstm_settings *model = (const void *)e->recipe.model_settings;
+    *rows = nn_symbol(g, "tokens", steps * columns);
+    const int one = nn_symbol(g, "one", 1);
+    lstm_text text = {.words = language_of(e)->words, .batch = columns, .state = task_split_name((task_split)split)};
+    text.ids = nn_input(g, "ids", NN_I32, *rows, 0);
+    text.targets = nn_input(g, "targets", NN_I32, *rows, 0);
+    text.carried = nn_input(g, "carried", NN_I32, one, 0);
+    nn_pad(g, text.targets, -1);
+    const nn_value loss = lstm_build(g, model, &text, split == SPLIT_TRAIN);
+    nn_output(g, "loss", loss);
+    return loss;
+}
+
+static nn_value build(experiment *e, nn_graph *g) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    const nn_value loss = build_graph(e, g, SPLIT_TRAIN, s->longest > 0 ? s->longest : r->data.length, &s->rows);
+    for (int split = SPLIT_VALID; split < SPLITS; split++)
+        lstm_declare(g, (const void *)e->recipe.model_settings, task_split_name((task_split)split),
+                     columns_of(r, split));
+    return loss;
+}
+
+static int prepare(experiment *e, int uses, char *message, size_t size) {
+    const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = -1, .pool = e->pool};
+    const int64_t most = language_settings_of(&e->recipe)->data.score_length;
+    language *s = language_of(e);
+    for (int split = SPLIT_VALID; (uses & TASK_SCORE) && split < SPLITS; split++) {
+        language_scoring *x = &s->scoring[split];
+        if (s->n[split] == 0) continue;
+        const int64_t steps = steps_of(e, split);
+        if (!(x->graph = nn_graph_create(e->params))) return text_fail(message, size, "out of memory for a graph");
+        build_graph(e, x->graph, split, steps < most ? steps : most, &x->rows);
+        if (experiment_failed(nn_plan_create(&x->plan, x->graph, &o), message, size)) return -1;
+    }
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+static void close_language(experiment *e) {
+    language *s = language_of(e);
+    if (!s) return;
+    for (int split = 0; split < SPLITS; split++) {
+        nn_plan_free(s->scoring[split].plan);
+        nn_graph_free(s->scoring[split].graph);
+        free(s->text[split]);
+    }
+    vocab_free(s->vocab);
+    free(s->drawn);
+    free(s->lengths);
+    free(s);
+    e->state = NULL;
+}
+
+static int open_language(experiment *e, const char *directory, int uses, char *message, size_t size) {
+    language *s = e->state = calloc(1, sizeof *s);
+    if (!s) return text_fail(message, size, "out of memory for the task");
+    s->ordered_epoch = -1;
+    int failed = language_load(e, directory, uses, message, size);
+    if (!failed && !directory) failed = draw_lengths(e, message, size);
+    if (failed) close_language(e);
+    return failed ? -1 : 0;
+}
+
+static int save(const experiment *e, const char *directory, char *message, size_t size) {
+    char path[1100];
+    snprintf(path, sizeof path, "%s/words.vocab", directory);
+    return language_of(e)->vocab ? vocab_save(language_of(e)->vocab, path, message, size) : 0;
+}
+
+static uint64_t fingerprint(const experiment *e) {
+    const language *s = language_of(e);
+    uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, &s->words, sizeof s->words);
+    for (int32_t i = 0; s->vocab && i < vocab_size(s->vocab); i++) {
+        const text_slice token = vocab_token(s->vocab, i);
+        hash = checkpoint_hash(hash, token.bytes, token.n + 1);
+    }
+    return hash;
+}
+
+static const char *file_of(const language_settings *r, int split) {
+    return split == SPLIT_TRAIN ? r->data.train_file : split == SPLIT_VALID ? r->data.valid_file : r->data.test_file;
+}
+
+static int data_parts(const experiment *e, task_part *out) {
+    static const char *const names[2][SPLITS] = {{"data.train_file", "data.valid_file", "data.test_file"},
+                                                 {"data.train", "data.valid", "data.test"}};
+    const language *s = language_of(e);
+    const bool generated = is_generated(&e->recipe);
+    int n = 0;
+    for (int split = 0; split < SPLITS; split++) {
+        if (s->n[split] == 0) continue;
+        const uint64_t hash = task_hash(0, s->text[split], (size_t)s->n[split] * sizeof *s->text[split]);
+        out[n++] = (task_part){(task_split)split, names[generated][split],
+                               generated ? "" : file_of(language_settings_of(&e->recipe), split), hash};
+    }
+    return n;
+}
+
+static void describe(const experiment *e, task_fact fact, void *context) {
+    const double entropy = language_entropy(&e->recipe);
+    char text[64];
+    snprintf(text, sizeof text, "%d tokens", language_of(e)->words);
+    fact(context, "vocabulary", text);
+    if (isnan(entropy)) return;
+    snprintf(text, sizeof text, "%.4f", exp(entropy));
+    fact(context, "best perplexity", text);
+}
+
+/* Columns are equally long. */
+static bool note(const experiment *e, task_split split, char *out, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    const int64_t n = language_of(e)->n[split], columns = columns_of(r, split);
+    if (n % columns == 0 || is_generated(&e->recipe)) return false;
+    snprintf(out, size, "%.*s: used %lld of %lld tokens, in %lld columns of one length", RECIPE_PATH, file_of(r, split),
+             (long long)(n - n % columns), (long long)n, (long long)columns);
+    return true;
+}
+
+/* ---- batches ---- */
+
+/* Time steps first .. first + n - 1 of a split, as inputs of a plan. */
+static void feed(const experiment *e, nn_plan *plan, int rows, int split, int64_t first, int64_t n, bool carried) {
+    const int64_t columns = columns_of(language_settings_of(&e->recipe), split), height = steps_of(e, split) + 1;
+    const int32_t *text = language_of(e)->text[split];
+    int32_t *ids = nn_plan_data(plan, "ids"), *targets = nn_plan_data(plan, "targets");
+    *(int32_t *)nn_plan_data(plan, "carried") = carried;
+    nn_plan_set_rows(plan, rows, n * columns);
+    for (int64_t t = 0; t < n; t++) {
+        for (int64_t b = 0; b < columns; b++) {
+            ids[t * columns + b] = text[b * height + first + t];
+            targets[t * columns + b] = text[b * height + first + t + 1];
+        }
+    }
+}
+
+static int64_t batches(const experiment *e) { return language_of(e)->batches; }
+
+static void next(experiment *e, task_batch *out) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    order_epoch(s, e->recipe.train.seed);
+    const int64_t length = s->lengths[s->index], tokens = length * r->data.batch;
+    feed(e, e->plan, s->rows, SPLIT_TRAIN, s->place, length, s->index > 0);
+    s->place += length;
+    if (++s->index == s->batches) s->index = 0, s->place = 0, s->epoch++;
+    *out = (task_batch){.items = tokens, .samples = tokens, .targets = tokens, .epoch = s->epoch, .index = s->index};
+    if (r->data.scale_lr) out->lr_factor = (double)length / r->data.length;
+}
+
+static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
+    language *s = language_of(e);
+    if (epoch < 0 || index < 0 || index >= s->batches)
+        return text_fail(message, size, "batch %lld of an epoch, which has %lld: has the data changed?",
+                         (long long)index, (long long)s->batches);
+    s->epoch = epoch;
+    s->index = index;
+    s->place = 0;
+    order_epoch(s, e->recipe.train.seed);
+    for (int64_t i = 0; i < index; i++) s->place += s->lengths[i];
+    return 0;
+}
+
+/* ---- scores ---- */
+
+enum { LOSS, PERPLEXITY, BITS, METRICS };
+static const metric metrics[METRICS] = {
+    [LOSS] = {"loss", "loss", "loss", "", 1, 4, METRIC_LOWER, true, NULL},
+    [PERPLEXITY] = {"perplexity", "perplexity", "perplexity", "", 1, 2, METRIC_LOWER, true, NULL},
+    [BITS] = {"bits", "bits", "bits for each character", "", 1, 3, METRIC_LOWER, false, NULL},
+};
+
+static bool has(const experiment *e, task_split split) { return language_of(e)->n[split] > 0; }
+static int64_t count(const experiment *e, task_split split) { return language_of(e)->n[split]; }
+
+static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
+                    task_result *out, char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    const language_scoring *x = &language_of(e)->scoring[split];
+    const int64_t length = r->data.score_length, all = has(e, split) ? steps_of(e, split) : 0;
+    const int64_t steps = depth == TASK_GLANCE && all > length ? length : all;
+    double sum = 0;
+    (void)sample, (void)context;
+    *out = (task_result){0};
+    for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
+    if (steps == 0 || !x->plan) return 0;
+    for (int64_t at = 0; at < steps; at += length) {
+        const int64_t n = steps - at < length ? steps - at : length;
+        feed(e, x->plan, x->rows, split, at, n, at > 0);
+        nn_plan_forward(x->plan);
+        if (experiment_failed(nn_plan_wait(x->plan), message, size)) return -1;
+        sum += (double)*(const float *)nn_plan_data(x->plan, "loss");
+        experiment_progress(e, "tokens", (at + n) * columns_of(r, split), steps * columns_of(r, split));
+    }
+    out->items = (double)(steps * columns_of(r, split));
+    out->value[LOSS] = sum / out->items;
+    out->value[PERPLEXITY] = exp(out->value[LOSS]);
+    if (strcmp(r->data.tokens, "characters") == 0) out->value[BITS] = out->value[LOSS] / log(2);
+    return 0;
+}
+
+/* ---- the table ---- */
+
+static const key_table *const tables[] = {&table, NULL};
+const task task_language = {.name = "language",
+                            .about = "the next word of a text",
+                            .items = "tokens",
+                            .samples = "tokens",
+                            .keys = tables,
+                            .models = models,
+                            .metrics = metrics,
+                            .n_metrics = METRICS,
+                            .check = check_task,
+                            .open = open_language,
+                            .close = close_language,
+                            .build = build,
+                            .prepare = prepare,
+                            .batches = batches,
+                            .next = next,
+                            .seek = seek,
+                            .has = has,
+                            .count = count,
+                            .evaluate = evaluate,
+                            .save = save,
+                            .fingerprint = fingerprint,
+                            .describe = describe,
+                            .data = data_parts,
+                            .note = note};

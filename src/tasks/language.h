@@ -1,0 +1,71 @@
+/* language.h - the task "language": the next word or character of a text, by a recurrent network.
+ *
+ * A text is cut into as many columns as a batch has, and read from left to right. The state of the network goes on from
+ * batch to batch; it is zeros where an epoch or an evaluation begins. The lengths of batches are drawn once, and come in
+ * another order in each epoch, so that epochs are of one length.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_LANGUAGE_H
+#define ADAMOD_LANGUAGE_H
+
+#include "data/markov.h"
+#include "data/vocab.h"
+#include "train/task.h"
+
+typedef struct language_settings {
+    struct {
+        char set[16];                                                                  /* generated, text */
+        char path[RECIPE_PATH];                                                        /* a directory, absolute */
+        char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
+        char tokens[16];                                                               /* words, characters */
+        bool eos;
+        int min_count, max_vocab;
+        int words, branches, order; /* generated */
+        int64_t train, valid, test; /* generated: words */
+        uint64_t seed;
+        int batch, valid_batch, test_batch; /* columns */
+        int length, score_length, shortest; /* time steps */
+        double halved, spread;
+        bool scale_lr;
+    } data;
+} language_settings;
+
+static inline const language_settings *language_settings_of(const recipe *r) {
+    return (const language_settings *)(const void *)r->task_settings;
+}
+
+/* A graph that scores a text, and its plan. */
+typedef struct language_scoring {
+    nn_graph *graph;
+    nn_plan *plan;
+    int rows; /* symbol */
+} language_scoring;
+
+/* The task's part of an experiment. */
+typedef struct language {
+    vocab *vocab; /* NULL: generated */
+    int words;
+    int32_t *text[SPLITS];
+    int64_t n[SPLITS];
+    language_scoring scoring[SPLITS];
+    /* training */
+    int rows;                 /* symbol */
+    int64_t *drawn, *lengths; /* of an epoch's batches: as drawn, and in this epoch's order */
+    int64_t batches, longest;
+    int64_t ordered_epoch; /* that lengths is of; -1: none */
+    int64_t epoch, index;  /* of the batch that comes next */
+    int64_t place;         /* the time step it begins with */
+} language;
+
+static inline language *language_of(const experiment *e) { return e->state; }
+
+/* In nats a word, what no model can be better than, but by chance; NAN: not known. */
+double language_entropy(const recipe *r);
+
+extern const task task_language;
+
+/* Fills vocab, words, text and n: for training, or for the use of a run's model (see task.open). A failure may leave parts. */
+int language_load(experiment *e, const char *directory, int uses, char *message, size_t size);
+
+#endif
