@@ -279,12 +279,17 @@ static int run_torch(bench *b, int first, int n) {
     return bench_train_peer_run(&b->result.peer, first, n, b->samples[BENCH_TORCH] + first);
 }
 
+static int run_convolutions(bench *b, int first, int n) {
+    (void)first, (void)n; /* once a round will do */
+    return b->result.peer.process ? bench_train_peer_convolutions(&b->result.peer) : 0;
+}
+
 /* Steps first .. first + n - 1 of each, another one first in each round. */
 static int run_round(bench *b, int round, int first, int n) {
-    static int (*const contestants[])(bench *, int, int) = {run_ours, run_products, run_torch};
-    for (int i = 0; i < 3; i++) {
+    static int (*const contestants[])(bench *, int, int) = {run_ours, run_products, run_torch, run_convolutions};
+    for (int i = 0; i < 4; i++) {
         bench_pause();
-        const int status = contestants[(i + round) % 3](b, first, n);
+        const int status = contestants[(i + round) % 4](b, first, n);
         if (status) return status;
     }
     return 0;
@@ -375,7 +380,6 @@ static int run_here(bench *b) {
     if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
     if (!status && r->peer.process) status = bench_train_peer_memory(&r->peer);
-    if (!status && r->peer.process) status = bench_train_peer_convolutions(&r->peer);
     if (status) return status;
     bench_spread *const spreads[BENCH_SAMPLES] = {&r->step,      &r->forward,  &r->backward,
                                                   &r->optimizer, &r->products, &r->peer_step};

@@ -76,7 +76,7 @@ typedef struct bench_train_peer {
     double loss;                     /* of the first batch with nothing random, a target */
     double rows;                     /* of all batches, with their padding; 0: it has none */
     double base, peak;               /* resident set after importing torch, and the most since; bytes */
-    double convolutions;             /* seconds of those of a step alone; 0: there are none */
+    double convolutions;             /* shortest seconds of those of a step alone; 0: it has none */
     /* on a device; base and peak are then 0 and the most that tensors took */
     char how[256];   /* "eager"; "compiled, one CUDA graph" */
     double reserved; /* bytes, at most */
@@ -95,7 +95,7 @@ int bench_train_peer_run(bench_train_peer *p, int first, int steps, double *seco
 int bench_train_peer_burst(bench_train_peer *p, int first, int steps, double *seconds);
 /* Asks for base and peak. */
 int bench_train_peer_memory(bench_train_peer *p);
-/* On the host: asks for convolutions, once nothing else is to be measured. */
+/* On the host: runs the convolutions of a step alone. */
 int bench_train_peer_convolutions(bench_train_peer *p);
 const char *bench_train_peer_python(const bench_train_peer *p);
 /* What was set in its environment to make it faster; "": nothing. */
