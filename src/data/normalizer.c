@@ -163,7 +163,8 @@ static char *finish(normalizer *n) {
     points *s = &n->in;
     while (s->n && unicode_is_space(s->at[s->n - 1])) s->n--;
     while (from < s->n && unicode_is_space(s->at[from])) from++;
-    const points stripped = {s->at + from, s->n - from, 0, s->failed};
+    const points stripped = {s->n ? s->at + from : NULL, s->n - from, 0,
+                             s->failed}; /* an empty first line has no array */
     return points_utf8(&stripped, &length);
 }
 
