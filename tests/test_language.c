@@ -187,6 +187,7 @@ TEST(scores_do_not_depend_on_how_a_text_is_cut) {
         if (!CHECK(open_with(&e, WITH(i ? "data.score_length=7" : "data.score_length=1000")))) return;
         CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out, MESSAGE), 0);
         CHECK_CLOSE(out.items, 3 * 66, 0);
+        CHECK_INT(out.samples, 3 * 66);
         loss[i] = out.value[0];
         CHECK_INT(task_language.evaluate(&e, SPLIT_VALID, TASK_WHOLE, NULL, NULL, &out, MESSAGE), 0);
         CHECK_CLOSE(out.value[0], loss[i], 0); /* it begins with zeros again */

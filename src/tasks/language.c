@@ -311,6 +311,7 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     const language_scoring *x = &language_of(e)->scoring[split];
     const int64_t length = r->data.score_length, all = has(e, split) ? steps_of(e, split) : 0;
     const int64_t steps = depth == TASK_GLANCE && all > length ? length : all;
+    const double start = clock_seconds();
     double sum = 0;
     (void)sample, (void)context;
     *out = (task_result){0};
@@ -325,6 +326,8 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
         experiment_progress(e, "tokens", (at + n) * columns_of(r, split), steps * columns_of(r, split));
     }
     out->items = (double)(steps * columns_of(r, split));
+    out->samples = steps * columns_of(r, split);
+    out->seconds = clock_seconds() - start;
     out->value[LOSS] = sum / out->items;
     out->value[PERPLEXITY] = exp(out->value[LOSS]);
     if (strcmp(r->data.tokens, "characters") == 0) out->value[BITS] = out->value[LOSS] / log(2);
