@@ -255,7 +255,7 @@ int image_square(const image *x, int size, uint8_t *out, char *msg, size_t msg_s
     const int side = x->width < x->height ? x->width : x->height;
     line_weights across = {0}, down = {0};
     const size_t numbers = 3 * (size_t)size;
-    float *rows = malloc((size_t)x->height * numbers * sizeof *rows), *sum = malloc(numbers * sizeof *sum);
+    float *rows = malloc(((size_t)x->height * numbers + 1) * sizeof *rows), *sum = malloc(numbers * sizeof *sum);
     const bool memory = make_weights(&across, x->width, side, size) && make_weights(&down, x->height, side, size);
     const bool made = memory && rows && sum;
     int scaled = 0; /* rows so far */
