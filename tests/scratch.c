@@ -2,6 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#define _FILE_OFFSET_BITS 64 /* nftw: of files over 2 GiB, too, where longs have 32 bits */
 #include "scratch.h"
 
 #include <dirent.h>
