@@ -1,6 +1,7 @@
 /* Ops on images of the cuda backend against the reference, as test_ops_images.c does it for the processor. */
 #include "check.h"
 #include "cudacheck.h"
+#include "image_cases.h"
 #include "nn/backend.h"
 
 #define NEEDS_DEVICE()                                                                                                 \
@@ -12,28 +13,6 @@ static void check_both(const opcheck *o) {
 }
 
 /* ---- convolution ---- */
-
-typedef struct conv_sizes {
-    int64_t rows, height, width, in, out, size;
-    int stride, padding;
-    int64_t gap, out_gap;
-} conv_sizes;
-
-static opcheck convolution_case(const conv_sizes *s) {
-    opcheck o = {
-        .op = &nn_op_convolution,
-        .attributes = {.stride = s->stride, .padding = s->padding},
-        .n_inputs = 2,
-        .input = {OPCHECK_IMAGES(1, s->rows, s->height, s->width, s->in), OPCHECK_KERNEL(s->out, s->size, s->in)},
-        .training = true,
-        .seed = (uint64_t)(s->rows + s->height + s->in + s->out),
-        .gap = s->out_gap,
-    };
-    const int64_t n = s->size * s->size * (s->in > s->out ? s->in : s->out), pixels = s->rows * s->height * s->width;
-    o.longest_sum = (double)(n > pixels ? n : pixels);
-    o.input[0].gap = s->gap;
-    return o;
-}
 
 TEST(convolutions) {
     static const conv_sizes sizes[] = {
@@ -64,27 +43,10 @@ TEST(convolutions_that_are_products) {
 
 /* ---- batch norm ---- */
 
-static opcheck norm_case(int64_t rows, int64_t size, int64_t channels, int64_t gap, bool residual, bool relu,
-                         bool training) {
-    opcheck o = {
-        .op = &nn_op_batch_norm,
-        .attributes = {.eps = 1e-5, .momentum = 0.1, .activation = relu ? NN_RELU : NN_LINEAR},
-        .n_inputs = 6,
-        .input = {OPCHECK_IMAGES(1, rows, size, size, channels), OPCHECK_NONE, OPCHECK_VECTOR(channels),
-                  OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels)},
-        .training = training,
-        .seed = (uint64_t)(rows + size + channels),
-        .longest_sum = (double)(rows * size * size),
-    };
-    o.input[0].mean = 1;
-    o.input[0].gap = gap;
-    if (residual) o.input[1] = o.input[0], o.input[1].gap = 2 * gap;
-    o.gap = gap / 2;
-    o.input[2].mean = 1;
-    o.input[4].no_grad = o.input[5].no_grad = true;
-    o.input[5].mean = 2; /* a variance */
-    o.input[5].scale = 0.2;
-    return o;
+static void check_norm(const int64_t s[4], bool residual, bool relu, bool training) {
+    opcheck o = batch_norm_case(s[0], s[1], s[1], s[2], residual, relu, training);
+    o.input[0].gap = s[3], o.input[1].gap = residual ? 2 * s[3] : 0, o.gap = s[3] / 2;
+    check_both(&o);
 }
 
 /* Channels that are whole packs and not, one block and many, what fits into shared memory and what does not. */
@@ -95,19 +57,15 @@ TEST(batch_norms) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int k = 0; k < 4; k++) {
             const int64_t *s = sizes[i];
-            const opcheck o = norm_case(s[0], s[1], s[2], s[3], k & 1, k & 2, s[0] * s[1] > 1);
-            check_both(&o);
+            check_norm(s, k & 1, k & 2, s[0] * s[1] > 1);
         }
     }
-    const opcheck evaluated = norm_case(3, 4, 24, 0, true, true, false);
-    check_both(&evaluated);
+    check_norm((const int64_t[]){3, 4, 24, 0}, true, true, false);
 }
 
 TEST(batch_norm_of_matrices) {
     NEEDS_DEVICE();
-    opcheck o = norm_case(70, 1, 40, 0, false, true, true);
-    o.input[0] = (opcheck_input)OPCHECK_ROWS(1, 70, 40);
-    check_both(&o);
+    check_norm((const int64_t[]){70, 0, 40, 0}, false, true, true);
 }
 
 /* ---- pooling, concatenation ---- */

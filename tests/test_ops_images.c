@@ -1,36 +1,13 @@
 /* Ops on images: convolution, batch norm, pooling, concatenation. */
 #include "check.h"
+#include "image_cases.h"
 #include "nn/backend/cpu/cpu.h"
-#include "opcheck.h"
 #include "values.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 /* ---- convolution ---- */
-
-/* rows, height, width, in, out, size, stride, padding, gap of x, gap of y. */
-typedef struct conv_sizes {
-    int64_t rows, height, width, in, out, size;
-    int stride, padding;
-    int64_t gap, out_gap;
-} conv_sizes;
-
-static opcheck convolution_case(const conv_sizes *s) {
-    opcheck o = {
-        .op = &nn_op_convolution,
-        .attributes = {.stride = s->stride, .padding = s->padding},
-        .n_inputs = 2,
-        .input = {OPCHECK_IMAGES(1, s->rows, s->height, s->width, s->in), OPCHECK_KERNEL(s->out, s->size, s->in)},
-        .training = true,
-        .seed = (uint64_t)(s->rows + s->height + s->in + s->out),
-        .gap = s->out_gap,
-    };
-    const int64_t n = s->size * s->size * (s->in > s->out ? s->in : s->out), pixels = s->rows * s->height * s->width;
-    o.longest_sum = (double)(n > pixels ? n : pixels);
-    o.input[0].gap = s->gap;
-    return o;
-}
 
 TEST(gradients_of_convolution) {
     static const conv_sizes sizes[] = {
@@ -85,35 +62,9 @@ TEST(convolution_says_which_shapes_do_not_fit) {
 
 /* ---- batch norm ---- */
 
-static opcheck norm_case(int64_t rows, int64_t height, int64_t width, int64_t channels, bool residual, bool relu,
-                         bool training) {
-    opcheck o = {
-        .op = &nn_op_batch_norm,
-        .attributes = {.eps = 1e-5, .momentum = 0.1, .activation = relu ? NN_RELU : NN_LINEAR},
-        .n_inputs = 6,
-        .input = {OPCHECK_IMAGES(1, rows, height, width, channels), OPCHECK_NONE, OPCHECK_VECTOR(channels),
-                  OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels), OPCHECK_VECTOR(channels)},
-        .training = training,
-        .seed = (uint64_t)(rows + height + channels),
-        .longest_sum = (double)(rows * height * width),
-    };
-    if (residual) o.input[1] = o.input[0];
-    if (height == 0) { /* a matrix */
-        o.input[0] = (opcheck_input)OPCHECK_ROWS(1, rows, channels);
-        if (residual) o.input[1] = o.input[0];
-        o.longest_sum = (double)rows;
-    }
-    o.input[0].mean = 1;
-    o.input[2].mean = 1;
-    o.input[4].no_grad = o.input[5].no_grad = true;
-    o.input[5].mean = 2; /* a variance */
-    o.input[5].scale = 0.2;
-    return o;
-}
-
 TEST(gradients_of_batch_norm) {
     for (int k = 0; k < 8; k++) {
-        opcheck o = norm_case(3, k & 1 ? 2 : 0, 2, 3, k & 2, k & 4, true);
+        opcheck o = batch_norm_case(3, k & 1 ? 2 : 0, 2, 3, k & 2, k & 4, true);
         o.seed = 2; /* no z comes close to 0, where relu has no derivative */
         CHECK(opcheck_gradients(&o));
         o.training = false;
@@ -134,7 +85,7 @@ TEST(batch_norm_on_the_cpu_is_the_reference) {
     for (int i = 0; i < IMAGE_SIZES; i++) {
         const int64_t *s = image_sizes[i];
         for (int k = s[3] > 1000 ? 6 : fast() ? i % 3 : 0; k < 8; k += fast() ? 3 : 1) {
-            opcheck o = norm_case(s[0], s[1], s[2], s[3], k & 1, k & 2, k & 4);
+            opcheck o = batch_norm_case(s[0], s[1], s[2], s[3], k & 1, k & 2, k & 4);
             o.input[0].gap = s[4], o.gap = s[6];
             if (k & 1) o.input[1].gap = s[5];
             /* Of few pixels the variance can be small, and what is off in x is so much more in y. */
@@ -179,14 +130,14 @@ TEST(batch_norm_keeps_running_statistics) {
 
 TEST(batch_norm_says_what_does_not_fit) {
     char message[160];
-    opcheck o = norm_case(2, 3, 3, 4, true, true, true);
+    opcheck o = batch_norm_case(2, 3, 3, 4, true, true, true);
     CHECK(!opcheck_shape(&o, message, sizeof message));
     o.input[5] = (opcheck_input)OPCHECK_VECTOR(3);
     CHECK_STR(opcheck_shape(&o, message, sizeof message), "variance must be a vector of 4, the channels of x");
-    o = norm_case(2, 3, 3, 4, true, true, true);
+    o = batch_norm_case(2, 3, 3, 4, true, true, true);
     o.input[1].shape.dim[2] = 2;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "one shape");
-    o = norm_case(2, 3, 3, 4, false, true, true);
+    o = batch_norm_case(2, 3, 3, 4, false, true, true);
     o.attributes.activation = NN_GELU;
     CHECK_HAS(opcheck_shape(&o, message, sizeof message), "linear or relu");
     o.attributes = (nn_attributes){.eps = 0, .momentum = 0.1};
