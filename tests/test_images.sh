@@ -2,17 +2,9 @@
 # Pictures from the command line: the same numbers when a run is killed, predictions, and one clear line when something is
 # wrong.
 # SPDX-License-Identifier: MIT
-set -euo pipefail
-
-"$ADAMOD" help predict >/dev/null 2>&1 || exit 77 # built without the trainer
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+# shellcheck source=tests/shell_checks.sh
+. "$SOURCE_DIR/tests/shell_checks.sh"
+"$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
 cat >tiny.yaml <<'END'
 name: tiny
@@ -26,16 +18,6 @@ numbers() { # what must be equal between two runs
     sed -E 's/"(time|images_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
     cat "$1/histograms.jsonl" "$1/classes.json"
     "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
-}
-
-# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
-refused() {
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
 }
 
 "$ADAMOD" train tiny.yaml --out whole >said
@@ -98,5 +80,4 @@ rm whole/classes.txt
 refused 1 'whole/classes.txt: cannot open' "$ADAMOD" evaluate whole
 [ ! -e never ] || fail "a run that was refused left a directory"
 
-[ $failures -eq 0 ] && echo "ok"
-exit $failures
+finish

@@ -1,24 +1,9 @@
 #!/usr/bin/env bash
 # Raw text in, raw text out: data.raw.
 # SPDX-License-Identifier: MIT
-set -euo pipefail
-
+# shellcheck source=tests/shell_checks.sh
+. "$SOURCE_DIR/tests/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-refused() { # refused STATUS TEXT COMMAND...
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-}
 
 seq 1 50 | sed 's/.*/Frage Nr. &: „Was ist das?“/' >question.txt
 answer="It's (what it is), isn't it?"
@@ -82,5 +67,4 @@ refused 1 'given/bpe.codes: cannot open' "$ADAMOD" translate given
 sed -i '3d' run/bpe.codes
 refused 1 'another vocabulary' "$ADAMOD" translate run
 
-echo "$((failures == 0)) passed, $((failures > 0)) failed"
-[ $failures -eq 0 ]
+finish

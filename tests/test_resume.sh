@@ -2,18 +2,9 @@
 # Where a run goes on from: with the data it was trained with, from checkpoints that are whole, by the name the user gives,
 # with the weights of another. What does not fit is refused in one line, and changes nothing.
 # SPDX-License-Identifier: MIT
-set -euo pipefail
-
+# shellcheck source=tests/shell_checks.sh
+. "$SOURCE_DIR/tests/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
-# in memory, where there is such a place, syncing costs nothing
-work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 
 seq 1 40 | sed 's/^/wort /' >s.txt
 seq 1 40 | sed 's/^/word /' >t.txt
@@ -28,16 +19,12 @@ train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram
 decode: {beam: 2, max_length: 8}
 END
 
-# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text; the run is as it was.
-refused() {
-    local status=0 wanted=$1 text=$2 before
-    shift 2
+# unmoved STATUS TEXT COMMAND...: refused, and the run is as it was.
+unmoved() {
+    local before
     before=$(find . -type f -path './*/*' -exec cksum {} + | sort)
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
-    [ "$before" = "$(find . -type f -path './*/*' -exec cksum {} + | sort)" ] || fail "$* changes files"
+    refused "$@"
+    [ "$before" = "$(find . -type f -path './*/*' -exec cksum {} + | sort)" ] || fail "${*:3} changes files"
 }
 # flip FILE OFFSET: one bit of the byte.
 flip() {
@@ -104,7 +91,7 @@ numbers moved | cmp - whole.txt || fail "a run whose data moved ends elsewhere"
 for file in s t vs vt; do
     cp $file.txt kept
     sed -i '3s/3$/4/' $file.txt
-    refused 1 "$PWD/$file.txt: data." "$ADAMOD" train tiny.yaml --out whole --resume --set train.steps=16
+    unmoved 1 "$PWD/$file.txt: data." "$ADAMOD" train tiny.yaml --out whole --resume --set train.steps=16
     grep -q 'content has changed; restore it, or go on with what is there by --reset data' err || fail "of data: $(cat err)"
     mv kept $file.txt
 done
@@ -115,12 +102,12 @@ train tiny.yaml --out other --resume --reset data --set train.steps=16
 grep -q '"reset":"data"' other/machine.3.json || fail "a reset is not noted: $(cat other/machine.*)"
 train tiny.yaml --out other --resume --set train.steps=17 # from now on these are its data
 mv kept s.txt
-refused 1 's.txt: data.source is not' "$ADAMOD" train tiny.yaml --out other --resume --set train.steps=18
+unmoved 1 's.txt: data.source is not' "$ADAMOD" train tiny.yaml --out other --resume --set train.steps=18
 # Other characters are another vocabulary, unless the run's own is taken.
 cp s.txt kept
 sed -i '3s/3/ß/' s.txt
-refused 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
-refused 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
+unmoved 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
+unmoved 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
 cp -r whole foreign
 train tiny.yaml --out foreign --resume --reset data --set data.vocabularies=whole --set train.steps=13
 mv kept s.txt
@@ -142,22 +129,22 @@ size=$(stat -c %s $last)
 offset=5
 while [ $offset -lt "$size" ]; do # in all parts: metadata, parameters, the optimizer's states
     flip $last $offset
-    refused 1 "adamod: train: $last: " "$ADAMOD" train --resume --out broken
+    unmoved 1 "adamod: train: $last: " "$ADAMOD" train --resume --out broken
     grep -q 'whole: best (update [0-9]*), step-12 (update 12), step-8 (update 8): choose one with --resume-from NAME$' err ||
         fail "byte $offset: $(cat err)"
-    refused 1 "adamod: evaluate: $last: " "$ADAMOD" evaluate broken --checkpoint last
+    unmoved 1 "adamod: evaluate: $last: " "$ADAMOD" evaluate broken --checkpoint last
     grep -q 'whole: best (update [0-9]*), averaged (update 12), step-12 .*: choose one with --checkpoint NAME$' err ||
         fail "byte $offset: $(cat err)"
-    refused 1 "adamod: translate: $last: " "$ADAMOD" translate broken --checkpoint last </dev/null
+    unmoved 1 "adamod: translate: $last: " "$ADAMOD" translate broken --checkpoint last </dev/null
     flip $last $offset
     offset=$((offset * 4 + 1))
 done
 head -c $((size / 2)) $last >part && mv part $last
-refused 1 'whole: best' "$ADAMOD" train --resume --out broken
+unmoved 1 'whole: best' "$ADAMOD" train --resume --out broken
 rm $last
-refused 1 "$last: No such file or directory; whole: best" "$ADAMOD" train --resume --out broken
+unmoved 1 "$last: No such file or directory; whole: best" "$ADAMOD" train --resume --out broken
 rm broken/checkpoints/* # not even with none left does it begin anew in silence
-refused 1 'No such file or directory; no other checkpoint of the run is whole' "$ADAMOD" train --resume --out broken
+unmoved 1 'No such file or directory; no other checkpoint of the run is whole' "$ADAMOD" train --resume --out broken
 
 # ---- another checkpoint than the last ----
 
@@ -172,9 +159,9 @@ grep -q '"resumed_from":"saved.safetensors","resumed_at":"8"' back/machine.4.jso
 cp -r whole best
 train --out best --resume-from best
 numbers best | cmp - whole.txt || fail "a run that goes back to its best ends elsewhere"
-refused 2 "--resume-from is 'first', expected best, last, step-N or a file" "$ADAMOD" train --out back --resume-from first
-refused 1 'step-7.safetensors: No such file or directory; whole: last' "$ADAMOD" train --out back --resume-from step-7
-refused 1 'it has only parameters, no optimizer state' "$ADAMOD" train --out whole --resume-from averaged
+unmoved 2 "--resume-from is 'first', expected best, last, step-N or a file" "$ADAMOD" train --out back --resume-from first
+unmoved 1 'step-7.safetensors: No such file or directory; whole: last' "$ADAMOD" train --out back --resume-from step-7
+unmoved 1 'it has only parameters, no optimizer state' "$ADAMOD" train --out whole --resume-from averaged
 "$ADAMOD" evaluate whole --checkpoint step-8 --json | grep -q '"checkpoint":"step-8"' || fail "evaluate --checkpoint step-8"
 "$ADAMOD" evaluate whole --checkpoint saved.safetensors >said || fail "evaluate --checkpoint FILE"
 grep -q 'saved.safetensors checkpoint' said || fail "evaluate: $(cat said)"
@@ -182,9 +169,9 @@ echo wort | "$ADAMOD" translate whole --checkpoint step-12 >said || fail "transl
 
 # ---- what may begin anew ----
 
-refused 1 'optimizer.lr is 0.01, but was 0.003' "$ADAMOD" train --resume --out whole --set optimizer.lr=1e-2
-refused 2 "--reset is 'lr', expected optimizer, options or data" "$ADAMOD" train --resume --out whole --reset lr
-refused 2 '--reset is for a run that is resumed' "$ADAMOD" train tiny.yaml --out new --reset optimizer
+unmoved 1 'optimizer.lr is 0.01, but was 0.003' "$ADAMOD" train --resume --out whole --set optimizer.lr=1e-2
+unmoved 2 "--reset is 'lr', expected optimizer, options or data" "$ADAMOD" train --resume --out whole --reset lr
+unmoved 2 '--reset is for a run that is resumed' "$ADAMOD" train tiny.yaml --out new --reset optimizer
 for what in options optimizer; do
     cp -r whole $what
     train --resume --out $what --reset $what --set optimizer.lr=1e-2 --set train.steps=14
@@ -195,7 +182,7 @@ done
 # An update from states that are kept leads elsewhere than the first from none.
 of_14() { grep '"kind":"train","step":14,' "$1/metrics.jsonl" | grep -o '"loss":[^,]*'; }
 [ "$(of_14 options)" != "$(of_14 optimizer)" ] || fail "--reset optimizer keeps its states"
-refused 1 'optimizer.rule is sgd, but was adamod' "$ADAMOD" train --resume --out options --reset options --set optimizer.rule=sgd
+unmoved 1 'optimizer.rule is sgd, but was adamod' "$ADAMOD" train --resume --out options --reset options --set optimizer.rule=sgd
 train --resume --out optimizer --reset optimizer --set optimizer.rule=sgd --set train.steps=18
 
 # On a GPU, where the library reports updates by their number, which then is its own.
@@ -216,15 +203,15 @@ of_1() { grep '"kind":"train","step":1,' "$1/metrics.jsonl" | grep -o '"loss":[^
 grep -qF "init_from: $PWD/whole/checkpoints/averaged.safetensors" tuned/recipe.yaml || fail "$(cat tuned/recipe.yaml)"
 train tiny.yaml --out file --init-from whole/checkpoints/averaged.safetensors --set train.steps=1
 [ "$(of_1 tuned)" = "$(of_1 file)" ] || fail "a run and its file are other weights"
-refused 1 "from another model: 'encoder.embedding.weight' has shape" "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.d=16
-refused 1 'from another model: it has no parameter' "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.layers=2
-refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --out new --init-from nowhere
-refused 1 'elsewhere: neither a run directory with a checkpoint nor a safetensors file' "$ADAMOD" train tiny.yaml --out new --init-from elsewhere
-refused 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --dry-run --init-from nowhere
-refused 2 '--init-from is empty' "$ADAMOD" train tiny.yaml --out new --init-from ''
+unmoved 1 "from another model: 'encoder.embedding.weight' has shape" "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.d=16
+unmoved 1 'from another model: it has no parameter' "$ADAMOD" train tiny.yaml --out new --init-from whole --set model.layers=2
+unmoved 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --out new --init-from nowhere
+unmoved 1 'elsewhere: neither a run directory with a checkpoint nor a safetensors file' "$ADAMOD" train tiny.yaml --out new --init-from elsewhere
+unmoved 1 'nowhere: cannot open: No such file' "$ADAMOD" train tiny.yaml --dry-run --init-from nowhere
+unmoved 2 '--init-from is empty' "$ADAMOD" train tiny.yaml --out new --init-from ''
 sed 's/wort/Wort/' s.txt >big.txt
-refused 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt
-refused 1 'elsewhere/source.vocab: ' "$ADAMOD" train tiny.yaml --out new --set data.vocabularies=elsewhere
+unmoved 1 'averaged.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out new --init-from whole --set data.source=big.txt
+unmoved 1 'elsewhere/source.vocab: ' "$ADAMOD" train tiny.yaml --out new --set data.vocabularies=elsewhere
 [ ! -e new ] || fail "what is refused leaves a directory"
 train tiny.yaml --out tuned-on --init-from whole --set data.source=big.txt --set data.vocabularies=whole --set train.steps=1
 cmp whole/source.vocab tuned-on/source.vocab || fail "data.vocabularies=RUN are not those of the run"
@@ -235,7 +222,4 @@ train tiny.yaml --out kept --set train.keep_every=3 --set train.average=1
 found=$(find kept/checkpoints -name 'step-*' -printf '%f\n' | sort -V | tr '\n' ' ')
 [ "$found" = 'step-3.safetensors step-6.safetensors step-9.safetensors step-12.safetensors ' ] || fail "kept: $found"
 
-if [ $failures -eq 0 ]; then echo "1 passed, 0 failed"; else
-    echo "0 passed, 1 failed"
-    exit 1
-fi
+finish

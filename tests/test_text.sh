@@ -2,17 +2,10 @@
 # `adamod text` against what sacremoses, subword-nmt and sacreBLEU give (tests/text/record.py), and what is wrong with
 # its input in one clear line.
 # SPDX-License-Identifier: MIT
-set -euo pipefail
+# shellcheck source=tests/shell_checks.sh
+. "$SOURCE_DIR/tests/shell_checks.sh"
 
 data=$SOURCE_DIR/tests/text
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 text() { "$ADAMOD" text "$@"; }
 
 # same EXPECTED COMMAND...: prints the bytes of the file.
@@ -21,16 +14,6 @@ same() {
     shift
     "$@" >out 2>err || fail "$*: $(cat err)"
     cmp -s out "$expected" || fail "$*: $(diff out "$expected" | head -4)"
-}
-
-# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
-refused() {
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
 }
 
 # ---- tokens ----
@@ -142,5 +125,4 @@ refused 1 'short has 3 lines and s has more, expected the same number' text clea
 refused 2 'needs two files to read and two to write' text clean s t u
 refused 2 "--ratio is '0.5', expected a number from 1" text clean --ratio 0.5 s t u v
 
-echo "$((failures == 0)) passed, $((failures > 0)) failed"
-[ $failures -eq 0 ]
+finish

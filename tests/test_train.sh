@@ -2,17 +2,9 @@
 # Training from the command line: the same numbers whatever happens to the process and however many threads it has, and
 # one clear line when something is wrong.
 # SPDX-License-Identifier: MIT
-set -euo pipefail
-
+# shellcheck source=tests/shell_checks.sh
+. "$SOURCE_DIR/tests/shell_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failures=0
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
 
 cat >tiny.yaml <<'END'
 name: tiny
@@ -47,16 +39,6 @@ numbers() {
     sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" | grep -v '"kind":"test"'
     cat "$1/histograms.jsonl" "$1/samples.jsonl"
     "$ADAMOD" evaluate "$1" --json | sed -E 's/,"seconds":[^}]*//'
-}
-
-# refused STATUS TEXT COMMAND...: fails with this status and one line that holds the text.
-refused() {
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
 }
 
 "$ADAMOD" train tiny.yaml --out whole --set train.threads=1 >/dev/null
@@ -505,7 +487,4 @@ bitext one.txt one.txt --set decode.beam=50
 "${words[@]}" >/dev/null || fail "a text of one word cannot be trained on"
 rm -r text
 
-if [ $failures -eq 0 ]; then echo "1 passed, 0 failed"; else
-    echo "0 passed, 1 failed"
-    exit 1
-fi
+finish

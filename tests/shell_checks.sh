@@ -1,0 +1,29 @@
+# For tests of the program in bash, which read this first: a directory of their own, which they are in, and checks that count.
+# SPDX-License-Identifier: MIT
+set -euo pipefail
+
+# in memory, where there is such a place, syncing costs nothing
+work=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# refused STATUS TEXT COMMAND...: it fails with that status and one line that has the text.
+refused() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
+}
+
+# At the end: what came of it.
+finish() {
+    echo "$((failures == 0)) passed, $((failures > 0)) failed"
+    [ $failures -eq 0 ]
+}
