@@ -36,7 +36,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'bench train --device')
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
-        'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121' -- "$4") ;;
+        'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
         *' --set' | 'compare --vary')
             compopt -o nospace
             mapfile -t COMPREPLY < <(compgen -W "$(_adamod_keys "$1")" -- "$4")

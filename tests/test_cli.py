@@ -744,6 +744,27 @@ def test_bench_train_shapes_of_images():
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
 
 
+def test_bench_train_shape_of_language():
+    """The paper's LSTM, of fewer units: parameters and operations by hand; where there is torch, the same loss."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    os.mkdir(tiny / "tmp")
+    words, n, h = 50, 6, 10
+    small = [x for key in (f"data.words={words}", f"model.embedding={n}", f"model.hidden={h}") for x in ("--set", key)]
+    status, out, err = run("bench", "train", "--shape", "lstm", *small, "--steps", "1", "--device", "cpu", "--threads", "1",
+                           "--python", "/nonexistent", "--json", tiny / "out.json", env={**CALM, "TMPDIR": tiny / "tmp"})
+    check(status == 0 and "a step: 1400 tokens" in out and "3 layers, embedding 6, hidden 10" in out, status, out, err)
+    with open(tiny / "out.json") as file:
+        x = json.load(file)
+    weights = words * n + 4 * h * (n + h) + 4 * h * (h + h) + 4 * n * (h + n)
+    check(x["recipe"] == "lstm" and x["parameters"] == weights + 2 * 4 * (h + h + n) + words, x)
+    check(abs(x["flops"] - 6 * 1400 * weights) < 1, "operations", x["flops"], 6 * 1400 * weights)
+    check(x["torch"] is None or (x["torch"]["relative_difference"] < 1e-6 and x["torch"]["step_ms"]["low"] > 0), x)
+    check(x["torch"] is None or "speed over torch: at least 1.5" in out, out)
+    check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
+
+
 def test_bench_train_on_a_gpu():
     """Where there is one; else it says why not."""
     if not has_trainer():
@@ -786,7 +807,7 @@ def test_bench_train_errors():
         return
     tiny = Tiny()
     refuse(2, "and was given both", *tiny.command, "--shape", "small")
-    refuse(2, "--shape is 'huge', expected small, base, big, resnet34 or densenet121", "bench", "train", "--shape", "huge")
+    refuse(2, "--shape is 'huge', expected small, base, big, resnet34, densenet121 or lstm", "bench", "train", "--shape", "huge")
     refuse(2, "needs a recipe", "bench", "train")
     refuse(2, "needs a command: train", "bench")
     refuse(2, "No such file", "bench", "train", tiny / "nothing.yaml")

@@ -1,6 +1,7 @@
 /* The matrix products of a training step and nothing else: what the matrix library takes for these shapes. Every linear
  * node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, and so has a convolution, with gathered pixels for
- * x. All read and write the same few arrays, which caches may hold: the library at its best.
+ * x; an lstm has them of its input and of its state. All read and write the same few arrays, which caches may hold: the
+ * library at its best.
  *
  * SPDX-License-Identifier: MIT
  */

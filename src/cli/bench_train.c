@@ -19,7 +19,7 @@
 enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, LOSSES, DUMP, HELP };
 static const cli_flag flags[] = {
     {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
-    {"shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121"},
+    {"shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm"},
     {"threads", "N", "threads of every contestant (the recipe's; 0: one for each core)"},
     {"steps", "N", "steps of each that count (as many as fit into --seconds)"},
     {"seconds", "N", "how long to measure (20)"},
@@ -37,7 +37,7 @@ static const cli_flag flags[] = {
 static void print_help(void) {
     printf(
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
-        "       adamod bench train --shape small|base|big|resnet34|densenet121 [--device cuda] ...\n\n"
+        "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm [--device cuda] ...\n\n"
         "Trains on the recipe's first %d batches, over and over, and prints how fast: milliseconds a step (median and\n"
         "quartiles), tokens or images a second, GFLOP/s of the matrix products (attention's are not counted) and the\n"
         "share of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory.\n"

@@ -42,7 +42,7 @@ bool nn_profile_input_at(const nn_graph *g, int i, nn_profile_input *out);
 
 /* The matrix products of a graph: every linear node has three, y = x W^T forward, dx = dy W and dW = dy^T x backward, with
  * W [out, in] and rows of x; and so has every convolution, by its definition, with the pixels under a place of the kernel
- * as a row of x. */
+ * as a row of x. An lstm has them twice, of its input and of its state, there as if all time steps were known at once. */
 typedef struct nn_profile_product {
     int rows; /* their symbol; 0: fixed */
     int64_t capacity, out, in;

@@ -360,4 +360,5 @@ const task task_language = {.name = "language",
                             .fingerprint = fingerprint,
                             .describe = describe,
                             .data = data_parts,
-                            .note = note};
+                            .note = note,
+                            .bench = &language_bench};

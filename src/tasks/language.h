@@ -64,6 +64,7 @@ static inline language *language_of(const experiment *e) { return e->state; }
 double language_entropy(const recipe *r);
 
 extern const task task_language;
+extern const task_bench language_bench; /* language_bench.c */
 
 /* Fills vocab, words, text and n: for training, or for the use of a run's model (see task.open). A failure may leave parts. */
 int language_load(experiment *e, const char *directory, int uses, char *message, size_t size);
