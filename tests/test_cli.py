@@ -224,6 +224,10 @@ def test_info():
     check("/nowhere/libadamod_cuda.so" in found["cuda_off"] and found["cuda"] == [], found)
     check(found["cuda_training_off"] in (found["cuda_off"], "the trainer was not built"), found)
     check(re.search("^CUDA +off: .*/nowhere/libadamod_cuda.so", succeed("info", env=nowhere), re.M), "info")
+    absent = {"ADAMOD_MPI_LIBRARY": "/nowhere/libmpi.so", "ADAMOD_NCCL_LIBRARY": "/nowhere/libnccl.so"}
+    found = json.loads(succeed("info", "--json", env=absent))
+    check("/nowhere/libmpi.so" in found["mpi_off"] and "/nowhere/libnccl.so" in found["nccl_off"], found)
+    check(re.search("^MPI +off: no MPI library: .*/nowhere/libmpi.so", succeed("info", env=absent), re.M), "info")
     refuse(1, "/nowhere/libadamod_cuda.so", "optim", "bench", "--device", "cuda", env=nowhere)
 
 

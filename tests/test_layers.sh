@@ -32,7 +32,7 @@ says nn/graph.c optim/optim.h ''
 says nn/graph.c adamod.h ''
 says nn/graph.c optim/internal.h "optim/internal.h is optim's own: nn may include optim/optim.h"
 says train/loop.c nn/plan.h "nn/plan.h is nn's own: train may include nn/nn.h, nn/profile.h"
-says train/loop.c tasks/tasks.h 'train does not lie above tasks: it may include base, data, models, nn, optim'
+says train/loop.c tasks/tasks.h 'train does not lie above tasks: it may include base, comm, data, models, nn, optim'
 says tasks/images.c train/recipe_parts.h "train/recipe_parts.h is train's own"
 says base/text.c optim/optim.h 'base does not lie above optim: it may include nothing'
 says report/page.c nn/nn.h 'report does not lie above nn: it may include base'

@@ -1,6 +1,7 @@
 /* adamod info: what was built, and what this machine has for it. */
 #include "cli/cli.h"
 #include "base/error.h"
+#include "comm/nccl.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -87,6 +88,13 @@ static const char *why_no_training(void) {
 #endif
 }
 
+/* What ranks, processes that train together, are connected by. */
+static const struct {
+    const char *name, *key;
+    bool (*find)(char *out, size_t size);
+} of_ranks[] = {{"MPI", "mpi", comm_library}, {"NCCL", "nccl", nccl_library}};
+enum { RANKS = sizeof of_ranks / sizeof *of_ranks };
+
 static void print_text(const machine *m) {
     printf("version           %s\n", adamod_version_string());
     printf("compiler          %s\n", m->compiler);
@@ -110,6 +118,11 @@ static void print_text(const machine *m) {
     }
     const char *why = off ? NULL : why_no_training();
     if (why) printf("training on CUDA  off: %s\n", why);
+    for (int i = 0; i < RANKS; i++) {
+        char found[256];
+        const bool there = of_ranks[i].find(found, sizeof found);
+        printf("%-17s %s%s\n", of_ranks[i].name, there ? "" : "off: ", found);
+    }
 }
 
 static void print_json(const machine *m) {
@@ -137,6 +150,12 @@ static void print_json(const machine *m) {
     printf(", \"cuda_training_off\": ");
     if (why) cli_json_string(stdout, why);
     else printf("null");
+    for (int i = 0; i < RANKS; i++) {
+        char found[256];
+        const bool there = of_ranks[i].find(found, sizeof found);
+        printf(", \"%s%s\": ", of_ranks[i].key, there ? "" : "_off");
+        cli_json_string(stdout, found);
+    }
     printf(", \"cuda\": [");
     adamod_cuda_device d;
     for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {

@@ -1,0 +1,143 @@
+#include "comm/nccl.h"
+
+#include "base/library.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* As nccl.h and cuda.h have them; both keep their binary interface. */
+typedef struct nccl_id {
+    char bytes[128];
+} nccl_id;
+enum { NCCL_FLOAT = 7, NCCL_SUM = 0, STREAM_BESIDE = 1, EVENT_WITHOUT_TIME = 2 };
+
+typedef struct functions {
+    int (*version)(int *version);
+    int (*make_id)(nccl_id *id);
+    int (*join)(void **comm, int size, nccl_id id, int rank);
+    int (*leave)(void *comm);
+    int (*all_reduce)(const void *x, void *y, size_t n, int type, int op, void *comm, void *stream);
+    const char *(*error)(int status);
+    /* of the driver */
+    int (*make_stream)(void **stream, unsigned flags);
+    int (*drop_stream)(void *stream);
+    int (*make_event)(void **event, unsigned flags);
+    int (*drop_event)(void *event);
+    int (*record)(void *event, void *stream);
+    int (*wait)(void *stream, void *event, unsigned flags);
+} functions;
+
+struct nccl {
+    const functions *f;
+    void *comm, *stream, *before, *after; /* stream: of the sums; events: before a sum, after all of them */
+};
+
+/* ---- loading ---- */
+
+typedef struct symbol {
+    const char *name;
+    void *function;
+} symbol;
+
+static int load(const char *name, const char *variable, int n, const symbol *symbols, char *message, size_t size) {
+    static const char *const nowhere[] = {NULL};
+    const char *why;
+    void *library = adamod__library_open(name, variable, nowhere, &why);
+    if (!library) return text_fail(message, size, "%s", why);
+    for (int i = 0; i < n; i++) {
+        if (!adamod__library_function(library, symbols[i].name, symbols[i].function))
+            return text_fail(message, size, "%s has no %s", name, symbols[i].name);
+    }
+    return 0;
+}
+
+static int load_nccl(functions *f, char *message, size_t size) {
+    const symbol of_nccl[] = {{"ncclGetVersion", &f->version},   {"ncclGetUniqueId", &f->make_id},
+                              {"ncclCommInitRank", &f->join},    {"ncclCommDestroy", &f->leave},
+                              {"ncclAllReduce", &f->all_reduce}, {"ncclGetErrorString", &f->error}};
+    return load("libnccl.so.2", "ADAMOD_NCCL_LIBRARY", sizeof of_nccl / sizeof *of_nccl, of_nccl, message, size);
+}
+
+static int load_driver(functions *f, char *message, size_t size) {
+    const symbol of_driver[] = {{"cuStreamCreate", &f->make_stream}, {"cuStreamDestroy_v2", &f->drop_stream},
+                                {"cuEventCreate", &f->make_event},   {"cuEventDestroy_v2", &f->drop_event},
+                                {"cuEventRecord", &f->record},       {"cuStreamWaitEvent", &f->wait}};
+    return load("libcuda.so.1", NULL, sizeof of_driver / sizeof *of_driver, of_driver, message, size);
+}
+
+bool nccl_library(char *out, size_t size) {
+    functions f;
+    int version = 0;
+    if (load_nccl(&f, out, size)) return false;
+    f.version(&version);
+    snprintf(out, size, "%d.%d.%d, libnccl.so.2", version / 10000, version / 100 % 100, version % 100);
+    return true;
+}
+
+/* ---- ranks ---- */
+
+static int failed(const nccl *n, const char *what, int status, char *message, size_t size) {
+    return status ? text_fail(message, size, "NCCL: %s: %s", what, n->f->error(status)) : 0;
+}
+
+static int driver_failed(const char *what, int status, char *message, size_t size) {
+    return status ? text_fail(message, size, "CUDA: %s: error %d", what, status) : 0;
+}
+
+static int join(nccl *n, comm *c, char *message, size_t size) {
+    nccl_id id = {{0}};
+    int status = 0;
+    if (comm_rank(c) == 0) status = failed(n, "ncclGetUniqueId", n->f->make_id(&id), message, size);
+    if (comm_agree(c, status, message, size)) return -1;
+    comm_broadcast(c, &id, sizeof id, 0);
+    status = n->f->join(&n->comm, comm_size(c), id, comm_rank(c));
+    return failed(n, "ncclCommInitRank", status, message, size);
+}
+
+static int make_streams(nccl *n, char *message, size_t size) {
+    int status = n->f->make_stream(&n->stream, STREAM_BESIDE);
+    if (!status) status = n->f->make_event(&n->before, EVENT_WITHOUT_TIME);
+    if (!status) status = n->f->make_event(&n->after, EVENT_WITHOUT_TIME);
+    return driver_failed("cannot make a stream", status, message, size);
+}
+
+int nccl_open(nccl **out, comm *c, char *message, size_t size) {
+    static functions f;
+    nccl *n = calloc(1, sizeof *n);
+    int status = n ? 0 : text_fail(message, size, "out of memory for NCCL");
+    if (!status) n->f = &f;
+    if (!status) status = load_nccl(&f, message, size) || load_driver(&f, message, size);
+    if (!status) status = make_streams(n, message, size);
+    if (comm_agree(c, status, message, size) || comm_agree(c, join(n, c, message, size), message, size)) {
+        nccl_free(n);
+        return -1;
+    }
+    *out = n;
+    return 0;
+}
+
+void nccl_free(nccl *n) {
+    if (!n) return;
+    if (n->comm) n->f->leave(n->comm);
+    if (n->before) n->f->drop_event(n->before);
+    if (n->after) n->f->drop_event(n->after);
+    if (n->stream) n->f->drop_stream(n->stream);
+    free(n);
+}
+
+/* ---- sums ---- */
+
+int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size) {
+    int status = n->f->record(n->before, stream);
+    if (!status) status = n->f->wait(n->stream, n->before, 0);
+    if (driver_failed("cannot order a sum", status, message, size)) return -1;
+    status = n->f->all_reduce(x, x, (size_t)count, NCCL_FLOAT, NCCL_SUM, n->comm, n->stream);
+    return failed(n, "ncclAllReduce", status, message, size);
+}
+
+int nccl_join(nccl *n, void *stream, char *message, size_t size) {
+    int status = n->f->record(n->after, n->stream);
+    if (!status) status = n->f->wait(stream, n->after, 0);
+    return driver_failed("cannot wait for a sum", status, message, size);
+}

@@ -1,0 +1,30 @@
+/* nccl.h - sums of arrays on GPUs, by NVIDIA's NCCL: each rank has a GPU of its own.
+ *
+ * A sum runs on a stream of its own, beside what the caller's stream does next, and can be recorded into a CUDA graph
+ * together with it. Its order is NCCL's: with two ranks it is the only one there is, with more the bits differ from those of
+ * an ordered sum. NCCL and the CUDA driver are loaded when they are wanted.
+ *
+ * Functions that can fail return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_NCCL_H
+#define ADAMOD_NCCL_H
+
+#include "comm/comm.h"
+
+typedef struct nccl nccl;
+
+/* "2.21.5, libnccl.so.2"; or why there is none, and false. */
+bool nccl_library(char *out, size_t size);
+
+/* Joins the ranks, on the GPU that is this thread's current one. */
+int nccl_open(nccl **out, comm *c, char *message, size_t size);
+void nccl_free(nccl *n); /* NULL is fine */
+
+/* x, on the GPU, becomes its sum over ranks, once all is done that stream has been given so far. */
+int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size);
+/* What stream is given from now on waits for all sums. */
+int nccl_join(nccl *n, void *stream, char *message, size_t size);
+
+#endif
