@@ -27,34 +27,8 @@ int raw_text_open(raw_text *r, const char *source, const char *target, char *mes
 
 void raw_text_close(raw_text *r) {
     for (int i = 0; i < RAW_SIDES; i++) tokenizer_free(r->tokenizers[i]);
-    bpe_worker_free(r->worker);
-    bpe_free(r->bpe);
-    free(r->codes);
+    subword_codes_close(&r->codes);
     *r = (raw_text){0};
-}
-
-/* ---- codes ---- */
-
-/* Takes codes over, which were allocated. */
-static int take_codes(raw_text *r, char *codes, const char *name, char *message, size_t size) {
-    r->codes = codes;
-    if (bpe_parse(&r->bpe, text_of(codes), -1, name, message, size)) return -1;
-    r->worker = bpe_worker_create(r->bpe, &(bpe_options){0});
-    return r->worker ? 0 : text_fail(message, size, "%s: out of memory", name);
-}
-
-int raw_text_read_codes(raw_text *r, const char *path, char *message, size_t size) {
-    char *bytes;
-    size_t n;
-    if (text_input_read(path, &bytes, &n, message, size)) return -1;
-    char *codes = memchr(bytes, 0, n) ? NULL : strndup(bytes, n);
-    free(bytes);
-    if (!codes) return text_fail(message, size, "%s: a zero byte, expected codes", path);
-    return take_codes(r, codes, path, message, size);
-}
-
-int raw_text_save_codes(const raw_text *r, const char *path, char *message, size_t size) {
-    return text_write(path, text_of(r->codes), message, size);
 }
 
 /* ---- lines ---- */
@@ -103,22 +77,19 @@ static int read_side(raw_text *r, int side, const char *path, lines *raw, lines 
 
 static int learn(raw_text *r, const lines tokens[RAW_SIDES], int64_t merges, char *message, size_t size) {
     bpe_learner *l = bpe_learner_create();
-    int64_t done;
     bool failed = !l;
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         text_slice rest = slice_of(&tokens[i]);
         for (text_slice line; !failed && text_next_line(&rest, &line);) failed = bpe_learner_add(l, line) != 0;
     }
-    char *codes = failed ? NULL : bpe_learner_run(l, merges, 2, &done);
-    bpe_learner_free(l);
-    if (!codes) return text_fail(message, size, "out of memory for learning subwords");
-    return take_codes(r, codes, "codes", message, size);
+    if (failed) bpe_learner_free(l);
+    return subword_codes_learn(&r->codes, failed ? NULL : l, merges, message, size);
 }
 
 static int apply(raw_text *r, const lines *tokens, lines *out) {
     text_slice rest = slice_of(tokens);
     for (text_slice line; text_next_line(&rest, &line);) {
-        char *split = bpe_apply(r->worker, line);
+        char *split = bpe_apply(r->codes.worker, line);
         const int failed = !split || add_line(out, text_of(split));
         free(split);
         if (failed) return -1;
@@ -189,7 +160,7 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
     int failed = 0;
     for (int i = 0; i < RAW_SIDES && !failed; i++)
         failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i], message, size);
-    if (!failed && !r->worker) failed = learn(r, tokens, merges, message, size);
+    if (!failed && !r->codes.worker) failed = learn(r, tokens, merges, message, size);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         if (apply(r, &tokens[i], &text[SUBWORDS][i])) failed = text_fail(message, size, "%s: out of memory", paths[i]);
     }
@@ -205,7 +176,7 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
 
 char *raw_text_split(raw_text *r, text_slice line) {
     char *tokens = tokenizer_split(r->tokenizers[RAW_SOURCE], line);
-    char *subwords = tokens ? bpe_apply(r->worker, text_of(tokens)) : NULL;
+    char *subwords = tokens ? bpe_apply(r->codes.worker, text_of(tokens)) : NULL;
     free(tokens);
     return subwords;
 }

@@ -7,25 +7,20 @@
 #ifndef ADAMOD_RAW_TEXT_H
 #define ADAMOD_RAW_TEXT_H
 
-#include "data/bpe.h"
 #include "data/corpus.h"
 #include "data/tokenizer.h"
+#include "tasks/subword_codes.h"
 
 enum { RAW_SOURCE, RAW_TARGET, RAW_SIDES };
 
 typedef struct raw_text {
     tokenizer *tokenizers[RAW_SIDES];
-    char *codes; /* as a file has them; NULL: none yet */
-    bpe *bpe;
-    bpe_worker *worker;
+    subword_codes codes;
 } raw_text;
 
 /* Languages by their codes, "de". raw_text_close frees one that is {0}, too. */
 int raw_text_open(raw_text *r, const char *source, const char *target, char *message, size_t size);
 void raw_text_close(raw_text *r);
-
-int raw_text_read_codes(raw_text *r, const char *path, char *message, size_t size);
-int raw_text_save_codes(const raw_text *r, const char *path, char *message, size_t size);
 
 /* Two aligned files, as corpus_bitext reads them, in subwords. Without codes, these are learned from both, so many merges.
  * kept, unless NULL, gets the same pairs as they were in the files; then pairs with an empty side are left out, if

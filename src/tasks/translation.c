@@ -274,7 +274,7 @@ static int open_raw(experiment *e, const char *directory, char *message, size_t 
     if (!directory && !*r->data.bpe) return 0;
     if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
     else snprintf(path, sizeof path, "%s", r->data.bpe);
-    return raw_text_read_codes(raw, path, message, size);
+    return subword_codes_read(&raw->codes, path, message, size);
 }
 
 /* With the vocabularies of a run's directory; NULL: for training, with those that the recipe says. */
@@ -416,7 +416,7 @@ static int save(const experiment *e, const char *directory, char *message, size_
     snprintf(path, sizeof path, "%s/target.vocab", directory);
     if (vocab_save(s->tgt_vocab, path, message, size)) return -1;
     snprintf(path, sizeof path, "%s/bpe.codes", directory);
-    return s->raw.codes ? raw_text_save_codes(&s->raw, path, message, size) : 0;
+    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path, message, size) : 0;
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -430,7 +430,7 @@ static uint64_t fingerprint(const experiment *e) {
             hash = checkpoint_hash(hash, "\n", 1);
         }
     }
-    return s->raw.codes ? checkpoint_hash(hash, s->raw.codes, strlen(s->raw.codes)) : hash;
+    return s->raw.codes.text ? checkpoint_hash(hash, s->raw.codes.text, strlen(s->raw.codes.text)) : hash;
 }
 
 static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
@@ -613,7 +613,7 @@ static char *output_tokens(const translation *s, const decode_result *r) {
 /* As the files have it: tokens, or raw text. */
 static char *output_text(translation *s, const decode_result *r) {
     char *tokens = output_tokens(s, r);
-    if (!tokens || !s->raw.worker) return tokens;
+    if (!tokens || !s->raw.codes.worker) return tokens;
     char *text = raw_text_join(&s->raw, tokens);
     free(tokens);
     return text;
@@ -632,7 +632,7 @@ static int take_answers(translation *s, int k, int nbest, translation_answer *an
 
 int64_t translation_count(const experiment *e, text_slice line) {
     translation *s = translation_of(e);
-    if (!s->raw.worker) return text_count_tokens(s->unit, line);
+    if (!s->raw.codes.worker) return text_count_tokens(s->unit, line);
     char *subwords = raw_text_split(&s->raw, line);
     const int64_t n = subwords ? text_count_tokens(s->unit, text_of(subwords)) : -1;
     free(subwords);
@@ -661,13 +661,13 @@ int translation_translate(experiment *e, int n, const text_slice *lines, int nbe
     memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
     for (int i = 0; i < n && !status; i++) {
         text_slice line = lines[i];
-        if (s->raw.worker) {
+        if (s->raw.codes.worker) {
             subwords[i] = raw_text_split(&s->raw, line);
             line = text_of(subwords[i] ? subwords[i] : "");
         }
         const bool empty = text_count_tokens(s->unit, line) == 0;
         if (empty) answers[(size_t)i * (size_t)nbest].text = strdup("");
-        if ((s->raw.worker && !subwords[i]) || (empty && !answers[(size_t)i * (size_t)nbest].text))
+        if ((s->raw.codes.worker && !subwords[i]) || (empty && !answers[(size_t)i * (size_t)nbest].text))
             status = text_fail(message, size, "out of memory for translations");
         place[count] = i;
         some[count] = line;

@@ -1,0 +1,47 @@
+/* subword_codes.c - see subword_codes.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/subword_codes.h"
+
+#include "data/text_input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void subword_codes_close(subword_codes *s) {
+    bpe_worker_free(s->worker);
+    bpe_free(s->bpe);
+    free(s->text);
+    *s = (subword_codes){0};
+}
+
+/* Takes codes over, which were allocated. */
+static int take(subword_codes *s, char *codes, const char *name, char *message, size_t size) {
+    s->text = codes;
+    if (bpe_parse(&s->bpe, text_of(codes), -1, name, message, size)) return -1;
+    s->worker = bpe_worker_create(s->bpe, &(bpe_options){0});
+    return s->worker ? 0 : text_fail(message, size, "%s: out of memory", name);
+}
+
+int subword_codes_read(subword_codes *s, const char *path, char *message, size_t size) {
+    char *bytes;
+    size_t n;
+    if (text_input_read(path, &bytes, &n, message, size)) return -1;
+    char *codes = memchr(bytes, 0, n) ? NULL : strndup(bytes, n);
+    free(bytes);
+    if (!codes) return text_fail(message, size, "%s: a zero byte, expected codes", path);
+    return take(s, codes, path, message, size);
+}
+
+int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *message, size_t size) {
+    int64_t done;
+    char *codes = l ? bpe_learner_run(l, merges, 2, &done) : NULL;
+    bpe_learner_free(l);
+    if (!codes) return text_fail(message, size, "out of memory for learning subwords");
+    return take(s, codes, "codes", message, size);
+}
+
+int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size) {
+    return text_write(path, text_of(s->text), message, size);
+}

@@ -1,0 +1,25 @@
+/* subword_codes.h - the codes of a run's subwords: read or learned, kept, and ready to be applied. {0} has none yet.
+ *
+ * Functions that can fail return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_SUBWORD_CODES_H
+#define ADAMOD_SUBWORD_CODES_H
+
+#include "data/bpe.h"
+
+typedef struct subword_codes {
+    char *text; /* as a file has them; NULL: none yet */
+    bpe *bpe;
+    bpe_worker *worker; /* for bpe_apply */
+} subword_codes;
+
+void subword_codes_close(subword_codes *s);
+
+int subword_codes_read(subword_codes *s, const char *path, char *message, size_t size);
+/* So many merges, from all lines that the learner was given, which is freed. A learner that is NULL is out of memory. */
+int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *message, size_t size);
+int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size);
+
+#endif
