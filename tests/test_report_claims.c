@@ -70,13 +70,13 @@ TEST(different_recipes_are_different_variants) {
 TEST(what_only_records_is_no_difference) {
     const char *runs[] = {make_loss_run("r1",
                                         "train:\n  seed: 1\n  threads: 1\n  log_every: 1\n  histogram_every: 5\n"
-                                        "  checkpoint_every: 10\n",
+                                        "  checkpoint_every: 10\ngenerate:\n  samples: 3\n",
                                         1),
                           NULL};
     /* an earlier version without train.epochs, which is off */
     runs[1] = make_loss_run("r2",
                             "train:\n  seed: 2\n  threads: 4\n  log_every: 0\n  histogram_every: 0\n  epochs: 0\n"
-                            "  checkpoint_every: 20\n",
+                            "  checkpoint_every: 20\ngenerate:\n  samples: 5\n",
                             2);
     CHECK_STR(variants_of(runs, 2), "net:2");
     runs[0] = make_loss_run("r1", "train:\n  average: 5\n  checkpoint_every: 10\n", 1);
@@ -363,6 +363,17 @@ TEST(models_of_words_are_marked_by_words) {
     free(text);
 }
 
+TEST(text_that_goes_on_from_prompts_is_called_that) {
+    const char *run = make_loss_run("prompts", "data:\n  tokens: words\n", 1);
+    put(run, "samples.jsonl", "{\"step\":40,\"prompt\":\"the\",\"output\":\"cat sat\\non <unk>\"}\n");
+    put(run, "task.json", "{\"samples\":\"tokens\",\"answers\":\"Generated text\"}");
+    char *text = plain_page_of(&run, 1, "prompts.html");
+    CHECK_HAS(text, "<h2 id=\"samples\">Generated text</h2>\n"
+                    "<p>How each variant’s first run goes on from some prompts, after update 40.</p>");
+    CHECK_HAS(text, "<th scope=\"row\">net</th><td>cat sat\non &lt;unk&gt;</td>");
+    free(text);
+}
+
 /* ---- the task's words ---- */
 
 TEST(the_subtitle_is_the_tasks) {
@@ -383,4 +394,5 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_recor
           ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
           ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
           ENTRY(captions_claim_nothing_of_the_paper), ENTRY(times_carry_what_ran_beside),
-          ENTRY(models_of_words_are_marked_by_words), ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
+          ENTRY(the_subtitle_is_the_tasks))

@@ -38,6 +38,7 @@ static bool only_records(const report_run *r, const char *key) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(key, keys[i]) == 0) return true;
     }
+    if (begins(key, "generate.")) return true;                    /* what a trained model writes */
     if (strcmp(key, "train.checkpoint_every") != 0) return false; /* an average is taken over checkpoints */
     const char *average = report_pairs_find(&r->recipe, "train.average");
     return !average || strcmp(average, "0") == 0;

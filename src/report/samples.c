@@ -177,9 +177,11 @@ static void write_table(FILE *out, const report *r, const report_run *first, siz
     fputs("</table></div>\n", out);
 }
 
-/* "Sentences of the test data, as each variant’s first run answers them after update 900." */
+/* "Sentences of the test data, as each variant’s first run answers them after update 900." Or, of prompts that no one
+ * answer belongs to, "How each variant’s first run goes on from some prompts of the test data, after update 900." */
 static void write_introduction(FILE *out, const report_run *first) {
     const bool reference = first->n_samples && report_sample_text(&first->sample[0], "reference");
+    const bool prompts = first->n_samples && !reference && report_sample_text(&first->sample[0], "prompt");
     const char *of = first->final_test.weight > 0 || first->test.n ? " of the test data"
                      : first->final_valid.weight > 0               ? " of the validation data"
                                                                    : "";
@@ -189,8 +191,14 @@ static void write_introduction(FILE *out, const report_run *first) {
     fputs("<section aria-labelledby=\"samples\">\n<h2 id=\"samples\">", out);
     html_text(out, *first->answers ? first->answers : "Samples");
     fputs("</h2>\n<p>", out);
-    html_text(out, what);
-    fprintf(out, "%s, as each variant’s first run answers them after update %lld.", of, (long long)first->sample_step);
+    if (prompts) {
+        fprintf(out, "How each variant’s first run goes on from some prompts%s, after update %lld.", of,
+                (long long)first->sample_step);
+    } else {
+        html_text(out, what);
+        fprintf(out, "%s, as each variant’s first run answers them after update %lld.", of,
+                (long long)first->sample_step);
+    }
     if (reference)
         fprintf(out,
                 " <mark>Marked</mark> is what differs from the reference, by %s; <mark class=\"gap\">‸</mark> stands "
