@@ -33,7 +33,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
-        'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'bench train --device')
+        'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'bench train --device')
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
@@ -47,6 +47,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         *' --checkpoint') mapfile -t COMPREPLY < <(compgen -W 'averaged best last' -- "$4") ;;
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
         'compare --variant' | 'compare --seeds' | 'compare --jobs' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
+        'generate --prompt' | 'generate --tokens' | 'generate --temperature' | 'generate --top-k' | 'generate --top-p' | 'generate --seed') ;;
         'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         'text '*' --lang') mapfile -t COMPREPLY < <(compgen -W 'ca cs da de el en es et fi fr ga hu is it lt lv nl no pl pt ro ru sk sl sv zh' -- "$4") ;;
         'text bpe '*' --codes' | 'text bpe '*' --vocabulary')
@@ -87,7 +88,7 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare report evaluate translate predict bench text info optim'
+        words='train compare report evaluate translate predict generate bench text info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
@@ -118,7 +119,7 @@ _adamod() {
     fi
     _adamod_value "$program" "$command" "$previous" "$word" && return
     case $command in
-        train | compare | report | evaluate | translate | predict | 'bench train' | 'text '*)
+        train | compare | report | evaluate | translate | predict | generate | 'bench train' | 'text '*)
             # recipes, run directories and texts, and flags where one is begun
             compopt -o filenames
             [[ $word == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$word")
@@ -143,6 +144,7 @@ _adamod() {
         'text score') words='--metric --tokenize --smooth --lowercase --confidence --samples --width --json --help' ;;
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;
+        generate) words='--prompt --tokens --temperature --top-k --top-p --seed --device --checkpoint --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')

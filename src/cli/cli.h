@@ -101,6 +101,7 @@ int cli_report(int argc, char **argv);
 int cli_evaluate(int argc, char **argv);
 int cli_translate(int argc, char **argv);
 int cli_predict(int argc, char **argv);
+int cli_generate(int argc, char **argv);
 int cli_bench_train(int argc, char **argv);
 int cli_optim_list(int argc, char **argv);
 int cli_optim_trace(int argc, char **argv);

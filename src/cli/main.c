@@ -15,6 +15,7 @@ static const cli_command commands[] = {
     {"evaluate", "loss, accuracy, BLEU, ... of a run's model", cli_evaluate},
     {"translate", "translate lines of text with a run's model", cli_translate},
     {"predict", "what pictures show, by a run's model", cli_predict},
+    {"generate", "text, by a run's model", cli_generate},
     {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
 #endif
     {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize},

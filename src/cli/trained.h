@@ -33,7 +33,8 @@ typedef struct trained {
     /* An argument after the run, called once for each. NULL: there must be none. */
     int (*operand)(void *context, const char *value);
     void *context;
-    bool plain; /* its flags are those without translation's */
+    bool plain;   /* its flags are those without translation's */
+    bool on_host; /* it computes on the processor, wherever the run was trained and whatever --device says */
 
     const char *run;
     const char *checkpoint; /* "best"; once the run is open, the one that was read */

@@ -54,21 +54,32 @@ static nn_value locked(nn_graph *g, nn_value x, const lstm_text *text, double p)
     return p > 0 ? nn_locked_dropout(g, x, text->batch, p) : x;
 }
 
-nn_value lstm_build(nn_graph *g, const lstm_settings *s, const lstm_text *text, bool regularised) {
+/* The decoder's scores; *x and *last are what it reads, after and before dropout. */
+static nn_value build_scores(nn_graph *g, const lstm_settings *s, const lstm_text *text, nn_value *x, nn_value *last) {
     const int64_t words = text->words, d = s->model.embedding;
     const nn_value table = nn_parameter(g, "embedding.weight", 2, (int64_t[]){words, d}, (nn_init){NN_UNIFORM, 0.1});
-    nn_value x = nn_embedding(g, text->ids, -1, table, 1), last = -1;
-    if (s->model.word_dropout > 0) x = nn_word_dropout(g, x, text->ids, s->model.word_dropout);
-    x = locked(g, x, text, s->model.input_dropout);
+    *x = nn_embedding(g, text->ids, -1, table, 1);
+    if (s->model.word_dropout > 0) *x = nn_word_dropout(g, *x, text->ids, s->model.word_dropout);
+    *x = locked(g, *x, text, s->model.input_dropout);
     for (int i = 0; i < s->model.layers; i++) {
         const bool ends = i == s->model.layers - 1;
         nn_scope_push(g, "layers.%d", i);
-        last = layer(g, x, units(s, i), text, s->model.weight_dropout);
+        *last = layer(g, *x, units(s, i), text, s->model.weight_dropout);
         nn_scope_pop(g);
-        x = locked(g, last, text, ends ? s->model.output_dropout : s->model.layer_dropout);
+        *x = locked(g, *last, text, ends ? s->model.output_dropout : s->model.layer_dropout);
     }
     const nn_value bias = nn_parameter(g, "decoder.bias", 1, &words, (nn_init){NN_ZEROS, 0});
-    const nn_value loss = nn_cross_entropy(g, nn_linear(g, x, table, bias, NN_LINEAR), text->targets, 0);
+    return nn_linear(g, *x, table, bias, NN_LINEAR);
+}
+
+nn_value lstm_build(nn_graph *g, const lstm_settings *s, const lstm_text *text, bool regularised) {
+    nn_value x = -1, last = -1;
+    const nn_value loss = nn_cross_entropy(g, build_scores(g, s, text, &x, &last), text->targets, 0);
     if (!regularised || (s->model.activity == 0 && s->model.change == 0)) return loss;
     return nn_activity(g, loss, x, last, text->batch, s->model.activity, s->model.change);
+}
+
+nn_value lstm_predict(nn_graph *g, const lstm_settings *s, const lstm_text *text) {
+    nn_value x = -1, last = -1;
+    return nn_log_softmax(g, build_scores(g, s, text, &x, &last));
 }

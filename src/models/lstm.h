@@ -28,6 +28,9 @@ typedef struct lstm_text {
 /* The loss, as nn_cross_entropy gives it; regularised: with AR and TAR in its first number. */
 nn_value lstm_build(nn_graph *g, const lstm_settings *s, const lstm_text *text, bool regularised);
 
+/* log p of each word of the vocabulary after each row, [rows, words]; forward only, and targets are not read. */
+nn_value lstm_predict(nn_graph *g, const lstm_settings *s, const lstm_text *text);
+
 /* The states of another text, for graphs that are built when parameters have been made. */
 void lstm_declare(nn_graph *g, const lstm_settings *s, const char *state, int64_t batch);
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "data/shuffle.h"
 #include "models/lstm.h"
+#include "tasks/language_samples.h"
 #include "train/checkpoint.h"
 
 #include <math.h>
@@ -22,7 +23,10 @@ static const key_spec keys[] = {
     TEXT_KEY(S, data.train_file, "train.txt", LOOSE, "text: what to train on"),
     TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: for validation"),
     TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: for the test; empty: none"),
-    CHOICE_KEY(S, data.tokens, "words", "words characters", STRICT, "text: what it is made of"),
+    CHOICE_KEY(S, data.tokens, "words", "words characters subwords", STRICT, "text: what it is made of"),
+    PATH_KEY(S, data.bpe, LOOSE, "subwords: their codes; not given: learned from the training text"),
+    WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "subwords: how many codes are learned"),
+    PATH_KEY(S, data.vocabulary, LOOSE, "text: a run whose vocabulary to take, instead of the training text's"),
     SWITCH_KEY(S, data.eos, "true", STRICT, "text: the end of a line is a token, <eos>"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "text: a token seen less often is unknown"),
     WHOLE_KEY(S, data.max_vocab, "0", 0, 1e8, STRICT, "text: tokens kept, with <eos> and <unk>; 0: all"),
@@ -42,17 +46,52 @@ static const key_spec keys[] = {
     WHOLE_KEY(S, data.shortest, "5", 1, 100000, STRICT, "time steps of a batch, at least, but for an epoch's end"),
     SWITCH_KEY(S, data.scale_lr, "true", STRICT, "a batch's learning rate is times its length / data.length"),
     WHOLE_KEY(S, data.score_length, "70", 1, 100000, LOOSE, "time steps at once in evaluations"),
+    WHOLE_KEY(S, generate.samples, "3", 0, 1000, LOOSE, "texts that the trained model writes for the report"),
+    WHOLE_KEY(S, generate.prompt, "10", 1, 100000, LOOSE, "held-out tokens that each of them goes on from"),
+    WHOLE_KEY(S, generate.tokens, "80", 1, 1e9, LOOSE, "tokens that are written"),
+    REAL_KEY(S, generate.temperature, "1", 0, 1000, false, LOOSE,
+             "log-probabilities are divided by it; 0: always the likeliest token"),
+    WHOLE_KEY(S, generate.top_k, "0", 0, 1e9, LOOSE, "only so many of the likeliest tokens; 0: all"),
+    REAL_KEY(S, generate.top_p, "1", 0, 1, false, LOOSE, "only the likeliest that together have this probability"),
+    WHOLE_KEY(S, generate.seed, "1", 0, KEY_MOST_SEED, LOOSE, "of what is drawn"),
 };
 #undef S
 static const key_table table = {keys, sizeof keys / sizeof *keys, sizeof(language_settings)};
 _Static_assert(sizeof(language_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
 
-static bool is_generated(const recipe *r) { return strcmp(language_settings_of(r)->data.set, "generated") == 0; }
-
 /* What no single key can tell. */
+
+static const char *check_generated(const language_settings *r, char *why, size_t size) {
+    if (strcmp(r->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
+        return "data.tokens";
+    }
+    if (*r->data.vocabulary) {
+        snprintf(why, size, "data.vocabulary is given, but data.set generated has its own");
+        return "data.vocabulary";
+    }
+    if (r->data.branches <= r->data.words) return NULL;
+    snprintf(why, size, "data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
+    return "data.branches";
+}
+
+static const char *check_vocabulary(const language_settings *r, char *why, size_t size) {
+    if (*r->data.bpe && strcmp(r->data.tokens, "subwords") != 0) {
+        snprintf(why, size, "data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
+        return "data.bpe";
+    }
+    if (*r->data.bpe && *r->data.vocabulary) {
+        snprintf(why, size, "data.bpe is given, but the run of data.vocabulary has codes of its own");
+        return "data.bpe";
+    }
+    if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
+    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
+    return "data.max_vocab";
+}
+
 static const char *check_task(const recipe *whole, char *why, size_t size) {
     const language_settings *r = language_settings_of(whole);
-    const bool generated = is_generated(whole);
+    const bool generated = language_is_generated(whole);
     if (generated == (*r->data.path != '\0')) {
         snprintf(why, size,
                  generated ? "data.path is given, but data.set generated reads no files"
@@ -64,17 +103,8 @@ static const char *check_task(const recipe *whole, char *why, size_t size) {
         snprintf(why, size, "%s is empty; data.set text needs it", key);
         return key;
     }
-    if (generated && strcmp(r->data.tokens, "words") != 0) {
-        snprintf(why, size, "data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
-        return "data.tokens";
-    }
-    if (generated && r->data.branches > r->data.words) {
-        snprintf(why, size, "data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
-        return "data.branches";
-    }
-    if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
-    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than 2, <eos> and <unk>", r->data.max_vocab);
-    return "data.max_vocab";
+    const char *path = generated ? check_generated(r, why, size) : NULL;
+    return path ? path : check_vocabulary(r, why, size);
 }
 
 static const task_model lstm = {"lstm", &lstm_keys, NULL};
@@ -178,6 +208,7 @@ static void close_language(experiment *e) {
         free(s->text[split]);
     }
     vocab_free(s->vocab);
+    subword_codes_close(&s->codes);
     free(s->drawn);
     free(s->lengths);
     free(s);
@@ -195,9 +226,12 @@ static int open_language(experiment *e, const char *directory, int uses, char *m
 }
 
 static int save(const experiment *e, const char *directory, char *message, size_t size) {
+    const language *s = language_of(e);
     char path[1100];
     snprintf(path, sizeof path, "%s/words.vocab", directory);
-    return language_of(e)->vocab ? vocab_save(language_of(e)->vocab, path, message, size) : 0;
+    if (s->vocab && vocab_save(s->vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    return s->codes.text ? subword_codes_save(&s->codes, path, message, size) : 0;
 }
 
 static uint64_t fingerprint(const experiment *e) {
@@ -207,7 +241,7 @@ static uint64_t fingerprint(const experiment *e) {
         const text_slice token = vocab_token(s->vocab, i);
         hash = checkpoint_hash(hash, token.bytes, token.n + 1);
     }
-    return hash;
+    return s->codes.text ? checkpoint_hash(hash, s->codes.text, strlen(s->codes.text)) : hash;
 }
 
 static const char *file_of(const language_settings *r, int split) {
@@ -218,13 +252,12 @@ static int data_parts(const experiment *e, task_part *out) {
     static const char *const names[2][SPLITS] = {{"data.train_file", "data.valid_file", "data.test_file"},
                                                  {"data.train", "data.valid", "data.test"}};
     const language *s = language_of(e);
-    const bool generated = is_generated(&e->recipe);
+    const bool generated = language_is_generated(&e->recipe);
     int n = 0;
     for (int split = 0; split < SPLITS; split++) {
         if (s->n[split] == 0) continue;
-        const uint64_t hash = task_hash(0, s->text[split], (size_t)s->n[split] * sizeof *s->text[split]);
         out[n++] = (task_part){(task_split)split, names[generated][split],
-                               generated ? "" : file_of(language_settings_of(&e->recipe), split), hash};
+                               generated ? "" : file_of(language_settings_of(&e->recipe), split), s->hash[split]};
     }
     return n;
 }
@@ -243,7 +276,7 @@ static void describe(const experiment *e, task_fact fact, void *context) {
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const language_settings *r = language_settings_of(&e->recipe);
     const int64_t n = language_of(e)->n[split], columns = columns_of(r, split);
-    if (n % columns == 0 || is_generated(&e->recipe)) return false;
+    if (n % columns == 0 || language_is_generated(&e->recipe)) return false;
     snprintf(out, size, "%.*s: used %lld of %lld tokens, in %lld columns of one length", RECIPE_PATH, file_of(r, split),
              (long long)(n - n % columns), (long long)n, (long long)columns);
     return true;
@@ -313,7 +346,6 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     const int64_t steps = depth == TASK_GLANCE && all > length ? length : all;
     const double start = clock_seconds();
     double sum = 0;
-    (void)sample, (void)context;
     *out = (task_result){0};
     for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
     if (steps == 0 || !x->plan) return 0;
@@ -331,12 +363,14 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     out->value[LOSS] = sum / out->items;
     out->value[PERPLEXITY] = exp(out->value[LOSS]);
     if (strcmp(r->data.tokens, "characters") == 0) out->value[BITS] = out->value[LOSS] / log(2);
-    return 0;
+    return sample && depth == TASK_WHOLE ? language_samples(e, split, sample, context, message, size) : 0;
 }
 
 /* ---- the table ---- */
 
 static const key_table *const tables[] = {&table, NULL};
+static const char *const subtitle[] = {"model.kind",  "model.layers", "model.embedding", "model.hidden",
+                                       "data.tokens", "data.batch",   "data.length",     NULL};
 const task task_language = {.name = "language",
                             .about = "the next word of a text",
                             .items = "tokens",
@@ -346,6 +380,8 @@ const task task_language = {.name = "language",
                             .metrics = metrics,
                             .n_metrics = METRICS,
                             .check = check_task,
+                            .answers = "Generated text",
+                            .subtitle = subtitle,
                             .open = open_language,
                             .close = close_language,
                             .build = build,

@@ -11,14 +11,20 @@
 
 #include "data/markov.h"
 #include "data/vocab.h"
+#include "tasks/subword_codes.h"
 #include "train/task.h"
+
+#include <string.h>
 
 typedef struct language_settings {
     struct {
         char set[16];                                                                  /* generated, text */
         char path[RECIPE_PATH];                                                        /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
-        char tokens[16];                                                               /* words, characters */
+        char tokens[16];                                                               /* words, characters, subwords */
+        char bpe[RECIPE_PATH];                                                         /* codes of subwords */
+        int merges;
+        char vocabulary[RECIPE_PATH]; /* of a run */
         bool eos;
         int min_count, max_vocab;
         int words, branches, order; /* generated */
@@ -29,6 +35,12 @@ typedef struct language_settings {
         double halved, spread;
         bool scale_lr;
     } data;
+    struct {
+        int samples, prompt; /* texts for the report, and tokens of held-out text that each goes on from */
+        int64_t tokens, top_k;
+        double temperature, top_p;
+        uint64_t seed;
+    } generate;
 } language_settings;
 
 static inline const language_settings *language_settings_of(const recipe *r) {
@@ -45,9 +57,11 @@ typedef struct language_scoring {
 /* The task's part of an experiment. */
 typedef struct language {
     vocab *vocab; /* NULL: generated */
+    subword_codes codes;
     int words;
     int32_t *text[SPLITS];
     int64_t n[SPLITS];
+    uint64_t hash[SPLITS]; /* of the tokens themselves, whatever their numbers */
     language_scoring scoring[SPLITS];
     /* training */
     int rows;                 /* symbol */
@@ -63,10 +77,19 @@ static inline language *language_of(const experiment *e) { return e->state; }
 /* In nats a word, what no model can be better than, but by chance; NAN: not known. */
 double language_entropy(const recipe *r);
 
+/* Whether it is made of tokens that were drawn, not of a file's. */
+static inline bool language_is_generated(const recipe *r) {
+    return strcmp(language_settings_of(r)->data.set, "generated") == 0;
+}
+
 extern const task task_language;
 extern const task_bench language_bench; /* language_bench.c */
 
 /* Fills vocab, words, text and n: for training, or for the use of a run's model (see task.open). A failure may leave parts. */
 int language_load(experiment *e, const char *directory, int uses, char *message, size_t size);
+
+/* The tokens of a text file's line in numbers, to be freed; <eos> is 0, and not among them. How many; -1: out of memory. */
+enum { LANGUAGE_EOS, LANGUAGE_UNK };
+int64_t language_encode(const experiment *e, text_slice line, int32_t **out);
 
 #endif

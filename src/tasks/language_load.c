@@ -12,8 +12,9 @@
 
 enum { PATH = 2 * RECIPE_PATH + 2 };
 
+/* Subwords are words once codes have been applied. */
 static text_unit unit_of(const language_settings *r) {
-    return strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
+    return strcmp(r->data.tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
 /* The file of a split; false: there is none. */
@@ -24,88 +25,178 @@ static bool path_of(const language_settings *r, int split, char path[PATH]) {
     return *files[split] != '\0';
 }
 
-/* ---- vocabulary ---- */
+/* ---- lines ---- */
 
-static int count_tokens(vocab_counter *counter, text_unit unit, const char *path, char *message, size_t size) {
+/* Calls take for each line, until it returns -1 with a message. */
+typedef int (*take_line)(void *context, text_slice line, char *message, size_t size);
+static int each_line(const char *path, take_line take, void *context, char *message, size_t size) {
     text_input *in;
     text_slice line;
     int got;
     if (text_input_open(&in, path, message, size)) return -1;
     while ((got = text_input_line(in, &line, message, size)) > 0) {
-        if (vocab_counter_add(counter, unit, line, 1)) {
-            got = text_fail(message, size, "out of memory for the vocabulary");
-            break;
-        }
-    }
-    text_input_close(in);
-    return got;
-}
-
-static int make_vocabulary(experiment *e, char *message, size_t size) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    /* The mark that begins sentences is in every vocabulary; no text has it, and no model here. */
-    const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab ? r->data.max_vocab + 1 : 0};
-    char path[PATH];
-    vocab_counter *counter = vocab_counter_create();
-    if (!counter) return text_fail(message, size, "out of memory for the vocabulary");
-    path_of(r, SPLIT_TRAIN, path);
-    int failed = count_tokens(counter, unit_of(r), path, message, size);
-    if (!failed) failed = vocab_build(&language_of(e)->vocab, counter, &o, message, size);
-    vocab_counter_free(counter);
-    return failed;
-}
-
-/* ---- files ---- */
-
-/* Room for more numbers in the text of a split. */
-static int grow(language *s, int split, int64_t more, int64_t *room, char *message, size_t size) {
-    if (s->n[split] + more <= *room) return 0;
-    const int64_t wanted = 2 * (s->n[split] + more);
-    int32_t *text = realloc(s->text[split], (size_t)wanted * sizeof *text);
-    if (!text) return text_fail(message, size, "out of memory for %lld tokens", (long long)wanted);
-    s->text[split] = text;
-    *room = wanted;
-    return 0;
-}
-
-/* Numbers are the vocabulary's without the mark that begins sentences; what ends them is <eos>. */
-static int add_line(experiment *e, int split, text_slice line, int64_t *room, char *message, size_t size) {
-    const language_settings *r = language_settings_of(&e->recipe);
-    language *s = language_of(e);
-    const int64_t n = text_count_tokens(unit_of(r), line);
-    if (grow(s, split, n + 1, room, message, size)) return -1;
-    int32_t *to = s->text[split] + s->n[split];
-    vocab_encode(s->vocab, unit_of(r), line, to, n);
-    for (int64_t i = 0; i < n; i++) to[i] -= VOCAB_END;
-    if (r->data.eos) to[n] = 0;
-    s->n[split] += n + r->data.eos;
-    return 0;
-}
-
-static int read_file(experiment *e, int split, char *message, size_t size) {
-    char path[PATH];
-    text_input *in;
-    text_slice line;
-    int64_t room = 0;
-    int got;
-    if (!path_of(language_settings_of(&e->recipe), split, path)) return 0;
-    if (text_input_open(&in, path, message, size)) return -1;
-    while ((got = text_input_line(in, &line, message, size)) > 0) {
-        if (add_line(e, split, line, &room, message, size)) {
+        if (take(context, line, message, size)) {
             got = -1;
             break;
         }
     }
     text_input_close(in);
-    if (got == 0 && language_of(e)->n[split] == 0) return text_fail(message, size, "%s: there is no text in it", path);
     return got;
+}
+
+/* A line in its tokens; *own is to be freed. */
+static int split_line(const language *s, text_slice line, text_slice *out, char **own) {
+    *own = s->codes.worker ? bpe_apply(s->codes.worker, line) : NULL;
+    *out = *own ? text_of(*own) : line;
+    return s->codes.worker && !*own ? -1 : 0;
+}
+
+int64_t language_encode(const experiment *e, text_slice line, int32_t **out) {
+    const text_unit unit = unit_of(language_settings_of(&e->recipe));
+    const language *s = language_of(e);
+    text_slice tokens;
+    char *own;
+    *out = NULL;
+    if (split_line(s, line, &tokens, &own)) return -1;
+    const int64_t n = text_count_tokens(unit, tokens);
+    int32_t *ids = *out = malloc((size_t)(n + 1) * sizeof *ids);
+    if (ids) vocab_encode(s->vocab, unit, tokens, ids, n);
+    /* The vocabulary's numbers without the mark that begins sentences; what ends them is <eos>. */
+    for (int64_t i = 0; ids && i < n; i++) ids[i] -= VOCAB_END;
+    free(own);
+    return ids ? n : -1;
+}
+
+/* ---- vocabulary ---- */
+
+static int learn_line(void *learner, text_slice line, char *message, size_t size) {
+    return bpe_learner_add(learner, line) ? text_fail(message, size, "out of memory for learning subwords") : 0;
+}
+
+static int learn_codes(experiment *e, const char *path, char *message, size_t size) {
+    bpe_learner *l = bpe_learner_create();
+    if (!l) return text_fail(message, size, "out of memory for learning subwords");
+    if (each_line(path, learn_line, l, message, size)) {
+        bpe_learner_free(l);
+        return -1;
+    }
+    const int merges = language_settings_of(&e->recipe)->data.merges;
+    return subword_codes_learn(&language_of(e)->codes, l, merges, message, size);
+}
+
+typedef struct counting {
+    const experiment *e;
+    vocab_counter *counter;
+    bool any; /* there was a token */
+} counting;
+
+static int count_line(void *context, text_slice line, char *message, size_t size) {
+    counting *c = context;
+    text_slice tokens;
+    char *own;
+    c->any = c->any || text_count_tokens(unit_of(language_settings_of(&c->e->recipe)), line) > 0;
+    bool failed = split_line(language_of(c->e), line, &tokens, &own) != 0;
+    failed = failed || vocab_counter_add(c->counter, unit_of(language_settings_of(&c->e->recipe)), tokens, 1);
+    free(own);
+    return failed ? text_fail(message, size, "out of memory for the vocabulary") : 0;
+}
+
+/* Of the training text. */
+static int make_vocabulary(experiment *e, char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    /* The mark that begins sentences is in every vocabulary; no text has it, and no model here. */
+    const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab ? r->data.max_vocab + 1 : 0};
+    char path[PATH];
+    counting c = {e, vocab_counter_create(), false};
+    if (!c.counter) return text_fail(message, size, "out of memory for the vocabulary");
+    path_of(r, SPLIT_TRAIN, path);
+    int failed = each_line(path, count_line, &c, message, size);
+    if (!failed && !c.any) failed = text_fail(message, size, "%s: there is no text in it", path);
+    if (!failed) failed = vocab_build(&s->vocab, c.counter, &o, message, size);
+    vocab_counter_free(c.counter);
+    if (failed || vocab_size(s->vocab) > VOCAB_SPECIALS) return failed;
+    return text_fail(message, size, "%s: the vocabulary is empty: no token is seen data.min_count %d times", path,
+                     r->data.min_count);
+}
+
+/* Codes of subwords and the vocabulary: those of a run, or of the training text and the recipe. */
+static int open_vocabulary(experiment *e, const char *run, char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    char path[PATH];
+    if (strcmp(r->data.tokens, "subwords") == 0) {
+        path_of(r, SPLIT_TRAIN, path);
+        if (run) snprintf(path, sizeof path, "%s/bpe.codes", run);
+        else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
+        if (run || *r->data.bpe ? subword_codes_read(&s->codes, path, message, size)
+                                : learn_codes(e, path, message, size))
+            return -1;
+    }
+    if (!run) return make_vocabulary(e, message, size);
+    snprintf(path, sizeof path, "%s/words.vocab", run);
+    return vocab_load(&s->vocab, path, message, size);
+}
+
+/* ---- files ---- */
+
+typedef struct reading {
+    experiment *e;
+    int split;
+    int64_t room;
+} reading;
+
+/* Room for more numbers in the text of a split. */
+static int grow(reading *x, int64_t more, char *message, size_t size) {
+    language *s = language_of(x->e);
+    if (s->n[x->split] + more <= x->room) return 0;
+    const int64_t wanted = 2 * (s->n[x->split] + more);
+    int32_t *text = realloc(s->text[x->split], (size_t)wanted * sizeof *text);
+    if (!text) return text_fail(message, size, "out of memory for %lld tokens", (long long)wanted);
+    s->text[x->split] = text;
+    x->room = wanted;
+    return 0;
+}
+
+/* By its tokens, which another vocabulary would number otherwise, and which are the same with other spaces between. */
+static void hash_line(reading *x, text_slice line) {
+    const text_unit unit = unit_of(language_settings_of(&x->e->recipe));
+    uint64_t *hash = &language_of(x->e)->hash[x->split];
+    for (text_slice token; text_next_token(unit, &line, &token);) *hash = task_hash(*hash, token.bytes, token.n);
+    *hash = task_hash(*hash, "\n", 1);
+}
+
+static int add_line(void *context, text_slice line, char *message, size_t size) {
+    reading *x = context;
+    language *s = language_of(x->e);
+    int32_t *ids;
+    const int64_t n = language_encode(x->e, line, &ids);
+    if (n < 0) return text_fail(message, size, "out of memory for a line");
+    int failed = grow(x, n + 1, message, size);
+    if (!failed) {
+        int32_t *to = s->text[x->split] + s->n[x->split];
+        const bool eos = language_settings_of(&x->e->recipe)->data.eos;
+        memcpy(to, ids, (size_t)n * sizeof *to);
+        if (eos) to[n] = LANGUAGE_EOS;
+        s->n[x->split] += n + eos;
+    }
+    free(ids);
+    hash_line(x, line);
+    return failed;
+}
+
+static int read_file(experiment *e, int split, char *message, size_t size) {
+    char path[PATH];
+    reading x = {e, split, 0};
+    if (!path_of(language_settings_of(&e->recipe), split, path)) return 0;
+    if (each_line(path, add_line, &x, message, size)) return -1;
+    return language_of(e)->n[split] ? 0 : text_fail(message, size, "%s: there is no text in it", path);
 }
 
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
     language *s = language_of(e);
-    char path[1100];
-    if (directory) snprintf(path, sizeof path, "%s/words.vocab", directory);
-    if (directory ? vocab_load(&s->vocab, path, message, size) : make_vocabulary(e, message, size)) return -1;
+    const char *given = language_settings_of(&e->recipe)->data.vocabulary;
+    if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size)) return -1;
     s->words = vocab_size(s->vocab) - VOCAB_END;
     if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
@@ -126,6 +217,7 @@ static int generate(experiment *e, bool train, char *message, size_t size) {
         if (!s->text[split]) return text_fail(message, size, "out of memory for %lld words", (long long)n[split]);
         markov_text(&l, (uint64_t)split, n[split], s->text[split]);
         s->n[split] = n[split];
+        s->hash[split] = task_hash(0, s->text[split], (size_t)n[split] * sizeof *s->text[split]);
     }
     return 0;
 }
@@ -133,7 +225,7 @@ static int generate(experiment *e, bool train, char *message, size_t size) {
 double language_entropy(const recipe *whole) {
     const language_settings *r = language_settings_of(whole);
     const markov_language l = {r->data.words, r->data.branches, r->data.order, r->data.seed};
-    return strcmp(r->data.set, "generated") == 0 ? markov_entropy(&l) : (double)NAN;
+    return language_is_generated(whole) ? markov_entropy(&l) : (double)NAN;
 }
 
 /* ---- either ---- */
@@ -154,7 +246,7 @@ static int check_columns(const experiment *e, char *message, size_t size) {
 }
 
 int language_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
-    const bool generated = strcmp(language_settings_of(&e->recipe)->data.set, "generated") == 0;
+    const bool generated = language_is_generated(&e->recipe);
     if (generated ? generate(e, !directory, message, size) : read_files(e, directory, uses, message, size)) return -1;
     return check_columns(e, message, size);
 }

@@ -1,0 +1,107 @@
+/* adamod generate: text that a language model writes. */
+#include "cli/trained.h"
+#include "tasks/language_writer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_PROMPT = TRAINED_PLAIN_FLAGS, FLAG_TOKENS, FLAG_TEMPERATURE, FLAG_TOP_K, FLAG_TOP_P, FLAG_SEED, FLAGS };
+static const cli_flag flags[] = {
+    TRAINED_PLAIN_MODEL_FLAGS,
+    {"prompt", "TEXT", "what the text begins with (nothing: the beginning of a line)"},
+    {"tokens", "N", "words, characters or subwords written after it (the recipe's, 80)"},
+    {"temperature", "T", "log-probabilities are divided by it; 0: always the likeliest token (the recipe's, 1)"},
+    {"top-k", "K", "only the K likeliest tokens; 0: all (the recipe's, 0)"},
+    {"top-p", "P", "only the likeliest that together have the probability P (the recipe's, 1)"},
+    {"seed", "S", "of what is drawn (the recipe's, 1)"},
+    {0}};
+
+/* The flags that are keys of the recipe. */
+static const char *const keys[FLAGS][2] = {[FLAG_TOKENS] = {"--tokens", "generate.tokens"},
+                                           [FLAG_TEMPERATURE] = {"--temperature", "generate.temperature"},
+                                           [FLAG_TOP_K] = {"--top-k", "generate.top_k"},
+                                           [FLAG_TOP_P] = {"--top-p", "generate.top_p"},
+                                           [FLAG_SEED] = {"--seed", "generate.seed"}};
+
+typedef struct arguments {
+    const char *value[FLAGS];
+} arguments;
+
+static int read_flag(void *context, int flag, const char *value) {
+    ((arguments *)context)->value[flag] = value;
+    return 0;
+}
+
+/* Whoever reads should see each token at once. */
+typedef struct shown {
+    bool ended; /* with a line's end */
+} shown;
+
+static int show(void *context, text_slice piece, char *message, size_t size) {
+    shown *s = context;
+    if (piece.n > 0) s->ended = piece.bytes[piece.n - 1] == '\n';
+    if (fwrite(piece.bytes, 1, piece.n, stdout) == piece.n && fflush(stdout) == 0) return 0;
+    return text_fail(message, size, "cannot write to standard output: %s", strerror(errno));
+}
+
+/* The prompt in tokens, to be freed; the exit status. */
+static int read_prompt(const experiment *e, const char *text, int32_t **tokens, int64_t *n) {
+    char message[1024], unknown[512], line[1024];
+    if (text_check(text_of(text), "--prompt", 1, message, sizeof message)) return cli_usage("generate", "%s", message);
+    if (language_prompt(e, text_of(text), tokens, n, unknown, sizeof unknown, message, sizeof message))
+        return cli_usage("generate", "--prompt: %s", message);
+    if (!*unknown) return 0;
+    snprintf(line, sizeof line, "generate: --prompt: not in the run's vocabulary, and read as <unk>: %s", unknown);
+    training_note(line);
+    return 0;
+}
+
+static int generate(experiment *e, const char *prompt) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language_writer *w = NULL;
+    int32_t *tokens = NULL;
+    int64_t n;
+    char message[1024];
+    shown s = {.ended = true};
+    int status = read_prompt(e, prompt, &tokens, &n);
+    if (!status && (language_writer_create(&w, e, message, sizeof message) ||
+                    language_writer_read(w, tokens, n, show, &s, message, sizeof message) ||
+                    language_writer_write(w, r->generate.tokens, r->generate.seed, show, &s, message, sizeof message)))
+        status = cli_fail("generate", "%s", message);
+    if (!s.ended) printf("\n");
+    language_writer_free(w);
+    free(tokens);
+    return status;
+}
+
+static int take_settings(const arguments *a, recipe *r) {
+    char message[1024];
+    for (int i = FLAG_TOKENS; i < FLAGS; i++) {
+        if (a->value[i] && recipe_set_flag(r, keys[i][0], keys[i][1], a->value[i], message, sizeof message))
+            return cli_usage("generate", "%s", message);
+    }
+    return 0;
+}
+
+int cli_generate(int argc, char **argv) {
+    arguments a = {{NULL}};
+    trained t = {
+        .command = "generate",
+        .flags = flags,
+        .help = "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
+                "Text by the model of a run of data.task language, written as it comes: the prompt, and what follows.\n"
+                "It is computed on the processor, whatever --device says, so that it is the same on every device.\n\n",
+        .own = read_flag,
+        .plain = true,
+        .on_host = true,
+        .context = &a};
+    experiment e;
+    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
+    if (status >= 0) return status;
+    if (e.task != &task_language) status = cli_fail("generate", "%s: data.task %s writes no text", t.run, e.task->name);
+    else if (!(status = take_settings(&a, &e.recipe)))
+        status = generate(&e, a.value[FLAG_PROMPT] ? a.value[FLAG_PROMPT] : "");
+    experiment_close(&e);
+    return status;
+}

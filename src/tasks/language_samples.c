@@ -1,0 +1,78 @@
+/* language_samples.c - see language_samples.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/language_samples.h"
+
+#include "tasks/language_writer.h"
+
+#include <stdlib.h>
+
+/* A text that grows; NULL: nothing yet. */
+typedef struct growing {
+    char *bytes;
+    size_t n;
+} growing;
+
+static int collect(void *context, text_slice piece, char *message, size_t size) {
+    growing *g = context;
+    char *bytes = realloc(g->bytes, g->n + piece.n + 1);
+    if (!bytes) return text_fail(message, size, "out of memory for a sample");
+    g->bytes = bytes;
+    memcpy(bytes + g->n, piece.bytes, piece.n);
+    g->n += piece.n;
+    bytes[g->n] = '\0';
+    return 0;
+}
+
+/* Where sample k begins: with a line, where the text has lines' ends. */
+static int64_t place_of(const language *s, task_split split, int64_t k, int64_t samples) {
+    const int64_t n = s->n[split], at = n / samples * k;
+    if (!s->vocab || at == 0) return at;
+    for (int64_t i = at; i + 1 < n; i++) {
+        if (s->text[split][i - 1] == LANGUAGE_EOS) return i;
+    }
+    return at;
+}
+
+/* Tokens of the prompt: up to the end of its line, but at least one. */
+static int64_t length_of(const language *s, task_split split, int64_t at, int64_t most) {
+    int64_t n = 0;
+    while (n < most && at + n < s->n[split] && (n == 0 || !s->vocab || s->text[split][at + n] != LANGUAGE_EOS)) n++;
+    return n;
+}
+
+static int write_one(const experiment *e, language_writer *w, task_split split, int64_t k, growing text[2],
+                     char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    const language *s = language_of(e);
+    const int64_t at = place_of(s, split, k, r->generate.samples);
+    const int64_t n = length_of(s, split, at, r->generate.prompt);
+    static const int32_t eos = LANGUAGE_EOS;
+    language_writer_begin(w);
+    if (s->vocab && r->data.eos && language_writer_read(w, &eos, 1, NULL, NULL, message, size)) return -1;
+    if (language_writer_read(w, s->text[split] + at, n, collect, &text[0], message, size)) return -1;
+    return language_writer_write(w, r->generate.tokens, r->generate.seed + (uint64_t)k, collect, &text[1], message,
+                                 size);
+}
+
+int language_samples(const experiment *e, task_split split, task_sample sample, void *context, char *message,
+                     size_t size) {
+    const int64_t n = language_settings_of(&e->recipe)->generate.samples;
+    language_writer *w;
+    if (n == 0) return 0;
+    if (language_writer_create(&w, e, message, size)) return -1;
+    int failed = 0;
+    for (int64_t k = 0; k < n && !failed; k++) {
+        growing text[2] = {{NULL, 0}, {NULL, 0}};
+        experiment_progress(e, "writing sample", k + 1, n);
+        failed = write_one(e, w, split, k, text, message, size);
+        const char *prompt = text[0].bytes ? text[0].bytes : "", *output = text[1].bytes ? text[1].bytes : "";
+        const task_text texts[] = {{"prompt", prompt}, {"output", output + (*output == ' ')}};
+        if (!failed) failed = sample(context, 2, texts, message, size);
+        free(text[0].bytes);
+        free(text[1].bytes);
+    }
+    language_writer_free(w);
+    return failed ? -1 : 0;
+}

@@ -1,0 +1,14 @@
+/* language_samples.h - what a model writes for the report: it goes on from the beginnings of lines of held-out text.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_LANGUAGE_SAMPLES_H
+#define ADAMOD_LANGUAGE_SAMPLES_H
+
+#include "tasks/language.h"
+
+/* generate.samples texts, "prompt" and "output", from places spread over a split: 0, or -1 with one line in message. */
+int language_samples(const experiment *e, task_split split, task_sample sample, void *context, char *message,
+                     size_t size);
+
+#endif
