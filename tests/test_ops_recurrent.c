@@ -1,4 +1,5 @@
 /* The ops of recurrent networks: lstm, locked_dropout, word_dropout and activity. */
+#include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
 #include "check.h"
 #include "opcheck.h"
@@ -45,11 +46,12 @@ TEST(lstm_ref_has_the_gradients_of_differences) {
 }
 
 TEST(lstm_cpu_is_ref) {
-    static const lstm_case more[] = {{7, 5, 12, 9, true, true, 0},
-                                     {5, 20, 8, 33, true, true, 0.5},
-                                     {6, 3, 17, 16, false, true, 0.3},
-                                     {0, 3, 4, 2, true, true, 0.5}};
-    for (int i = 0; i < 9; i++) {
+    static const lstm_case more[] = {
+        {7, 5, 12, 9, true, true, 0},     {5, 20, 8, 33, true, true, 0.5},
+        {6, 3, 17, 16, false, true, 0.3}, {2, 66, 3, 17, true, true, 0.5}, /* more sequences than one tile has */
+        {2, 1, 1, 131, true, true, 0.5},                                   /* weights that are packed in parts */
+        {0, 3, 4, 2, true, true, 0.5}};
+    for (int i = 0; i < 11; i++) {
         const opcheck o = lstm_of(i < 5 ? small[i] : more[i - 5]);
         if (!CHECK(opcheck_kernels(&o, &nn_cpu_lstm))) printf("  case %d\n", i);
     }
@@ -67,7 +69,7 @@ TEST(the_state_goes_on_or_begins_with_zeros) {
     const nn_kernels *const kernels[] = {&nn_op_lstm.ref, &nn_cpu_lstm};
     for (int k = 0; k < 2; k++) {
         float x[2] = {0}, w[4] = {0}, b[4] = {0, 0, 1, 0}, none[4] = {0}, h[1] = {0}, cell[1] = {3}, y[2];
-        float saved[64], workspace[64];
+        float saved[64], workspace[256];
         const nn_attributes a = {0};
         nn_call c = {.attributes = &a,
                      .input = {{.data = x, .rows = 2, .cols = 1},
@@ -92,6 +94,24 @@ TEST(the_state_goes_on_or_begins_with_zeros) {
         step_of(&c, kernels[k], saved, workspace, false);
         CHECK_CLOSE(y[0], tanh(g / 2) / 2, 1e-6);
     }
+}
+
+/* In units of the last place of what is expected, where that is normal. */
+static double places(float found, double expected) {
+    return fabs((double)found - expected) / (fabs(expected) * 0x1p-23 + 0x1p-126);
+}
+
+TEST(activations_are_those_of_the_library) {
+    double worst[2] = {0};
+    for (int i = -90000; i <= 90000; i++) {
+        const float z = (float)i * (i % 2 ? 1e-3f : 1e-5f);
+        worst[0] = fmax(worst[0], places(nn_sigmoid(z), 1 / (1 + exp(-(double)z))) * (z > -87));
+        worst[1] = fmax(worst[1], places(nn_tanh(z), tanh((double)z)));
+    }
+    if (!CHECK(worst[0] < 2.5 && worst[1] < 2.5)) printf("  sigmoid %.2f, tanh %.2f\n", worst[0], worst[1]);
+    CHECK(nn_sigmoid(INFINITY) == 1 && nn_sigmoid(-INFINITY) < 1e-37f && nn_sigmoid(0) == 0.5f);
+    CHECK(nn_tanh(INFINITY) == 1 && nn_tanh(-INFINITY) == -1 && nn_tanh(1e-30f) == 1e-30f && nn_tanh(0) == 0);
+    CHECK(isnan(nn_sigmoid(NAN)) && isnan(nn_tanh(NAN)));
 }
 
 TEST(lstm_names_what_does_not_fit) {
@@ -202,8 +222,8 @@ TEST(activity_adds_means_for_each_row) {
 }
 
 RUN_TESTS(ENTRY(lstm_ref_has_the_gradients_of_differences), ENTRY(lstm_cpu_is_ref),
-          ENTRY(the_state_goes_on_or_begins_with_zeros), ENTRY(lstm_names_what_does_not_fit),
-          ENTRY(locked_dropout_has_its_gradients_and_cpu_is_ref),
+          ENTRY(the_state_goes_on_or_begins_with_zeros), ENTRY(activations_are_those_of_the_library),
+          ENTRY(lstm_names_what_does_not_fit), ENTRY(locked_dropout_has_its_gradients_and_cpu_is_ref),
           ENTRY(masks_are_the_same_at_all_time_steps_and_for_all_places_of_a_word),
           ENTRY(word_dropout_has_its_gradients), ENTRY(activity_has_its_gradients),
           ENTRY(activity_adds_means_for_each_row))

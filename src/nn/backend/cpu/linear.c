@@ -1,5 +1,6 @@
 /* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the
  * cache. Formulas are in ops/linear.c. */
+#include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
 
@@ -7,30 +8,8 @@
 
 /* ---- gelu ---- */
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* exp(x) for x <= 0: 2^n e^r with |r| <= ln 2 / 2, and the series of e^r. */
-INLINE float exp_negative(float x) {
-    x = x > -87 ? x : -87;         /* NaN too: what it is multiplied by is NaN as well */
-    const float round = 0x1.8p23f; /* adding and taking it off leaves a whole number */
-    const float n = (x * 1.44269504f + round) - round;
-    const float r = x - n * 0.693359375f + n * 2.12194440e-4f; /* ln 2 in two parts, the first short */
-    float e = 1.0f / 5040;
-    e = e * r + 1.0f / 720;
-    e = e * r + 1.0f / 120;
-    e = e * r + 1.0f / 24;
-    e = e * r + 1.0f / 6;
-    e = e * r + 0.5f;
-    e = e * r + 1;
-    e = e * r + 1;
-    const uint32_t bits = (uint32_t)((int32_t)n + 127) << 23;
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return e * power;
-}
-
 /* P(N < z) of a standard normal N, where bell is exp(-z^2 / 2): Abramowitz and Stegun 7.1.26, off by at most 8e-8. */
-INLINE float normal_below(float z, float bell) {
+NN_INLINE float normal_below(float z, float bell) {
     const float size = z < 0 ? -z : z;
     const float t = 1 / (1 + 0.3275911f * 0.70710678f * size);
     float q = 1.061405429f;
@@ -72,7 +51,7 @@ static void add_bias_gelu(part p, const float *restrict b, float *restrict saved
         for (int64_t j = 0; j < p.cols; j++) {
             const float z = y[j] + b[j];
             saved[j] = z;
-            y[j] = z * normal_below(z, exp_negative(-0.5f * z * z));
+            y[j] = z * normal_below(z, nn_exp_negative(-0.5f * z * z));
         }
     }
 }
@@ -153,7 +132,7 @@ static void gelu_grad(part p, const float *restrict dy, const float *restrict z,
     memset(sums, 0, (size_t)p.cols * sizeof *sums);
     for (int64_t i = 0; i < p.rows; i++, dy += p.stride, z += p.stride, dz += p.stride) {
         for (int64_t j = 0; j < p.cols; j++) {
-            const float bell = exp_negative(-0.5f * z[j] * z[j]);
+            const float bell = nn_exp_negative(-0.5f * z[j] * z[j]);
             dz[j] = dy[j] * (normal_below(z[j], bell) + z[j] * bell * 0.39894228f); /* 1 / sqrt(2 pi) */
             sums[j] += dz[j];
         }

@@ -1,137 +1,241 @@
 /* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
- * products with the state go step by step. */
+ * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of PANEL
+ * columns, [k][PANEL], that are read from front to back in each step, and what becomes of a panel's sums is computed while
+ * they are in the cache. */
 #include "nn/ops/lstm_view.h"
+#include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/vector.h"
 
-#include <math.h>
 #include <string.h>
 
-/* Units of one task: some microseconds of exponentials. */
-enum { LSTM_CHUNK = 512 };
+enum {
+    PANEL = 2 * NN_LANES, /* columns */
+    GROUP = NN_LANES,     /* forward: units of a task, whose four gates are two panels */
+    GATES = 4 * GROUP,    /* ... and whose sums have so many columns */
+    TILE_ROWS = 64,       /* sequences whose sums are on the stack at a time */
+    PACKED = 128,         /* numbers of a row that are dropped and copied at a time, */
+    PACKED_ROWS = 256,    /* ... and rows of a task */
+};
 
-static float sigmoid(float z) { return 1 / (1 + expf(-z)); }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- weights of the state after dropout ---- */
+/* ---- panels ---- */
 
-typedef struct drop_work {
+typedef struct sequence {
+    const nn_call *c;
+    lstm_view v;
+    const nn_vector *x;
     nn_drop drop;
-    int64_t n;
-    const float *from;
-    float *to;
-    bool add; /* to what is there */
-} drop_work;
+    float *panels;      /* of dropped weights */
+    float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
+    int64_t t;          /* this step */
+} sequence;
 
-static void drop_task(void *context, int64_t i) {
-    const drop_work *w = context;
-    const int64_t first = i * NN_CHUNK, n = w->n - first < NN_CHUNK ? w->n - first : NN_CHUNK;
-    nn_cpu_add_dropped(&w->drop, first, n, w->add ? w->to : NULL, w->from, w->to);
+/* Numbers first .. first + n - 1 of the state's weights after dropout. */
+static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
+    const float *w = (const float *)s->c->input[LSTM_W_STATE].data + first;
+    float factor[PACKED];
+    if (s->drop.drops) nn_cpu_mask(s->drop.key, (uint64_t)first, n, s->drop.threshold, s->drop.scale, factor);
+    nn_cpu_multiply_add(n, NULL, s->drop.drops ? factor : NULL, w, to);
 }
 
-static void drop_weights(const nn_call *c, int64_t n, const float *from, float *to, bool add) {
-    drop_work w = {nn_cpu_drop(c), n, from, to, add};
-    nn_parallel(c->pool, nn_parts(n, NN_CHUNK), drop_task, &w);
+/* Forward: panel 2 g + p has the gates i and f (p = 0) or g and o of a group of units as columns, [h][PANEL]. */
+static void pack_forward(void *context, int64_t task) {
+    const sequence *s = context;
+    const int64_t h = s->v.h, unit = task / 2 * GROUP, n = least(GROUP, h - unit);
+    float rows[PANEL * PACKED] = {0}; /* of units that are not there: zeros */
+    for (int64_t k = 0; k < h; k += PACKED) {
+        const int64_t some = least(PACKED, h - k);
+        for (int64_t i = 0; i < PANEL; i++) {
+            const int64_t gate = task % 2 * 2 + i / GROUP;
+            if (i % GROUP < n) dropped(s, (gate * h + unit + i % GROUP) * h + k, some, rows + i * PACKED);
+        }
+        s->x->transpose(PANEL, some, rows, PACKED, s->panels + (task * h + k) * PANEL, PANEL);
+    }
 }
 
-static const float *dropped_weights(const nn_call *c, const lstm_view *v, float *room) {
-    const float *w = c->input[LSTM_W_STATE].data;
-    if (!nn_cpu_drop(c).drops) return w;
-    drop_weights(c, 4 * v->h * v->h, w, room, false);
-    return room;
+/* Backward: panel p has units p PANEL .. as columns, [4 h][PANEL]. A task packs some rows of all panels. */
+static void pack_backward(void *context, int64_t task) {
+    const sequence *s = context;
+    const int64_t h = s->v.h, first = task * PACKED_ROWS;
+    for (int64_t k = first; k < least(first + PACKED_ROWS, 4 * h); k++) {
+        for (int64_t col = 0; col < h; col += PACKED) {
+            float row[PACKED + PANEL] = {0};
+            const int64_t some = least(PACKED, h - col);
+            dropped(s, k * h + col, some, row);
+            for (int64_t p = 0; p * PANEL < some; p++)
+                memcpy(s->panels + ((col / PANEL + p) * 4 * h + k) * PANEL, row + p * PANEL, PANEL * sizeof *row);
+        }
+    }
 }
+
+/* Room for panels of either kind; gradients of the weights before dropout, [4 h, h], fit, too. */
+static int64_t panels_size(int64_t h) { return 4 * nn_parts(h, PANEL) * PANEL * h; }
 
 /* ---- forward ---- */
 
-typedef struct step_work {
-    const nn_call *c;
-    const lstm_view *v;
-    int64_t t;
-    float *dgates, *dy, *dc; /* backward: of all rows; of the state that the next step read, and of its cells */
-} step_work;
+/* Some units of a time step: arrays at the first of them in the first sequence. */
+typedef struct units {
+    int64_t h;
+    const float *b_in, *b_state, *before;
+    float *gates, *cells, *y;
+} units;
 
-static void forward_task(void *context, int64_t part) {
-    const step_work *w = context;
-    const lstm_view *v = w->v;
-    const int64_t h = v->h, n = v->batch * h, first = part * LSTM_CHUNK;
-    const int64_t last = first + LSTM_CHUNK < n ? first + LSTM_CHUNK : n;
-    const float *b_in = w->c->input[LSTM_B_IN].data, *b_state = w->c->input[LSTM_B_STATE].data;
-    const float *before = nn_lstm_c_before(v, w->t);
-    float *y = (float *)w->c->output[0].data + w->t * n, *cells = v->cells + w->t * n;
-    for (int64_t k = first; k < last; k++) {
-        const int64_t j = k % h;
-        float *gates = v->gates + (w->t * v->batch + k / h) * 4 * h + j;
-        const float i = sigmoid(gates[0] + b_in[j] + b_state[j]);
-        const float f = sigmoid(gates[h] + b_in[h + j] + b_state[h + j]);
-        const float g = tanhf(gates[2 * h] + b_in[2 * h + j] + b_state[2 * h + j]);
-        const float o = sigmoid(gates[3 * h] + b_in[3 * h + j] + b_state[3 * h + j]);
-        gates[0] = i, gates[h] = f, gates[2 * h] = g, gates[3 * h] = o;
-        cells[k] = f * before[k] + i * g;
-        y[k] = o * tanhf(cells[k]);
+/* sums: [.., GATES], what the state adds to the gates. */
+NN_INLINE void finish_forward(int64_t n, const units *u, int64_t first, int64_t rows, const float *sums) {
+    for (int64_t row = first; row < first + rows; row++, sums += GATES) {
+        float *gates = u->gates + row * 4 * u->h, z[4][GROUP], cell[GROUP], y[GROUP];
+        const float *before = u->before + row * u->h;
+        for (int64_t q = 0; q < 4; q++) {
+            const float *b_in = u->b_in + q * u->h, *b_state = u->b_state + q * u->h;
+            for (int64_t j = 0; j < n; j++) z[q][j] = gates[q * u->h + j] + sums[q * GROUP + j] + b_in[j] + b_state[j];
+        }
+        for (int64_t j = 0; j < n; j++) {
+            z[0][j] = nn_sigmoid(z[0][j]);
+            z[1][j] = nn_sigmoid(z[1][j]);
+            z[2][j] = nn_tanh(z[2][j]);
+            z[3][j] = nn_sigmoid(z[3][j]);
+            cell[j] = z[1][j] * before[j] + z[0][j] * z[2][j];
+            y[j] = z[3][j] * nn_tanh(cell[j]);
+        }
+        for (int64_t q = 0; q < 4; q++) memcpy(gates + q * u->h, z[q], (size_t)n * sizeof(float));
+        memcpy(u->cells + row * u->h, cell, (size_t)n * sizeof(float));
+        memcpy(u->y + row * u->h, y, (size_t)n * sizeof(float));
     }
 }
 
-static void lstm_forward(const nn_call *c) {
-    const lstm_view v = nn_lstm_view(c);
-    const int64_t rows = v.steps * v.batch, h = v.h, parts = nn_parts(v.batch * h, LSTM_CHUNK);
-    const float *weights = dropped_weights(c, &v, c->workspace);
-    nn_lstm_begin(c, &v);
-    if (rows > 0)
-        nn_gemm(c->pool, false, true, rows, 4 * h, v.in, 1, c->input[LSTM_X].data, v.in, c->input[LSTM_W_IN].data, v.in,
-                0, v.gates, 4 * h);
-    for (int64_t t = 0; t < v.steps; t++) {
-        step_work w = {.c = c, .v = &v, .t = t};
-        nn_gemm(c->pool, false, true, v.batch, 4 * h, h, 1, nn_lstm_y_before(&v, t), h, weights, h, 1,
-                v.gates + t * v.batch * 4 * h, 4 * h);
-        nn_parallel(c->pool, parts, forward_task, &w);
+/* A whole group has loops of a constant number of turns. */
+NN_CLONES
+static void finish_units(int64_t n, const units *u, int64_t first, int64_t rows, const float *sums) {
+    if (n == GROUP) finish_forward(GROUP, u, first, rows, sums);
+    else finish_forward(n, u, first, rows, sums);
+}
+
+static void forward_task(void *context, int64_t task) {
+    const sequence *s = context;
+    const lstm_view *v = &s->v;
+    const int64_t h = v->h, unit = task * GROUP, step = s->t * v->batch;
+    const units u = {h,
+                     (const float *)s->c->input[LSTM_B_IN].data + unit,
+                     (const float *)s->c->input[LSTM_B_STATE].data + unit,
+                     nn_lstm_c_before(v, s->t) + unit,
+                     v->gates + step * 4 * h + unit,
+                     v->cells + step * h + unit,
+                     (float *)s->c->output[0].data + step * h + unit};
+    float *const before = (float *)(uintptr_t)nn_lstm_y_before(v, s->t); /* a tile's, which is only read */
+    _Alignas(64) float sums[TILE_ROWS * GATES];
+    for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
+        const int64_t rows = least(TILE_ROWS, v->batch - row);
+        for (int64_t p = 0; p < 2; p++)
+            s->x->product(rows, PANEL, h, (nn_tile){before + row * h, h, 1},
+                          (nn_tile){s->panels + (2 * task + p) * h * PANEL, PANEL, 1},
+                          (nn_tile){sums + p * PANEL, GATES, 1}, false);
+        finish_units(least(GROUP, h - unit), &u, row, rows, sums);
     }
-    nn_lstm_end(c, &v);
+}
+
+static sequence sequence_of(const nn_call *c) {
+    return (sequence){.c = c, .v = nn_lstm_view(c), .x = nn_vector_choose(), .drop = nn_cpu_drop(c)};
+}
+
+static void lstm_forward(const nn_call *c) {
+    sequence s = sequence_of(c);
+    const lstm_view *v = &s.v;
+    const int64_t rows = v->steps * v->batch, h = v->h, groups = nn_parts(h, GROUP);
+    s.panels = c->workspace;
+    nn_lstm_begin(c, v);
+    if (rows > 0) {
+        nn_parallel(c->pool, 2 * groups, pack_forward, &s);
+        nn_gemm(c->pool, false, true, rows, 4 * h, v->in, 1, c->input[LSTM_X].data, v->in, c->input[LSTM_W_IN].data,
+                v->in, 0, v->gates, 4 * h);
+    }
+    for (s.t = 0; s.t < v->steps; s.t++) nn_parallel(c->pool, groups, forward_task, &s);
+    nn_lstm_end(c, v);
 }
 
 /* ---- backward ---- */
 
-static void backward_task(void *context, int64_t part) {
-    const step_work *w = context;
-    const lstm_view *v = w->v;
-    const int64_t h = v->h, n = v->batch * h, first = part * LSTM_CHUNK;
-    const int64_t last = first + LSTM_CHUNK < n ? first + LSTM_CHUNK : n;
-    const float *before = nn_lstm_c_before(v, w->t), *cells = v->cells + w->t * n;
-    const float *given = w->c->output_grad[0] + w->t * n;
-    for (int64_t k = first; k < last; k++) {
-        const int64_t at = (w->t * v->batch + k / h) * 4 * h + k % h;
-        const float *gates = v->gates + at;
-        const float i = gates[0], f = gates[h], g = gates[2 * h], o = gates[3 * h], t = tanhf(cells[k]);
-        const float dy = given[k] + w->dy[k], dc = w->dc[k] + dy * o * (1 - t * t);
-        float *d = w->dgates + at;
-        d[0] = dc * g * i * (1 - i);
-        d[h] = dc * before[k] * f * (1 - f);
-        d[2 * h] = dc * i * (1 - g * g);
-        d[3 * h] = dy * t * o * (1 - o);
-        w->dc[k] = dc * f;
+/* As units, of PANEL units at most: what a step's gates get from its output's gradient, given, and from the next step. */
+typedef struct unit_grads {
+    int64_t h;
+    const float *gates, *before, *cells, *given;
+    float *dgates, *dc;
+} unit_grads;
+
+/* sums: [.., PANEL], the gradient of the state that the next step read. */
+NN_INLINE void finish_backward(int64_t n, const unit_grads *u, int64_t first, int64_t rows, const float *sums) {
+    for (int64_t row = first; row < first + rows; row++, sums += PANEL) {
+        const float *gates = u->gates + row * 4 * u->h, *before = u->before + row * u->h;
+        const float *cells = u->cells + row * u->h, *given = u->given + row * u->h;
+        float d[4][PANEL], dcs[PANEL], *dgates = u->dgates + row * 4 * u->h, *carried = u->dc + row * u->h;
+        for (int64_t j = 0; j < n; j++) {
+            const float i = gates[j], f = gates[u->h + j], g = gates[2 * u->h + j], o = gates[3 * u->h + j];
+            const float t = nn_tanh(cells[j]), dy = given[j] + sums[j], dc = carried[j] + dy * o * (1 - t * t);
+            d[0][j] = dc * g * i * (1 - i);
+            d[1][j] = dc * before[j] * f * (1 - f);
+            d[2][j] = dc * i * (1 - g * g);
+            d[3][j] = dy * t * o * (1 - o);
+            dcs[j] = dc * f;
+        }
+        for (int64_t q = 0; q < 4; q++) memcpy(dgates + q * u->h, d[q], (size_t)n * sizeof(float));
+        memcpy(carried, dcs, (size_t)n * sizeof(float));
+    }
+}
+
+NN_CLONES
+static void finish_unit_grads(int64_t n, const unit_grads *u, int64_t first, int64_t rows, const float *sums) {
+    if (n == PANEL) finish_backward(PANEL, u, first, rows, sums);
+    else finish_backward(n, u, first, rows, sums);
+}
+
+static void backward_task(void *context, int64_t task) {
+    const sequence *s = context;
+    const lstm_view *v = &s->v;
+    const int64_t h = v->h, unit = task * PANEL, step = s->t * v->batch;
+    const unit_grads u = {h,
+                          v->gates + step * 4 * h + unit,
+                          nn_lstm_c_before(v, s->t) + unit,
+                          v->cells + step * h + unit,
+                          s->c->output_grad[0] + step * h + unit,
+                          s->dgates + step * 4 * h + unit,
+                          s->dc + unit};
+    _Alignas(64) float sums[TILE_ROWS * PANEL] = {0};
+    for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
+        const int64_t rows = least(TILE_ROWS, v->batch - row);
+        if (s->t + 1 < v->steps)
+            s->x->product(rows, PANEL, 4 * h, (nn_tile){s->dgates + (step + v->batch + row) * 4 * h, 4 * h, 1},
+                          (nn_tile){s->panels + task * 4 * h * PANEL, PANEL, 1}, (nn_tile){sums, PANEL, 1}, false);
+        finish_unit_grads(least(PANEL, h - unit), &u, row, rows, sums);
     }
 }
 
 /* The gradients of all gates before their activations, from the last step to the first. */
-static void gate_grads(const nn_call *c, const lstm_view *v, float *dgates, float *dy, float *dc,
-                       const float *weights) {
-    const int64_t h = v->h, parts = nn_parts(v->batch * h, LSTM_CHUNK);
-    memset(dy, 0, (size_t)(v->batch * h) * sizeof *dy);
-    memset(dc, 0, (size_t)(v->batch * h) * sizeof *dc);
-    for (int64_t t = v->steps - 1; t >= 0; t--) {
-        step_work w = {c, v, t, dgates, dy, dc};
-        nn_parallel(c->pool, parts, backward_task, &w);
-        if (t > 0)
-            nn_gemm(c->pool, false, false, v->batch, h, 4 * h, 1, dgates + t * v->batch * 4 * h, 4 * h, weights, h, 0,
-                    dy, h);
-    }
+static void gate_grads(sequence *s) {
+    const int64_t h = s->v.h;
+    memset(s->dc, 0, (size_t)(s->v.batch * h) * sizeof *s->dc);
+    nn_parallel(s->c->pool, nn_parts(4 * h, PACKED_ROWS), pack_backward, s);
+    for (s->t = s->v.steps - 1; s->t >= 0; s->t--) nn_parallel(s->c->pool, nn_parts(h, PANEL), backward_task, s);
 }
 
-/* The first step read the state that the run began with, the others the outputs. room: [4 h, h]. */
-static void state_weight_grad(const nn_call *c, const lstm_view *v, const float *dgates, float *room) {
-    const int64_t h = v->h, rows = (v->steps - 1) * v->batch;
-    nn_gemm(c->pool, true, false, 4 * h, h, v->batch, 1, dgates, 4 * h, v->h0, h, 0, room, h);
-    if (rows > 0)
-        nn_gemm(c->pool, true, false, 4 * h, h, rows, 1, dgates + v->batch * 4 * h, 4 * h, v->y, h, 1, room, h);
-    drop_weights(c, 4 * h * h, room, c->input_grad[LSTM_W_STATE], c->accumulate[LSTM_W_STATE]);
+/* Dropout of a tile of the gradient of the state's weights, from the place of panels, which are of no more use. */
+static void drop_tile(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    const sequence *s = context;
+    float *to = s->c->input_grad[LSTM_W_STATE];
+    for (int64_t i = row; i < row + rows; i++)
+        nn_cpu_add_dropped(&s->drop, i * s->v.h + col, cols, s->c->accumulate[LSTM_W_STATE] ? to : NULL, s->panels, to);
+}
+
+/* The first step read the state that the run began with, the others the outputs. */
+static void state_weight_grad(sequence *s) {
+    const int64_t h = s->v.h, rows = (s->v.steps - 1) * s->v.batch;
+    nn_product p = {.trans_a = true, .m = 4 * h, .n = h, .k = s->v.batch, .alpha = 1, .lda = 4 * h, .ldb = h, .ldc = h};
+    p.a = s->dgates, p.b = s->v.h0, p.c = s->panels;
+    nn_products(s->c->pool, &p, 1);
+    p.k = rows, p.beta = 1, p.a += s->v.batch * 4 * h, p.b = s->v.y;
+    p.then = drop_tile, p.context = s;
+    nn_products(s->c->pool, &p, 1);
 }
 
 /* Of no rows: zeros, where nothing is added to. */
@@ -143,29 +247,33 @@ static void no_grads(const nn_call *c) {
 }
 
 static void lstm_backward(const nn_call *c) {
-    const lstm_view v = nn_lstm_view(c);
-    const int64_t rows = v.steps * v.batch, h = v.h;
-    float *dy = c->workspace, *dc = dy + v.batch * h, *room = dc + v.batch * h, *dgates = room + 4 * h * h;
+    sequence s = sequence_of(c);
+    const lstm_view *v = &s.v;
+    const int64_t rows = v->steps * v->batch, h = v->h;
+    s.panels = c->workspace;
+    s.dgates = s.panels + panels_size(h);
+    s.dc = s.dgates + rows * 4 * h;
     if (rows == 0) {
         no_grads(c);
         return;
     }
-    gate_grads(c, &v, dgates, dy, dc, dropped_weights(c, &v, room));
+    gate_grads(&s);
     if (c->input_grad[LSTM_X])
-        nn_gemm(c->pool, false, false, rows, v.in, 4 * h, 1, dgates, 4 * h, c->input[LSTM_W_IN].data, v.in,
-                c->accumulate[LSTM_X] ? 1 : 0, c->input_grad[LSTM_X], v.in);
+        nn_gemm(c->pool, false, false, rows, v->in, 4 * h, 1, s.dgates, 4 * h, c->input[LSTM_W_IN].data, v->in,
+                c->accumulate[LSTM_X] ? 1 : 0, c->input_grad[LSTM_X], v->in);
     if (c->input_grad[LSTM_W_IN])
-        nn_gemm(c->pool, true, false, 4 * h, v.in, rows, 1, dgates, 4 * h, c->input[LSTM_X].data, v.in,
-                c->accumulate[LSTM_W_IN] ? 1 : 0, c->input_grad[LSTM_W_IN], v.in);
-    if (c->input_grad[LSTM_W_STATE]) state_weight_grad(c, &v, dgates, room);
+        nn_gemm(c->pool, true, false, 4 * h, v->in, rows, 1, s.dgates, 4 * h, c->input[LSTM_X].data, v->in,
+                c->accumulate[LSTM_W_IN] ? 1 : 0, c->input_grad[LSTM_W_IN], v->in);
+    if (c->input_grad[LSTM_W_STATE]) state_weight_grad(&s);
     for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
-        if (c->input_grad[i]) nn_cpu_sum_rows(c->pool, dgates, 4 * h, rows, 4 * h, c->input_grad[i], c->accumulate[i]);
+        if (c->input_grad[i])
+            nn_cpu_sum_rows(c->pool, s.dgates, 4 * h, rows, 4 * h, c->input_grad[i], c->accumulate[i]);
     }
 }
 
 static size_t lstm_workspace(const nn_call *c) {
-    const lstm_view v = nn_lstm_view(c);
-    return (size_t)(2 * v.batch * v.h + 4 * v.h * v.h + 4 * v.h * c->input[LSTM_X].rows);
+    const int64_t h = c->input[LSTM_H].cols;
+    return (size_t)(panels_size(h) + 4 * h * c->input[LSTM_X].rows + h * c->input[LSTM_H].rows);
 }
 
 const nn_kernels nn_cpu_lstm = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace};
