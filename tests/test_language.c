@@ -270,10 +270,14 @@ static const char *complaint(const char *const *assignments) {
 TEST(bad_text_is_named) {
     put_texts();
     CHECK_STR(complaint(WITH(TEXT)), "(none)");
-    CHECK_STR(complaint(WITH(TEXT, "data.batch=6")),
-              "the training text has 11 tokens, expected at least 12: two for each of data.batch 6 columns");
-    CHECK_STR(complaint(WITH(TEXT, "data.valid_batch=3")),
-              "the validation text has 4 tokens, expected at least 6: two for each of data.valid_batch 3 columns");
+    CHECK_HAS(
+        complaint(WITH(TEXT, "data.batch=6")),
+        "/train.txt: the training text has 11 tokens, expected at least 12: two for each of data.batch 6 columns");
+    CHECK_HAS(
+        complaint(WITH(TEXT, "data.valid_batch=3")),
+        "/valid.txt: the validation text has 4 tokens, expected at least 6: two for each of data.valid_batch 3 columns");
+    CHECK_STR(complaint(WITH("data.train=7")),
+              "the training text has 7 tokens, expected at least 8: two for each of data.batch 4 columns");
     CHECK_STR(complaint(WITH("data.path=.")), "--set: data.path is given, but data.set generated reads no files");
     CHECK_STR(complaint(WITH("data.set=text")), "r.yaml: data.path is not given; data.set text needs it");
     CHECK_STR(complaint(WITH("data.words=1")), "r.yaml:1: data.branches is 2, expected at most data.words, 1");

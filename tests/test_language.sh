@@ -68,6 +68,18 @@ refused 1 'none: not a run directory' "$ADAMOD" generate none
 "$ADAMOD" train --keys >keys
 grep -q 'generate.top_p' keys || fail "--keys does not know generate.top_p"
 
+# ---- runs that are compared ----
+
+"$ADAMOD" compare tiny.yaml --vary data.max_vocab=0,5 --out vocabularies >said 2>err || fail "compare: $(cat err)"
+for what in 'Training loss' 'Validation loss' 'Test perplexity'; do
+    grep -q "$what: not ranked, because the runs differ in vocabulary" vocabularies/report.html || fail "$what is ranked"
+done
+"$ADAMOD" compare tiny.yaml --vary optimizer.lr=1e-2,1e-3 --out rates >said 2>err || fail "compare: $(cat err)"
+! grep -q 'not ranked' rates/report.html || fail "runs that differ in a learning rate alone are not ranked"
+grep -q 'goes on from some prompts of the test data' rates/report.html || fail "the report has no text"
+grep -q 'lstm, layers 2, embedding 8, hidden 10, tokens words, batch 4, length 6' rates/report.html ||
+    fail "the report does not say what was trained"
+
 # ---- another run's weights and vocabulary ----
 
 sed 's/dog/bird/' train.txt >other.txt
@@ -91,7 +103,7 @@ bad() { # bad TEXT: of a training file that has what standard input gives
 }
 bad 'bad.txt: there is no text in it' </dev/null
 printf '\n\n\n' | bad 'bad.txt: there is no text in it'
-echo one | bad 'the training text has 2 tokens, expected at least 8: two for each of data.batch 4 columns'
+echo one | bad 'bad.txt: the training text has 2 tokens, expected at least 8: two for each of data.batch 4 columns'
 printf 'fine\n\xff\n' | bad 'bad.txt:2: byte 1 is 0xff, which is not UTF-8 here'
 printf 'fine\0line\n' | bad 'bad.txt:1: '
 echo 'a b c' | bad 'bad.txt: the vocabulary is empty: no token is seen data.min_count 2 times' --set data.min_count=2

@@ -203,7 +203,16 @@ static bool same_aspect(const report_run *x, const report_run *y, aspect a) {
     return true;
 }
 
-static bool depends(int column, aspect a) {
+/* Whether the number is a probability of tokens, of which another vocabulary has others. */
+static bool is_of_tokens(const report *r, int column) {
+    static const char *const names[] = {"loss", "nll", "ppl", "perplexity", "bits"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (same_text(r->column[column].name, names[i])) return true;
+    }
+    return false;
+}
+
+static bool depends(const report *r, int column, aspect a) {
     const bool training = column == REPORT_LOSS, validation = column == REPORT_VALID;
     const bool test = column >= REPORT_FIRST_METRIC && column < REPORT_FIRST_VALID;
     switch (a) {
@@ -211,6 +220,7 @@ static bool depends(int column, aspect a) {
         case TRAIN_DATA: return training;
         case VALID_DATA: return validation || (column >= REPORT_FIRST_VALID && column < REPORT_UPDATES);
         case TEST_DATA: return test;
+        case VOCABULARY: return is_of_tokens(r, column);
         default: return training || validation;
     }
 }
@@ -230,7 +240,7 @@ bool report_comparable(const report *r, int column, char *why, size_t size) {
     const char *differ[ASPECTS];
     int n = 0;
     for (int a = 0; a < ASPECTS; a++) {
-        if (depends(column, (aspect)a) && !is_shared(r, column, (aspect)a)) differ[n++] = aspects[a].words;
+        if (depends(r, column, (aspect)a) && !is_shared(r, column, (aspect)a)) differ[n++] = aspects[a].words;
     }
     size_t used = 0;
     if (why && size) *why = '\0';

@@ -762,10 +762,9 @@ static const char *read_data(report_run *r, json_input *in) {
     return what;
 }
 
-/* A checksum of what the model's numbers stand for. */
-static int read_vocabulary(report_run *r, const char *side, char *message, size_t size) {
-    char name[32], key[32], value[16], block[8192];
-    snprintf(name, sizeof name, "%s.vocab", side);
+/* A checksum of what the model's numbers stand for. A model of one language has only a target. */
+static int read_vocabulary(report_run *r, const char *name, const char *side, char *message, size_t size) {
+    char key[32], value[16], block[8192];
     place at = {.path = path_of(r->directory, name), .message = message, .size = size};
     FILE *file = NULL;
     int status = at.path ? open_file(&at, &file) : text_fail(message, size, "%s: out of memory", name);
@@ -907,8 +906,10 @@ int report_run_read(report_run *out, const char *directory, const metric *known,
     for (size_t n = strlen(out->directory); n > 1 && out->directory[n - 1] == '/';) out->directory[--n] = '\0';
     if (read_recipe(out, message, size) || read_machines(out, message, size) ||
         read_description(out, known, n_known, message, size) ||
-        read_value(out, "data.json", read_data, message, size) < 0 || read_vocabulary(out, "source", message, size) ||
-        read_vocabulary(out, "target", message, size) ||
+        read_value(out, "data.json", read_data, message, size) < 0 ||
+        read_vocabulary(out, "source.vocab", "source", message, size) ||
+        read_vocabulary(out, "target.vocab", "target", message, size) ||
+        read_vocabulary(out, "words.vocab", "target", message, size) ||
         read_lines(out, "metrics.jsonl", read_metrics, message, size) ||
         read_lines(out, "histograms.jsonl", read_histogram, message, size) ||
         read_lines(out, "samples.jsonl", read_sample, message, size) ||

@@ -238,9 +238,12 @@ static int check_columns(const experiment *e, char *message, size_t size) {
     for (int split = 0; split < SPLITS; split++) {
         const int64_t n = language_of(e)->n[split];
         if (n == 0 || n / batch[split] >= 2) continue;
-        return text_fail(
-            message, size, "the %s text has %lld tokens, expected at least %d: two for each of %s %d columns",
-            task_split_label((task_split)split), (long long)n, 2 * batch[split], keys[split], batch[split]);
+        char path[PATH] = "";
+        if (!language_is_generated(&e->recipe)) path_of(r, split, path);
+        return text_fail(message, size,
+                         "%s%sthe %s text has %lld tokens, expected at least %d: two for each of %s %d columns", path,
+                         *path ? ": " : "", task_split_label((task_split)split), (long long)n, 2 * batch[split],
+                         keys[split], batch[split]);
     }
     return 0;
 }
