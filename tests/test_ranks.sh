@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Several processes under mpirun: what they exchange.
+# Several processes under mpirun: what they exchange, and that a run by several is the run by one, bit for bit.
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/shell_checks.sh
 . "$SOURCE_DIR/tests/shell_checks.sh"
@@ -19,5 +19,113 @@ for n in 2 3; do
     ranks $n "$BUILD_DIR/tests/test_comm" >out 2>&1 || fail "$n ranks: $(cat out)"
     [ "$(grep -c '7 passed, 0 failed' out)" -eq $n ] || fail "$n ranks: $(cat out)"
 done
+"$ADAMOD" help train >/dev/null 2>&1 || finish || exit 1 # built without the trainer
+
+seq 1 40 | sed 's/^/wort /' >s.txt
+seq 1 40 | sed 's/^/word /' >t.txt
+cat >translation.yaml <<'END'
+data: {task: bitext, source: s.txt, target: t.txt, valid_source: s.txt, valid_target: t.txt, sentences: 4}
+model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
+optimizer: {rule: adamod, lr: 3e-3, clip_norm: 1}
+train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, threads: 1, backend: cpu}
+decode: {beam: 2, max_length: 8}
+END
+cat >images.yaml <<'END'
+data: {task: images, train: 40, valid: 10, test: 20, batch: 4}
+model: {kind: resnet, blocks: "1", widths: "4"}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
+END
+cat >language.yaml <<'END'
+data: {task: language, set: generated, words: 8, branches: 3, train: 2000, valid: 200, test: 200, batch: 4, length: 10}
+model: {kind: lstm, layers: 2, embedding: 8, hidden: 12}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
+END
+# tensors RUN: what its last checkpoint holds, without what is said of it.
+tensors() {
+    local header
+    header=$(od -An -tu8 -N8 "$1/checkpoints/last.safetensors" | tr -d ' ')
+    tail -c +$((header + 9)) "$1/checkpoints/last.safetensors" | cksum
+}
+# numbers RUN: everything but clocks.
+numbers() {
+    sed -E 's/"(time|[a-z]+_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    cat "$1/histograms.jsonl"
+    [ ! -e "$1/samples.jsonl" ] || cat "$1/samples.jsonl"
+    tensors "$1"
+}
+# train N ARGUMENT...
+train() {
+    local n=$1
+    shift
+    if [ "$n" -eq 1 ]; then "$ADAMOD" train "$@" >said 2>err || fail "train $*: $(cat err)"
+    else ranks "$n" "$ADAMOD" train "$@" >said 2>err || fail "$n ranks, train $*: $(cat err)"; fi
+}
+
+# ---- the same run ----
+
+for recipe in translation language; do
+    for n in 2 4; do
+        train 1 $recipe.yaml --out $recipe.one$n --set train.accumulate=$n
+        train $n $recipe.yaml --out $recipe.$n
+        [ "$(grep -c "^adamod: $n ranks: an update takes $n batches" err)" -eq 1 ] || fail "$n ranks say $(cat err)"
+        [ "$(grep -c '12 updates\|6 updates' said)" -eq 1 ] || fail "$n ranks print $(cat said)"
+        numbers $recipe.one$n >one.txt
+        numbers $recipe.$n | cmp - one.txt || fail "$recipe: $n ranks differ from one"
+        cmp $recipe.one$n/recipe.yaml $recipe.$n/recipe.yaml || fail "$n ranks leave another recipe"
+    done
+done
+grep -q '"ranks":"4","comm":"mpi"' translation.4/machine.json || fail "machine.json: $(cat translation.4/machine.json)"
+# More batches than ranks, and a last round that has fewer.
+train 1 translation.yaml --out five --set train.accumulate=5
+train 2 translation.yaml --out five.2 --set train.accumulate=5
+numbers five >one.txt
+numbers five.2 | cmp - one.txt || fail "5 batches of 2 ranks differ from those of one"
+# Running statistics are the mean of ranks', all else is the same.
+train 1 images.yaml --out images.one --set train.accumulate=2
+train 2 images.yaml --out images.2
+numbers images.one | grep '"kind":"train"' >one.txt
+[ "$(wc -l <one.txt)" -eq 6 ] || fail "training lines: $(cat one.txt)"
+numbers images.2 | grep '"kind":"train"' | cmp - one.txt || fail "images: 2 ranks differ from one"
+# The fast order: to rounding.
+train 2 translation.yaml --out fast --set train.sum=fast
+loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1/result.json"; }
+awk -v a="$(loss fast)" -v b="$(loss translation.2)" 'BEGIN { d = a - b; exit !(d * d < 1e-10) }' ||
+    fail "the fast order gives $(loss fast), expected $(loss translation.2)"
+
+# ---- going on with another number of ranks ----
+
+train 4 translation.yaml --out moved --set train.steps=4
+for n in 2 1 3; do # 3: one rank has no batch of its own in half of the rounds
+    train $n --resume --out moved --set train.steps=$((4 + 4 * (n == 1) + 8 * (n == 3)))
+done
+numbers translation.4 | grep -v '"final_valid"' >one.txt
+numbers moved | grep '"kind":"train"' | cmp - <(grep '"kind":"train"' one.txt) || fail "a run that moved differs"
+[ "$(tensors moved)" = "$(tensors translation.4)" ] || fail "a run that moved ends elsewhere"
+
+# ---- what is wrong is said once ----
+
+# said STATUS TEXT COMMAND...: one line of ours, whatever mpirun adds.
+said() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(grep -c '^adamod' err)" -eq 1 ] || fail "$* says '$(cat err)'"
+}
+said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
+said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2
+# shellcheck disable=SC2016
+own='exec "$0" train translation.yaml --out bad --set train.accumulate=2 --set train.seed=$OMPI_COMM_WORLD_RANK'
+said 1 "its recipe is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD"
+mkdir host0 host1
+cp s.txt host0
+sed 's/40/41/' s.txt >host1/s.txt
+# shellcheck disable=SC2016
+own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$1" --out ../bad --set train.accumulate=2 \
+     --set data.source=/proc/self/cwd/s.txt'
+said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" "$work/translation.yaml"
+[ ! -e bad ] || fail "a run that was refused leaves a directory"
+said 2 "start one" ranks 2 "$ADAMOD" compare translation.yaml --out bad
 
 finish

@@ -11,7 +11,19 @@
 
 /* ---- messages ---- */
 
+static char *kept;
+static size_t kept_size;
+
+void cli_keep(char *message, size_t size) {
+    kept = message;
+    kept_size = size;
+}
+
 static void print_message(const char *command, const char *format, va_list arguments) {
+    if (kept) {
+        vsnprintf(kept, kept_size, format, arguments);
+        return;
+    }
     fflush(stdout); /* so that the message comes after what was printed before */
     fputs("adamod: ", stderr);
     if (command) fprintf(stderr, "%s: ", command);

@@ -55,6 +55,9 @@ void cli_print_flags(FILE *out, const cli_flag *flags);
 int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* From now on the two keep their message there, the last one, without its beginning; NULL: they print again. */
+void cli_keep(char *message, size_t size);
+
 /* The same for the library's last failure: usage if it was about a name or a value, else failure. */
 int cli_library(const char *command, adamod_status status);
 

@@ -1,4 +1,5 @@
 /* adamod train: one recipe into one run directory. */
+#include "cli/ranks.h"
 #include "cli/training.h"
 #include "train/checkpoints.h"
 
@@ -110,25 +111,38 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                                             : "needs a recipe, say recipes/demo.yaml");
 }
 
+/* Exit status, or -1 to go on. */
+static int read_all(int argc, char **argv, arguments *a, recipe *r) {
+    static char own[1200];
+    char message[1024];
+    recipe_defaults(r, tasks_all);
+    int status = parse(argc, argv, a, r, false);
+    if (status >= 0) return status;
+    if (!a->recipe) {
+        snprintf(own, sizeof own, "%s/recipe.yaml", a->out);
+        a->recipe = own;
+        if (access(own, R_OK))
+            return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a->out, strerror(errno));
+    }
+    if (recipe_load(r, a->recipe, message, sizeof message)) return cli_usage("train", "%s", message);
+    if ((status = parse(argc, argv, a, r, true)) >= 0) return status;
+    return recipe_check(r, message, sizeof message) ? cli_usage("train", "%s", message) : -1;
+}
+
 int cli_train(int argc, char **argv) {
     arguments a = {0};
     static recipe r;
-    char message[1024], directory[160], own[1200];
-    recipe_defaults(&r, tasks_all);
-    int status = parse(argc, argv, &a, &r, false);
-    if (status >= 0) return status;
-    if (!a.recipe) {
-        snprintf(own, sizeof own, "%s/recipe.yaml", a.out);
-        a.recipe = own;
-        if (access(own, R_OK))
-            return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a.out, strerror(errno));
-    }
-    if (recipe_load(&r, a.recipe, message, sizeof message)) return cli_usage("train", "%s", message);
-    if ((status = parse(argc, argv, &a, &r, true)) >= 0) return status;
-    if (recipe_check(&r, message, sizeof message)) return cli_usage("train", "%s", message);
-    if (a.dry_run) return training_dry_run(&r);
-    snprintf(directory, sizeof directory, "runs/%s", r.name);
+    char directory[160];
     train_result result;
-    a.how.directory = a.out ? a.out : directory;
-    return training_run("train", &r, &a.how, NULL, &result);
+    int status = ranks_join("train", &a.how.comm);
+    if (status) return status;
+    status = ranks_agree("train", a.how.comm, read_all(argc, argv, &a, &r));
+    if (status < 0 && a.dry_run) {
+        status = comm_rank(a.how.comm) == 0 ? training_dry_run(&r) : 0;
+    } else if (status < 0) {
+        snprintf(directory, sizeof directory, "runs/%s", r.name);
+        a.how.directory = a.out ? a.out : directory;
+        status = training_run("train", &r, &a.how, NULL, &result);
+    }
+    return ranks_leave("train", a.how.comm, status);
 }

@@ -95,9 +95,10 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     char message[2048];
     const char *directory = how->directory, *name = label ? label : directory;
     train_options o = *how;
-    o.show = isatty(STDERR_FILENO) && o.at_once <= 1 ? TRAIN_LIVE : TRAIN_LOG;
+    const bool first = comm_rank(o.comm) == 0; /* which speaks for all ranks */
+    o.show = !first ? TRAIN_SILENT : isatty(STDERR_FILENO) && o.at_once <= 1 ? TRAIN_LIVE : TRAIN_LOG;
     o.label = label;
-    o.note = noted ? NULL : training_note;
+    o.note = noted || !first ? NULL : training_note;
     o.stop = training_signals();
     o.save = &save_wanted;
     *out = (train_result){0};
@@ -111,7 +112,8 @@ int training_run(const char *command, const recipe *r, const train_options *how,
         else printf("adamod %s --resume --out %s\n", command, directory);
     }
     fflush(stdout);
-    return out->status == TRAIN_INTERRUPTED ? 128 + (int)stop_wanted : 0;
+    const int signal_number = stop_wanted ? stop_wanted : SIGTERM; /* another rank had it */
+    return out->status == TRAIN_INTERRUPTED ? 128 + signal_number : 0;
 }
 
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,

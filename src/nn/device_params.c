@@ -101,6 +101,27 @@ adamod_status nn_params_fetch_grad(const nn_params *p) {
     return on->backend->device->wait(on->device);
 }
 
+adamod_status nn_params_store_grad(nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    if (!on) return ADAMOD_OK;
+    on->backend->device->upload(on->device, on->grad, p->grad, full_bytes(on));
+    return on->backend->device->wait(on->device);
+}
+
+adamod_status nn_params_fetch_states(const nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    if (!on || !on->states) return ADAMOD_OK;
+    on->backend->device->download(on->device, p->state_data, on->states, state_bytes(on));
+    return on->backend->device->wait(on->device);
+}
+
+adamod_status nn_params_store_states(nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    if (!on || !on->states) return ADAMOD_OK;
+    on->backend->device->upload(on->device, on->states, p->state_data, state_bytes(on));
+    return on->backend->device->wait(on->device);
+}
+
 nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param) {
     const nn_device_params *on = p->on_device;
     if (!on) return (nn_param_memory){p->data + param->offset, p->grad + param->offset, NULL};

@@ -99,6 +99,10 @@ adamod_status nn_device_status(const char *device);
 adamod_status nn_params_fetch(const nn_params *p);
 adamod_status nn_params_fetch_grad(const nn_params *p);
 adamod_status nn_params_store(nn_params *p);
+/* Gradients back, and persistent states alone both ways: for what is summed over processes. */
+adamod_status nn_params_store_grad(nn_params *p);
+adamod_status nn_params_fetch_states(const nn_params *p);
+adamod_status nn_params_store_states(nn_params *p);
 /* Where the optimizer finds a parameter, its gradient and, where the parameter is kept as bf16 too, that copy. */
 typedef struct nn_param_memory {
     float *data, *grad;

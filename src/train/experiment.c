@@ -130,6 +130,32 @@ static void find_length(experiment *e) {
     e->steps = r->train.epochs > 0 ? epochs_to_updates(e->epoch, r->train.epochs) : r->train.steps;
 }
 
+/* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
+static int join_devices(const experiment *e, comm *c, nccl **out, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
+    if (!e->params->on_device || (!must && !may)) return 0;
+    if (r->train.accumulate < comm_size(c))
+        return text_fail(message, size,
+                         "NCCL: %d ranks, but an update has %d batches, and each must have one; or set "
+                         "train.comm to mpi",
+                         comm_size(c), r->train.accumulate);
+    return nccl_open(out, c, message, size) && must ? -1 : 0;
+}
+
+int experiment_join(experiment *e, comm *c, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    const comm_order order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED;
+    nccl *on_device = NULL;
+    exchange_free(e->exchange);
+    e->exchange = NULL;
+    e->comm = c;
+    if (join_devices(e, c, &on_device, message, size)) return -1;
+    const int failed = exchange_open(&e->exchange, c, on_device, e->params, r->train.accumulate, order, message, size);
+    if (failed) nccl_free(on_device);
+    return comm_agree(c, failed, message, size);
+}
+
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
     nn_value loss = -1;
     *e = (experiment){.recipe = *r, .task = recipe_task(r)};
@@ -139,6 +165,7 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);
     if (!failed && (uses & TASK_TRAIN)) failed = make_optimizer(e, message, size);
+    if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);
     if (!failed) failed = e->task->prepare(e, uses, message, size);
     if (failed) experiment_close(e);
     return failed ? -1 : 0;
@@ -146,6 +173,7 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 
 void experiment_close(experiment *e) {
     if (e->task && e->state) e->task->close(e);
+    exchange_free(e->exchange);
     adamod_free(e->optimizer);
     nn_plan_free(e->plan);
     nn_graph_free(e->graph);

@@ -62,7 +62,9 @@ typedef struct recipe {
     struct {
         int64_t steps;  /* updates, unless ... */
         double epochs;  /* ... this is not 0 */
-        int accumulate; /* batches for an update */
+        int accumulate; /* batches for an update, of all ranks */
+        char sum[8];    /* of several batches' gradients: ordered, fast */
+        char comm[8];   /* what sums those of several GPUs: auto, mpi, nccl */
         uint64_t seed;
         int threads;
         char backend[16]; /* auto: cuda where it can be used, else cpu */

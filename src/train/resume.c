@@ -238,3 +238,16 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
     if (run_add_data(r, s.n_parts, s.part, message, size)) return -1;
     return e->task->save(e, run_directory(r), message, size);
 }
+
+int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at, char *message, size_t size) {
+    checkpoint_meta found = {.recipe = &e->recipe, .except = at->except, .fingerprint = at->fingerprint};
+    char path[PATH];
+    if (at->step == 0) return resume_init(e, message, size);
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    if (checkpoint_load(path, e->params, e->optimizer, &found, message, size)) return -1;
+    if (found.step != at->step)
+        return text_fail(message, size, "%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64,
+                         path, found.step, at->step);
+    e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
+    return e->task->seek(e, at->epoch, at->batch, message, size);
+}

@@ -34,4 +34,7 @@ int resume_init(experiment *e, char *message, size_t size);
  * Later checkpoints than that are deleted. A run that was never saved begins anew. */
 int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta *at, char *message, size_t size);
 
+/* The same for a rank that does not write the run, once the one that does has: at is where that stands. */
+int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at, char *message, size_t size);
+
 #endif

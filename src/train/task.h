@@ -11,6 +11,7 @@
 #include "base/metric.h"
 #include "nn/nn.h"
 #include "train/epochs.h"
+#include "train/exchange.h"
 #include "train/recipe.h"
 
 enum { TASK_MOST_METRICS = 16 };
@@ -85,6 +86,7 @@ struct task {
     const task_model *const *models; /* ends with NULL; the first is the default */
     const metric *metrics;           /* the first is "loss" */
     int n_metrics;
+    bool carries; /* a training batch goes on from the state that the one before it left in the model */
     bool (*measures)(const recipe *r, int index);                  /* which of them, with this recipe; NULL: all */
     const char *(*check)(const recipe *r, char *why, size_t size); /* as a model's */
     /* For reports; each may be NULL. */
@@ -163,6 +165,8 @@ struct experiment {
     int64_t updates_before; /* made before the optimizer's first: it may have been begun anew */
     epoch_length epoch;
     int64_t steps; /* updates in all, as train.steps or train.epochs says */
+    comm *comm;    /* who trains together; NULL: this process alone */
+    exchange *exchange;
     /* who wants to know how far an evaluation is; NULL: nobody */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     void *progress_context;
@@ -171,6 +175,8 @@ struct experiment {
 /* The experiment is empty after a failure. directory and uses as in task.open. */
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size);
 void experiment_close(experiment *e);
+/* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
+int experiment_join(experiment *e, comm *c, char *message, size_t size);
 
 /* What it computes in, whatever the recipe leaves open: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);

@@ -9,6 +9,7 @@
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run.h"
+#include "train/together.h"
 #include "train/training_step.h"
 
 #include <math.h>
@@ -21,7 +22,8 @@
 typedef struct trainer {
     const train_options *o;
     experiment s;
-    run *run;
+    run *run;           /* NULL: another rank writes it */
+    bool stop, save;    /* what the user wants, as all ranks have agreed on */
     checkpoint_meta at; /* where it stands */
     double last_loss;   /* per target, of the last update */
     double started;     /* clock at the start of this process's training, less the seconds before */
@@ -34,6 +36,19 @@ typedef struct trainer {
 } trainer;
 
 static double seconds(const trainer *t) { return clock_seconds() - t->started; }
+
+/* What one rank could not do, no rank has done. */
+static int together(const trainer *t, int failed, char *message, size_t size) {
+    return comm_agree(t->o->comm, failed, message, size) ? -1 : 0;
+}
+
+/* What any rank was told by a signal, all are. */
+static void ask_user(trainer *t) {
+    int wanted[] = {t->o->stop && *t->o->stop, t->o->save && *t->o->save};
+    comm_most(t->o->comm, wanted, 2);
+    t->stop = wanted[0];
+    t->save = wanted[1];
+}
 
 /* ---- one update ---- */
 
@@ -55,12 +70,12 @@ static bool pauses(const trainer *t, int64_t step) {
     const recipe *r = &t->s.recipe;
     return wants_histogram(r, step) || epochs_due(t->s.epoch, r->train.evaluate_every, step) ||
            epochs_due(t->s.epoch, r->train.checkpoint_every, step) ||
-           epochs_due(t->s.epoch, r->train.keep_every, step) || (t->o->save && *t->o->save) || step == t->s.steps ||
-           (t->o->stop && *t->o->stop);
+           epochs_due(t->s.epoch, r->train.keep_every, step) || t->save || step == t->s.steps || t->stop;
 }
 
 static int record(trainer *t, const update *u, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
+    if (!t->run) return 0;
     if (wants_metrics(&t->s, u->step)) {
         char rate[64];
         run_metrics m = {.kind = "train", .step = u->step};
@@ -92,7 +107,7 @@ static int record_skipped(trainer *t, const update *u, char *message, size_t siz
     run_counted(&m, "epoch", u->epoch);
     run_counted(&m, "time", u->end);
     run_counted(&m, t->s.task->items, (double)u->items);
-    return run_add_metrics(t->run, &m, message, size);
+    return t->run ? run_add_metrics(t->run, &m, message, size) : 0;
 }
 
 /* Takes in what the update gave, once it is done. Sets t->diverged where the recipe says to stop. */
@@ -110,7 +125,7 @@ static int conclude(trainer *t, update *u, char *message, size_t size) {
 }
 
 static int end_and_conclude(trainer *t, update *u, char *message, size_t size) {
-    return update_end(&t->s, u, message, size) || conclude(t, u, message, size) ? -1 : 0;
+    return together(t, update_end(&t->s, u, message, size) || conclude(t, u, message, size), message, size);
 }
 
 /* The next update. On a device it is concluded only after the one after it has begun, so that the device never waits for
@@ -118,8 +133,10 @@ static int end_and_conclude(trainer *t, update *u, char *message, size_t size) {
 static int update_once(trainer *t, char *message, size_t size) {
     const double begin = seconds(t);
     update u;
-    if (update_begin(&t->s, &t->at, wants_histogram(&t->s.recipe, t->at.step + 1), &u, message, size)) return -1;
+    const bool collect = wants_histogram(&t->s.recipe, t->at.step + 1);
+    if (together(t, update_begin(&t->s, &t->at, collect, &u, message, size), message, size)) return -1;
     u.begin = begin;
+    ask_user(t);
     if (t->pending) {
         t->pending = false;
         if (end_and_conclude(t, &t->under_way, message, size)) return -1;
@@ -133,12 +150,17 @@ static int update_once(trainer *t, char *message, size_t size) {
 
 /* ---- evaluation and checkpoints ---- */
 
-static int save(trainer *t, const char *name, char *message, size_t size) {
+static int write_checkpoint(trainer *t, const char *name, char *message, size_t size) {
     char path[1200];
-    t->at.seconds = seconds(t);
+    if (!t->run) return 0;
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
     snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(t->run), name);
-    if (checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size)) return -1;
+    return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
+}
+
+static int save(trainer *t, const char *name, char *message, size_t size) {
+    t->at.seconds = seconds(t);
+    if (together(t, write_checkpoint(t, name, message, size), message, size)) return -1;
     if (strcmp(name, "last") == 0) t->at.last_step = t->at.step;
     return 0;
 }
@@ -174,7 +196,7 @@ static int evaluate(trainer *t, char *message, size_t size) {
     t->progress.valid = t->valid;
     t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
-    if (run_add_metrics(t->run, &m, message, size)) return -1;
+    if (together(t, t->run ? run_add_metrics(t->run, &m, message, size) : 0, message, size)) return -1;
     if (t->valid.items > 0) t->at.stale++;
     if (!is_best(t, &value)) return 0;
     t->at.best = value;
@@ -193,9 +215,10 @@ static int save_step(trainer *t, char *message, size_t size) {
     char name[64], directory[1200];
     if (t->s.recipe.train.average < 1 && !is_kept(t, t->at.step)) return 0;
     snprintf(name, sizeof name, "step-%lld", (long long)t->at.step);
-    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(t->run));
     if (save(t, name, message, size)) return -1;
-    return checkpoint_prune(directory, (size_t)t->s.recipe.train.average, is_kept, t, message, size);
+    snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
+    const size_t n = (size_t)t->s.recipe.train.average;
+    return together(t, t->run ? checkpoint_prune(directory, n, is_kept, t, message, size) : 0, message, size);
 }
 
 /* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
@@ -225,7 +248,8 @@ static bool is_stale(const trainer *t) {
 
 /* The user wants a checkpoint now. */
 static int save_on_demand(trainer *t, char *message, size_t size) {
-    *t->o->save = 0;
+    if (t->o->save) *t->o->save = 0;
+    t->save = false;
     if (check_model(t, message, size) || *t->diverged) return *t->diverged ? 0 : -1;
     if (save(t, "last", message, size)) return -1;
     progress_say(&t->progress, "saved a checkpoint");
@@ -248,7 +272,7 @@ static int after_update(trainer *t, char *message, size_t size) {
         if (save_step(t, message, size) || save(t, "last", message, size)) return -1;
         progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
     }
-    return t->o->save && *t->o->save ? save_on_demand(t, message, size) : 0;
+    return t->save ? save_on_demand(t, message, size) : 0;
 }
 
 /* ---- the end ---- */
@@ -258,15 +282,14 @@ static int keep_sample(void *context, int n, const task_text *texts, char *messa
     return run_add_sample(t->run, t->at.step, n, texts, message, size);
 }
 
-/* Puts the mean of the last checkpoints into the parameters that are tested. */
-static int average(trainer *t, char *message, size_t size) {
+/* The mean of the last checkpoints becomes one. */
+static int write_average(const trainer *t, const char *out, char *message, size_t size) {
     enum { MOST = 100 };
-    char directory[1200], out[1300], paths[MOST][1300];
+    char directory[1200], paths[MOST][1300];
     const char *list[MOST];
     int64_t *steps = NULL;
     size_t n = 0;
-    snprintf(directory, sizeof directory, "%s/checkpoints", run_directory(t->run));
-    snprintf(out, sizeof out, "%s/averaged.safetensors", directory);
+    snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
     if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
     if (n > (size_t)t->s.recipe.train.average) n = (size_t)t->s.recipe.train.average;
     if (n > MOST) n = MOST;
@@ -275,9 +298,29 @@ static int average(trainer *t, char *message, size_t size) {
         list[n - 1 - i] = paths[n - 1 - i];
     }
     free(steps);
-    if (n == 0) return 0;
-    if (checkpoint_average(list, n, out, message, size)) return -1;
-    return checkpoint_load(out, t->s.params, NULL, NULL, message, size);
+    return n == 0 ? 0 : checkpoint_average(list, n, out, message, size);
+}
+
+/* Puts it into the parameters that are tested. */
+static int average(trainer *t, char *message, size_t size) {
+    char path[1300];
+    snprintf(path, sizeof path, "%s/checkpoints/averaged.safetensors", t->o->directory);
+    if (together(t, t->run ? write_average(t, path, message, size) : 0, message, size)) return -1;
+    if (access(path, F_OK)) return 0; /* there was none to take it over */
+    return together(t, checkpoint_load(path, t->s.params, NULL, NULL, message, size), message, size);
+}
+
+/* What the evaluation at the end gave, into the run's files. */
+static int write_final(trainer *t, const task_result *final, train_result *out, char *message, size_t size) {
+    const task_split split = out->final_split;
+    const run_metrics valid = measured("valid", t, &t->valid),
+                      last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, final);
+    const run_result result = {"finished", out->step, out->seconds, &valid, &last, out->early};
+    if (!t->run) return 0;
+    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
+        return -1;
+    if (run_add_metrics(t->run, &last, message, size)) return -1;
+    return run_finish(t->run, &result, &out->train_loss, message, size);
 }
 
 static int finish(trainer *t, train_result *out, char *message, size_t size) {
@@ -286,13 +329,10 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const double clock = clock_seconds();
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
-    if (t->s.task->evaluate(&t->s, split, TASK_WHOLE, keep_sample, t, &final, message, size)) return -1;
-    if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
-        return -1;
+    const int failed =
+        t->s.task->evaluate(&t->s, split, TASK_WHOLE, t->run ? keep_sample : NULL, t, &final, message, size);
+    if (together(t, failed, message, size)) return -1;
     t->started += clock_seconds() - clock;
-    const run_metrics valid = measured("valid", t, &t->valid),
-                      last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, &final);
-    if (run_add_metrics(t->run, &last, message, size)) return -1;
     *out = (train_result){.status = TRAIN_FINISHED,
                           .step = t->at.step,
                           .early = t->at.step < t->s.steps,
@@ -300,8 +340,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
                           .valid = t->valid,
                           .final = final,
                           .final_split = split};
-    const run_result result = {"finished", out->step, out->seconds, &valid, &last, out->early};
-    return run_finish(t->run, &result, &out->train_loss, message, size);
+    return together(t, write_final(t, &final, out, message, size), message, size);
 }
 
 /* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
@@ -313,14 +352,21 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
         .status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED, .step = t->at.step, .seconds = seconds(t)};
     memcpy(out->reason, t->diverged, sizeof out->reason);
     const run_result result = {diverged ? "diverged" : "interrupted", out->step, out->seconds, NULL, NULL, false};
-    return run_finish(t->run, &result, &out->train_loss, message, size);
+    const int failed = t->run ? run_finish(t->run, &result, &out->train_loss, message, size) : 0;
+    return together(t, failed, message, size);
 }
 
 /* ---- the whole ---- */
 
 static int start(trainer *t, char *message, size_t size) {
     const resume_options o = {t->o->resume, t->o->resume_from, t->o->reset, t->o->note};
-    if (resume_begin(&t->s, t->run, &o, &t->at, message, size)) return -1;
+    const int failed = t->run ? resume_begin(&t->s, t->run, &o, &t->at, message, size) : 0;
+    if (together(t, failed, message, size)) return -1;
+    comm_broadcast(t->o->comm, &t->at, sizeof t->at, 0);
+    t->at.recipe = &t->s.recipe;
+    const bool follows = !t->run && o.resume;
+    if (together(t, follows ? resume_follow(&t->s, t->o->directory, &t->at, message, size) : 0, message, size))
+        return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
     t->s.progress = progress_within;
@@ -331,7 +377,8 @@ static int start(trainer *t, char *message, size_t size) {
 /* What the numbers were really computed with, whatever the recipe leaves open. */
 static int describe(trainer *t, char *message, size_t size) {
     const bool device = t->s.params->on_device, plain = strcmp(t->s.recipe.train.backend, "ref") == 0;
-    char threads[16], beside[16], name[192];
+    char threads[16], ranks[16], beside[16], name[192];
+    snprintf(ranks, sizeof ranks, "%d", comm_size(t->o->comm));
     snprintf(threads, sizeof threads, "%d", adamod_pool_threads(t->s.pool));
     snprintf(beside, sizeof beside, "%d", t->o->at_once - 1);
     const char *const pairs[][2] = {{"backend", device  ? "cuda"
@@ -343,8 +390,13 @@ static int describe(trainer *t, char *message, size_t size) {
                                                        : device ? "cuBLASLt"
                                                                 : nn_profile_library()},
                                     {"threads", threads},
+                                    {"ranks", ranks},
+                                    {"comm", device && exchange_is_on_device(t->s.exchange) ? "nccl"
+                                             : t->o->comm                                   ? "mpi"
+                                                                                            : "none"},
                                     {"beside", beside}};
     const int n = sizeof pairs / sizeof *pairs;
+    if (!t->run) return 0;
     return run_describe(t->run, t->o->at_once > 0 ? n : n - 1, pairs, message, size);
 }
 
@@ -357,7 +409,8 @@ static void note_data(const trainer *t) {
 
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     while (t->at.step < t->s.steps && !is_stale(t)) {
-        if (t->o->stop && *t->o->stop && !t->pending) return stop_early(t, out, message, size);
+        ask_user(t);
+        if (t->stop && !t->pending) return stop_early(t, out, message, size);
         const double clock = clock_seconds();
         if (update_once(t, message, size)) return -1;
         progress_spent(&t->progress, PROGRESS_TRAINING, clock_seconds() - clock);
@@ -371,14 +424,61 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
     return finish(t, out, message, size);
 }
 
+/* Batches of an update: at least one for each rank, of a new run; and what they were, of one that goes on. */
+static int share_batches(recipe *r, const train_options *o, char *message, size_t size) {
+    const int ranks = comm_size(o->comm);
+    char line[200], path[1200];
+    if (ranks > 1 && o->resume) {
+        recipe *was = malloc(sizeof *was);
+        if (!was) return text_fail(message, size, "out of memory for a recipe");
+        recipe_defaults(was, r->tasks);
+        snprintf(path, sizeof path, "%s/recipe.yaml", o->directory);
+        const int failed = recipe_load(was, path, message, size);
+        if (!failed) r->train.accumulate = was->train.accumulate;
+        free(was);
+        return failed;
+    }
+    if (r->train.accumulate >= ranks) return 0;
+    snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one of each rank, where the recipe says %d",
+             ranks, ranks, r->train.accumulate);
+    if (o->note) o->note(line);
+    r->train.accumulate = ranks;
+    return 0;
+}
+
 /* With a share of the cores, unless the recipe says how many threads there are. */
 static int open_experiment(trainer *t, const recipe *r, char *message, size_t size) {
-    recipe shared = *r;
+    recipe *shared = malloc(sizeof *shared);
     const int cores = adamod__cores(), n = t->o->at_once;
-    if (r->train.threads == 0 && n > 1) shared.train.threads = cores > n ? cores / n : 1;
-    if (experiment_open(&t->s, &shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size)) return -1;
-    t->s.recipe.train.threads = r->train.threads;
-    return 0;
+    int failed = shared ? 0 : text_fail(message, size, "out of memory for a recipe");
+    if (!failed) *shared = *r;
+    if (!failed && r->train.threads == 0 && n > 1) shared->train.threads = cores > n ? cores / n : 1;
+    if (!failed) failed = share_batches(shared, t->o, message, size);
+    failed = together(t, failed, message, size);
+    if (!failed) failed = together_share(shared, t->o->comm, message, size);
+    if (!failed) {
+        failed = experiment_open(&t->s, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
+        failed = together(t, failed, message, size);
+    }
+    if (!failed && t->o->comm) failed = experiment_join(&t->s, t->o->comm, message, size);
+    if (!failed) t->s.recipe.train.threads = r->train.threads;
+    if (!failed) memcpy(t->s.recipe.train.backend, r->train.backend, sizeof r->train.backend);
+    free(shared);
+    return failed;
+}
+
+/* Everything before the first update. */
+static int begin(trainer *t, const recipe *r, char *message, size_t size) {
+    const train_options *o = t->o;
+    if (open_experiment(t, r, message, size)) return -1;
+    if (together(t, o->resume ? 0 : resume_init(&t->s, message, size), message, size)) return -1;
+    if (together_compare(&t->s, message, size)) return -1;
+    int failed = 0;
+    if (comm_rank(o->comm) == 0)
+        failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
+    if (together(t, failed, message, size) || together_see(o->comm, o->directory, message, size)) return -1;
+    note_data(t);
+    return together(t, describe(t, message, size), message, size) || start(t, message, size) ? -1 : 0;
 }
 
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
@@ -389,13 +489,7 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     }
     t->o = o;
     t->last_loss = NAN;
-    int failed = open_experiment(t, r, message, size);
-    if (!failed && !o->resume) failed = resume_init(&t->s, message, size);
-    if (!failed) {
-        failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
-    }
-    if (!failed) note_data(t);
-    if (!failed) failed = describe(t, message, size) || start(t, message, size) || loop(t, out, message, size);
+    const int failed = begin(t, r, message, size) || loop(t, out, message, size);
     progress_end(&t->progress);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);

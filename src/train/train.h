@@ -10,6 +10,7 @@
 typedef enum train_show { TRAIN_SILENT, TRAIN_LIVE, TRAIN_LOG } train_show;
 
 typedef struct train_options {
+    comm *comm; /* who trains together; NULL: this process alone. Rank 0 writes the directory */
     const char *directory;
     bool resume;
     const char *resume_from; /* which of its checkpoints; NULL: last */
@@ -35,7 +36,7 @@ typedef struct train_result {
     char reason[200];         /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 
-/* 0, or -1 with one line in message. An interrupted or diverged run is a result, not a failure. */
+/* 0, or -1 with one line in message; the same on all ranks. An interrupted or diverged run is a result, not a failure. */
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size);
 
 #endif

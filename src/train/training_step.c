@@ -7,7 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-bool update_is_pending(const experiment *s) { return s->params->on_device; }
+static bool on_device(const experiment *s) { return s->params->on_device; }
+
+/* Outputs of runs come in their order, so that nothing may be under way before an update whose batches are waited for. */
+bool update_is_pending(const experiment *s) {
+    const int ranks = comm_size(s->comm);
+    const bool waits = s->recipe.train.accumulate > ranks || (ranks > 1 && !exchange_is_on_device(s->exchange)) ||
+                       (ranks > 1 && s->task->carries);
+    return on_device(s) && !waits;
+}
 
 static int library_failed(const update *u, char *message, size_t size) {
     return text_fail(message, size, "update %lld: %s", (long long)u->step, adamod__last_message());
@@ -15,9 +23,15 @@ static int library_failed(const update *u, char *message, size_t size) {
 
 static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
 
+/* A failure that the other ranks cannot be told of, as they are in the middle of something that needs this one. */
+static void fail_alone(const experiment *s, const char *message) {
+    fprintf(stderr, "adamod: rank %d: %s\n", comm_rank(s->comm), message);
+    comm_abort(s->comm, 1);
+}
+
 /* ---- batches ---- */
 
-/* Batch i of the update, as the plan's inputs. */
+/* Batch i of the update, as the plan's inputs. Every rank goes through all of them, whoever computes it. */
 static void feed(experiment *s, checkpoint_meta *at, int i, update *u) {
     const recipe *r = &s->recipe;
     task_batch b;
@@ -66,13 +80,28 @@ static adamod_status step(experiment *s, bool collect, update *u) {
     return status;
 }
 
-static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
-    for (int i = 0; i < s->recipe.train.accumulate; i++) {
-        feed(s, at, i, u);
+/* The batches that ranks compute at the same time; place: which of them is whose. A model that carries a state on runs
+ * forward through all before its own, so that it begins where they end. */
+static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, update *u) {
+    const int rank = comm_rank(s->comm), n = s->recipe.train.accumulate;
+    double mine[4] = {0};
+    for (int place = 0; place < ranks; place++) {
+        feed(s, at, first + place, u);
+        if (place > rank || (place < rank && !s->task->carries)) continue;
         nn_plan_forward(s->plan);
-        add_loss(s, u);
-        nn_plan_backward(s->plan, i > 0);
+        if (place < rank) continue;
+        const float *loss = nn_plan_data(s->plan, "loss");
+        for (int k = 0; k < 4; k++) mine[k] = (double)loss[k];
+        nn_plan_backward(s->plan, exchange_accumulates(s->exchange, first == 0));
     }
+    exchange_losses(s->exchange, ranks, mine, u->sums);
+    exchange_gradients(s->exchange, ranks, first == 0, first + ranks == n);
+    (void)exchange_states(s->exchange, ranks, s->task->carries); /* on the host it cannot fail */
+}
+
+static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
+    const int n = s->recipe.train.accumulate, ranks = comm_size(s->comm);
+    for (int i = 0; i < n; i += ranks) run_round(s, at, i, n - i < ranks ? n - i : ranks, u);
     u->taken = isfinite(u->sums[0]);
     if (!u->taken && stops(s)) {
         snprintf(u->diverged, sizeof u->diverged, "the loss is not finite in update %lld", (long long)u->step);
@@ -100,28 +129,97 @@ static adamod_status run_recorded(void *context) {
     const recorded *r = context;
     nn_plan_forward(r->s->plan);
     nn_plan_backward(r->s->plan, r->variant & ADDS);
-    return r->variant & STEPS ? adamod_step(r->s->optimizer) : ADAMOD_OK;
+    if (!(r->variant & STEPS)) return ADAMOD_OK;
+    const adamod_status status = exchange_is_on_device(r->s->exchange) ? exchange_on_device(r->s->exchange) : ADAMOD_OK;
+    return status ? status : adamod_step(r->s->optimizer);
+}
+
+/* The gradient's scale and the learning rate follow from all batches of an update; then something runs by them. */
+static adamod_status with_scale(experiment *s, const update *u, adamod_status (*act)(void *context), void *context) {
+    double base = NAN;
+    adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
+    if (!status) status = scale_lr(s, u, &base);
+    if (!status) status = act(context);
+    return restore_lr(s, base, status);
+}
+
+static adamod_status replay(void *context) {
+    recorded *r = context;
+    return nn_plan_replay(r->s->plan, r->variant, run_recorded, r);
+}
+
+static adamod_status step_alone(void *context) {
+    const recorded *r = context;
+    const adamod_status status = adamod_step(r->s->optimizer);
+    return status ? status : adamod_sync(r->s->optimizer);
 }
 
 /* How many targets the batches of an update have is known only with the last of them, so that the gradient's scale is
- * set just before it runs. */
+ * set just before it runs. Other ranks tell of theirs. */
+static adamod_status run_last(experiment *s, const update *u, recorded *r) {
+    update whole = *u;
+    double mine[2] = {u->own_targets, u->own_lr_factors};
+    comm_add(s->comm, mine, 2);
+    whole.targets = mine[0];
+    whole.lr_factors = mine[1];
+    r->variant |= STEPS;
+    return with_scale(s, &whole, replay, r);
+}
+
+/* Where sums are the host's, the step comes after them, on its own. */
+static adamod_status sum_and_step(experiment *s, bool collect, update *u) {
+    const int n = s->recipe.train.accumulate, size = comm_size(s->comm);
+    recorded r = {s, collect ? COLLECTS : 0};
+    u->waited = true;
+    adamod_status status = exchange_staged(s->exchange, n < size ? n : size);
+    return status ? status : with_scale(s, u, step_alone, &r);
+}
+
+/* Waits for a run that another of the update follows, or the host's sum. */
+static adamod_status wait_for_batch(experiment *s, update *u) {
+    const adamod_status status = nn_plan_wait(s->plan);
+    if (!status) add_loss(s, u);
+    return status;
+}
+
+static adamod_status run_batch(experiment *s, int i, bool collect, update *u) {
+    const int n = s->recipe.train.accumulate, size = comm_size(s->comm);
+    const bool staged = size > 1 && !exchange_is_on_device(s->exchange), last = i + size >= n && !staged;
+    recorded r = {s, (i >= size ? ADDS : 0) | (last && collect ? COLLECTS : 0)};
+    if (last) return run_last(s, u, &r);
+    const adamod_status status = replay(&r);
+    return status ? status : wait_for_batch(s, u);
+}
+
+/* One that another rank computes, before this one's of the same round: where a state is carried on. */
+static adamod_status run_before(experiment *s, int i) {
+    const int size = comm_size(s->comm), rank = comm_rank(s->comm);
+    if (!s->task->carries || i % size > rank) return ADAMOD_OK;
+    nn_plan_forward(s->plan);
+    return nn_plan_wait(s->plan);
+}
+
 static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
-    const int n = s->recipe.train.accumulate;
+    const int n = s->recipe.train.accumulate, ranks = comm_size(s->comm), rank = comm_rank(s->comm);
     adamod_status status = adamod_collect(s->optimizer, collect);
     for (int i = 0; !status && i < n; i++) {
+        const double targets = u->targets, lr_factors = u->lr_factors;
         feed(s, at, i, u);
-        const bool last = i == n - 1;
-        recorded r = {s, (i > 0 ? ADDS : 0) | (last ? STEPS : 0) | (last && collect ? COLLECTS : 0)};
-        if (last) status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
-        double base = NAN;
-        if (last && !status) status = scale_lr(s, u, &base);
-        if (!status) status = nn_plan_replay(s->plan, r.variant, run_recorded, &r);
-        status = restore_lr(s, base, status);
-        if (status || last) break;
-        status = nn_plan_wait(s->plan);
-        add_loss(s, u);
+        if (i % ranks == rank) {
+            u->own_targets += u->targets - targets;
+            u->own_lr_factors += u->lr_factors - lr_factors;
+            status = run_batch(s, i, collect, u);
+        } else {
+            status = run_before(s, i);
+        }
+        const bool ends = i % ranks == ranks - 1 || i == n - 1;
+        if (!status && ends && ranks > 1) status = exchange_states(s->exchange, i % ranks + 1, s->task->carries);
     }
-    return status ? library_failed(u, message, size) : 0;
+    if (!status && ranks > 1 && !exchange_is_on_device(s->exchange)) status = sum_and_step(s, collect, u);
+    if (!status) return 0;
+    library_failed(u, message, size);
+    if (ranks > 1) fail_alone(s, message); /* the others wait for its part */
+    return -1;
 }
 
 /* What the optimizer did. An update it refused has no report; the library says why. */
@@ -135,9 +233,10 @@ static adamod_status read_report(experiment *s, update *u) {
 }
 
 static int end_on_device(experiment *s, update *u, char *message, size_t size) {
-    adamod_status status = nn_plan_wait(s->plan);
+    adamod_status status = u->waited ? ADAMOD_OK : wait_for_batch(s, u);
+    if (status && comm_size(s->comm) > 1) fail_alone(s, adamod__last_message());
     if (status) return library_failed(u, message, size);
-    add_loss(s, u);
+    comm_add(s->comm, u->sums, 4);
     u->taken = isfinite(u->sums[0]);
     u->norm = -1;
     if (!u->taken && stops(s)) {
@@ -156,8 +255,8 @@ static int end_on_device(experiment *s, update *u, char *message, size_t size) {
 
 int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     *u = (update){.step = at->step + 1};
-    const int failed = update_is_pending(s) ? run_on_device(s, at, collect, u, message, size)
-                                            : run_on_host(s, at, collect, u, message, size);
+    const int failed =
+        on_device(s) ? run_on_device(s, at, collect, u, message, size) : run_on_host(s, at, collect, u, message, size);
     if (failed || *u->diverged) return failed;
     at->step++;
     at->tokens += u->own_items;
@@ -167,5 +266,5 @@ int update_begin(experiment *s, checkpoint_meta *at, bool collect, update *u, ch
 }
 
 int update_end(experiment *s, update *u, char *message, size_t size) {
-    return update_is_pending(s) ? end_on_device(s, u, message, size) : 0;
+    return on_device(s) ? end_on_device(s, u, message, size) : 0;
 }

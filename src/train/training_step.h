@@ -9,16 +9,18 @@
 #include "train/task.h"
 
 typedef struct update {
-    int64_t step;             /* which it is: 1, 2, ... */
-    int64_t items, own_items; /* seen in all after it, and its own */
-    double epoch;             /* epochs done after it, with a fraction */
-    double sums[4];           /* as nn_cross_entropy gives them */
-    double lr, norm;          /* norm negative: not computed */
-    double targets;           /* rows that the loss counts */
-    double lr_factors;        /* the sum of its batches' */
-    bool taken;               /* false: something was not finite, and the recipe says to skip it */
-    char diverged[200];       /* something was not finite, and the recipe says to stop: what */
-    double begin, end;        /* for the caller */
+    int64_t step;                       /* which it is: 1, 2, ... */
+    int64_t items, own_items;           /* seen in all after it, and its own */
+    double epoch;                       /* epochs done after it, with a fraction */
+    double sums[4];                     /* as nn_cross_entropy gives them */
+    double lr, norm;                    /* norm negative: not computed */
+    double targets;                     /* rows that the loss counts */
+    double lr_factors;                  /* the sum of its batches' */
+    double own_targets, own_lr_factors; /* of the batches that this rank computed on a device */
+    bool waited;                        /* a device is done with it */
+    bool taken;                         /* false: something was not finite, and the recipe says to skip it */
+    char diverged[200];                 /* something was not finite, and the recipe says to stop: what */
+    double begin, end;                  /* for the caller */
 } update;
 
 /* Whether updates go on after update_begin. */

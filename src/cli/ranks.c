@@ -1,0 +1,46 @@
+#include "cli/ranks.h"
+
+#include "cli/training.h"
+
+static char kept[2048];
+
+int ranks_join(const char *command, comm **out) {
+    char message[512];
+    *out = NULL;
+    if (comm_launched().size <= 1) return 0;
+    (void)training_signals(); /* before MPI starts threads of its own */
+    if (comm_open(out, message, sizeof message))
+        return comm_launched().rank == 0 ? cli_fail(command, "%s", message) : CLI_FAILURE;
+    cli_keep(kept, sizeof kept);
+    if (comm_rank(*out) > 0 && !freopen("/dev/null", "w", stdout)) comm_abort(*out, CLI_FAILURE);
+    return 0;
+}
+
+/* Says it aloud again. */
+static void print_kept(const char *command, const comm *c) {
+    cli_keep(NULL, 0);
+    if (comm_rank(c) == 0 && *kept) cli_fail(command, "%s", kept);
+}
+
+int ranks_agree(const char *command, comm *c, int status) {
+    const int agreed = comm_agree(c, status > 0 ? status : 0, kept, sizeof kept);
+    if (!c || !agreed) return status;
+    print_kept(command, c);
+    *kept = '\0';
+    return agreed;
+}
+
+int ranks_leave(const char *command, comm *c, int status) {
+    if (!c) return status;
+    print_kept(command, c);
+    fflush(NULL);
+    comm_free(c);
+    return status;
+}
+
+int ranks_refuse(const char *command) {
+    const comm_launch l = comm_launched();
+    if (l.size <= 1) return 0;
+    return l.rank ? CLI_USAGE
+                  : cli_usage(command, "%s started %d of it, which do not work together: start one", l.by, l.size);
+}

@@ -1,0 +1,47 @@
+/* exchange.h - the gradient of an update: the sum over its batches, wherever they were computed.
+ *
+ * Batch i of an update is rank i % size's. The batches that ranks compute at the same time are a round; the last round of an
+ * update may have fewer of them than there are ranks. Gradients are added in the order of batches,
+ *     ((g_0 + g_1) + g_2) + ...
+ * so that the sum has the same bits for any number of ranks, one included. The other order, comm.h's COMM_FAST, adds those
+ * of one rank first, and MPI adds what they give.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_EXCHANGE_H
+#define ADAMOD_EXCHANGE_H
+
+#include "comm/nccl.h"
+#include "nn/nn.h"
+
+typedef struct exchange exchange;
+
+/* Of the parameters' gradients. batches: of an update. Parameters on a device come to the host for each sum, and a rank
+ * adds up those of its own batches there first; unless n, which is then the exchange's, sums them on the device. 0, or -1
+ * with one line in message. */
+int exchange_open(exchange **out, comm *c, nccl *n, nn_params *params, int batches, comm_order order, char *message,
+                  size_t size);
+void exchange_free(exchange *x); /* NULL is fine */
+
+/* Whether a backward pass is to add to the gradients that are there: this is not the rank's first batch of the update, and
+ * it adds up its own. */
+bool exchange_accumulates(const exchange *x, bool first);
+
+/* After the round in which the first `ranks` ranks had a batch each. first, last: of the update's rounds. After the last,
+ * the gradients are the sums. */
+void exchange_gradients(exchange *x, int ranks, bool first, bool last);
+
+/* The same for a device, of all rounds at once: exchange_on_device, which can be recorded, where exchange_is_on_device says
+ * so; else exchange_staged, once the device is done. */
+bool exchange_is_on_device(const exchange *x);
+adamod_status exchange_on_device(exchange *x);
+adamod_status exchange_staged(exchange *x, int ranks);
+
+/* The numbers of the batches of a round, added to sums in the order of batches. */
+void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4]);
+
+/* The persistent states of all ranks become one. carried: the last batch's, which went on from those before it; else the
+ * mean of what the batches of the round left. */
+adamod_status exchange_states(exchange *x, int ranks, bool carried);
+
+#endif

@@ -1,0 +1,155 @@
+#include "train/together.h"
+
+#include "base/crc32.h"
+#include "base/pool.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- cores and GPUs ---- */
+
+/* Cores that several ranks may run on are shared out; those that a launcher bound a rank to are its own. */
+static void share_cores(recipe *r, const comm *c) {
+    const int cores = adamod__cores(), n = comm_local(c).cores_shared;
+    if (r->train.threads == 0 && n > 1) r->train.threads = cores > n ? cores / n : 1;
+}
+
+static bool wants_gpu(const recipe *r) {
+    if (strcmp(r->train.backend, "auto") == 0) return experiment_cuda_status() == ADAMOD_OK;
+    return strncmp(r->train.backend, "cuda", 4) == 0;
+}
+
+/* Of those that name none, each takes the GPU of its place among the ranks of the machine. */
+static int choose_gpu(recipe *r, const comm *c, char *message, size_t size) {
+    const comm_place local = comm_local(c);
+    adamod_cuda_device d;
+    if (!wants_gpu(r) || strchr(r->train.backend, ':')) return 0;
+    if (experiment_cuda_status()) return 0; /* what is missing is said where it is opened */
+    if (adamod_cuda_device_at(local.rank, &d))
+        return text_fail(message, size,
+                         "%s: %d ranks, but no GPU for the one of number %d: start as many as there are GPUs, or share "
+                         "one by --device cuda:0 and --set train.comm=mpi",
+                         local.host, local.size, local.rank);
+    snprintf(r->train.backend, sizeof r->train.backend, "cuda:%d", local.rank);
+    return 0;
+}
+
+typedef struct claim {
+    char host[64], device[16];
+} claim;
+
+/* The first rank whose GPU is an earlier one's. */
+static int refuse_twice(const recipe *r, comm *c, char *message, size_t size) {
+    claim mine = {{0}, {0}}, *all = calloc((size_t)comm_size(c), sizeof *all);
+    int failed = 0;
+    if (!all) comm_abort(c, 1);
+    memcpy(mine.host, comm_local(c).host, sizeof mine.host);
+    if (strncmp(r->train.backend, "cuda:", 5) == 0) memcpy(mine.device, r->train.backend, sizeof mine.device);
+    comm_gather(c, &mine, sizeof mine, all);
+    for (int i = 1; !failed && i < comm_size(c); i++) {
+        for (int k = 0; !failed && *all[i].device && k < i; k++) {
+            if (memcmp(&all[i], &all[k], sizeof all[i]) != 0) continue;
+            failed = text_fail(message, size,
+                               "%s: ranks %d and %d both ask for %s: leave it to them by --device cuda, or "
+                               "share it by --set train.comm=mpi",
+                               all[i].host, k, i, all[i].device);
+        }
+    }
+    free(all);
+    return failed;
+}
+
+int together_share(recipe *r, comm *c, char *message, size_t size) {
+    if (!c) return 0;
+    share_cores(r, c);
+    if (comm_agree(c, choose_gpu(r, c, message, size), message, size)) return -1;
+    return strcmp(r->train.comm, "mpi") == 0 ? 0 : refuse_twice(r, c, message, size);
+}
+
+/* ---- the same everywhere ---- */
+
+typedef struct fingerprints {
+    char host[64];
+    uint64_t program, recipe, meaning;
+    int32_t parts;
+    uint64_t part[TASK_MOST_PARTS];
+} fingerprints;
+
+static uint64_t hash_program(void) {
+    char *bytes = NULL, unused[256];
+    size_t n = 0;
+    if (text_read("/proc/self/exe", &bytes, &n, unused, sizeof unused)) return 0;
+    const uint64_t hash = task_hash(0, bytes, n);
+    free(bytes);
+    return hash;
+}
+
+/* Where a rank computes is its own business. */
+static uint64_t hash_recipe(const recipe *r) {
+    char *text = NULL;
+    size_t n = 0;
+    recipe *plain = malloc(sizeof *plain);
+    FILE *file = plain ? open_memstream(&text, &n) : NULL;
+    uint64_t hash = 0;
+    if (file) {
+        *plain = *r;
+        plain->train.threads = 0;
+        strcpy(plain->train.backend, "auto");
+        recipe_write(plain, file);
+        fclose(file);
+        hash = task_hash(0, text, n);
+    }
+    free(text);
+    free(plain);
+    return hash;
+}
+
+static const char *find_difference(const fingerprints *a, const fingerprints *b, const task_part *parts) {
+    if (a->program != b->program) return "program";
+    if (a->recipe != b->recipe) return "recipe";
+    if (a->parts != b->parts) return "data";
+    for (int i = 0; i < a->parts; i++) {
+        if (a->part[i] != b->part[i]) return parts[i].key;
+    }
+    return a->meaning != b->meaning ? "vocabulary" : NULL;
+}
+
+int together_compare(const experiment *e, char *message, size_t size) {
+    comm *c = e->comm;
+    task_part parts[TASK_MOST_PARTS];
+    fingerprints mine;
+    if (!c) return 0;
+    fingerprints *all = calloc((size_t)comm_size(c), sizeof *all);
+    if (!all) comm_abort(c, 1);
+    memset(&mine, 0, sizeof mine);
+    memcpy(mine.host, comm_local(c).host, sizeof mine.host);
+    mine.program = hash_program();
+    mine.recipe = hash_recipe(&e->recipe);
+    mine.meaning = e->task->fingerprint(e);
+    mine.parts = e->task->data ? e->task->data(e, parts) : 0;
+    for (int i = 0; i < mine.parts; i++) mine.part[i] = parts[i].fingerprint;
+    comm_gather(c, &mine, sizeof mine, all);
+    int failed = 0;
+    for (int i = 1; !failed && i < comm_size(c); i++) {
+        const char *what = find_difference(&all[0], &all[i], parts);
+        if (what)
+            failed = text_fail(message, size, "rank %d (%s): its %s is not that of rank 0 (%s)", i, all[i].host, what,
+                               all[0].host);
+    }
+    free(all);
+    return failed;
+}
+
+int together_see(comm *c, const char *directory, char *message, size_t size) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    comm_barrier(c);
+    const int failed = c && access(path, R_OK)
+                           ? text_fail(message, size, "%s: cannot see what rank 0 has there: %s: %s", directory,
+                                       comm_local(c).host, strerror(errno))
+                           : 0;
+    return comm_agree(c, failed, message, size);
+}

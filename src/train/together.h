@@ -1,0 +1,23 @@
+/* together.h - how ranks begin a run together: who takes which cores and GPU, and whether all are about to do the same.
+ *
+ * Every function is called by all ranks; those that can fail return 0 on all of them, or -1 with the same line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_TOGETHER_H
+#define ADAMOD_TOGETHER_H
+
+#include "comm/comm.h"
+#include "train/task.h"
+
+/* What a rank takes of its machine, where the recipe leaves it open: threads for its share of the cores, and a GPU of its own.
+ * A GPU that two ranks ask for is refused, unless train.comm is mpi. */
+int together_share(recipe *r, comm *c, char *message, size_t size);
+
+/* Whether program, recipe and data are the same everywhere. */
+int together_compare(const experiment *e, char *message, size_t size);
+
+/* Whether all ranks see the directory that rank 0 has made or opened. */
+int together_see(comm *c, const char *directory, char *message, size_t size);
+
+#endif
