@@ -160,6 +160,7 @@ static ref_options shadow_options(model *m) {
     o.maximize = 0;
     o.clip_value = INFINITY;
     o.grad_scale = 1;
+    o.magnitudes = 1;
     if (is(m, "adafactor")) { /* a step relative to the true parameter, not to the shadow's */
         const double rho = o.relative_step ? fmin(o.warmup_init ? 1e-6 * m->t : 1e-2, 1 / sqrt(m->t)) : o.lr;
         const double size = rms(m->p, m->n);
@@ -264,7 +265,9 @@ static double param_tolerance(const model *m, double u, double c, int64_t i) {
 static double returned(const model *m, const char *name) {
     if (m->o.decay != REF_DECAY_L2 || is(m, "adafactor")) return 0;
     if (is(m, "sgd")) return m->o.weight_decay / (1 - m->o.momentum);
-    const bool linear = !strcmp(name, "exp_avg") || !strcmp(name, "grad_avg") || !strcmp(name, "grad_queue");
+    const bool linear = !strcmp(name, "exp_avg") || !strcmp(name, "grad_avg") || !strcmp(name, "grad_queue") ||
+                        !strcmp(name, "neg_pre_grad") || !strcmp(name, "exp_avg_fast") || !strcmp(name, "exp_avg_slow");
+    if (!strcmp(name, "exp_avg_diff")) return 2 * m->o.weight_decay;
     return linear ? m->o.weight_decay : 0;
 }
 
@@ -278,7 +281,7 @@ bool compare_state(const model *m, const char *name, const array *a) {
     const bool average = is(m, "adashift") && !strcmp(name, "exp_avg");
     const bool buffer = m->o.centered && !strcmp(name, "momentum_buffer");
     for (int64_t i = 0; i < count; i++) {
-        double tolerance = 2 * u * (average ? 16 * m->f[i] : c * shadow[i]);
+        double tolerance = 2 * u * (average ? 16 * m->f[i] : c * fabs(shadow[i]));
         if (buffer) tolerance /= m->kappa[i];
         tolerance += faded;
         if (back > 0) tolerance += back * param_tolerance(m, u, c, i % m->n);

@@ -35,6 +35,9 @@ static const struct {
     FIELD(eps2),
     FIELD(clip_threshold),
     FIELD(decay_rate),
+    FIELD(momentum_decay),
+    FIELD(beta_slow),
+    FIELD(beta_diff),
     FIELD(clip_value),
     FIELD(grad_scale),
     COUNT(nesterov),
@@ -47,6 +50,11 @@ static const struct {
     COUNT(warmup_init),
     COUNT(decay),
     COUNT(flavour),
+    COUNT(rectify),
+    COUNT(clip),
+    COUNT(alpha_warmup),
+    COUNT(beta_slow_warmup),
+    COUNT(bound),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -72,9 +80,11 @@ static bool set_reference(ref_options *o, const char *name, double value) {
 
 /* Words of choices, by their numbers in the library. */
 static double value_of(const char *text) {
-    static const char *const words[][4] = {
-        {"paper", "published", "keras", "adamd"}, {"none", "l2", "decoupled", "independent"}, {"max", "", "", ""}};
-    for (int i = 0; i < 3; i++) {
+    static const char *const words[][4] = {{"paper", "published", "keras", "adamd"},
+                                           {"none", "l2", "decoupled", "independent"},
+                                           {"max", "", "", ""},
+                                           {"", "momental", "", ""}};
+    for (int i = 0; i < 4; i++) {
         for (int j = 0; j < 4; j++) {
             if (!strcmp(words[i][j], text)) return j;
         }
@@ -130,7 +140,11 @@ const option_set own_sets[] = {
     {"adam", "flavour=adamd"},
     {"adam", "beta1=0 beta2=0.99 eps=0.1"},
     {"adam", "beta1=0.99 beta2=0.9 flavour=published eps=1e-7"},
+    {"adam", "bound=momental"},
+    {"adam", "bound=momental flavour=published beta3=0.9"},
     {"amsgrad", "flavour=published"},
+    {"amsgrad", "bound=momental beta3=0.9"},
+    {"amsgrad", "bound=momental bias_correction=0"},
     {"amsgrad", "flavour=keras"},
     {"amsgrad", "flavour=adamd"},
     {"amsgrad", "bias_correction=0"},
@@ -141,9 +155,14 @@ const option_set own_sets[] = {
     {"sgd", "momentum=0.5 dampening=1 nesterov=1"},
     {"sgd", "momentum=0.9 nesterov=1 weight_decay=0.01 maximize=1"},
     {"adagrad", "lr_decay=0.1"},
+    {"adagrad", "bound=momental beta3=0.8"},
     {"adagrad", "initial=0.1 eps=1e-7"},
     {"adagrad", "initial=3 lr_decay=0.01 weight_decay=0.01 decay=decoupled"},
     {"rmsprop", "alpha=0.9"},
+    {"rmsprop", "bound=momental"},
+    {"rmsprop", "bound=momental momentum=0.9"},
+    {"rmsprop", "bound=momental centered=1 beta3=0.9"},
+    {"rmsprop", "bound=momental centered=1 momentum=0.5"},
     {"rmsprop", "momentum=0.9"},
     {"rmsprop", "centered=1"},
     {"rmsprop", "centered=1 momentum=0.8"},
@@ -151,6 +170,7 @@ const option_set own_sets[] = {
     {"rmsprop", "momentum=0.5 eps=1 weight_decay=0.01 decay=decoupled"},
     {"adadelta", "rho=0.95 eps=1e-7"},
     {"adadelta", "rho=0.5 lr=0.3"},
+    {"adadelta", "bound=momental beta3=0.9"},
     {"adadelta", "weight_decay=0.01 decay=decoupled"},
     {"adabound", "gamma=0.1"},
     {"adabound", "gamma=0"},
@@ -166,6 +186,7 @@ const option_set own_sets[] = {
     {"adashift", "window=10 spatial=none beta1=0"},
     {"nosadam", "bias_correction=0"},
     {"nosadam", "gamma=0"},
+    {"nosadam", "bound=momental beta3=0.95"},
     {"nosadam", "gamma=1"},
     {"nosadam", "gamma=1.7 beta1=0.5"},
     {"adafactor", "beta1=0.9"},
@@ -178,8 +199,28 @@ const option_set own_sets[] = {
     {"adafactor", "decay_rate=0.5 clip_threshold=2 eps1=1e-8 eps2=0.9"},
     {"adafactor", "clip_threshold=inf relative_step=0"},
     {"radam", "beta2=0.9"},
+    {"radam", "bound=momental beta2=0.9 beta3=0.9"},
     {"radam", "beta2=0.5"},
     {"radam", "beta1=0.5 beta2=0.99 lr=0.1 eps=0.001"},
+    {"lion", "beta1=0.5 beta2=0.9"},
+    {"nadam", "beta1=0.5 beta2=0.9 momentum_decay=0.5 eps=0.001"},
+    {"nadam", "momentum_decay=0"},
+    {"nadam", "bound=momental beta3=0.9"},
+    {"adamax", "beta1=0.5 beta2=0.9 eps=0.001"},
+    {"adamax", "bound=momental beta3=0.9"},
+    {"adabelief", "rectify=0"},
+    {"adabelief", "rectify=0 eps=0.001 beta1=0.5 beta2=0.9"},
+    {"adabelief", "beta2=0.9 eps=1e-8"},
+    {"adabelief", "bound=momental beta3=0.9 eps=1e-8"},
+    {"adopt", "clip=0"},
+    {"adopt", "beta1=0.5 beta2=0.9 eps=0.1"},
+    {"adopt", "bound=momental beta3=0.9"},
+    {"adopt", "bound=momental clip=0"},
+    {"ademamix", "alpha=5 beta_slow=0.99 beta1=0.5"},
+    {"ademamix", "alpha_warmup=30 beta_slow_warmup=40"},
+    {"ademamix", "bound=momental beta3=0.9"},
+    {"adan", "beta1=0.9 beta2=0.9 beta_diff=0.5 eps=0.001"},
+    {"adan", "bound=momental beta3=0.9"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

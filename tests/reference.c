@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_STATES 4
+#define MAX_STATES 6
 
 typedef void (*rule_function)(ref_state *s, double *p, const double *g, const ref_options *o);
 
@@ -52,6 +52,14 @@ static void moments(ref_state *s, int64_t i, double g, double beta1, double beta
     v[i] = beta2 * v[i] + (1 - beta2) * g * g;
 }
 
+/* The momental bound, AdaMod's, of a rule that has it: s <- beta3 s + (1 - beta3) eta, and the lesser of eta and s. */
+static double bounded(ref_state *s, int64_t i, double eta, const ref_options *o) {
+    double *smooth = find(s, "exp_avg_lr");
+    if (!smooth) return eta;
+    smooth[i] = o->beta3 * smooth[i] + (1 - o->beta3) * eta;
+    return eta < smooth[i] ? eta : smooth[i];
+}
+
 /* AdaMod: Ding, Ren, Luo, Sun, arXiv 1910.12249, Algorithm 2; the authors' package lancopku/AdaMod.
  *
  *   paper      eta = lr / (sqrt(v / bc2) + eps)              p -= min(eta, s) m / bc1
@@ -87,19 +95,19 @@ static void step_adamod(ref_state *s, double *p, const double *g, const ref_opti
  *
  *   paper      p -= lr (m / bc1) / (sqrt(v / bc2) + eps)
  *   published  p -= lr sqrt(bc2) / bc1 m / (sqrt(v) + eps) */
-static double adam_step(double m, double v, double bc1, double bc2, const ref_options *o) {
-    if (o->flavour == REF_PUBLISHED) return o->lr * sqrt(bc2) / bc1 * m / (sqrt(v) + o->eps);
-    if (o->flavour == REF_KERAS) return o->lr * sqrt(bc2) * (m / bc1) / (sqrt(v) + o->eps);
-    if (o->flavour == REF_ADAMD) return o->lr * sqrt(bc2) * m / (sqrt(v) + o->eps);
-    return o->lr * (m / bc1) / (sqrt(v / bc2) + o->eps);
+static double adam_step(ref_state *s, int64_t i, double m, double v, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
+    if (o->flavour == REF_PUBLISHED) return bounded(s, i, o->lr * sqrt(bc2) / bc1 / (sqrt(v) + o->eps), o) * m;
+    if (o->flavour == REF_KERAS) return bounded(s, i, o->lr * sqrt(bc2) / (sqrt(v) + o->eps), o) * (m / bc1);
+    if (o->flavour == REF_ADAMD) return bounded(s, i, o->lr * sqrt(bc2) / (sqrt(v) + o->eps), o) * m;
+    return bounded(s, i, o->lr / (sqrt(v / bc2) + o->eps), o) * (m / bc1);
 }
 
 static void step_adam(ref_state *s, double *p, const double *g, const ref_options *o) {
-    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         moments(s, i, g[i], o->beta1, o->beta2);
-        p[i] -= adam_step(m[i], v[i], bc1, bc2, o);
+        p[i] -= adam_step(s, i, m[i], v[i], o);
     }
 }
 
@@ -109,12 +117,12 @@ static void step_adam(ref_state *s, double *p, const double *g, const ref_option
  *   bias_correction 1   Adam's step in its flavour, with vmax in place of v
  *   bias_correction 0   p -= lr m / (sqrt(vmax) + eps) */
 static void step_amsgrad(ref_state *s, double *p, const double *g, const ref_options *o) {
-    double bc1 = 1 - pow(o->beta1, (double)s->t), bc2 = 1 - pow(o->beta2, (double)s->t);
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *vmax = find(s, "max_exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         moments(s, i, g[i], o->beta1, o->beta2);
         vmax[i] = fmax(vmax[i], v[i]);
-        p[i] -= o->bias_correction ? adam_step(m[i], vmax[i], bc1, bc2, o) : o->lr * m[i] / (sqrt(vmax[i]) + o->eps);
+        p[i] -= o->bias_correction ? adam_step(s, i, m[i], vmax[i], o)
+                                   : bounded(s, i, o->lr / (sqrt(vmax[i]) + o->eps), o) * m[i];
     }
 }
 
@@ -140,7 +148,7 @@ static void step_adagrad(ref_state *s, double *p, const double *g, const ref_opt
     double lr = o->lr / (1 + (double)(s->t - 1) * o->lr_decay);
     for (int64_t i = 0; i < s->count; i++) {
         sum[i] += g[i] * g[i];
-        p[i] -= lr * g[i] / (sqrt(sum[i]) + o->eps);
+        p[i] -= bounded(s, i, lr / (sqrt(sum[i]) + o->eps), o) * g[i];
     }
 }
 
@@ -159,12 +167,15 @@ static void step_rmsprop(ref_state *s, double *p, const double *g, const ref_opt
             variance = v[i] - a[i] * a[i];
             if (variance < 0) variance = 0;
         }
-        double d = g[i] / (sqrt(variance) + o->eps);
-        if (b) {
-            b[i] = o->momentum * b[i] + d;
+        double d = bounded(s, i, o->lr / (sqrt(variance) + o->eps), o) * g[i];
+        if (b && o->bound) {
+            b[i] = o->momentum * b[i] + d; /* of bounded steps */
             d = b[i];
+        } else if (b) {
+            b[i] = o->momentum * b[i] + g[i] / (sqrt(variance) + o->eps);
+            d = o->lr * b[i];
         }
-        p[i] -= o->lr * d;
+        p[i] -= d;
     }
 }
 
@@ -175,9 +186,9 @@ static void step_adadelta(ref_state *s, double *p, const double *g, const ref_op
     double *v = find(s, "square_avg"), *a = find(s, "acc_delta");
     for (int64_t i = 0; i < s->count; i++) {
         v[i] = o->rho * v[i] + (1 - o->rho) * g[i] * g[i];
-        double d = sqrt(a[i] + o->eps) / sqrt(v[i] + o->eps) * g[i];
+        double rate = sqrt(a[i] + o->eps) / sqrt(v[i] + o->eps), d = rate * g[i];
         a[i] = o->rho * a[i] + (1 - o->rho) * d * d;
-        p[i] -= o->lr * d;
+        p[i] -= bounded(s, i, o->lr * rate, o) * g[i];
     }
 }
 
@@ -265,7 +276,7 @@ static void step_nosadam(ref_state *s, double *p, const double *g, const ref_opt
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         moments(s, i, g[i], o->beta1, beta2);
-        p[i] -= o->lr * (m[i] / bc1) / (sqrt(v[i]) + o->eps);
+        p[i] -= bounded(s, i, o->lr / (sqrt(v[i]) + o->eps), o) * (m[i] / bc1);
     }
 }
 
@@ -341,12 +352,146 @@ static void step_radam(ref_state *s, double *p, const double *g, const ref_optio
     double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
     for (int64_t i = 0; i < s->count; i++) {
         moments(s, i, g[i], o->beta1, o->beta2);
+        double eta = o->lr;
         if (rho > 5) {
             double r = sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho));
-            p[i] -= o->lr * (m[i] / bc1) * r * sqrt(bc2) / (sqrt(v[i]) + o->eps);
-        } else {
-            p[i] -= o->lr * m[i] / bc1;
+            eta = o->lr * r * sqrt(bc2) / (sqrt(v[i]) + o->eps);
         }
+        p[i] -= bounded(s, i, eta, o) * (m[i] / bc1);
+    }
+}
+
+/* Lion: Chen et al., arXiv 2302.06675, Algorithm 2.  p -= lr sign(beta1 m + (1 - beta1) g), then m <- beta2 m + (1 - beta2) g */
+static void step_lion(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *m = find(s, "exp_avg");
+    for (int64_t i = 0; i < s->count; i++) {
+        double c = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        p[i] -= o->lr * (c > 0 ? 1 : c < 0 ? -1 : 0);
+        m[i] = o->beta2 * m[i] + (1 - o->beta2) * g[i];
+    }
+}
+
+/* NAdam: Dozat, ICLR workshop 2016; mu_t and the place of eps as in torch.optim.NAdam.
+ *
+ *   mu_t = beta1 (1 - 0.96^(t psi) / 2),  M = mu_1 ... mu_t
+ *   p -= lr ((1 - mu_t) / (1 - M) g + mu_{t+1} / (1 - M mu_{t+1}) m) / (sqrt(v / bc2) + eps) */
+static void step_nadam(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc2 = 1 - pow(o->beta2, t), product = 1, mu = 0;
+    for (int64_t k = 1; k <= s->t; k++) {
+        mu = o->beta1 * (1 - 0.5 * pow(0.96, (double)k * o->momentum_decay));
+        product *= mu;
+    }
+    double next = o->beta1 * (1 - 0.5 * pow(0.96, (t + 1) * o->momentum_decay));
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        double eta = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o);
+        p[i] -= eta * ((1 - mu) / (1 - product) * g[i] + next / (1 - product * next) * m[i]);
+    }
+}
+
+/* Adamax: Kingma, Ba, arXiv 1412.6980, Algorithm 2; eps as in torch.optim.Adamax (none in the paper).
+ *
+ *   u <- max(beta2 u, |g| + eps),  p -= lr / bc1 m / u */
+static void step_adamax(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->beta1, (double)s->t);
+    double *m = find(s, "exp_avg"), *u = find(s, "exp_inf");
+    for (int64_t i = 0; i < s->count; i++) {
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        u[i] = fmax(o->beta2 * u[i], fabs(g[i]) + o->eps);
+        p[i] -= bounded(s, i, o->lr / bc1 / u[i], o) * m[i];
+    }
+}
+
+/* AdaBelief: Zhuang et al., arXiv 2010.07468; eps in v and the rectification as in adabelief_pytorch 0.2.1.
+ *
+ *   v <- beta2 v + (1 - beta2) (g - m)^2 + eps
+ *   rectify 0   p -= lr (m / bc1) / (sqrt(v / bc2) + eps)
+ *   rectify 1   as RAdam, from rho >= 5 on; before that p -= lr m / bc1 */
+static void step_adabelief(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t);
+    double rho_inf = 2 / (1 - o->beta2) - 1, rho = rho_inf - 2 * t * pow(o->beta2, t) / bc2;
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_var");
+    for (int64_t i = 0; i < s->count; i++) {
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * (g[i] - m[i]) * (g[i] - m[i]) + o->eps;
+        double eta = o->lr;
+        if (!o->rectify) {
+            eta = o->lr / (sqrt(v[i] / bc2) + o->eps);
+        } else if (rho >= 5) {
+            double r = sqrt((rho - 4) / (rho_inf - 4) * (rho - 2) / rho * rho_inf / (rho_inf - 2));
+            eta = o->lr * sqrt(bc2) * r / (sqrt(v[i]) + o->eps);
+        }
+        p[i] -= bounded(s, i, eta, o) * (m[i] / bc1);
+    }
+}
+
+/* ADOPT: Taniguchi et al., arXiv 2411.02853, Algorithm 2, with the clipping of the authors' package, (t - 1)^0.25.
+ *
+ *   t = 1: v <- g^2 and nothing else
+ *   m <- beta1 m + (1 - beta1) clip(g / max(sqrt(v), eps)),  p -= lr m,  v <- beta2 v + (1 - beta2) g^2
+ * With the bound the learning rate is within m: m <- beta1 m + (1 - beta1) clip(min(eta, s) g), p -= m. */
+static void step_adopt(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    double limit = o->clip ? pow((double)(s->t - 1), 0.25) : INFINITY;
+    for (int64_t i = 0; i < s->count; i++) {
+        if (s->t == 1) {
+            v[i] = g[i] * g[i];
+            continue;
+        }
+        double eta = o->lr / fmax(sqrt(v[i]), o->eps);
+        if (o->bound) {
+            double d = bounded(s, i, eta, o) * g[i];
+            m[i] = o->beta1 * m[i] + (1 - o->beta1) * fmax(fmin(d, o->lr * limit), -o->lr * limit);
+            p[i] -= m[i];
+        } else {
+            double d = g[i] / fmax(sqrt(v[i]), o->eps);
+            m[i] = o->beta1 * m[i] + (1 - o->beta1) * fmax(fmin(d, limit), -limit);
+            p[i] -= o->lr * m[i];
+        }
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
+    }
+}
+
+/* AdEMAMix: Pagliardini, Ablin, Grangier, arXiv 2409.03137, Algorithm 1, with the schedules of apple/ml-ademamix: alpha
+ * grows along a line, and so does f, the half-life of the slow average less 1, with the package's 1e-8.
+ *
+ *   n <- beta_slow n + (1 - beta_slow) g,  p -= lr (m / bc1 + alpha n) / (sqrt(v / bc2) + eps) */
+static void step_ademamix(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t);
+    double *m = find(s, "exp_avg_fast"), *n = find(s, "exp_avg_slow"), *v = find(s, "exp_avg_sq");
+    double alpha = o->alpha, slow = o->beta_slow;
+    if (t < o->alpha_warmup) alpha *= t / o->alpha_warmup;
+    if (t < o->beta_slow_warmup) {
+        double a = t / o->beta_slow_warmup;
+        double from = log(0.5) / log(o->beta1 + 1e-8) - 1, to = log(0.5) / log(slow + 1e-8) - 1;
+        slow = pow(0.5, 1 / ((1 - a) * from + a * to + 1));
+    }
+    for (int64_t i = 0; i < s->count; i++) {
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        n[i] = slow * n[i] + (1 - slow) * g[i];
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
+        p[i] -= bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o) * (m[i] / bc1 + alpha * n[i]);
+    }
+}
+
+/* Adan: Xie et al., arXiv 2208.06677, as in sail-sg/Adan with no_prox. Its betas are beta1, beta_diff, beta2 here.
+ *
+ *   d = g - (g of the step before), 0 in the first,  n <- beta_diff n + (1 - beta_diff) d
+ *   v <- beta2 v + (1 - beta2) (g + beta_diff d)^2
+ *   p -= lr (m / bc1 + beta_diff n / (1 - beta_diff^t)) / (sqrt(v / bc2) + eps) */
+static void step_adan(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t), bcd = 1 - pow(o->beta_diff, t);
+    double *m = find(s, "exp_avg"), *n = find(s, "exp_avg_diff"), *v = find(s, "exp_avg_sq");
+    double *before = find(s, "neg_pre_grad");
+    for (int64_t i = 0; i < s->count; i++) {
+        double d = s->t == 1 ? 0 : g[i] + before[i], ahead = g[i] + o->beta_diff * d;
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        n[i] = o->beta_diff * n[i] + (1 - o->beta_diff) * (o->magnitudes ? g[i] + fabs(before[i]) : d);
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * ahead * ahead;
+        before[i] = -g[i];
+        double eta = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o);
+        p[i] -= eta * (m[i] / bc1 + o->beta_diff * n[i] / bcd);
     }
 }
 
@@ -354,15 +499,25 @@ static const struct {
     const char *name;
     rule_function function;
 } rules[] = {
-    {"adamod", step_adamod},     {"adam", step_adam},         {"amsgrad", step_amsgrad},
-    {"sgd", step_sgd},           {"adagrad", step_adagrad},   {"rmsprop", step_rmsprop},
-    {"adadelta", step_adadelta}, {"adabound", step_adabound}, {"amsbound", step_adabound},
-    {"adashift", step_adashift}, {"nosadam", step_nosadam},   {"adafactor", step_adafactor},
-    {"radam", step_radam},
+    {"adamod", step_adamod},     {"adam", step_adam},           {"amsgrad", step_amsgrad},
+    {"sgd", step_sgd},           {"adagrad", step_adagrad},     {"rmsprop", step_rmsprop},
+    {"adadelta", step_adadelta}, {"adabound", step_adabound},   {"amsbound", step_adabound},
+    {"adashift", step_adashift}, {"nosadam", step_nosadam},     {"adafactor", step_adafactor},
+    {"radam", step_radam},       {"lion", step_lion},           {"nadam", step_nadam},
+    {"adamax", step_adamax},     {"adabelief", step_adabelief}, {"adopt", step_adopt},
+    {"ademamix", step_ademamix}, {"adan", step_adan},
 };
 
 const char *ref_rule_name(int index) {
     return index >= 0 && index < (int)(sizeof rules / sizeof *rules) ? rules[index].name : NULL;
+}
+
+/* adamod always, the others with the option. */
+static int has_bound(const char *rule) {
+    static const char *const without[] = {"sgd", "adabound", "amsbound", "adashift", "adafactor", "lion"};
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if (!strcmp(rule, without[i])) return 0;
+    return 1;
 }
 
 void ref_defaults(const char *rule, ref_options *o) {
@@ -371,6 +526,7 @@ void ref_defaults(const char *rule, ref_options *o) {
     o->clip_value = INFINITY;
     o->grad_scale = 1;
     o->decay = REF_DECAY_DECOUPLED;
+    if (has_bound(rule)) o->beta3 = 0.999;
     if (!strcmp(rule, "sgd")) {
         o->lr = 1e-2;
         o->decay = REF_DECAY_L2;
@@ -399,9 +555,7 @@ void ref_defaults(const char *rule, ref_options *o) {
         o->beta1 = 0.9;
         o->beta2 = 0.999;
         o->eps = 1e-8;
-        if (!strcmp(rule, "adamod")) {
-            o->beta3 = 0.999;
-        } else if (!strcmp(rule, "amsgrad")) {
+        if (!strcmp(rule, "amsgrad")) {
             o->bias_correction = 1;
         } else if (!strcmp(rule, "adabound") || !strcmp(rule, "amsbound")) {
             o->final_lr = 0.1;
@@ -415,6 +569,29 @@ void ref_defaults(const char *rule, ref_options *o) {
             o->beta2 = 0;
             o->gamma = 0.1;
             o->bias_correction = 1;
+        } else if (!strcmp(rule, "lion")) {
+            o->lr = 1e-4;
+            o->beta2 = 0.99;
+            o->eps = 0;
+        } else if (!strcmp(rule, "nadam")) {
+            o->lr = 2e-3;
+            o->momentum_decay = 4e-3;
+        } else if (!strcmp(rule, "adamax")) {
+            o->lr = 2e-3;
+        } else if (!strcmp(rule, "adabelief")) {
+            o->eps = 1e-16;
+            o->rectify = 1;
+        } else if (!strcmp(rule, "adopt")) {
+            o->beta2 = 0.9999;
+            o->eps = 1e-6;
+            o->clip = 1;
+        } else if (!strcmp(rule, "ademamix")) {
+            o->beta_slow = 0.9999;
+            o->alpha = 2;
+        } else if (!strcmp(rule, "adan")) {
+            o->beta1 = 0.98;
+            o->beta2 = 0.99;
+            o->beta_diff = 0.92;
         }
     }
 }
@@ -430,10 +607,11 @@ static int add_state(ref_state *s, const char *name, int64_t size) {
 
 static int add_states(ref_state *s, const char *rule, const ref_options *o) {
     int64_t n = s->count;
+    if (o->bound && !add_state(s, "exp_avg_lr", n)) return 0;
     if (!strcmp(rule, "sgd")) return o->momentum == 0 || add_state(s, "momentum_buffer", n);
     if (!strcmp(rule, "adagrad")) {
         if (!add_state(s, "sum", n)) return 0;
-        for (int64_t i = 0; i < n; i++) s->data[0][i] = o->initial;
+        for (int64_t i = 0; i < n; i++) s->data[s->states - 1][i] = o->initial;
         return 1;
     }
     if (!strcmp(rule, "rmsprop"))
@@ -448,7 +626,13 @@ static int add_states(ref_state *s, const char *rule, const ref_options *o) {
     if (!strcmp(rule, "adashift"))
         return s->window > 0 && add_state(s, "exp_avg", n) && add_state(s, "exp_avg_sq", s->spatial_max ? 1 : n) &&
                add_state(s, "grad_queue", s->window * n);
+    if (!strcmp(rule, "lion")) return add_state(s, "exp_avg", n);
+    if (!strcmp(rule, "adamax")) return add_state(s, "exp_avg", n) && add_state(s, "exp_inf", n);
+    if (!strcmp(rule, "adabelief")) return add_state(s, "exp_avg", n) && add_state(s, "exp_avg_var", n);
+    if (!strcmp(rule, "ademamix"))
+        return add_state(s, "exp_avg_fast", n) && add_state(s, "exp_avg_slow", n) && add_state(s, "exp_avg_sq", n);
     if (!add_state(s, "exp_avg", n) || !add_state(s, "exp_avg_sq", n)) return 0;
+    if (!strcmp(rule, "adan")) return add_state(s, "exp_avg_diff", n) && add_state(s, "neg_pre_grad", n);
     if (!strcmp(rule, "adamod")) return add_state(s, "exp_avg_lr", n);
     if (!strcmp(rule, "amsgrad") || !strcmp(rule, "amsbound")) return add_state(s, "max_exp_avg_sq", n);
     return 1;
@@ -495,7 +679,8 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         if (g < -o->clip_value) g = -o->clip_value;
         if (o->decay == REF_DECAY_L2) g += o->weight_decay * param[i];
         s->g[i] = g;
-        if (s->rule != step_adafactor) { /* which needs the parameters as they are first */
+        /* adafactor needs the parameters as they are first; adopt moves nothing in its first step */
+        if (s->rule != step_adafactor && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];
         }

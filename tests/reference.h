@@ -26,6 +26,9 @@ typedef struct ref_options {
     double final_lr, base_lr;                      /* adabound, amsbound; base_lr is lr without its schedule */
     double gamma;                                  /* adabound, amsbound, nosadam */
     double eps1, eps2, clip_threshold, decay_rate; /* adafactor */
+    double momentum_decay;                         /* nadam */
+    double beta_slow;                              /* ademamix, and alpha */
+    double beta_diff;                              /* adan */
     double clip_value, grad_scale;
     int flavour;                                     /* adamod, adam, amsgrad */
     int nesterov;                                    /* sgd */
@@ -33,6 +36,11 @@ typedef struct ref_options {
     int window, spatial_max;                         /* adashift */
     int bias_correction;                             /* amsgrad, nosadam */
     int relative_step, scale_parameter, warmup_init; /* adafactor */
+    int rectify;                                     /* adabelief */
+    int clip;                                        /* adopt */
+    int alpha_warmup, beta_slow_warmup;              /* ademamix */
+    int magnitudes;                                  /* gradients are magnitudes, and so are their differences */
+    int bound;                                       /* 0 none, 1 momental: of every rule that has it */
     int decay;                                       /* 0 none, 1 l2, 2 decoupled, 3 independent */
     int maximize;
 } ref_options;

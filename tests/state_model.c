@@ -27,6 +27,15 @@ const model_rule model_rules[] = {
     {"adafactor", NULL, NULL, NULL, NULL},
     {"adafactor", "beta1", "0.9", NULL, NULL},
     {"radam", NULL, NULL, NULL, NULL},
+    {"adam", "bound", "momental", NULL, NULL},
+    {"amsgrad", "bound", "momental", NULL, NULL},
+    {"lion", NULL, NULL, NULL, NULL},
+    {"nadam", NULL, NULL, NULL, NULL},
+    {"adamax", NULL, NULL, NULL, NULL},
+    {"adabelief", NULL, NULL, NULL, NULL},
+    {"adopt", NULL, NULL, NULL, NULL},
+    {"ademamix", "beta_slow_warmup", "4", NULL, NULL},
+    {"adan", "bound", "momental", NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;
 

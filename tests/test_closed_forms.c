@@ -90,7 +90,14 @@ static void check_bound(const kernel_set *set, adamod_type type, double beta3) {
     const double b = type == ADAMOD_F64 ? k.beta3 : (double)(float)k.beta3;
     const double c = type == ADAMOD_F64 ? k.beta3c : (double)(float)k.beta3c;
     const double most = fmax(1, c * grown / (1 - b * grown));
-    const block x = {space[0], space[1], space[2], space[3], space[4], space[5], space[6], N, 0, NULL, 0};
+    const block x = {.p = space[0],
+                     .g = space[1],
+                     .m = space[2],
+                     .v = space[3],
+                     .s = space[4],
+                     .eta = space[5],
+                     .step = space[6],
+                     .n = N};
 #define AT(array, i) (type == ADAMOD_F64 ? ((double *)(array))[i] : (double)((float *)(array))[i])
     for (int t = 1; t <= 1500; t++) {
         k.mscale = 1 / (1 - pow(k.beta1, t));

@@ -164,9 +164,11 @@ static void set_hyper(adamod_hyper *h, const char *text) {
     while (next_option(&rest, &name, &value)) CHECK_INT(adamod_hyper_set_text(h, name, value), 0);
 }
 
+enum { RAW_ARRAYS = 1 + ADAMOD_MAX_STATES };
+
 /* One update of all elements, in pieces of these lengths, with a pool or without. */
-static void raw_update(const adamod_hyper *h, adamod_type type, const void *const grad[2], char *const arrays[5],
-                       int64_t n, int step, int pieces, adamod_pool *pool) {
+static void raw_update(const adamod_hyper *h, adamod_type type, const void *const grad[2],
+                       char *const arrays[RAW_ARRAYS], int64_t n, int step, int pieces, adamod_pool *pool) {
     adamod_span spans[16] = {0};
     const size_t size = adamod__type_size(type);
     int64_t at = 0;
@@ -180,7 +182,7 @@ static void raw_update(const adamod_hyper *h, adamod_type type, const void *cons
                                  .state_type = type,
                                  .count = count,
                                  .step = step};
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
             adamod_state_desc desc;
             CHECK_INT(adamod_state_at(h, 1, &n, i, &desc), 0);
             if (desc.name) spans[k].state[i] = arrays[1 + i] + bytes;
@@ -202,11 +204,11 @@ TEST(raw_spans_cut_anywhere) {
         for (int type = ADAMOD_F32; type <= ADAMOD_F64; type++) {
             adamod_hyper *h;
             const size_t size = adamod__type_size((adamod_type)type);
-            char *arrays[3][4];
+            char *arrays[3][RAW_ARRAYS];
             if (!CHECK_INT(adamod_hyper_create(&h, variants[v].rule), 0)) continue;
             set_hyper(h, variants[v].options);
             for (int way = 0; way < 3; way++) { /* one piece; eleven; seven on three threads */
-                for (int i = 0; i < 4; i++) arrays[way][i] = room(N, size);
+                for (int i = 0; i < RAW_ARRAYS; i++) arrays[way][i] = room(N, size);
                 memcpy(arrays[way][0], bitwise_parameters[type], N * size);
                 const void *const grad[2] = {bitwise_gradients[type][0], bitwise_gradients[type][1]};
                 for (int step = 1; step <= 2; step++) {
@@ -216,14 +218,14 @@ TEST(raw_spans_cut_anywhere) {
                                           : 7,
                                pool[way == 2]);
                 }
-                for (int i = 0; i < 4; i++) {
+                for (int i = 0; i < RAW_ARRAYS; i++) {
                     if (!CHECK(!memcmp(arrays[way][i], arrays[0][i], N * size))) {
                         printf("%s {%s}, type %d, array %d\n", variants[v].rule, variants[v].options, type, i);
                     }
                 }
             }
             for (int way = 0; way < 3; way++) {
-                for (int i = 0; i < 4; i++) free(arrays[way][i]);
+                for (int i = 0; i < RAW_ARRAYS; i++) free(arrays[way][i]);
             }
             adamod_hyper_free(h);
         }

@@ -525,7 +525,8 @@ TEST(only_rules_that_have_it_take_it) {
         const char *name = adamod_rule_name(r);
         adamod_optimizer *opt;
         float p = 1, g = 1;
-        const bool has = !strcmp(name, "adamod") || !strcmp(name, "adam") || !strcmp(name, "sgd");
+        const bool has =
+            !strcmp(name, "adamod") || !strcmp(name, "adam") || !strcmp(name, "sgd") || !strcmp(name, "lion");
         CHECK_INT(adamod_create(&opt, name), ADAMOD_OK);
         CHECK_INT(adamod_set_text(opt, "state_type", "q8"), has ? ADAMOD_OK : ADAMOD_ERROR_NAME);
         CHECK_INT(adamod_set(opt, "state_type", 2), has ? ADAMOD_OK : ADAMOD_ERROR_RANGE);

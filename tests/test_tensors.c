@@ -126,7 +126,7 @@ TEST(empty_arrays) {
             CHECK_INT(described, !status);
             adamod_span span = {.param = none, .grad = none, .ndim = 3, .step = 1};
             memcpy(span.shape, shape, sizeof shape);
-            static float states[4][16];
+            static float states[ADAMOD_MAX_STATES][16];
             for (int i = 0; i < ADAMOD_MAX_STATES; i++) span.state[i] = states[i];
             if (described) CHECK_INT(adamod_update(h, &span, 1, NULL), ADAMOD_OK);
         }

@@ -57,6 +57,8 @@ AGAINST_TORCH = [
     ("RMSprop", dict(centered=True, momentum=0.5, lr=1e-3), "RMSprop", dict(centered=True, momentum=0.5, lr=1e-3)),
     ("Adadelta", {}, "Adadelta", {}),
     ("Adadelta", dict(lr=0.5, rho=0.95, weight_decay=0.1), "Adadelta", dict(lr=0.5, rho=0.95, weight_decay=0.1)),
+    ("Adamax", {}, "Adamax", {}),
+    ("Adamax", dict(lr=1e-2, weight_decay=0.1, **BETAS), "Adamax", dict(lr=1e-2, weight_decay=0.1, **BETAS)),
     ("RAdam", {}, "RAdam", {}),
     (
         "RAdam",
@@ -164,9 +166,17 @@ OPTIONS = {
     "adashift": {"window": 3, "spatial": "none", "beta2": 0.9},
     "nosadam": {"gamma": 0.5, "bias_correction": 0},
     "adafactor": {"beta1": 0.5, "relative_step": 0, "lr": 0.01, "weight_decay": 0.1},
-    "radam": {"beta2": 0.9, "weight_decay": 0.1, "decay": "l2"},
+    "radam": {"beta2": 0.9, "weight_decay": 0.1, "decay": "l2", "bound": "momental", "beta3": 0.9},
+    "lion": {"lr": 0.01, "beta2": 0.9, "weight_decay": 0.1},
+    "nadam": {"momentum_decay": 0.1, "bound": "momental"},
+    "adamax": {"beta2": 0.9, "bound": "momental", "beta3": 0.9},
+    "adabelief": {"rectify": 0, "eps": 1e-8},
+    "adopt": {"clip": 0, "beta2": 0.9},
+    "ademamix": {"alpha": 5, "beta_slow": 0.99, "beta_slow_warmup": 7, "alpha_warmup": 6, "bound": "momental"},
+    "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
 }
-OUR_NAMES = {"initial": "initial_accumulator_value"}
+OUR_NAMES = {"initial": "initial_accumulator_value", "beta_slow_warmup": "beta3_warmup"}
+BETAS_OF = {"ademamix": ("beta1", "beta2", "beta_slow"), "adan": ("beta1", "beta_diff", "beta2")}
 
 
 def class_of(rule):
@@ -180,7 +190,8 @@ def arguments_of(rule, options):
     if rule == "sgd":
         arguments.setdefault("lr", names["lr"].value)
     if rule not in ("nosadam", "adafactor") and "beta1" in names:
-        arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in ("beta1", "beta2"))
+        betas = BETAS_OF.get(rule, ("beta1", "beta2"))
+        arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in betas)
     arguments.setdefault("decay", names["decay"].value)
     return cls, arguments
 
@@ -232,10 +243,15 @@ class AgainstTheLibrary(unittest.TestCase):
             known = libadamod.options(cls.rule)
             for key, value in group.items():
                 if key == "betas":
-                    self.assertEqual(value, (known["beta1"].value, known["beta2"].value))
+                    names = BETAS_OF.get(cls.rule, ("beta1", "beta2"))
+                    self.assertEqual(value, tuple(known[name].value for name in names))
                 elif key in known and (cls.__name__, key) not in {
                     ("Adam", "decay"),
                     ("RAdam", "decay"),
+                    ("NAdam", "decay"),
+                    ("Adamax", "decay"),
+                    ("ADOPT", "decay"),  # its authors'
+                    ("AdEMAMix", "alpha_warmup"),
                     ("AdamW", "weight_decay"),
                     ("SGD", "lr"),
                     (cls.__name__, "min_8bit_size"),  # bitsandbytes'

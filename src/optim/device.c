@@ -237,7 +237,9 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     device_tensor d = {.p = x->param, .g = x->grad, .master = x->master, .count = x->count, .stream = x->stream};
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(opt->rule, o, x->ndim, specs);
-    for (int i = 0; i < 3; i++) {
+    bool states = false;
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        states = states || x->state[i];
         d.state[i] = x->state[i];
         d.scale[i] = x->scale[i];
     }
@@ -251,7 +253,6 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     d.variant = c.variant;
     d.p_type = (uint8_t)x->param_type;
     d.g_type = (uint8_t)x->grad_type;
-    const bool states = d.state[0] || d.state[1] || d.state[2];
     d.state_type = (uint8_t)(states ? x->state_type : adamod__compute_type(x->param_type));
     return d;
 }

@@ -32,7 +32,7 @@ typedef enum state_shape {
     SHAPE_COLS    /* one for each column */
 } state_shape;
 
-/* A state sits at the index the formulas know it by: 0 is m, 1 is v, 2 is s (see kernels.h). */
+/* A state sits at the index the formulas know it by: m, v, s, t, u (see kernels.h). */
 typedef struct state_spec {
     const char *name;
     state_shape shape;
@@ -125,7 +125,8 @@ static inline adamod_type adamod__compute_type(adamod_type param) {
 
 /* The type whose range an update must keep to: that of computation, but states of fewer bits have only f32's. */
 static inline adamod_type adamod__range_type(const adamod_span *x) {
-    const bool states = x->state[0] || x->state[1] || x->state[2];
+    bool states = false;
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) states = states || x->state[i];
     return x->param_type == ADAMOD_F64 && (!states || x->state_type == ADAMOD_F64) ? ADAMOD_F64 : ADAMOD_F32;
 }
 
@@ -136,7 +137,7 @@ enum { BLOCK = 512 };
 
 /* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
 typedef struct block_buffers {
-    _Alignas(64) double g[BLOCK], p[BLOCK], state[3][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
+    _Alignas(64) double g[BLOCK], p[BLOCK], state[KERNEL_STATES][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
     double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* for drivers */
 } block_buffers;
 

@@ -16,6 +16,8 @@ typedef enum option_id {
     OPT_BIAS_CORRECTION,
     OPT_MOMENTUM,
     OPT_GAMMA,
+    OPT_BOUND,
+    OPT_BETA3, /* of the bound */
 /* of one rule: in its file */
 #define ADAMOD_RULE_NAME
 #define RULE(name)
@@ -47,6 +49,7 @@ enum { STATE_AUTO, STATE_BF16, STATE_Q8 };
 enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
 enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS, FLAVOUR_ADAMD };
 enum { SPATIAL_MAX, SPATIAL_NONE };
+enum { BOUND_NONE, BOUND_MOMENTAL };
 
 /* The numbers that are allowed in a type of computation: 0, and from least to most. The bounds of an option are those of
  * f64, and some of what they allow is 0 or infinite in f32. */

@@ -139,6 +139,7 @@ number_range adamod__number_range(option_id id, adamod_type type) {
     switch (id) {
         case OPT_LR:
         case OPT_FINAL_LR:
+        case OPT_MIX:
         case OPT_EPS2: return (number_range){0, factor};
         case OPT_WEIGHT_DECAY: return (number_range){0, wide ? 1e153 : 1e18}; /* L2: squared with the parameter */
         case OPT_EPS:

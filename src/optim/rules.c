@@ -7,6 +7,7 @@
 
 #include "optim/rules/coefs.inc.h"
 
+static const char *const adamod__bounds[] = {"none", "momental", NULL};
 static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
 
 /* id, name, default, least, most, 1 if the most itself is not allowed, help */
@@ -37,6 +38,17 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_EPS(value) OPTION_REAL(EPS, "eps", value, 0, INFINITY, 1, "added to the divisor")
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
+
+#define OPTION_BETA3                                                                                                   \
+    OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
+/* Of rules that have a learning rate for each element. Their states have adamod__bound_state, their formulas BOUND. */
+#define OPTIONS_BOUND                                                                                                  \
+    OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
+                  "momental: AdaMod's, on each element's learning rate"),                                              \
+        OPTION_BETA3
+static void adamod__bound_state(const double *o, state_spec *spec) {
+    if (adamod__bounded(o)) *spec = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
+}
 
 /* summary, default_decay and what else is special about it, as fields of a rule. */
 #define RULE_DEFINITION(rule_name, ...)                                                                                \

@@ -69,10 +69,11 @@ void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_
 }
 
 void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x) {
-    const void *const arrays[] = {x->p, x->m, x->v, x->s};
+    const void *const arrays[] = {x->p, x->m, x->v, x->s, x->t, x->u};
     for (size_t i = 0; i < x->n; i++) {
         bool finite = true;
-        for (int a = 0; a < 4; a++) finite = finite && (!arrays[a] || isfinite(adamod__element(type, arrays[a], i)));
+        for (int a = 0; a < 1 + KERNEL_STATES; a++)
+            finite = finite && (!arrays[a] || isfinite(adamod__element(type, arrays[a], i)));
         counts->nonfinite += !finite;
     }
 }

@@ -68,7 +68,7 @@ static void *adamod__state_base(const work_item *item, adamod_type type, int i, 
 /* The kernel that takes arrays of these types as they are; NULL: they are converted before and after. */
 static update_fn adamod__low_kernel(const block_source *b, const adamod_span *x) {
     bool bf16 = x->grad_type == ADAMOD_BF16, f32 = true; /* the states; and the gradient */
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KERNEL_STATES; i++) {
         bf16 = bf16 && (!b->state[i] || b->state_type == ADAMOD_BF16);
         f32 = f32 && (!b->state[i] || b->state_type == ADAMOD_F32);
     }
@@ -84,7 +84,7 @@ block_source adamod__source(const work *w, const work_item *item, const adamod__
     state_spec specs[ADAMOD_MAX_STATES];
     adamod__states(w->rule, item->options, x->ndim, specs);
     b.state_type = x->state_type == ADAMOD_BF16 || x->state_type == ADAMOD_Q8 ? x->state_type : b.compute;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KERNEL_STATES; i++) {
         if (specs[i].shape != SHAPE_SAME && specs[i].shape != SHAPE_QUEUE) continue;
         b.state[i] = adamod__state_base(item, b.state_type, i, specs[i].shape == SHAPE_QUEUE);
         b.scale[i] = x->scale[i];
@@ -162,13 +162,15 @@ static void adamod__update_low(const block_source *b, int64_t first, size_t n) {
     const adamod_span *x = b->item->span;
     const size_t size = adamod__type_size(b->state_type), g_size = adamod__type_size(x->grad_type);
     uint16_t *param = (uint16_t *)x->param + first;
-    void *state[3];
-    for (int i = 0; i < 3; i++) state[i] = b->state[i] ? (char *)b->state[i] + (size_t)first * size : NULL;
+    void *state[KERNEL_STATES];
+    for (int i = 0; i < KERNEL_STATES; i++) state[i] = b->state[i] ? (char *)b->state[i] + (size_t)first * size : NULL;
     const block data = {.p = x->master ? (void *)((float *)x->master + first) : param,
                         .g = (const char *)x->grad + (size_t)first * g_size,
                         .m = state[0],
                         .v = state[1],
                         .s = state[2],
+                        .t = state[3],
+                        .u = state[4],
                         .n = n,
                         .key = adamod__block_key(b->key, first),
                         .half = x->master ? param : NULL,
@@ -234,8 +236,8 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
         data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
     }
     data.p = adamod__param(w, b, first, n, buffer);
-    void **state[3] = {&data.m, &data.v, &data.s};
-    for (int i = 0; i < 3; i++) {
+    void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
+    for (int i = 0; i < KERNEL_STATES; i++) {
         if (b->state[i]) *state[i] = adamod__read_state(w, b, i, first, n, buffer->state[i]);
     }
     if (counts) { /* else there may be more elements than a buffer has */
@@ -245,7 +247,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     } else {
         b->update.plain(&data, &coef);
     }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KERNEL_STATES; i++) {
         if (*state[i] && b->state_type != b->compute) adamod__write_state(w, b, i, first, n, *state[i]);
     }
     if (x->param_type != b->compute) {
@@ -260,7 +262,7 @@ static bool adamod__as_it_is(const block_source *b, const stats_counts *counts) 
     if (b->transform || counts) return false;
     if (b->low) return true;
     bool same = !x->master && x->param_type == b->compute && x->grad_type == b->compute;
-    for (int i = 0; i < 3; i++) same = same && (!b->state[i] || b->state_type == b->compute);
+    for (int i = 0; i < KERNEL_STATES; i++) same = same && (!b->state[i] || b->state_type == b->compute);
     return same;
 }
 

@@ -33,9 +33,9 @@ typedef struct block_source {
     const real_kernels *kernels; /* of the type of computation */
     adamod_type compute;
     adamod_type state_type;
-    void *state[3];  /* where element 0 is in this update; NULL: none, or not one number for each element */
-    float *scale[3]; /* of states in 8 bits */
-    bool transform;  /* the gradient takes more than a factor */
+    void *state[KERNEL_STATES];  /* where element 0 is in this update; NULL: none, or not one number for each element */
+    float *scale[KERNEL_STATES]; /* of states in 8 bits */
+    bool transform;              /* the gradient takes more than a factor */
     update_pair update;
     uint64_t key;  /* of random numbers */
     update_fn low; /* takes the bf16 parameter as it is; NULL: there is none for these types */

@@ -16,20 +16,26 @@ _BOUND = ("adabound", "amsbound")
 
 # Options that tell what a checkpoint is of, and the rules that have them. None: of an optimizer that is not here.
 _TELLING: Dict[str, Sequence[str]] = {
-    "betas": ("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam"),
+    "betas": (
+        *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
+        *("adopt", "ademamix", "adan"),
+    ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
     "final_lr": _BOUND,
     "gamma": (*_BOUND, "nosadam"),
     "momentum": ("sgd", "rmsprop"),
     "dampening": ("sgd",),
-    "alpha": ("rmsprop",),
+    "alpha": ("rmsprop", "ademamix"),
+    "clip": ("adopt",),
+    "rectify": ("adabelief",),
+    "beta3_warmup": ("ademamix",),
     "centered": ("rmsprop",),
     "rho": ("adadelta",),
     "lr_decay": ("adagrad", "nosadam"),
     "window": ("adashift",),
     "clip_threshold": ("adafactor",),
-    "momentum_decay": (),  # torch.optim's NAdam
+    "momentum_decay": ("nadam",),
     "lambd": (),  # its ASGD
     "etas": (),  # its Rprop
     "beta2_decay": (),  # its Adafactor
@@ -48,6 +54,9 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "adashift": ("window",),
     "nosadam": ("gamma",),
     "adafactor": ("clip_threshold",),
+    "nadam": ("momentum_decay",),
+    "ademamix": ("alpha",),
+    "adopt": ("clip",),
 }
 
 # Options of other packages that make another formula, unless they have this value.
@@ -63,6 +72,8 @@ def other_formula(rule: str, group: Group, before: Group, has_states: bool) -> O
     """Why a saved group does not belong to a rule, in a few words; None: it may. before: the group that it replaces;
     keys that this has too tell nothing."""
     unknown = [key for key in group if key not in before]
+    if rule != "adamod" and "beta3" in group and "bound" not in group and "bound" in before:
+        return f"it has beta3, which {rule} does not have without a bound"
     for key in unknown:
         if rule not in _TELLING.get(key, (rule,)):
             return f"it has {key}, which {rule} does not have"

@@ -29,7 +29,7 @@ from . import checkpoints, counts, q8
 from .arrays import Arrays, check_together, device_of, has_nonzero
 from .devices import Handles, Scaling
 from .options import Common, Decay, Params, taken
-from .rates import Histogram, histogram, merged
+from .rates import Histogram, histogram, merged, local_real
 from .settled import Remembered
 
 # Keys of a parameter group that PyTorch calls otherwise than the library, or has as a pair.
@@ -74,6 +74,9 @@ class Optimizer(torch.optim.Optimizer):
 
     rule: str
 
+    # The library's names of arguments that are not called so there, beside those that all classes share.
+    _names: Dict[str, Tuple[str, ...]] = {}
+
     # Whether the states tell the learning rates of single elements. If not, they must be collected in the step.
     _states_tell_rates = True
     _collecting = False
@@ -92,8 +95,13 @@ class Optimizer(torch.optim.Optimizer):
             "state_type": "auto",
             "min_8bit_size": 4096,
             "seed": 0,
+            **self._bound(defaults),
             **taken(type(self), common),
         }
+        if "bound" in defaults and "bound" not in _option_names(self.rule):
+            raise TypeError(f"{type(self).__name__} has no option 'bound'")
+        if "beta3" in defaults and "beta3" not in _option_names(self.rule):
+            raise TypeError(f"{type(self).__name__} has no option 'beta3'")
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()
@@ -101,6 +109,11 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(params, defaults)
 
     # ---- groups and options ----
+
+    def _bound(self, own: Dict[str, Any]) -> Dict[str, Any]:
+        """The bound's options with their defaults, if the rule has them."""
+        known = _option_names(self.rule)
+        return {name: value for name, value in (("bound", "none"), ("beta3", 0.999)) if name in known and name not in own}
 
     def _rule(self, group: Dict[str, Any]) -> str:
         """The library's rule for a group."""
@@ -111,7 +124,7 @@ class Optimizer(torch.optim.Optimizer):
         known = _option_names(self._rule(group))
         values: Dict[str, Any] = {}
         for key in self.defaults:
-            names = _LIBRARY_NAMES.get(key, (key,))
+            names = self._names.get(key) or _LIBRARY_NAMES.get(key, (key,))
             if names[0] not in known:
                 continue
             value = group[key]
@@ -355,7 +368,7 @@ class Optimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def collect_learning_rates(self, on: bool = True) -> None:
-        """Makes steps of Adadelta and Adafactor collect learning rates for lr_histogram; such steps take longer.
+        """Makes steps of Adadelta, Adafactor and ADOPT collect learning rates for lr_histogram; such steps take longer.
 
         Other rules do not need it: for them it has no effect. For a CUDA graph, call it before the last step outside.
         """
@@ -365,8 +378,8 @@ class Optimizer(torch.optim.Optimizer):
     def lr_histogram(self, group: Optional[int] = None) -> Histogram:
         """The learning rate of each element in the last update, as a histogram over one group or all.
 
-        It is computed from the states, so that steps cost no more. Only Adadelta and Adafactor must collect it in the
-        step: see collect_learning_rates.
+        It is computed from the states, so that steps cost no more. Only Adadelta, Adafactor and ADOPT must collect it
+        in the step: see collect_learning_rates.
         """
         n = len(self.param_groups)
         if group is not None and not 0 <= group < n:
@@ -396,4 +409,8 @@ class Optimizer(torch.optim.Optimizer):
                 state = self.state.get(p)
                 if not state or not state.get("step"):
                     continue
-                yield self._rates(options, p, q8.decoded(state), int(state["step"]))
+                values = q8.decoded(state)
+                eta, step = self._rates(options, p, values, int(state["step"]))
+                if options.get("bound") == "momental":
+                    eta, step = step, torch.minimum(step, local_real(values["exp_avg_lr"]).to(step.dtype))
+                yield eta, step

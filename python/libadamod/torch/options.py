@@ -15,6 +15,9 @@ Params = Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, T
 Rate = Union[float, Tensor]
 Betas = Tuple[float, float]
 
+Betas3 = Tuple[float, float, float]
+
+Bound = Literal["none", "momental"]
 Decay = Literal["none", "l2", "decoupled", "independent"]
 Flavour = Literal["paper", "published", "keras", "adamd"]
 LowPrecision = Literal["master", "stochastic"]
@@ -27,6 +30,9 @@ class Common(TypedDict, total=False):
 
     decay: how weight_decay acts: "none", "l2" (added to the gradient), "decoupled" (p -= lr * weight_decay * p, as
         AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
+    bound: "momental" bounds each element's learning rate by its running average, as AdaMod does. Rules without a
+        learning rate for each element (SGD, Lion), and those with a bound of their own, do not have it.
+    beta3: decay of that average; 0 is no bound.
     maximize: maximizes the objective instead of minimizing it.
     clip_value: clamps each element of a gradient to [-clip_value, clip_value].
     low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
@@ -42,6 +48,8 @@ class Common(TypedDict, total=False):
     """
 
     decay: Decay
+    bound: Bound
+    beta3: float
     maximize: bool
     clip_value: float
     low_precision: LowPrecision

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import rates
 from .optimizer import Optimizer, numbers
-from .options import Betas, Common, Flavour, Params, Rate, Spatial
+from .options import Betas, Betas3, Common, Flavour, Params, Rate, Spatial
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -546,4 +546,229 @@ class RAdam(Optimizer):
             eta = rates.divided(o["lr"] * math.sqrt(correction) * rectified, state["exp_avg_sq"], o["eps"])
         else:
             eta = rates.constant(o["lr"], state["exp_avg_sq"])
+        return eta, eta
+
+
+class Lion(Optimizer):
+    """Lion, Chen et al., arXiv 2302.06675: steps of one size, by the sign of an average of gradients.
+
+        p = p - lr sign(beta1 m + (1 - beta1) g)        m = beta2 m + (1 - beta2) g
+
+    Args, beside those of every Optimizer here:
+        betas: weight of the average in the step's sign, and decay of the average.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "lion"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-4,
+        betas: Betas = (0.9, 0.99),
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.constant(o["lr"], p)
+        return eta, eta
+
+
+class NAdam(Optimizer):
+    """NAdam, Dozat, ICLR workshop 2016: Adam with Nesterov's momentum; as torch.optim.NAdam.
+
+    torch.optim's checkpoints have mu_product beside the states; here it follows from the number of updates.
+
+    Args, beside those of every Optimizer here:
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+        momentum_decay: how fast the momentum grows to beta1.
+        decoupled_weight_decay: torch.optim's word for decay="decoupled".
+    """
+
+    rule = "nadam"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 2e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
+        return eta, eta
+
+
+class Adamax(Optimizer):
+    """Adamax, Kingma and Ba, arXiv 1412.6980: Adam with the largest gradient in place of the root mean square; as
+    torch.optim.Adamax.
+
+    Args, beside those of every Optimizer here:
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+    """
+
+    rule = "adamax"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 2e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common, decay="l2")
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr = rates.constant(o["lr"] / (1 - o["beta1"] ** t), p)
+        eta = lr / rates.local_real(state["exp_inf"]).to(lr.dtype)
+        return eta, eta
+
+
+class AdaBelief(Optimizer):
+    """AdaBelief, Zhuang et al., arXiv 2010.07468: Adam that divides by how far gradients were from their average; as in
+    the authors' package.
+
+    Args, beside those of every Optimizer here:
+        eps: added to the divisor, and to the average of squares in every update.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        rectify: early learning rates are rectified, as RAdam's.
+    """
+
+    rule = "adabelief"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-16,
+        weight_decay: float = 0,
+        *,
+        rectify: bool = True,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        beta2 = o["beta2"]
+        correction = 1 - beta2**t
+        if not o["rectify"]:
+            eta = rates.divided(o["lr"], state["exp_avg_var"], o["eps"], 1 / correction)
+            return eta, eta
+        rho = 2 / (1 - beta2) - 1
+        rho_t = rho - 2 * t * beta2**t / correction
+        if rho_t < 5:
+            eta = rates.constant(o["lr"], p)
+            return eta, eta
+        r = math.sqrt(correction * (rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t))
+        eta = rates.divided(o["lr"] * r, state["exp_avg_var"], o["eps"])
+        return eta, eta
+
+
+class ADOPT(Optimizer):
+    """ADOPT, Taniguchi et al., arXiv 2411.02853: Adam that divides by the second moment of the update before. The first
+    update only fills it.
+
+        m = beta1 m + (1 - beta1) clip(g / max(sqrt(v), eps))        p = p - lr m        v = beta2 v + (1 - beta2) g^2
+
+    Args, beside those of every Optimizer here:
+        eps: the least divisor.
+        clip: whether a normalized gradient is clipped to (t - 1)^0.25.
+        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
+    """
+
+    rule = "adopt"
+    _states_tell_rates = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.9999),
+        eps: float = 1e-6,
+        clip: bool = True,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common, decay="l2")
+
+
+class AdEMAMix(Optimizer):
+    """AdEMAMix, Pagliardini, Ablin, Grangier, arXiv 2409.03137: Adam with a second, slow average of gradients; as in the
+    authors' package.
+
+    Args, beside those of every Optimizer here:
+        betas: decay of the fast average of gradients, of the squares, and of the slow average.
+        alpha: weight of the slow average.
+        beta3_warmup: updates until the slow average's decay has grown from the fast one's; None: none.
+        alpha_warmup: updates until alpha has grown from 0; None: none.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "ademamix"
+    _names = {
+        "betas": ("beta1", "beta2", "beta_slow"),
+        "beta3_warmup": ("beta_slow_warmup",),
+    }
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas3 = (0.9, 0.999, 0.9999),
+        alpha: float = 2.0,
+        beta3_warmup: Optional[int] = None,
+        alpha_warmup: Optional[int] = None,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        values = super()._options(group)
+        for name in ("alpha_warmup", "beta_slow_warmup"):
+            values[name] = values[name] or 0
+        return values
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
+        return eta, eta
+
+
+class Adan(Optimizer):
+    """Adan, Xie et al., arXiv 2208.06677: Adam with an average of the changes of gradients; as in the authors' package,
+    whose weight decay is decoupled here as with its no_prox.
+
+    Args, beside those of every Optimizer here:
+        betas: decay of the averages of gradients, of their changes, and of squares.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "adan"
+    _names = {"betas": ("beta1", "beta_diff", "beta2")}
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas3 = (0.98, 0.92, 0.99),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
         return eta, eta

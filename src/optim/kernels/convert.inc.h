@@ -152,14 +152,17 @@ INLINE BITS NAME(random_fours)(uint32_t first, uint32_t key) {
 #define ROW(...)                                                                                                       \
     { FOUR(__VA_ARGS__), FOUR(__VA_ARGS__), FOUR(__VA_ARGS__), FOUR(__VA_ARGS__) }
 #define FACTORS(...)                                                                                                   \
-    { ROW(__VA_ARGS__, 0), ROW(__VA_ARGS__, 1), ROW(__VA_ARGS__, 2), ROW(__VA_ARGS__, 3) }
+    {                                                                                                                  \
+        ROW(__VA_ARGS__, 0), ROW(__VA_ARGS__, 1), ROW(__VA_ARGS__, 2), ROW(__VA_ARGS__, 3), ROW(__VA_ARGS__, 4),       \
+            ROW(__VA_ARGS__, 5)                                                                                        \
+    }
 INLINE BITS NAME(random_half)(BITS hash, uint32_t first, int slot) {
-    static const uint32_t factors[4][16] = FACTORS(0, 1, 2, 3);
+    static const uint32_t factors[1 + KERNEL_STATES][16] = FACTORS(0, 1, 2, 3);
     return hash * NAME(load_bits)(&factors[slot][first % 4]) >> 16;
 }
 
 INLINE BITS NAME(random_pair_half)(BITS hash, uint32_t first, int slot, int odd) {
-    static const uint32_t factors[2][4][16] = {FACTORS(0, 2, 0, 2), FACTORS(1, 3, 1, 3)};
+    static const uint32_t factors[2][1 + KERNEL_STATES][16] = {FACTORS(0, 2, 0, 2), FACTORS(1, 3, 1, 3)};
     return hash * NAME(load_bits)(&factors[odd][slot][first % 4 / 2]) >> 16;
 }
 #undef FACTORS

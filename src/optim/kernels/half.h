@@ -122,8 +122,10 @@ static ADAMOD__DEVICE inline uint32_t adamod__random_hash(uint32_t element, uint
 #define ADAMOD__GENERATOR2 (ADAMOD__GENERATOR * ADAMOD__GENERATOR)
 #define ADAMOD__GENERATOR4 (ADAMOD__GENERATOR2 * ADAMOD__GENERATOR2)
 #define ADAMOD__GENERATOR8 (ADAMOD__GENERATOR4 * ADAMOD__GENERATOR4)
+#define ADAMOD__GENERATOR16 (ADAMOD__GENERATOR8 * ADAMOD__GENERATOR8)
 #define ADAMOD__RANDOM_FACTOR(element, slot)                                                                           \
     (((slot)&1 ? ADAMOD__GENERATOR : 1u) * ((slot)&2 ? ADAMOD__GENERATOR2 : 1u) *                                      \
+     ((slot)&4 ? ADAMOD__GENERATOR16 : 1u) * /* not the elements' factors */                                           \
      ((element)&1 ? ADAMOD__GENERATOR4 : 1u) * ((element)&2 ? ADAMOD__GENERATOR8 : 1u))
 
 /* 32 of them, of which the upper ones are to be used. */

@@ -40,13 +40,16 @@ typedef enum rule_id {
     X(beta1c) /* 1 - beta1, computed in double */                                                                      \
     X(beta2)                                                                                                           \
     X(beta2c)                                                                                                          \
-    X(beta3)                                                                                                           \
+    X(beta3) /* of the momental bound */                                                                               \
     X(beta3c)                                                                                                          \
+    X(beta4) /* of a rule's third average */                                                                           \
+    X(beta4c)                                                                                                          \
     X(eps)                                                                                                             \
     X(mscale) /* 1 / (1 - beta1^t), or 1 */                                                                            \
     X(vscale) /* 1 / (1 - beta2^t), or 1 */                                                                            \
     X(low)                                                                                                             \
-    X(high)
+    X(high)                                                                                                            \
+    X(weight)
 
 #define ADAMOD_FIELD_F64(name) double name;
 #define ADAMOD_FIELD_F32(name) float name;
@@ -54,18 +57,22 @@ typedef struct adamod__coef_f64 {
     ADAMOD_COEFS(ADAMOD_FIELD_F64)
     int variant; /* which of the rule's kernels */
     int flag;    /* a yes or no of the rule's own */
+    int decays;  /* decay stays 0: it is in the rule's formula, or there is none in this update */
 } adamod__coef_f64;
 typedef struct adamod__coef_f32 {
     ADAMOD_COEFS(ADAMOD_FIELD_F32)
     int flag;
 } adamod__coef_f32;
 
+/* The states that a formula knows: m, v, s, t, u. A rule may have others, for its driver alone. */
+enum { KERNEL_STATES = 5 };
+
 /* Consecutive elements, in the type of computation. Pointers need no alignment. */
 typedef struct block {
     void *p;
     const void *g;
-    void *m, *v, *s;  /* states 0, 1, 2; those the kernel does not use are not read */
-    void *eta, *step; /* written by the statistics kernels only */
+    void *m, *v, *s, *t, *u; /* states 0 to 4; those the kernel does not use are not read */
+    void *eta, *step;        /* written by the statistics kernels only */
     size_t n;
     uint32_t key; /* of kernels whose arrays are all bf16: names the random numbers */
     void *half;   /* of kernels with masters: the parameter in bf16, with its master in p */

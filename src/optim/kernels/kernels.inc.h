@@ -35,27 +35,42 @@ typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned
 
 /* What a formula changes, for as many elements as V has. */
 typedef struct ELEMENT {
-    V p, g;      /* parameter, after decoupled decay; gradient */
-    V m, v, s;   /* states 0, 1, 2 */
-    V eta, step; /* the element's learning rate before and after a bound; read by statistics only */
+    V p, g;          /* parameter, after decoupled decay; gradient */
+    V m, v, s, t, u; /* states 0 to 4 */
+    V eta, step;     /* the element's learning rate before and after a bound; read by statistics only */
 } ELEMENT;
 
 /* FORMULA(name) { ... return x; } is a rule's update of x, with its coefficients in k. KERNEL makes the loops of it;
  * the states it names are read and written. */
-#define FORMULA(name) INLINE ELEMENT NAME(name)(ELEMENT x, const COEF *k __attribute__((unused)))
+#define FORMULA(name)                                                                                                  \
+    INLINE ELEMENT NAME(name)(ELEMENT x, const COEF *k __attribute__((unused)),                                        \
+                              const int bounded __attribute__((unused)))
 #define M 1
 #define VV 2
 #define S 4
+#define T 8
+#define U 16
 /* Said with the states: all that is stored is the result of an operation, nothing as it was loaded. */
-#define COMPUTED 8
+#define COMPUTED 256
+/* In a formula, after x.eta: x.step is the same, or with the momental bound not above the running average of x.eta, which
+ * is the state named. BOUNDED makes kernels with it of a formula, KERNEL kernels without. */
+#define BOUND(state)                                                                                                   \
+    x.step = x.eta;                                                                                                    \
+    if (bounded) {                                                                                                     \
+        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
+        x.step = LESSER(x.state, x.eta);                                                                               \
+    }
 /* Which kernels CUDA makes of it besides: for states in 8 bits; for arrays that are all bf16; those that `optim bench` can
  * try. The first two take roots of v * vscale alone, and divide lr alone, by such a root plus eps. */
 #define Q8 0
 #define BF16 0
 #define TUNED 0
-#define KERNEL(name, states)                                                                                           \
-    static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 0) }                       \
-    static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name), states, 1) }                 \
+#define KERNEL(name, states) KERNELS(name, name, states, 0)
+#define BOUNDED(name, formula, states) KERNELS(name, formula, states, 1)
+#define KERNELS(name, formula, states, bound)                                                                          \
+    INLINE ELEMENT NAME(name##_update)(ELEMENT x, const COEF *k) { return NAME(formula)(x, k, bound); }                \
+    static void NAME(name##_loop)(const block *b, const COEF *c) { LOOP(NAME(name##_update), states, 0) }              \
+    static void NAME(name##_stats_loop)(const block *b, const COEF *c) { LOOP(NAME(name##_update), states, 1) }        \
     static void NAME(name##_plain)(const block *b, const adamod__coef_f64 *c) {                                        \
         NAME(run)(b, c, NAME(name##_loop), WIDTH, ALL_REAL);                                                           \
     }                                                                                                                  \
@@ -76,18 +91,20 @@ typedef struct ELEMENT {
 #define STATES_AHEAD(states, i)                                                                                        \
     if ((states)&M) AHEAD(m, i, 1);                                                                                    \
     if ((states)&VV) AHEAD(v, i, 1);                                                                                   \
-    if ((states)&S) AHEAD(s, i, 1)
+    if ((states)&S) AHEAD(s, i, 1);                                                                                    \
+    if ((states)&T) AHEAD(t, i, 1);                                                                                    \
+    if ((states)&U) AHEAD(u, i, 1)
 
 /* A copy of the coefficients that no store can alias stays in registers. */
 #define LOOP(formula, states, stats)                                                                                   \
     const COEF k = *c;                                                                                                 \
-    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *eta = b->eta, *step = b->step;                                   \
+    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *t = b->t, *u = b->u, *eta = b->eta, *step = b->step;             \
     const REAL *g = b->g;                                                                                              \
     const size_t n = b->n;                                                                                             \
-    (void)m, (void)v, (void)s, (void)eta, (void)step;                                                                  \
+    (void)m, (void)v, (void)s, (void)t, (void)u, (void)eta, (void)step;                                                \
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
-        x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
+        x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
         AHEAD(p, i, 1);                                                                                                \
         AHEAD(g, i, 0);                                                                                                \
         STATES_AHEAD(states, i);                                                                                       \
@@ -96,12 +113,16 @@ typedef struct ELEMENT {
         if ((states)&M) x.m = LOAD(m, i);                                                                              \
         if ((states)&VV) x.v = LOAD(v, i);                                                                             \
         if ((states)&S) x.s = LOAD(s, i);                                                                              \
+        if ((states)&T) x.t = LOAD(t, i);                                                                              \
+        if ((states)&U) x.u = LOAD(u, i);                                                                              \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
         STORE(p, i, x.p);                                                                                              \
         if ((states)&M) STORE(m, i, x.m);                                                                              \
         if ((states)&VV) STORE(v, i, x.v);                                                                             \
         if ((states)&S) STORE(s, i, x.s);                                                                              \
+        if ((states)&T) STORE(t, i, x.t);                                                                              \
+        if ((states)&U) STORE(u, i, x.u);                                                                              \
         if (stats) {                                                                                                   \
             STORE(eta, i, x.eta);                                                                                      \
             STORE(step, i, x.step);                                                                                    \
@@ -126,15 +147,18 @@ static void NAME(run)(const block *b, const adamod__coef_f64 *c, void (*loop)(co
     part.n = whole;
     if (whole) loop(&part, &k);
     if (!rest) return;
-    enum { ARRAYS = 8, G = 1 };
+    enum { ARRAYS = 10, G = 1 };
     REAL copy[ARRAYS][4 * WIDTH];
     memset(copy, 0, sizeof copy);
-    void *const source[ARRAYS] = {b->p, (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->half, b->eta, b->step};
-    const size_t size[ARRAYS] = {of.p, of.g, of.state, of.state, of.state, of.half, sizeof(REAL), sizeof(REAL)};
+    void *const source[ARRAYS] = {b->p,   (void *)(uintptr_t)b->g, b->m, b->v, b->s, b->t, b->u, b->half, b->eta,
+                                  b->step};
+    const size_t size[ARRAYS] = {of.p,     of.g,     of.state, of.state,     of.state,
+                                 of.state, of.state, of.half,  sizeof(REAL), sizeof(REAL)};
     for (int a = 0; a < ARRAYS; a++) {
         if (source[a]) memcpy(copy[a], (char *)source[a] + whole * size[a], rest * size[a]);
     }
-    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[6], copy[7], at_once, b->key, copy[5], b->half_g};
+    part = (block){copy[0], copy[1], copy[2], copy[3], copy[4], copy[5],  copy[6],
+                   copy[8], copy[9], at_once, b->key,  copy[7], b->half_g};
     part.key += (uint32_t)whole / 4 * 0x9e3779b9u;
     loop(&part, &k);
     for (int a = 0; a < ARRAYS; a++) {
@@ -167,7 +191,9 @@ INLINE REAL NAME(at)(const void *array, size_t i) {
     PAIR_OUT(p, p, 0, nans);                                                                                           \
     if ((states)&M) PAIR_OUT(m, m, 1, nans);                                                                           \
     if ((states)&VV) PAIR_OUT(v, v, 2, nans);                                                                          \
-    if ((states)&S) PAIR_OUT(s, s, 3, nans)
+    if ((states)&S) PAIR_OUT(s, s, 3, nans);                                                                           \
+    if ((states)&T) PAIR_OUT(t, t, 4, nans);                                                                           \
+    if ((states)&U) PAIR_OUT(u, u, 5, nans)
 
 /* Whether there may be a NaN that needs care when it is stored. Those of bf16 arrays have nothing in their lower halves,
  * to which random bits are added, and operations keep it so and make them quiet: so where all is COMPUTED, none does
@@ -185,6 +211,8 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
     if (states & M) nans |= NANS_IN(x[0].m, x[1].m);
     if (states & VV) nans |= NANS_IN(x[0].v, x[1].v);
     if (states & S) nans |= NANS_IN(x[0].s, x[1].s);
+    if (states & T) nans |= NANS_IN(x[0].t, x[1].t);
+    if (states & U) nans |= NANS_IN(x[0].u, x[1].u);
     return ANY(nans);
 }
 #else
@@ -204,7 +232,7 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         const size_t at = (first);                                                                                     \
         const BITS hash = (BITS)(spread);                                                                              \
         ELEMENT x[2];                                                                                                  \
-        x[0].m = x[0].v = x[0].s = x[0].eta = x[0].step = (V){0};                                                      \
+        x[0].m = x[0].v = x[0].s = x[0].t = x[0].u = x[0].eta = x[0].step = (V){0};                                    \
         x[1] = x[0];                                                                                                   \
         AHEAD(p, at, 1);                                                                                               \
         AHEAD(g, at, 0);                                                                                               \
@@ -214,6 +242,8 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         if ((states)&M) PAIR_IN(m, m);                                                                                 \
         if ((states)&VV) PAIR_IN(v, v);                                                                                \
         if ((states)&S) PAIR_IN(s, s);                                                                                 \
+        if ((states)&T) PAIR_IN(t, t);                                                                                 \
+        if ((states)&U) PAIR_IN(u, u);                                                                                 \
         BF16_ONE(formula, x[0]);                                                                                       \
         BF16_ONE(formula, x[1]);                                                                                       \
         if (__builtin_expect(NAME(any_nan)(x, states, coef_is_nan), 0)) {                                              \
@@ -225,12 +255,12 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
 
 #define BF16_LOOP(formula, states)                                                                                     \
     const COEF k = *c;                                                                                                 \
-    uint16_t *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                               \
+    uint16_t *p = b->p, *m = b->m, *v = b->v, *s = b->s, *t = b->t, *u = b->u;                                         \
     const uint16_t *g = b->g;                                                                                          \
     const uint32_t key = b->key;                                                                                       \
     const size_t n = b->n;                                                                                             \
     const int coef_is_nan = NAME(coef_is_nan)(&k);                                                                     \
-    (void)m, (void)v, (void)s;                                                                                         \
+    (void)m, (void)v, (void)s, (void)t, (void)u;                                                                       \
     for (size_t i = 0; i < n; i += 4 * WIDTH) {                                                                        \
         const BITS fours = NAME(random_fours)((uint32_t)i, key);                                                       \
         BF16_PAIR(formula, states, i, SPREAD_LOW(fours));                                                              \
@@ -240,16 +270,16 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
 /* The f32 loop for masters: p is the master, half the parameter, and the gradient may be bf16. */
 #define MASTER_LOOP(formula, states)                                                                                   \
     const COEF k = *c;                                                                                                 \
-    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s;                                                                   \
+    REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *t = b->t, *u = b->u;                                             \
     uint16_t *half = b->half;                                                                                          \
     const REAL *g = b->g;                                                                                              \
     const uint16_t *g16 = b->g;                                                                                        \
     const int half_g = b->half_g;                                                                                      \
     const size_t n = b->n;                                                                                             \
-    (void)m, (void)v, (void)s;                                                                                         \
+    (void)m, (void)v, (void)s, (void)t, (void)u;                                                                       \
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
-        x.m = x.v = x.s = x.eta = x.step = (V){0};                                                                     \
+        x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
         AHEAD(p, i, 1);                                                                                                \
         AHEAD(half, i, 1);                                                                                             \
         STATES_AHEAD(states, i);                                                                                       \
@@ -264,6 +294,8 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         if ((states)&M) x.m = LOAD(m, i);                                                                              \
         if ((states)&VV) x.v = LOAD(v, i);                                                                             \
         if ((states)&S) x.s = LOAD(s, i);                                                                              \
+        if ((states)&T) x.t = LOAD(t, i);                                                                              \
+        if ((states)&U) x.u = LOAD(u, i);                                                                              \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
         STORE(p, i, x.p);                                                                                              \
@@ -271,14 +303,16 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         if ((states)&M) STORE(m, i, x.m);                                                                              \
         if ((states)&VV) STORE(v, i, x.v);                                                                             \
         if ((states)&S) STORE(s, i, x.s);                                                                              \
+        if ((states)&T) STORE(t, i, x.t);                                                                              \
+        if ((states)&U) STORE(u, i, x.u);                                                                              \
     }
 
 #define LOW_KERNELS(name, states)                                                                                      \
-    static void NAME(name##_bf16_loop)(const block *b, const COEF *c) { BF16_LOOP(NAME(name), states) }                \
+    static void NAME(name##_bf16_loop)(const block *b, const COEF *c) { BF16_LOOP(NAME(name##_update), states) }       \
     static void NAME(name##_bf16)(const block *b, const adamod__coef_f64 *c) {                                         \
         NAME(run)(b, c, NAME(name##_bf16_loop), 4 * WIDTH, (NAME(sizes)){2, 2, 2, 0});                                 \
     }                                                                                                                  \
-    static void NAME(name##_master_loop)(const block *b, const COEF *c) { MASTER_LOOP(NAME(name), states) }            \
+    static void NAME(name##_master_loop)(const block *b, const COEF *c) { MASTER_LOOP(NAME(name##_update), states) }   \
     static void NAME(name##_master)(const block *b, const adamod__coef_f64 *c) {                                       \
         const size_t real = sizeof(REAL);                                                                              \
         NAME(run)(b, c, NAME(name##_master_loop), WIDTH, (NAME(sizes)){real, b->half_g ? 2 : real, real, 2});          \
@@ -396,6 +430,11 @@ static const real_kernels NAME(table) = {
 #undef M
 #undef VV
 #undef S
+#undef T
+#undef U
+#undef BOUND
+#undef BOUNDED
+#undef KERNELS
 #undef COMPUTED
 #undef Q8
 #undef BF16

@@ -15,12 +15,14 @@ FORMULA(adadelta) {
     const V rate = SQRT(x.s + k->eps) / SQRT(x.v + k->eps);
     const V delta = rate * x.g;
     x.s = k->beta2 * x.s + k->beta2c * delta * delta;
-    x.step = x.eta = k->lr * rate;
-    x.p = x.p - k->lr * delta;
+    x.eta = k->lr * rate;
+    BOUND(t)
+    x.p = x.p - (bounded ? x.step * x.g : k->lr * delta);
     return x;
 }
 KERNEL(adadelta, VV | S)
-VARIANTS(adadelta){VARIANT(adadelta)};
+BOUNDED(adadelta_bounded, adadelta, VV | S | T)
+VARIANTS(adadelta){VARIANT(adadelta), VARIANT(adadelta_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -30,20 +32,23 @@ COEFS(adadelta) {
     c->eps = o[OPT_ROOT_EPS];
     c->beta2 = o[OPT_RHO];
     c->beta2c = 1 - o[OPT_RHO];
+    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim;
+    (void)ndim;
     specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
     specs[2] = (state_spec){"acc_delta", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[3]);
 }
 
 static const option_spec adamod__adadelta_options[] = {
     OPTION_LR(1.0),
     OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
     OPTION_REAL(ROOT_EPS, "eps", 1e-6, 0, INFINITY, 1, "added to the divisor"),
+    OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(adadelta, .summary = "steps as large as past steps were, without a unit", .default_decay = DECAY_L2);

@@ -11,18 +11,21 @@ OPTION(INITIAL)
 
 FORMULA(adagrad) {
     x.v = x.v + x.g * x.g;
-    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    BOUND(s)
     x.p = x.p - x.step * x.g;
     return x;
 }
 KERNEL(adagrad, VV)
-VARIANTS(adagrad){VARIANT(adagrad)};
+BOUNDED(adagrad_bounded, adagrad, VV | S)
+VARIANTS(adagrad){VARIANT(adagrad), VARIANT(adagrad_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
 COEFS(adagrad) {
     c->lr = o[OPT_LR] / (1 + (double)(info->t - 1) * o[OPT_LR_DECAY]);
     c->eps = o[OPT_EPS];
+    c->variant = adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
@@ -30,6 +33,7 @@ COEFS(adagrad) {
 static void adamod__adagrad_states(const double *o, int ndim, state_spec specs[]) {
     (void)ndim;
     specs[1] = (state_spec){"sum", SHAPE_SAME, o[OPT_INITIAL]};
+    adamod__bound_state(o, &specs[2]);
 }
 
 static const option_spec adamod__adagrad_options[] = {
@@ -37,6 +41,7 @@ static const option_spec adamod__adagrad_options[] = {
     OPTION_REAL(LR_DECAY, "lr_decay", 0, 0, INFINITY, 1, "lr is divided by 1 + (t - 1) lr_decay"),
     OPTION_STRUCTURAL_REAL(INITIAL, "initial", 0, 0, INFINITY, 1, "what the sum of squares starts from"),
     OPTION_EPS(1e-10),
+    OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(adagrad, .summary = "divides by the root of the sum of all squared gradients",

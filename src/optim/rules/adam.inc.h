@@ -4,7 +4,7 @@
  *   paper      p = p - lr / (sqrt(v / (1 - beta2^t)) + eps) m / (1 - beta1^t)             (Algorithm 1; PyTorch)
  *   published  p = p - lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps) m           (its section 2; TensorFlow)
  *
- * Operation for operation AdaMod's with the bound left out, so AdaMod with beta3 = 0 gives the same bits. */
+ * Adam's formula is AdaMod's with the bound left out (adamod.inc.h), and with bound = momental it is AdaMod. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adam)
@@ -12,34 +12,34 @@ RULE(amsgrad)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
-FORMULA(adam) {
-    x.m = k->beta1 * x.m + k->beta1c * x.g;
-    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
-    x.step = x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
-    x.p = x.p - x.step * (x.m * k->mscale);
-    return x;
-}
 KERNEL(adam, M | VV | COMPUTED | Q8 | BF16)
-VARIANTS(adam){VARIANT(adam)};
+VARIANTS(adam){VARIANT(adam), VARIANT(adamod)};
 
 FORMULA(amsgrad) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
-    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     x.s = GREATER(x.v, x.s);
-    x.step = k->lr / (SQRT(x.s * k->vscale) + k->eps);
+    x.eta = k->lr / (SQRT(x.s * k->vscale) + k->eps);
+    BOUND(t)
     x.p = x.p - x.step * (x.m * k->mscale);
+    /* without another bound, statistics show what the largest v does */
+    if (!bounded) x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
     return x;
 }
 KERNEL(amsgrad, M | VV | S)
-VARIANTS(amsgrad){VARIANT(amsgrad)};
+BOUNDED(amsgrad_bounded, amsgrad, M | VV | S | T)
+VARIANTS(amsgrad){VARIANT(amsgrad), VARIANT(amsgrad_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(adam) { adamod__moments(o, info, c); }
+COEFS(adam) {
+    adamod__moments(o, info, c);
+    c->variant = adamod__bounded(o);
+}
 
 COEFS(amsgrad) {
     adamod__moments(o, info, c);
+    c->variant = adamod__bounded(o);
     if (o[OPT_BIAS_CORRECTION] == 0) {
         c->lr = o[OPT_LR];
         c->mscale = c->vscale = 1;
@@ -49,9 +49,10 @@ COEFS(amsgrad) {
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 
 static void adamod__adam_states(const double *o, int ndim, state_spec specs[]) {
-    (void)o, (void)ndim;
+    (void)ndim;
     specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
     specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[2]);
 }
 
 static const option_spec adamod__adam_options[] = {
@@ -60,6 +61,7 @@ static const option_spec adamod__adam_options[] = {
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-8),
     OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+    OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .default_decay = DECAY_DECOUPLED,
@@ -68,6 +70,7 @@ RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is A
 static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
     specs[2] = (state_spec){"max_exp_avg_sq", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[3]);
 }
 
 static const option_spec adamod__amsgrad_options[] = {
@@ -76,6 +79,7 @@ static const option_spec adamod__amsgrad_options[] = {
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-8),
     OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+    OPTIONS_BOUND,
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
 };
 

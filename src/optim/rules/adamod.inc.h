@@ -11,29 +11,24 @@
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adamod)
-OPTION(BETA3)
 
 #elif defined(ADAMOD_RULE_FORMULAS)
 
-FORMULA(adamod) {
+/* Adam's, too, which is the same without the bound. */
+FORMULA(adam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
-    x.s = k->beta3 * x.s + k->beta3c * x.eta;
-    x.step = LESSER(x.s, x.eta);
+    BOUND(s)
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
-KERNEL(adamod, M | VV | S | COMPUTED | Q8 | BF16 | TUNED)
+BOUNDED(adamod, adam, M | VV | S | COMPUTED | Q8 | BF16 | TUNED)
 VARIANTS(adamod){VARIANT(adamod)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-COEFS(adamod) {
-    adamod__moments(o, info, c);
-    c->beta3 = o[OPT_BETA3];
-    c->beta3c = 1 - o[OPT_BETA3];
-}
+COEFS(adamod) { adamod__moments(o, info, c); }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
 

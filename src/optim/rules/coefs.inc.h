@@ -41,6 +41,15 @@ static ADAMOD__DEVICE void adamod__moments(const double *o, const step_info *inf
     }
 }
 
+/* 1 with the momental bound, else 0: variants with it stand behind those without. */
+static ADAMOD__DEVICE int adamod__bounded(const double *o) { return o[OPT_BOUND] == BOUND_MOMENTAL; }
+
+/* How much of the parameter decoupled or independent decay takes. */
+static ADAMOD__DEVICE double adamod__decay_of(const double *o) {
+    const double factor = o[OPT_DECAY] == DECAY_DECOUPLED ? o[OPT_LR] : o[OPT_DECAY] == DECAY_INDEPENDENT;
+    return factor * o[OPT_WEIGHT_DECAY];
+}
+
 /* The learning rate of sgd that AdaBound's bounds close in on: it follows the schedule of lr. */
 static ADAMOD__DEVICE double adamod__final_lr(const double *o, double base_lr) {
     return base_lr > 0 ? o[OPT_FINAL_LR] * o[OPT_LR] / base_lr : o[OPT_FINAL_LR];
@@ -91,10 +100,10 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
 
 /* Those that every rule has. grad_scale holds the clipping of the global norm, too. */
 static ADAMOD__DEVICE void adamod__common_coefs(const double *o, double grad_scale, adamod__coef_f64 *c) {
+    c->beta3 = o[OPT_BETA3];
+    c->beta3c = 1 - o[OPT_BETA3];
     c->gscale = o[OPT_MAXIMIZE] != 0 ? -grad_scale : grad_scale;
     c->clip = o[OPT_CLIP_VALUE];
     c->l2 = o[OPT_DECAY] == DECAY_L2 ? o[OPT_WEIGHT_DECAY] : 0;
-    c->decay = o[OPT_DECAY] == DECAY_DECOUPLED     ? o[OPT_LR] * o[OPT_WEIGHT_DECAY]
-               : o[OPT_DECAY] == DECAY_INDEPENDENT ? o[OPT_WEIGHT_DECAY]
-                                                   : 0;
+    c->decay = c->decays ? 0 : adamod__decay_of(o);
 }

@@ -12,12 +12,14 @@ RULE(nosadam)
 FORMULA(nosadam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
-    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    BOUND(s)
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
 KERNEL(nosadam, M | VV)
-VARIANTS(nosadam){VARIANT(nosadam)};
+BOUNDED(nosadam_bounded, nosadam, M | VV | S)
+VARIANTS(nosadam){VARIANT(nosadam), VARIANT(nosadam_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -29,6 +31,7 @@ COEFS(nosadam) {
     c->beta1c = 1 - o[OPT_BETA1];
     c->beta2c = weight / adamod__power_sum(info->t, o[OPT_GAMMA]);
     c->beta2 = 1 - c->beta2c;
+    c->variant = adamod__bounded(o);
     c->mscale = o[OPT_BIAS_CORRECTION] != 0 ? 1 / (1 - pow(o[OPT_BETA1], (double)info->t)) : 1;
 }
 
@@ -44,6 +47,7 @@ static const option_spec adamod__nosadam_options[] = {
     OPTION_REAL(GAMMA, "gamma", 0.1, 0, 10, 0, "update k weighs k^-gamma in v: more of the past than Adam"),
     OPTION_EPS(1e-8),
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: m is not corrected, as the paper writes it"),
+    OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(nosadam, .summary = "Adam that weighs past gradients more than new ones in v",

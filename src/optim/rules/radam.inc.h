@@ -14,12 +14,13 @@ FORMULA(radam) {
     x.m = k->beta1 * x.m + k->beta1c * x.g;
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.eta = k->flag ? k->lr / (SQRT(x.v) + k->eps) : (V){0} + k->lr;
-    x.step = x.eta;
+    BOUND(s)
     x.p = x.p - x.step * (x.m * k->mscale);
     return x;
 }
 KERNEL(radam, M | VV)
-VARIANTS(radam){VARIANT(radam)};
+BOUNDED(radam_bounded, radam, M | VV | S)
+VARIANTS(radam){VARIANT(radam), VARIANT(radam_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -27,6 +28,7 @@ COEFS(radam) {
     const double t = (double)info->t, beta2 = o[OPT_BETA2], correction = 1 - pow(beta2, t);
     const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / correction;
     adamod__moments(o, info, c);
+    c->variant = adamod__bounded(o);
     c->flag = rho_t > 5;
     if (c->flag) {
         c->lr = o[OPT_LR] * sqrt(correction) * sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
@@ -38,10 +40,7 @@ COEFS(radam) {
 static void adamod__radam_states(const double *o, int ndim, state_spec specs[]) { adamod__adam_states(o, ndim, specs); }
 
 static const option_spec adamod__radam_options[] = {
-    OPTION_LR(1e-3),
-    OPTION_BETA1(0.9),
-    OPTION_BETA2(0.999),
-    OPTION_EPS(1e-8),
+    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(radam, .summary = "Adam whose early learning rates are rectified by their variance",

@@ -1,7 +1,10 @@
 /* RMSProp: Tieleman and Hinton, Coursera lecture 6.5 (2012); centred: Graves, arXiv 1308.0850. As PyTorch has it.
  *
  *   v = alpha v + (1 - alpha) g^2        centred: a = alpha a + (1 - alpha) g, and v - a^2 in place of v below
- *   p = p - lr / (sqrt(v) + eps) g       momentum: b = momentum b + g / (sqrt(v) + eps), p = p - lr b */
+ *   p = p - lr / (sqrt(v) + eps) g       momentum: b = momentum b + g / (sqrt(v) + eps), p = p - lr b
+ *
+ * With the momental bound the buffer is made of bounded steps, b = momentum b + min(eta, s) g, p = p - b: the bound is on
+ * lr / (sqrt(v) + eps), and to divide it by lr again would fail where lr is 0. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(rmsprop)
@@ -12,44 +15,58 @@ OPTION(CENTERED)
 
 FORMULA(rmsprop) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
-    x.step = x.eta = k->lr / (SQRT(x.v) + k->eps);
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    BOUND(t)
     x.p = x.p - x.step * x.g;
     return x;
 }
 KERNEL(rmsprop, VV)
+BOUNDED(rmsprop_bounded, rmsprop, VV | T)
 
 FORMULA(rmsprop_momentum) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     const V root = SQRT(x.v) + k->eps;
-    x.step = x.eta = k->lr / root;
-    x.m = k->beta1 * x.m + x.g / root;
-    x.p = x.p - k->lr * x.m;
+    x.eta = k->lr / root;
+    BOUND(t)
+    x.m = k->beta1 * x.m + (bounded ? x.step * x.g : x.g / root);
+    x.p = x.p - (bounded ? x.m : k->lr * x.m);
     return x;
 }
 KERNEL(rmsprop_momentum, M | VV)
+BOUNDED(rmsprop_momentum_bounded, rmsprop_momentum, M | VV | T)
 
 /* v - a^2 is a variance; rounding may take it below zero. */
 FORMULA(rmsprop_centered) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = k->beta2 * x.s + k->beta2c * x.g;
-    x.step = x.eta = k->lr / (SQRT(GREATER((V){0}, x.v - x.s * x.s)) + k->eps);
+    x.eta = k->lr / (SQRT(GREATER((V){0}, x.v - x.s * x.s)) + k->eps);
+    BOUND(t)
     x.p = x.p - x.step * x.g;
     return x;
 }
 KERNEL(rmsprop_centered, VV | S)
+BOUNDED(rmsprop_centered_bounded, rmsprop_centered, VV | S | T)
 
 FORMULA(rmsprop_centered_momentum) {
     x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
     x.s = k->beta2 * x.s + k->beta2c * x.g;
     const V root = SQRT(GREATER((V){0}, x.v - x.s * x.s)) + k->eps;
-    x.step = x.eta = k->lr / root;
-    x.m = k->beta1 * x.m + x.g / root;
-    x.p = x.p - k->lr * x.m;
+    x.eta = k->lr / root;
+    BOUND(t)
+    x.m = k->beta1 * x.m + (bounded ? x.step * x.g : x.g / root);
+    x.p = x.p - (bounded ? x.m : k->lr * x.m);
     return x;
 }
 KERNEL(rmsprop_centered_momentum, M | VV | S)
-VARIANTS(rmsprop){VARIANT(rmsprop), VARIANT(rmsprop_momentum), VARIANT(rmsprop_centered),
-                  VARIANT(rmsprop_centered_momentum)};
+BOUNDED(rmsprop_centered_momentum_bounded, rmsprop_centered_momentum, M | VV | S | T)
+VARIANTS(rmsprop){VARIANT(rmsprop),
+                  VARIANT(rmsprop_momentum),
+                  VARIANT(rmsprop_centered),
+                  VARIANT(rmsprop_centered_momentum),
+                  VARIANT(rmsprop_bounded),
+                  VARIANT(rmsprop_momentum_bounded),
+                  VARIANT(rmsprop_centered_bounded),
+                  VARIANT(rmsprop_centered_momentum_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -60,7 +77,7 @@ COEFS(rmsprop) {
     c->beta1 = o[OPT_MOMENTUM];
     c->beta2 = o[OPT_ALPHA];
     c->beta2c = 1 - o[OPT_ALPHA];
-    c->variant = (o[OPT_MOMENTUM] != 0) + 2 * (o[OPT_CENTERED] != 0);
+    c->variant = (o[OPT_MOMENTUM] != 0) + 2 * (o[OPT_CENTERED] != 0) + 4 * adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
@@ -70,6 +87,7 @@ static void adamod__rmsprop_states(const double *o, int ndim, state_spec specs[]
     if (o[OPT_MOMENTUM] != 0) specs[0] = (state_spec){"momentum_buffer", SHAPE_SAME, 0};
     specs[1] = (state_spec){"square_avg", SHAPE_SAME, 0};
     if (o[OPT_CENTERED] != 0) specs[2] = (state_spec){"grad_avg", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[3]);
 }
 
 static const option_spec adamod__rmsprop_options[] = {
@@ -78,6 +96,7 @@ static const option_spec adamod__rmsprop_options[] = {
     OPTION_EPS(1e-8),
     OPTION_MOMENTUM,
     OPTION_SWITCH(CENTERED, "centered", 0, 1, "1: divide by the standard deviation, not the root mean square"),
+    OPTIONS_BOUND,
 };
 
 RULE_DEFINITION(rmsprop, .summary = "divides by a running root mean square of the gradients",

@@ -283,7 +283,7 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
                 const element<R> x = apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * rate, &before);
                 distance = (double)x.p - (double)before;
                 counts->add(v, &seen, (double)rate, (double)rate, false);
-                counts->look(x.p, x.m, x.v, x.s);
+                counts->look(x.p, x.m, x.v, x.s, x.t, x.u);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
         }

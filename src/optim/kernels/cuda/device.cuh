@@ -307,8 +307,9 @@ struct shared_counts {
     }
 
     /* Of one element: its parameter, and a zero or its states. */
-    template <class R> __device__ __forceinline__ void look(R p, R m, R v, R s) {
-        if (!isfinite(p) || !isfinite(m) || !isfinite(v) || !isfinite(s)) atomicAdd(&nonfinite, 1u);
+    template <class R> __device__ __forceinline__ void look(R p, R m, R v, R s, R t, R u) {
+        const bool states = isfinite(m) && isfinite(v) && isfinite(s) && isfinite(t) && isfinite(u);
+        if (!isfinite(p) || !states) atomicAdd(&nonfinite, 1u);
     }
 
     /* All threads. */

@@ -44,12 +44,13 @@ static __device__ __forceinline__ quick quick_greater(quick a, quick b) { return
 static __device__ __forceinline__ quick quick_where_positive(quick a, quick b) { return quick{a.x > 0 ? b.x : 0}; }
 
 template <class R> struct element {
-    R p, g;      /* parameter, after decoupled decay; gradient */
-    R m, v, s;   /* states 0, 1, 2 */
-    R eta, step; /* read by statistics only */
+    R p, g;          /* parameter, after decoupled decay; gradient */
+    R m, v, s, t, u; /* states 0 to 4 */
+    R eta, step;     /* read by statistics only */
 };
 
-enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, HAS_Q8 = 8, HAS_BF16 = 16, HAS_TUNINGS = 32 };
+enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, STATE_T = 8, STATE_U = 16, STATES = 31 };
+enum { HAS_Q8 = 32, HAS_BF16 = 64, HAS_TUNINGS = 128 };
 
 /* The formulas of a rule, by variant. */
 template <class... RULES> struct rule_variants {
@@ -63,6 +64,8 @@ template <class RULE> struct quick_of;
 #define M STATE_M
 #define VV STATE_V
 #define S STATE_S
+#define T STATE_T
+#define U STATE_U
 #define COMPUTED 0
 #define Q8 HAS_Q8
 #define BF16 HAS_BF16
@@ -75,13 +78,24 @@ template <class RULE> struct quick_of;
 #define NAME2(name, type) NAME3(name, type)
 #define NAME(name) NAME2(name, TYPE)
 #define FORMULA(name)                                                                                                  \
-    static __device__ __forceinline__ element<V> NAME(name)(element<V> x, [[maybe_unused]] const COEF *k)
-#define KERNEL(name, mask)                                                                                             \
+    static __device__ __forceinline__ element<V> NAME(name)(element<V> x, [[maybe_unused]] const COEF *k,              \
+                                                            [[maybe_unused]] const bool bounded)
+#define BOUND(state)                                                                                                   \
+    x.step = x.eta;                                                                                                    \
+    if (bounded) {                                                                                                     \
+        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
+        x.step = LESSER(x.state, x.eta);                                                                               \
+    }
+#define KERNEL(name, mask) KERNELS(name, name, mask, false)
+#define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true)
+#define KERNELS(name, formula, mask, bound)                                                                            \
     struct NAME(name##_rule) {                                                                                         \
         typedef V R;                                                                                                   \
         typedef COEF K;                                                                                                \
-        enum { states = (mask) & (STATE_M | STATE_V | STATE_S), has = (mask) & ~states };                              \
-        static __device__ __forceinline__ element<V> run(element<V> x, const COEF *k) { return NAME(name)(x, k); }     \
+        enum { states = (mask)&STATES, has = (mask) & ~states };                                                       \
+        static __device__ __forceinline__ element<V> run(element<V> x, const COEF *k) {                                \
+            return NAME(formula)(x, k, bound);                                                                         \
+        }                                                                                                              \
     };
 #define VARIANTS(rule) [[maybe_unused]] static constexpr rule_variants NAME(rule##_variants)
 #define VARIANT(name)                                                                                                  \
@@ -111,14 +125,14 @@ template <class RULE> struct quick_of;
 #undef LESSER
 #undef GREATER
 #undef WHERE_POSITIVE
-#undef KERNEL
+#undef KERNELS
 #define WHERE_POSITIVE(condition, x) quick_where_positive(condition, x)
 #define LESSER(x, y) quick_lesser(x, y)
 #define GREATER(x, y) quick_greater(x, y)
-#define KERNEL(name, mask)                                                                                             \
+#define KERNELS(name, formula, mask, bound)                                                                            \
     template <> struct quick_of<name##_rule_f32> {                                                                     \
         static __device__ __forceinline__ element<quick> run(element<quick> x, const COEF *k) {                        \
-            return NAME(name)(x, k);                                                                                   \
+            return NAME(formula)(x, k, bound);                                                                         \
         }                                                                                                              \
     };
 #undef VARIANTS
@@ -139,6 +153,11 @@ template <class RULE> struct quick_of;
 #undef M
 #undef VV
 #undef S
+#undef T
+#undef U
+#undef BOUND
+#undef BOUNDED
+#undef KERNELS
 #undef COMPUTED
 #undef Q8
 #undef BF16

@@ -64,7 +64,7 @@ static bool aligned_to(const void *p, uintptr_t bytes) { return (uintptr_t)p % b
 /* Masters are f32 always. Both may be the caller's, and then lie anywhere. */
 static bool states_aligned_to(const device_tensor *t, uintptr_t bytes) {
     bool aligned = aligned_to(t->master, 16);
-    for (int i = 0; i < 3; i++) aligned = aligned && aligned_to(t->state[i], bytes);
+    for (int i = 0; i < KERNEL_STATES; i++) aligned = aligned && aligned_to(t->state[i], bytes);
     return aligned;
 }
 

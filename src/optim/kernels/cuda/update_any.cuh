@@ -16,6 +16,8 @@ static __device__ __forceinline__ element<typename RULE::R> load_element(const d
     if (RULE::states & STATE_M) x.m = load_state<R, Q8>(t, 0, 0, i);
     if (RULE::states & STATE_V) x.v = load_state<R, Q8>(t, 1, 0, i);
     if (RULE::states & STATE_S) x.s = load_state<R, Q8>(t, 2, now.turn, i);
+    if (RULE::states & STATE_T) x.t = load_state<R, false>(t, 3, 0, i);
+    if (RULE::states & STATE_U) x.u = load_state<R, false>(t, 4, 0, i);
     return x;
 }
 
@@ -29,6 +31,8 @@ static __device__ __forceinline__ void store_element(const device_tensor &t, con
     if (RULE::states & STATE_M) store_state<R>(t, 0, 0, block, at, x.m, now.key);
     if (RULE::states & STATE_V) store_state<R>(t, 1, 0, block, at, x.v, now.key);
     if (RULE::states & STATE_S) store_state<R>(t, 2, now.turn, block, at, x.s, now.key);
+    if (RULE::states & STATE_T) store_state<R>(t, 3, 0, block, at, x.t, now.key);
+    if (RULE::states & STATE_U) store_state<R>(t, 4, 0, block, at, x.u, now.key);
 }
 
 /* A warp's new states of a block in 8 bits, until all of them are known. */

@@ -117,7 +117,7 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
                 if (Q8) next.keep(r % Q8_BLOCK / 32, x);
                 distance = (double)x.p - (double)before;
                 counts.add(v, &seen, (double)x.eta, (double)x.step, (RULE::states & STATE_V) && x.v == 0);
-                counts.look(x.p, x.m, x.v, x.s);
+                counts.look(x.p, x.m, x.v, x.s, x.t, x.u);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);
             /* the last of a block in 8 bits */

@@ -1,0 +1,158 @@
+"""Rules that came after AdaMod, against torch.optim and, where it is installed, pytorch_optimizer; and the momental bound
+of any rule.
+
+SPDX-License-Identifier: MIT
+"""
+
+import importlib
+import inspect
+import math
+import unittest
+
+import libadamod
+import libadamod.torch as lt
+import torch
+from support import CLASSES, clones, make_params, set_grads, train
+
+SHAPES = [(7, 5), (33,), (), (2, 3, 4)]
+BOUNDED = [cls for cls in CLASSES if "bound" in libadamod.options(cls.rule)]
+
+
+def worst(params, others):
+    """The largest difference of any parameter, relative to its largest magnitude."""
+    pairs = [(p.detach().double(), q.detach().double()) for p, q in zip(params, others)]
+    return max(float((p - q).abs().max() / q.abs().max()) for p, q in pairs)
+
+
+def difference(test, ours, theirs, arguments, other_arguments, steps=200):
+    params = make_params(*SHAPES, dtype=torch.float64)
+    others = clones(params)
+    a, b = ours(params, **arguments), theirs(others, **other_arguments)
+    for t in range(1, steps + 1):
+        set_grads(params, t)
+        set_grads(others, t)
+        a.step()
+        b.step()
+    test.assertLessEqual(worst(params, others), 1e-12)
+    return a, b, params, others
+
+
+class AgainstTorch(unittest.TestCase):
+    def setUp(self):
+        # In this type torch.optim keeps NAdam's product of momenta, whatever the parameters' type.
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)
+
+    @unittest.skipIf(torch.__version__ < "2", "PyTorch 1 takes mu_t into its product for the next update twice")
+    def test_nadam(self):
+        decoupled = "decoupled_weight_decay" in inspect.signature(torch.optim.NAdam).parameters
+        for arguments in (
+            {},
+            dict(lr=1e-2, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1, momentum_decay=0.1),
+            *([dict(weight_decay=0.1, decoupled_weight_decay=True)] if decoupled else []),
+        ):
+            with self.subTest(**arguments):
+                a, b, params, others = difference(self, lt.NAdam, torch.optim.NAdam, arguments, arguments)
+                for p, q in zip(params, others):
+                    for name in ("exp_avg", "exp_avg_sq"):
+                        self.assertLessEqual(worst([a.state[p][name]], [b.state[q][name]]), 1e-12)
+
+
+try:
+    ports = importlib.import_module("pytorch_optimizer")
+except Exception:  # some versions fail with some PyTorch
+    ports = None
+
+
+@unittest.skipUnless(hasattr(ports, "ADOPT"), "there is no pytorch_optimizer with these rules")
+class AgainstPorts(unittest.TestCase):
+    def test_lion(self):
+        for arguments in ({}, dict(lr=1e-2, betas=(0.8, 0.95), weight_decay=0.1)):
+            difference(self, lt.Lion, ports.Lion, arguments, arguments)
+
+    def test_adabelief(self):
+        common = dict(lr=1e-2, betas=(0.8, 0.95), eps=1e-8, weight_decay=0.1)
+        difference(self, lt.AdaBelief, ports.AdaBelief, dict(common, rectify=False), dict(common, rectify=False))
+
+    def test_adopt(self):
+        common = dict(lr=1e-2, betas=(0.8, 0.95), weight_decay=0.1)
+        # Its count of updates is one ahead of the authors'.
+        theirs = dict(common, clip_lambda=lambda step: (step - 1) ** 0.25)
+        difference(self, lt.ADOPT, ports.ADOPT, common, theirs)
+
+    def test_ademamix(self):
+        common = dict(lr=1e-2, betas=(0.8, 0.95, 0.99), alpha=5.0)
+        difference(self, lt.AdEMAMix, ports.AdEMAMix, common, common)
+
+    def test_adan(self):
+        common = dict(lr=1e-2, betas=(0.9, 0.8, 0.95))
+        difference(self, lt.Adan, ports.Adan, common, common)
+
+
+class Bound(unittest.TestCase):
+    def test_adam_with_it_is_adamod_bit_for_bit(self):
+        for more in ({}, {"state_type": "bf16"}, {"state_type": "q8", "min_8bit_size": 0}, {"flavour": "published"}):
+            with self.subTest(**more):
+                params = make_params((300,), (7, 5))
+                others = clones(params)
+                ours = lt.AdamW(params, weight_decay=0.1, bound="momental", beta3=0.9, **more)
+                adamod = lt.AdaMod(others, weight_decay=0.1, beta3=0.9, **more)
+                train(ours, params, 20)
+                train(adamod, others, 20)
+                for p, q in zip(params, others):
+                    self.assertTrue(torch.equal(p, q))
+                    self.assertTrue(torch.equal(ours.state[p]["exp_avg_lr"], adamod.state[q]["exp_avg_lr"]))
+
+    def test_without_beta3_it_is_none(self):
+        """Those that step by something else than lr / divisor times a state differ in the last bits."""
+        for cls in BOUNDED:
+            with self.subTest(cls.__name__):
+                params = make_params((40,), (6, 5), dtype=torch.float64)
+                others = clones(params)
+                train(cls(params, bound="momental", beta3=0), params, 12)
+                train(cls(others), others, 12)
+                self.assertLessEqual(worst(params, others), 1e-14)
+
+    def test_it_slows_the_start_and_is_counted(self):
+        for cls in BOUNDED:
+            with self.subTest(cls.__name__):
+                params = make_params((40,), (6, 5))
+                before, others = [p.detach().clone() for p in params], clones(params)
+                bounded = cls(params, bound="momental")
+                bounded.collect_learning_rates()
+                train(bounded, params, 12)
+                train(cls(others), others, 12)
+                near, far = (
+                    sum(float((p.detach() - q).norm()) for p, q in zip(ps, before)) for ps in (params, others)
+                )
+                self.assertLess(near, 0.2 * far)
+                h = bounded.lr_histogram()
+                self.assertGreater(h.bounded, 0.9)
+                self.assertLess(h.step_median, 0.2 * h.eta_median)
+                self.assertFalse(math.isnan(h.step_max))
+
+    def test_who_does_not_have_it_says_so(self):
+        for cls in CLASSES:
+            if cls in BOUNDED or cls is lt.AdaMod:
+                continue
+            with self.assertRaisesRegex(TypeError, f"{cls.__name__} has no option 'bound'"):
+                cls(make_params((3,)), bound="momental")
+            with self.assertRaisesRegex(TypeError, f"{cls.__name__} has no option 'beta3'"):
+                cls(make_params((3,)), beta3=0.9)
+        with self.assertRaisesRegex(ValueError, "bound is 'moment', expected one of none, momental"):
+            lt.Adam(make_params((3,)), bound="moment")
+
+    def test_checkpoints_go_on(self):
+        params = make_params((40,))
+        optimizer = lt.RAdam(params, bound="momental", beta3=0.9)
+        train(optimizer, params, 5)
+        others = clones(params)
+        again = lt.RAdam(others, bound="momental")
+        again.load_state_dict(optimizer.state_dict())
+        train(optimizer, params, 5, first=6)
+        train(again, others, 5, first=6)
+        self.assertTrue(torch.equal(params[0], others[0]))
+
+
+if __name__ == "__main__":
+    unittest.main()

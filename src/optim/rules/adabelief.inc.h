@@ -1,0 +1,64 @@
+/* AdaBelief: Zhuang et al., "AdaBelief Optimizer: Adapting Stepsizes by the Belief in Observed Gradients", arXiv
+ * 2010.07468, as in the authors' package: eps is added to v in every update, and rectify is RAdam's.
+ *
+ *   m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) (g - m)^2 + eps
+ *   rectify = 0   p = p - lr / (sqrt(v / (1 - beta2^t)) + eps) m / (1 - beta1^t)
+ *   rectify = 1   rho and r as in radam.inc.h, but from rho_t >= 5 on
+ *                 p = p - lr r sqrt(1 - beta2^t) / (sqrt(v) + eps) m / (1 - beta1^t), before that lr m / (1 - beta1^t) */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adabelief)
+OPTION(RECTIFY)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(adabelief) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    const V surprise = x.g - x.m;
+    x.v = k->beta2 * x.v + k->beta2c * surprise * surprise + k->eps;
+    x.eta = k->flag ? k->lr / (SQRT(x.v * k->vscale) + k->eps) : (V){0} + k->lr;
+    BOUND(s)
+    x.p = x.p - x.step * (x.m * k->mscale);
+    return x;
+}
+KERNEL(adabelief, M | VV)
+BOUNDED(adabelief_bounded, adabelief, M | VV | S)
+VARIANTS(adabelief){VARIANT(adabelief), VARIANT(adabelief_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(adabelief) {
+    const double t = (double)info->t, beta2 = o[OPT_BETA2];
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const double rho = 2 / (1 - beta2) - 1, rho_t = rho - 2 * t * pow(beta2, t) / x.second;
+    c->variant = adamod__bounded(o);
+    c->lr = o[OPT_LR];
+    c->mscale = 1 / x.first;
+    c->flag = o[OPT_RECTIFY] == 0 || rho_t >= 5;
+    if (o[OPT_RECTIFY] == 0) {
+        c->vscale = 1 / x.second;
+    } else if (c->flag) {
+        c->lr *= sqrt(x.second * (rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
+    }
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__adabelief_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+    specs[1].name = "exp_avg_var";
+}
+
+static const option_spec adamod__adabelief_options[] = {
+    OPTION_LR(1e-3),
+    OPTION_BETA1(0.9),
+    OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the average of squared surprises"),
+    OPTION_REAL(EPS, "eps", 1e-16, 0, INFINITY, 1, "added to the divisor, and to the average in every update"),
+    OPTION_SWITCH(RECTIFY, "rectify", 1, 0, "1: early learning rates are rectified, as RAdam's"),
+    OPTIONS_BOUND,
+};
+
+RULE_DEFINITION(adabelief, .summary = "divides by how far gradients were from their average",
+                .default_decay = DECAY_DECOUPLED);
+
+#endif

@@ -1,0 +1,48 @@
+/* Adamax: Kingma and Ba, arXiv 1412.6980, Algorithm 2, with the eps of PyTorch.
+ *
+ *   m = beta1 m + (1 - beta1) g        u = max(beta2 u, |g| + eps)
+ *   p = p - lr / (1 - beta1^t) / u m */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(adamax)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(adamax) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = GREATER(k->beta2 * x.v, GREATER(x.g, -x.g) + k->eps);
+    x.eta = k->lr / x.v;
+    BOUND(s)
+    x.p = x.p - x.step * x.m;
+    return x;
+}
+KERNEL(adamax, M | VV)
+BOUNDED(adamax_bounded, adamax, M | VV | S)
+VARIANTS(adamax){VARIANT(adamax), VARIANT(adamax_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(adamax) {
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    c->lr = o[OPT_LR] / x.first;
+    c->variant = adamod__bounded(o);
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__adamax_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_inf", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[2]);
+}
+
+static const option_spec adamod__adamax_options[] = {
+    OPTION_LR(2e-3),  OPTION_BETA1(0.9), OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the largest gradient"),
+    OPTION_EPS(1e-8), OPTIONS_BOUND,
+};
+
+RULE_DEFINITION(adamax, .summary = "Adam with the largest gradient in place of the root mean square",
+                .default_decay = DECAY_DECOUPLED);
+
+#endif

@@ -1,0 +1,47 @@
+/* Lion: Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, Algorithm 2.
+ *
+ *   p = p - lr sign(beta1 m + (1 - beta1) g)        m = beta2 m + (1 - beta2) g */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(lion)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(lion) {
+    const V c = k->beta1 * x.m + k->beta1c * x.g;
+    x.m = k->beta2 * x.m + k->beta2c * x.g;
+    x.step = x.eta = (V){0} + k->lr;
+    /* c - c is 0 but where c is not finite, so that the parameter shows it as with other rules */
+    x.p = x.p - (WHERE_POSITIVE(c, x.step) - WHERE_POSITIVE(-c, x.step) + (c - c));
+    return x;
+}
+KERNEL(lion, M | Q8)
+VARIANTS(lion){VARIANT(lion)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(lion) {
+    (void)info;
+    c->lr = o[OPT_LR];
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->beta2 = o[OPT_BETA2];
+    c->beta2c = 1 - o[OPT_BETA2];
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__lion_states(const double *o, int ndim, state_spec specs[]) {
+    (void)o, (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+}
+
+static const option_spec adamod__lion_options[] = {
+    OPTION_LR(1e-4),
+    OPTION_DECAY_RATE_OF(BETA1, "beta1", 0.9, "weight of the average in the step's sign"),
+    OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.99, "decay of the average of gradients"),
+};
+
+RULE_DEFINITION(lion, .summary = "the sign of an average of gradients", .default_decay = DECAY_DECOUPLED, .q8 = true);
+
+#endif
