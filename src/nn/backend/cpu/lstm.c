@@ -1,7 +1,7 @@
 /* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
- * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of PANEL
- * columns, [k][PANEL], that are read from front to back in each step, and what becomes of a panel's sums is computed while
- * they are in the cache. */
+ * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of GROUP
+ * columns, [k][GROUP], that are read from front to back in each step, and what becomes of their sums is computed while
+ * these are in the cache. What is multiplied with them is kept in columns, [k][batch], too. */
 #include "nn/ops/lstm_view.h"
 #include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
@@ -11,12 +11,10 @@
 #include <string.h>
 
 enum {
-    PANEL = 2 * NN_LANES, /* columns */
-    GROUP = NN_LANES,     /* forward: units of a task, whose four gates are two panels */
-    GATES = 4 * GROUP,    /* ... and whose sums have so many columns */
-    TILE_ROWS = 64,       /* sequences whose sums are on the stack at a time */
-    PACKED = 128,         /* numbers of a row that are dropped and copied at a time, */
-    PACKED_ROWS = 256,    /* ... and rows of a task */
+    GROUP = NN_LANES,  /* units of a task */
+    TILE_ROWS = 64,    /* sequences whose sums are on the stack at a time */
+    PACKED = 128,      /* numbers of a row that are dropped and copied at a time, */
+    PACKED_ROWS = 256, /* ... and rows of a task */
 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -29,9 +27,18 @@ typedef struct sequence {
     const nn_vector *x;
     nn_drop drop;
     float *panels;      /* of dropped weights */
+    float *columns[2];  /* of the step that this one reads, and of this one: y, or backward dgates */
     float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
     int64_t t;          /* this step */
 } sequence;
+
+/* To the step behind this one, or before it. */
+static void go_on(sequence *s, int by) {
+    float *const read = s->columns[0];
+    s->columns[0] = s->columns[1];
+    s->columns[1] = read;
+    s->t += by;
+}
 
 /* Numbers first .. first + n - 1 of the state's weights after dropout. */
 static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
@@ -41,56 +48,54 @@ static void dropped(const sequence *s, int64_t first, int64_t n, float *to) {
     nn_cpu_multiply_add(n, NULL, s->drop.drops ? factor : NULL, w, to);
 }
 
-/* Forward: panel 2 g + p has the gates i and f (p = 0) or g and o of a group of units as columns, [h][PANEL]. */
-static void pack_forward(void *context, int64_t task) {
+/* Forward: panel 4 g + q has gate q of group g, [h][GROUP]. */
+static void pack_forward(void *context, int64_t panel) {
     const sequence *s = context;
-    const int64_t h = s->v.h, unit = task / 2 * GROUP, n = least(GROUP, h - unit);
-    float rows[PANEL * PACKED] = {0}; /* of units that are not there: zeros */
+    const int64_t h = s->v.h, unit = panel / 4 * GROUP, n = least(GROUP, h - unit), first = panel % 4 * h + unit;
+    float rows[GROUP * PACKED] = {0}; /* of units that are not there: zeros */
     for (int64_t k = 0; k < h; k += PACKED) {
         const int64_t some = least(PACKED, h - k);
-        for (int64_t i = 0; i < PANEL; i++) {
-            const int64_t gate = task % 2 * 2 + i / GROUP;
-            if (i % GROUP < n) dropped(s, (gate * h + unit + i % GROUP) * h + k, some, rows + i * PACKED);
-        }
-        s->x->transpose(PANEL, some, rows, PACKED, s->panels + (task * h + k) * PANEL, PANEL);
+        for (int64_t i = 0; i < n; i++) dropped(s, (first + i) * h + k, some, rows + i * PACKED);
+        s->x->transpose(GROUP, some, rows, PACKED, s->panels + (panel * h + k) * GROUP, GROUP);
     }
 }
 
-/* Backward: panel p has units p PANEL .. as columns, [4 h][PANEL]. A task packs some rows of all panels. */
+/* Backward: panel g has the units of group g as columns, [4 h][GROUP]. A task packs some rows of all panels. */
 static void pack_backward(void *context, int64_t task) {
     const sequence *s = context;
     const int64_t h = s->v.h, first = task * PACKED_ROWS;
     for (int64_t k = first; k < least(first + PACKED_ROWS, 4 * h); k++) {
-        for (int64_t col = 0; col < h; col += PACKED) {
-            float row[PACKED + PANEL] = {0};
-            const int64_t some = least(PACKED, h - col);
-            dropped(s, k * h + col, some, row);
-            for (int64_t p = 0; p * PANEL < some; p++)
-                memcpy(s->panels + ((col / PANEL + p) * 4 * h + k) * PANEL, row + p * PANEL, PANEL * sizeof *row);
+        for (int64_t unit = 0; unit < h; unit += PACKED) {
+            float row[PACKED + GROUP] = {0};
+            const int64_t some = least(PACKED, h - unit);
+            dropped(s, k * h + unit, some, row);
+            for (int64_t i = 0; i < some; i += GROUP)
+                memcpy(s->panels + ((unit + i) * 4 * h) + k * GROUP, row + i, GROUP * sizeof *row);
         }
     }
 }
 
 /* Room for panels of either kind; gradients of the weights before dropout, [4 h, h], fit, too. */
-static int64_t panels_size(int64_t h) { return 4 * nn_parts(h, PANEL) * PANEL * h; }
+static int64_t panels_size(int64_t h) { return 4 * nn_parts(h, GROUP) * GROUP * h; }
 
 /* ---- forward ---- */
 
 /* Some units of a time step: arrays at the first of them in the first sequence. */
 typedef struct units {
-    int64_t h;
+    int64_t h, batch;
     const float *b_in, *b_state, *before;
-    float *gates, *cells, *y;
+    float *gates, *cells, *y, *columns;
 } units;
 
-/* sums: [.., GATES], what the state adds to the gates. */
+/* sums: [4][TILE_ROWS][GROUP], what the state adds to the gates. */
 NN_INLINE void finish_forward(int64_t n, const units *u, int64_t first, int64_t rows, const float *sums) {
-    for (int64_t row = first; row < first + rows; row++, sums += GATES) {
+    for (int64_t row = first; row < first + rows; row++, sums += GROUP) {
         float *gates = u->gates + row * 4 * u->h, z[4][GROUP], cell[GROUP], y[GROUP];
         const float *before = u->before + row * u->h;
         for (int64_t q = 0; q < 4; q++) {
             const float *b_in = u->b_in + q * u->h, *b_state = u->b_state + q * u->h;
-            for (int64_t j = 0; j < n; j++) z[q][j] = gates[q * u->h + j] + sums[q * GROUP + j] + b_in[j] + b_state[j];
+            for (int64_t j = 0; j < n; j++)
+                z[q][j] = gates[q * u->h + j] + sums[q * TILE_ROWS * GROUP + j] + b_in[j] + b_state[j];
         }
         for (int64_t j = 0; j < n; j++) {
             z[0][j] = nn_sigmoid(z[0][j]);
@@ -103,6 +108,7 @@ NN_INLINE void finish_forward(int64_t n, const units *u, int64_t first, int64_t 
         for (int64_t q = 0; q < 4; q++) memcpy(gates + q * u->h, z[q], (size_t)n * sizeof(float));
         memcpy(u->cells + row * u->h, cell, (size_t)n * sizeof(float));
         memcpy(u->y + row * u->h, y, (size_t)n * sizeof(float));
+        for (int64_t j = 0; j < n; j++) u->columns[j * u->batch + row] = y[j];
     }
 }
 
@@ -118,20 +124,20 @@ static void forward_task(void *context, int64_t task) {
     const lstm_view *v = &s->v;
     const int64_t h = v->h, unit = task * GROUP, step = s->t * v->batch;
     const units u = {h,
+                     v->batch,
                      (const float *)s->c->input[LSTM_B_IN].data + unit,
                      (const float *)s->c->input[LSTM_B_STATE].data + unit,
                      nn_lstm_c_before(v, s->t) + unit,
                      v->gates + step * 4 * h + unit,
                      v->cells + step * h + unit,
-                     (float *)s->c->output[0].data + step * h + unit};
-    float *const before = (float *)(uintptr_t)nn_lstm_y_before(v, s->t); /* a tile's, which is only read */
-    _Alignas(64) float sums[TILE_ROWS * GATES];
+                     (float *)s->c->output[0].data + step * h + unit,
+                     s->columns[1] + unit * v->batch};
+    _Alignas(64) float sums[4 * TILE_ROWS * GROUP];
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
-        for (int64_t p = 0; p < 2; p++)
-            s->x->product(rows, PANEL, h, (nn_tile){before + row * h, h, 1},
-                          (nn_tile){s->panels + (2 * task + p) * h * PANEL, PANEL, 1},
-                          (nn_tile){sums + p * PANEL, GATES, 1}, false);
+        for (int64_t q = 0; q < 4; q++)
+            s->x->thin(rows, h, s->columns[0] + row, v->batch, s->panels + (4 * task + q) * h * GROUP,
+                       sums + q * TILE_ROWS * GROUP);
         finish_units(least(GROUP, h - unit), &u, row, rows, sums);
     }
 }
@@ -145,31 +151,34 @@ static void lstm_forward(const nn_call *c) {
     const lstm_view *v = &s.v;
     const int64_t rows = v->steps * v->batch, h = v->h, groups = nn_parts(h, GROUP);
     s.panels = c->workspace;
+    s.columns[0] = s.panels + panels_size(h);
+    s.columns[1] = s.columns[0] + h * v->batch;
     nn_lstm_begin(c, v);
+    s.x->transpose(v->batch, h, v->h0, h, s.columns[0], v->batch);
     if (rows > 0) {
-        nn_parallel(c->pool, 2 * groups, pack_forward, &s);
+        nn_parallel(c->pool, 4 * groups, pack_forward, &s);
         nn_gemm(c->pool, false, true, rows, 4 * h, v->in, 1, c->input[LSTM_X].data, v->in, c->input[LSTM_W_IN].data,
                 v->in, 0, v->gates, 4 * h);
     }
-    for (s.t = 0; s.t < v->steps; s.t++) nn_parallel(c->pool, groups, forward_task, &s);
+    for (; s.t < v->steps; go_on(&s, 1)) nn_parallel(c->pool, groups, forward_task, &s);
     nn_lstm_end(c, v);
 }
 
 /* ---- backward ---- */
 
-/* As units, of PANEL units at most: what a step's gates get from its output's gradient, given, and from the next step. */
+/* As units: what a step's gates get from its output's gradient, given, and from the next step. */
 typedef struct unit_grads {
-    int64_t h;
+    int64_t h, batch;
     const float *gates, *before, *cells, *given;
-    float *dgates, *dc;
+    float *dgates, *dc, *columns;
 } unit_grads;
 
-/* sums: [.., PANEL], the gradient of the state that the next step read. */
+/* sums: [.., GROUP], the gradient of the state that the next step read. */
 NN_INLINE void finish_backward(int64_t n, const unit_grads *u, int64_t first, int64_t rows, const float *sums) {
-    for (int64_t row = first; row < first + rows; row++, sums += PANEL) {
+    for (int64_t row = first; row < first + rows; row++, sums += GROUP) {
         const float *gates = u->gates + row * 4 * u->h, *before = u->before + row * u->h;
         const float *cells = u->cells + row * u->h, *given = u->given + row * u->h;
-        float d[4][PANEL], dcs[PANEL], *dgates = u->dgates + row * 4 * u->h, *carried = u->dc + row * u->h;
+        float d[4][GROUP], dcs[GROUP], *dgates = u->dgates + row * 4 * u->h, *carried = u->dc + row * u->h;
         for (int64_t j = 0; j < n; j++) {
             const float i = gates[j], f = gates[u->h + j], g = gates[2 * u->h + j], o = gates[3 * u->h + j];
             const float t = nn_tanh(cells[j]), dy = given[j] + sums[j], dc = carried[j] + dy * o * (1 - t * t);
@@ -179,35 +188,39 @@ NN_INLINE void finish_backward(int64_t n, const unit_grads *u, int64_t first, in
             d[3][j] = dy * t * o * (1 - o);
             dcs[j] = dc * f;
         }
-        for (int64_t q = 0; q < 4; q++) memcpy(dgates + q * u->h, d[q], (size_t)n * sizeof(float));
+        for (int64_t q = 0; q < 4; q++) {
+            memcpy(dgates + q * u->h, d[q], (size_t)n * sizeof(float));
+            for (int64_t j = 0; j < n; j++) u->columns[(q * u->h + j) * u->batch + row] = d[q][j];
+        }
         memcpy(carried, dcs, (size_t)n * sizeof(float));
     }
 }
 
 NN_CLONES
 static void finish_unit_grads(int64_t n, const unit_grads *u, int64_t first, int64_t rows, const float *sums) {
-    if (n == PANEL) finish_backward(PANEL, u, first, rows, sums);
+    if (n == GROUP) finish_backward(GROUP, u, first, rows, sums);
     else finish_backward(n, u, first, rows, sums);
 }
 
 static void backward_task(void *context, int64_t task) {
     const sequence *s = context;
     const lstm_view *v = &s->v;
-    const int64_t h = v->h, unit = task * PANEL, step = s->t * v->batch;
+    const int64_t h = v->h, unit = task * GROUP, step = s->t * v->batch;
     const unit_grads u = {h,
+                          v->batch,
                           v->gates + step * 4 * h + unit,
                           nn_lstm_c_before(v, s->t) + unit,
                           v->cells + step * h + unit,
                           s->c->output_grad[0] + step * h + unit,
                           s->dgates + step * 4 * h + unit,
-                          s->dc + unit};
-    _Alignas(64) float sums[TILE_ROWS * PANEL] = {0};
+                          s->dc + unit,
+                          s->columns[1] + unit * v->batch};
+    _Alignas(64) float sums[TILE_ROWS * GROUP] = {0};
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
         if (s->t + 1 < v->steps)
-            s->x->product(rows, PANEL, 4 * h, (nn_tile){s->dgates + (step + v->batch + row) * 4 * h, 4 * h, 1},
-                          (nn_tile){s->panels + task * 4 * h * PANEL, PANEL, 1}, (nn_tile){sums, PANEL, 1}, false);
-        finish_unit_grads(least(PANEL, h - unit), &u, row, rows, sums);
+            s->x->thin(rows, 4 * h, s->columns[0] + row, v->batch, s->panels + task * 4 * h * GROUP, sums);
+        finish_unit_grads(least(GROUP, h - unit), &u, row, rows, sums);
     }
 }
 
@@ -216,7 +229,7 @@ static void gate_grads(sequence *s) {
     const int64_t h = s->v.h;
     memset(s->dc, 0, (size_t)(s->v.batch * h) * sizeof *s->dc);
     nn_parallel(s->c->pool, nn_parts(4 * h, PACKED_ROWS), pack_backward, s);
-    for (s->t = s->v.steps - 1; s->t >= 0; s->t--) nn_parallel(s->c->pool, nn_parts(h, PANEL), backward_task, s);
+    for (s->t = s->v.steps - 1; s->t >= 0; go_on(s, -1)) nn_parallel(s->c->pool, nn_parts(h, GROUP), backward_task, s);
 }
 
 /* Dropout of a tile of the gradient of the state's weights, from the place of panels, which are of no more use. */
@@ -253,6 +266,8 @@ static void lstm_backward(const nn_call *c) {
     s.panels = c->workspace;
     s.dgates = s.panels + panels_size(h);
     s.dc = s.dgates + rows * 4 * h;
+    s.columns[0] = s.dc + v->batch * h;
+    s.columns[1] = s.columns[0] + v->batch * 4 * h;
     if (rows == 0) {
         no_grads(c);
         return;
@@ -273,7 +288,7 @@ static void lstm_backward(const nn_call *c) {
 
 static size_t lstm_workspace(const nn_call *c) {
     const int64_t h = c->input[LSTM_H].cols;
-    return (size_t)(panels_size(h) + 4 * h * c->input[LSTM_X].rows + h * c->input[LSTM_H].rows);
+    return (size_t)(panels_size(h) + 4 * h * c->input[LSTM_X].rows + 9 * h * c->input[LSTM_H].rows);
 }
 
 const nn_kernels nn_cpu_lstm = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace};

@@ -12,8 +12,10 @@ typedef float UNALIGNED4 __attribute__((vector_size(16), aligned(4), may_alias))
 
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TALL UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL_TALL _Pragma("GCC unroll 20")
 #endif
 
 #ifdef ADAMOD_X86

@@ -26,6 +26,10 @@ typedef struct nn_vector {
     /* c = a b, or c += a b, where a is m x k and b is k x n; columns of b and c are next to each other, and n is a
      * multiple of NN_LANES. */
     void (*product)(int64_t m, int64_t n, int64_t k, nn_tile a, nn_tile b, nn_tile c, bool add);
+    /* c = a b, where a is m x k with columns next to each other, stride apart, b is k x NN_LANES and c m x NN_LANES. For few
+     * rows and a b that comes from memory: it is read in order, as rarely as registers allow, and what lies behind it is
+     * fetched. */
+    void (*thin)(int64_t m, int64_t k, const float *a, int64_t stride, const float *b, float *c);
     /* to = scale * from, [m, n], and 0 in columns n .. width - 1. */
     void (*copy)(int64_t m, int64_t n, const float *from, int64_t row, float scale, float *to, int64_t width);
     /* to = the transpose of from, which is [m, n], and 0 in columns m .. width - 1. */

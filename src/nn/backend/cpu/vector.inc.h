@@ -115,6 +115,38 @@ static void NAME(product)(int64_t m, int64_t n, int64_t k, nn_tile a, nn_tile b,
 #undef COLUMNS
 }
 
+#if WIDTH == 16
+/* rows x one vector, rows a constant. FETCH floats ahead is where memory answers in time. */
+INLINE void NAME(tall)(int rows, int64_t k, const float *a, int64_t stride, const float *b, float *c) {
+    enum { MOST_ROWS = 20, FETCH = 32 * WIDTH };
+    V sum[MOST_ROWS];
+    UNROLL_TALL for (int i = 0; i < rows; i++) sum[i] = SPLAT(0.0f);
+    for (int64_t p = 0; p < k; p++, a += stride, b += WIDTH) {
+        const V right = LOAD(b);
+        __builtin_prefetch(b + FETCH);
+        UNROLL_TALL for (int i = 0; i < rows; i++) sum[i] = FMA(SPLAT(a[i]), right, sum[i]);
+    }
+    UNROLL_TALL for (int i = 0; i < rows; i++) STORE(c + i * WIDTH, sum[i]);
+}
+
+static void NAME(thin)(int64_t m, int64_t k, const float *a, int64_t stride, const float *b, float *c) {
+#define BLOCKS(rows)                                                                                                   \
+    for (; m >= (rows); m -= (rows), a += (rows), c += (rows)*WIDTH) NAME(tall)((rows), k, a, stride, b, c);
+    BLOCKS(20)
+    BLOCKS(10)
+    BLOCKS(4)
+    BLOCKS(1)
+#undef BLOCKS
+}
+#else
+static void NAME(thin)(int64_t m, int64_t k, const float *a, int64_t stride, const float *b, float *c) {
+    /* a and b are only read */
+    NAME(product)
+    (m, NN_LANES, k, (nn_tile){(float *)(uintptr_t)a, 1, stride}, (nn_tile){(float *)(uintptr_t)b, NN_LANES, 1},
+     (nn_tile){c, NN_LANES, 1}, false);
+}
+#endif
+
 static void NAME(copy)(int64_t m, int64_t n, const float *from, int64_t row, float scale, float *to, int64_t width) {
     for (int64_t i = 0; i < m; i++, from += row, to += width) {
         int64_t j = 0;
@@ -252,8 +284,8 @@ static void NAME(weights_gradient)(int64_t n, float scale, float shift, const fl
 }
 
 static const nn_vector NAME(table) = {
-    TEXT(ISA),  NAME(product), NAME(copy),    NAME(transpose), NAME(scale), NAME(dot),
-    NAME(most), NAME(sum_exp), NAME(softmax), NAME(weights),   NAME(drop),  NAME(weights_gradient),
+    TEXT(ISA),     NAME(product), NAME(thin),    NAME(copy), NAME(transpose),        NAME(scale), NAME(dot), NAME(most),
+    NAME(sum_exp), NAME(softmax), NAME(weights), NAME(drop), NAME(weights_gradient),
 };
 
 #undef NAME2
