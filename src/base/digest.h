@@ -1,0 +1,35 @@
+/* digest.h - SHA-256 (FIPS 180-4) and MD5 (RFC 1321) of data, to tell whether a file is the one that was published. MD5
+ * finds damage, not forgery.
+ *
+ *     digest d;
+ *     char hex[DIGEST_HEX];
+ *     digest_start(&d, DIGEST_SHA256);
+ *     digest_add(&d, "abc", 3);
+ *     digest_end(&d, hex);                             // "ba7816bf..."
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_DIGEST_H
+#define ADAMOD_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum digest_kind { DIGEST_SHA256, DIGEST_MD5 } digest_kind;
+enum { DIGEST_HEX = 65 }; /* room for either in hexadecimal digits */
+
+typedef struct digest {
+    digest_kind kind;
+    uint32_t state[8];
+    uint64_t n;        /* bytes so far */
+    uint8_t block[64]; /* the last n % 64 of them */
+} digest;
+
+void digest_start(digest *d, digest_kind kind);
+void digest_add(digest *d, const void *data, size_t n);
+void digest_end(digest *d, char hex[DIGEST_HEX]);
+
+/* "SHA-256" or "MD5". */
+const char *digest_name(digest_kind kind);
+
+#endif
