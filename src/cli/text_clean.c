@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "data/pair_limits.h"
 #include "data/text_input.h"
 
 #include <stdlib.h>
@@ -27,8 +28,8 @@ typedef struct side {
 } side;
 
 typedef struct cleaner {
-    int64_t min, max, read, kept;
-    double ratio;
+    pair_limits limits;
+    int64_t read, kept;
     const char *paths[4]; /* in, in, out, out */
     int n_paths;
     side sides[2];
@@ -50,11 +51,11 @@ static int parse(cleaner *c, int argc, char **argv) {
             if (c->n_paths == 4) return cli_usage(command, "unexpected argument '%.80s'", p.value);
             c->paths[c->n_paths++] = p.value;
         } else if (flag == FLAG_RATIO) {
-            c->ratio = adamod__read_number(p.value, &end);
-            if (end == p.value || *end || !(c->ratio >= 1))
+            c->limits.ratio = adamod__read_number(p.value, &end);
+            if (end == p.value || *end || !(c->limits.ratio >= 1))
                 return cli_usage(command, "--ratio is '%.40s', expected a number from 1", p.value);
         } else if (!cli_parse_int(command, flag == FLAG_MIN ? "--min" : "--max", p.value, 1, INT32_MAX,
-                                  flag == FLAG_MIN ? &c->min : &c->max)) {
+                                  flag == FLAG_MIN ? &c->limits.min : &c->limits.max)) {
             return CLI_USAGE;
         }
     }
@@ -92,11 +93,6 @@ static int next_line(side *s, char *message, size_t size) {
     return 1;
 }
 
-static bool keeps(const cleaner *c, int64_t a, int64_t b) {
-    const int64_t longer = a > b ? a : b, shorter = a > b ? b : a;
-    return shorter >= c->min && longer <= c->max && (double)longer <= c->ratio * (double)shorter;
-}
-
 static int write_line(side *s, const char *path, char *message, size_t size) {
     char reason[256];
     if (!adamod__output_add(&s->out, s->line, s->n) && !adamod__output_add(&s->out, "\n", 1)) return 0;
@@ -113,7 +109,7 @@ static int copy_pairs(cleaner *c, char *message, size_t size) {
                              c->paths[a ? 1 : 0], (long long)c->read, c->paths[a ? 0 : 1], "more");
         if (!a) return 0;
         c->read++;
-        if (!keeps(c, c->sides[0].words, c->sides[1].words)) continue;
+        if (!pair_limits_keep(&c->limits, c->sides[0].words, c->sides[1].words)) continue;
         c->kept++;
         for (int i = 0; i < 2; i++) {
             if (write_line(&c->sides[i], c->paths[2 + i], message, size)) return -1;
@@ -145,12 +141,13 @@ static int commit(cleaner *c, char *message, size_t size) {
 }
 
 int cli_text_clean(int argc, char **argv) {
-    cleaner c = {.min = 1, .max = 80, .ratio = 9};
+    cleaner c = {.limits = {.min = 1, .max = 80, .ratio = 9}};
     char message[1024];
     int status = parse(&c, argc, argv);
     if (status >= 0) return status;
-    if (c.min > c.max)
-        return cli_usage(command, "--min is %lld and --max %lld: nothing is left", (long long)c.min, (long long)c.max);
+    if (c.limits.min > c.limits.max)
+        return cli_usage(command, "--min is %lld and --max %lld: nothing is left", (long long)c.limits.min,
+                         (long long)c.limits.max);
     status = open_sides(&c, message, sizeof message);
     if (!status) status = copy_pairs(&c, message, sizeof message);
     if (!status) status = commit(&c, message, sizeof message);

@@ -72,6 +72,10 @@ bool unicode_is_currency(uint32_t c) { return is_in(currencies, COUNT(currencies
 bool unicode_is_han(uint32_t c) { return is_in(han, COUNT(han), c) || (c >= 0x20000 && c <= 0x3134a); }
 bool unicode_is_hangul(uint32_t c) { return is_in(hangul, COUNT(hangul), c); }
 bool unicode_is_kana(uint32_t c) { return is_in(kana, COUNT(kana), c); }
+bool unicode_is_unprinted(uint32_t c) {
+    if (c < 0x80) return c < ' ' || c == 0x7f;
+    return c < 0x10000 ? is_in(unprinted, COUNT(unprinted), c) : c >= 0x40000 && (c < 0xe0100 || c > 0xe01ef);
+}
 
 int unicode_lower(uint32_t c, uint32_t out[2]) {
     size_t low = 0, high = COUNT(lower_case);

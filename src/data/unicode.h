@@ -26,6 +26,8 @@ bool unicode_is_currency(uint32_t c); /* Sc */
 bool unicode_is_han(uint32_t c);      /* ideographs, and marks used with them */
 bool unicode_is_hangul(uint32_t c);
 bool unicode_is_kana(uint32_t c); /* Hiragana, Katakana */
+/* C: control and format characters, private use, what has no character (but for some of planes 1 to 3). */
+bool unicode_is_unprinted(uint32_t c);
 
 /* In lower case: one code point, or for U+0130 two. How many. */
 int unicode_lower(uint32_t c, uint32_t out[2]);

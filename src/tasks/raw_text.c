@@ -9,24 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tokenizer_options plain = {.plain = true}; /* nothing that reads it needs entities */
-
-int raw_text_open(raw_text *r, const char *source, const char *target, char *message, size_t size) {
-    const char *const languages[RAW_SIDES] = {source, target};
+int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES], char *message, size_t size) {
     *r = (raw_text){0};
     for (int i = 0; i < RAW_SIDES; i++) {
-        tokenizer_options o = plain;
-        o.language = languages[i];
-        if (!(r->tokenizers[i] = tokenizer_create(&o))) {
-            raw_text_close(r);
-            return text_fail(message, size, "out of memory for a tokenizer");
-        }
+        if ((r->chains[i] = text_chain_create(&sides[i]))) continue;
+        raw_text_close(r);
+        return text_fail(message, size, "out of memory for a tokenizer");
     }
     return 0;
 }
 
 void raw_text_close(raw_text *r) {
-    for (int i = 0; i < RAW_SIDES; i++) tokenizer_free(r->tokenizers[i]);
+    for (int i = 0; i < RAW_SIDES; i++) text_chain_free(r->chains[i]);
     subword_codes_close(&r->codes);
     *r = (raw_text){0};
 }
@@ -66,7 +60,7 @@ static int read_side(raw_text *r, int side, const char *path, lines *raw, lines 
             failed = -1;
             break;
         }
-        char *split = tokenizer_split(r->tokenizers[side], line);
+        char *split = text_chain_split(r->chains[side], line);
         failed = !split || add_line(raw, line) || add_line(tokens, text_of(split));
         free(split);
         if (failed) text_fail(message, size, "%s: out of memory", path);
@@ -175,24 +169,29 @@ int raw_text_load(raw_text *r, const char *source, const char *target, int64_t m
 /* ---- one sentence ---- */
 
 char *raw_text_split(raw_text *r, text_slice line) {
-    char *tokens = tokenizer_split(r->tokenizers[RAW_SOURCE], line);
+    char *tokens = text_chain_split(r->chains[RAW_SOURCE], line);
     char *subwords = tokens ? bpe_apply(r->codes.worker, text_of(tokens)) : NULL;
     free(tokens);
     return subwords;
 }
 
-char *raw_text_join(raw_text *r, const char *subwords) {
+void raw_text_unite(char *subwords) {
     static const char separator[] = "@@ ";
-    const size_t n = strlen(subwords), length = sizeof separator - 1;
-    char *tokens = malloc(n + 1), *to = tokens;
-    if (!tokens) return NULL;
+    const size_t length = sizeof separator - 1;
+    char *to = subwords;
     for (const char *at = subwords; *at;) {
         if (strncmp(at, separator, length) == 0) at += length;
         else if (strcmp(at, "@@") == 0) at += 2; /* an output that was cut */
         else *to++ = *at++;
     }
     *to = 0;
-    char *text = tokenizer_join(r->tokenizers[RAW_TARGET], text_of(tokens));
+}
+
+char *raw_text_join(raw_text *r, const char *subwords) {
+    char *tokens = strdup(subwords);
+    if (!tokens) return NULL;
+    raw_text_unite(tokens);
+    char *text = text_chain_join(r->chains[RAW_TARGET], text_of(tokens));
     free(tokens);
     return text;
 }

@@ -8,18 +8,18 @@
 #define ADAMOD_RAW_TEXT_H
 
 #include "data/corpus.h"
-#include "data/tokenizer.h"
+#include "data/text_chain.h"
 #include "tasks/subword_codes.h"
 
 enum { RAW_SOURCE, RAW_TARGET, RAW_SIDES };
 
 typedef struct raw_text {
-    tokenizer *tokenizers[RAW_SIDES];
+    text_chain *chains[RAW_SIDES];
     subword_codes codes;
 } raw_text;
 
-/* Languages by their codes, "de". raw_text_close frees one that is {0}, too. */
-int raw_text_open(raw_text *r, const char *source, const char *target, char *message, size_t size);
+/* How sentences of either side become tokens. raw_text_close frees one that is {0}, too. */
+int raw_text_open(raw_text *r, const text_chain_options sides[RAW_SIDES], char *message, size_t size);
 void raw_text_close(raw_text *r);
 
 /* Two aligned files, as corpus_bitext reads them, in subwords. Without codes, these are learned from both, so many merges.
@@ -27,6 +27,9 @@ void raw_text_close(raw_text *r);
  * options say so, and no other. */
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
                   corpus_text *out, corpus_text *kept, char *message, size_t size);
+
+/* Subwords to tokens, in place: "lo@@ wer" to "lower". */
+void raw_text_unite(char *subwords);
 
 /* A sentence of the source in subwords, and subwords of the target as a sentence; to be freed. NULL: out of memory. */
 char *raw_text_split(raw_text *r, text_slice line);

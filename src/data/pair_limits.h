@@ -1,0 +1,18 @@
+/* pair_limits.h - which pairs of sentences Moses' clean-corpus-n.perl keeps, by their lengths in words. */
+#ifndef PAIR_LIMITS_H
+#define PAIR_LIMITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pair_limits {
+    int64_t min, max; /* words of either side */
+    double ratio;     /* of the longer side to the shorter, at most */
+} pair_limits;
+
+static inline bool pair_limits_keep(const pair_limits *l, int64_t a, int64_t b) {
+    const int64_t longer = a > b ? a : b, shorter = a > b ? b : a;
+    return shorter >= l->min && longer <= l->max && (double)longer <= l->ratio * (double)shorter;
+}
+
+#endif
