@@ -332,7 +332,7 @@ static const char *complaint(const char *const *assignments) {
 }
 
 TEST(keys_that_do_not_fit_together_are_named) {
-    CHECK_STR(complaint(WITH("data.set=cifar10")), "r.yaml: data.path is not given; data.set cifar10 needs it");
+    CHECK_STR(complaint(WITH("data.set=folder")), "r.yaml: data.path is not given; data.set folder needs it");
     CHECK_STR(complaint(WITH("data.path=x")), "--set: data.path is given, but data.set shapes reads no files");
     CHECK_STR(complaint(WITH("data.size=64")),
               "--set: data.size is 64, expected 32, which pictures of data.set shapes have");

@@ -87,6 +87,9 @@ typedef struct cli_command {
 } cli_command;
 
 int cli_info(int argc, char **argv);
+int cli_data_list(int argc, char **argv);
+int cli_data_get(int argc, char **argv);
+int cli_data_prepare(int argc, char **argv);
 int cli_text_tokenize(int argc, char **argv);
 int cli_text_detokenize(int argc, char **argv);
 int cli_text_normalize(int argc, char **argv);

@@ -18,6 +18,9 @@ static const cli_command commands[] = {
     {"generate", "text, by a run's model", cli_generate},
     {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
 #endif
+    {"data list", "public data sets: where from, how large, what of them is here", cli_data_list},
+    {"data get", "fetch data sets and check them", cli_data_get},
+    {"data prepare", "fetch data sets and make them what recipes name", cli_data_prepare},
     {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize},
     {"text detokenize", "tokens to text", cli_text_detokenize},
     {"text normalize", "punctuation made uniform, by Moses' rules", cli_text_normalize},

@@ -23,7 +23,8 @@
 static const key_spec keys[] = {
     CHOICE_KEY(S, data.set, "shapes", "shapes cifar10 cifar100 folder", STRICT,
                "generated shapes, CIFAR's binary files, or PNG and JPEG files by class"),
-    PATH_KEY(S, data.path, LOOSE, "directory of CIFAR's files, or of training images"),
+    PATH_KEY(S, data.path, LOOSE,
+             "directory of CIFAR's files (if not given: what `adamod data prepare` made), or of training images"),
     PATH_KEY(S, data.valid_path, LOOSE, "folder: directory of validation images"),
     PATH_KEY(S, data.test_path, LOOSE, "folder: directory of test images"),
     CHOICE_KEY(S, data.labels, "fine", "fine coarse", STRICT, "CIFAR-100: 100 classes or 20"),
@@ -56,7 +57,7 @@ _Static_assert(sizeof(images_settings) <= RECIPE_SETTINGS, "recipe.task_settings
 
 static const char *check_files(const images_settings *r, char *why, size_t size) {
     const bool folder = strcmp(r->data.set, "folder") == 0, shapes = strcmp(r->data.set, "shapes") == 0;
-    if (shapes == (*r->data.path != '\0')) {
+    if (shapes ? *r->data.path != '\0' : folder && !*r->data.path) {
         snprintf(why, size,
                  shapes ? "data.path is given, but data.set shapes reads no files"
                         : "data.path is not given; data.set %s needs it",
@@ -207,11 +208,11 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
     const image_folder_report *f = &s->report[split];
-    const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
+    const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
     char missing[64] = "";
     if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
         snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
-                 *r->data.test_path ? r->data.test_path : r->data.path);
+                 *r->data.test_path ? r->data.test_path : s->path);
         return true;
     }
     if (split == SPLIT_VALID && *s->gone) {
@@ -259,7 +260,7 @@ static int data_parts(const experiment *e, task_part *out) {
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
     const bool shapes = strcmp(r->data.set, "shapes") == 0;
-    const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
+    const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
     const size_t bytes = pictures_bytes(&s->all);
     int n = 0;
     for (int split = 0; split < SPLITS; split++) {
@@ -270,7 +271,7 @@ static int data_parts(const experiment *e, task_part *out) {
             hash = task_hash(hash, s->all.bytes + (size_t)place * bytes, bytes);
             hash = task_hash(hash, &s->all.labels[place], sizeof *s->all.labels);
         }
-        const char *file = *paths[split] ? paths[split] : r->data.path; /* CIFAR's are together; some are held out */
+        const char *file = *paths[split] ? paths[split] : s->path; /* CIFAR's are together; some are held out */
         out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash};
     }
     return n;

@@ -48,6 +48,7 @@ typedef struct images_graph {
 /* The task's part of an experiment. */
 typedef struct images {
     pictures all;
+    char path[RECIPE_PATH]; /* data.path, or where a set of the cache is */
     int32_t *place[SPLITS]; /* of a split's pictures, in all */
     int64_t n[SPLITS];
     bool test_is_valid; /* there is no validation set but the test set */

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "data/cifar.h"
+#include "data/sets/data_sets.h"
 #include "data/shapes.h"
 #include "data/shuffle.h"
 
@@ -84,13 +85,13 @@ static int read_cifar(images *s, const images_settings *r, task_split split, cha
                                                           : CIFAR_100_FINE,
                              .test = split == SPLIT_TEST,
                              .any_size = r->data.any_size};
-    return cifar_read(&s->all, r->data.path, &o, message, size);
+    return cifar_read(&s->all, s->path, &o, message, size);
 }
 
 static int read_folder(experiment *e, task_split split, char *message, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
-    const char *const paths[] = {r->data.path, r->data.valid_path, r->data.test_path};
+    const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
     const image_folder_options o = {.skip = strcmp(r->data.unreadable, "skip") == 0, .pool = e->pool};
     return image_folder_read(&s->all, paths[split], &o, &s->report[split], message, size);
 }
@@ -133,7 +134,7 @@ static int hold_out(images *s, const images_settings *r, char *message, size_t s
     if (!order || !valid || !chosen) failed = text_fail(message, size, "out of memory for %lld pictures", (long long)n);
     else if (held >= n)
         failed = text_fail(message, size, "%s: %lld picture%s, of which data.hold_out %g %% leaves none to train on",
-                           r->data.path, (long long)n, n == 1 ? "" : "s", r->data.hold_out);
+                           s->path, (long long)n, n == 1 ? "" : "s", r->data.hold_out);
     if (!failed) {
         int64_t kept = 0, out = 0;
         for (int64_t i = 0; i < n; i++) order[i] = i;
@@ -181,7 +182,7 @@ static int validate_on_test(images *s, char *message, size_t size) {
 }
 
 static int check_training(const images *s, const images_settings *r, char *message, size_t size) {
-    const char *where = is_shapes(r) ? "shapes" : r->data.path;
+    const char *where = is_shapes(r) ? "shapes" : s->path;
     if (s->all.classes.n < 2)
         return text_fail(message, size, "%s: 1 class, '%s': expected at least 2", where, s->all.classes.name[0]);
     if (s->n[SPLIT_TRAIN] >= r->data.batch) return 0;
@@ -196,12 +197,22 @@ static int load_names(images *s, const char *directory, char *message, size_t si
     return class_names_load(&s->all.classes, path, message, size);
 }
 
+/* Sets of the cache have their place there. */
+static int find_files(experiment *e, char *message, size_t size) {
+    const images_settings *r = images_settings_of(&e->recipe);
+    images *s = images_of(e);
+    const data_set *set = *r->data.path ? NULL : data_set_find(r->data.set);
+    snprintf(s->path, sizeof s->path, "%s", r->data.path);
+    return set ? data_set_path(set, s->path, sizeof s->path, message, size) : 0;
+}
+
 int images_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     s->all.size = r->data.size;
     if (directory && load_names(s, directory, message, size)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
+    if (find_files(e, message, size)) return -1;
     for (int split = SPLIT_TRAIN; split < SPLITS; split++) {
         const bool wanted = split != SPLIT_TRAIN || !directory || holds_out(r);
         if (!wanted || !has_files(r, split) || read_split(e, split, message, size) == 0) continue;

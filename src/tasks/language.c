@@ -18,8 +18,9 @@
 
 #define S language_settings
 static const key_spec keys[] = {
-    CHOICE_KEY(S, data.set, "generated", "generated text", STRICT, "a language of known entropy, or files"),
-    PATH_KEY(S, data.path, LOOSE, "text: the directory of the files"),
+    CHOICE_KEY(S, data.set, "generated", "generated text ptb", STRICT,
+               "a language of known entropy, files, or Penn Treebank, which is text"),
+    PATH_KEY(S, data.path, LOOSE, "text: the directory of the files; ptb: not given, what `adamod data prepare` made"),
     TEXT_KEY(S, data.train_file, "train.txt", LOOSE, "text: what to train on"),
     TEXT_KEY(S, data.valid_file, "valid.txt", LOOSE, "text: for validation"),
     TEXT_KEY(S, data.test_file, "test.txt", LOOSE, "text: for the test; empty: none"),
@@ -89,10 +90,26 @@ static const char *check_vocabulary(const language_settings *r, char *why, size_
     return "data.max_vocab";
 }
 
+/* The names of its files are known. */
+static const char *check_ptb(const language_settings *r, char *why, size_t size) {
+    static const char *const usual[SPLITS] = {"train.txt", "valid.txt", "test.txt"}, *const keys_of[SPLITS] = {
+                                                                                         "data.train_file",
+                                                                                         "data.valid_file",
+                                                                                         "data.test_file"};
+    const char *const given[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
+    for (int split = 0; split < SPLITS; split++) {
+        if (strcmp(given[split], usual[split]) == 0 || strcmp(given[split], language_file(r, split)) == 0) continue;
+        snprintf(why, size, "%s is '%s', but data.set ptb reads %s", keys_of[split], given[split],
+                 language_file(r, split));
+        return keys_of[split];
+    }
+    return NULL;
+}
+
 static const char *check_task(const recipe *whole, char *why, size_t size) {
     const language_settings *r = language_settings_of(whole);
-    const bool generated = language_is_generated(whole);
-    if (generated == (*r->data.path != '\0')) {
+    const bool generated = language_is_generated(whole), ptb = strcmp(r->data.set, "ptb") == 0;
+    if (generated ? *r->data.path != '\0' : !ptb && !*r->data.path) {
         snprintf(why, size,
                  generated ? "data.path is given, but data.set generated reads no files"
                            : "data.path is not given; data.set text needs it");
@@ -103,7 +120,7 @@ static const char *check_task(const recipe *whole, char *why, size_t size) {
         snprintf(why, size, "%s is empty; data.set text needs it", key);
         return key;
     }
-    const char *path = generated ? check_generated(r, why, size) : NULL;
+    const char *path = generated ? check_generated(r, why, size) : ptb ? check_ptb(r, why, size) : NULL;
     return path ? path : check_vocabulary(r, why, size);
 }
 
@@ -244,10 +261,6 @@ static uint64_t fingerprint(const experiment *e) {
     return s->codes.text ? checkpoint_hash(hash, s->codes.text, strlen(s->codes.text)) : hash;
 }
 
-static const char *file_of(const language_settings *r, int split) {
-    return split == SPLIT_TRAIN ? r->data.train_file : split == SPLIT_VALID ? r->data.valid_file : r->data.test_file;
-}
-
 static int data_parts(const experiment *e, task_part *out) {
     static const char *const names[2][SPLITS] = {{"data.train_file", "data.valid_file", "data.test_file"},
                                                  {"data.train", "data.valid", "data.test"}};
@@ -257,7 +270,7 @@ static int data_parts(const experiment *e, task_part *out) {
     for (int split = 0; split < SPLITS; split++) {
         if (s->n[split] == 0) continue;
         out[n++] = (task_part){(task_split)split, names[generated][split],
-                               generated ? "" : file_of(language_settings_of(&e->recipe), split), s->hash[split]};
+                               generated ? "" : language_file(language_settings_of(&e->recipe), split), s->hash[split]};
     }
     return n;
 }
@@ -277,8 +290,8 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     const language_settings *r = language_settings_of(&e->recipe);
     const int64_t n = language_of(e)->n[split], columns = columns_of(r, split);
     if (n % columns == 0 || language_is_generated(&e->recipe)) return false;
-    snprintf(out, size, "%.*s: used %lld of %lld tokens, in %lld columns of one length", RECIPE_PATH, file_of(r, split),
-             (long long)(n - n % columns), (long long)n, (long long)columns);
+    snprintf(out, size, "%.*s: used %lld of %lld tokens, in %lld columns of one length", RECIPE_PATH,
+             language_file(r, split), (long long)(n - n % columns), (long long)n, (long long)columns);
     return true;
 }
 

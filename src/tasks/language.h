@@ -18,7 +18,7 @@
 
 typedef struct language_settings {
     struct {
-        char set[16];                                                                  /* generated, text */
+        char set[16];                                                                  /* generated, text, ptb */
         char path[RECIPE_PATH];                                                        /* a directory, absolute */
         char train_file[RECIPE_PATH], valid_file[RECIPE_PATH], test_file[RECIPE_PATH]; /* in it */
         char tokens[16];                                                               /* words, characters, subwords */
@@ -56,7 +56,8 @@ typedef struct language_scoring {
 
 /* The task's part of an experiment. */
 typedef struct language {
-    vocab *vocab; /* NULL: generated */
+    char folder[RECIPE_PATH]; /* of the files: data.path, or where a set of the cache is */
+    vocab *vocab;             /* NULL: generated */
     subword_codes codes;
     int words;
     int32_t *text[SPLITS];
@@ -81,6 +82,9 @@ double language_entropy(const recipe *r);
 static inline bool language_is_generated(const recipe *r) {
     return strcmp(language_settings_of(r)->data.set, "generated") == 0;
 }
+
+/* The name of a split's file, in that folder; "": there is none. */
+const char *language_file(const language_settings *r, int split);
 
 extern const task task_language;
 extern const task_bench language_bench; /* language_bench.c */

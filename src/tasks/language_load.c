@@ -4,6 +4,7 @@
  */
 #include "tasks/language.h"
 
+#include "data/sets/data_sets.h"
 #include "data/text_input.h"
 
 #include <math.h>
@@ -17,12 +18,27 @@ static text_unit unit_of(const language_settings *r) {
     return strcmp(r->data.tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
 }
 
+const char *language_file(const language_settings *r, int split) {
+    static const char *const ptb[SPLITS] = {"ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"};
+    if (strcmp(r->data.set, "ptb") == 0) return ptb[split];
+    return split == SPLIT_TRAIN ? r->data.train_file : split == SPLIT_VALID ? r->data.valid_file : r->data.test_file;
+}
+
 /* The file of a split; false: there is none. */
-static bool path_of(const language_settings *r, int split, char path[PATH]) {
-    const char *const files[SPLITS] = {r->data.train_file, r->data.valid_file, r->data.test_file};
-    if (files[split][0] == '/') snprintf(path, PATH, "%s", files[split]);
-    else snprintf(path, PATH, "%s/%s", r->data.path, files[split]);
-    return *files[split] != '\0';
+static bool path_of(const experiment *e, int split, char path[PATH]) {
+    const char *file = language_file(language_settings_of(&e->recipe), split);
+    if (*file == '/') snprintf(path, PATH, "%s", file);
+    else snprintf(path, PATH, "%s/%s", language_of(e)->folder, file);
+    return *file != '\0';
+}
+
+/* Sets of the cache have their place there. */
+static int find_files(experiment *e, char *message, size_t size) {
+    const language_settings *r = language_settings_of(&e->recipe);
+    language *s = language_of(e);
+    const data_set *set = *r->data.path ? NULL : data_set_find(r->data.set);
+    snprintf(s->folder, sizeof s->folder, "%s", r->data.path);
+    return set ? data_set_path(set, s->folder, sizeof s->folder, message, size) : 0;
 }
 
 /* ---- lines ---- */
@@ -110,7 +126,7 @@ static int make_vocabulary(experiment *e, char *message, size_t size) {
     char path[PATH];
     counting c = {e, vocab_counter_create(), false};
     if (!c.counter) return text_fail(message, size, "out of memory for the vocabulary");
-    path_of(r, SPLIT_TRAIN, path);
+    path_of(e, SPLIT_TRAIN, path);
     int failed = each_line(path, count_line, &c, message, size);
     if (!failed && !c.any) failed = text_fail(message, size, "%s: there is no text in it", path);
     if (!failed) failed = vocab_build(&s->vocab, c.counter, &o, message, size);
@@ -126,7 +142,7 @@ static int open_vocabulary(experiment *e, const char *run, char *message, size_t
     language *s = language_of(e);
     char path[PATH];
     if (strcmp(r->data.tokens, "subwords") == 0) {
-        path_of(r, SPLIT_TRAIN, path);
+        path_of(e, SPLIT_TRAIN, path);
         if (run) snprintf(path, sizeof path, "%s/bpe.codes", run);
         else if (*r->data.bpe) snprintf(path, sizeof path, "%s", r->data.bpe);
         if (run || *r->data.bpe ? subword_codes_read(&s->codes, path, message, size)
@@ -188,7 +204,7 @@ static int add_line(void *context, text_slice line, char *message, size_t size) 
 static int read_file(experiment *e, int split, char *message, size_t size) {
     char path[PATH];
     reading x = {e, split, 0};
-    if (!path_of(language_settings_of(&e->recipe), split, path)) return 0;
+    if (!path_of(e, split, path)) return 0;
     if (each_line(path, add_line, &x, message, size)) return -1;
     return language_of(e)->n[split] ? 0 : text_fail(message, size, "%s: there is no text in it", path);
 }
@@ -196,6 +212,7 @@ static int read_file(experiment *e, int split, char *message, size_t size) {
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
     language *s = language_of(e);
     const char *given = language_settings_of(&e->recipe)->data.vocabulary;
+    if ((!directory || (uses & TASK_SCORE)) && find_files(e, message, size)) return -1;
     if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size)) return -1;
     s->words = vocab_size(s->vocab) - VOCAB_END;
     if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return -1;
@@ -239,7 +256,7 @@ static int check_columns(const experiment *e, char *message, size_t size) {
         const int64_t n = language_of(e)->n[split];
         if (n == 0 || n / batch[split] >= 2) continue;
         char path[PATH] = "";
-        if (!language_is_generated(&e->recipe)) path_of(r, split, path);
+        if (!language_is_generated(&e->recipe)) path_of(e, split, path);
         return text_fail(message, size,
                          "%s%sthe %s text has %lld tokens, expected at least %d: two for each of %s %d columns", path,
                          *path ? ": " : "", task_split_label((task_split)split), (long long)n, 2 * batch[split],

@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "data/bleu.h"
 #include "data/score.h"
+#include "data/sets/data_sets.h"
+#include "data/tokenizer.h"
 #include "train/checkpoint.h"
 
 #include <math.h>
@@ -39,6 +41,8 @@ static const key_spec common_keys[] = {
     WHOLE_KEY(S, decode.samples, "20", 0, 1000000, LOOSE, "translations kept for the report"),
 };
 static const key_spec bitext_keys[] = {
+    CHOICE_KEY(S, data.set, "files", "files iwslt14-de-en wmt14-en-de multi30k-de-en", STRICT,
+               "a data set that `adamod data prepare` made; files: those below"),
     PATH_KEY(S, data.source, LOOSE, "a file with a source sentence in each line"),
     PATH_KEY(S, data.target, LOOSE, "their translations"),
     PATH_KEY(S, data.valid_source, LOOSE, "the same for validation"),
@@ -94,8 +98,42 @@ static const char *check_common(const recipe *r, char *why, size_t size) {
     return path ? path : check_batches(s, why, size);
 }
 
+/* NULL: files. */
+static const data_set *set_of(const translation_settings *s) { return data_set_find(s->data.set); }
+/* Whether the files are in subwords already, with tokens as the data set's preparation has them. */
+static bool is_split(const translation_settings *s) { return set_of(s) && set_of(s)->pairs; }
+
+/* Sets know their files, their languages and whether they are raw. */
+static const char *check_set(const translation_settings *s, const data_set *set, char *why, size_t size) {
+    const char *const languages[] = {s->data.source_lang, s->data.target_lang};
+    for (int i = 0; i < bitext_table.n; i++) {
+        const key_spec *k = &bitext_keys[i];
+        if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0 || !*((const char *)s + k->offset)) continue;
+        snprintf(why, size, "%s is given, but data.set %s has files of its own", k->path, set->name);
+        return k->path;
+    }
+    if (s->data.raw != !set->pairs) {
+        snprintf(why, size, "data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false", set->name,
+                 set->pairs ? "in subwords" : "raw text");
+        return "data.raw";
+    }
+    if (strcmp(s->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected words: data.set %s is made of them", s->data.tokens,
+                 set->name);
+        return "data.tokens";
+    }
+    for (int i = 0; s->data.raw && i < 2; i++) {
+        if (strcmp(languages[i], set->languages[i]) == 0) continue;
+        snprintf(why, size, "data.%s_lang is %s, expected %s, which data.set %s has", i ? "target" : "source",
+                 languages[i], set->languages[i], set->name);
+        return i ? "data.target_lang" : "data.source_lang";
+    }
+    return NULL;
+}
+
 /* The first file that is needed and not given, or NULL. */
 static const char *check_files(const translation_settings *s, char *why, size_t size) {
+    if (set_of(s)) return check_set(s, set_of(s), why, size);
     const bool test = *s->data.test_source || *s->data.test_target;
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
@@ -167,9 +205,30 @@ static const char *check_transformer(const recipe *r, char *why, size_t size) {
 
 /* ---- data ---- */
 
-static int read_bitext(experiment *e, int split, const char *source, const char *target, char *message, size_t size) {
+/* Files as the recipe names them, or those of a data set. */
+static int find_files(experiment *e, char *message, size_t size) {
+    static const char *const names[SPLITS] = {"train", "valid", "test"};
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *const given[SPLITS][2] = {{r->data.source, r->data.target},
+                                          {r->data.valid_source, r->data.valid_target},
+                                          {r->data.test_source, r->data.test_target}};
+    const data_set *set = set_of(r);
+    char folder[RECIPE_PATH];
+    if (set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
+    for (int i = 0; i < SPLITS; i++) {
+        for (int side = 0; side < 2; side++) {
+            char *file = translation_of(e)->files[i][side];
+            if (set) snprintf(file, RECIPE_PATH, "%s/%s.%s", folder, names[i], set->languages[side]);
+            else snprintf(file, RECIPE_PATH, "%s", given[i][side]);
+        }
+    }
+    return 0;
+}
+
+static int read_bitext(experiment *e, int split, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
+    const char *source = s->files[split][0], *target = s->files[split][1];
     const corpus_options o = {.unit = s->unit,
                               .empty = r->data.skip_empty ? CORPUS_SKIP : CORPUS_REFUSE,
                               .max_tokens = r->data.max_length,
@@ -183,7 +242,6 @@ static int read_bitext(experiment *e, int split, const char *source, const char 
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
-    const char *const sources[] = {r->data.source, r->data.valid_source, r->data.test_source};
     const corpus_report *c = &s->text[split].report;
     const struct {
         int64_t n;
@@ -194,7 +252,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
                  {c->too_long, "longer than data.max_length", r->data.max_length},
                  {c->truncated, "cut to data.max_length", r->data.max_length}};
     if (c->empty + c->ratio + c->too_long + c->truncated == 0) return false;
-    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, sources[split],
+    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, s->files[split][0],
                         (long long)s->text[split].n, (long long)c->lines);
     const char *before = ": ";
     for (size_t i = 0; i < sizeof parts / sizeof *parts && (size_t)used < size; i++) {
@@ -217,10 +275,10 @@ static int load_text(experiment *e, bool train, char *message, size_t size) {
         return corpus_numbers(r->data.seed, train ? r->data.train : 1, r->data.valid, r->data.test, &text[SPLIT_TRAIN],
                               &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
     }
-    if (train && read_bitext(e, SPLIT_TRAIN, r->data.source, r->data.target, message, size)) return -1;
-    if (read_bitext(e, SPLIT_VALID, r->data.valid_source, r->data.valid_target, message, size)) return -1;
-    if (!*r->data.test_source) return 0;
-    return read_bitext(e, SPLIT_TEST, r->data.test_source, r->data.test_target, message, size);
+    if (find_files(e, message, size)) return -1;
+    if (train && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
+    if (read_bitext(e, SPLIT_VALID, message, size)) return -1;
+    return *translation_of(e)->files[SPLIT_TEST][0] ? read_bitext(e, SPLIT_TEST, message, size) : 0;
 }
 
 static int check_vocabulary(const translation_settings *r, const vocab *v, char *message, size_t size) {
@@ -269,10 +327,15 @@ static int encode_text(translation *s, char *message, size_t size) {
 static int open_raw(experiment *e, const char *directory, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     raw_text *raw = &translation_of(e)->raw;
-    char path[1100];
-    if (raw_text_open(raw, r->data.source_lang, r->data.target_lang, message, size)) return -1;
-    if (!directory && !*r->data.bpe) return 0;
+    const text_chain_options sides[RAW_SIDES] = {{.language = r->data.source_lang, .plain = true},
+                                                 {.language = r->data.target_lang, .plain = true}};
+    const data_set *set = is_split(r) ? set_of(r) : NULL;
+    char path[1100], folder[RECIPE_PATH];
+    if (raw_text_open(raw, set ? set->pairs->sides : sides, message, size)) return -1;
+    if (!directory && !set && !*r->data.bpe) return 0;
+    if (!directory && set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
     if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    else if (set) snprintf(path, sizeof path, "%s/codes", folder);
     else snprintf(path, sizeof path, "%s", r->data.bpe);
     return subword_codes_read(&raw->codes, path, message, size);
 }
@@ -283,7 +346,7 @@ static int open_text(experiment *e, const char *directory, int uses, char *messa
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
-    if (r->data.raw && open_raw(e, from, message, size)) return -1;
+    if ((r->data.raw || is_split(r)) && open_raw(e, from, message, size)) return -1;
     if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
     if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
     return encode_text(s, message, size);
@@ -442,20 +505,17 @@ static int data_parts(const experiment *e, task_part *out) {
     static const char *const keys[SPLITS][3] = {{"data.source", "data.target", "data.train"},
                                                 {"data.valid_source", "data.valid_target", "data.valid"},
                                                 {"data.test_source", "data.test_target", "data.test"}};
-    const translation_settings *r = translation_settings_of(&e->recipe);
-    const char *const files[SPLITS][2] = {{r->data.source, r->data.target},
-                                          {r->data.valid_source, r->data.valid_target},
-                                          {r->data.test_source, r->data.test_target}};
+    const translation *s = translation_of(e);
     int n = 0;
     for (int i = 0; i < SPLITS; i++) {
-        const corpus_text *text = &translation_of(e)->text[i];
+        const corpus_text *text = &s->text[i];
         if (text->n == 0) continue;
         const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
         if (is_numbers(e)) {
             out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt)};
         } else {
-            out[n++] = (task_part){(task_split)i, keys[i][0], files[i][0], src};
-            out[n++] = (task_part){(task_split)i, keys[i][1], files[i][1], tgt};
+            out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src};
+            out[n++] = (task_part){(task_split)i, keys[i][1], s->files[i][1], tgt};
         }
     }
     return n;
@@ -683,6 +743,7 @@ int translation_translate(experiment *e, int n, const text_slice *lines, int nbe
 typedef struct judge {
     bleu score;
     score_text *text; /* of raw text; NULL: there is none */
+    bool unite;       /* words are to be counted, of text in subwords */
     task_sample sample;
     void *context;
     int64_t wanted; /* samples still to be kept */
@@ -703,14 +764,20 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
                       size_t size) {
     const corpus_text *shown = j->text ? &s->raw_pairs[split] : &s->text[split];
     const text_slice source = corpus_sentence(&shown->src, i), reference = corpus_sentence(&shown->tgt, i);
-    char *tokens = output_tokens(s, r), *output = output_text(s, r);
+    const text_slice target = corpus_sentence(&s->text[split].tgt, i);
+    char *tokens = output_tokens(s, r), *output = output_text(s, r), *right = strndup(target.bytes, target.n);
     int status = -1;
-    if (tokens && output && bleu_add(&j->score, text_of(tokens), corpus_sentence(&s->text[split].tgt, i)) == 0)
+    if (j->unite && tokens && right) { /* the words of the data set */
+        raw_text_unite(tokens);
+        raw_text_unite(right);
+    }
+    if (tokens && output && right && bleu_add(&j->score, text_of(tokens), text_of(right)) == 0)
         status = j->text ? score_add(j->text, text_of(output), reference) : 0;
     if (status) text_fail(message, size, "out of memory comparing translations");
     if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
     free(tokens);
     free(output);
+    free(right);
     return status;
 }
 
@@ -742,7 +809,7 @@ static int translate_split(experiment *e, int split, int64_t n, judge *j, task_r
 static int evaluate(experiment *e, task_split split, task_depth depth, task_sample sample, void *context,
                     task_result *out, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
-    judge j = {.sample = sample, .context = context, .wanted = r->decode.samples};
+    judge j = {.sample = sample, .context = context, .wanted = r->decode.samples, .unite = is_split(r)};
     *out = (task_result){0};
     for (int i = 0; i < TASK_MOST_METRICS; i++) out->value[i] = NAN;
     if (score(e, split, depth == TASK_GLANCE ? 1 : 0, out, message, size)) return -1;

@@ -15,7 +15,8 @@ typedef struct translation_settings {
     struct {
         int64_t train, valid, test; /* numbers: pairs */
         uint64_t seed;              /* of the choice of training numbers; the held-out ones are always the same */
-        /* bitext: files; absolute, or "" */
+        /* bitext: a data set of the cache; or "files": absolute, or "" */
+        char set[16];
         char source[RECIPE_PATH], target[RECIPE_PATH];
         char valid_source[RECIPE_PATH], valid_target[RECIPE_PATH];
         char test_source[RECIPE_PATH], test_target[RECIPE_PATH];
@@ -56,9 +57,10 @@ static inline const transformer_settings *transformer_settings_of(const recipe *
 typedef struct translation {
     corpus_text text[SPLITS];
     corpus pairs[SPLITS];
-    raw_text raw;                  /* where data.raw is true */
-    corpus_text raw_pairs[SPLITS]; /* of held-out text, then: as they were in the files */
-    vocab *src_vocab, *tgt_vocab;  /* may be the same one */
+    char files[SPLITS][2][RECIPE_PATH]; /* bitext: what was read, source and target */
+    raw_text raw;                       /* where data.raw is true, or a data set is in subwords */
+    corpus_text raw_pairs[SPLITS];      /* of held-out text, then: as they were in the files */
+    vocab *src_vocab, *tgt_vocab;       /* may be the same one */
     text_unit unit;
     transformer_config config;
     batcher *batches;

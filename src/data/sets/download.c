@@ -1,0 +1,323 @@
+/* download.c - see download.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _FILE_OFFSET_BITS 64
+#include "data/sets/download.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/library.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef ADAMOD_CURL
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+/* ---- libcurl ---- */
+
+static struct {
+    void *library;
+    __typeof__(curl_global_init) *global_init;
+    __typeof__(curl_easy_init) *init;
+    __typeof__(curl_easy_setopt) *set;
+    __typeof__(curl_easy_perform) *perform;
+    __typeof__(curl_easy_getinfo) *get;
+    __typeof__(curl_easy_strerror) *error;
+    __typeof__(curl_easy_cleanup) *cleanup;
+} curl;
+
+const char *download_missing(void) {
+    static char why[512];
+    static const char *const places[] = {NULL};
+    const char *reason = "a function is missing";
+    const struct {
+        const char *name;
+        void *function;
+    } functions[] = {
+        {"curl_global_init", &curl.global_init}, {"curl_easy_init", &curl.init},   {"curl_easy_setopt", &curl.set},
+        {"curl_easy_perform", &curl.perform},    {"curl_easy_getinfo", &curl.get}, {"curl_easy_strerror", &curl.error},
+        {"curl_easy_cleanup", &curl.cleanup},
+    };
+    if (curl.library) return NULL;
+    void *library = adamod__library_open("libcurl.so.4", "ADAMOD_CURL_LIBRARY", places, &reason);
+    bool whole = library != NULL;
+    for (size_t i = 0; whole && i < sizeof functions / sizeof *functions; i++)
+        whole = adamod__library_function(library, functions[i].name, functions[i].function);
+    if (whole && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) {
+        curl.library = library;
+        return NULL;
+    }
+    snprintf(why, sizeof why, "downloads need libcurl (Debian: libcurl4), which cannot be used: %s", reason);
+    return why;
+}
+
+/* ---- one request ---- */
+
+typedef struct transfer {
+    const download *d;
+    CURL *handle;
+    int fd;
+    int64_t asked;   /* the byte that the request begins with */
+    int64_t at;      /* bytes there are now */
+    int64_t total;   /* that the server says the file has; -1: it does not */
+    int64_t start;   /* of the range that it sends; -1: it says nothing of a range */
+    int64_t refused; /* bytes of an answer that is no file */
+    bool begun, no_file, stalled;
+    int64_t seen; /* bytes when the last of them came, and when that was */
+    double when;
+    int error;        /* of writing */
+    char reason[384]; /* why the transfer was ended */
+} transfer;
+
+static size_t give_up(transfer *t, const char *format, long long a, long long b) {
+    snprintf(t->reason, sizeof t->reason, format, a, b); /* NOLINT: of this file alone */
+    return 0;
+}
+
+static bool is_http(const char *url) { return strncasecmp(url, "file:", 5) != 0; }
+
+static long response_code(const transfer *t) {
+    long code = 0;
+    curl.get(t->handle, CURLINFO_RESPONSE_CODE, &code);
+    return code;
+}
+
+/* "Content-Range: bytes 5-99/100", or "bytes *" "/100" of what cannot be sent. */
+static size_t on_header(char *line, size_t size, size_t n, void *context) {
+    transfer *t = context;
+    static const char name[] = "content-range:";
+    char text[128];
+    long long first = -1, total = -1;
+    n *= size;
+    snprintf(text, sizeof text, "%.*s", (int)(n < 127 ? n : 127), line);
+    if (strncmp(text, "HTTP/", 5) == 0) t->start = t->total = -1; /* of a redirection before */
+    if (strncasecmp(text, name, sizeof name - 1) != 0) return n;
+    const char *at = text + sizeof name - 1;
+    if (sscanf(at, " bytes %lld-%*d/%lld", &first, &total) < 1) (void)sscanf(at, " bytes */%lld", &total);
+    t->start = first;
+    t->total = total;
+    return n;
+}
+
+/* When the first bytes are there: whether they are of the file, and from where. */
+static bool begin(transfer *t) {
+    const long code = response_code(t);
+    curl_off_t length = -1;
+    t->begun = true;
+    if (code == 206) {
+        if (t->start != t->asked)
+            return give_up(t, "the server sends bytes from %lld on, asked for those from %lld", t->start, t->asked) !=
+                   0;
+    } else if (code == 200 || !is_http(t->d->url)) {
+        if (t->at > 0 && (t->error = adamod__file_cut(t->fd, 0))) return false;
+        t->at = 0;
+        t->total = -1;
+    } else {
+        t->no_file = true;
+        return true;
+    }
+    curl.get(t->handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    if (t->total < 0 && length >= 0) t->total = t->at + (int64_t)length;
+    if (t->d->size && t->total >= 0 && t->total != t->d->size)
+        return give_up(t, "the server has %lld bytes, expected %lld", t->total, t->d->size) != 0;
+    return true;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t n, void *context) {
+    transfer *t = context;
+    const int64_t most = t->d->size ? t->d->size : t->d->most;
+    n *= size;
+    if (!t->begun && !begin(t)) return 0;
+    if (t->no_file) return (t->refused += (int64_t)n) < 65536 ? n : 0;
+    if (t->at + (int64_t)n > most) return give_up(t, "the server sends more than the %lld bytes expected", most, 0);
+    for (size_t done = 0; done < n;) {
+        const ssize_t put = pwrite(t->fd, bytes + done, n - done, (off_t)t->at);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) {
+            t->error = put < 0 ? errno : EIO;
+            return 0;
+        }
+        done += (size_t)put;
+        t->at += put;
+    }
+    return n;
+}
+
+static int on_progress(void *context, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up) {
+    transfer *t = context;
+    (void)total, (void)now, (void)up_total, (void)up;
+    const double time_now = clock_seconds();
+    if (t->at != t->seen || t->when == 0) {
+        t->seen = t->at;
+        t->when = time_now;
+    }
+    t->stalled = time_now - t->when > t->d->timeout;
+    if (t->d->progress) t->d->progress(t->d->context, t->at, t->d->size ? t->d->size : t->total > 0 ? t->total : 0);
+    return t->stalled;
+}
+
+/* A server must not send us to a file of this machine, nor from a safe address to one that is not. */
+static bool limit_protocols(CURL *h, bool secure) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    return curl.set(h, CURLOPT_PROTOCOLS_STR, "http,https,file") == CURLE_OK &&
+           curl.set(h, CURLOPT_REDIR_PROTOCOLS_STR, secure ? "https" : "http,https") == CURLE_OK;
+#else
+    const long redirected = secure ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS;
+    return curl.set(h, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS | CURLPROTO_FILE)) == CURLE_OK &&
+           curl.set(h, CURLOPT_REDIR_PROTOCOLS, redirected) == CURLE_OK;
+#endif
+}
+
+static bool set_options(transfer *t, char *error) {
+    CURL *h = t->handle;
+    const bool secure = strncasecmp(t->d->url, "https:", 6) == 0;
+    char range[32], agent[64];
+    snprintf(agent, sizeof agent, "adamod/%s", adamod_version_string());
+    curl.set(h, CURLOPT_URL, t->d->url);
+    curl.set(h, CURLOPT_ERRORBUFFER, error);
+    curl.set(h, CURLOPT_NOSIGNAL, 1L);
+    curl.set(h, CURLOPT_USERAGENT, agent);
+    curl.set(h, CURLOPT_FOLLOWLOCATION, 1L);
+    curl.set(h, CURLOPT_MAXREDIRS, 10L);
+    curl.set(h, CURLOPT_CONNECTTIMEOUT_MS, (long)(t->d->timeout * 1000));
+    curl.set(h, CURLOPT_HEADERFUNCTION, on_header);
+    curl.set(h, CURLOPT_HEADERDATA, t);
+    curl.set(h, CURLOPT_WRITEFUNCTION, on_body);
+    curl.set(h, CURLOPT_WRITEDATA, t);
+    curl.set(h, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl.set(h, CURLOPT_XFERINFODATA, t);
+    curl.set(h, CURLOPT_NOPROGRESS, 0L);
+    if (t->asked > 0 && is_http(t->d->url)) {
+        snprintf(range, sizeof range, "%lld-", (long long)t->asked);
+        curl.set(h, CURLOPT_RANGE, range);
+    }
+    return limit_protocols(h, secure);
+}
+
+typedef enum outcome { WHOLE, AGAIN, FROM_START, OTHER_ADDRESS, NO_MORE } outcome;
+
+/* What a request that has ended means, in one line. */
+static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, size_t msg_size) {
+    const long status = response_code(t);
+    const download *d = t->d;
+    char waited[64];
+    if (t->error) {
+        text_fail(msg, msg_size, "%s: cannot write: %s; %lld bytes are kept", d->path, strerror(t->error),
+                  (long long)t->at);
+        return NO_MORE;
+    }
+    if (*t->reason) {
+        text_fail(msg, msg_size, "%s: %s", d->url, t->reason);
+        return OTHER_ADDRESS;
+    }
+    if (status == 416 && t->asked > 0) {
+        if (t->total == t->asked) return WHOLE; /* all of it was there */
+        return FROM_START;
+    }
+    const bool answered = code == CURLE_OK || code == CURLE_WRITE_ERROR;
+    if (is_http(d->url) && answered && status != 200 && status != 206) {
+        text_fail(msg, msg_size, "%s: the server answers with status %ld%s", d->url, status,
+                  status == 404 || status == 410 ? ": it has no such file" : "");
+        return OTHER_ADDRESS;
+    }
+    if (code == CURLE_OK && t->begun && (!d->size || t->at == d->size)) return WHOLE;
+    if (code == CURLE_OK) {
+        text_fail(msg, msg_size, "%s: the server's answer ended after %lld bytes%s", d->url, (long long)t->at,
+                  t->at > 0 ? "; they are kept, the same command goes on" : "");
+        return AGAIN;
+    }
+    if (t->stalled) snprintf(waited, sizeof waited, "no data came for %g seconds", d->timeout);
+    text_fail(msg, msg_size, "%s: %s%s", d->url,
+              t->stalled ? waited
+              : *error   ? error
+                         : curl.error(code),
+              t->at > 0 ? "; what came is kept, the same command goes on" : "");
+    return t->stalled || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
+                   code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR
+               ? AGAIN
+               : OTHER_ADDRESS;
+}
+
+static outcome request(const download *d, int fd, int64_t *have, char *msg, size_t msg_size) {
+    char error[CURL_ERROR_SIZE] = "";
+    transfer t = {.d = d, .fd = fd, .asked = *have, .at = *have, .total = -1, .start = -1, .handle = curl.init()};
+    if (!t.handle || !set_options(&t, error)) {
+        text_fail(msg, msg_size, "%s: %s", d->url,
+                  t.handle ? "libcurl is older than the one this program was built for" : "out of memory");
+        if (t.handle) curl.cleanup(t.handle);
+        return NO_MORE;
+    }
+    const CURLcode code = curl.perform(t.handle);
+    const outcome result = judge(&t, code, error, msg, msg_size);
+    curl.cleanup(t.handle);
+    *have = t.at;
+    return result;
+}
+
+static void pause_for(double seconds) {
+    const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size) {
+    const char *missing = download_missing();
+    struct stat st;
+    int idle = 0; /* requests in a row that gave nothing */
+    *resumed = false;
+    if (missing) {
+        text_fail(msg, msg_size, "%s", missing);
+        return DOWNLOAD_STOPPED;
+    }
+    if (fstat(fd, &st)) {
+        text_fail(msg, msg_size, "%s: cannot look at it: %s", d->path, strerror(errno));
+        return DOWNLOAD_STOPPED;
+    }
+    int64_t have = (int64_t)st.st_size;
+    if (d->size && have > d->size) have = adamod__file_cut(fd, 0) ? have : 0;
+    *resumed = have > 0;
+    if (d->size && have == d->size) return DOWNLOAD_DONE;
+    while (idle < 2) {
+        const int64_t before = have;
+        const outcome o = request(d, fd, &have, msg, msg_size);
+        if (o == NO_MORE) return DOWNLOAD_STOPPED;
+        if (o == OTHER_ADDRESS) return DOWNLOAD_FAILED;
+        if (o == WHOLE) {
+            const int error = adamod__file_sync(fd);
+            if (!error) return DOWNLOAD_DONE;
+            text_fail(msg, msg_size, "%s: cannot write: %s", d->path, strerror(error));
+            return DOWNLOAD_STOPPED;
+        }
+        if (o == FROM_START) have = adamod__file_cut(fd, 0) ? have : 0;
+        idle = have > before ? 0 : idle + 1;
+        *resumed = *resumed || have > 0;
+        if (idle == 1) pause_for(0.3);
+    }
+    return DOWNLOAD_FAILED;
+}
+
+#else
+
+const char *download_missing(void) {
+    return "downloads need libcurl, which this program was built without (Debian: libcurl4-openssl-dev)";
+}
+
+download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size) {
+    (void)d;
+    (void)fd;
+    *resumed = false;
+    text_fail(msg, msg_size, "%s", download_missing());
+    return DOWNLOAD_STOPPED;
+}
+
+#endif

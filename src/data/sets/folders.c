@@ -1,0 +1,77 @@
+/* folders.c - see folders.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
+#include "data/sets/folders.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { LONGEST = 4096 };
+
+int folder_make(const char *path, char *msg, size_t msg_size) {
+    char copy[LONGEST];
+    if (strlen(path) >= sizeof copy) return text_fail(msg, msg_size, "%.80s...: the name is too long", path);
+    strcpy(copy, path);
+    for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        (void)mkdir(copy, 0777); /* the last one tells */
+        *slash = '/';
+    }
+    struct stat st;
+    if (mkdir(copy, 0777) == 0 || (errno == EEXIST && stat(copy, &st) == 0 && S_ISDIR(st.st_mode))) return 0;
+    return text_fail(msg, msg_size, "%s: cannot make this directory: %s", path,
+                     strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where) {
+    (void)st;
+    (void)type;
+    (void)where;
+    return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+int folder_remove(const char *path, char *msg, size_t msg_size) {
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT) return 0;
+    return text_fail(msg, msg_size, "%s: cannot remove it: %s", path, strerror(errno));
+}
+
+int folder_rename(const char *from, const char *to, char *msg, size_t msg_size) {
+    char parent[LONGEST];
+    if (rename(from, to)) return text_fail(msg, msg_size, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(to, '/') - to), to);
+    const int fd = adamod__file_open(parent, O_RDONLY | O_DIRECTORY);
+    if (fd >= 0) {
+        (void)adamod__file_sync(fd); /* where a directory cannot be synced, nothing else can be done */
+        close(fd);
+    }
+    return 0;
+}
+
+int folder_space(const char *path, int64_t needed, char *msg, size_t msg_size) {
+    struct statvfs st;
+    if (needed <= 0 || statvfs(path, &st)) return 0;
+    const double left = (double)st.f_bavail * (double)st.f_frsize;
+    if (left >= (double)needed) return 0;
+    return text_fail(msg, msg_size, "%s: needs %.1f MB, and %.1f MB are free", path, (double)needed / 1e6, left / 1e6);
+}
+
+int folder_lock(const char *path, char *msg, size_t msg_size) {
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd; /* not every file system has locks */
+    close(fd);
+    return text_fail(msg, msg_size, "%s: another process is at work on it", path);
+}

@@ -1,0 +1,242 @@
+/* sets_get.c - see data_sets.h: downloads, compared with their checksums.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _FILE_OFFSET_BITS 64
+#include "base/file.h"
+#include "base/text.h"
+#include "data/sets/data_sets.h"
+#include "data/sets/download.h"
+#include "data/sets/folders.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ADDRESSES = 32, CHUNK = 1 << 16 };
+static const int64_t most_unknown = (int64_t)4 << 30; /* bytes of a file whose size nobody has published */
+
+/* A file of a set with all that is known of it here. */
+typedef struct wanted {
+    const data_set *set;
+    const data_file *file;
+    const data_options *o;
+    char path[DATA_SET_PATH], part[DATA_SET_PATH + 8], bad[DATA_SET_PATH + 8], record[DATA_SET_PATH + 8];
+    char urls[MOST_ADDRESSES][DATA_SET_URL];
+    int n_urls;
+    int64_t size;
+    digest_kind kind;
+    char checksum[DIGEST_HEX]; /* "": none is known yet */
+    bool recorded;             /* it is that of an earlier download */
+} wanted;
+
+static void note(const wanted *w, const char *line) {
+    if (w->o->note) w->o->note(w->o->context, line);
+}
+
+static void add_url(wanted *w, const char *url) {
+    if (w->n_urls < MOST_ADDRESSES) snprintf(w->urls[w->n_urls++], DATA_SET_URL, "%s", url);
+}
+
+/* Mirrors, then what users say of the file, then the table's. */
+static void find_addresses(wanted *w) {
+    const data_sources *s = w->o->sources;
+    char url[DATA_SET_URL];
+    bool own = false;
+    for (int i = 0; s && i < s->n; i++) {
+        if (*s->list[i].set) continue;
+        snprintf(url, sizeof url, "%.600s/%s/%s", s->list[i].url, w->set->name, w->file->name);
+        add_url(w, url);
+    }
+    for (int i = 0; s && i < s->n; i++) {
+        const data_source *x = &s->list[i];
+        if (strcmp(x->set, w->set->name) != 0 || strcmp(x->file, w->file->name) != 0) continue;
+        add_url(w, x->url);
+        if (x->has_size) w->size = x->size;
+        if (x->has_checksum) {
+            w->kind = x->kind;
+            snprintf(w->checksum, sizeof w->checksum, "%s", x->checksum);
+        }
+        own = own || x->has_checksum;
+    }
+    if (!own) add_url(w, w->file->url); /* with another checksum, it is another file */
+}
+
+/* The checksum of an earlier download, where nobody has published one: "HEX  NAME", as sha256sum writes it. */
+static void read_record(wanted *w) {
+    char *bytes, why[256];
+    size_t n;
+    if (*w->checksum || text_read(w->record, &bytes, &n, why, sizeof why)) return;
+    if (n >= 64) {
+        snprintf(w->checksum, sizeof w->checksum, "%.64s", bytes);
+        w->kind = DIGEST_SHA256;
+        w->recorded = true;
+    }
+    free(bytes);
+}
+
+static int plan(wanted *w, const data_set *set, const data_file *file, const data_options *o, char *msg,
+                size_t msg_size) {
+    char folder[DATA_SET_PATH];
+    *w = (wanted){.set = set, .file = file, .o = o, .size = file->size, .kind = file->kind};
+    if (file->checksum) snprintf(w->checksum, sizeof w->checksum, "%s", file->checksum);
+    if (data_set_folder(set, "downloads", folder, sizeof folder, msg, msg_size)) return -1;
+    if (folder_make(folder, msg, msg_size)) return -1;
+    snprintf(w->path, sizeof w->path, "%s/%s", folder, file->name);
+    snprintf(w->part, sizeof w->part, "%s.part", w->path);
+    snprintf(w->bad, sizeof w->bad, "%s.bad", w->path);
+    snprintf(w->record, sizeof w->record, "%s.sha256", w->path);
+    find_addresses(w);
+    read_record(w);
+    return 0;
+}
+
+/* ---- checksums ---- */
+
+static int digest_of(const wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX], char *msg,
+                     size_t msg_size) {
+    char *buffer = malloc(CHUNK), what[96];
+    const int fd = adamod__file_open(path, O_RDONLY);
+    uint64_t at = 0, got = 0;
+    int error = fd < 0 ? errno : 0;
+    digest d;
+    digest_start(&d, kind);
+    snprintf(what, sizeof what, "checking %s", w->file->name);
+    while (buffer && !error) {
+        if ((error = adamod__file_read(fd, at, buffer, CHUNK, &got)) || got == 0) break;
+        digest_add(&d, buffer, (size_t)got);
+        at += got;
+        if (w->o->progress) w->o->progress(w->o->context, what, (int64_t)at, w->size);
+    }
+    if (fd >= 0) close(fd);
+    digest_end(&d, hex);
+    if (!buffer) error = ENOMEM;
+    free(buffer);
+    return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
+}
+
+/* 1: it is the right one. 0: it is not, with a message. -1: it cannot be read. */
+static int verify(const wanted *w, const char *path, char *msg, size_t msg_size) {
+    char hex[DIGEST_HEX];
+    if (!*w->checksum) return 1;
+    if (digest_of(w, path, w->kind, hex, msg, msg_size)) return -1;
+    if (strcmp(hex, w->checksum) == 0) return 1;
+    text_fail(msg, msg_size, "%s: its %s is %s, expected %s%s", w->path, digest_name(w->kind), hex, w->checksum,
+              w->recorded ? ", that of an earlier download" : "");
+    return 0;
+}
+
+/* Where nobody has published one, that of the first download is what later ones are compared with. */
+static int record(const wanted *w, char *msg, size_t msg_size) {
+    char hex[DIGEST_HEX], line[DIGEST_HEX + 128];
+    if (*w->checksum) return 0;
+    if (digest_of(w, w->path, DIGEST_SHA256, hex, msg, msg_size)) return -1;
+    snprintf(line, sizeof line, "%s  %s\n", hex, w->file->name);
+    if (text_write(w->record, text_of(line), msg, msg_size)) return -1;
+    snprintf(line, sizeof line, "%s: no checksum is published; its SHA-256 is recorded", w->file->name);
+    note(w, line);
+    return 0;
+}
+
+/* ---- one file ---- */
+
+static void show_progress(void *context, int64_t done, int64_t total) {
+    const wanted *w = context;
+    char what[96];
+    snprintf(what, sizeof what, "fetching %s", w->file->name);
+    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
+}
+
+/* From one address into w->part. *wrong: it is whole, and not the right one. */
+static download_result fetch(wanted *w, const char *url, int fd, bool *wrong, char *msg, size_t msg_size) {
+    const download d = {.url = url,
+                        .path = w->part,
+                        .size = w->size,
+                        .most = most_unknown,
+                        .timeout = w->o->timeout > 0 ? w->o->timeout : 30,
+                        .progress = show_progress,
+                        .context = w};
+    for (int attempt = 0; attempt < 2; attempt++) {
+        bool resumed;
+        const download_result r = download_run(&d, fd, &resumed, msg, msg_size);
+        if (r != DOWNLOAD_DONE) return r;
+        const int right = verify(w, w->part, msg, msg_size);
+        if (right > 0) return DOWNLOAD_DONE;
+        if (right < 0) return DOWNLOAD_STOPPED;
+        if (!resumed) {
+            *wrong = true;
+            break;
+        }
+        note(w, "the parts of a download that was continued do not fit; it is begun anew");
+        (void)adamod__file_cut(fd, 0);
+    }
+    return DOWNLOAD_FAILED;
+}
+
+/* A whole file that is not the right one is kept, but out of the way. */
+static void set_apart(const wanted *w, const char *path, char *msg, size_t msg_size) {
+    char line[1024];
+    if (rename(path, w->bad)) return;
+    snprintf(line, sizeof line, "%s; kept as %s.bad", msg, w->file->name);
+    text_fail(msg, msg_size, "%s", line);
+}
+
+/* From one address to its place. */
+static download_result get_from(wanted *w, const char *url, char *msg, size_t msg_size) {
+    const int fd = folder_lock(w->part, msg, msg_size);
+    char folder[DATA_SET_PATH];
+    struct stat st;
+    bool wrong = false;
+    if (fd < 0) return DOWNLOAD_STOPPED;
+    const int64_t have = fstat(fd, &st) == 0 ? (int64_t)st.st_size : 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(w->path, '/') - w->path), w->path);
+    download_result r = folder_space(folder, w->size - have, msg, msg_size) ? DOWNLOAD_STOPPED
+                                                                            : fetch(w, url, fd, &wrong, msg, msg_size);
+    if (r == DOWNLOAD_DONE && folder_rename(w->part, w->path, msg, msg_size)) r = DOWNLOAD_STOPPED;
+    if (wrong) set_apart(w, w->part, msg, msg_size);
+    else if (r != DOWNLOAD_DONE && fstat(fd, &st) == 0 && st.st_size == 0) (void)unlink(w->part);
+    close(fd);
+    return r;
+}
+
+static int get_from_any(wanted *w, char *msg, size_t msg_size) {
+    for (int i = 0; i < w->n_urls; i++) {
+        const download_result r = get_from(w, w->urls[i], msg, msg_size);
+        if (r == DOWNLOAD_DONE) return record(w, msg, msg_size);
+        if (r == DOWNLOAD_STOPPED) return -1;
+        if (i + 1 < w->n_urls) note(w, msg);
+    }
+    return -1;
+}
+
+/* What is there already is compared, too: 1 if it is right, 0 if there is none. */
+static int look_at(wanted *w, char *msg, size_t msg_size) {
+    if (access(w->path, F_OK) != 0) return 0;
+    const int right = verify(w, w->path, msg, msg_size);
+    if (right > 0) return record(w, msg, msg_size) ? -1 : 1;
+    if (right < 0) return -1;
+    set_apart(w, w->path, msg, msg_size);
+    note(w, msg);
+    return 0;
+}
+
+static int get_file(const data_set *set, const data_file *file, const data_options *o, char *msg, size_t msg_size) {
+    wanted *w = malloc(sizeof *w);
+    if (!w) return text_fail(msg, msg_size, "out of memory");
+    int status = plan(w, set, file, o, msg, msg_size);
+    if (!status) status = look_at(w, msg, msg_size);
+    if (!status) status = get_from_any(w, msg, msg_size);
+    free(w);
+    return status < 0 ? -1 : 0;
+}
+
+int data_set_get(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
+    for (const data_file *f = s->files; f->name; f++) {
+        if (get_file(s, f, o, msg, msg_size)) return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,710 @@
+#!/usr/bin/env python3
+"""Data sets: `adamod data` against a server of its own on loopback, which is slow, lies and breaks off, with archives of the
+layout of the real ones; and training on what was prepared.
+
+ADAMOD is the program. Needs nothing but Python, and libcurl and libarchive for the program.
+
+SPDX-License-Identifier: MIT
+"""
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+PROGRAM = os.path.abspath(os.environ.get("ADAMOD", "build/adamod"))
+
+
+class Failed(Exception):
+    pass
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failed(" ".join(str(x) for x in what))
+
+
+# ---- the server ----
+
+FILES = {}  # path on the server: bytes
+SEEN = []   # (path, Range) of every request
+CUT = 20000  # bytes of an answer that breaks off
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """The first part of a path says how the rest is served."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments):
+        pass
+
+    def answer(self, status, body, headers=(), length=None):
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        try:
+            self.wfile.write(body)
+        except OSError:
+            pass
+        if length is not None:
+            self.close_connection = True
+
+    def do_GET(self):
+        path = self.path[len("http://elsewhere.invalid"):] if self.path.startswith("http://elsewhere") else self.path
+        asked = self.headers.get("Range")
+        SEEN.append((self.path, asked))
+        way, name = path[1:].split("/", 1)
+        if way == "redirect":
+            return self.answer(302, b"", [("Location", "/plain/" + name)])
+        if way == "loop":
+            return self.answer(302, b"", [("Location", path)])
+        if way == "inside":
+            return self.answer(302, b"", [("Location", "file:///etc/passwd")])
+        if way == "broken":
+            return self.answer(500, b"sorry")
+        if name not in FILES:
+            return self.answer(404, b"<html>no such file</html>")
+        body = FILES[name]
+        if way == "wrong":
+            body = bytes([body[0] ^ 1]) + body[1:]
+        if way == "longer":
+            body += b"more"
+        if way == "endless":  # no length at all, and more than there should be
+            self.send_response(200)
+            self.end_headers()
+            self.close_connection = True
+            try:
+                self.wfile.write(body + b"more" * 100)
+            except OSError:
+                pass
+            return None
+        start, status, headers = 0, 200, []
+        if asked and way != "norange":
+            start = int(asked[len("bytes="):].split("-")[0])
+            if start >= len(body):
+                return self.answer(416, b"", [("Content-Range", "bytes */%d" % len(body))])
+            sent = 0 if way == "otherrange" else start
+            headers, status = [("Content-Range", "bytes %d-%d/%d" % (sent, len(body) - 1, len(body)))], 206
+        rest = body[start:]
+        if way == "cut":
+            return self.answer(status, rest[:CUT], headers, len(rest))
+        if way == "cutforever" and start > 0:
+            return self.answer(status, b"", headers, len(rest))
+        if way == "cutforever":
+            return self.answer(status, rest[:CUT], headers, len(rest))
+        if way == "stall":
+            self.send_response(status)
+            for header in headers:
+                self.send_header(*header)
+            self.send_header("Content-Length", str(len(rest)))
+            self.end_headers()
+            self.wfile.write(b"" if start else rest[:CUT])
+            self.wfile.flush()
+            STALLED.set()
+            RELEASE.wait(20)
+            self.close_connection = True
+            return None
+        return self.answer(status, rest, headers)
+
+
+STALLED, RELEASE = threading.Event(), threading.Event()
+SERVER = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+SERVER.daemon_threads = True
+SERVER.handle_error = lambda *arguments: None  # programs that break off are the point
+ADDRESS = "http://127.0.0.1:%d" % SERVER.server_address[1]
+
+
+# ---- archives like the real ones ----
+
+def tar(members, how="w:gz"):
+    """members: name to bytes, or a TarInfo with what is special about it."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=how) as archive:
+        for name, content in members.items() if isinstance(members, dict) else members:
+            if isinstance(content, tarfile.TarInfo):
+                archive.addfile(content)
+                continue
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+def lines(*texts):
+    return "".join(text + "\n" for text in texts).encode()
+
+
+def xml(*texts):
+    segments = ['<seg id="%d"> %s </seg>' % (i + 1, text) for i, text in enumerate(texts)]
+    return lines('<?xml version="1.0"?>', "<doc>", *segments, "</doc>")
+
+
+DE = ["Das ist gut.", "Ein Hund läuft.", "Wir sehen das Haus, ja?", "Guten Tag!"]
+EN = ["This is good.", "A dog runs.", "We see the house, don't we?", "Good day!"]
+# A pair of which one side is more than 1.5 times as long, which is left out.
+UNEQUAL = ("Ja.", "Yes, that is what I mean here.")
+
+
+def training(texts, odd, n):
+    out = []
+    for i in range(n):
+        out.append(texts[i % 4].replace(".", " wort%d." % i))
+    out.insert(5, odd)
+    return out
+
+
+def picture_records(n, labels):
+    return b"".join(bytes([i % 10] * labels) + random.Random(i).randbytes(3072) for i in range(n))
+
+
+def iwslt():
+    head = ["<url>http://x</url>", "<talkid>1</talkid>", "<keywords>a, b</keywords>"]
+    members = {}
+    for language, texts, odd in (("de", DE, UNEQUAL[0]), ("en", EN, UNEQUAL[1])):
+        body = training(texts, odd, 50)
+        members["de-en/train.tags.de-en." + language] = lines(
+            *head, "<title>%s</title>" % body[0], "<description>%s</description>" % body[1], *body[2:])
+        for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
+            right = "Es geht’s &amp; gut." if language == "de" else "It’s &amp; good."
+            members["de-en/IWSLT14.%s.de-en.%s.xml" % (name, language)] = xml(name, right)
+    members["de-en/README"] = b"read me"
+    return members
+
+
+WMT = {"training-parallel-europarl-v7.tgz": ("training/europarl-v7.de-en.", 120),
+       "training-parallel-commoncrawl.tgz": ("commoncrawl.de-en.", 60),
+       "training-parallel-nc-v9.tgz": ("training/news-commentary-v9.de-en.", 30)}
+
+
+def wmt(file):
+    if file == "test-full.tgz":
+        return {"test-full/newstest2014-deen-src.en.sgm": xml(*EN), "test-full/newstest2014-deen-ref.de.sgm": xml(*DE)}
+    prefix, n = WMT[file]
+    members = {prefix + "en": lines(*training(["“" + text + "” well-known" for text in EN], UNEQUAL[1], n)),
+               prefix + "de": lines(*training(["„" + text + "“ wohl\u200bbekannt" for text in DE], UNEQUAL[0], n))}
+    members["training/europarl-v7.fr-en.fr"] = b"non\n" * 1000
+    return members
+
+
+def make_files():
+    FILES["cifar10/cifar-10-binary.tar.gz"] = tar({
+        **{"cifar-10-batches-bin/data_batch_%d.bin" % i: picture_records(4, 1) for i in range(1, 6)},
+        "cifar-10-batches-bin/test_batch.bin": picture_records(10, 1),
+        "cifar-10-batches-bin/batches.meta.txt": lines(*"abcdefghij"), "cifar-10-batches-bin/readme.html": b"x"})
+    FILES["cifar100/cifar-100-binary.tar.gz"] = tar({
+        "cifar-100-binary/train.bin": picture_records(20, 2), "cifar-100-binary/test.bin": picture_records(10, 2),
+        "cifar-100-binary/fine_label_names.txt": lines(*["f%d" % i for i in range(100)]),
+        "cifar-100-binary/coarse_label_names.txt": lines(*["c%d" % i for i in range(20)])})
+    for part in ("train", "valid", "test"):
+        FILES["ptb/ptb.%s.txt" % part] = lines(*[" the cat %s on the <unk> N mat " % word for word in ["sat"] * 300])
+    for language, texts in (("de", DE), ("en", EN)):
+        for part in ("train", "val", "test_2016_flickr"):
+            FILES["multi30k-de-en/%s.%s.gz" % (part, language)] = gzip.compress(lines(*texts * 20))
+    FILES["iwslt14-de-en/de-en.tgz"] = tar(iwslt())
+    for file in (*WMT, "test-full.tgz"):
+        FILES["wmt14-en-de/" + file] = tar(wmt(file))
+
+
+# ---- the program ----
+
+class Place:
+    """A cache of its own, and what the program is told of addresses."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(dir=SCRATCH)
+        self.mirrors = os.path.join(self.folder, "mirrors")
+        self.environment = {**os.environ, "ADAMOD_DATA": os.path.join(self.folder, "cache"), "HOME": self.folder,
+                            "no_proxy": "", "http_proxy": ""}
+        self.environment.pop("XDG_CONFIG_HOME", None)
+
+    def point(self, way, names=None, size=True, checksum="sha256"):
+        """Every file of the table, on the server, served in one way."""
+        with open(self.mirrors, "w", encoding="utf-8") as file:
+            file.write("# test\n")
+            for name, body in FILES.items():
+                if names and name not in names:
+                    continue
+                known = "none" if checksum == "none" else checksum + ":" + hashlib.new(checksum, body).hexdigest()
+                file.write("%s %s %s/%s/%s %d %s\n" % (*name.split("/"), ADDRESS, way, name, len(body) if size else 0,
+                                                       known))
+        return self
+
+    def command(self, *arguments):
+        return [PROGRAM, "data", arguments[0], "--mirrors", self.mirrors, "--timeout", "1", *arguments[1:]]
+
+    def run(self, *arguments, **keywords):
+        result = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                                env={**self.environment, **keywords.pop("env", {})}, **keywords)
+        return result.returncode, result.stdout.decode(), result.stderr.decode()
+
+    def succeed(self, *arguments, said=0, **keywords):
+        status, out, err = self.run(*arguments, **keywords)
+        check(status == 0 and err.count("\n") == said, arguments, "gave", status, err)
+        return out, err
+
+    def refuse(self, message, *arguments, **keywords):
+        """One line, the last, that begins with "adamod: " and has the message; nothing on standard output."""
+        status, out, err = self.run(*arguments, **keywords)
+        check(status == 1 and not out, arguments, "gave", status, out, err)
+        check(err.count("\n") == 1 and err.startswith("adamod: data "), arguments, "said", err)
+        check(message in err, arguments, "said", err, "without", message)
+        return err
+
+    def path(self, *parts):
+        return os.path.join(self.folder, "cache", *parts)
+
+    def read(self, *parts):
+        with open(self.path(*parts), "rb") as file:
+            return file.read()
+
+    def text(self, *parts):
+        return self.read(*parts).decode().split("\n")[:-1]
+
+
+NAME = "iwslt14-de-en/de-en.tgz"
+CIFAR = "cifar10/cifar-10-binary.tar.gz"
+
+
+def one_line_of(err, *parts):
+    for part in parts:
+        check(part in err, err, "has no", part)
+
+
+# ---- downloads ----
+
+def test_get():
+    place = Place().point("plain")
+    out, _ = place.succeed("get", "ptb", "cifar10")
+    check(out.split() == [place.path("downloads", "ptb"), place.path("downloads", "cifar10")], out)
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    before = len(SEEN)
+    place.succeed("get", "ptb")
+    check(len(SEEN) == before, "what is there is fetched again")
+    out = subprocess.run([PROGRAM, "data", "list", "--json"], env=place.environment, stdout=subprocess.PIPE, check=True).stdout
+    states = {s["name"]: s["state"] for s in json.loads(out)}
+    check(states["ptb"] == "fetched" and states["cifar100"] == "not here", states)
+
+
+def test_redirect_and_range():
+    place = Place().point("redirect", [CIFAR], checksum="md5")
+    place.succeed("get", "cifar10")
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    # begun before: only the rest is asked for
+    place = Place().point("redirect", [CIFAR])
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(FILES[CIFAR][:700])
+    place.succeed("get", "cifar10")
+    check(SEEN[-1] == ("/plain/" + CIFAR, "bytes=700-"), SEEN[-1])
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    # a server that cannot do that sends all
+    place = Place().point("norange", [CIFAR])
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(b"x" * 700)
+    place.succeed("get", "cifar10")
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+
+
+def test_parts_that_do_not_fit():
+    place = Place().point("plain", [CIFAR])
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(b"x" * 700)
+    _, err = place.succeed("get", "cifar10", said=1)
+    one_line_of(err, "do not fit")
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    # a part that is longer than the file, of which the size is not known
+    place = Place().point("plain", [CIFAR], size=False)
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(b"x" * (len(FILES[CIFAR]) + 5))
+    place.succeed("get", "cifar10")
+    # and one that is all of it
+    place = Place().point("plain", [CIFAR], size=False)
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(FILES[CIFAR])
+    place.succeed("get", "cifar10")
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    place = Place().point("otherrange", [CIFAR])
+    os.makedirs(place.path("downloads", "cifar10"))
+    with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+        file.write(b"x" * 700)
+    place.refuse("bytes from 0 on, asked for those from 700", "get", "cifar10")
+
+
+def test_truncated():
+    place = Place().point("cut", [CIFAR])
+    before = len(SEEN)
+    place.succeed("get", "cifar10")
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    check(len(SEEN) - before == -(-len(FILES[CIFAR]) // CUT), "requests:", len(SEEN) - before)
+    place = Place().point("cutforever", [CIFAR])
+    place.refuse("what came is kept", "get", "cifar10")
+    check(place.read("downloads", CIFAR + ".part") == FILES[CIFAR][:CUT], "not kept")
+    place.point("plain", [CIFAR]).succeed("get", "cifar10")
+    check(SEEN[-1][1] == "bytes=%d-" % CUT, SEEN[-1])
+
+
+def test_liars():
+    place = Place()
+    for way, message in (("longer", "the server has %d bytes, expected %d" % (len(FILES[CIFAR]) + 4, len(FILES[CIFAR]))),
+                         ("endless", "more than the %d bytes" % len(FILES[CIFAR])), ("missing-way/x", "status 404"),
+                         ("broken", "status 500"), ("loop", "redirects"), ("inside", "file")):
+        place = Place().point(way, [CIFAR])
+        err = place.refuse(message, "get", "cifar10")
+        check("passwd" not in err or "disabled" in err, err)
+        check(not os.path.exists(place.path("downloads", CIFAR)), way, "left a file")
+    place = Place().point("wrong", [CIFAR])
+    err = place.refuse("its SHA-256 is ", "get", "cifar10")
+    one_line_of(err, hashlib.sha256(FILES[CIFAR]).hexdigest(), "kept as cifar-10-binary.tar.gz.bad")
+    check(sorted(os.listdir(place.path("downloads", "cifar10"))) == ["cifar-10-binary.tar.gz.bad"], "other files")
+    Place().point("wrong", [CIFAR], checksum="md5").refuse("its MD5 is ", "get", "cifar10")
+
+
+def test_first_download_counts():
+    place = Place().point("plain", [NAME], size=False, checksum="none")
+    _, err = place.succeed("get", "iwslt14-de-en", said=1)
+    one_line_of(err, "no checksum is published")
+    digest = hashlib.sha256(FILES[NAME]).hexdigest()
+    check(place.text("downloads", NAME + ".sha256") == [digest + "  de-en.tgz"], "another record")
+    place.succeed("get", "iwslt14-de-en")
+    # what has changed here is set apart and fetched again; what has changed there is refused
+    with open(place.path("downloads", NAME), "ab") as file:
+        file.write(b"x")
+    _, err = place.succeed("get", "iwslt14-de-en", said=1)
+    one_line_of(err, "that of an earlier download", "kept as de-en.tgz.bad")
+    os.remove(place.path("downloads", NAME))
+    place.point("wrong", [NAME], size=False, checksum="none")
+    place.refuse("that of an earlier download", "get", "iwslt14-de-en")
+
+
+def test_stalled_and_killed():
+    place = Place().point("stall", [CIFAR])
+    STALLED.clear()
+    program = subprocess.Popen(place.command("get", "cifar10"), env=place.environment, stderr=subprocess.DEVNULL)
+    STALLED.wait(20)
+    part = place.path("downloads", CIFAR + ".part")
+    for _ in range(200):
+        if os.path.exists(part) and os.path.getsize(part) == CUT:
+            break
+        time.sleep(0.01)
+    place.refuse("another process is at work", "get", "cifar10")
+    program.send_signal(signal.SIGKILL)
+    program.wait()
+    check(os.path.getsize(part) == CUT, "not kept")
+    before = len(SEEN)
+    place.point("plain", [CIFAR]).succeed("get", "cifar10")
+    check(SEEN[before:] == [("/plain/" + CIFAR, "bytes=%d-" % CUT)], SEEN[before:])
+
+
+def start_waiting():
+    """A server that says nothing more: the program waits a second, three times, while other tests run."""
+    place = Place().point("stall", ["cifar100/cifar-100-binary.tar.gz"])
+    return place, subprocess.Popen(place.command("get", "cifar100"), env=place.environment, stderr=subprocess.PIPE)
+
+
+def test_waiting(started):
+    place, program = started
+    err = program.communicate(timeout=30)[1].decode()
+    check(program.returncode == 1 and err.count("\n") == 1, program.returncode, err)
+    one_line_of(err, "no data came for 1 seconds", "what came is kept")
+    part = place.read("downloads", "cifar100/cifar-100-binary.tar.gz.part")
+    check(part == FILES["cifar100/cifar-100-binary.tar.gz"][:CUT], "not kept")
+    RELEASE.set()
+
+
+def test_mirrors():
+    place = Place().point("broken", [CIFAR])
+    status, _, err = place.run("get", "--mirror", ADDRESS + "/nowhere/at-all/", "--mirror", ADDRESS + "/plain", "cifar10")
+    check(status == 0 and err.count("\n") == 1 and "status 404" in err, err)
+    # a folder of this machine is a mirror, too: another cache's downloads
+    other = Place().point("broken", [CIFAR])
+    other.succeed("get", "--mirror", "file://" + place.path("downloads"), "cifar10")
+    check(other.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    # the usual file
+    usual = Place()
+    os.makedirs(os.path.join(usual.folder, ".config", "adamod"))
+    place.point("plain", [CIFAR])
+    os.rename(place.mirrors, os.path.join(usual.folder, ".config", "adamod", "mirrors"))
+    subprocess.run([PROGRAM, "data", "get", "cifar10"], env=usual.environment, check=True, stdout=subprocess.DEVNULL)
+    bad = Place()
+    for line, message in (("cifar10", "expected: mirror URL"), ("mirror ftp://x", "expected http://"),
+                          ("cifar11 x http://x", "no data set"), ("cifar10 x http://x", "no file"),
+                          ("cifar10 cifar-10-binary.tar.gz http://x many", "number of bytes"),
+                          ("cifar10 cifar-10-binary.tar.gz http://x 5 sha256:12", "sha256:")):
+        with open(bad.mirrors, "w", encoding="utf-8") as file:
+            file.write("\n%s\n" % line)
+        bad.refuse("mirrors:2: ", "get", "cifar10")
+        bad.refuse(message, "get", "cifar10")
+
+
+def test_proxy_and_no_network():
+    place = Place()
+    with open(place.mirrors, "w", encoding="utf-8") as file:
+        file.write("cifar10 cifar-10-binary.tar.gz http://elsewhere.invalid/plain/%s %d sha256:%s\n" % (
+            CIFAR, len(FILES[CIFAR]), hashlib.sha256(FILES[CIFAR]).hexdigest()))
+    place.refuse("esolve", "get", "cifar10")
+    place.succeed("get", "cifar10", env={"http_proxy": ADDRESS})
+    check(SEEN[-1][0].startswith("http://elsewhere.invalid/"), SEEN[-1])
+    place = Place().point("plain", [CIFAR])
+    place.refuse("downloads need libcurl", "get", "cifar10", env={"ADAMOD_CURL_LIBRARY": "/nowhere.so"})
+    place.refuse("unpacking needs libarchive", "prepare", "cifar10", env={"ADAMOD_ARCHIVE_LIBRARY": "/nowhere.so"})
+    check(place.read("downloads", CIFAR) == FILES[CIFAR], "what was fetched is gone")
+    check(not os.path.exists(place.path("prepared", "cifar10")), "prepared")
+    place.refuse("expected an absolute path", "get", "cifar10", env={"ADAMOD_DATA": "here"})
+
+
+def limit_files(size):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return {"preexec_fn": limit, "restore_signals": False}
+
+
+def test_full_disk():
+    place = Place().point("plain", [CIFAR])
+    err = place.refuse("cannot write: ", "get", "cifar10", **limit_files(15000))
+    one_line_of(err, "bytes are kept", ".part")
+    check(0 < os.path.getsize(place.path("downloads", CIFAR + ".part")) <= 15000, "not kept")
+    place.succeed("get", "cifar10")
+    check(SEEN[-1][1] is not None, "from the beginning")
+    place.refuse("cannot write", "prepare", "cifar10", **limit_files(8000))
+    check(os.listdir(place.path("prepared")) == [], os.listdir(place.path("prepared")))
+    place.succeed("prepare", "cifar10")
+    with open(place.mirrors, "a", encoding="utf-8") as file:
+        file.write("ptb ptb.train.txt %s/plain/ptb/ptb.train.txt 900000000000000 none\n" % ADDRESS)
+    place.refuse("MB are free", "get", "ptb")
+
+
+# ---- archives ----
+
+def special(name, kind, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def test_archives():
+    good = {"cifar-10-batches-bin/data_batch_%d.bin" % i: b"x" for i in range(1, 6)}
+    good.update({"cifar-10-batches-bin/test_batch.bin": b"x", "cifar-10-batches-bin/batches.meta.txt": b"x"})
+    first = "cifar-10-batches-bin/data_batch_1.bin"
+    some = [item for item in good.items() if item[0] != first]
+    bomb = b"\0" * 20_000_000
+    whole = tar(good)
+    cases = [
+        (tar([("../up", b"x"), *good.items()]), "leads out"),
+        (tar([("a/../../up", b"x"), *good.items()]), "leads out"),
+        (tar([("/tmp/up", b"x"), *good.items()]), "absolute"),
+        (tar([(first, special(first, tarfile.SYMTYPE, "/etc/passwd")), *some]), "symbolic link"),
+        (tar([("cifar-10-batches-bin", special("cifar-10-batches-bin", tarfile.SYMTYPE, "/tmp")), *good.items()]),
+         "symbolic link"),
+        (tar([(first, special(first, tarfile.LNKTYPE, "/etc/passwd")), *some]), "hard link"),
+        (tar([("d", special("d", tarfile.CHRTYPE)), *good.items()]), "neither a file nor a folder"),
+        (tar([("d", special("d", tarfile.FIFOTYPE)), *good.items()]), "neither a file nor a folder"),
+        (tar(some), "has no '" + first),
+        (tar([*good.items(), (first, b"y")]), "twice"),
+        (tar([("zero", bomb), *good.items()]), "times its size"),
+        (tar([(first, bomb), *some]), "times its size"),
+        (gzip.compress(whole), "packed more than once"),
+        (whole[:len(whole) // 2], "not an archive"),
+        (b"hello, I am no archive" * 30, "not an archive"),
+        (b"", "ended after 0 bytes"),
+    ]
+    huge = tarfile.TarInfo(first)
+    huge.size = 10 ** 15
+    cases.append((gzip.compress(huge.tobuf(tarfile.GNU_FORMAT) + b"x" * 512), "more than the 200000000 bytes"))
+    real = FILES[CIFAR]
+    try:
+        for body, message in cases:
+            FILES[CIFAR] = body
+            place = Place().point("plain", [CIFAR])
+            place.refuse(message, "prepare", "cifar10")
+            left = os.listdir(place.path("prepared")) if os.path.exists(place.path("prepared")) else []
+            check(left == [], message, "left", left)
+    finally:
+        FILES[CIFAR] = real
+    check(not os.path.exists("/tmp/up"), "written outside")
+
+
+# ---- what is prepared ----
+
+def test_prepare_files(place):
+    out, _ = place.succeed("prepare", "cifar10", "cifar100", "ptb", "multi30k-de-en")
+    check(len(out.split()) == 4, out)
+    check(sorted(os.listdir(place.path("prepared"))) == ["cifar10", "cifar100", "multi30k-de-en", "ptb"], "other folders")
+    check(place.read("prepared", "cifar10", "cifar-10-batches-bin", "test_batch.bin") == picture_records(10, 1), "cifar10")
+    check(not os.path.exists(place.path("prepared", "cifar10", "cifar-10-batches-bin", "readme.html")), "readme")
+    check(place.read("prepared", "ptb", "ptb.valid.txt") == FILES["ptb/ptb.valid.txt"], "ptb")
+    check(place.text("prepared", "multi30k-de-en", "valid.de") == DE * 20, "multi30k")
+    before = os.stat(place.path("prepared", "ptb")).st_ino
+    place.succeed("prepare", "ptb")
+    check(os.stat(place.path("prepared", "ptb")).st_ino == before, "prepared again")
+    place.succeed("prepare", "--again", "ptb")
+    check(os.stat(place.path("prepared", "ptb")).st_ino != before, "not prepared again")
+
+
+def united(texts):
+    return [text.replace("@@ ", "") for text in texts]
+
+
+def test_prepare_iwslt(place):
+    place.succeed("prepare", "iwslt14-de-en")
+    folder = ("prepared", "iwslt14-de-en")
+    check(sorted(os.listdir(place.path(*folder))) == sorted(
+        ["codes", *["%s.%s" % (part, l) for part in ("train", "valid", "test", "test.raw") for l in ("de", "en")]]),
+        os.listdir(place.path(*folder)))
+    # as by hand: 51 pairs, one left out, of the rest each 23rd for validation
+    kept = ["das ist gut wort# .", "ein hund läuft wort# .", "wir sehen das haus , ja ?", "guten tag !"]
+    german = [kept[i % 4].replace("#", str(i)) for i in range(50)]
+    check(united(place.text(*folder, "train.de")) == [s for i, s in enumerate(german) if i % 23 != 22], "train.de")
+    check(united(place.text(*folder, "valid.de")) == [german[22], german[45]], "valid.de")
+    check("we see the house , don &apos;t we ?" in united(place.text(*folder, "train.en")), "train.en")
+    check(united(place.text(*folder, "test.en"))[:2] == ["ted.dev2010", "it &apos;s &amp; amp ; good ."],
+          place.text(*folder, "test.en")[:2])
+    check(place.text(*folder, "test.raw.en")[1] == "It’s & good.", place.text(*folder, "test.raw.en"))
+    names = [s for s in united(place.text(*folder, "test.de")) if "." in s and " " not in s]
+    check(names == ["ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012"], names)
+    check(place.text(*folder, "codes")[0] == "#version: 0.2", "codes")
+    first = {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}
+    place.succeed("prepare", "--again", "--threads", "1", "iwslt14-de-en")
+    check(first == {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}, "threads matter")
+
+
+def test_prepare_wmt(place):
+    place.succeed("prepare", "wmt14-en-de")
+    folder = ("prepared", "wmt14-en-de")
+    english, german = united(place.text(*folder, "train.en")), united(place.text(*folder, "train.de"))
+    # 213 pairs; every 100th for validation, then the unequal ones left out
+    check(len(english) == len(german) == 213 - 2 - 3, len(english))
+    check(english[0] == "&quot; This is good wort0 . &quot; well @-@ known", english[0])
+    check(german[0] == "&quot; Das ist gut wort0 &quot; . wohl bekannt", german[0])  # U+200B is not printed
+    check(len(place.text(*folder, "valid.en")) == 2, "valid.en")
+    check(place.text(*folder, "test.raw.de") == DE, "test.raw.de")
+    check(not [name for name in os.listdir(place.path(*folder)) if name.startswith(("tok", "bpe", "in"))], "left")
+
+
+def test_uneven():
+    members = iwslt()
+    members["de-en/train.tags.de-en.de"] += b"Noch eine.\n"
+    real, FILES[NAME] = FILES[NAME], tar(members)
+    try:
+        place = Place().point("plain", [NAME])
+        place.refuse("differ in their numbers of lines", "prepare", "iwslt14-de-en")
+        members["de-en/train.tags.de-en.de"] = b"\xff\xfe\n"
+        FILES[NAME] = tar(members)
+        Place().point("plain", [NAME]).refuse("train.tags.de-en.de", "prepare", "iwslt14-de-en")
+    finally:
+        FILES[NAME] = real
+
+
+# ---- recipes ----
+
+SMALL = """
+name: small
+data: {task: bitext, set: %s, tokens: words, raw: %s, joint: true, source_lang: de, target_lang: en, sentences: 8, merges: 60}
+model: {kind: transformer, layers: 1, d: 8, ffn: 8, heads: 1, share_all: true}
+optimizer: {rule: adamod, lr: 1e-3}
+train: {epochs: 1, threads: 1, backend: cpu, checkpoint_every: 1 epoch, average: 2}
+decode: {beam: 2, max_length: 20, samples: 3}
+"""
+
+
+def adamod(place, *arguments, **keywords):
+    result = subprocess.run([PROGRAM, *arguments], env=place.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            timeout=100, cwd=place.folder, **keywords)
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
+
+
+def train(place, name, text, *more):
+    with open(os.path.join(place.folder, name + ".yaml"), "w", encoding="utf-8") as file:
+        file.write(text)
+    return adamod(place, "train", name + ".yaml", "--out", name, *more)
+
+
+def test_train(place):
+    for name, raw in (("iwslt14-de-en", "false"), ("multi30k-de-en", "true")):
+        status, _, err = train(place, name, SMALL % (name, raw))
+        check(status == 0, name, err)
+        status, out, err = adamod(place, "translate", name, input="Das ist gut.\n\nGuten Tag!\n".encode())
+        check(status == 0 and out.count("\n") == 3 and "@@" not in out, status, out, err)
+        status, out, err = adamod(place, "evaluate", name)
+        check(status == 0 and "BLEU" in out, status, out, err)
+    with open(os.path.join(place.folder, "iwslt14-de-en", "recipe.yaml"), encoding="utf-8") as file:
+        check("cache" not in file.read(), "the recipe of a run names the cache")
+    # a run whose data set is gone still translates
+    os.rename(place.path("prepared", "iwslt14-de-en"), place.path("gone"))
+    status, out, err = adamod(place, "translate", "iwslt14-de-en", input=b"Das ist gut.\n")
+    check(status == 0, err)
+    status, _, err = train(place, "again", SMALL % ("iwslt14-de-en", "false"))
+    check(status == 1 and err.count("\n") == 1 and "adamod data prepare iwslt14-de-en" in err, status, err)
+    os.rename(place.path("gone"), place.path("prepared", "iwslt14-de-en"))
+    for change, message in (("data.raw=true", "in subwords"), ("data.source=x", "files of its own"),
+                            ("data.tokens=characters", "expected words")):
+        status, _, err = train(place, "wrong", SMALL % ("iwslt14-de-en", "false"), "--set", change)
+        check(status == 2 and message in err, change, status, err)
+
+
+def test_train_others(place):
+    images = "data: {task: images, set: %s, any_size: true, batch: 4, hold_out: 0}\nmodel: {kind: mlp}\n" \
+             "train: {steps: 2, backend: cpu, threads: 1}\n"
+    language = "data: {task: language, set: ptb, batch: 4, length: 10}\n" \
+               "model: {kind: lstm, layers: 1, embedding: 8}\ntrain: {steps: 2, backend: cpu, threads: 1}\n"
+    for name, text in (("cifar10", images % "cifar10"), ("cifar100", images % "cifar100"), ("ptb", language)):
+        status, _, err = train(place, name, text)
+        check(status == 0, name, err)
+    status, _, err = train(place, "named", language, "--set", "data.train_file=mine.txt")
+    check(status == 2 and "data.set ptb reads ptb.train.txt" in err, status, err)
+
+
+def test_command_line():
+    place = Place().point("plain")
+    for arguments, message in ((["get"], "needs the name"), (["get", "iwslt14-de-em"], "did you mean 'iwslt14-de-en'"),
+                               (["get", "--mirror", "nowhere", "ptb"], "expected http://"),
+                               (["get", "--timeout", "0", "ptb"], "--timeout"),
+                               (["prepare", "--threads", "-1", "ptb"], "--threads")):
+        status, out, err = place.run(*arguments)
+        check(status == 2 and not out and err.count("\n") == 1 and message in err, arguments, status, err)
+
+
+def main():
+    global SCRATCH
+    make_files()
+    threading.Thread(target=SERVER.serve_forever, daemon=True).start()
+    failed = 0
+    chosen = sys.argv[1] if len(sys.argv) > 1 else ""
+    with tempfile.TemporaryDirectory() as SCRATCH:
+        place = Place().point("plain")
+        started = start_waiting() if chosen in "test_waiting" else None
+        tests = [test_get, test_redirect_and_range, test_parts_that_do_not_fit, test_truncated, test_liars,
+                 test_first_download_counts, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
+                 test_full_disk, test_archives, test_prepare_files, test_prepare_iwslt, test_prepare_wmt, test_uneven,
+                 test_train, test_train_others, test_command_line, test_waiting]
+        for test in tests:
+            if chosen not in test.__name__:
+                continue
+            start = time.time()
+            try:
+                test(started if test is test_waiting else place) if test.__code__.co_argcount else test()
+                print("ok %s (%.1f s)" % (test.__name__, time.time() - start))
+            except Failed as failure:
+                failed += 1
+                print("FAILED %s: %s" % (test.__name__, failure))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
