@@ -177,7 +177,7 @@ TEST(words_are_written_with_spaces_and_lines) {
 TEST(unknown_words_are_named) {
     char unknown[200];
     train_on(MANY_LINES, WITH("train.steps=1"));
-    written("the dog <unk> sat", NULL, unknown);
+    written("the dog <unk> dog sat", NULL, unknown);
     CHECK_STR(unknown, "'dog'");
     written("b c d e f g h", NULL, unknown);
     CHECK_STR(unknown, "'b', 'c', 'd', 'e', 'f' and 2 more");
@@ -185,7 +185,9 @@ TEST(unknown_words_are_named) {
     memset(lengthy, 'x', sizeof lengthy - 1);
     lengthy[sizeof lengthy - 1] = '\0';
     written(lengthy, NULL, unknown);
-    CHECK_STR(unknown, "1 more");
+    CHECK(strncmp(unknown, "'xxxxxxx", 8) == 0 && strlen(unknown) < 60);
+    written("\033[31m", NULL, unknown); /* nothing for a terminal to obey */
+    CHECK(*unknown && !strchr(unknown, '\033'));
 }
 
 /* Without <eos>, a text begins with its most frequent token, and no line ends. */

@@ -164,11 +164,19 @@ static int add_tokens(prompting *p, const int32_t *tokens, int64_t n) {
     return 0;
 }
 
+/* Each once, as far as there is room for it. */
 static void name_unknown(prompting *p, text_slice word) {
     enum { NAMED = 5 };
     const size_t used = strlen(p->unknown);
-    if (p->named < NAMED && word.n < 60 && used + word.n + 40 < p->room) {
-        snprintf(p->unknown + used, p->room - used, "%s'%.*s'", p->named ? ", " : "", (int)word.n, word.bytes);
+    char text[60], quoted[64];
+    snprintf(text, sizeof text, "%.*s", word.n < sizeof text ? (int)word.n : (int)sizeof text - 1, word.bytes);
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    }
+    snprintf(quoted, sizeof quoted, "'%s'", key_show(text).text);
+    if (strstr(p->unknown, quoted)) return;
+    if (p->named < NAMED && used + strlen(quoted) + 40 < p->room) {
+        snprintf(p->unknown + used, p->room - used, "%s%s", p->named ? ", " : "", quoted);
         p->named++;
     } else {
         p->more++;
