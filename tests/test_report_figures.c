@@ -119,6 +119,19 @@ TEST(a_run_that_diverged_at_once_has_a_mark) {
     free(text);
 }
 
+TEST(learning_rates_of_two_updates_are_drawn) {
+    const char *run = make_curves("two", "two", pictures);
+    FILE *file = create(run, "histograms.jsonl");
+    for (int i = 1; i <= 2; i++)
+        fprintf(file,
+                "{\"step\":%d,\"bounded\":0,\"eta_median\":1,\"step_median\":1,\"low\":-12,\"high\":8,\"bins\":200,"
+                "\"eta_first\":112,\"eta\":[4,2,3],\"effective_first\":112,\"effective\":[4,2,3]}\n",
+                i);
+    fclose(file);
+    free(plain_page_of(&run, 1, "two.html"));
+    check_file(below("two-figures/rates-axes.gp"), "\nset ytics ('2' 0)\n");
+}
+
 /* gnuplot can only guess how wide a name is. */
 TEST(keys_are_text_of_the_page) {
     if (!have_gnuplot()) SKIP("no gnuplot");
@@ -168,4 +181,5 @@ TEST(labels_stay_text) {
 }
 
 RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time), ENTRY(perplexity_is_drawn_where_the_task_has_one),
-          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
+          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(learning_rates_of_two_updates_are_drawn),
+          ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))

@@ -177,10 +177,12 @@ static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
 
 /* Rows from top to bottom: there is room for a number at every second. */
 static void write_row_labels(FILE *out, const rows *r) {
+    const char *comma = "";
     fprintf(out, "set ytics (");
     for (int i = 0; i < r->n; i++) {
         if (i != r->n - 1 && (i % 2 || i == r->n - 2)) continue;
-        fprintf(out, "%s'%lld' %d", i ? ", " : "", (long long)r->step[i], r->n - 1 - i);
+        fprintf(out, "%s'%lld' %d", comma, (long long)r->step[i], r->n - 1 - i);
+        comma = ", ";
     }
     fprintf(out, ")\n");
 }
