@@ -21,8 +21,8 @@ for n in 2 3; do
 done
 "$ADAMOD" help train >/dev/null 2>&1 || finish || exit 1 # built without the trainer
 
-seq 1 40 | sed 's/^/wort /' >s.txt
-seq 1 40 | sed 's/^/word /' >t.txt
+seq 1 150 | sed 's/^/wort /' >s.txt
+seq 1 150 | sed 's/^/word /' >t.txt
 cat >translation.yaml <<'END'
 data: {task: bitext, source: s.txt, target: t.txt, valid_source: s.txt, valid_target: t.txt, sentences: 4}
 model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
@@ -92,6 +92,14 @@ loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1/result.json"; }
 awk -v a="$(loss fast)" -v b="$(loss translation.2)" 'BEGIN { d = a - b; exit !(d * d < 1e-10) }' ||
     fail "the fast order gives $(loss fast), expected $(loss translation.2)"
 
+# ---- evaluations are shared out ----
+
+for run in translation.2 images.2; do
+    "$ADAMOD" evaluate $run --json | sed -E 's/,"seconds":[^}]*//' >one.txt
+    ranks 3 "$ADAMOD" evaluate $run --json >out 2>err || fail "evaluate $run on 3 ranks: $(cat err)"
+    sed -E 's/,"seconds":[^}]*//' out | cmp - one.txt || fail "3 ranks evaluate $run to $(cat out), one to $(cat one.txt)"
+done
+
 # ---- going on with another number of ranks ----
 
 train 4 translation.yaml --out moved --set train.steps=4
@@ -126,6 +134,7 @@ own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$1" --out ../bad --set t
      --set data.source=/proc/self/cwd/s.txt'
 said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" "$work/translation.yaml"
 [ ! -e bad ] || fail "a run that was refused leaves a directory"
+said 1 "nowhere: not a run directory" ranks 2 "$ADAMOD" evaluate nowhere
 said 2 "start one" ranks 2 "$ADAMOD" compare translation.yaml --out bad
 
 finish

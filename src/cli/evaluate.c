@@ -1,5 +1,6 @@
 /* adamod evaluate: what a trained model is worth on held-out data, as its task measures it. */
 #include "base/json.h"
+#include "cli/ranks.h"
 #include "cli/trained.h"
 
 #include <math.h>
@@ -78,6 +79,33 @@ static void show_progress(void *shown, const char *what, int64_t done, int64_t t
     *(bool *)shown = true;
 }
 
+/* Of an experiment that is open, and closed then; the exit status. */
+static int evaluate(const arguments *a, const trained *t, experiment *e) {
+    task_result result;
+    char message[1024];
+    bool shown = false;
+    const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST);
+    const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
+    const bool first = comm_rank(t->comm) == 0;
+    int status = 0;
+    if (first && e->task->note(e, split, message, sizeof message)) training_note(message);
+    if (first && isatty(STDERR_FILENO)) e->progress = show_progress;
+    e->progress_context = &shown;
+    e->comm = t->comm;
+    if (!e->task->has(e, split)) {
+        status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");
+        experiment_close(e);
+        return status;
+    }
+    const int failed = e->task->evaluate(e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message);
+    if (shown) fputs("\r\033[K", stderr);
+    if (failed) status = cli_fail("evaluate", "%s", message);
+    else if (a->json) status = print_json(e, t, split, &result);
+    else print_text(e, t, split, &result);
+    experiment_close(e);
+    return status;
+}
+
 int cli_evaluate(int argc, char **argv) {
     arguments a = {0};
     trained t = {.command = "evaluate",
@@ -87,27 +115,9 @@ int cli_evaluate(int argc, char **argv) {
                  .own = read_flag,
                  .context = &a};
     experiment e;
-    task_result result;
-    char message[1024];
-    int status = trained_open(&t, argc, argv, &e, TASK_SCORE | TASK_APPLY);
-    if (status >= 0) return status;
-    status = 0;
-    const bool test = a.split ? strcmp(a.split, "test") == 0 : e.task->has(&e, SPLIT_TEST);
-    const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
-    if (e.task->note(&e, split, message, sizeof message)) training_note(message);
-    bool shown = false;
-    if (isatty(STDERR_FILENO)) e.progress = show_progress;
-    e.progress_context = &shown;
-    if (!e.task->has(&e, split)) {
-        status = cli_fail("evaluate", "%s: the recipe has no %s set", t.run, test ? "test" : "validation");
-        experiment_close(&e);
-        return status;
-    }
-    const int failed = e.task->evaluate(&e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message);
-    if (shown) fputs("\r\033[K", stderr);
-    if (failed) status = cli_fail("evaluate", "%s", message);
-    else if (a.json) status = print_json(&e, &t, split, &result);
-    else print_text(&e, &t, split, &result);
-    experiment_close(&e);
-    return status;
+    int status = ranks_join("evaluate", &t.comm);
+    if (status) return status;
+    status = ranks_agree("evaluate", t.comm, trained_open(&t, argc, argv, &e, TASK_SCORE | TASK_APPLY));
+    if (status < 0) status = evaluate(&a, &t, &e);
+    return ranks_leave("evaluate", t.comm, status);
 }

@@ -33,6 +33,7 @@ typedef struct trained {
     /* An argument after the run, called once for each. NULL: there must be none. */
     int (*operand)(void *context, const char *value);
     void *context;
+    comm *comm;   /* of a command that ranks work on together, which agree on what follows; NULL: it is alone */
     bool plain;   /* its flags are those without translation's */
     bool on_host; /* it computes on the processor, wherever the run was trained and whatever --device says */
 

@@ -364,43 +364,69 @@ static int run_places(images_graph *x, const images *s, const int32_t *place, in
     return experiment_failed(nn_plan_wait(x->plan), message, size);
 }
 
-typedef struct score_sums {
-    double loss, right, top5;
-} score_sums;
+/* What is known of the pictures of an evaluation, each rank's own; zeros are others'. */
+typedef struct judged {
+    double *loss;                      /* of each batch */
+    double *rank, *best, *probability; /* of each picture; rank: of its class; best: the likeliest class */
+} judged;
 
-static void add_batch(images *s, const int32_t *place, int64_t n, bool judge, score_sums *sums) {
-    const float *logits = nn_plan_data(s->scoring.plan, "logits"), *loss = nn_plan_data(s->scoring.plan, "loss");
+static void judge_batch(const images *s, const int32_t *place, int64_t at, int64_t n, const judged *j) {
+    const float *logits = nn_plan_data(s->scoring.plan, "logits");
     const int classes = s->all.classes.n;
-    sums->loss += (double)loss[0];
     for (int64_t i = 0; i < n; i++) {
         const float *row = logits + i * classes;
-        const int label = s->all.labels[place[i]], rank = rank_of(row, classes, label);
-        double probability;
-        sums->right += rank == 0;
-        sums->top5 += rank < 5;
-        if (!judge) continue;
-        const int best = best_of(row, classes, &probability);
-        class_report_add(&s->judged, label, best, probability, place[i]);
+        j->rank[at + i] = rank_of(row, classes, s->all.labels[place[i]]);
+        j->best[at + i] = best_of(row, classes, &j->probability[at + i]);
     }
+}
+
+/* Batch by batch of the first n pictures of a split. */
+static int judge_pictures(experiment *e, task_split split, int64_t n, const judged *j, char *message, size_t size) {
+    images *s = images_of(e);
+    const int64_t batch = images_settings_of(&e->recipe)->data.batch;
+    for (int64_t at = 0; at < n; at += batch) {
+        const int32_t *place = s->place[split] + at;
+        const int64_t rows = n - at < batch ? n - at : batch;
+        if (!experiment_is_mine(e, at / batch)) continue;
+        if (run_places(&s->scoring, s, place, rows, message, size)) return -1;
+        j->loss[at / batch] = (double)*(const float *)nn_plan_data(s->scoring.plan, "loss");
+        judge_batch(s, place, at, rows, j);
+        experiment_progress(e, "images", at + rows, n);
+    }
+    return 0;
+}
+
+static void add_up(images *s, task_split split, int64_t n, int64_t batches, bool judge, const judged *j,
+                   task_result *out) {
+    double loss = 0, right = 0, top5 = 0;
+    for (int64_t i = 0; i < batches; i++) loss += j->loss[i];
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t place = s->place[split][i];
+        right += j->rank[i] == 0;
+        top5 += j->rank[i] < 5;
+        if (judge) class_report_add(&s->judged, s->all.labels[place], (int)j->best[i], j->probability[i], place);
+    }
+    out->value[LOSS] = loss / (double)n;
+    out->value[ACCURACY] = right / (double)n;
+    out->value[TOP5] = top5 / (double)n;
 }
 
 /* Over the first `limit` pictures of a split. */
 static int score(experiment *e, task_split split, int64_t limit, bool judge, task_result *out, char *message,
                  size_t size) {
     images *s = images_of(e);
-    const int64_t n = s->n[split] < limit ? s->n[split] : limit, batch = images_settings_of(&e->recipe)->data.batch;
+    const int64_t n = s->n[split] < limit ? s->n[split] : limit;
+    const int64_t batches = batches_of(n, images_settings_of(&e->recipe)->data.batch);
     const double start = clock_seconds();
-    score_sums sums = {0};
-    for (int64_t at = 0; at < n; at += batch) {
-        const int32_t *place = s->place[split] + at;
-        const int64_t rows = n - at < batch ? n - at : batch;
-        if (run_places(&s->scoring, s, place, rows, message, size)) return -1;
-        add_batch(s, place, rows, judge, &sums);
-        experiment_progress(e, "images", at + rows, n);
-    }
-    out->value[LOSS] = sums.loss / (double)n;
-    out->value[ACCURACY] = sums.right / (double)n;
-    out->value[TOP5] = sums.top5 / (double)n;
+    double *all = calloc((size_t)(batches + 3 * n), sizeof *all);
+    const judged j = {all, all + batches, all + batches + n, all + batches + 2 * n};
+    int failed = all ? judge_pictures(e, split, n, &j, message, size)
+                     : text_fail(message, size, "out of memory for the classes of %lld pictures", (long long)n);
+    failed = comm_agree(e->comm, failed, message, size);
+    if (!failed) comm_add(e->comm, all, batches + 3 * n);
+    if (!failed) add_up(s, split, n, batches, judge, &j, out);
+    free(all);
+    if (failed) return -1;
     out->items = (double)n;
     out->samples = n;
     out->seconds = clock_seconds() - start;

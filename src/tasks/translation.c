@@ -599,28 +599,38 @@ static bool has(const experiment *e, task_split split) { return translation_of(e
 
 static int64_t count(const experiment *e, task_split split) { return translation_of(e)->text[split].n; }
 
+/* Adds up the loss over batches of a split, each rank's own; sums has four numbers of each batch. */
+static int score_batches(experiment *e, batcher *b, int64_t batches, double *sums, char *message, size_t size) {
+    translation *s = translation_of(e);
+    for (int64_t i = 0; i < batches; i++) {
+        const batch *x = batcher_next(b);
+        if (!experiment_is_mine(e, i)) continue;
+        translation_feed(s->score_plan, &s->score_symbols, x);
+        nn_plan_forward(s->score_plan);
+        if (experiment_failed(nn_plan_wait(s->score_plan), message, size)) return -1;
+        experiment_progress(e, "scoring batch", i + 1, batches);
+        const float *loss = nn_plan_data(s->score_plan, "loss");
+        for (int k = 0; k < 4; k++) sums[4 * i + k] = (double)loss[k];
+    }
+    return 0;
+}
+
 /* Over the first so many batches of a split; 0: over all. */
 static int score(experiment *e, int split, int64_t batches, task_result *out, char *message, size_t size) {
     translation *s = translation_of(e);
-    batcher *b;
+    batcher *b = NULL;
     if (s->pairs[split].n == 0 || !s->score_plan) return 0;
-    if (held_out_batches(e, split, &b, message, size)) return -1;
-    double sums[4] = {0};
-    if (batches == 0 || batches > batcher_steps(b)) batches = batcher_steps(b);
-    for (int64_t i = 0; i < batches; i++) {
-        const batch *x = batcher_next(b);
-        translation_feed(s->score_plan, &s->score_symbols, x);
-        nn_plan_forward(s->score_plan);
-        const adamod_status status = nn_plan_wait(s->score_plan);
-        if (status) {
-            batcher_free(b);
-            return experiment_failed(status, message, size);
-        }
-        experiment_progress(e, "scoring batch", i + 1, batches);
-        const float *loss = nn_plan_data(s->score_plan, "loss");
-        for (int k = 0; k < 4; k++) sums[k] += (double)loss[k];
-    }
-    batcher_free(b);
+    int failed = held_out_batches(e, split, &b, message, size);
+    if (!failed && (batches == 0 || batches > batcher_steps(b))) batches = batcher_steps(b);
+    double sums[4] = {0}, *each = failed ? NULL : calloc((size_t)batches * 4, sizeof *each);
+    if (!failed && !each) failed = text_fail(message, size, "out of memory for scores");
+    if (!failed) failed = score_batches(e, b, batches, each, message, size);
+    failed = comm_agree(e->comm, failed, message, size);
+    if (b) batcher_free(b);
+    if (!failed) comm_add(e->comm, each, 4 * batches);
+    for (int64_t i = 0; !failed && i < 4 * batches; i++) sums[i % 4] += each[i];
+    free(each);
+    if (failed) return -1;
     out->value[LOSS] = sums[0] / sums[3];
     out->value[NLL] = sums[1] / sums[3];
     out->value[PERPLEXITY] = exp(out->value[NLL]);
@@ -781,23 +791,67 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
     return status;
 }
 
+/* What ranks decode at the same time, TRANSLATION_LINES lines each: of each line its length, then its tokens. */
+typedef struct decoded {
+    int32_t *all, *mine;
+    size_t line, lines; /* numbers of a line, and of a rank's lines */
+} decoded;
+
+static void pack(const decoded *d, int n, const decode_result *results) {
+    for (int i = 0; i < n; i++) {
+        int32_t *to = d->mine + (size_t)i * d->line;
+        *to = results[i].length;
+        if (results[i].length > 0) memcpy(to + 1, results[i].tokens, (size_t)results[i].length * sizeof *to);
+    }
+}
+
+static decode_result unpack(const decoded *d, int64_t i) {
+    int32_t *at = d->all + (size_t)(i / TRANSLATION_LINES) * d->lines + (size_t)(i % TRANSLATION_LINES) * d->line;
+    return (decode_result){.tokens = at + 1, .length = *at};
+}
+
+/* Pairs first, first + 1, ... of n: as many as all ranks decode at once, each its lines, all of which come to every rank. */
+static int decode_round(experiment *e, int split, int64_t first, int64_t n, decoded *d, char *message, size_t size) {
+    const int64_t at = first + comm_rank(e->comm) * (int64_t)TRANSLATION_LINES, left = n - at;
+    const int count = left < 0 ? 0 : left < TRANSLATION_LINES ? (int)left : TRANSLATION_LINES;
+    text_slice lines[TRANSLATION_LINES];
+    decode_result results[TRANSLATION_LINES];
+    for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&translation_of(e)->text[split].src, at + i);
+    const int failed = count ? decode_texts(e, count, lines, results, message, size) : 0;
+    if (comm_agree(e->comm, failed, message, size)) return -1;
+    pack(d, count, results);
+    comm_gather(e->comm, d->mine, d->lines * sizeof *d->mine, d->all);
+    return 0;
+}
+
+static int judge_split(experiment *e, int split, int64_t n, judge *j, decoded *d, char *message, size_t size) {
+    const int64_t most = comm_size(e->comm) * (int64_t)TRANSLATION_LINES;
+    for (int64_t at = 0; at < n; at += most) {
+        const int64_t count = n - at < most ? n - at : most;
+        if (decode_round(e, split, at, n, d, message, size)) return -1;
+        experiment_progress(e, "translating", at + count, n);
+        for (int64_t i = 0; i < count; i++) {
+            const decode_result r = unpack(d, i);
+            if (judge_pair(j, translation_of(e), split, at + i, &r, message, size)) return -1;
+        }
+    }
+    return 0;
+}
+
 /* Of the first n pairs of a split. */
 static int translate_split(experiment *e, int split, int64_t n, judge *j, task_result *out, char *message,
                            size_t size) {
-    translation *s = translation_of(e);
     const double start = clock_seconds();
-    if (n > s->text[split].n) n = s->text[split].n;
-    for (int64_t at = 0; at < n; at += TRANSLATION_LINES) {
-        text_slice lines[TRANSLATION_LINES];
-        decode_result results[TRANSLATION_LINES];
-        const int count = n - at < TRANSLATION_LINES ? (int)(n - at) : TRANSLATION_LINES;
-        for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&s->text[split].src, at + i);
-        if (decode_texts(e, count, lines, results, message, size)) return -1;
-        experiment_progress(e, "translating", at + count, n);
-        for (int i = 0; i < count; i++) {
-            if (judge_pair(j, s, split, at + i, &results[i], message, size)) return -1;
-        }
-    }
+    const size_t line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;
+    const size_t lines = line * TRANSLATION_LINES, ranks = (size_t)comm_size(e->comm);
+    decoded d = {.line = line, .lines = lines};
+    if (n > translation_of(e)->text[split].n) n = translation_of(e)->text[split].n;
+    d.all = malloc((ranks + 1) * lines * sizeof *d.all);
+    d.mine = d.all ? d.all + ranks * lines : NULL;
+    const int status = d.all ? 0 : text_fail(message, size, "out of memory for translations");
+    const int failed = comm_agree(e->comm, status, message, size) || judge_split(e, split, n, j, &d, message, size);
+    free(d.all);
+    if (failed) return -1;
     out->value[EXACT] = bleu_exact(&j->score);
     out->value[BLEU] = bleu_score(&j->score, BLEU_PLAIN);
     if (j->text) out->value[BLEU_13A] = score_value(j->text);

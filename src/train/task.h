@@ -190,6 +190,12 @@ static inline void experiment_progress(const experiment *e, const char *what, in
     if (e->progress) e->progress(e->progress_context, what, done, total);
 }
 
+/* For tasks: whether this rank computes piece i of an evaluation; comm_add of arrays with zeros for all others makes the
+ * results of all pieces known to every rank. */
+static inline bool experiment_is_mine(const experiment *e, int64_t i) {
+    return i % comm_size(e->comm) == comm_rank(e->comm);
+}
+
 /* For tasks: 0, or -1 with the library's last error as the message. */
 int experiment_failed(adamod_status status, char *message, size_t size);
 

@@ -62,10 +62,15 @@ static int refuse_twice(const recipe *r, comm *c, char *message, size_t size) {
     return failed;
 }
 
-int together_share(recipe *r, comm *c, char *message, size_t size) {
+int together_place(recipe *r, const comm *c, char *message, size_t size) {
     if (!c) return 0;
     share_cores(r, c);
-    if (comm_agree(c, choose_gpu(r, c, message, size), message, size)) return -1;
+    return choose_gpu(r, c, message, size);
+}
+
+int together_share(recipe *r, comm *c, char *message, size_t size) {
+    if (!c) return 0;
+    if (comm_agree(c, together_place(r, c, message, size), message, size)) return -1;
     return strcmp(r->train.comm, "mpi") == 0 ? 0 : refuse_twice(r, c, message, size);
 }
 

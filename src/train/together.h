@@ -11,7 +11,9 @@
 #include "train/task.h"
 
 /* What a rank takes of its machine, where the recipe leaves it open: threads for its share of the cores, and a GPU of its own.
- * A GPU that two ranks ask for is refused, unless train.comm is mpi. */
+ * Of this function ranks need not agree. */
+int together_place(recipe *r, const comm *c, char *message, size_t size);
+/* The same of ranks that train: a GPU that two ask for is refused, unless train.comm is mpi. */
 int together_share(recipe *r, comm *c, char *message, size_t size);
 
 /* Whether program, recipe and data are the same everywhere. */
