@@ -1,0 +1,100 @@
+/* reader_runs.c - see reader.h: directories of runs.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _FILE_OFFSET_BITS 64 /* names in directories of large file systems */
+
+#include "report/reader_parts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_RUNS = 4096 };
+
+typedef struct found {
+    char *path;
+    char started[64];
+} found;
+
+static bool is_run(const char *directory) {
+    char *path = reader_path(directory, "recipe.yaml");
+    const bool is = path && access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+/* When the run was started, as text that sorts; "": not known. */
+static void find_start(found *f) {
+    report_run r = {.directory = f->path};
+    char ignored[8];
+    const char *started = reader_value(&r, "machine.json", READER_BYTES, reader_machine, ignored, sizeof ignored) < 0
+                              ? NULL
+                              : report_pairs_find(&r.machine[0], "started");
+    snprintf(f->started, sizeof f->started, "%s", started ? started : "");
+    reader_free_pairs(&r.machine[0]);
+}
+
+static int by_start(const void *a, const void *b) {
+    const found *x = a, *y = b;
+    const int order = strcmp(x->started, y->started);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+static void free_found(found *list, size_t n) {
+    for (size_t i = 0; i < n; i++) free(list[i].path);
+    free(list);
+}
+
+static int add_found(found **list, size_t *n, size_t *room, const char *directory, const char *name) {
+    char *path = name ? reader_path(directory, name) : strdup(directory);
+    if (path && !is_run(path)) {
+        free(path);
+        return 0;
+    }
+    if (!path || *n == MOST_RUNS || !reader_grow((void **)list, *n, room, sizeof **list)) {
+        free(path);
+        return -1;
+    }
+    found *f = &(*list)[(*n)++];
+    f->path = path;
+    find_start(f);
+    return 0;
+}
+
+static int search(const char *path, found **list, size_t *n, char *message, size_t size) {
+    size_t room = 0;
+    int status = add_found(list, n, &room, path, NULL);
+    if (status == 0 && *n) return 0;
+    DIR *directory = opendir(path);
+    if (!directory) return text_fail(message, size, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; status == 0 && (entry = readdir(directory));) {
+        if (entry->d_name[0] != '.') status = add_found(list, n, &room, path, entry->d_name);
+    }
+    closedir(directory);
+    if (status && *n == MOST_RUNS) return text_fail(message, size, "%s: more than %d runs", path, MOST_RUNS);
+    if (status) return text_fail(message, size, "%s: out of memory", path);
+    if (*n) return 0;
+    return text_fail(message, size, "%s: not a run directory (no recipe.yaml), and no run directories in it", path);
+}
+
+int report_runs_find(const char *path, char ***out, int *n, char *message, size_t size) {
+    found *list = NULL;
+    size_t count = 0;
+    const int status = search(path, &list, &count, message, size);
+    char **names = status ? NULL : calloc(count + 1, sizeof *names);
+    if (!names || !list) {
+        if (!status) (void)text_fail(message, size, "%s: out of memory", path);
+        free_found(list, count);
+        free(names);
+        return -1;
+    }
+    qsort(list, count, sizeof *list, by_start);
+    for (size_t i = 0; i < count; i++) names[i] = list[i].path;
+    free(list);
+    *out = names;
+    *n = (int)count;
+    return 0;
+}
