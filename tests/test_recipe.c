@@ -217,8 +217,11 @@ TEST(the_repositorys_recipes_are_good) {
     recipe_defaults(&r, tasks_all);
     if (!CHECK_INT(recipe_load(&r, recipe_file("iwslt14-small.yaml"), message, sizeof message), 0))
         printf("%s\n", message);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    check_round_trip(&r);
+    CHECK_INT(set(&r, "data.set=files"), 0);
     CHECK(check(&r));
-    CHECK_HAS(message, "iwslt14-small.yaml: data.source is not given; data.task bitext needs it");
+    CHECK_HAS(message, "data.source is not given; data.task bitext needs it");
     const char *const files[] = {"data.source=a", "data.target=b", "data.valid_source=c", "data.valid_target=d"};
     for (int i = 0; i < 4; i++) CHECK_INT(set(&r, files[i]), 0);
     if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
@@ -226,6 +229,49 @@ TEST(the_repositorys_recipes_are_good) {
     CHECK_INT(set(&r, "optimizer.rule=adam") || set(&r, "optimizer.beta3="), 0);
     CHECK_INT(set(&r, "optimizer.schedule.lr=warmup_rsqrt(1e-7,4000)"), 0);
     if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+}
+
+/* The paper's table of Transformers (its section on translation): what differs between the models. */
+TEST(recipes_of_translation_are_the_papers) {
+    static const struct {
+        const char *name, *set;
+        int d, ffn, heads, tokens, beam;
+        double dropout, length_penalty, epochs, beta3;
+        bool joint;
+    } all[] = {{"iwslt14-small.yaml", "iwslt14-de-en", 512, 1024, 4, 4000, 5, 0.3, 1, 0, 0.9999, false},
+               {"wmt14-base.yaml", "wmt14-en-de", 512, 2048, 8, 3584, 4, 0.1, 0.6, 50, 0.999, true},
+               {"wmt14-big.yaml", "wmt14-en-de", 1024, 4096, 16, 3584, 4, 0.3, 0.6, 50, 0.9999, true}};
+    if (!recipe_file("demo.yaml")) SKIP("the recipes are not here; SOURCE_DIR says where");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        recipe r;
+        recipe_defaults(&r, tasks_all);
+        if (!CHECK_INT(recipe_load(&r, recipe_file(all[i].name), message, sizeof message), 0)) printf("%s\n", message);
+        if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+        const transformer_settings *m = transformer_settings_of(&r);
+        const translation_settings *t = translation_settings_of(&r);
+        CHECK_STR(t->data.set, all[i].set);
+        CHECK(m->model.layers == 6 && m->model.d == all[i].d && m->model.ffn == all[i].ffn);
+        CHECK(m->model.heads == all[i].heads && !m->model.pre_norm && m->model.share_all == all[i].joint);
+        CHECK_CLOSE(m->model.dropout, all[i].dropout, 0);
+        CHECK_CLOSE(m->model.smoothing, 0.1, 0);
+        CHECK(t->data.joint == all[i].joint && t->data.max_tokens == all[i].tokens && t->decode.beam == all[i].beam);
+        CHECK_CLOSE(t->decode.length_penalty, all[i].length_penalty, 0);
+        CHECK_CLOSE(r.train.epochs, all[i].epochs, 0);
+        CHECK_INT(r.train.average, 10);
+        for (int k = 0; k < r.optimizer.n_options; k++) {
+            if (strcmp(r.optimizer.option[k].key, "beta3") == 0)
+                CHECK_CLOSE(atof(r.optimizer.option[k].value), all[i].beta3, 0);
+        }
+        CHECK_STR(r.optimizer.schedule[0].value, "constant_rsqrt(4000)");
+    }
+    recipe r;
+    recipe_defaults(&r, tasks_all);
+    if (!CHECK_INT(recipe_load(&r, recipe_file("multi30k.yaml"), message, sizeof message) || check(&r), 0))
+        printf("%s\n", message);
+    CHECK(translation_settings_of(&r)->data.raw);
+    CHECK_INT(set(&r, "data.target_lang=fr"), 0);
+    CHECK(check(&r));
+    CHECK_HAS(message, "data.target_lang is fr, expected en, which data.set multi30k-de-en has");
 }
 
 /* ---- epochs ---- */
@@ -661,8 +707,8 @@ TEST(what_may_differ_when_a_run_is_resumed) {
 RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_sets_what_it_gives_and_nothing_else),
           ENTRY(set_overrides_the_file), ENTRY(an_option_can_be_taken_away), ENTRY(a_recipe_becomes_an_optimizer),
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
-          ENTRY(how_long_to_train_is_said_once), ENTRY(intervals_are_of_updates_or_epochs),
-          ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
+          ENTRY(recipes_of_translation_are_the_papers), ENTRY(how_long_to_train_is_said_once),
+          ENTRY(intervals_are_of_updates_or_epochs), ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
           ENTRY(a_list_may_be_written_as_yaml_or_with_commas), ENTRY(a_written_recipe_reads_back_the_same),
           ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
           ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),

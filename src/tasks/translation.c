@@ -109,7 +109,8 @@ static const char *check_set(const translation_settings *s, const data_set *set,
     for (int i = 0; i < bitext_table.n; i++) {
         const key_spec *k = &bitext_keys[i];
         if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0 || !*((const char *)s + k->offset)) continue;
-        snprintf(why, size, "%s is given, but data.set %s has files of its own", k->path, set->name);
+        snprintf(why, size, "%s is given, but data.set %s has files of its own; data.set files reads yours", k->path,
+                 set->name);
         return k->path;
     }
     if (s->data.raw != !set->pairs) {
