@@ -3,33 +3,18 @@
 # SPDX-License-Identifier: MIT
 # shellcheck source=tests/shell_checks.sh
 . "$SOURCE_DIR/tests/shell_checks.sh"
-if ! command -v mpirun >/dev/null; then
-    [ -z "${ADAMOD_REQUIRE_MPI-}" ] || { echo "there is no mpirun"; exit 1; }
-    exit 77
-fi
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # as a container does
-# ranks N COMMAND...
-ranks() {
-    local n=$1
-    shift
-    mpirun --oversubscribe -n "$n" "$@"
-}
+# shellcheck source=tests/ranks_checks.sh
+. "$SOURCE_DIR/tests/ranks_checks.sh"
 
 for n in 2 3; do
     ranks $n "$BUILD_DIR/tests/test_comm" >out 2>&1 || fail "$n ranks: $(cat out)"
     [ "$(grep -c '7 passed, 0 failed' out)" -eq $n ] || fail "$n ranks: $(cat out)"
 done
-"$ADAMOD" help train >/dev/null 2>&1 || finish || exit 1 # built without the trainer
+if ! "$ADAMOD" help train >/dev/null 2>&1; then # built without the trainer
+    finish
+    exit
+fi
 
-seq 1 150 | sed 's/^/wort /' >s.txt
-seq 1 150 | sed 's/^/word /' >t.txt
-cat >translation.yaml <<'END'
-data: {task: bitext, source: s.txt, target: t.txt, valid_source: s.txt, valid_target: t.txt, sentences: 4}
-model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
-optimizer: {rule: adamod, lr: 3e-3, clip_norm: 1}
-train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, threads: 1, backend: cpu}
-decode: {beam: 2, max_length: 8}
-END
 cat >images.yaml <<'END'
 data: {task: images, train: 40, valid: 10, test: 20, batch: 4}
 model: {kind: resnet, blocks: "1", widths: "4"}
@@ -40,27 +25,6 @@ data: {task: language, set: generated, words: 8, branches: 3, train: 2000, valid
 model: {kind: lstm, layers: 2, embedding: 8, hidden: 12}
 train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
 END
-# tensors RUN: what its last checkpoint holds, without what is said of it.
-tensors() {
-    local header
-    header=$(od -An -tu8 -N8 "$1/checkpoints/last.safetensors" | tr -d ' ')
-    tail -c +$((header + 9)) "$1/checkpoints/last.safetensors" | cksum
-}
-# numbers RUN: everything but clocks.
-numbers() {
-    sed -E 's/"(time|[a-z]+_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
-    cat "$1/histograms.jsonl"
-    [ ! -e "$1/samples.jsonl" ] || cat "$1/samples.jsonl"
-    tensors "$1"
-}
-# train N ARGUMENT...
-train() {
-    local n=$1
-    shift
-    if [ "$n" -eq 1 ]; then "$ADAMOD" train "$@" >said 2>err || fail "train $*: $(cat err)"
-    else ranks "$n" "$ADAMOD" train "$@" >said 2>err || fail "$n ranks, train $*: $(cat err)"; fi
-}
-
 # ---- the same run ----
 
 for recipe in translation language; do
@@ -112,15 +76,6 @@ numbers moved | grep '"kind":"train"' | cmp - <(grep '"kind":"train"' one.txt) |
 
 # ---- what is wrong is said once ----
 
-# said STATUS TEXT COMMAND...: one line of ours, whatever mpirun adds.
-said() {
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(grep -c '^adamod' err)" -eq 1 ] || fail "$* says '$(cat err)'"
-}
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
 said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2
 # shellcheck disable=SC2016

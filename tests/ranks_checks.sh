@@ -1,0 +1,55 @@
+# For tests of several ranks in bash, which read this after shell_checks.sh: how they are started, a tiny translation, and what
+# must be equal between two runs. Without mpirun the test is skipped.
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+if ! command -v mpirun >/dev/null; then
+    [ -z "${ADAMOD_REQUIRE_MPI-}" ] || { echo "there is no mpirun"; exit 1; }
+    exit 77
+fi
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # as a container does
+# ranks N COMMAND...
+ranks() {
+    local n=$1
+    shift
+    mpirun --oversubscribe -n "$n" "$@"
+}
+
+seq 1 150 | sed 's/^/wort /' >s.txt
+seq 1 150 | sed 's/^/word /' >t.txt
+cat >translation.yaml <<'END'
+data: {task: bitext, source: s.txt, target: t.txt, valid_source: s.txt, valid_target: t.txt, sentences: 4}
+model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
+optimizer: {rule: adamod, lr: 3e-3, clip_norm: 1}
+train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, threads: 1, backend: cpu}
+decode: {beam: 2, max_length: 8}
+END
+
+# tensors RUN: what its last checkpoint holds, without what is said of it.
+tensors() {
+    local header
+    header=$(od -An -tu8 -N8 "$1/checkpoints/last.safetensors" | tr -d ' ')
+    tail -c +$((header + 9)) "$1/checkpoints/last.safetensors" | cksum
+}
+# numbers RUN: everything but clocks.
+numbers() {
+    sed -E 's/"(time|[a-z]+_per_second)":[^,}]*,?//g' "$1/metrics.jsonl"
+    cat "$1/histograms.jsonl"
+    [ ! -e "$1/samples.jsonl" ] || cat "$1/samples.jsonl"
+    tensors "$1"
+}
+# train N ARGUMENT...
+train() {
+    local n=$1
+    shift
+    if [ "$n" -eq 1 ]; then "$ADAMOD" train "$@" >said 2>err || fail "train $*: $(cat err)"
+    else ranks "$n" "$ADAMOD" train "$@" >said 2>err || fail "$n ranks, train $*: $(cat err)"; fi
+}
+# said STATUS TEXT COMMAND...: one line of ours, whatever mpirun adds.
+said() {
+    local status=0 wanted=$1 text=$2
+    shift 2
+    "$@" >out 2>err || status=$?
+    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
+    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
+    [ "$(grep -c '^adamod' err)" -eq 1 ] || fail "$* says '$(cat err)'"
+}
