@@ -238,10 +238,15 @@ TEST(words_are_numbered_without_a_mark_for_beginnings) {
     char line[300];
     CHECK(task_language.note(&e, SPLIT_TRAIN, line, sizeof line));
     CHECK_STR(line, "train.txt: used 10 of 11 tokens, in 2 columns of one length");
+    CHECK(task_language.note(&e, SPLIT_VALID, line, sizeof line));
+    CHECK_STR(line, "valid.txt: 1 of 4 tokens not in the vocabulary");
+    CHECK(!task_language.note(&e, SPLIT_TEST, line, sizeof line));
     experiment_close(&e);
     CHECK(open_with(&e, WITH(TEXT, "data.eos=false", "data.max_vocab=3")));
     CHECK_INT(language_of(&e)->words, 3);
     CHECK_INT(language_of(&e)->n[0], 8);
+    CHECK(task_language.note(&e, SPLIT_TRAIN, line, sizeof line)); /* "<unk>" in the text is a token of it */
+    CHECK_STR(line, "train.txt: 4 of 8 tokens not in the vocabulary");
     experiment_close(&e);
 }
 

@@ -288,10 +288,17 @@ static void describe(const experiment *e, task_fact fact, void *context) {
 /* Columns are equally long. */
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const language_settings *r = language_settings_of(&e->recipe);
-    const int64_t n = language_of(e)->n[split], columns = columns_of(r, split);
-    if (n % columns == 0 || language_is_generated(&e->recipe)) return false;
-    snprintf(out, size, "%.*s: used %lld of %lld tokens, in %lld columns of one length", RECIPE_PATH,
-             language_file(r, split), (long long)(n - n % columns), (long long)n, (long long)columns);
+    const int64_t n = language_of(e)->n[split], columns = columns_of(r, split),
+                  unknown = language_of(e)->unknown[split];
+    char used[128] = "", strange[64] = "";
+    if ((n % columns == 0 && unknown == 0) || language_is_generated(&e->recipe)) return false;
+    if (n % columns)
+        snprintf(used, sizeof used, "used %lld of %lld tokens, in %lld columns of one length%s",
+                 (long long)(n - n % columns), (long long)n, (long long)columns, unknown ? "; " : "");
+    if (unknown)
+        snprintf(strange, sizeof strange, "%lld of %lld tokens not in the vocabulary", (long long)unknown,
+                 (long long)n);
+    snprintf(out, size, "%.*s: %s%s", RECIPE_PATH, language_file(r, split), used, strange);
     return true;
 }
 

@@ -63,6 +63,7 @@ typedef struct language {
     int32_t *text[SPLITS];
     int64_t n[SPLITS];
     uint64_t hash[SPLITS]; /* of the tokens themselves, whatever their numbers */
+    int64_t unknown[SPLITS];
     language_scoring scoring[SPLITS];
     /* training */
     int rows;                 /* symbol */

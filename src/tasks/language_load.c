@@ -182,6 +182,15 @@ static void hash_line(reading *x, text_slice line) {
     *hash = task_hash(*hash, "\n", 1);
 }
 
+/* Those of a text that says "<unk>" itself are known. */
+static void count_unknown(reading *x, text_slice line, const int32_t *ids, int64_t n) {
+    const char *tokens = language_settings_of(&x->e->recipe)->data.tokens;
+    int64_t *unknown = &language_of(x->e)->unknown[x->split];
+    for (int64_t i = 0; i < n; i++) *unknown += ids[i] == LANGUAGE_UNK;
+    for (text_slice word; strcmp(tokens, "words") == 0 && text_next_token(TEXT_WORDS, &line, &word);)
+        *unknown -= word.n == 5 && memcmp(word.bytes, "<unk>", 5) == 0;
+}
+
 static int add_line(void *context, text_slice line, char *message, size_t size) {
     reading *x = context;
     language *s = language_of(x->e);
@@ -196,6 +205,7 @@ static int add_line(void *context, text_slice line, char *message, size_t size) 
         if (eos) to[n] = LANGUAGE_EOS;
         s->n[x->split] += n + eos;
     }
+    count_unknown(x, line, ids, n);
     free(ids);
     hash_line(x, line);
     return failed;

@@ -477,8 +477,9 @@ static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     if (comm_rank(o->comm) == 0)
         failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
     if (together(t, failed, message, size) || together_see(o->comm, o->directory, message, size)) return -1;
-    note_data(t);
-    return together(t, describe(t, message, size), message, size) || start(t, message, size) ? -1 : 0;
+    if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
+    note_data(t); /* of a run that is not refused, whose one line it would hide */
+    return 0;
 }
 
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
