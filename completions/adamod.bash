@@ -9,6 +9,9 @@ _adamod_choices() {
         sed -n "s/.*{\"name\": \"$3\", \"kind\": \"choice\"[^[]*\[\([^]]*\)\].*/\1/p" | tr -d '",'
 }
 
+# The data sets.
+_adamod_sets() { "$1" data list 2>/dev/null | awk '{ print $1 }'; }
+
 # The keys of recipes, each with its equals sign.
 _adamod_keys() {
     "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$|^#|^$/ && !seen[$1]++ { print $1 "=" }'
@@ -49,6 +52,12 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'compare --variant' | 'compare --seeds' | 'compare --jobs' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
         'generate --prompt' | 'generate --tokens' | 'generate --temperature' | 'generate --top-k' | 'generate --top-p' | 'generate --seed') ;;
         'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
+        'data '*' --mirrors')
+            compopt -o filenames
+            mapfile -t COMPREPLY < <(compgen -f -- "$4")
+            ;;
+        'data '*' --mirror' | 'data '*' --timeout' | 'data '*' --threads') ;;
+        'data prepare --again') return 1 ;;
         'text '*' --lang') mapfile -t COMPREPLY < <(compgen -W 'ca cs da de el en es et fi fr ga hu is it lt lv nl no pl pt ro ru sk sl sv zh' -- "$4") ;;
         'text bpe '*' --codes' | 'text bpe '*' --vocabulary')
             compopt -o filenames
@@ -88,16 +97,17 @@ _adamod() {
     local first=1
     [ "${COMP_WORDS[1]}" != help ] || first=2
     if [ "$COMP_CWORD" -eq "$first" ]; then
-        words='train compare report evaluate translate predict generate bench text info optim'
+        words='train compare report evaluate translate predict generate bench data text info optim'
         [ "$first" -eq 2 ] || words+=' help --help --version'
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
         return
     fi
     command=${COMP_WORDS[first]}
-    if [ "$command" = optim ] || [ "$command" = bench ] || [ "$command" = text ]; then
+    if [ "$command" = optim ] || [ "$command" = bench ] || [ "$command" = text ] || [ "$command" = data ]; then
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
             [ "$command" != bench ] || words=train
+            [ "$command" != data ] || words='list get prepare'
             [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe score clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
             return
@@ -134,6 +144,9 @@ _adamod() {
         report) words='--out --help' ;;
         evaluate) words='--device --checkpoint --beam --length-penalty --set --split --json --help' ;;
         translate) words='--nbest --scores --batch --device --checkpoint --beam --length-penalty --set --help' ;;
+        'data list') words="--json --help $(_adamod_sets "$program")" ;;
+        'data get') words="--mirror --mirrors --timeout --help $(_adamod_sets "$program")" ;;
+        'data prepare') words="--mirror --mirrors --timeout --threads --again --help $(_adamod_sets "$program")" ;;
         'text tokenize') words='--lang --no-escape --split-hyphens --threads --help' ;;
         'text detokenize') words='--lang --no-unescape --threads --help' ;;
         'text normalize') words='--lang --threads --help' ;;

@@ -442,7 +442,7 @@ def test_mirrors():
     os.rename(place.mirrors, os.path.join(usual.folder, ".config", "adamod", "mirrors"))
     subprocess.run([PROGRAM, "data", "get", "cifar10"], env=usual.environment, check=True, stdout=subprocess.DEVNULL)
     bad = Place()
-    for line, message in (("cifar10", "expected: mirror URL"), ("mirror ftp://x", "expected http://"),
+    for line, message in (("cifar10", "expected: mirror URL"), ("mirror ftp://x", "expected http://"), ("mirror https://", "expected http://HOST"),
                           ("cifar11 x http://x", "no data set"), ("cifar10 x http://x", "no file"),
                           ("cifar10 cifar-10-binary.tar.gz http://x many", "number of bytes"),
                           ("cifar10 cifar-10-binary.tar.gz http://x 5 sha256:12", "sha256:")):

@@ -59,9 +59,11 @@ static data_source *add_source(data_sources *s) {
 }
 
 static const char *url_fault(const char *url) {
-    if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0 &&
-        strncasecmp(url, "file:///", 8) != 0)
-        return "expected http://, https:// or file:///";
+    const size_t scheme = strncasecmp(url, "http://", 7) == 0    ? 7
+                          : strncasecmp(url, "https://", 8) == 0 ? 8
+                          : strncasecmp(url, "file:///", 8) == 0 ? 8
+                                                                 : 0;
+    if (!scheme || !url[scheme] || url[scheme] == '/') return "expected http://HOST, https://HOST or file:///FOLDER";
     for (const char *c = url; *c; c++) {
         if ((unsigned char)*c <= ' ' || *c == 0x7f) return "it has a space or a control character";
     }
