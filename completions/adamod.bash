@@ -82,7 +82,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'optim bench --isa') mapfile -t COMPREPLY < <(compgen -W 'avx512 avx2 neon plain' -- "$4") ;;
         'optim bench --device' | 'optim trace --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
         'optim bench --cases') mapfile -t COMPREPLY < <(compgen -W 'flat resnet34 bf16 master' -- "$4") ;;
-        'optim bench --sizes' | 'optim bench --threads') ;;
+        'optim bench --sizes' | 'optim bench --threads' | 'bench comm --mib' | 'bench comm --repeat') ;;
         'optim trace --'*)
             local option=${3#--}
             mapfile -t COMPREPLY < <(compgen -W "$(_adamod_choices "$1" "$(_adamod_rule)" "${option//-/_}")" -- "$4")
@@ -106,7 +106,7 @@ _adamod() {
     if [ "$command" = optim ] || [ "$command" = bench ] || [ "$command" = text ] || [ "$command" = data ]; then
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
-            [ "$command" != bench ] || words=train
+            [ "$command" != bench ] || words='train comm'
             [ "$command" != data ] || words='list get prepare'
             [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe score clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
@@ -159,6 +159,7 @@ _adamod() {
         predict) words='--top --json --device --checkpoint --set --help' ;;
         generate) words='--prompt --tokens --temperature --top-k --top-p --seed --device --checkpoint --set --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
+        'bench comm') words='--mib --repeat --json --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;
         'optim trace')
             words='--rule --params --grads --out --states --schedule --type --shape --load --save --device --help '

@@ -140,7 +140,7 @@ def test_help_and_version():
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
             "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text score",
             "text clean"]
-TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train"]
+TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train", "bench comm"]
 
 
 def flags_of(command):

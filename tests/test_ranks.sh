@@ -10,6 +10,12 @@ for n in 2 3; do
     ranks $n "$BUILD_DIR/tests/test_comm" >out 2>&1 || fail "$n ranks: $(cat out)"
     [ "$(grep -c '7 passed, 0 failed' out)" -eq $n ] || fail "$n ranks: $(cat out)"
 done
+example=$BUILD_DIR/examples/mpi
+if [ -e "$example" ]; then # which is one process where there is no mpi.h
+    ranks 2 "$example" >out 2>&1 || fail "examples/mpi: $(cat out)"
+    grep -q 'loss 0.0000' out || fail "examples/mpi says $(cat out)"
+    [ -z "${ADAMOD_REQUIRE_MPI-}" ] || grep -q '^2 ranks' out || fail "examples/mpi has no MPI: $(cat out)"
+fi
 if ! "$ADAMOD" help train >/dev/null 2>&1; then # built without the trainer
     finish
     exit
@@ -90,6 +96,9 @@ own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$1" --out ../bad --set t
 said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" "$work/translation.yaml"
 [ ! -e bad ] || fail "a run that was refused leaves a directory"
 said 1 "nowhere: not a run directory" ranks 2 "$ADAMOD" evaluate nowhere
+ranks 2 "$ADAMOD" bench comm --mib 1 --repeat 2 --json >out 2>err || fail "bench comm: $(cat err)"
+grep -q '^{"ranks": 2, "sums": \[{"bytes": 65536, "ordered_seconds": .*"bytes": 1048576.*}\]}$' out || fail "bench comm: $(cat out)"
+refused 2 'needs ranks' "$ADAMOD" bench comm
 said 2 "start one" ranks 2 "$ADAMOD" compare translation.yaml --out bad
 
 finish

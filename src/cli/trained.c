@@ -59,7 +59,7 @@ int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     if ((status = parse(t, argc, argv, &r)) >= 0) return status;
     if (t->on_host) snprintf(r.train.backend, sizeof r.train.backend, "cpu");
     if (recipe_check(&r, message, sizeof message)) return cli_usage(t->command, "%s", message);
-    if (together_place(&r, t->comm, message, sizeof message)) return cli_fail(t->command, "%s", message);
+    together_place(&r, t->comm);
     if (experiment_open(e, &r, t->run, uses, message, sizeof message)) return cli_fail(t->command, "%s", message);
     checkpoint_meta meta = {.fingerprint = e->task->fingerprint(e)};
     if (checkpoint_load(checkpoint, e->params, NULL, &meta, message, sizeof message)) {

@@ -75,6 +75,17 @@ bool nccl_library(char *out, size_t size) {
     return true;
 }
 
+bool nccl_gpu(int device, char id[33]) {
+    int (*init)(unsigned), (*get)(int *, int), (*uuid)(unsigned char *, int), handle;
+    unsigned char bytes[16];
+    char unused[256];
+    const symbol list[] = {{"cuInit", &init}, {"cuDeviceGet", &get}, {"cuDeviceGetUuid", &uuid}};
+    if (load("libcuda.so.1", NULL, 3, list, unused, sizeof unused)) return false;
+    if (init(0) || get(&handle, device) || uuid(bytes, handle)) return false;
+    for (int i = 0; i < 16; i++) snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
 /* ---- ranks ---- */
 
 static int failed(const nccl *n, const char *what, int status, char *message, size_t size) {

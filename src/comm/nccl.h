@@ -18,6 +18,9 @@ typedef struct nccl nccl;
 /* "2.21.5, libnccl.so.2"; or why there is none, and false. */
 bool nccl_library(char *out, size_t size);
 
+/* What tells a GPU from all others, though another process may see it by another number. False: it cannot be found. */
+bool nccl_gpu(int device, char id[33]);
+
 /* Joins the ranks, on the GPU that is this thread's current one. */
 int nccl_open(nccl **out, comm *c, char *message, size_t size);
 void nccl_free(nccl *n); /* NULL is fine */

@@ -3,6 +3,7 @@
 #include "base/crc32.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "comm/nccl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,55 +23,53 @@ static bool wants_gpu(const recipe *r) {
     return strncmp(r->train.backend, "cuda", 4) == 0;
 }
 
-/* Of those that name none, each takes the GPU of its place among the ranks of the machine. */
-static int choose_gpu(recipe *r, const comm *c, char *message, size_t size) {
-    const comm_place local = comm_local(c);
+/* Of those that name none, each takes the GPU of its place among the ranks of the machine, of those that it sees: a launcher
+ * may show each rank its own alone. */
+static void choose_gpu(recipe *r, const comm *c) {
     adamod_cuda_device d;
-    if (!wants_gpu(r) || strchr(r->train.backend, ':')) return 0;
-    if (experiment_cuda_status()) return 0; /* what is missing is said where it is opened */
-    if (adamod_cuda_device_at(local.rank, &d))
-        return text_fail(message, size,
-                         "%s: %d ranks, but no GPU for the one of number %d: start as many as there are GPUs, or share "
-                         "one by --device cuda:0 and --set train.comm=mpi",
-                         local.host, local.size, local.rank);
-    snprintf(r->train.backend, sizeof r->train.backend, "cuda:%d", local.rank);
-    return 0;
+    int n = 0;
+    if (!wants_gpu(r) || strchr(r->train.backend, ':')) return;
+    if (experiment_cuda_status()) return; /* what is missing is said where it is opened */
+    while (!adamod_cuda_device_at(n, &d)) n++;
+    if (n > 0) snprintf(r->train.backend, sizeof r->train.backend, "cuda:%d", comm_local(c).rank % n);
 }
 
 typedef struct claim {
-    char host[64], device[16];
+    char host[64], gpu[40];
 } claim;
 
 /* The first rank whose GPU is an earlier one's. */
 static int refuse_twice(const recipe *r, comm *c, char *message, size_t size) {
     claim mine = {{0}, {0}}, *all = calloc((size_t)comm_size(c), sizeof *all);
+    const char *device = r->train.backend;
     int failed = 0;
     if (!all) comm_abort(c, 1);
     memcpy(mine.host, comm_local(c).host, sizeof mine.host);
-    if (strncmp(r->train.backend, "cuda:", 5) == 0) memcpy(mine.device, r->train.backend, sizeof mine.device);
+    if (strncmp(device, "cuda:", 5) == 0 && !nccl_gpu(atoi(device + 5), mine.gpu))
+        snprintf(mine.gpu, sizeof mine.gpu, "%s", device);
     comm_gather(c, &mine, sizeof mine, all);
     for (int i = 1; !failed && i < comm_size(c); i++) {
-        for (int k = 0; !failed && *all[i].device && k < i; k++) {
+        for (int k = 0; !failed && *all[i].gpu && k < i; k++) {
             if (memcmp(&all[i], &all[k], sizeof all[i]) != 0) continue;
             failed = text_fail(message, size,
-                               "%s: ranks %d and %d both ask for %s: leave it to them by --device cuda, or "
-                               "share it by --set train.comm=mpi",
-                               all[i].host, k, i, all[i].device);
+                               "%s: ranks %d and %d have the same GPU: start as many ranks as there are GPUs, with "
+                               "--device cuda, or share it by --set train.comm=mpi",
+                               all[i].host, k, i);
         }
     }
     free(all);
     return failed;
 }
 
-int together_place(recipe *r, const comm *c, char *message, size_t size) {
-    if (!c) return 0;
+void together_place(recipe *r, const comm *c) {
+    if (!c) return;
     share_cores(r, c);
-    return choose_gpu(r, c, message, size);
+    choose_gpu(r, c);
 }
 
 int together_share(recipe *r, comm *c, char *message, size_t size) {
     if (!c) return 0;
-    if (comm_agree(c, together_place(r, c, message, size), message, size)) return -1;
+    together_place(r, c);
     return strcmp(r->train.comm, "mpi") == 0 ? 0 : refuse_twice(r, c, message, size);
 }
 

@@ -12,7 +12,7 @@
 
 /* What a rank takes of its machine, where the recipe leaves it open: threads for its share of the cores, and a GPU of its own.
  * Of this function ranks need not agree. */
-int together_place(recipe *r, const comm *c, char *message, size_t size);
+void together_place(recipe *r, const comm *c);
 /* The same of ranks that train: a GPU that two ask for is refused, unless train.comm is mpi. */
 int together_share(recipe *r, comm *c, char *message, size_t size);
 
