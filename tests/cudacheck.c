@@ -208,7 +208,7 @@ static void call_device(const nn_call *c, bool backward) {
         written |= alias ? 1u << (alias - 1) : 0;
     }
     const int64_t own = (int64_t)opcheck_saved_bytes / 4,
-                  all = own + (kernels->extra_saved ? (int64_t)kernels->extra_saved(c) : 0);
+                  all = own + (kernels->extra_saved ? (int64_t)kernels->extra_saved(&d) : 0);
     mirror saved = take(saved_on_host(c, own, all), all, NN_F32);
     random = take((void *)(uintptr_t)&key, 2, NN_I32);
     d.saved = saved.there;

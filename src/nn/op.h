@@ -52,7 +52,7 @@ struct nn_op {
     unsigned in_place;           /* bit i: backward reads a number of input i before it writes that number of its
                                   * gradient, so that one may lie upon the other */
     unsigned full_inputs;        /* bit i: kernels read input i as f32 in every precision: a parameter, an input of the
-                                  * graph or a persistent state, which is nothing else */
+                                  * graph, or what is nothing else: a persistent state, a full output */
     unsigned full_outputs;       /* bit i: output i is f32 even where a device's plan keeps values as bf16 */
     unsigned constant_outputs;   /* bit i: no gradient flows back from output i (statistics) */
     unsigned strided_inputs;     /* bit i: kernels take input i, and its gradient, with any nn_array.stride */

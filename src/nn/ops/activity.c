@@ -70,6 +70,7 @@ const nn_op nn_op_activity = {
     .inputs = {"loss", "x", "z"},
     .shape = activity_shape,
     .ref = {.forward = activity_forward, .backward = activity_backward},
+    .full_inputs = 1u << 0,
     .full_outputs = 1u << 0,
 };
 

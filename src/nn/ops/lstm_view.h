@@ -15,13 +15,16 @@ typedef struct lstm_view {
 } lstm_view;
 
 static inline lstm_view nn_lstm_view(const nn_call *c) {
-    lstm_view v = {.batch = c->input[LSTM_H].rows, .in = c->input[LSTM_X].cols, .h = c->input[LSTM_H].cols};
+    lstm_view v;
+    v.batch = c->input[LSTM_H].rows;
+    v.in = c->input[LSTM_X].cols;
+    v.h = c->input[LSTM_H].cols;
     v.steps = c->input[LSTM_X].rows / v.batch;
     v.h0 = c->saved;
     v.c0 = v.h0 + v.batch * v.h;
     v.gates = v.c0 + v.batch * v.h;
     v.cells = v.gates + v.steps * v.batch * 4 * v.h;
-    v.y = c->output[0].data;
+    v.y = (const float *)c->output[0].data;
     return v;
 }
 

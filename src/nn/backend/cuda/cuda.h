@@ -25,7 +25,11 @@ extern "C" {
     X(add_norm)                                                                                                        \
     X(attention)                                                                                                       \
     X(cross_entropy)                                                                                                   \
-    X(log_softmax) X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(pictures)
+    X(log_softmax)                                                                                                     \
+    X(cache_write)                                                                                                     \
+    X(convolution)                                                                                                     \
+    X(batch_norm)                                                                                                      \
+    X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
 
 extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
