@@ -29,6 +29,7 @@ typedef struct sequence {
     float *panels;      /* of dropped weights */
     float *columns[2];  /* of the step that this one reads, and of this one: y, or backward dgates */
     float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
+    float *before;      /* ... what the state of all rows was before them */
     int64_t t;          /* this step */
 } sequence;
 
@@ -232,23 +233,74 @@ static void gate_grads(sequence *s) {
     for (s->t = s->v.steps - 1; s->t >= 0; go_on(s, -1)) nn_parallel(s->c->pool, nn_parts(h, GROUP), backward_task, s);
 }
 
-/* Dropout of a tile of the gradient of the state's weights, from the place of panels, which are of no more use. */
+/* Dropout of a tile of the gradient of the state's weights: where it is, or from the place of panels, which are of no more
+ * use, where it is to be added. */
 static void drop_tile(void *context, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     const sequence *s = context;
+    const bool add = s->c->accumulate[LSTM_W_STATE];
     float *to = s->c->input_grad[LSTM_W_STATE];
     for (int64_t i = row; i < row + rows; i++)
-        nn_cpu_add_dropped(&s->drop, i * s->v.h + col, cols, s->c->accumulate[LSTM_W_STATE] ? to : NULL, s->panels, to);
+        nn_cpu_add_dropped(&s->drop, i * s->v.h + col, cols, add ? to : NULL, add ? s->panels : to, to);
 }
 
-/* The first step read the state that the run began with, the others the outputs. */
-static void state_weight_grad(sequence *s) {
-    const int64_t h = s->v.h, rows = (s->v.steps - 1) * s->v.batch;
-    nn_product p = {.trans_a = true, .m = 4 * h, .n = h, .k = s->v.batch, .alpha = 1, .lda = 4 * h, .ldb = h, .ldc = h};
-    p.a = s->dgates, p.b = s->v.h0, p.c = s->panels;
-    nn_products(s->c->pool, &p, 1);
-    p.k = rows, p.beta = 1, p.a += s->v.batch * 4 * h, p.b = s->v.y;
-    p.then = drop_tile, p.context = s;
-    nn_products(s->c->pool, &p, 1);
+/* What the steps read: the state that the run began with, then outputs. One array, so that one product is over it. */
+static const float *states_before(const sequence *s) {
+    const int64_t first = s->v.batch * s->v.h, rest = (s->v.steps - 1) * first;
+    memcpy(s->before, s->v.h0, (size_t)first * sizeof *s->before);
+    memcpy(s->before + first, s->v.y, (size_t)rest * sizeof *s->before);
+    return s->before;
+}
+
+/* dgates^T x, where x is [rows, n]: the gradient of the weights that x was multiplied with. */
+static nn_product weight_product(const sequence *s, const float *x, int64_t n, float *to, bool add) {
+    const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h;
+    return (nn_product){.trans_a = true,
+                        .m = gates,
+                        .n = n,
+                        .k = rows,
+                        .alpha = 1,
+                        .beta = add,
+                        .a = s->dgates,
+                        .lda = gates,
+                        .b = x,
+                        .ldb = n,
+                        .c = to,
+                        .ldc = n};
+}
+
+static nn_product input_product(const sequence *s) {
+    const nn_call *c = s->c;
+    const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h, in = s->v.in;
+    return (nn_product){.m = rows,
+                        .n = in,
+                        .k = gates,
+                        .alpha = 1,
+                        .beta = c->accumulate[LSTM_X],
+                        .a = s->dgates,
+                        .lda = gates,
+                        .b = c->input[LSTM_W_IN].data,
+                        .ldb = in,
+                        .c = c->input_grad[LSTM_X],
+                        .ldc = in};
+}
+
+/* The gradients of x and of weights, from those of all gates. */
+static void products(sequence *s) {
+    const nn_call *c = s->c;
+    float *const *to = c->input_grad;
+    nn_product all[3];
+    int n = 0;
+    if (to[LSTM_X]) all[n++] = input_product(s);
+    if (to[LSTM_W_IN])
+        all[n++] = weight_product(s, c->input[LSTM_X].data, s->v.in, to[LSTM_W_IN], c->accumulate[LSTM_W_IN]);
+    if (to[LSTM_W_STATE]) {
+        const bool add = c->accumulate[LSTM_W_STATE];
+        nn_product *p = &all[n++];
+        *p = weight_product(s, states_before(s), s->v.h, add ? s->panels : to[LSTM_W_STATE], false);
+        p->then = add || s->drop.drops ? drop_tile : NULL;
+        p->context = s;
+    }
+    nn_products(c->pool, all, n);
 }
 
 /* Of no rows: zeros, where nothing is added to. */
@@ -268,18 +320,13 @@ static void lstm_backward(const nn_call *c) {
     s.dc = s.dgates + rows * 4 * h;
     s.columns[0] = s.dc + v->batch * h;
     s.columns[1] = s.columns[0] + v->batch * 4 * h;
+    s.before = s.columns[1] + v->batch * 4 * h;
     if (rows == 0) {
         no_grads(c);
         return;
     }
     gate_grads(&s);
-    if (c->input_grad[LSTM_X])
-        nn_gemm(c->pool, false, false, rows, v->in, 4 * h, 1, s.dgates, 4 * h, c->input[LSTM_W_IN].data, v->in,
-                c->accumulate[LSTM_X] ? 1 : 0, c->input_grad[LSTM_X], v->in);
-    if (c->input_grad[LSTM_W_IN])
-        nn_gemm(c->pool, true, false, 4 * h, v->in, rows, 1, s.dgates, 4 * h, c->input[LSTM_X].data, v->in,
-                c->accumulate[LSTM_W_IN] ? 1 : 0, c->input_grad[LSTM_W_IN], v->in);
-    if (c->input_grad[LSTM_W_STATE]) state_weight_grad(&s);
+    products(&s);
     for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
         if (c->input_grad[i])
             nn_cpu_sum_rows(c->pool, s.dgates, 4 * h, rows, 4 * h, c->input_grad[i], c->accumulate[i]);
@@ -288,7 +335,7 @@ static void lstm_backward(const nn_call *c) {
 
 static size_t lstm_workspace(const nn_call *c) {
     const int64_t h = c->input[LSTM_H].cols;
-    return (size_t)(panels_size(h) + 4 * h * c->input[LSTM_X].rows + 9 * h * c->input[LSTM_H].rows);
+    return (size_t)(panels_size(h) + 5 * h * c->input[LSTM_X].rows + 9 * h * c->input[LSTM_H].rows);
 }
 
 const nn_kernels nn_cpu_lstm = {.forward = lstm_forward, .backward = lstm_backward, .workspace = lstm_workspace};
