@@ -71,7 +71,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'text score --samples' | 'text score --width') ;;
         'text score --lowercase' | 'text score --confidence') return 1 ;;
         'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
-        'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text detokenize --no-unescape') return 1 ;;
+        'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text tokenize --split-last' | 'text detokenize --no-unescape') return 1 ;;
         *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
@@ -147,7 +147,7 @@ _adamod() {
         'data list') words="--json --help $(_adamod_sets "$program")" ;;
         'data get') words="--mirror --mirrors --timeout --help $(_adamod_sets "$program")" ;;
         'data prepare') words="--mirror --mirrors --timeout --threads --again --help $(_adamod_sets "$program")" ;;
-        'text tokenize') words='--lang --no-escape --split-hyphens --threads --help' ;;
+        'text tokenize') words='--lang --no-escape --split-hyphens --split-last --threads --help' ;;
         'text detokenize') words='--lang --no-unescape --threads --help' ;;
         'text normalize') words='--lang --threads --help' ;;
         'text lowercase') words='--threads --help' ;;

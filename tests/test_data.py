@@ -151,8 +151,8 @@ def xml(*texts):
     return lines('<?xml version="1.0"?>', "<doc>", *segments, "</doc>")
 
 
-DE = ["Das ist gut.", "Ein Hund läuft.", "Wir sehen das Haus, ja?", "Guten Tag!"]
-EN = ["This is good.", "A dog runs.", "We see the house, don't we?", "Good day!"]
+DE = ["Das ist gut.", "Ein Hund läuft.", "Wir sehen das Haus, ja?", "Am 26. um 11."]
+EN = ["This is good.", "A dog runs.", "We see the house, don't we?", "On the 26th at 11."]
 # A pair of which one side is more than 1.5 times as long, which is left out.
 UNEQUAL = ("Ja.", "Yes, that is what I mean here.")
 
@@ -160,7 +160,7 @@ UNEQUAL = ("Ja.", "Yes, that is what I mean here.")
 def training(texts, odd, n):
     out = []
     for i in range(n):
-        out.append(texts[i % 4].replace(".", " wort%d." % i))
+        out.append(texts[i % 4].replace(".", " wort%d." % i) if i % 4 < 3 else texts[3])
     out.insert(5, odd)
     return out
 
@@ -568,7 +568,7 @@ def test_prepare_iwslt(place):
         ["codes", *["%s.%s" % (part, l) for part in ("train", "valid", "test", "test.raw") for l in ("de", "en")]]),
         os.listdir(place.path(*folder)))
     # as by hand: 51 pairs, one left out, of the rest each 23rd for validation
-    kept = ["das ist gut wort# .", "ein hund läuft wort# .", "wir sehen das haus , ja ?", "guten tag !"]
+    kept = ["das ist gut wort# .", "ein hund läuft wort# .", "wir sehen das haus , ja ?", "am 26. um 11 ."]
     german = [kept[i % 4].replace("#", str(i)) for i in range(50)]
     check(united(place.text(*folder, "train.de")) == [s for i, s in enumerate(german) if i % 23 != 22], "train.de")
     check(united(place.text(*folder, "valid.de")) == [german[22], german[45]], "valid.de")
@@ -639,7 +639,7 @@ def test_train(place):
     for name, raw in (("iwslt14-de-en", "false"), ("multi30k-de-en", "true")):
         status, _, err = train(place, name, SMALL % (name, raw))
         check(status == 0, name, err)
-        status, out, err = adamod(place, "translate", name, input="Das ist gut.\n\nGuten Tag!\n".encode())
+        status, out, err = adamod(place, "translate", name, input="Das ist gut.\n\nEin Hund läuft.\n".encode())
         check(status == 0 and out.count("\n") == 3 and "@@" not in out, status, out, err)
         status, out, err = adamod(place, "evaluate", name)
         check(status == 0 and "BLEU" in out, status, out, err)

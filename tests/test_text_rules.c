@@ -10,6 +10,7 @@
 #include "data/pcg64.h"
 #include "data/score.h"
 #include "data/strings.h"
+#include "data/text_chain.h"
 #include "data/tokenizer.h"
 
 #include <stdlib.h>
@@ -36,6 +37,32 @@ TEST(tokens_and_back) {
     check_tokens("cs", "Je to 3.", "Je to 3 .", "Je to 3.");
     check_tokens("en", "", "", "");
     check_tokens("en", " \t.", ".", ".");
+}
+
+static void check_chain(const text_chain_options *o, const char *line, const char *tokens, const char *joined) {
+    text_chain *c = text_chain_create(o);
+    if (!CHECK(c != NULL)) return;
+    char *got = text_chain_split(c, text_of(line)), *back = text_chain_join(c, text_of(tokens));
+    if (CHECK(got && back)) {
+        CHECK_STR(got, tokens);
+        CHECK_STR(back, joined);
+    }
+    free(got);
+    free(back);
+    text_chain_free(c);
+}
+
+/* What fairseq's scripts give by Moses' own. */
+TEST(chains_of_rules) {
+    const text_chain_options iwslt = {.language = "de", .split_last = true, .lower = true},
+                             sacremoses = {.language = "de"},
+                             wmt = {.language = "en", .normalize = true, .split_hyphens = true, .split_last = true};
+    check_chain(&iwslt, "Am 26. Mai um 11.", "am 26. mai um 11 .", "am 26. mai um 11.");
+    check_chain(&sacremoses, "Am 26. Mai um 11.", "Am 26. Mai um 11.", "Am 26. Mai um 11.");
+    check_chain(&wmt, "“Well-known”\u200bto\u00adday & at 5 p.m.",
+                "&quot; Well @-@ known &quot; to day &amp; at 5 p.m .", "\"Well-known\" to day & at 5 p.m.");
+    check_chain(&wmt, "\x01\x7f \U000f0000 \U0001f600", "\U0001f600", "\U0001f600");
+    check_chain(&wmt, "", "", "");
 }
 
 TEST(punctuation_and_case) {
@@ -133,6 +160,6 @@ TEST(bad_codes_are_refused) {
     }
 }
 
-RUN_TESTS(ENTRY(tokens_and_back), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
+RUN_TESTS(ENTRY(tokens_and_back), ENTRY(chains_of_rules), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
           ENTRY(subwords_are_learned_and_applied), ENTRY(random_numbers_are_those_of_python),
           ENTRY(scores_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAG_LANG, FLAG_PLAIN, FLAG_THREADS, FLAG_HELP, FLAG_HYPHENS };
+enum { FLAG_LANG, FLAG_PLAIN, FLAG_THREADS, FLAG_HELP, FLAG_HYPHENS, FLAG_LAST };
 
 static const cli_flag split_flags[] = {
     {"lang", "CODE", "the language of the text: de, en, fr, ... (en)"},
@@ -13,6 +13,7 @@ static const cli_flag split_flags[] = {
     TEXT_THREADS_FLAG,
     CLI_HELP_FLAG,
     {"split-hyphens", NULL, "a-b becomes a @-@ b (Moses' -a)"},
+    {"split-last", NULL, "the full stop at the end of a line is always a token (Moses since 2018)"},
     {0}};
 static const cli_flag join_flags[] = {{"lang", "CODE", "the language of the text: de, en, fr, ... (en)"},
                                       {"no-unescape", NULL, "leave XML entities as they are"},
@@ -48,6 +49,7 @@ static int parse(text_lines *t, tokenizer_options *o, const cli_flag *flags, con
         else if (flag == FLAG_LANG) o->language = p.value;
         else if (flag == FLAG_PLAIN) o->plain = true;
         else if (flag == FLAG_HYPHENS) o->split_hyphens = true;
+        else if (flag == FLAG_LAST) o->split_last = true;
         else if (!cli_parse_int(t->command, "--threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
     }
     const int status = check_language(t->command, o->language);

@@ -230,7 +230,8 @@ static bool keeps_stop(const tokenizer *t, const word *w) {
 static void split_stops(tokenizer *t) {
     const points *s = &t->in;
     for (word w = word_from(s, 0); w.at < s->n; w = word_from(s, w.next)) {
-        const bool split = w.end > w.at + 1 && s->at[w.end - 1] == '.' && !keeps_stop(t, &w);
+        const bool split = w.end > w.at + 1 && s->at[w.end - 1] == '.' &&
+                           ((t->options.split_last && w.next == s->n) || !keeps_stop(t, &w));
         if (t->out.n) points_add(&t->out, ' ');
         for (size_t i = w.at; i < w.end; i++) {
             if (split && i == w.end - 1) points_add(&t->out, ' ');

@@ -28,6 +28,8 @@ typedef struct tokenizer_options {
     const char *language; /* "de"; of one without rules, see tokenizer_knows, those of any other */
     bool plain;           /* no XML entities: neither written nor read */
     bool split_hyphens;   /* a-b becomes a @-@ b; joining always undoes it */
+    bool split_last;      /* the full stop of a line's last word is a token whatever the word is, as for Moses since
+                             November 2018, but not for sacremoses */
 } tokenizer_options;
 
 /* NULL: out of memory. */

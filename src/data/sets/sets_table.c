@@ -83,7 +83,8 @@ static const data_pair iwslt14_train[] = {{{"de-en/train.tags.de-en.de", "de-en/
 static const data_pair iwslt14_test[] = {{{IWSLT("TED.dev2010")}}, {{IWSLT("TEDX.dev2012")}}, {{IWSLT("TED.tst2010")}},
                                          {{IWSLT("TED.tst2011")}}, {{IWSLT("TED.tst2012")}},  {{0}}};
 static const data_pairs iwslt14_pairs = {
-    .sides = {{.language = "de", .lower = true}, {.language = "en", .lower = true}},
+    .sides = {{.language = "de", .split_last = true, .lower = true},
+              {.language = "en", .split_last = true, .lower = true}},
     .train = iwslt14_train,
     .test = iwslt14_test,
     .limits = {.min = 1, .max = 175, .ratio = 1.5},
@@ -117,8 +118,8 @@ static const data_pair wmt14_train[] = {
 static const data_pair wmt14_test[] = {
     {{"test-full/newstest2014-deen-src.en.sgm", "test-full/newstest2014-deen-ref.de.sgm"}}, {{0}}};
 static const data_pairs wmt14_pairs = {
-    .sides = {{.language = "en", .normalize = true, .split_hyphens = true},
-              {.language = "de", .normalize = true, .split_hyphens = true}},
+    .sides = {{.language = "en", .normalize = true, .split_hyphens = true, .split_last = true},
+              {.language = "de", .normalize = true, .split_hyphens = true, .split_last = true}},
     .train = wmt14_train,
     .test = wmt14_test,
     .limits = {.min = 1, .max = 250, .ratio = 1.5},
