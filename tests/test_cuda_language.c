@@ -116,6 +116,15 @@ TEST(activity_is_the_reference) {
     }
 }
 
+TEST(people_are_told_how_layers_run) {
+    char text[96] = "?";
+    CHECK_INT(nn_device_lstm("cpu", text, sizeof text), ADAMOD_OK);
+    CHECK_STR(text, "");
+    NEEDS_DEVICE();
+    CHECK_INT(nn_device_lstm("cuda", text, sizeof text), ADAMOD_OK);
+    CHECK_HAS(text, "weights");
+}
+
 /* ---- the model ---- */
 
 #define MESSAGE message, sizeof message
@@ -249,5 +258,6 @@ TEST(a_run_in_parts_ends_as_one_and_runs_repeat) {
 }
 
 RUN_TESTS(ENTRY(lstm_is_the_reference), ENTRY(locked_dropout_is_the_reference), ENTRY(word_dropout_is_the_reference),
-          ENTRY(activity_is_the_reference), ENTRY(batches_of_several_lengths_are_those_of_the_processor),
-          ENTRY(ten_steps_follow_those_of_the_processor), ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))
+          ENTRY(activity_is_the_reference), ENTRY(people_are_told_how_layers_run),
+          ENTRY(batches_of_several_lengths_are_those_of_the_processor), ENTRY(ten_steps_follow_those_of_the_processor),
+          ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))

@@ -95,6 +95,15 @@ static const struct {
 } of_ranks[] = {{"MPI", "mpi", comm_library}, {"NCCL", "nccl", nccl_library}};
 enum { RANKS = sizeof of_ranks / sizeof *of_ranks };
 
+/* How LSTM layers run on a GPU; empty: not at all. */
+static const char *lstm_on_cuda(void) {
+    static char text[96];
+#ifdef ADAMOD_TRAINER
+    if (cli_trainer_status() || cli_trainer_lstm(text, sizeof text)) *text = '\0';
+#endif
+    return text;
+}
+
 static void print_text(const machine *m) {
     printf("version           %s\n", adamod_version_string());
     printf("compiler          %s\n", m->compiler);
@@ -118,6 +127,8 @@ static void print_text(const machine *m) {
     }
     const char *why = off ? NULL : why_no_training();
     if (why) printf("training on CUDA  off: %s\n", why);
+    const char *lstm = off ? "" : lstm_on_cuda();
+    if (*lstm) printf("LSTM on CUDA      %s\n", lstm);
     for (int i = 0; i < RANKS; i++) {
         char found[256];
         const bool there = of_ranks[i].find(found, sizeof found);
@@ -150,6 +161,10 @@ static void print_json(const machine *m) {
     printf(", \"cuda_training_off\": ");
     if (why) cli_json_string(stdout, why);
     else printf("null");
+    if (!why && *lstm_on_cuda()) {
+        printf(", \"cuda_lstm\": ");
+        cli_json_string(stdout, lstm_on_cuda());
+    }
     for (int i = 0; i < RANKS; i++) {
         char found[256];
         const bool there = of_ranks[i].find(found, sizeof found);

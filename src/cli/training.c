@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 adamod_status cli_trainer_status(void) { return experiment_cuda_status(); }
+adamod_status cli_trainer_lstm(char *out, size_t size) { return nn_device_lstm("cuda", out, size); }
 
 static atomic_int stop_wanted, save_wanted;
 

@@ -13,6 +13,7 @@ typedef struct nn_device nn_device;
 typedef struct nn_device_info {
     char name[128];
     size_t memory, used, most_used; /* bytes: in all, allocated by this program, and at most so far */
+    char lstm[96];                  /* for people: how it runs LSTM layers, which depends on their sizes */
 } nn_device_info;
 typedef struct nn_device_functions {
     adamod_status (*open)(nn_device **out, int index);
@@ -61,7 +62,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 10
+#define NN_BACKEND_VERSION 11
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

@@ -66,6 +66,14 @@ adamod_status nn_device_status(const char *device) {
     return status;
 }
 
+adamod_status nn_device_lstm(const char *device, char *out, size_t size) {
+    nn_device_params *on;
+    const adamod_status status = open_device(device, NN_FULL, &on);
+    snprintf(out, size, "%s", on ? on->backend->device->info(on->device).lstm : "");
+    nn_device_params_free(on);
+    return status;
+}
+
 adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision) {
     nn_device_params *on;
     adamod_status status = open_device(device, precision, &on);

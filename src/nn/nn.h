@@ -94,6 +94,8 @@ adamod_status nn_params_allocate(nn_params *p, uint64_t seed);
 adamod_status nn_params_to_device(nn_params *p, const char *device, nn_precision precision);
 /* Whether that could be done, memory aside; if not, the last error says why. */
 adamod_status nn_device_status(const char *device);
+/* How it runs LSTM layers, in words. */
+adamod_status nn_device_lstm(const char *device, char *out, size_t size);
 /* From the device to data and state_data, the same for gradients, and data and state_data back; nothing to do where there
  * is no device. */
 adamod_status nn_params_fetch(const nn_params *p);

@@ -1,5 +1,5 @@
 /* The cuda backend: one device, its memory, its stream, its recordings; and the table of kernels. */
-#include "nn/backend/cuda/cuda.h"
+#include "nn/backend/cuda/lstm_resident.h"
 
 #include <cuda_profiler_api.h>
 
@@ -97,6 +97,7 @@ static adamod_status device_open(nn_device **out, int index) {
     }
     snprintf(d->info.name, sizeof d->info.name, "%.100s", p.name);
     d->info.memory = p.totalGlobalMem;
+    lstm_resident_describe(p.major, d->info.lstm, sizeof d->info.lstm);
     *out = d;
     return ADAMOD_OK;
 }

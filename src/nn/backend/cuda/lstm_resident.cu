@@ -16,6 +16,8 @@
 
 #include <cooperative_groups.h>
 
+#include <stdio.h>
+
 namespace cg = cooperative_groups;
 
 enum {
@@ -30,6 +32,7 @@ enum {
     MOST_BATCH = THREADS / UNITS, /* a thread for each unit and sequence */
     MOST_CHUNKS = 9,              /* of a warp, so that registers suffice */
     MOST_UNITS = MOST_CHUNKS * WARPS * K,
+    LEAST_MAJOR = 9,     /* compute capability: clusters */
     EMPTY = 0xffff,      /* a number that is not there yet */
     MOST_BYTES = 1 << 30 /* of an exchange */
 };
@@ -399,9 +402,16 @@ bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h) {
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
         cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
         return false;
-    const bool fits = major >= 9 && all_at_once((int)batch, (int)h, processors);
+    const bool fits = major >= LEAST_MAJOR && all_at_once((int)batch, (int)h, processors);
     cudaGetLastError(); /* what the device cannot do is no failure */
     return fits;
+}
+
+void lstm_resident_describe(int major, char *out, size_t size) {
+    if (major < LEAST_MAJOR) snprintf(out, size, "weights are streamed at each time step");
+    else
+        snprintf(out, size, "weights stay on the chip up to %d units x %d sequences, in mixed precision", MOST_UNITS,
+                 MOST_BATCH);
 }
 
 static void fill(cudaStream_t stream, const lstm_arrays<bf16> &a, void *exchange, int vectors, const float *begin,

@@ -7,6 +7,9 @@
 /* Whether this device can, for bf16 values and layers of these sizes: at most 21 sequences and 1152 units, an even number. */
 bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h);
 
+/* The same for people, of a device of this compute capability. */
+void lstm_resident_describe(int major, char *out, size_t size);
+
 /* Bytes through which multiprocessors tell each other outputs, and gradients. */
 size_t lstm_resident_bytes(int64_t steps, int64_t batch, int64_t h, bool backward);
 
