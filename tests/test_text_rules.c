@@ -55,14 +55,18 @@ static void check_chain(const text_chain_options *o, const char *line, const cha
 /* What fairseq's scripts give by Moses' own. */
 TEST(chains_of_rules) {
     const text_chain_options iwslt = {.language = "de", .split_last = true, .lower = true},
-                             sacremoses = {.language = "de"},
-                             wmt = {.language = "en", .normalize = true, .split_hyphens = true, .split_last = true};
+                             sacremoses = {.language = "de"};
+    text_chain_options wmt = {.language = "en", .normalize = true, .split_hyphens = true, .split_last = true};
     check_chain(&iwslt, "Am 26. Mai um 11.", "am 26. mai um 11 .", "am 26. mai um 11.");
     check_chain(&sacremoses, "Am 26. Mai um 11.", "Am 26. Mai um 11.", "Am 26. Mai um 11.");
     check_chain(&wmt, "“Well-known”\u200bto\u00adday & at 5 p.m.",
                 "&quot; Well @-@ known &quot; to day &amp; at 5 p.m .", "\"Well-known\" to day & at 5 p.m.");
     check_chain(&wmt, "\x01\x7f \U000f0000 \U0001f600", "\U0001f600", "\U0001f600");
+    check_chain(&wmt, "users’ needs", "users &quot; needs", "users \"needs");
     check_chain(&wmt, "", "", "");
+    wmt.language = "de";
+    check_chain(&wmt, "„Ja.“", "&quot; Ja &quot; .", "\"Ja\".");
+    check_chain(&wmt, "a\u00a0«\u00a0b\u00a0»\u00a0c", "a &quot; b &quot; c", "a \"b\" c");
 }
 
 TEST(punctuation_and_case) {

@@ -30,11 +30,16 @@ static const rule spaces[] = {
     {"D %", "1%"}, {" :", ":"}, {" ;", ";"}, {"`", "'"}, {"''", " \" "}, {0},
 };
 static const rule marks[] = {
-    {"„", "\""},    {"“", "\""}, {"”", "\""}, {"–", "-"}, {"—", " - "}, {"S", " "},   {"´", "'"},   {"A‘A", "1'2"},
-    {"A’A", "1'2"}, {"‘", "'"},  {"‚", "'"},  {"’", "'"}, {"''", "\""}, {"´´", "\""}, {"…", "..."}, {0},
+    {"„", "\""}, {"“", "\""},    {"”", "\""},    {"–", "-"}, {"—", " - "}, {"S", " "},
+    {"´", "'"},  {"A‘A", "1'2"}, {"A’A", "1'2"}, {"‘", "'"}, {"‚", "'"},   {0},
 };
+static const rule right_mark[] = {{"’", "'"}, {0}}, moses_right_mark[] = {{"’", "\""}, {0}};
+static const rule double_marks[] = {{"''", "\""}, {"´´", "\""}, {"…", "..."}, {0}};
 static const rule guillemets[] = {
     {NBSP "«" NBSP, "\""}, {"«" NBSP, "\""}, {"«", "\""}, {NBSP "»" NBSP, "\""}, {NBSP "»", "\""}, {"»", "\""}, {0},
+};
+static const rule moses_guillemets[] = {
+    {NBSP "«" NBSP, " \""}, {"«" NBSP, "\""}, {"«", "\""}, {NBSP "»" NBSP, "\" "}, {NBSP "»", "\""}, {"»", "\""}, {0},
 };
 static const rule pseudo_spaces[] = {
     {NBSP "%", "%"},
@@ -128,7 +133,7 @@ static void quotes_before_stops(normalizer *n) {
         bool found = stops && i + stops < s->n && s->at[i + stops] == '"';
         if (found && (end >= s->n || s->at[end] == '<')) {
             /* white space itself may be that something */
-            found = end > i + stops + 1;
+            found = end > i + stops + 1 || (n->moses && end >= s->n); /* or the end of the line */
             end--;
         }
         if (!found) {
@@ -173,7 +178,9 @@ char *normalizer_line(normalizer *n, text_slice line) {
     points_add_slice(&n->in, line);
     apply(n, spaces);
     apply(n, marks);
-    apply(n, guillemets);
+    apply(n, n->moses ? moses_right_mark : right_mark);
+    apply(n, double_marks);
+    apply(n, n->moses ? moses_guillemets : guillemets);
     apply(n, pseudo_spaces);
     if (is_one_of(n, "en")) quotes_after(n);
     if (is_one_of(n, "de es fr")) {

@@ -11,8 +11,14 @@
 
 #include "data/points.h"
 
+#include <stdbool.h>
+
 typedef struct normalizer {
     char language[16];
+    /* As Moses' own script has it, where sacremoses differs: a right quotation mark that is no apostrophe becomes ", not ',
+     * French ones keep a space outside, and a full stop goes behind a " at the end of a line, too. May be set after the
+     * start. */
+    bool moses;
     points in, out; /* of the rule that is applied */
 } normalizer;
 

@@ -23,6 +23,7 @@ text_chain *text_chain_create(const text_chain_options *o) {
     c->normalize = o->normalize;
     c->lower = o->lower;
     normalizer_start(&c->normalizer, o->language);
+    c->normalizer.moses = true;
     c->tokenizer = tokenizer_create(&(tokenizer_options){
         .language = o->language, .plain = o->plain, .split_hyphens = o->split_hyphens, .split_last = o->split_last});
     if (c->tokenizer) return c;

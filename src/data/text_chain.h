@@ -18,8 +18,8 @@ typedef struct text_chain text_chain;
 /* What is done, in this order. */
 typedef struct text_chain_options {
     const char *language;
-    bool normalize;                 /* normalizer.h; then characters that are not printed become spaces, as by Moses'
-                           remove-non-printing-char.perl */
+    bool normalize;                 /* normalizer.h, as Moses has it; then characters that are not printed become
+                                       spaces, as by remove-non-printing-char.perl */
     bool plain;                     /* tokens without XML entities; see tokenizer.h */
     bool split_hyphens, split_last; /* the same */
     bool lower;
