@@ -50,6 +50,13 @@ train 1 translation.yaml --out five --set train.accumulate=5
 train 2 translation.yaml --out five.2 --set train.accumulate=5
 numbers five >one.txt
 numbers five.2 | cmp - one.txt || fail "5 batches of 2 ranks differ from those of one"
+# Several blocks of gradients, summed beside the backward pass; one rank of three has no batch in the last round.
+wide='--set model.d=192 --set model.ffn=1024 --set model.layers=2 --set train.steps=2 --set train.average=0 --set train.accumulate=5'
+# shellcheck disable=SC2086
+train 1 translation.yaml --out wide $wide --set train.evaluate_pairs=0
+# shellcheck disable=SC2086
+train 3 translation.yaml --out wide.3 $wide --set train.evaluate_pairs=0 --set train.overlap=on
+[ "$(tensors wide)" = "$(tensors wide.3)" ] || fail "sums beside the backward pass differ"
 # Running statistics are the mean of ranks', all else is the same.
 train 1 images.yaml --out images.one --set train.accumulate=2
 train 2 images.yaml --out images.2

@@ -294,6 +294,12 @@ void nn_plan_forward(nn_plan *plan);
 /* After forward: adds the gradient of the loss's element 0 to the parameters' gradients if accumulate, else replaces
  * them. */
 void nn_plan_backward(nn_plan *plan, bool accumulate);
+/* Tells, in each backward pass from now on, of stretches of so many numbers of the parameters' gradients as soon as they are
+ * complete: on a device, as soon as what completes them is enqueued. The order is the same for all plans of one graph. ready
+ * NULL: tells no more. nn_plan_tell_all tells of all of them, for who waits in this order but has no pass to run. */
+typedef void nn_gradient_ready(void *context, int64_t first, int64_t count);
+adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *ready, void *context);
+void nn_plan_tell_all(nn_plan *plan);
 /* Until the outputs of the oldest run that was not waited for can be read. */
 adamod_status nn_plan_wait(nn_plan *plan);
 

@@ -164,6 +164,7 @@ void nn_plan_free(nn_plan *plan) {
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
     free(plan->sums.list);
+    free(plan->watch.list);
     free(plan->steps);
     free(plan->type);
     free(plan->place);

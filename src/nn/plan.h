@@ -28,6 +28,19 @@ typedef struct plan_step {
     int paired_in;  /* its backward_weights is done with that step's; 0: by itself */
 } plan_step;
 
+/* Numbers of the parameters' gradients that are complete after a step; and who is told, in the order of the list. */
+typedef struct plan_stretch {
+    int64_t first, count;
+    int ready;
+} plan_stretch;
+
+typedef struct plan_watch {
+    plan_stretch *list;
+    int n, told; /* told: in this pass */
+    nn_gradient_ready *ready;
+    void *context;
+} plan_watch;
+
 /* A gradient of at most so many numbers leaves much of a device idle while it is computed, and is computed with another
  * one at most so many steps later. */
 enum { PAIR_NUMBERS = 1 << 20, PAIR_STEPS = 16 };
@@ -72,6 +85,7 @@ struct nn_plan {
     size_t block_bytes, unshared_bytes, workspace_bytes;
     float *workspace;
     nn_sums sums; /* of a backward pass, on a device: what its end is to sum */
+    plan_watch watch;
     int64_t rows[NN_MAX_SYMBOLS + 1];
     uint64_t seed, random_step;
     nn_device_params *on_device;  /* NULL: the host */
@@ -112,6 +126,11 @@ void *nn_plan_address(const nn_plan *plan, nn_value v);
 float *nn_plan_grad_address(const nn_plan *plan, nn_value v);
 /* Fills the parts of a step's call that change from run to run. */
 void nn_plan_bind(nn_plan *plan, plan_step *step);
+
+/* ---- watch.c ---- */
+
+/* After a step of a backward pass: tells of the stretches that it completes. */
+void nn_plan_tell(nn_plan *plan, int step);
 
 /* ---- replay.c ---- */
 

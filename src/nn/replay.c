@@ -208,6 +208,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         seed[0] = 1;
     }
     plan->sums.count = 0;
+    plan->watch.told = 0;
     for (int s = plan->n_forward; s < plan->n_steps; s++) {
         plan_step *step = &plan->steps[s];
         nn_plan_bind(plan, step);
@@ -219,6 +220,7 @@ void nn_plan_backward(nn_plan *plan, bool accumulate) {
         }
         step->kernels.backward(&call);
         if (step->kernels.backward_weights && !step->paired_in) step->kernels.backward_weights(&call);
+        nn_plan_tell(plan, s);
     }
     if (plan->on_device) plan->f->sum(plan->on_device->device, plan->sums.count, plan->sums.list);
 }

@@ -2,51 +2,155 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* What a thread sums while a backward pass goes on: blocks, in the order that the pass completes them. */
+typedef struct overlap {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t told, done;
+    int64_t *queue; /* where blocks begin */
+    int queued, taken, summed;
+    int ranks; /* of the round */
+    bool first, last, quit;
+} overlap;
+
 struct exchange {
-    comm *comm;
-    nccl *nccl; /* NULL: sums are the host's */
-    nn_params *params;
-    comm_order order;
+    exchange_options o;
     float *sums;    /* this rank's part of each block, where an update has several rounds; else NULL */
     double *losses; /* four of each rank */
+    int blocks;
+    overlap *beside;      /* NULL: sums come after the pass */
+    bool active;          /* the pass is one whose gradients NCCL sums */
+    adamod_status status; /* of those sums */
 };
 
-/* ---- open and close ---- */
+/* ---- blocks ---- */
 
 static int64_t block_size(const exchange *x, int64_t at) {
-    const int64_t left = x->params->count - at;
+    const int64_t left = x->o.params->count - at;
     return left < COMM_BLOCK ? left : COMM_BLOCK;
 }
 
-static int64_t part_first(const exchange *x, int64_t n) { return comm_part(x->comm, n, comm_rank(x->comm)); }
+static int64_t part_first(const exchange *x, int64_t n) { return comm_part(x->o.comm, n, comm_rank(x->o.comm)); }
 static int64_t part_size(const exchange *x, int64_t n) {
-    return comm_part(x->comm, n, comm_rank(x->comm) + 1) - part_first(x, n);
+    return comm_part(x->o.comm, n, comm_rank(x->o.comm) + 1) - part_first(x, n);
 }
 
-static bool adds_up(const exchange *x, int batches) { return x->order == COMM_ORDERED && batches > comm_size(x->comm); }
+/* A smaller block's part may be a vector larger, as it is rounded otherwise. */
+static int64_t most_of_part(const exchange *x) { return part_size(x, COMM_BLOCK) + 32; }
 
-static int64_t sums_size(const exchange *x) {
-    int64_t n = 0;
-    for (int64_t at = 0; at < x->params->count; at += COMM_BLOCK) n += part_size(x, block_size(x, at));
-    return n;
+/* Every rank adds up its part; once all rounds are in, parts come to all. Where there is only one round, parts need no place
+ * of their own. */
+static void add_block(exchange *x, int64_t at, int ranks, bool first, bool last) {
+    float *grad = x->o.params->grad + at;
+    const int64_t n = block_size(x, at), own = part_size(x, n);
+    float *sums = x->sums ? x->sums + at / COMM_BLOCK * most_of_part(x) : grad + part_first(x, n);
+    comm_reduce_scatter(x->o.comm, grad, n, ranks, !first, sums);
+    if (!last) return;
+    if (x->sums) memcpy(grad + part_first(x, n), sums, (size_t)own * sizeof *sums);
+    comm_all_gather(x->o.comm, grad, n);
 }
 
-int exchange_open(exchange **out, comm *c, nccl *on_device, nn_params *params, int batches, comm_order order,
-                  char *message, size_t size) {
+/* ---- beside a pass ---- */
+
+static void *sum_beside(void *context) {
+    exchange *x = context;
+    overlap *b = x->beside;
+    pthread_mutex_lock(&b->lock);
+    for (;;) {
+        while (b->taken == b->queued && !b->quit) pthread_cond_wait(&b->told, &b->lock);
+        if (b->quit) break;
+        const int64_t at = b->queue[b->taken++];
+        pthread_mutex_unlock(&b->lock);
+        add_block(x, at, b->ranks, b->first, b->last);
+        pthread_mutex_lock(&b->lock);
+        if (++b->summed == x->blocks) pthread_cond_signal(&b->done);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+static void tell(void *context, int64_t first, int64_t count) {
+    exchange *x = context;
+    overlap *b = x->beside;
+    char message[256];
+    if (b) {
+        pthread_mutex_lock(&b->lock);
+        b->queue[b->queued++] = first;
+        pthread_cond_signal(&b->told);
+        pthread_mutex_unlock(&b->lock);
+    } else if (x->active && !x->status) {
+        const nn_param *p = x->o.params->list;
+        float *grad = nn_params_memory(x->o.params, p).grad - p->offset;
+        if (nccl_sum(x->o.nccl, grad + first, count, nn_params_stream(x->o.params), message, sizeof message))
+            x->status = adamod__fail(ADAMOD_ERROR_CUDA, "%s", message);
+    }
+}
+
+static int start_beside(exchange *x, char *message, size_t size) {
+    overlap *b = calloc(1, sizeof *b);
+    if (b) b->queue = malloc((size_t)x->blocks * sizeof *b->queue);
+    if (!b || !b->queue) {
+        free(b);
+        return text_fail(message, size, "out of memory for sums beside a backward pass");
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->told, NULL);
+    pthread_cond_init(&b->done, NULL);
+    x->beside = b;
+    if (adamod__start_thread(&b->thread, sum_beside, x) == 0) return 0;
+    free(b->queue);
+    free(b);
+    x->beside = NULL;
+    return text_fail(message, size, "no thread for sums beside a backward pass");
+}
+
+static void stop_beside(exchange *x) {
+    overlap *b = x->beside;
+    if (!b) return;
+    pthread_mutex_lock(&b->lock);
+    b->quit = true;
+    pthread_cond_signal(&b->told);
+    pthread_mutex_unlock(&b->lock);
+    pthread_join(b->thread, NULL);
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->told);
+    pthread_cond_destroy(&b->done);
+    free(b->queue);
+    free(b);
+}
+
+/* ---- open and close ---- */
+
+static int make(exchange *x, char *message, size_t size) {
+    const exchange_options *o = &x->o;
+    const bool ordered = o->order == COMM_ORDERED && !o->params->on_device;
+    const bool rounds = ordered && o->batches > comm_size(o->comm);
+    const int64_t n = rounds ? x->blocks * most_of_part(x) : 0;
+    x->losses = malloc(4 * (size_t)comm_size(o->comm) * sizeof *x->losses);
+    if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
+    if (!x->losses || (n > 0 && !x->sums))
+        return text_fail(message, size, "out of memory for the sums of %lld gradients", (long long)n);
+    const bool thread = ordered && o->overlap && o->comm && comm_threads(o->comm);
+    if (thread && start_beside(x, message, size)) return -1;
+    if (!thread && !(o->nccl && o->overlap)) return 0;
+    const int64_t numbers = o->nccl ? 4 * (int64_t)COMM_BLOCK : COMM_BLOCK; /* a link of GPUs wants more at a time */
+    return nn_plan_watch(o->plan, numbers, tell, x) ? text_fail(message, size, "%s", adamod__last_message()) : 0;
+}
+
+int exchange_open(exchange **out, const exchange_options *o, char *message, size_t size) {
     exchange *x = calloc(1, sizeof *x);
     if (!x) return text_fail(message, size, "out of memory for the sums of gradients");
-    *x = (exchange){.comm = c, .nccl = on_device, .params = params, .order = order};
-    x->losses = malloc(4 * (size_t)comm_size(c) * sizeof *x->losses);
-    const int64_t n = adds_up(x, batches) ? sums_size(x) : 0;
-    if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
-    if (!x->losses || (n > 0 && !x->sums)) {
-        x->nccl = NULL; /* still the caller's */
+    x->o = *o;
+    x->blocks = (int)((o->params->count + COMM_BLOCK - 1) / COMM_BLOCK);
+    if (make(x, message, size)) {
+        x->o.nccl = NULL; /* still the caller's */
         exchange_free(x);
-        return text_fail(message, size, "out of memory for the sums of %lld gradients", (long long)n);
+        return -1;
     }
     *out = x;
     return 0;
@@ -54,7 +158,9 @@ int exchange_open(exchange **out, comm *c, nccl *on_device, nn_params *params, i
 
 void exchange_free(exchange *x) {
     if (!x) return;
-    nccl_free(x->nccl);
+    if (x->o.plan) (void)nn_plan_watch(x->o.plan, 1, NULL, NULL);
+    stop_beside(x);
+    nccl_free(x->o.nccl);
     free(x->sums);
     free(x->losses);
     free(x);
@@ -62,91 +168,86 @@ void exchange_free(exchange *x) {
 
 /* ---- gradients ---- */
 
-bool exchange_accumulates(const exchange *x, bool first) { return x->order == COMM_FAST && !first; }
+bool exchange_accumulates(const exchange *x, bool first) { return x->o.order == COMM_FAST && !first; }
 
-/* Part by part, each on the rank that has it; once all rounds are in, parts come to all. */
-static void add_round(exchange *x, int ranks, bool first, bool last) {
-    float *sums = x->sums;
-    for (int64_t at = 0; at < x->params->count; at += COMM_BLOCK) {
-        float *grad = x->params->grad + at;
-        const int64_t n = block_size(x, at), own = part_size(x, n);
-        comm_reduce_scatter(x->comm, grad, n, ranks, !first, sums);
-        if (last) {
-            memcpy(grad + part_first(x, n), sums, (size_t)own * sizeof *sums);
-            comm_all_gather(x->comm, grad, n);
-        }
-        sums += own;
-    }
+void exchange_begin(exchange *x, int ranks, bool first, bool last) {
+    overlap *b = x->beside;
+    if (!b) return;
+    b->ranks = ranks; /* the thread reads these only once it is told of a block */
+    b->first = first;
+    b->last = last;
+    b->queued = b->taken = b->summed = 0;
+    if (comm_rank(x->o.comm) >= ranks) nn_plan_tell_all(x->o.plan);
 }
 
-/* The only round: parts need no place of their own. */
-static void add_at_once(exchange *x, int ranks) {
-    for (int64_t at = 0; at < x->params->count; at += COMM_BLOCK) {
-        float *grad = x->params->grad + at;
-        const int64_t n = block_size(x, at);
-        comm_reduce_scatter(x->comm, grad, n, ranks, false, grad + part_first(x, n));
-        comm_all_gather(x->comm, grad, n);
-    }
+static void wait_beside(exchange *x) {
+    overlap *b = x->beside;
+    pthread_mutex_lock(&b->lock);
+    while (b->summed < x->blocks) pthread_cond_wait(&b->done, &b->lock);
+    pthread_mutex_unlock(&b->lock);
 }
 
 void exchange_gradients(exchange *x, int ranks, bool first, bool last) {
-    if (x->sums) add_round(x, ranks, first, last);
-    else if (x->comm && x->order == COMM_ORDERED) add_at_once(x, ranks);
-    else if (x->comm && last) comm_all_reduce(x->comm, x->params->grad, x->params->count, COMM_FAST);
+    const int64_t count = x->o.params->count;
+    const bool ordered = x->o.order == COMM_ORDERED && (x->sums || x->o.comm);
+    if (x->beside) wait_beside(x);
+    for (int64_t at = 0; !x->beside && ordered && at < count; at += COMM_BLOCK) add_block(x, at, ranks, first, last);
+    if (x->o.order == COMM_FAST && last) comm_all_reduce(x->o.comm, x->o.params->grad, count, COMM_FAST);
 }
 
 /* ---- gradients on a device ---- */
 
-bool exchange_is_on_device(const exchange *x) { return x->nccl != NULL; }
+bool exchange_is_on_device(const exchange *x) { return x->o.nccl != NULL; }
 
+void exchange_begin_on_device(exchange *x) {
+    x->active = x->o.nccl != NULL;
+    x->status = ADAMOD_OK;
+}
+
+/* What is left of the sums: all of them, unless they began during the pass. */
 adamod_status exchange_on_device(exchange *x) {
-    enum { BLOCK = 4 * COMM_BLOCK }; /* numbers: enough for a link to be at its full speed */
-    void *stream = nn_params_stream(x->params);
-    const nn_param *p = x->params->list;
-    float *grad = nn_params_memory(x->params, p).grad - p->offset;
+    const int64_t count = x->o.params->count, some = 4 * (int64_t)COMM_BLOCK;
     char message[256];
-    int failed = 0;
-    for (int64_t at = 0; !failed && at < x->params->count; at += BLOCK) {
-        const int64_t left = x->params->count - at;
-        failed = nccl_sum(x->nccl, grad + at, left < BLOCK ? left : BLOCK, stream, message, sizeof message);
-    }
-    if (!failed) failed = nccl_join(x->nccl, stream, message, sizeof message);
+    for (int64_t at = 0; !x->o.overlap && at < count; at += some) tell(x, at, count - at < some ? count - at : some);
+    x->active = false;
+    if (x->status) return x->status;
+    const int failed = nccl_join(x->o.nccl, nn_params_stream(x->o.params), message, sizeof message);
     return failed ? adamod__fail(ADAMOD_ERROR_CUDA, "%s", message) : ADAMOD_OK;
 }
 
 adamod_status exchange_staged(exchange *x, int ranks) {
-    const adamod_status status = nn_params_fetch_grad(x->params);
+    const adamod_status status = nn_params_fetch_grad(x->o.params);
     if (status) return status;
     exchange_gradients(x, ranks, true, true);
-    return nn_params_store_grad(x->params);
+    return nn_params_store_grad(x->o.params);
 }
 
 /* ---- the rest ---- */
 
 void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4]) {
-    comm_gather(x->comm, mine, 4 * sizeof *mine, x->losses);
+    comm_gather(x->o.comm, mine, 4 * sizeof *mine, x->losses);
     for (int r = 0; r < ranks; r++) {
         for (int k = 0; k < 4; k++) sums[k] += x->losses[4 * r + k];
     }
 }
 
 static void mean_states(exchange *x, int ranks) {
-    float *states = x->params->state_data;
-    const int64_t count = x->params->state_count;
+    float *states = x->o.params->state_data;
+    const int64_t count = x->o.params->state_count;
     for (int64_t at = 0; at < count; at += COMM_BLOCK) {
         const int64_t n = count - at < COMM_BLOCK ? count - at : COMM_BLOCK, first = part_first(x, n);
-        comm_reduce_scatter(x->comm, states + at, n, ranks, false, states + at + first);
+        comm_reduce_scatter(x->o.comm, states + at, n, ranks, false, states + at + first);
         for (int64_t i = first; i < first + part_size(x, n); i++) states[at + i] /= (float)ranks;
-        comm_all_gather(x->comm, states + at, n);
+        comm_all_gather(x->o.comm, states + at, n);
     }
 }
 
 adamod_status exchange_states(exchange *x, int ranks, bool carried) {
-    nn_params *p = x->params;
-    if (!x->comm || !p->state_data) return ADAMOD_OK;
+    nn_params *p = x->o.params;
+    if (!x->o.comm || !p->state_data) return ADAMOD_OK;
     const adamod_status status = nn_params_fetch_states(p);
     if (status) return status;
-    if (carried) comm_broadcast(x->comm, p->state_data, (size_t)p->state_count * sizeof *p->state_data, ranks - 1);
+    if (carried) comm_broadcast(x->o.comm, p->state_data, (size_t)p->state_count * sizeof *p->state_data, ranks - 1);
     else mean_states(x, ranks);
     return nn_params_store_states(p);
 }

@@ -16,17 +16,29 @@
 
 typedef struct exchange exchange;
 
-/* Of the parameters' gradients. batches: of an update. Parameters on a device come to the host for each sum, and a rank
- * adds up those of its own batches there first; unless n, which is then the exchange's, sums them on the device. 0, or -1
- * with one line in message. */
-int exchange_open(exchange **out, comm *c, nccl *n, nn_params *params, int batches, comm_order order, char *message,
-                  size_t size);
+typedef struct exchange_options {
+    comm *comm;
+    nccl *
+        nccl; /* sums on the device, and is the exchange's then. NULL: parameters on a device come to the host for each sum, and
+                 * a rank adds up those of its own batches first */
+    nn_params *params;
+    nn_plan *plan; /* that computes the gradients */
+    int batches;   /* of an update */
+    comm_order order;
+    bool
+        overlap; /* sums begin while a backward pass goes on: on the host in a thread of their own, where order is ORDERED */
+} exchange_options;
+
+/* 0, or -1 with one line in message. */
+int exchange_open(exchange **out, const exchange_options *o, char *message, size_t size);
 void exchange_free(exchange *x); /* NULL is fine */
 
 /* Whether a backward pass is to add to the gradients that are there: this is not the rank's first batch of the update, and
  * it adds up its own. */
 bool exchange_accumulates(const exchange *x, bool first);
 
+/* Before a round: in which the first `ranks` ranks have a batch each, this one among them or not. */
+void exchange_begin(exchange *x, int ranks, bool first, bool last);
 /* After the round in which the first `ranks` ranks had a batch each. first, last: of the update's rounds. After the last,
  * the gradients are the sums. */
 void exchange_gradients(exchange *x, int ranks, bool first, bool last);
@@ -34,6 +46,7 @@ void exchange_gradients(exchange *x, int ranks, bool first, bool last);
 /* The same for a device, of all rounds at once: exchange_on_device, which can be recorded, where exchange_is_on_device says
  * so; else exchange_staged, once the device is done. */
 bool exchange_is_on_device(const exchange *x);
+void exchange_begin_on_device(exchange *x); /* before the backward pass */
 adamod_status exchange_on_device(exchange *x);
 adamod_status exchange_staged(exchange *x, int ranks);
 

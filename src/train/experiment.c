@@ -6,6 +6,7 @@
 
 #include "base/crc32.h"
 #include "base/error.h"
+#include "base/pool.h"
 #include "base/text.h"
 
 #include <string.h>
@@ -143,6 +144,12 @@ static int join_devices(const experiment *e, comm *c, nccl **out, char *message,
     return nccl_open(out, c, message, size) && must ? -1 : 0;
 }
 
+/* By itself where a core is there for it: MPI waits for others by asking again and again. */
+static bool overlaps(const experiment *e, const comm *c) {
+    if (strcmp(e->recipe.train.overlap, "auto") != 0) return strcmp(e->recipe.train.overlap, "on") == 0;
+    return e->params->on_device || adamod__cores() > comm_local(c).cores_shared;
+}
+
 int experiment_join(experiment *e, comm *c, char *message, size_t size) {
     const recipe *r = &e->recipe;
     const comm_order order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED;
@@ -151,7 +158,14 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
     e->exchange = NULL;
     e->comm = c;
     if (join_devices(e, c, &on_device, message, size)) return -1;
-    const int failed = exchange_open(&e->exchange, c, on_device, e->params, r->train.accumulate, order, message, size);
+    const exchange_options o = {.comm = c,
+                                .nccl = on_device,
+                                .params = e->params,
+                                .plan = e->plan,
+                                .batches = r->train.accumulate,
+                                .order = order,
+                                .overlap = overlaps(e, c)};
+    const int failed = exchange_open(&e->exchange, &o, message, size);
     if (failed) nccl_free(on_device);
     return comm_agree(c, failed, message, size);
 }
@@ -173,7 +187,7 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 
 void experiment_close(experiment *e) {
     if (e->task && e->state) e->task->close(e);
-    exchange_free(e->exchange);
+    exchange_free(e->exchange); /* before the plan, which tells it of gradients */
     adamod_free(e->optimizer);
     nn_plan_free(e->plan);
     nn_graph_free(e->graph);

@@ -35,6 +35,9 @@ static const key_spec loop_keys[] = {
     WHOLE_KEY(recipe, train.accumulate, "1", 1, 1000000, STRICT, "batches for an update, over all ranks"),
     CHOICE_KEY(recipe, train.sum, "ordered", "ordered fast", LOOSE,
                "gradients of several batches: added in their order, the same for any ranks; or as is fastest"),
+    CHOICE_KEY(
+        recipe, train.overlap, "auto", "auto on off", LOOSE,
+        "ranks begin to add gradients during the backward pass; auto: on GPUs, and where a rank has several cores"),
     CHOICE_KEY(recipe, train.comm, "auto", "auto mpi nccl", LOOSE,
                "what sums gradients of several GPUs; auto: NCCL, or MPI where there is none"),
     WHOLE_KEY(recipe, train.seed, "1", 0, KEY_MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),

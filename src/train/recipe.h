@@ -60,11 +60,12 @@ typedef struct recipe {
         char no_decay[32]; /* kinds of parameters without weight decay: a list of biases, norms */
     } optimizer;
     struct {
-        int64_t steps;  /* updates, unless ... */
-        double epochs;  /* ... this is not 0 */
-        int accumulate; /* batches for an update, of all ranks */
-        char sum[8];    /* of several batches' gradients: ordered, fast */
-        char comm[8];   /* what sums those of several GPUs: auto, mpi, nccl */
+        int64_t steps;   /* updates, unless ... */
+        double epochs;   /* ... this is not 0 */
+        int accumulate;  /* batches for an update, of all ranks */
+        char sum[8];     /* of several batches' gradients: ordered, fast */
+        char overlap[8]; /* sums of ranks begin during the backward pass: auto, on, off */
+        char comm[8];    /* what sums those of several GPUs: auto, mpi, nccl */
         uint64_t seed;
         int threads;
         char backend[16]; /* auto: cuda where it can be used, else cpu */

@@ -85,6 +85,7 @@ static adamod_status step(experiment *s, bool collect, update *u) {
 static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, update *u) {
     const int rank = comm_rank(s->comm), n = s->recipe.train.accumulate;
     double mine[4] = {0};
+    exchange_begin(s->exchange, ranks, first == 0, first + ranks == n);
     for (int place = 0; place < ranks; place++) {
         feed(s, at, first + place, u);
         if (place > rank || (place < rank && !s->task->carries)) continue;
@@ -94,8 +95,8 @@ static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, 
         for (int k = 0; k < 4; k++) mine[k] = (double)loss[k];
         nn_plan_backward(s->plan, exchange_accumulates(s->exchange, first == 0));
     }
-    exchange_losses(s->exchange, ranks, mine, u->sums);
     exchange_gradients(s->exchange, ranks, first == 0, first + ranks == n);
+    exchange_losses(s->exchange, ranks, mine, u->sums);
     (void)exchange_states(s->exchange, ranks, s->task->carries); /* on the host it cannot fail */
 }
 
@@ -128,6 +129,7 @@ typedef struct recorded {
 static adamod_status run_recorded(void *context) {
     const recorded *r = context;
     nn_plan_forward(r->s->plan);
+    if (r->variant & STEPS) exchange_begin_on_device(r->s->exchange);
     nn_plan_backward(r->s->plan, r->variant & ADDS);
     if (!(r->variant & STEPS)) return ADAMOD_OK;
     const adamod_status status = exchange_is_on_device(r->s->exchange) ? exchange_on_device(r->s->exchange) : ADAMOD_OK;

@@ -1,0 +1,68 @@
+/* Who wants to know which gradients a backward pass has finished: stretches of the parameters' gradients, each told once no
+ * later step of the pass writes there. */
+#include "base/error.h"
+#include "nn/plan.h"
+
+#include <stdlib.h>
+
+/* The last step that writes a parameter's gradient: one that reads it, or that its weights are paired with. */
+static int nn_last_writer(const nn_plan *plan, int param) {
+    const nn_graph *g = plan->graph;
+    int last = 0;
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        const plan_step *step = &plan->steps[s];
+        for (int k = 0; k < step->node->n_inputs; k++) {
+            const nn_value v = step->node->input[k];
+            if (v < 0 || g->values[v].source != NN_FROM_PARAM || g->values[v].index != param) continue;
+            const int writes = step->paired_in > s ? step->paired_in : s;
+            if (writes > last) last = writes;
+        }
+    }
+    return last;
+}
+
+static int nn_compare_stretches(const void *a, const void *b) {
+    const plan_stretch *x = a, *y = b;
+    if (x->ready != y->ready) return x->ready < y->ready ? -1 : 1;
+    return x->first > y->first ? -1 : x->first < y->first; /* a pass goes from the end to the beginning */
+}
+
+adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *ready, void *context) {
+    const nn_params *p = plan->graph->params;
+    plan_watch w = {.ready = ready, .context = context};
+    const int64_t n = ready ? (p->count + numbers - 1) / numbers : 0;
+    if (n > 0) w.list = calloc((size_t)n, sizeof *w.list);
+    if (n > 0 && !w.list) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the stretches of a plan");
+    w.n = (int)n;
+    for (int i = 0; i < w.n; i++) {
+        const int64_t first = i * numbers, left = p->count - first;
+        w.list[i] = (plan_stretch){first, left < numbers ? left : numbers, 0};
+    }
+    for (int i = 0; w.n > 0 && i < p->n; i++) {
+        const int last = nn_last_writer(plan, i);
+        const int64_t end = p->list[i].offset + p->list[i].count;
+        for (int64_t k = p->list[i].offset / numbers; k * numbers < end; k++) {
+            if (last > w.list[k].ready) w.list[k].ready = last;
+        }
+    }
+    if (w.n > 0) qsort(w.list, (size_t)w.n, sizeof *w.list, nn_compare_stretches);
+    free(plan->watch.list);
+    plan->watch = w;
+    return ADAMOD_OK;
+}
+
+/* Sums that a device leaves for the end of the pass may be of such a stretch. */
+void nn_plan_tell(nn_plan *plan, int step) {
+    plan_watch *w = &plan->watch;
+    if (w->told == w->n || w->list[w->told].ready > step) return;
+    if (plan->on_device) plan->f->sum(plan->on_device->device, plan->sums.count, plan->sums.list);
+    plan->sums.count = 0;
+    for (; w->told < w->n && w->list[w->told].ready <= step; w->told++)
+        w->ready(w->context, w->list[w->told].first, w->list[w->told].count);
+}
+
+void nn_plan_tell_all(nn_plan *plan) {
+    plan->watch.told = 0;
+    for (int i = 0; i < plan->watch.n; i++)
+        plan->watch.ready(plan->watch.context, plan->watch.list[i].first, plan->watch.list[i].count);
+}
