@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -68,10 +69,20 @@ int folder_space(const char *path, int64_t needed, char *msg, size_t msg_size) {
     return text_fail(msg, msg_size, "%s: needs %.1f MB, and %.1f MB are free", path, (double)needed / 1e6, left / 1e6);
 }
 
+/* Whether the file is still there under its name: who had the lock before may have renamed or removed it. */
+static bool is_named(int fd, const char *path) {
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 int folder_lock(const char *path, char *msg, size_t msg_size) {
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd; /* not every file system has locks */
-    close(fd);
+    for (int attempt = 0; attempt < 10; attempt++) {
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+        const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems have no locks */
+        if (locked && is_named(fd, path)) return fd;
+        close(fd);
+        if (!locked) break;
+    }
     return text_fail(msg, msg_size, "%s: another process is at work on it", path);
 }
