@@ -296,6 +296,78 @@ TEST(decoding_on_a_device_agrees_with_its_training_graph) {
     }
 }
 
+/* Enough sentences that a device goes through several plans while they leave. */
+enum { MANY = 80, OUTPUT = 14 };
+
+typedef struct outputs {
+    decoder *d;
+    int32_t tokens[MANY][3][OUTPUT];
+    int length[MANY][3];
+    double score[MANY][3];
+} outputs;
+
+static int take_output(void *context, int64_t i, int place) {
+    outputs *o = context;
+    for (int k = 0; k < 3; k++) {
+        decode_result r;
+        if (!CHECK(decoder_result(o->d, place, k, &r))) return 1;
+        memcpy(o->tokens[i][k], r.tokens, (size_t)r.length * sizeof *r.tokens);
+        o->length[i][k] = r.length;
+        o->score[i][k] = r.score;
+    }
+    return 0;
+}
+
+static bool decode_many(const transformer_config *c, const char *device, nn_precision precision, outputs *out) {
+    static int32_t src[MANY * 8];
+    int64_t at[MANY + 1] = {0};
+    int taken = 1;
+    for (int i = 0; i < MANY; i++) {
+        at[i + 1] = at[i] + 2 + i * 5 % 7;
+        for (int64_t k = at[i]; k < at[i + 1] - 1; k++) src[k] = 3 + (int32_t)nn_below(7, (uint64_t)k, SMALL_VOCAB - 3);
+        src[at[i + 1] - 1] = 1;
+    }
+    small_transformer s = small_make_on(c, device, precision, false);
+    memset(out, 0, sizeof *out);
+    const decode_options o = {.beam = 3,
+                              .max_length = OUTPUT,
+                              .length_penalty = 1,
+                              .sentences = 64,
+                              .src_tokens = 400,
+                              .start = 0,
+                              .end = 1,
+                              .pool = s.pool};
+    if (!CHECK_INT(decoder_create(&out->d, s.params, c, &o), ADAMOD_OK) ||
+        !CHECK_INT(decoder_run_all(out->d, MANY, src, at, take_output, out, &taken), ADAMOD_OK))
+        printf("%s\n", adamod_last_error());
+    decoder_free(out->d);
+    out->d = NULL;
+    small_free(&s);
+    return taken == 0;
+}
+
+TEST(searches_on_a_device_are_those_of_the_processor) {
+    if (!cudacheck_open()) SKIP("no device");
+    static outputs cpu, cuda, again;
+    const transformer_config c = device_config();
+    if (!CHECK(decode_many(&c, "cpu", NN_FULL, &cpu) && decode_many(&c, "cuda", NN_FULL, &cuda) &&
+               decode_many(&c, "cuda", NN_FULL, &again)))
+        return;
+    int lengths[OUTPUT + 1] = {0}, different = 0;
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < 3; k++) {
+            CHECK_CLOSE(cuda.score[i][k], cpu.score[i][k], 1e-4);
+            if (CHECK_INT(cuda.length[i][k], cpu.length[i][k]))
+                CHECK(memcmp(cuda.tokens[i][k], cpu.tokens[i][k], sizeof cpu.tokens[i][k]) == 0);
+        }
+        lengths[cpu.length[i][0]]++;
+    }
+    for (int n = 0; n <= OUTPUT; n++) different += lengths[n] > 0;
+    CHECK(different > 2);
+    CHECK(memcmp(&cuda, &again, sizeof cuda) == 0); /* and every run gives the same bits */
+    CHECK(decode_many(&c, "cuda", NN_MIXED, &again));
+}
+
 TEST(devices_that_are_not_there_are_told) {
     if (!cudacheck_open()) SKIP("no device");
     nn_params *p = nn_params_create();
@@ -314,4 +386,5 @@ TEST(devices_that_are_not_there_are_told) {
 RUN_TESTS(ENTRY(loss_and_gradients_are_those_of_the_processor), ENTRY(every_run_gives_the_same_bits),
           ENTRY(a_hundred_steps_follow_those_of_the_processor), ENTRY(the_bf16_copy_is_always_the_parameters_rounded),
           ENTRY(a_gradient_from_two_steps_has_both), ENTRY(sums_over_rows_are_those_of_the_processor),
-          ENTRY(decoding_on_a_device_agrees_with_its_training_graph), ENTRY(devices_that_are_not_there_are_told))
+          ENTRY(decoding_on_a_device_agrees_with_its_training_graph),
+          ENTRY(searches_on_a_device_are_those_of_the_processor), ENTRY(devices_that_are_not_there_are_told))

@@ -367,41 +367,46 @@ TEST(embedding_of_a_batch_with_padding_is_the_reference) {
     check_small(&o);
 }
 
-/* ---- cache_write ---- */
+/* ---- decoding ---- */
 
-TEST(cache_write_is_the_reference) {
+TEST(best_is_the_reference) {
     NEEDS_DEVICE();
-    enum { ROWS = 200, CACHE = 300 };
-    int32_t index[ROWS];
-    static const int64_t cols[][2] = {{5, 5}, {64, 64}, {1024, 1536}, {48, 76}, {6, 9}};
-    for (int i = 0; i < ROWS; i++) index[i] = i * 7 % CACHE;
-    for (int64_t rows = 0; rows <= ROWS; rows += 100) {
-        for (int k = 0; k < 5; k++) {
-            const opcheck o = {.op = &nn_op_cache_write,
-                               .n_inputs = 3,
-                               .input = {OPCHECK_ROWS(1, CACHE, cols[k][0]), OPCHECK_ROWS(2, rows, cols[k][1]),
-                                         OPCHECK_INDEX(2, rows, 0, index)},
-                               .seed = 5};
-            check_small(&o);
-        }
+    static const int64_t rows[] = {0, 1, 9, 33, 64}, cols[] = {7, 1, 300, 1027, 10000};
+    static const int n[] = {3, 1, 21, 11, 11};
+    for (int i = 0; i < 5; i++) {
+        const opcheck o = {.op = &nn_op_best,
+                           .attributes = {.size = n[i]},
+                           .n_inputs = 1,
+                           .input = {OPCHECK_ROWS(1, rows[i], cols[i])},
+                           .seed = 3 + (uint64_t)i,
+                           .longest_sum = (double)cols[i]};
+        CHECK(cudacheck(&o, NN_F32));
     }
 }
 
-TEST(cache_write_leaves_out_rows_without_an_index) {
+/* Each row has a path through rows that nobody writes in this step, and a place of its own; every fifth is nobody's. */
+TEST(path_attention_is_the_reference) {
     NEEDS_DEVICE();
-    const float x[6] = {10, 11, 12, 13, 14, 15}, want[6] = {14, 15, 2, 3, 10, 11};
-    const int32_t index[3] = {2, -1, 0};
-    float cache[6] = {0, 1, 2, 3, 4, 5};
-    void *t[3] = {send(cache, sizeof cache), send(x, sizeof x), send(index, sizeof index)};
-    const nn_call c = {.input = {{.data = t[0], .rows = 3, .cols = 2, .type = NN_F32},
-                                 {.data = t[1], .rows = 3, .cols = 2, .type = NN_F32},
-                                 {.data = t[2], .rows = 3, .cols = 1, .type = NN_I32}},
-                       .output = {{.data = t[0], .rows = 3, .cols = 2, .type = NN_F32}},
-                       .stream = functions()->stream(device)};
-    kernels_of("cache_write")->forward(&c);
-    receive(cache, t[0], sizeof cache);
-    for (int i = 0; i < 6; i++) CHECK(cache[i] == want[i]);
-    drop(t[0], sizeof cache), drop(t[1], sizeof x), drop(t[2], sizeof index);
+    enum { ROWS = 60, LENGTH = 70 };
+    static int32_t paths[ROWS * LENGTH], path_positions[ROWS];
+    static const int sizes[][2] = {{512, 4}, {64, 4}, {96, 2}, {6, 1}, {500, 2}};
+    for (int r = 0; r < ROWS; r++) {
+        path_positions[r] = r * 7 % LENGTH;
+        for (int t = 0; t < LENGTH; t++) paths[r * LENGTH + t] = ROWS + (r * 31 + t * 17) % (4 * ROWS);
+        paths[r * LENGTH + path_positions[r]] = r % 5 == 4 ? -1 : r;
+    }
+    for (int i = 0; i < 5; i++) {
+        const int64_t d = sizes[i][0];
+        const opcheck o = {.op = &nn_op_path_attention,
+                           .attributes = {.heads = sizes[i][1]},
+                           .n_inputs = 4,
+                           .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, 5 * ROWS, 2 * d),
+                                     OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, path_positions)},
+                           .seed = 11,
+                           .longest_sum = LENGTH + (double)d,
+                           .rounded = 3};
+        check_small(&o);
+    }
 }
 
 RUN_TESTS(ENTRY(dropout_is_the_reference), ENTRY(dropout_makes_zero_of_anything), ENTRY(add_is_the_reference),
@@ -409,5 +414,5 @@ RUN_TESTS(ENTRY(dropout_is_the_reference), ENTRY(dropout_makes_zero_of_anything)
           ENTRY(add_norm_of_equal_numbers_is_beta), ENTRY(a_value_may_be_added_to_itself),
           ENTRY(cross_entropy_is_the_reference), ENTRY(cross_entropy_sums_are_what_the_header_says),
           ENTRY(log_softmax_is_the_reference), ENTRY(embedding_is_the_reference),
-          ENTRY(embedding_of_a_batch_with_padding_is_the_reference), ENTRY(cache_write_is_the_reference),
-          ENTRY(cache_write_leaves_out_rows_without_an_index))
+          ENTRY(embedding_of_a_batch_with_padding_is_the_reference), ENTRY(best_is_the_reference),
+          ENTRY(path_attention_is_the_reference))

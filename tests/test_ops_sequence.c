@@ -1,4 +1,4 @@
-/* The ops on sequences: attention, cross entropy, log softmax, embedding and cache_write; and the vector loops that
+/* The ops on sequences: attention, cross entropy, log softmax, embedding, best and path_attention; and the vector loops that
  * they are made of. */
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/vector.h"
@@ -427,31 +427,99 @@ TEST(positions_are_laid_out_sin_then_cos) {
     }
 }
 
-/* ---- cache_write ---- */
+/* ---- best ---- */
 
-TEST(cache_write_cpu_is_ref) {
-    enum { ROWS = 200, CACHE = 300, D = 5 };
-    int32_t index[ROWS];
-    for (int i = 0; i < ROWS; i++) index[i] = i * 7 % CACHE;
-    for (int64_t rows = 0; rows <= ROWS; rows += 100) {
-        opcheck o = {.op = &nn_op_cache_write,
-                     .n_inputs = 3,
-                     .input = {OPCHECK_ROWS(1, CACHE, D), OPCHECK_ROWS(2, rows, D), OPCHECK_INDEX(2, rows, 0, index)},
-                     .seed = 5};
-        CHECK(opcheck_kernels(&o, &nn_cpu_cache_write));
+TEST(best_cpu_is_ref) {
+    static const int64_t rows[] = {0, 1, 9, 33}, cols[] = {7, 1, 300, 1027};
+    static const int n[] = {3, 1, 21, 11};
+    for (int i = 0; i < 4; i++) {
+        opcheck o = {.op = &nn_op_best,
+                     .attributes = {.size = n[i]},
+                     .n_inputs = 1,
+                     .input = {OPCHECK_ROWS(1, rows[i], cols[i])},
+                     .seed = 3 + (uint64_t)i,
+                     .longest_sum = (double)cols[i]};
+        CHECK(opcheck_kernels(&o, &nn_cpu_best));
     }
 }
 
-TEST(cache_write_copies_rows_where_the_index_says) {
-    float cache[6] = {0, 1, 2, 3, 4, 5}, x[4] = {10, 11, 12, 13};
-    int32_t index[2] = {2, 0};
-    const nn_call c = {.input = {{.data = cache, .rows = 3, .cols = 2, .type = NN_F32},
-                                 {.data = x, .rows = 2, .cols = 2, .type = NN_F32},
-                                 {.data = index, .rows = 2, .cols = 1, .type = NN_I32}},
-                       .output = {{.data = cache, .rows = 3, .cols = 2, .type = NN_F32}}};
-    nn_op_cache_write.ref.forward(&c);
-    static const float want[6] = {12, 13, 2, 3, 10, 11};
-    for (int i = 0; i < 6; i++) CHECK(cache[i] == want[i]);
+TEST(best_are_in_order_and_equals_by_their_columns) {
+    const float x[6] = {1, 3, 2, 3, 0, 2};
+    float y[8];
+    const nn_attributes a = {.size = 4};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = (void *)(uintptr_t)x, .rows = 1, .cols = 6, .type = NN_F32}},
+                       .output = {{.data = y, .rows = 1, .cols = 8, .type = NN_F32}}};
+    const nn_kernels *both[2] = {&nn_op_best.ref, &nn_cpu_best};
+    const double sum = log(2 * exp(3) + 2 * exp(2) + exp(1) + 1);
+    for (int k = 0; k < 2; k++) {
+        static const float columns[4] = {1, 3, 2, 5};
+        both[k]->forward(&c);
+        for (int i = 0; i < 4; i++) CHECK(y[4 + i] == columns[i]);
+        for (int i = 0; i < 4; i++) CHECK_CLOSE(y[i], (double)x[(int)columns[i]] - sum, 1e-6);
+    }
+}
+
+/* ---- path_attention ---- */
+
+/* Paths that cross: row r goes through rows of others. Every fifth is nobody's. */
+static void make_paths(int64_t rows, int length, int32_t *paths, int32_t *positions) {
+    for (int64_t r = 0; r < rows; r++) {
+        positions[r] = (int32_t)(r * 7 % length);
+        for (int t = 0; t < length; t++) paths[r * length + t] = (int32_t)((r + t * 3) % rows * length + t);
+        paths[r * length + positions[r]] = r % 5 == 4 ? -1 : (int32_t)(r * length + positions[r]);
+    }
+    /* Nobody reads what another writes in this step: rows that are written are read by their own alone. */
+    for (int64_t r = 0; r < rows; r++) {
+        for (int t = 0; t < positions[r]; t++) {
+            int32_t *at = &paths[r * length + t];
+            if (positions[*at / length] == t) *at = (int32_t)(r * length + t);
+        }
+    }
+}
+
+TEST(path_attention_cpu_is_ref) {
+    enum { ROWS = 23, LENGTH = 40 };
+    static int32_t paths[ROWS * LENGTH], positions[ROWS];
+    static const int sizes[][2] = {{16, 4}, {6, 1}, {96, 2}};
+    for (int i = 0; i < 3; i++) {
+        const int64_t d = sizes[i][0];
+        make_paths(ROWS, LENGTH, paths, positions);
+        opcheck o = {.op = &nn_op_path_attention,
+                     .attributes = {.heads = sizes[i][1]},
+                     .n_inputs = 4,
+                     .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, ROWS * LENGTH, 2 * d),
+                               OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, positions)},
+                     .seed = 11,
+                     .longest_sum = LENGTH + (double)d};
+        CHECK(opcheck_kernels(&o, &nn_cpu_path_attention));
+    }
+}
+
+/* Of equal scores the result is the mean of the values on the path, which the row's own ends. */
+TEST(path_attention_reads_along_the_path) {
+    enum { D = 2, LENGTH = 3 };
+    float q[2 * 3 * D] = {0, 0, 5, 5, 30, 60}, y[2 * D], workspace[64];
+    float cache[4 * 2 * D] = {0, 0, 1, 2, 0, 0, 100, 100, 0, 0, 10, 20};
+    const int32_t paths[2 * LENGTH] = {2, 0, 3, -1, 0, 0}, positions[2] = {2, 0};
+    const nn_attributes a = {.heads = 1};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = q, .rows = 2, .cols = 3 * D, .type = NN_F32},
+                                 {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32},
+                                 {.data = (void *)(uintptr_t)paths, .rows = 2, .cols = LENGTH, .type = NN_I32},
+                                 {.data = (void *)(uintptr_t)positions, .rows = 2, .cols = 1, .type = NN_I32}},
+                       .output = {{.data = y, .rows = 2, .cols = D, .type = NN_F32},
+                                  {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32}},
+                       .workspace = workspace};
+    const nn_kernels *both[2] = {&nn_op_path_attention.ref, &nn_cpu_path_attention};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 2 * D; i++) cache[3 * 2 * D + i] = -1;
+        both[k]->forward(&c);
+        CHECK_CLOSE(y[0], (10 + 1 + 30) / 3.0, 1e-5);
+        CHECK_CLOSE(y[1], (20 + 2 + 60) / 3.0, 1e-5);
+        CHECK(y[2] == 0 && y[3] == 0);
+        CHECK(memcmp(cache + 3 * 2 * D, q + D, 2 * D * sizeof *q) == 0);
+    }
 }
 
 RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan),
@@ -465,5 +533,6 @@ RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan),
           ENTRY(cross_entropy_cpu_is_ref), ENTRY(cross_entropy_sums_are_what_the_header_says),
           ENTRY(cross_entropy_says_what_is_wrong_with_shapes), ENTRY(log_softmax_cpu_is_ref),
           ENTRY(embedding_ref_has_the_gradients_of_differences), ENTRY(embedding_cpu_is_ref),
-          ENTRY(positions_are_laid_out_sin_then_cos), ENTRY(cache_write_cpu_is_ref),
-          ENTRY(cache_write_copies_rows_where_the_index_says))
+          ENTRY(positions_are_laid_out_sin_then_cos), ENTRY(best_cpu_is_ref),
+          ENTRY(best_are_in_order_and_equals_by_their_columns), ENTRY(path_attention_cpu_is_ref),
+          ENTRY(path_attention_reads_along_the_path))

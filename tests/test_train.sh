@@ -301,7 +301,7 @@ sort -s -k 1,1n -k 2,2gr best | cmp - best || fail "scores do not fall: $(cat be
 [ "$("$ADAMOD" translate whole --beam 3 --scores <three.txt)" = "$(sed -n '1p;4p;7p' best | cut -f 2,3)" ] ||
     fail "--scores alone: $("$ADAMOD" translate whole --beam 3 --scores <three.txt)"
 refused 2 '--nbest is 3, expected at most the hypotheses of the search, 2 (--beam)' "$ADAMOD" translate whole --nbest 3
-refused 2 "--batch is '0', expected a whole number from 1 to 64" "$ADAMOD" translate whole --batch 0
+refused 2 "--batch is '0', expected a whole number from 1 to 8192" "$ADAMOD" translate whole --batch 0
 
 # A model is translated with alone: its vocabularies are in the run, whatever became of the text.
 cp -r answers alone

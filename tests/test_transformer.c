@@ -287,8 +287,8 @@ static nn_value attends_by_activations(nn_graph *g, const some_values *v) {
 static nn_value expects_activations(nn_graph *g, const some_values *v) {
     return nn_cross_entropy(g, v->x, nn_input(g, "f", NN_F32, 1, 0), 0);
 }
-static nn_value writes_at_activations(nn_graph *g, const some_values *v) {
-    return nn_cache_write(g, v->x, v->x, nn_input(g, "f", NN_F32, 1, 0));
+static nn_value follows_activations(nn_graph *g, const some_values *v) {
+    return nn_path_attention(g, v->x, v->x, v->ranges, nn_input(g, "f", NN_F32, 1, 0), 1);
 }
 
 TEST(ops_refuse_values_of_the_wrong_type) {
@@ -300,7 +300,7 @@ TEST(ops_refuse_values_of_the_wrong_type) {
     check_types(adds_ids, "add: x is i32, expected f32");
     check_types(attends_by_activations, "attention: k_ranges is f32, expected i32");
     check_types(expects_activations, "cross_entropy: targets is f32, expected i32");
-    check_types(writes_at_activations, "cache_write: index is f32, expected i32");
+    check_types(follows_activations, "path_attention: positions is f32, expected i32");
 }
 
 RUN_TESTS(ENTRY(sizes_follow_from_the_architecture), ENTRY(gradient_is_the_slope_of_the_loss),

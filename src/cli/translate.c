@@ -11,8 +11,10 @@ static const cli_flag flags[] = {
     TRAINED_MODEL_FLAGS,
     {"nbest", "N", "the N best translations of each line, each after the number of the line and a tab"},
     {"scores", NULL, "before each translation its score and a tab"},
-    {"batch", "N", "lines translated at once, 1 to 64 (64 from a file; 1 from a pipe or a terminal)"},
+    {"batch", "N", "lines read before they are translated, 1 to 8192 (8192 from a file; 1 from a pipe or a terminal)"},
     {0}};
+
+enum { MOST_LINES = 8192 }; /* of a batch: those of similar lengths are translated together */
 
 typedef struct arguments {
     int64_t nbest, batch; /* 0: not given */
@@ -24,14 +26,14 @@ static int read_flag(void *context, int flag, const char *value) {
     bool good = true;
     if (flag == FLAG_SCORES) a->scores = true;
     else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "--nbest", value, 1, 64, &a->nbest);
-    else good = cli_parse_int("translate", "--batch", value, 1, TRANSLATION_LINES, &a->batch);
+    else good = cli_parse_int("translate", "--batch", value, 1, MOST_LINES, &a->batch);
     return good ? 0 : CLI_USAGE;
 }
 
-/* Lines that are translated at once. */
+/* Lines that are read, then translated. */
 typedef struct lines {
-    char *bytes[TRANSLATION_LINES];
-    text_slice line[TRANSLATION_LINES];
+    char *bytes[MOST_LINES];
+    text_slice line[MOST_LINES];
     int n;
     int64_t first; /* number of the first of them */
 } lines;
@@ -58,13 +60,13 @@ static int read_lines(text_input *in, int most, lines *l, char *message, size_t 
     return 1;
 }
 
-static void warn_of_long(const experiment *e, const lines *l) {
+static void warn_of_long(const experiment *e, const lines *l, int nbest, const translation_answer *answers) {
     const int most = translation_settings_of(&e->recipe)->data.max_length;
     for (int i = 0; i < l->n; i++) {
-        const int64_t n = translation_count(e, l->line[i]), line = l->first + i;
+        const long long n = answers[(size_t)i * (size_t)nbest].tokens;
         if (n <= most) continue;
         fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
-                (long long)line, (long long)n, most);
+                (long long)l->first + i, n, most);
     }
 }
 
@@ -77,11 +79,11 @@ static void print_answer(const arguments *a, int64_t line, const translation_ans
 static int translate_lines(experiment *e, const arguments *a, const lines *l) {
     const int nbest = a->nbest ? (int)a->nbest : 1;
     char message[1024];
-    translation_answer *answers = calloc((size_t)TRANSLATION_LINES * (size_t)nbest, sizeof *answers);
+    translation_answer *answers = calloc((size_t)l->n * (size_t)nbest, sizeof *answers);
     if (!answers) return cli_fail("translate", "out of memory");
-    warn_of_long(e, l);
     int status = translation_translate(e, l->n, l->line, nbest, answers, message, sizeof message);
     if (status) status = cli_fail("translate", "standard input:%lld: %s", (long long)l->first, message);
+    else warn_of_long(e, l, nbest, answers);
     for (int i = 0; !status && i < l->n * nbest; i++) {
         if (answers[i].text) print_answer(a, l->first + i / nbest, &answers[i]);
         free(answers[i].text);
@@ -93,12 +95,12 @@ static int translate_lines(experiment *e, const arguments *a, const lines *l) {
 
 /* From a file, many lines at once are faster. Whoever writes a pipe may wait for the answer to a line. */
 static int translate_all(experiment *e, const arguments *a) {
-    lines l = {0};
+    static lines l;
     text_input *in;
     char message[1024];
     int status = 0, more = 1;
     if (text_input_open(&in, NULL, message, sizeof message)) return cli_fail("translate", "%s", message);
-    const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? TRANSLATION_LINES : 1;
+    const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? MOST_LINES : 1;
     while (more > 0 && !status) {
         more = read_lines(in, at_once, &l, message, sizeof message);
         if (l.n) status = translate_lines(e, a, &l);

@@ -97,21 +97,17 @@ static nn_value end(nn_graph *g, const transformer_config *c, const char *name, 
 static nn_init packed_init(const transformer_config *c) { return (nn_init){NN_UNIFORM, sqrt(6.0 / (4.0 * c->d))}; }
 static nn_init xavier(void) { return (nn_init){NN_XAVIER, 0}; }
 
-/* Where keys and values of earlier tokens are, in a decoder step; -1: all tokens are there at once. */
+/* Where keys and values of earlier tokens are, in a decoder step. */
 typedef struct cache_io {
-    nn_value cache, index, q_ranges, k_ranges;
+    nn_value cache, paths, positions;
 } cache_io;
 
 static nn_value self_attention(nn_graph *g, const transformer_config *c, nn_value x, nn_value ranges, bool causal,
                                const cache_io *io) {
     nn_value y = begin(g, c, "self_norm", x);
     y = dense(g, "self_qkv", y, 3 * c->d, c->d, packed_init(c), NN_LINEAR);
-    if (io) {
-        const nn_value cache = nn_cache_write(g, io->cache, y, io->index);
-        y = nn_attention(g, y, cache, io->q_ranges, io->k_ranges, c->heads, false, 0);
-    } else {
-        y = nn_attention(g, y, -1, ranges, ranges, c->heads, causal, c->attention_dropout);
-    }
+    y = io ? nn_path_attention(g, y, io->cache, io->paths, io->positions, c->heads)
+           : nn_attention(g, y, -1, ranges, ranges, c->heads, causal, c->attention_dropout);
     y = dense(g, "self_out", y, c->d, c->d, xavier(), NN_LINEAR);
     return end(g, c, "self_norm", x, y);
 }
@@ -203,29 +199,34 @@ void transformer_encoder(nn_graph *g, const transformer_config *c, const transfo
     }
 }
 
-void transformer_step(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
-                      transformer_symbols *s) {
-    symbols_of(g, sizes, s);
-    const nn_value ids = nn_input(g, "ids", NN_I32, s->sentences, 0);
-    const nn_value positions = nn_input(g, "positions", NN_I32, s->sentences, 0);
-    const nn_value index = nn_input(g, "cache_index", NN_I32, s->sentences, 0);
-    nn_pad(g, index, -1);
-    const nn_value step_ranges = nn_input(g, "step_ranges", NN_I32, s->sentences, 2);
-    const nn_value cache_ranges = nn_input(g, "cache_ranges", NN_I32, s->sentences, 2);
-    const nn_value cross_ranges = nn_input(g, "cross_ranges", NN_I32, s->sentences, 2);
+void transformer_step(nn_graph *g, const transformer_config *c, const transformer_step_sizes *sizes,
+                      const nn_beam_options *o, transformer_step_symbols *s) {
+    const int64_t hypotheses = sizes->sentences * o->beam;
+    s->src = nn_symbol(g, "src", sizes->src);
+    s->sentences = nn_symbol(g, "sentences", sizes->sentences);
+    s->hypotheses = nn_symbol(g, "hypotheses", hypotheses);
+    s->cache = nn_symbol(g, "cache", sizes->slots * o->beam * o->max_length);
+    const nn_value ids = nn_state(g, "ids", NN_I32, s->hypotheses, 0);
+    const nn_value positions = nn_state(g, "positions", NN_I32, s->hypotheses, 0);
+    const nn_value paths = nn_state(g, "paths", NN_I32, s->hypotheses, o->max_length);
+    const nn_value rows = nn_state(g, "rows", NN_I32, s->sentences, 2);
+    const nn_value ranges = nn_state(g, "cross_ranges", NN_I32, s->sentences, 2);
     nn_value x = embed(g, c, ids, positions, target_table(g, c));
     for (int i = 0; i < c->decoder_layers; i++) {
         char cache[32], cross[32];
         snprintf(cache, sizeof cache, "cache.%d", i);
         snprintf(cross, sizeof cross, "cross.%d", i);
-        const cache_io io = {nn_state(g, cache, NN_F32, s->tgt, 2 * c->d), index, step_ranges, cache_ranges};
+        const cache_io io = {nn_state(g, cache, NN_F32, s->cache, 2 * c->d), paths, positions};
         nn_scope_push(g, "decoder.%d", i);
-        x = self_attention(g, c, x, step_ranges, true, &io);
-        x = cross_attention(g, c, x, nn_state(g, cross, NN_F32, s->src, 2 * c->d), step_ranges, cross_ranges);
+        x = self_attention(g, c, x, -1, true, &io);
+        x = cross_attention(g, c, x, nn_state(g, cross, NN_F32, s->src, 2 * c->d), rows, ranges);
         x = feed_forward(g, c, x);
         nn_scope_pop(g);
     }
-    nn_output(g, "log_probs", nn_log_softmax(g, logits(g, c, x)));
+    const int most = 2 * o->beam + 1;
+    const nn_value best = nn_best(g, logits(g, c, x), most < c->tgt_vocab ? most : c->tgt_vocab);
+    const nn_value search = nn_state(g, "search", NN_I32, s->sentences, nn_beam_words(o));
+    nn_output(g, "live", nn_beam(g, best, search, ids, positions, paths, o));
 }
 
 int64_t transformer_count(const transformer_config *c) {

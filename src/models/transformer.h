@@ -49,12 +49,22 @@ nn_value transformer_training(nn_graph *g, const transformer_config *c, const tr
 void transformer_encoder(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
                          transformer_symbols *symbols);
 
-/* One token for each of up to `sentences` hypotheses. Inputs ids, positions [sentences]; states "cross.L" [src, 2 d]
- * from the encoder with cross_ranges [sentences, 2], and "cache.L" [tgt, 2 d] with cache_index [sentences], the row that
- * takes this token's keys and values, and cache_ranges, which include it. step_ranges are row i alone for each hypothesis i.
- * Output "log_probs" [sentences, tgt_vocab]. */
-void transformer_step(nn_graph *g, const transformer_config *c, const transformer_sizes *sizes,
-                      transformer_symbols *symbols);
+/* Beam search: one token for each hypothesis of each sentence, and which of them go on (nn_beam). All it reads are states:
+ *   ids, positions, paths, search    see nn_beam
+ *   rows [sentences, 2]              the hypotheses of sentence i: i beam, (i + 1) beam
+ *   cross_ranges [sentences, 2]      its rows of cross.L, none where there is no sentence
+ *   cross.L [src, 2 d]               from the encoder
+ *   cache.L                          keys and values of beam max_length tokens for each of the slots
+ * Output "live" [sentences, 1]. */
+typedef struct transformer_step_sizes {
+    int64_t src, sentences;
+    int64_t slots; /* sentences of the cache, which may serve several graphs */
+} transformer_step_sizes;
+typedef struct transformer_step_symbols {
+    int src, sentences, hypotheses, cache;
+} transformer_step_symbols;
+void transformer_step(nn_graph *g, const transformer_config *c, const transformer_step_sizes *sizes,
+                      const nn_beam_options *o, transformer_step_symbols *symbols);
 
 /* What the formulas of the architecture say its parameters number; asserted against the graph by the tests. */
 int64_t transformer_count(const transformer_config *c);

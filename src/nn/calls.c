@@ -109,6 +109,8 @@ void *nn_plan_address(const nn_plan *plan, nn_value value) {
     const nn_graph *g = plan->graph;
     const nn_value v = nn_memory_of(g, value);
     const nn_value_info *info = &g->values[v];
+    nn_plan *lender = info->state ? plan->options.states : NULL;
+    if (lender) return nn_plan_address(lender, nn_named_value(lender->graph, info->name));
     if (info->source == NN_FROM_PARAM) return nn_param_data(plan, &g->params->list[info->index]);
     if (info->source == NN_FROM_PERSISTENT) return nn_state_data(plan, &g->params->states[info->index]);
     if (info->source == NN_FROM_CONSTANT) return nn_constant_data(plan, info);

@@ -243,11 +243,14 @@ static bool nn_add_outputs(nn_graph *g, nn_node *node, const nn_shape *outputs, 
         node->output[i] = -1;
         if (!outputs[i].ndim) continue;
         const bool constant = node->op->aliases[i] || (node->op->constant_outputs >> i & 1);
-        node->output[i] = nn_add_value(g, (nn_value_info){.source = NN_FROM_NODE,
-                                                          .shape = outputs[i],
-                                                          .index = g->n_nodes,
-                                                          .which = i,
-                                                          .has_grad = has_grad && !constant});
+        const int alias = node->op->aliases[i];
+        node->output[i] =
+            nn_add_value(g, (nn_value_info){.source = NN_FROM_NODE,
+                                            .type = alias ? g->values[node->input[alias - 1]].type : NN_F32,
+                                            .shape = outputs[i],
+                                            .index = g->n_nodes,
+                                            .which = i,
+                                            .has_grad = has_grad && !constant});
         if (node->output[i] < 0) return false;
     }
     return true;

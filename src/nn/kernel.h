@@ -22,6 +22,7 @@ typedef struct nn_attributes {
     nn_activation activation;
     nn_picture_options pictures;
     int64_t batch; /* sequences side by side: row t * batch + b is time step t of sequence b */
+    nn_beam_options beam;
 } nn_attributes;
 
 /* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. Arrays are contiguous,

@@ -42,12 +42,13 @@ static void nn_use_for_weights(nn_plan *plan, const plan_step *step, int end) {
     }
 }
 
-/* Parameters, persistent states and constants are elsewhere, and what is written in another's memory; on a device, so are
+/* Parameters, persistent states, constants and another plan's states are elsewhere, and what is written in another's
+ * memory; on a device, so are
  * inputs that come anew and are used as they come, and the gradient of the loss. */
 static void nn_leave_out(nn_plan *plan, nn_value v) {
     const nn_value_info *info = &plan->graph->values[v];
     const bool param = info->source != NN_FROM_INPUT && info->source != NN_FROM_NODE;
-    if (param || nn_memory_of(plan->graph, v) != v ||
+    if (param || nn_memory_of(plan->graph, v) != v || (info->state && plan->options.states) ||
         (plan->on_device && info->source == NN_FROM_INPUT && !info->state && !plan->converted[v]))
         plan->data[v].first = 0, plan->data[v].last = -1;
     if (param || (plan->on_device && v == plan->options.loss)) plan->grad[v].first = 0, plan->grad[v].last = -1;

@@ -22,7 +22,7 @@
 
 #define NN_MAX_DIMS 4
 #define NN_MAX_INPUTS 8
-#define NN_MAX_OUTPUTS 4
+#define NN_MAX_OUTPUTS 5
 #define NN_MAX_SYMBOLS 8
 
 typedef enum nn_type { NN_F32, NN_I32, NN_BF16, NN_U8 } nn_type; /* u8: constants only */
@@ -243,12 +243,52 @@ nn_value nn_word_dropout(nn_graph *g, nn_value x, nn_value ids, double p);
  * activation regularisers of AWD-LSTM, AR of outputs after dropout and TAR of those before. */
 nn_value nn_activity(nn_graph *g, nn_value loss, nn_value x, nn_value z, int64_t batch, double size, double change);
 
-/* log softmax of each row; forward only, for decoding. */
+/* log softmax of each row; forward only. */
 nn_value nn_log_softmax(nn_graph *g, nn_value x);
 
-/* Copies row i of x (its last columns, where it is wider) to row index[i] of cache, an input that keeps its memory from run to run; the result is the cache
- * after it. Forward only, for decoding. */
-nn_value nn_cache_write(nn_graph *g, nn_value cache, nn_value x, nn_value index);
+/* ---- decoding: forward only ---- */
+
+/* The n largest numbers of log softmax(x) in each row, in order, and where they are: [rows, 2 n] has the numbers, then their
+ * columns, as numbers too. Among equals the lower column comes first. */
+nn_value nn_best(nn_graph *g, nn_value x, int n);
+
+/* Attention of one new token of each hypothesis to those before it and to itself. Row r of q, [q | k | v], is the token at
+ * positions[r] of hypothesis r. Its k and v go to row paths[r][positions[r]] of cache, a state [.., 2 d] = [k | v]; it sees
+ * the rows paths[r][0 .. positions[r]]. So hypotheses share what they have in common, and nothing moves when one takes the
+ * place of another. Where the path's end is negative there is no hypothesis: nothing is written, and the result is 0. */
+nn_value nn_path_attention(nn_graph *g, nn_value q, nn_value cache, nn_value paths, nn_value positions, int heads);
+
+/* Beam search of many sentences. Sentence i has rows i beam .. (i + 1) beam - 1, one for each hypothesis, with what the
+ * next step reads: ids, positions and paths (see nn_path_attention). A step takes what nn_best found for them, at least
+ * 2 beam + 1 where there are as many tokens, and puts all of it to what the step after it reads; results collect in
+ * search. All but best are states of i32. Output [sentences, 1]: 1 where the search goes on, else 0. */
+enum { NN_MOST_BEAM = 64 };
+typedef struct nn_beam_options {
+    int beam;
+    int max_length;        /* tokens of an output, its end included */
+    double length_penalty; /* scores are sums of log p divided by length^penalty */
+    int32_t start, end;    /* tokens */
+} nn_beam_options;
+nn_value nn_beam(nn_graph *g, nn_value best, nn_value search, nn_value ids, nn_value positions, nn_value paths,
+                 const nn_beam_options *o);
+/* Columns of search: [sentences, words]. paths are [hypotheses, max_length]. */
+int64_t nn_beam_words(const nn_beam_options *o);
+/* A sentence's rows of the states, on the host. */
+typedef struct nn_beam_rows {
+    int32_t *search, *ids, *positions, *paths;
+} nn_beam_rows;
+/* Before the first step. The sentence takes beam max_length rows of the cache, from first_row on; negative: there is no
+ * sentence here, and steps leave it alone. */
+void nn_beam_begin(const nn_beam_options *o, int64_t first_row, const nn_beam_rows *rows);
+/* From a row of search, once it does not go on: the result that is better than all but k. There are as many as hypotheses,
+ * unless the search ran out of them (false). Those that ended by themselves come first. */
+typedef struct nn_beam_found {
+    const int32_t *tokens; /* without start and end, in that row */
+    int length;
+    double score;
+    bool complete; /* ended by itself, not by max_length */
+} nn_beam_found;
+bool nn_beam_result(const nn_beam_options *o, const int32_t *search, int k, nn_beam_found *out);
 
 /* Keeps a value's memory after a run, so that it can be read; nn_keep: only by nn_plan_copy. */
 void nn_output(nn_graph *g, const char *name, nn_value v);
@@ -269,6 +309,9 @@ typedef struct nn_plan_options {
     nn_value loss;       /* what to differentiate; -1: forward only */
     adamod_pool *pool;   /* NULL: one thread */
     bool training;       /* dropout drops */
+    /* A plan whose states this one reads and writes, too, by their names, instead of having its own: they have the same
+     * columns and no fewer rows there. It must live longer. NULL: none. */
+    struct nn_plan *states;
 } nn_plan_options;
 
 typedef struct nn_memory {
@@ -313,6 +356,9 @@ void nn_plan_copy(nn_plan *to, const char *state, nn_plan *from, const char *kep
 /* Within a state: move i takes rows from[i] .. from[i] + rows[i] - 1 to to[i]; none of them overlap. */
 void nn_plan_move(nn_plan *plan, const char *state, int64_t n, const int64_t *from, const int64_t *to,
                   const int64_t *rows);
+/* Rows of a state of i32, from the host and back; reading waits for what was begun. */
+void nn_plan_write(nn_plan *plan, const char *state, int64_t first, int64_t rows, const int32_t *data);
+adamod_status nn_plan_read(nn_plan *plan, const char *state, int64_t first, int64_t rows, int32_t *data);
 nn_memory nn_plan_memory(const nn_plan *plan);
 
 #endif

@@ -72,7 +72,9 @@ struct nn_op {
     X(attention)                                                                                                       \
     X(cross_entropy)                                                                                                   \
     X(log_softmax)                                                                                                     \
-    X(cache_write)                                                                                                     \
+    X(best)                                                                                                            \
+    X(path_attention)                                                                                                  \
+    X(beam)                                                                                                            \
     X(convolution)                                                                                                     \
     X(batch_norm)                                                                                                      \
     X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)

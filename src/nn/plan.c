@@ -94,15 +94,25 @@ static adamod_status nn_list_steps(nn_plan *plan, const bool *needed, const bool
 /* Memory where the plan runs, filled with 0. */
 static adamod_status nn_allocate(nn_plan *plan, void **out, size_t bytes) {
     if (plan->on_device) return plan->f->allocate(plan->on_device->device, out, bytes);
-    if (posix_memalign(out, 64, bytes))
+    /* Not by posix_memalign and memset: of large blocks, calloc takes from the system only what is touched later, and a
+     * decoder's cache is made for the longest outputs. What is to be freed stands before the block. */
+    char *memory = calloc(1, bytes + 128);
+    if (!memory)
         return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan: %.1f MiB", (double)bytes / 1048576);
-    memset(*out, 0, bytes);
+    char *block = memory + 128 - (uintptr_t)memory % 64;
+    memcpy(block - sizeof memory, &memory, sizeof memory);
+    *out = block;
     return ADAMOD_OK;
 }
 
 static void nn_release(const nn_plan *plan, void *memory, size_t bytes) {
-    if (plan->on_device) plan->f->release(plan->on_device->device, memory, bytes);
-    else free(memory);
+    if (plan->on_device) {
+        plan->f->release(plan->on_device->device, memory, bytes);
+    } else if (memory) {
+        char *whole;
+        memcpy(&whole, (char *)memory - sizeof whole, sizeof whole);
+        free(whole);
+    }
 }
 
 static adamod_status nn_make_workspace(nn_plan *plan) {
@@ -149,6 +159,25 @@ static void nn_drop_constants(nn_plan *plan) {
         nn_device_drop_constant(plan->on_device, g->values[v].constant);
         plan->constants--;
     }
+}
+
+/* ---- states of another plan ---- */
+
+static adamod_status nn_check_states(const nn_plan *plan) {
+    const nn_graph *g = plan->graph;
+    const nn_plan *lender = plan->options.states;
+    for (int v = 0; lender && v < g->n_values; v++) {
+        const nn_value_info *info = &g->values[v];
+        if (!info->state) continue;
+        const nn_value there = nn_named_value(lender->graph, info->name);
+        const nn_value_info *other = there < 0 ? NULL : &lender->graph->values[there];
+        if (other && other->state && other->type == info->type && other->shape.dim[0] >= info->shape.dim[0] &&
+            nn_columns(&other->shape) == nn_columns(&info->shape))
+            continue;
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "state %s is not one of the other plan, or of another shape",
+                            info->name);
+    }
+    return ADAMOD_OK;
 }
 
 /* ---- create and free ---- */
@@ -204,6 +233,7 @@ static adamod_status nn_plan_build(nn_plan *plan) {
                                   : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan of %d ops", g->n_nodes);
     free(needed);
     free(wanted);
+    if (!status) status = nn_check_states(plan);
     if (!status) status = nn_upload_constants(plan);
     if (!status) status = nn_plan_types(plan);
     if (!status && !nn_plan_join(plan))

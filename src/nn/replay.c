@@ -261,6 +261,32 @@ adamod_status nn_plan_replay(nn_plan *plan, int variant, adamod_status (*steps)(
 
 /* ---- states ---- */
 
+static char *nn_state_rows(nn_plan *plan, const char *state, int64_t first, int64_t rows, size_t *bytes) {
+    const nn_value v = nn_named_value(plan->graph, state);
+    assert(v >= 0 && plan->type[v] == NN_I32 && first >= 0);
+    const size_t row = (size_t)nn_columns(&plan->graph->values[v].shape) * sizeof(int32_t);
+    *bytes = (size_t)rows * row;
+    return (char *)nn_plan_address(plan, v) + (size_t)first * row;
+}
+
+void nn_plan_write(nn_plan *plan, const char *state, int64_t first, int64_t rows, const int32_t *data) {
+    size_t bytes;
+    char *to = nn_state_rows(plan, state, first, rows, &bytes);
+    if (plan->on_device) plan->f->upload(plan->on_device->device, to, data, bytes);
+    else memcpy(to, data, bytes);
+}
+
+adamod_status nn_plan_read(nn_plan *plan, const char *state, int64_t first, int64_t rows, int32_t *data) {
+    size_t bytes;
+    const char *from = nn_state_rows(plan, state, first, rows, &bytes);
+    if (!plan->on_device) {
+        memcpy(data, from, bytes);
+        return ADAMOD_OK;
+    }
+    plan->f->download(plan->on_device->device, data, from, bytes);
+    return plan->f->wait(plan->on_device->device);
+}
+
 static size_t nn_row_bytes(const nn_plan *plan, nn_value v) {
     return (size_t)nn_columns(&plan->graph->values[v].shape) * nn_type_bytes(plan->type[v]);
 }

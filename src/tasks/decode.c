@@ -1,374 +1,420 @@
 #include "tasks/decode.h"
 
 #include "base/error.h"
-#include "base/pool.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One unfinished output. Its keys and values are in rows [slot * max_length, ...) of every layer's cache. */
-typedef struct hypothesis {
-    double score;
-    int slot;
-    int32_t *tokens;
-} hypothesis;
+enum {
+    MOST_STAGES = 8,
+    FEWEST = 8, /* sentences of the smallest stage: fewer take a device no less time */
+    AT_ONCE = 64,
+    AT_ONCE_DEVICE = 256,
+    CACHE_GIB = 4 /* of a device's decoder */
+};
 
-typedef struct candidate {
-    double score;
-    int parent; /* index among the sentence's live hypotheses */
-    int32_t token;
-} candidate;
+/* Plans for up to so many sentences: a device runs all rows of a plan. On the host, where a plan runs only those that
+ * there are, one stage is enough. */
+typedef struct stage {
+    int sentences;
+    int64_t src_tokens;
+    nn_graph *encoder_graph, *step_graph;
+    nn_plan *encoder, *step; /* NULL until they are needed */
+    transformer_symbols encoder_symbols;
+    transformer_step_symbols step_symbols;
+} stage;
 
-/* Beam search of one sentence. live and next change places at each step. */
-typedef struct search {
-    hypothesis *live, *next;
-    int n_live, n_finished;
-    int first_row; /* of the live ones, in this step's batch */
-    bool done;
-    decode_result *kept; /* up to beam of them, the best first; those that ended before those that did not */
-    int n_kept;
-    candidate *candidates;
-    int n_candidates;
-    bool *slot_used;  /* 2 * beam of them, the sentence's own */
-    int moves[2][64]; /* slots whose keys and values are to be copied, and where to */
-    int n_moves;
-} search;
-
+/* A place is where a sentence is among the rows of the states; the first `places` are in use. */
 struct decoder {
     decode_options o;
+    nn_beam_options beam;
     transformer_config config;
-    nn_graph *encoder_graph, *step_graph;
-    nn_plan *encoder, *step;
-    transformer_symbols encoder_symbols, step_symbols;
-    search *searches;
-    int32_t *tokens; /* of all hypotheses */
-    int time;
-    /* the step's inputs and output, and each layer's cache */
-    int32_t *ids, *positions, *index, (*step_ranges)[2], (*cache_ranges)[2], (*cross_ranges)[2];
-    float *log_probs;
-    int64_t *moves[3]; /* of a step: rows from, to, and how many */
+    nn_params *params;
+    bool on_device;
+    stage stages[MOST_STAGES]; /* each has half as many sentences as the one before. The first has the states */
+    int n_stages, now;
+    int places;
+    int *sentence;  /* at each place */
+    bool *live;     /* whether its search goes on */
+    int32_t *found; /* of each sentence of the last run, its row of search */
+    /* rows of the states, as they are written and read */
+    nn_beam_rows rows;
+    int32_t (*hypotheses)[2], (*ranges)[2];
+    int64_t *moves[3]; /* places from, to; and, for lists of rows, how many */
 };
 
 /* ---- making one ---- */
 
-static int slots_of(const decoder *d) { return 2 * d->o.beam; }
+static bool is_on_device(const nn_params *params) { return params->on_device != NULL; }
 
-static bool allocate_searches(decoder *d) {
-    const size_t n = (size_t)d->o.sentences, beam = (size_t)d->o.beam, length = (size_t)d->o.max_length + 1;
-    d->searches = calloc(n, sizeof *d->searches);
-    d->tokens = calloc(n * 3 * beam * length, sizeof *d->tokens);
-    bool done = d->searches && d->tokens;
+int decode_sentences(const nn_params *params, const transformer_config *c, int beam, int max_length) {
+    if (!is_on_device(params)) return AT_ONCE;
+    const double each = 8.0 * c->d * c->decoder_layers * beam * max_length;
+    const double most = CACHE_GIB * 1073741824.0 / each;
+    const int n = most < AT_ONCE ? AT_ONCE : most < AT_ONCE_DEVICE ? (int)most : AT_ONCE_DEVICE;
+    return n / FEWEST * FEWEST;
+}
+
+static bool allocate(decoder *d) {
+    const size_t n = (size_t)d->o.sentences, hypotheses = n * (size_t)d->o.beam,
+                 words = (size_t)nn_beam_words(&d->beam);
+    d->sentence = calloc(n, sizeof *d->sentence);
+    d->live = calloc(n, sizeof *d->live);
+    d->found = calloc(n * words, sizeof *d->found);
+    d->rows.search = calloc(n * words, sizeof *d->rows.search);
+    d->rows.ids = calloc(hypotheses, sizeof *d->rows.ids);
+    d->rows.positions = calloc(hypotheses, sizeof *d->rows.positions);
+    d->rows.paths = calloc(hypotheses * (size_t)d->o.max_length, sizeof *d->rows.paths);
+    d->hypotheses = calloc(n, sizeof *d->hypotheses);
+    d->ranges = calloc(n, sizeof *d->ranges);
+    bool done = d->sentence && d->live && d->found && d->rows.search && d->rows.ids && d->rows.positions &&
+                d->rows.paths && d->hypotheses && d->ranges;
     for (int k = 0; k < 3; k++) {
-        d->moves[k] = calloc(n * beam, sizeof *d->moves[k]);
+        d->moves[k] = calloc(n, sizeof *d->moves[k]);
         done = done && d->moves[k];
-    }
-    for (size_t i = 0; done && i < n; i++) {
-        search *s = &d->searches[i];
-        int32_t *tokens = d->tokens + i * 3 * beam * length;
-        s->live = calloc(beam, sizeof *s->live);
-        s->next = calloc(beam, sizeof *s->next);
-        s->kept = calloc(beam, sizeof *s->kept);
-        s->candidates = calloc(2 * beam, sizeof *s->candidates);
-        s->slot_used = calloc(2 * beam, sizeof *s->slot_used);
-        done = s->live && s->next && s->kept && s->candidates && s->slot_used;
-        for (size_t b = 0; done && b < beam; b++) {
-            s->live[b].tokens = tokens + b * length;
-            s->next[b].tokens = tokens + (beam + b) * length;
-            s->kept[b].tokens = tokens + (2 * beam + b) * length;
-        }
     }
     return done;
 }
 
-static adamod_status make_plans(decoder *d, nn_params *params) {
-    const decode_options *o = &d->o;
-    const int64_t hypotheses = (int64_t)o->sentences * o->beam;
-    const transformer_sizes encoder = {o->src_tokens, 1, o->sentences};
-    const transformer_sizes step = {o->src_tokens, 2 * hypotheses * o->max_length, hypotheses};
-    const nn_plan_options options = {.backend = o->backend, .loss = -1, .pool = o->pool};
-    d->encoder_graph = nn_graph_create(params);
-    d->step_graph = nn_graph_create(params);
-    if (!d->encoder_graph || !d->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
-    transformer_encoder(d->encoder_graph, &d->config, &encoder, &d->encoder_symbols);
-    transformer_step(d->step_graph, &d->config, &step, &d->step_symbols);
-    const adamod_status status = nn_plan_create(&d->encoder, d->encoder_graph, &options);
-    return status ? status : nn_plan_create(&d->step, d->step_graph, &options);
+/* What a stage is for; its plans are made when it is. */
+static void list_stages(decoder *d) {
+    stage s = {.sentences = d->o.sentences, .src_tokens = d->o.src_tokens};
+    d->stages[d->n_stages++] = s;
+    while (d->on_device && d->n_stages < MOST_STAGES && s.sentences / 2 >= FEWEST) {
+        s.sentences /= 2;
+        s.src_tokens = (s.src_tokens + 1) / 2;
+        d->stages[d->n_stages++] = s;
+    }
 }
 
-static void find_arrays(decoder *d) {
-    d->ids = nn_plan_data(d->step, "ids");
-    d->positions = nn_plan_data(d->step, "positions");
-    d->index = nn_plan_data(d->step, "cache_index");
-    d->step_ranges = nn_plan_data(d->step, "step_ranges");
-    d->cache_ranges = nn_plan_data(d->step, "cache_ranges");
-    d->cross_ranges = nn_plan_data(d->step, "cross_ranges");
-    d->log_probs = nn_plan_data(d->step, "log_probs");
+static adamod_status make_step(decoder *d, stage *s) {
+    if (s->step) return ADAMOD_OK;
+    const transformer_step_sizes sizes = {d->o.src_tokens, s->sentences, d->o.sentences};
+    const nn_plan_options options = {
+        .backend = d->o.backend, .loss = -1, .pool = d->o.pool, .states = s == d->stages ? NULL : d->stages[0].step};
+    nn_graph_free(s->step_graph);
+    s->step_graph = nn_graph_create(d->params);
+    if (!s->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
+    transformer_step(s->step_graph, &d->config, &sizes, &d->beam, &s->step_symbols);
+    return nn_plan_create(&s->step, s->step_graph, &options);
+}
+
+static adamod_status make_encoder(decoder *d, stage *s) {
+    if (s->encoder) return ADAMOD_OK;
+    const transformer_sizes sizes = {s->src_tokens, 1, s->sentences};
+    const nn_plan_options options = {.backend = d->o.backend, .loss = -1, .pool = d->o.pool};
+    nn_graph_free(s->encoder_graph);
+    s->encoder_graph = nn_graph_create(d->params);
+    if (!s->encoder_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
+    transformer_encoder(s->encoder_graph, &d->config, &sizes, &s->encoder_symbols);
+    return nn_plan_create(&s->encoder, s->encoder_graph, &options);
 }
 
 adamod_status decoder_create(decoder **out, nn_params *params, const transformer_config *config,
                              const decode_options *o) {
-    if (o->beam < 1 || o->beam > 64 || o->max_length < 1 || o->sentences < 1 || o->src_tokens < 1 ||
+    if (o->beam < 1 || o->beam > NN_MOST_BEAM || o->max_length < 1 || o->sentences < 1 || o->src_tokens < 1 ||
         o->beam > config->tgt_vocab) {
         return adamod__fail(
             ADAMOD_ERROR_RANGE,
-            "decoder: beam %d, max_length %d, sentences %d: expected a beam of 1 to 64, others 1 or more", o->beam,
-            o->max_length, o->sentences);
+            "decoder: beam %d, max_length %d, sentences %d: expected a beam of 1 to %d, others 1 or more", o->beam,
+            o->max_length, o->sentences, NN_MOST_BEAM);
     }
     decoder *d = calloc(1, sizeof *d);
     if (!d) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
     d->o = *o;
+    d->beam = (nn_beam_options){o->beam, o->max_length, o->length_penalty, o->start, o->end};
     d->config = *config;
+    d->params = params;
+    d->on_device = is_on_device(params);
     adamod_status status = ADAMOD_OK;
-    if (!allocate_searches(d))
-        status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d searches", o->sentences);
-    if (status == ADAMOD_OK) status = make_plans(d, params);
+    if (!allocate(d)) status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %d searches", o->sentences);
+    list_stages(d);
+    if (!status) status = make_encoder(d, &d->stages[0]);
+    if (!status) status = make_step(d, &d->stages[0]);
     if (status) {
         decoder_free(d);
         return status;
     }
-    find_arrays(d);
     *out = d;
     return ADAMOD_OK;
 }
 
 void decoder_free(decoder *d) {
     if (!d) return;
-    for (int i = 0; d->searches && i < d->o.sentences; i++) {
-        free(d->searches[i].live);
-        free(d->searches[i].next);
-        free(d->searches[i].kept);
-        free(d->searches[i].candidates);
-        free(d->searches[i].slot_used);
+    for (int i = d->n_stages - 1; i >= 0; i--) { /* the first has the others' states */
+        nn_plan_free(d->stages[i].encoder);
+        nn_plan_free(d->stages[i].step);
+        nn_graph_free(d->stages[i].encoder_graph);
+        nn_graph_free(d->stages[i].step_graph);
     }
-    nn_plan_free(d->encoder);
-    nn_plan_free(d->step);
-    nn_graph_free(d->encoder_graph);
-    nn_graph_free(d->step_graph);
-    free(d->searches);
-    free(d->tokens);
+    free(d->sentence);
+    free(d->live);
+    free(d->found);
+    free(d->rows.search);
+    free(d->rows.ids);
+    free(d->rows.positions);
+    free(d->rows.paths);
+    free(d->hypotheses);
+    free(d->ranges);
     for (int k = 0; k < 3; k++) free(d->moves[k]);
     free(d);
 }
 
-/* ---- one step ---- */
+/* ---- the beginning of a run ---- */
 
-/* Row r of the batch is hypothesis h of sentence i. */
-static void fill_row(decoder *d, int r, int i, const hypothesis *h, const int32_t range[2]) {
-    const int32_t begin = (int32_t)(((int64_t)i * slots_of(d) + h->slot) * d->o.max_length);
-    d->ids[r] = d->time == 0 ? d->o.start : h->tokens[d->time - 1];
-    d->positions[r] = d->time;
-    d->index[r] = begin + d->time;
-    d->step_ranges[r][0] = r;
-    d->step_ranges[r][1] = r + 1;
-    d->cache_ranges[r][0] = begin;
-    d->cache_ranges[r][1] = begin + d->time + 1;
-    d->cross_ranges[r][0] = range[0];
-    d->cross_ranges[r][1] = range[1];
-}
-
-static bool better(const candidate *a, const candidate *b) {
-    if (a->score != b->score) return a->score > b->score;
-    return a->parent != b->parent ? a->parent < b->parent : a->token < b->token;
-}
-
-/* The best 2 * beam continuations: as many as can be needed if half of them end. */
-static void collect_candidates(const decoder *d, search *s) {
-    const int most = 2 * d->o.beam;
-    s->n_candidates = 0;
-    for (int h = 0; h < s->n_live; h++) {
-        const float *row = d->log_probs + (size_t)(s->first_row + h) * (size_t)d->config.tgt_vocab;
-        for (int32_t token = 0; token < d->config.tgt_vocab; token++) {
-            const candidate c = {s->live[h].score + (double)row[token], h, token};
-            if (token == d->o.start) continue;
-            if (s->n_candidates == most && !better(&c, &s->candidates[most - 1])) continue;
-            int at = s->n_candidates < most ? s->n_candidates++ : most - 1;
-            for (; at > 0 && better(&c, &s->candidates[at - 1]); at--) s->candidates[at] = s->candidates[at - 1];
-            s->candidates[at] = c;
-        }
+/* The smallest stage for them; -1: there is none. */
+static int stage_for(const decoder *d, int sentences, int64_t src_tokens) {
+    int found = -1;
+    for (int i = 0; i < d->n_stages; i++) {
+        if (sentences <= d->stages[i].sentences && src_tokens <= d->stages[i].src_tokens) found = i;
     }
+    return found;
 }
 
-/* Puts a result at its place among those kept, of which the last may fall out. */
-static void keep(const decoder *d, search *s, int at, const hypothesis *h, double score, int length, bool complete) {
-    if (at == d->o.beam) return;
-    if (s->n_kept < d->o.beam) s->n_kept++;
-    int32_t *tokens = s->kept[s->n_kept - 1].tokens;
-    for (int k = s->n_kept - 1; k > at; k--) s->kept[k] = s->kept[k - 1];
-    memcpy(tokens, h->tokens, (size_t)length * sizeof *tokens);
-    s->kept[at] = (decode_result){tokens, length, score, complete};
+static nn_beam_rows rows_at(const decoder *d, int place) {
+    const int64_t row = (int64_t)place * d->o.beam;
+    return (nn_beam_rows){d->rows.search + place * nn_beam_words(&d->beam), d->rows.ids + row, d->rows.positions + row,
+                          d->rows.paths + row * d->o.max_length};
 }
 
-/* Among equals the first comes first. */
-static void finish(const decoder *d, search *s, const hypothesis *h, double score) {
-    const double normal = score / pow(d->time + 1, d->o.length_penalty);
-    int at = 0;
-    while (at < s->n_kept && !(normal > s->kept[at].score)) at++;
-    s->n_finished++;
-    keep(d, s, at, h, normal, d->time, true);
-}
-
-/* Fills up with what max_length ended. */
-static void keep_unfinished(const decoder *d, search *s) {
-    const int length = d->time + 1;
-    for (int h = 0; h < s->n_live && s->n_kept < d->o.beam; h++) {
-        const double normal = s->live[h].score / pow(length, d->o.length_penalty);
-        keep(d, s, s->n_kept, &s->live[h], normal, length, false);
+/* Writes all states of the places [from, to); those past the sentences in use are nobody's. */
+static void write_places(decoder *d, int from, int to) {
+    nn_plan *step = d->stages[d->now].step;
+    const int n = to - from, beam = d->o.beam;
+    const int64_t row = (int64_t)from * beam;
+    const nn_beam_rows rows = rows_at(d, from);
+    for (int i = from; i < to; i++) {
+        const nn_beam_rows mine = rows_at(d, i);
+        d->hypotheses[i][0] = i * beam;
+        d->hypotheses[i][1] = (i + 1) * beam;
+        if (i >= d->places) d->ranges[i][0] = d->ranges[i][1] = 0;
+        nn_beam_begin(&d->beam, i < d->places ? (int64_t)i * beam * d->o.max_length : -1, &mine);
     }
+    nn_plan_write(step, "search", from, n, rows.search);
+    nn_plan_write(step, "ids", row, (int64_t)n * beam, rows.ids);
+    nn_plan_write(step, "positions", row, (int64_t)n * beam, rows.positions);
+    nn_plan_write(step, "paths", row, (int64_t)n * beam, rows.paths);
+    nn_plan_write(step, "rows", from, n, d->hypotheses[from]);
+    nn_plan_write(step, "cross_ranges", from, n, d->ranges[from]);
 }
 
-/* A parent's first child takes over its keys and values; others get a copy in a free slot. */
-static void assign_slots(const decoder *d, search *s, const int *parents, int n) {
-    s->n_moves = 0;
-    for (int k = 0; k < slots_of(d); k++) s->slot_used[k] = false;
-    for (int k = 0; k < n; k++) s->slot_used[s->live[parents[k]].slot] = true;
-    for (int k = 0; k < n; k++) {
-        const int slot = s->live[parents[k]].slot;
-        bool taken = false;
-        for (int j = 0; j < k; j++) taken = taken || parents[j] == parents[k];
-        s->next[k].slot = slot;
-        for (int free_slot = 0; taken && free_slot < slots_of(d); free_slot++) {
-            if (s->slot_used[free_slot]) continue;
-            s->slot_used[free_slot] = true;
-            s->next[k].slot = free_slot;
-            s->moves[0][s->n_moves] = slot;
-            s->moves[1][s->n_moves++] = free_slot;
-            break;
-        }
-    }
+static void use_rows(decoder *d) {
+    const stage *s = &d->stages[d->now];
+    nn_plan_set_rows(s->step, s->step_symbols.sentences, d->places);
+    nn_plan_set_rows(s->step, s->step_symbols.hypotheses, (int64_t)d->places * d->o.beam);
 }
-
-/* Ends hypotheses whose best continuation is the end, and continues the others. */
-static void advance(const decoder *d, search *s) {
-    int parents[64], n = 0;
-    for (int k = 0; k < s->n_candidates && n < d->o.beam; k++) {
-        const candidate *c = &s->candidates[k];
-        const hypothesis *parent = &s->live[c->parent];
-        if (c->token == d->o.end) {
-            if (k < d->o.beam) finish(d, s, parent, c->score);
-            continue;
-        }
-        memcpy(s->next[n].tokens, parent->tokens, (size_t)d->time * sizeof *parent->tokens);
-        s->next[n].tokens[d->time] = c->token;
-        s->next[n].score = c->score;
-        parents[n++] = c->parent;
-    }
-    assign_slots(d, s, parents, n);
-    hypothesis *old = s->live;
-    s->live = s->next;
-    s->next = old;
-    s->n_live = n;
-    if (s->n_finished >= d->o.beam || n == 0) s->done = true;
-    if (!s->done && d->time + 1 == d->o.max_length) {
-        keep_unfinished(d, s);
-        s->done = true;
-    }
-}
-
-typedef struct advance_context {
-    decoder *d;
-} advance_context;
-
-static void advance_task(void *context, int64_t i, int thread) {
-    (void)thread;
-    decoder *d = ((advance_context *)context)->d;
-    search *s = &d->searches[i];
-    s->n_moves = 0;
-    if (s->done) return;
-    collect_candidates(d, s);
-    advance(d, s);
-}
-
-/* Copies keys and values, in all layers, as the searches asked for. */
-static void move_slots(decoder *d, int n) {
-    int64_t moves = 0;
-    for (int i = 0; i < n; i++) {
-        search *s = &d->searches[i];
-        for (int k = 0; !s->done && k < s->n_moves; k++, moves++) {
-            for (int side = 0; side < 2; side++)
-                d->moves[side][moves] = ((int64_t)i * slots_of(d) + s->moves[side][k]) * d->o.max_length;
-            d->moves[2][moves] = d->time + 1;
-        }
-    }
-    for (int l = 0; l < d->config.decoder_layers; l++) {
-        char name[32];
-        snprintf(name, sizeof name, "cache.%d", l);
-        nn_plan_move(d->step, name, moves, d->moves[0], d->moves[1], d->moves[2]);
-    }
-}
-
-/* ---- a whole run ---- */
 
 static adamod_status encode(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2]) {
     int64_t rows = 0;
     for (int i = 0; i < n && n <= d->o.sentences; i++) rows = ranges[i][1] > rows ? ranges[i][1] : rows;
-    if (n > d->o.sentences || rows > d->o.src_tokens) {
+    d->now = stage_for(d, n, rows);
+    if (d->now < 0) {
         return adamod__fail(ADAMOD_ERROR_RANGE, "decoder: %d sentences of %lld tokens, expected at most %d and %lld", n,
                             (long long)rows, d->o.sentences, (long long)d->o.src_tokens);
     }
-    nn_plan_set_rows(d->encoder, d->encoder_symbols.src, rows);
-    nn_plan_set_rows(d->encoder, d->encoder_symbols.sentences, n);
-    nn_plan_set_rows(d->step, d->step_symbols.src, rows);
-    int32_t *positions = nn_plan_data(d->encoder, "src_positions");
-    memcpy(nn_plan_data(d->encoder, "src_ids"), src, (size_t)rows * sizeof *src);
-    memcpy(nn_plan_data(d->encoder, "src_ranges"), ranges, (size_t)n * sizeof *ranges);
+    stage *s = &d->stages[d->now];
+    adamod_status status = make_encoder(d, s);
+    if (!status) status = make_step(d, s);
+    if (status) return status;
+    nn_plan_set_rows(s->encoder, s->encoder_symbols.src, rows);
+    nn_plan_set_rows(s->encoder, s->encoder_symbols.sentences, n);
+    nn_plan_set_rows(s->step, s->step_symbols.src, rows);
+    int32_t *positions = nn_plan_data(s->encoder, "src_positions");
+    memcpy(nn_plan_data(s->encoder, "src_ids"), src, (size_t)rows * sizeof *src);
+    memcpy(nn_plan_data(s->encoder, "src_ranges"), ranges, (size_t)n * sizeof *ranges);
     for (int i = 0; i < n; i++) {
         for (int32_t r = ranges[i][0]; r < ranges[i][1]; r++) positions[r] = r - ranges[i][0];
     }
-    nn_plan_forward(d->encoder);
+    nn_plan_forward(s->encoder);
     for (int l = 0; l < d->config.decoder_layers; l++) {
         char name[32];
         snprintf(name, sizeof name, "cross.%d", l);
-        nn_plan_copy(d->step, name, d->encoder, name, rows);
+        nn_plan_copy(s->step, name, s->encoder, name, rows);
     }
     return ADAMOD_OK;
 }
 
-static int fill_rows(decoder *d, int n, const int32_t (*ranges)[2]) {
-    int rows = 0;
+static void begin(decoder *d, int n, const int32_t (*ranges)[2]) {
+    d->places = n;
     for (int i = 0; i < n; i++) {
-        search *s = &d->searches[i];
-        if (s->done) continue;
-        s->first_row = rows;
-        for (int h = 0; h < s->n_live; h++) fill_row(d, rows++, i, &s->live[h], ranges[i]);
+        d->sentence[i] = i;
+        d->live[i] = true;
     }
-    return rows;
+    memcpy(d->ranges, ranges, (size_t)n * sizeof *ranges);
+    write_places(d, 0, d->on_device ? d->stages[d->now].sentences : n);
+    use_rows(d);
+}
+
+/* ---- steps ---- */
+
+static adamod_status forward(void *step) {
+    nn_plan_forward(step);
+    return ADAMOD_OK;
+}
+
+/* Waits for the oldest of the steps under way; how many sentences go on after it. */
+static adamod_status look(decoder *d, int *going, int *under_way) {
+    nn_plan *step = d->stages[d->now].step;
+    --*under_way;
+    const adamod_status status = nn_plan_wait(step);
+    const float *live = nn_plan_data(step, "live");
+    *going = 0;
+    for (int i = 0; !status && i < d->places; i++) *going += d->live[i] = live[i] > 0;
+    return status;
+}
+
+/* Takes what was found for the sentences that are done. */
+static adamod_status collect(decoder *d) {
+    const size_t words = (size_t)nn_beam_words(&d->beam);
+    const adamod_status status = nn_plan_read(d->stages[d->now].step, "search", 0, d->places, d->rows.search);
+    for (int i = 0; !status && i < d->places; i++) {
+        if (!d->live[i])
+            memcpy(d->found + (size_t)d->sentence[i] * words, d->rows.search + (size_t)i * words,
+                   words * sizeof *d->found);
+    }
+    return status;
+}
+
+static void move_rows(decoder *d, const char *state, int n, int rows) {
+    int64_t from[AT_ONCE_DEVICE], to[AT_ONCE_DEVICE];
+    for (int first = 0; first < n; first += AT_ONCE_DEVICE) {
+        const int some = n - first < AT_ONCE_DEVICE ? n - first : AT_ONCE_DEVICE;
+        for (int k = 0; k < some; k++) {
+            from[k] = d->moves[0][first + k] * rows;
+            to[k] = d->moves[1][first + k] * rows;
+            d->moves[2][k] = rows;
+        }
+        nn_plan_move(d->stages[d->now].step, state, some, from, to, d->moves[2]);
+    }
+}
+
+/* The last of those that go on move to the places of those that are done, so that `going` of them are in the first. */
+static void move_up(decoder *d, int going) {
+    int n = 0, from = going;
+    for (int to = 0; to < going; to++) {
+        if (d->live[to]) continue;
+        while (!d->live[from]) from++;
+        d->sentence[to] = d->sentence[from];
+        d->live[to] = true;
+        d->moves[0][n] = from++;
+        d->moves[1][n++] = to;
+    }
+    move_rows(d, "search", n, 1);
+    move_rows(d, "cross_ranges", n, 1);
+    move_rows(d, "ids", n, d->o.beam);
+    move_rows(d, "positions", n, d->o.beam);
+    move_rows(d, "paths", n, d->o.beam);
+    d->places = going;
+}
+
+/* Whether sentences that are done are to leave: on the host at once, on a device when a smaller stage is enough for the
+ * others. */
+static bool some_leave(const decoder *d, int going) {
+    return d->on_device ? stage_for(d, going, 0) != d->now : going < d->places;
+}
+
+static adamod_status leave(decoder *d, int going) {
+    const int next = stage_for(d, going, 0);
+    const int64_t src = nn_plan_rows(d->stages[d->now].step, d->stages[d->now].step_symbols.src);
+    adamod_status status = make_step(d, &d->stages[next]);
+    if (!status) status = collect(d);
+    if (status) return status;
+    move_up(d, going);
+    d->now = next;
+    nn_plan_set_rows(d->stages[next].step, d->stages[next].step_symbols.src, src);
+    if (d->on_device) write_places(d, going, d->stages[next].sentences);
+    use_rows(d);
+    return ADAMOD_OK;
+}
+
+/* One step after another; a device has the next one before the host looks at the last. */
+static adamod_status search(decoder *d) {
+    int going = d->places, under_way = 0;
+    adamod_status status = ADAMOD_OK;
+    while (!status && going) {
+        nn_plan *step = d->stages[d->now].step;
+        status = nn_plan_replay(step, 0, forward, step);
+        under_way++;
+        if (!status && under_way == 1 + d->on_device) status = look(d, &going, &under_way);
+        if (!going || !some_leave(d, going)) continue;
+        while (!status && under_way) status = look(d, &going, &under_way);
+        if (!status && going) status = leave(d, going);
+    }
+    while (!status && under_way) status = look(d, &going, &under_way);
+    return status ? status : collect(d);
 }
 
 adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (*ranges)[2], decode_result *results) {
-    const adamod_status status = encode(d, n, src, ranges);
+    static const int32_t nothing[1];
+    adamod_status status = encode(d, n, src, ranges);
     if (status) return status;
-    for (int i = 0; i < n; i++) {
-        search *s = &d->searches[i];
-        s->n_live = 1;
-        s->n_finished = 0;
-        s->done = false;
-        s->live[0].score = 0;
-        s->live[0].slot = 0;
-        s->n_kept = 0;
+    begin(d, n, ranges);
+    status = search(d);
+    for (int i = 0; !status && results && i < n; i++) {
+        if (!decoder_result(d, i, 0, &results[i])) results[i] = (decode_result){.tokens = nothing};
     }
-    advance_context context = {d};
-    for (d->time = 0; d->time < d->o.max_length; d->time++) {
-        const int rows = fill_rows(d, n, ranges);
-        if (rows == 0) break;
-        nn_plan_set_rows(d->step, d->step_symbols.sentences, rows);
-        nn_plan_forward(d->step);
-        const adamod_status failed = nn_plan_wait(d->step);
-        if (failed) return failed;
-        adamod__pool_run(d->o.pool, n, advance_task, &context);
-        move_slots(d, n);
-    }
-    for (int i = 0; i < n; i++) {
-        if (!decoder_result(d, i, 0, &results[i]))
-            results[i] = (decode_result){.tokens = d->searches[i].kept[0].tokens};
-    }
-    return ADAMOD_OK;
+    return status;
 }
 
 bool decoder_result(const decoder *d, int sentence, int k, decode_result *out) {
-    const search *s = &d->searches[sentence];
-    if (k >= s->n_kept) return false;
-    *out = s->kept[k];
+    nn_beam_found found;
+    if (!nn_beam_result(&d->beam, d->found + (int64_t)sentence * nn_beam_words(&d->beam), k, &found)) return false;
+    *out = (decode_result){found.tokens, found.length, found.score, found.complete};
     return true;
+}
+
+/* ---- any number of sentences ---- */
+
+typedef struct place_in_text {
+    int64_t sentence, length;
+} place_in_text;
+
+/* The longest first, so that those that take longest are not alone at the end. */
+static int longer_first(const void *a, const void *b) {
+    const place_in_text *x = a, *y = b;
+    if (x->length != y->length) return x->length > y->length ? -1 : 1;
+    return x->sentence < y->sentence ? -1 : x->sentence > y->sentence;
+}
+
+/* Runs as many as there is room for; how many. */
+static adamod_status run_some(decoder *d, const place_in_text *order, int64_t left, const int32_t *src,
+                              const int64_t *at, int32_t *ids, int32_t (*ranges)[2], int *count) {
+    int64_t tokens = 0;
+    int n = 0;
+    for (; n < left && n < d->o.sentences && (n == 0 || tokens + order[n].length <= d->o.src_tokens); n++) {
+        if (order[n].length > d->o.src_tokens) break; /* it is refused as any other */
+        memcpy(ids + tokens, src + at[order[n].sentence], (size_t)order[n].length * sizeof *ids);
+        ranges[n][0] = (int32_t)tokens;
+        ranges[n][1] = (int32_t)(tokens += order[n].length);
+    }
+    *count = n;
+    if (n == 0) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "decoder: a sentence of %lld tokens, expected at most %lld",
+                            (long long)order[0].length, (long long)d->o.src_tokens);
+    }
+    return decoder_run(d, n, ids, (const int32_t(*)[2])ranges, NULL);
+}
+
+adamod_status decoder_run_all(decoder *d, int64_t n, const int32_t *src, const int64_t *at,
+                              int (*take)(void *context, int64_t sentence, int place), void *context, int *taken) {
+    place_in_text *order = calloc((size_t)n + 1, sizeof *order);
+    int32_t *ids = calloc((size_t)d->o.src_tokens, sizeof *ids);
+    int32_t(*ranges)[2] = calloc((size_t)d->o.sentences, sizeof *ranges);
+    adamod_status status = order && ids && ranges
+                               ? ADAMOD_OK
+                               : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for %lld sentences", (long long)n);
+    for (int64_t i = 0; !status && i < n; i++) order[i] = (place_in_text){i, at[i + 1] - at[i]};
+    if (!status) qsort(order, (size_t)n, sizeof *order, longer_first);
+    *taken = 0;
+    for (int64_t first = 0; !status && !*taken && first < n;) {
+        int count = 0;
+        status = run_some(d, order + first, n - first, src, at, ids, ranges, &count);
+        for (int i = 0; !status && !*taken && i < count; i++) *taken = take(context, order[first + i].sentence, i);
+        first += count;
+    }
+    free(order);
+    free(ids);
+    free(ranges);
+    return status;
 }

@@ -1,4 +1,8 @@
-/* Beam search with the Transformer, many sentences at once, keys and values of earlier tokens kept. */
+/* Beam search with the Transformer, many sentences at once, keys and values of earlier tokens kept.
+ *
+ * All of a search is in states of the step's plan (nn_beam), wherever that runs: on a device a step is one recording, and
+ * the host only looks, one step behind, which sentences are still searched. They leave when they are done: the others
+ * move up, and a device goes on with a smaller plan. */
 #ifndef ADAMOD_DECODE_H
 #define ADAMOD_DECODE_H
 
@@ -16,13 +20,17 @@ typedef struct decode_options {
 } decode_options;
 
 typedef struct decode_result {
-    int32_t *tokens; /* without start and end; in the decoder's memory until its next run */
+    const int32_t *tokens; /* without start and end; in the decoder's memory until its next run */
     int length;
     double score;
     bool complete; /* ended by itself, not by max_length */
 } decode_result;
 
 typedef struct decoder decoder;
+
+/* How many sentences are best decoded at once: on a device as many as fill it, if the cache of their keys and values takes
+ * no more than some GiB. */
+int decode_sentences(const nn_params *params, const transformer_config *config, int beam, int max_length);
 
 /* The parameters are read at each run, so one decoder serves a model while it trains. */
 adamod_status decoder_create(decoder **out, nn_params *params, const transformer_config *config,
@@ -36,5 +44,11 @@ adamod_status decoder_run(decoder *d, int n, const int32_t *src, const int32_t (
 /* Of a sentence of the last run, the result that is better than all but k: 0 is the one decoder_run gave. There are as
  * many as hypotheses in the beam, unless the search ran out of them (false). Those that ended by themselves come first. */
 bool decoder_result(const decoder *d, int sentence, int k, decode_result *out);
+
+/* Any number of sentences, sentence i the tokens [at[i], at[i + 1]) of src, in runs of similar lengths. After each run,
+ * take(context, i, place) is called for its sentences: decoder_result(d, place, ...) gives what was found for sentence i.
+ * What take returns, if not 0, ends it and is *taken. */
+adamod_status decoder_run_all(decoder *d, int64_t n, const int32_t *src, const int64_t *at,
+                              int (*take)(void *context, int64_t sentence, int place), void *context, int *taken);
 
 #endif

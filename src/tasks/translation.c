@@ -453,11 +453,14 @@ int translation_beam(const experiment *e) {
 static int open_decoder(experiment *e, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
+    enum { TOKENS = 64 }; /* of a sentence, if all are decoded at once that could be */
+    const int sentences = decode_sentences(e->params, &s->config, translation_beam(e), r->decode.max_length);
+    const int64_t longest = r->data.max_length + 1, tokens = (int64_t)sentences * TOKENS;
     const decode_options o = {.beam = translation_beam(e),
                               .max_length = r->decode.max_length,
                               .length_penalty = r->decode.length_penalty,
-                              .sentences = TRANSLATION_LINES,
-                              .src_tokens = (int64_t)(r->data.max_length + 1) * TRANSLATION_LINES,
+                              .sentences = sentences,
+                              .src_tokens = tokens > longest ? tokens : longest,
                               .start = VOCAB_START,
                               .end = VOCAB_END,
                               .backend = e->recipe.train.backend,
@@ -642,35 +645,52 @@ static int score(experiment *e, int split, int64_t batches, task_result *out, ch
 
 /* ---- translations ---- */
 
-/* A text's ids with the end mark, appended to ids at *n. */
-static int append_source(const experiment *e, text_slice text, int32_t **ids, int64_t *n, int32_t range[2],
-                         char *message, size_t size) {
+/* Sentences as the decoder reads them: the tokens of sentence i, with the end mark, are ids[at[i]] .. ids[at[i + 1] - 1]. */
+typedef struct sources {
+    int64_t n;
+    int64_t *at;
+    int32_t *ids;
+    int64_t room; /* of ids */
+} sources;
+
+static int open_sources(sources *x, int64_t n, char *message, size_t size) {
+    *x = (sources){.at = calloc((size_t)n + 1, sizeof *x->at)};
+    return x->at ? 0 : text_fail(message, size, "out of memory for %lld sentences", (long long)n);
+}
+
+static void close_sources(sources *x) {
+    free(x->at);
+    free(x->ids);
+}
+
+static int append_source(const experiment *e, text_slice text, sources *x, char *message, size_t size) {
     const translation *s = translation_of(e);
     const int limit = translation_settings_of(&e->recipe)->data.max_length;
+    const int64_t n = x->at[x->n];
     int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
     const int64_t most = limit > 0 ? limit : length;
     if (length > most) length = most;
-    int32_t *grown = realloc(*ids, (size_t)(*n + length + 1) * sizeof *grown);
-    if (!grown) return text_fail(message, size, "out of memory for a sentence of %lld tokens", (long long)length);
-    *ids = grown;
-    vocab_encode(s->src_vocab, s->unit, text, grown + *n, length);
-    grown[*n + length] = VOCAB_END;
-    range[0] = (int32_t)*n;
-    range[1] = (int32_t)(*n += length + 1);
+    if (n + length + 1 > x->room) {
+        const int64_t room = 2 * (n + length + 1);
+        int32_t *grown = realloc(x->ids, (size_t)room * sizeof *grown);
+        if (!grown) return text_fail(message, size, "out of memory for a sentence of %lld tokens", (long long)length);
+        x->ids = grown;
+        x->room = room;
+    }
+    vocab_encode(s->src_vocab, s->unit, text, x->ids + n, length);
+    x->ids[n + length] = VOCAB_END;
+    x->at[++x->n] = n + length + 1;
     return 0;
 }
 
-static int decode_texts(experiment *e, int n, const text_slice *lines, decode_result *results, char *message,
-                        size_t size) {
-    int32_t *ids = NULL, ranges[TRANSLATION_LINES][2];
-    int64_t total = 0;
-    int failed = 0;
-    for (int i = 0; !failed && i < n; i++) failed = append_source(e, lines[i], &ids, &total, ranges[i], message, size);
-    if (!failed)
-        failed = experiment_failed(
-            decoder_run(translation_of(e)->decoder, n, ids, (const int32_t(*)[2])ranges, results), message, size);
-    free(ids);
-    return failed ? -1 : 0;
+/* The decoder's take, whose failure leaves a message in its context. */
+static int decode_sources(experiment *e, const sources *x, int (*take)(void *context, int64_t i, int place),
+                          void *context, char *message, size_t size) {
+    int taken = 0;
+    const adamod_status status =
+        decoder_run_all(translation_of(e)->decoder, x->n, x->ids, x->at, take, context, &taken);
+    if (status) return experiment_failed(status, message, size);
+    return taken;
 }
 
 /* In the tokens of the target. */
@@ -690,63 +710,61 @@ static char *output_text(translation *s, const decode_result *r) {
     return text;
 }
 
-/* The answers to the line that was the k-th of the decoder's run. */
-static int take_answers(translation *s, int k, int nbest, translation_answer *answers) {
-    for (int b = 0; b < nbest; b++) {
+/* Lines that are being translated: those without a token are answered already, and place says where the others are from. */
+typedef struct lines_job {
+    translation *s;
+    int *place;
+    int nbest;
+    translation_answer *answers;
+    char *message;
+    size_t size;
+} lines_job;
+
+static int take_answers(void *context, int64_t i, int k) {
+    const lines_job *j = context;
+    translation_answer *mine = j->answers + (size_t)j->place[i] * (size_t)j->nbest;
+    for (int b = 0; b < j->nbest; b++) {
         decode_result r;
-        if (!decoder_result(s->decoder, k, b, &r)) continue;
-        answers[b] = (translation_answer){output_text(s, &r), r.score};
-        if (!answers[b].text) return -1;
+        if (!decoder_result(j->s->decoder, k, b, &r)) continue;
+        mine[b].text = output_text(j->s, &r);
+        mine[b].score = r.score;
+        if (!mine[b].text) return text_fail(j->message, j->size, "out of memory for translations");
     }
     return 0;
 }
 
-int64_t translation_count(const experiment *e, text_slice line) {
-    translation *s = translation_of(e);
-    if (!s->raw.codes.worker) return text_count_tokens(s->unit, line);
-    char *subwords = raw_text_split(&s->raw, line);
-    const int64_t n = subwords ? text_count_tokens(s->unit, text_of(subwords)) : -1;
-    free(subwords);
-    return n;
-}
-
-/* Lines without a token are answered already: place says where the others, in their tokens, are from. */
-static int translate_some(experiment *e, int n, const text_slice *some, const int *place, int nbest,
-                          translation_answer *answers, char *message, size_t size) {
-    decode_result results[TRANSLATION_LINES];
-    bool failed = false;
-    if (n && decode_texts(e, n, some, results, message, size)) return -1;
-    for (int k = 0; k < n; k++) {
-        translation_answer *mine = answers + (size_t)place[k] * (size_t)nbest;
-        failed = take_answers(translation_of(e), k, nbest, mine) || failed;
+/* Appends a line's tokens to the sources, or answers it. */
+static int read_line(experiment *e, int i, text_slice line, lines_job *j, sources *x) {
+    translation_answer *mine = j->answers + (size_t)i * (size_t)j->nbest;
+    char *subwords = NULL;
+    int status = 0;
+    if (j->s->raw.codes.worker) {
+        if (!(subwords = raw_text_split(&j->s->raw, line)))
+            return text_fail(j->message, j->size, "out of memory for a line");
+        line = text_of(subwords);
     }
-    return failed ? text_fail(message, size, "out of memory for translations") : 0;
+    mine->tokens = text_count_tokens(j->s->unit, line);
+    j->place[x->n] = i;
+    if (mine->tokens) status = append_source(e, line, x, j->message, j->size);
+    else if (!(mine->text = strdup(""))) status = text_fail(j->message, j->size, "out of memory for a line");
+    free(subwords);
+    return status;
 }
 
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
                           char *message, size_t size) {
-    translation *s = translation_of(e);
-    text_slice some[TRANSLATION_LINES];
-    char *subwords[TRANSLATION_LINES] = {NULL};
-    int place[TRANSLATION_LINES], count = 0, status = 0;
+    sources x;
+    lines_job j = {.s = translation_of(e), .nbest = nbest, .answers = answers, .message = message, .size = size};
     memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
-    for (int i = 0; i < n && !status; i++) {
-        text_slice line = lines[i];
-        if (s->raw.codes.worker) {
-            subwords[i] = raw_text_split(&s->raw, line);
-            line = text_of(subwords[i] ? subwords[i] : "");
-        }
-        const bool empty = text_count_tokens(s->unit, line) == 0;
-        if (empty) answers[(size_t)i * (size_t)nbest].text = strdup("");
-        if ((s->raw.codes.worker && !subwords[i]) || (empty && !answers[(size_t)i * (size_t)nbest].text))
-            status = text_fail(message, size, "out of memory for translations");
-        place[count] = i;
-        some[count] = line;
-        count += !empty;
-    }
-    if (!status) status = translate_some(e, count, some, place, nbest, answers, message, size);
-    for (int i = 0; i < n; i++) free(subwords[i]);
+    if (open_sources(&x, n, message, size)) return -1;
+    int status = 0;
+    if (!(j.place = calloc((size_t)n + 1, sizeof *j.place)))
+        status = text_fail(message, size, "out of memory for lines");
+    for (int i = 0; i < n && !status; i++) status = read_line(e, i, lines[i], &j, &x);
+    if (!status) status = decode_sources(e, &x, take_answers, &j, message, size);
     for (int i = 0; status && i < n * nbest; i++) free(answers[i].text);
+    free(j.place);
+    close_sources(&x);
     return status;
 }
 
@@ -792,49 +810,51 @@ static int judge_pair(judge *j, translation *s, int split, int64_t i, const deco
     return status;
 }
 
-/* What ranks decode at the same time, TRANSLATION_LINES lines each: of each line its length, then its tokens. */
+/* Translations of a split: ranks share its sentences, of which rank r has r, r + ranks, ..., and each gets all of them, to
+ * be judged in order. Of each its length, then its tokens. */
 typedef struct decoded {
+    experiment *e;
+    int64_t n, done, ranks;
     int32_t *all, *mine;
-    size_t line, lines; /* numbers of a line, and of a rank's lines */
+    size_t line, lines; /* numbers of a sentence, and of a rank's sentences */
 } decoded;
 
-static void pack(const decoded *d, int n, const decode_result *results) {
-    for (int i = 0; i < n; i++) {
-        int32_t *to = d->mine + (size_t)i * d->line;
-        *to = results[i].length;
-        if (results[i].length > 0) memcpy(to + 1, results[i].tokens, (size_t)results[i].length * sizeof *to);
-    }
-}
-
-static decode_result unpack(const decoded *d, int64_t i) {
-    int32_t *at = d->all + (size_t)(i / TRANSLATION_LINES) * d->lines + (size_t)(i % TRANSLATION_LINES) * d->line;
-    return (decode_result){.tokens = at + 1, .length = *at};
-}
-
-/* Pairs first, first + 1, ... of n: as many as all ranks decode at once, each its lines, all of which come to every rank. */
-static int decode_round(experiment *e, int split, int64_t first, int64_t n, decoded *d, char *message, size_t size) {
-    const int64_t at = first + comm_rank(e->comm) * (int64_t)TRANSLATION_LINES, left = n - at;
-    const int count = left < 0 ? 0 : left < TRANSLATION_LINES ? (int)left : TRANSLATION_LINES;
-    text_slice lines[TRANSLATION_LINES];
-    decode_result results[TRANSLATION_LINES];
-    for (int i = 0; i < count; i++) lines[i] = corpus_sentence(&translation_of(e)->text[split].src, at + i);
-    const int failed = count ? decode_texts(e, count, lines, results, message, size) : 0;
-    if (comm_agree(e->comm, failed, message, size)) return -1;
-    pack(d, count, results);
-    comm_gather(e->comm, d->mine, d->lines * sizeof *d->mine, d->all);
+static int take_result(void *context, int64_t i, int place) {
+    decoded *d = context;
+    decode_result r = {0};
+    int32_t *to = d->mine + (size_t)i * d->line;
+    decoder_result(translation_of(d->e)->decoder, place, 0, &r);
+    *to = r.length;
+    if (r.length > 0) memcpy(to + 1, r.tokens, (size_t)r.length * sizeof *to);
+    d->done = d->done + d->ranks < d->n ? d->done + d->ranks : d->n;
+    experiment_progress(d->e, "translating", d->done, d->n);
     return 0;
 }
 
-static int judge_split(experiment *e, int split, int64_t n, judge *j, decoded *d, char *message, size_t size) {
-    const int64_t most = comm_size(e->comm) * (int64_t)TRANSLATION_LINES;
-    for (int64_t at = 0; at < n; at += most) {
-        const int64_t count = n - at < most ? n - at : most;
-        if (decode_round(e, split, at, n, d, message, size)) return -1;
-        experiment_progress(e, "translating", at + count, n);
-        for (int64_t i = 0; i < count; i++) {
-            const decode_result r = unpack(d, i);
-            if (judge_pair(j, translation_of(e), split, at + i, &r, message, size)) return -1;
-        }
+static decode_result result_of(const decoded *d, int64_t i) {
+    const int32_t *at = d->all + (size_t)(i % d->ranks) * d->lines + (size_t)(i / d->ranks) * d->line;
+    return (decode_result){.tokens = at + 1, .length = *at};
+}
+
+/* This rank's, into mine. */
+static int decode_mine(decoded *d, int split, char *message, size_t size) {
+    sources x;
+    if (open_sources(&x, d->n, message, size)) return -1;
+    const corpus_lines *lines = &translation_of(d->e)->text[split].src;
+    int status = 0;
+    for (int64_t i = comm_rank(d->e->comm); !status && i < d->n; i += d->ranks)
+        status = append_source(d->e, corpus_sentence(lines, i), &x, message, size);
+    if (!status) status = decode_sources(d->e, &x, take_result, d, message, size);
+    close_sources(&x);
+    return status;
+}
+
+static int judge_split(decoded *d, int split, judge *j, char *message, size_t size) {
+    if (comm_agree(d->e->comm, decode_mine(d, split, message, size), message, size)) return -1;
+    comm_gather(d->e->comm, d->mine, d->lines * sizeof *d->mine, d->all);
+    for (int64_t i = 0; i < d->n; i++) {
+        const decode_result r = result_of(d, i);
+        if (judge_pair(j, translation_of(d->e), split, i, &r, message, size)) return -1;
     }
     return 0;
 }
@@ -843,14 +863,14 @@ static int judge_split(experiment *e, int split, int64_t n, judge *j, decoded *d
 static int translate_split(experiment *e, int split, int64_t n, judge *j, task_result *out, char *message,
                            size_t size) {
     const double start = clock_seconds();
-    const size_t line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;
-    const size_t lines = line * TRANSLATION_LINES, ranks = (size_t)comm_size(e->comm);
-    decoded d = {.line = line, .lines = lines};
-    if (n > translation_of(e)->text[split].n) n = translation_of(e)->text[split].n;
-    d.all = malloc((ranks + 1) * lines * sizeof *d.all);
-    d.mine = d.all ? d.all + ranks * lines : NULL;
+    decoded d = {.e = e, .ranks = comm_size(e->comm)};
+    d.n = n = n < translation_of(e)->text[split].n ? n : translation_of(e)->text[split].n;
+    d.line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;
+    d.lines = (size_t)((n + d.ranks - 1) / d.ranks) * d.line;
+    d.all = calloc(((size_t)d.ranks + 1) * d.lines + 1, sizeof *d.all);
+    d.mine = d.all ? d.all + (size_t)d.ranks * d.lines : NULL;
     const int status = d.all ? 0 : text_fail(message, size, "out of memory for translations");
-    const int failed = comm_agree(e->comm, status, message, size) || judge_split(e, split, n, j, &d, message, size);
+    const int failed = comm_agree(e->comm, status, message, size) || judge_split(&d, split, j, message, size);
     free(d.all);
     if (failed) return -1;
     out->value[EXACT] = bleu_exact(&j->score);

@@ -81,18 +81,16 @@ extern const task_bench translation_bench;
 /* Copies a batch into a plan's inputs. */
 void translation_feed(nn_plan *plan, const transformer_symbols *symbols, const batch *b);
 
-/* Translates n lines of UTF-8, at most TRANSLATION_LINES of them: answers[i * nbest + k] is the best of line i but for k
+/* Translates n lines of UTF-8, those of similar length at once: answers[i * nbest + k] is the best of line i but for k
  * others. nbest is at most the beam. A line without a token becomes an empty one; of one with more than data.max_length,
  * the first are read. On success, texts are to be freed. */
-enum { TRANSLATION_LINES = 64 };
 typedef struct translation_answer {
-    char *text;   /* NULL: the search found no more */
-    double score; /* the sum of log p over length^decode.length_penalty; 0 for an empty line */
+    char *text;     /* NULL: the search found no more */
+    double score;   /* the sum of log p over length^decode.length_penalty; 0 for an empty line */
+    int64_t tokens; /* of a line's first answer: those that the line has, read or not */
 } translation_answer;
 int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
                           char *message, size_t size);
-/* Tokens that the model would read of a line, were there no data.max_length; -1: out of memory. */
-int64_t translation_count(const experiment *e, text_slice line);
 /* Hypotheses that are really kept: no more than there are tokens. */
 int translation_beam(const experiment *e);
 

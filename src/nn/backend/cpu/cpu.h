@@ -16,7 +16,8 @@
     X(attention)                                                                                                       \
     X(cross_entropy)                                                                                                   \
     X(log_softmax)                                                                                                     \
-    X(cache_write) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(lstm) X(locked_dropout)
+    X(best)                                                                                                            \
+    X(path_attention) X(convolution) X(batch_norm) X(average_pool) X(concat) X(scale_shift) X(lstm) X(locked_dropout)
 
 #define NN_CPU_DECLARE(name) extern const nn_kernels nn_cpu_##name;
 NN_CPU_OPS(NN_CPU_DECLARE)

@@ -1,0 +1,63 @@
+/* Attention along the paths of hypotheses, on the processor: a task is a row, all of its heads. */
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
+#include "nn/ops/path_attention.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { SCORES = 1024 }; /* of one head at once, on the stack */
+
+typedef struct job {
+    nn_path_view view;
+    const nn_call *call;
+    const nn_vector *x;
+} job;
+
+/* y += sum over n rows of the path of exp(score - most) v; when there is a larger score, what is there is scaled. */
+typedef struct sums {
+    float most, sum;
+} sums;
+
+static void attend(const job *j, const float *q, const int32_t *path, int64_t n, int64_t column, sums *s, float *y) {
+    const nn_path_view *v = &j->view;
+    _Alignas(64) float score[SCORES];
+    const float scale = (float)(1 / sqrt((double)v->size));
+    for (int64_t l = 0; l < n; l++) score[l] = scale * j->x->dot(v->size, q, v->cache + path[l] * 2 * v->d + column);
+    const float most = j->x->most(n, score);
+    if (most > s->most) {
+        const float down = expf(s->most - most);
+        j->x->scale(v->size, y, down, y, false);
+        s->sum *= down;
+        s->most = most;
+    }
+    s->sum += j->x->weights(n, nn_padded(n), s->most, score);
+    for (int64_t l = 0; l < n; l++)
+        j->x->scale(v->size, v->cache + (path[l] * 2 + 1) * v->d + column, score[l], y, true);
+}
+
+static void attend_row(void *context, int64_t row) {
+    const job *j = context;
+    const nn_path_view *v = &j->view;
+    const float *q = v->q + row * 3 * v->d;
+    const int32_t own = nn_path_row(v, row), *path = v->paths + row * v->length;
+    const int64_t n = v->positions[row] + 1;
+    float *out = (float *)j->call->output[0].data + row * v->d;
+    memset(out, 0, (size_t)v->d * sizeof *out);
+    if (own < 0) return;
+    assert(own < j->call->output[1].rows);
+    memcpy(v->cache + own * 2 * v->d, q + v->d, 2 * (size_t)v->d * sizeof *v->cache);
+    for (int64_t column = 0; column < v->d; column += v->size) {
+        sums s = {-INFINITY, 0};
+        for (int64_t first = 0; first < n; first += SCORES)
+            attend(j, q + column, path + first, n - first < SCORES ? n - first : SCORES, column, &s, out + column);
+        j->x->scale(v->size, out + column, 1 / s.sum, out + column, false);
+    }
+}
+
+static void path_attention_forward(const nn_call *c) {
+    job j = {nn_path_of(c), c, nn_vector_choose()};
+    nn_parallel(c->pool, j.view.rows, attend_row, &j);
+}
+
+const nn_kernels nn_cpu_path_attention = {.forward = path_attention_forward};
