@@ -32,13 +32,16 @@ _adamod_rule() {
 # Completes a value; fails where the word before takes none.
 _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
     case "$2 $3" in
-        'bench train --json' | 'bench train --dump' | 'bench train --python')
+        'bench train --json' | 'bench train --dump' | 'bench train --python' | 'bench decode --python')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
             ;;
         'train --device' | 'compare --device' | 'evaluate --device' | 'translate --device' | 'predict --device' | 'generate --device' | 'bench train --device')
             mapfile -t COMPREPLY < <(compgen -W 'auto cpu cuda' -- "$4")
             ;;
+        'bench decode --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
+        'bench decode --shape') mapfile -t COMPREPLY < <(compgen -W 'tiny small base' -- "$4") ;;
+        'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'f32 tf32 bf16' -- "$4") ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
         *' --set' | 'compare --vary')
             compopt -o nospace
@@ -51,7 +54,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'evaluate --split') mapfile -t COMPREPLY < <(compgen -W 'valid test' -- "$4") ;;
         'compare --variant' | 'compare --seeds' | 'compare --jobs' | *' --beam' | *' --length-penalty' | 'translate --nbest' | 'translate --batch' | 'predict --top') ;;
         'generate --prompt' | 'generate --tokens' | 'generate --temperature' | 'generate --top-k' | 'generate --top-p' | 'generate --seed') ;;
-        'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
+        'bench decode --threads' | 'bench decode --sentences' | 'bench decode --batch' | 'bench decode --rounds' | 'bench train --threads' | 'bench train --steps' | 'bench train --seconds' | 'bench train --losses') ;;
         'data '*' --mirrors')
             compopt -o filenames
             mapfile -t COMPREPLY < <(compgen -f -- "$4")
@@ -72,7 +75,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
         'text score --lowercase' | 'text score --confidence') return 1 ;;
         'text '*' --threads' | 'text clean --min' | 'text clean --max' | 'text clean --ratio') ;;
         'text tokenize --no-escape' | 'text tokenize --split-hyphens' | 'text tokenize --split-last' | 'text detokenize --no-unescape') return 1 ;;
-        *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
+        *' --json' | *' --help' | 'translate --scores' | 'bench train --no-torch' | 'bench decode --no-peer' | 'bench train --verbose' | 'optim bench --quick' | 'optim bench --no-torch' | 'optim trace --states') return 1 ;;
         *' --rule') mapfile -t COMPREPLY < <(compgen -W "$(_adamod_rules "$1")" -- "$4") ;;
         'optim trace --type') mapfile -t COMPREPLY < <(compgen -W 'f32 f64 bf16 f16' -- "$4") ;;
         *' --params' | *' --grads' | *' --out' | *' --load' | *' --save' | *' --python')
@@ -106,7 +109,7 @@ _adamod() {
     if [ "$command" = optim ] || [ "$command" = bench ] || [ "$command" = text ] || [ "$command" = data ]; then
         if [ "$COMP_CWORD" -eq $((first + 1)) ]; then
             words='list trace bench'
-            [ "$command" != bench ] || words='train comm'
+            [ "$command" != bench ] || words='train comm decode'
             [ "$command" != data ] || words='list get prepare'
             [ "$command" != text ] || words='tokenize detokenize normalize lowercase bpe score clean'
             mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
@@ -158,6 +161,7 @@ _adamod() {
         'text clean') words='--min --max --ratio --help' ;;
         predict) words='--top --json --device --checkpoint --set --help' ;;
         generate) words='--prompt --tokens --temperature --top-k --top-p --seed --device --checkpoint --set --help' ;;
+        'bench decode') words='--shape --device --precision --sentences --beam --batch --threads --rounds --python --no-peer --help' ;;
         'bench train') words='--set --shape --threads --steps --seconds --device --python --no-torch --verbose --json --losses --dump --help' ;;
         'bench comm') words='--mib --repeat --json --help' ;;
         'optim list') words="--json --help $(_adamod_rules "$program")" ;;

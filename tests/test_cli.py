@@ -140,7 +140,8 @@ def test_help_and_version():
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
             "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text score",
             "text clean"]
-TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train", "bench comm"]
+TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train", "bench comm",
+            "bench decode"]
 
 
 def flags_of(command):
@@ -542,6 +543,24 @@ def test_bench_errors():
     refuse(2, "--isa is 'mmx', expected one this processor has: ", "optim", "bench", "--isa", "mmx")
     refuse(2, "did you mean '--quick'?", "optim", "bench", "--quik")
     refuse(2, "unexpected argument", "optim", "bench", "now")
+
+
+# ---- bench decode ----
+
+def test_bench_decode_translates_without_data_and_tells_what_it_cannot():
+    if not has_trainer():
+        return
+    status, text, err = run("bench", "decode", "--shape", "tiny", "--sentences", "12", "--rounds", "1", "--threads", "2",
+                            "--no-peer")
+    check(status == 0 and (not err or "load average" in err), status, err)
+    found = re.search(r"^12 sentences of ([0-9.]+) tokens, beam 5, translations of ([0-9.]+) tokens$", text, re.M)
+    check(found and 10 < float(found[1]) < 60 and 5 < float(found[2]) < 60, text)
+    check(re.search(r"^adamod +[0-9.]+ s +[0-9.]+ sentences/s", text, re.M), text)
+    check("CTranslate2" not in text, text)
+    refuse(2, "bench decode: --shape is 'huge', expected tiny, small or base", "bench", "decode", "--shape", "huge")
+    refuse(2, "bench decode: --precision is 'f8', expected f32, tf32 or bf16", "bench", "decode", "--precision", "f8")
+    refuse(2, "--beam is '65', expected a whole number from 1 to 64", "bench", "decode", "--beam", "65")
+    refuse(2, "unexpected argument 'x'", "bench", "decode", "x")
 
 
 # ---- bench train ----

@@ -111,6 +111,7 @@ int cli_predict(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_bench_train(int argc, char **argv);
 int cli_bench_comm(int argc, char **argv);
+int cli_bench_decode(int argc, char **argv);
 int cli_optim_list(int argc, char **argv);
 int cli_optim_trace(int argc, char **argv);
 int cli_optim_bench(int argc, char **argv);

@@ -18,6 +18,7 @@ static const cli_command commands[] = {
     {"generate", "text, by a run's model", cli_generate},
     {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
     {"bench comm", "measure how fast ranks sum arrays, against MPI alone and a copy", cli_bench_comm},
+    {"bench decode", "measure beam search, and against CTranslate2", cli_bench_decode},
 #endif
     {"data list", "public data sets: where from, how large, what of them is here", cli_data_list},
     {"data get", "fetch data sets and check them", cli_data_get},
