@@ -205,13 +205,26 @@ static int take(void *context, int64_t i, int place) {
     return 0;
 }
 
-static int translate(const text *t, answers *a, double *seconds) {
+/* Seconds: by the clock, and of processors. */
+typedef struct seconds {
+    double clock, processor;
+} seconds;
+
+static seconds now(void) { return (seconds){clock_seconds(), clock_read(CLOCK_PROCESS_CPUTIME_ID)}; }
+
+/* Each the best so far. */
+static void keep_best(seconds *best, double clock, double processor) {
+    if (best->clock == 0 || clock < best->clock) best->clock = clock;
+    if (best->processor == 0 || processor < best->processor) best->processor = processor;
+}
+
+static int translate(const text *t, answers *a, seconds *best) {
     int taken = 0;
-    const double start = clock_seconds();
+    const seconds start = now();
     a->words = 0;
     if (decoder_run_all(a->d, t->n, t->ids, t->at, take, a, &taken))
         return cli_fail(COMMAND, "%s", adamod_last_error());
-    *seconds = clock_seconds() - start;
+    keep_best(best, clock_seconds() - start.clock, now().processor - start.processor);
     return taken ? cli_fail(COMMAND, "out of memory") : 0;
 }
 
@@ -220,8 +233,15 @@ static int translate(const text *t, answers *a, double *seconds) {
 typedef struct peer {
     bench_python *process;
     char folder[64], model[96], output[96], version[32];
-    double best, equal;
+    seconds best;
+    double equal;
 } peer;
+
+static double number(const peer *x, const char *key) {
+    char digits[64] = "";
+    bench_python_get(x->process, key, digits, sizeof digits);
+    return strtod(digits, NULL);
+}
 
 static int write_model(const char *path, const request *ask, const nn_params *p, const text *t, char *message,
                        size_t size) {
@@ -249,7 +269,7 @@ static int write_model(const char *path, const request *ask, const nn_params *p,
 
 /* A peer that cannot be started is told, and left out. */
 static void start_peer(peer *x, const request *ask, const nn_params *p, const text *t, int threads) {
-    static const char *const trials[BENCH_TRIALS] = {NULL};
+    static const char *const trials[BENCH_TRIALS] = {BENCH_WAIT_ASLEEP};
     char message[ADAMOD__ST_MESSAGE];
     snprintf(x->folder, sizeof x->folder, "/tmp/adamod-decode-XXXXXX");
     if (!mkdtemp(x->folder)) {
@@ -295,47 +315,49 @@ static double compare(const char *path, const text *t, const answers *a) {
 }
 
 static int ask_peer(peer *x, const text *t, const answers *a) {
-    char seconds[64] = "";
     fprintf(bench_python_request(x->process), "{\"file\": \"%s\"}\n", x->output);
     if (!bench_python_answer(x->process))
         return cli_fail(COMMAND, "CTranslate2 in %s: %s", bench_python_name(x->process),
                         bench_python_error(x->process));
-    bench_python_get(x->process, "seconds", seconds, sizeof seconds);
-    const double s = strtod(seconds, NULL);
-    if (x->best == 0 || s < x->best) x->best = s;
+    keep_best(&x->best, number(x, "seconds"), number(x, "processor"));
     x->equal = compare(x->output, t, a);
     return 0;
 }
 
 /* ---- the command ---- */
 
-static void print_results(const request *ask, const text *t, const answers *a, const peer *x, double best,
+static void print_line(const char *name, const text *t, const seconds *s, int64_t words) {
+    printf("%-12s %8.3f s  %8.1f sentences/s  %9.0f tokens/s  %8.3f s of processors", name, s->clock,
+           (double)t->n / s->clock, (double)words / s->clock, s->processor);
+}
+
+static void print_results(const request *ask, const text *t, const answers *a, const peer *x, const seconds *best,
                           double start) {
     const double n = (double)t->n;
     printf("%lld sentences of %.1f tokens, beam %d, translations of %.1f tokens\n", (long long)t->n,
            (double)t->at[t->n] / n, (int)ask->beam, (double)a->words / n);
-    printf("adamod       %8.3f s  %8.1f sentences/s  %9.0f tokens/s  (making the decoder: %.2f s)\n", best, n / best,
-           (double)a->words / best, start);
+    print_line("adamod", t, best, a->words);
+    printf("; making the decoder: %.2f s\n", start);
     if (!x->process) return;
-    printf("CTranslate2  %8.3f s  %8.1f sentences/s  version %s, f32, batches of 64; %.1f %% equal\n", x->best,
-           n / x->best, x->version, 100 * x->equal);
-    printf("ratio        %8.2f\n", x->best / best);
+    print_line("CTranslate2", t, &x->best, a->words);
+    printf("; %s%s%s, f32, batches of 64; %.1f %% equal\n", x->version, *bench_python_settings(x->process) ? ", " : "",
+           bench_python_settings(x->process), 100 * x->equal);
+    printf("CTranslate2's time is %.2f of ours, that of processors %.2f\n", x->best.clock / best->clock,
+           x->best.processor / best->processor);
 }
 
 static int measure(const request *ask, const text *t, nn_params *params, answers *a, double start, int threads) {
     peer x = {0};
-    double best = 0;
+    seconds best = {0};
     int status = 0;
     const bool cpu = strcmp(ask->device, "cpu") == 0;
     if (!ask->no_peer && cpu) start_peer(&x, ask, params, t, threads);
     for (int64_t i = 0; !status && i < ask->rounds; i++) {
-        double seconds = 0;
         if (x.process) bench_pause();
-        status = translate(t, a, &seconds);
-        if (!status && (best == 0 || seconds < best)) best = seconds;
+        status = translate(t, a, &best);
         if (!status && x.process) status = ask_peer(&x, t, a);
     }
-    if (!status) print_results(ask, t, a, &x, best, start);
+    if (!status) print_results(ask, t, a, &x, &best, start);
     stop_peer(&x);
     return status;
 }

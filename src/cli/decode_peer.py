@@ -104,15 +104,17 @@ def main():
     print(json.dumps({"version": ctranslate2.__version__}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        start = time.perf_counter()
-        results = translator.translate_batch(sentences, beam_size=meta["beam"], length_penalty=1, return_scores=True,
-                                             max_batch_size=meta["batch"], max_input_length=0,
-                                             max_decoding_length=meta["max_length"] - 1)
-        seconds = time.perf_counter() - start
-        with open(request["file"], "w") as file:
-            for r in results:
-                file.write(" ".join(str(number[name]) for name in r.hypotheses[0]) + "\n")
-        print(json.dumps({"seconds": seconds}), flush=True)
+        probe = request.get("do") == "probe"
+        start, processor = time.perf_counter(), time.process_time()
+        results = translator.translate_batch(sentences[:4] if probe else sentences, beam_size=meta["beam"],
+                                             length_penalty=1, return_scores=True, max_batch_size=meta["batch"],
+                                             max_input_length=0, max_decoding_length=meta["max_length"] - 1)
+        seconds, processor = time.perf_counter() - start, time.process_time() - processor
+        if not probe:
+            with open(request["file"], "w") as file:
+                for r in results:
+                    file.write(" ".join(str(number[name]) for name in r.hypotheses[0]) + "\n")
+        print(json.dumps({"seconds": seconds, "processor": processor}), flush=True)
 
 
 main()
