@@ -186,6 +186,18 @@ static void adashift_recursion(model *m, const double *magnitude) {
     }
 }
 
+/* What the length of a step has to do with the errors: see allowance(). */
+static void lamb_norms(model *m, const double *before) {
+    double step = 0, magnitudes = 0;
+    for (int64_t i = 0; i < m->n; i++) {
+        step += (m->p[i] - before[i]) * (m->p[i] - before[i]);
+        magnitudes += m->moved[i] * m->moved[i];
+    }
+    if (step > 0) m->swell = fmax(m->swell, sqrt(magnitudes / step));
+    m->rates += m->o.lr;
+    m->least = fmin(m->least, rms(before, m->n));
+}
+
 void model_step(model *m, const double *g, double lr, double factor) {
     double *magnitude = zeros(m->n);
     m->t++;
@@ -198,11 +210,15 @@ void model_step(model *m, const double *g, double lr, double factor) {
         m->most[i] = fmax(m->most[i], fabs(m->p[i]));
         m->moved[i] = 0;
     }
-    const ref_options shadow = shadow_options(m);
-    ref_options o = m->o;
+    ref_options shadow = shadow_options(m), o = m->o;
     o.grad_scale *= factor;
+    double *before = zeros(m->n);
+    memcpy(before, m->p, (size_t)m->n * sizeof *before);
     ref_step(m->ref, m->p, g, &o);
+    if (is(m, "lamb")) shadow.factor = ref_factor(m->ref);
     ref_step(m->shadow, m->moved, magnitude, &shadow);
+    if (is(m, "lamb")) lamb_norms(m, before);
+    free(before);
     const double *v = ref_get(m->shadow, "square_avg", NULL), *a = ref_get(m->shadow, "grad_avg", NULL);
     for (int64_t i = 0; i < m->n; i++) {
         double kappa = 1;
@@ -234,14 +250,17 @@ static double unit_of(adamod_type type) { return type == ADAMOD_F64 ? 0x1p-53 : 
  * adafactor: the rms of u divides as well, with another C. Sums over the array are in double on both sides; the
  *   reference's, in one go, is off by n 2^-53 at worst, halved by the root, for each of rms(u) and rms(p). With
  *   scale_parameter, alpha follows rms(p) and is off by rms(error of p) / rms(p), which adds to the error of p in turn:
- *   e^(sum of rho d) by Gronwall. */
+ *   e^(sum of rho d) by Gronwall.
+ * stableadamw: the rms that divides lr is off by another C, and its sum by n 2^-53.
+ * lamb: |u| is off by C of the norm of its magnitudes, which is up to "swell" times |u|, and |p| as adafactor's rms(p). */
 static double allowance(const model *m) {
     const double t = m->t, c = 8 * t + 32;
     if (is(m, "adadelta")) return c + 1.5 * (1 - m->o.rho) * t * t;
     if (is(m, "nosadam")) return c + pow(t, m->o.gamma) * m->weights;
-    if (!is(m, "adafactor") || m->n == 0) return c;
-    const double all = 2 * c + (double)m->n * 0x1p-53 / unit_of(m->sc->param_type);
-    if (!m->o.scale_parameter) return all;
+    const bool lamb = is(m, "lamb"), stable = is(m, "stableadamw");
+    if ((!is(m, "adafactor") && !lamb && !stable) || m->n == 0) return c;
+    const double all = (2 + m->swell) * c + (double)m->n * 0x1p-53 / unit_of(m->sc->param_type);
+    if (stable || (!lamb && !m->o.scale_parameter)) return all;
     return all + (all * rms(m->path, m->n) + 3 * t * rms(m->most, m->n)) / m->least * exp(m->rates);
 }
 

@@ -54,6 +54,8 @@ const variant variants[] = {
     {"ademamix", "alpha_warmup=3 beta_slow_warmup=3", false},
     {"adan", "", false},
     {"adan", "bound=momental", false},
+    {"lamb", "weight_decay=0.1", true},
+    {"stableadamw", "weight_decay=0.01 bound=momental", true},
 };
 const int variant_count = sizeof variants / sizeof *variants;
 

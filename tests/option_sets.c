@@ -221,6 +221,10 @@ const option_set own_sets[] = {
     {"ademamix", "bound=momental beta3=0.9"},
     {"adan", "beta1=0.9 beta2=0.9 beta_diff=0.5 eps=0.001"},
     {"adan", "bound=momental beta3=0.9"},
+    {"lamb", "bias_correction=0 beta1=0.5 beta2=0.9"},
+    {"lamb", "bound=momental beta3=0.9 weight_decay=0.1"},
+    {"stableadamw", "beta1=0.5 beta2=0.9 eps=0.001"},
+    {"stableadamw", "bound=momental beta3=0.9"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

@@ -24,8 +24,9 @@ struct ref_state {
     int spatial_max;
     double b_sum, b_gamma; /* nosadam: the sum of k^-gamma for k = 1 .. b_terms */
     int64_t b_terms;
-    double *g; /* the gradient after the common options */
-    double *u; /* scratch */
+    double *g;     /* the gradient after the common options */
+    double *u;     /* scratch */
+    double factor; /* of the last step, by sums over the tensor */
     int states;
     const char *name[MAX_STATES];
     double *data[MAX_STATES];
@@ -495,17 +496,61 @@ static void step_adan(ref_state *s, double *p, const double *g, const ref_option
     }
 }
 
+/* LAMB: You et al., arXiv 1904.00962, Algorithm 2 with phi(z) = z; a ratio with a norm that is 0 is 1.
+ *
+ *   u = (m / bc1) / (sqrt(v / bc2) + eps) + weight_decay p,  p -= lr |p| / |u| u */
+static void step_lamb(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, bc1 = 1, bc2 = 1, *u = s->u, pp = 0, uu = 0;
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    if (o->bias_correction) bc1 = 1 - pow(o->beta1, t), bc2 = 1 - pow(o->beta2, t);
+    double decay = o->decay == REF_DECAY_DECOUPLED ? o->lr : o->decay == REF_DECAY_INDEPENDENT;
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], o->beta1, o->beta2);
+        u[i] = bounded(s, i, o->lr / (sqrt(v[i] / bc2) + o->eps), o) * (m[i] / bc1) + decay * o->weight_decay * p[i];
+        pp += p[i] * p[i];
+        uu += u[i] * u[i];
+    }
+    s->factor = o->factor > 0 ? o->factor : pp > 0 && uu > 0 ? o->lr * sqrt(pp) / sqrt(uu) : 1;
+    for (int64_t i = 0; i < s->count; i++) p[i] -= s->factor * u[i];
+}
+
+/* StableAdamW: Wortsman et al., arXiv 2304.13013, Algorithm 2; the averages' decays as in optimi.
+ *
+ *   b = beta (1 - beta^(t-1)) / (1 - beta^t) for both averages
+ *   r = RMS(g / sqrt(max(v, eps^2))),  p -= lr / max(1, r) (m / (sqrt(v) + eps) + weight_decay p) */
+static void step_stableadamw(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, *u = s->u, *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    double b1 = 1 - (1 - o->beta1) / (1 - pow(o->beta1, t)), b2 = 1 - (1 - o->beta2) / (1 - pow(o->beta2, t));
+    for (int64_t i = 0; i < s->count; i++) {
+        moments(s, i, g[i], b1, b2);
+        u[i] = g[i] / sqrt(fmax(v[i], fmax(o->eps * o->eps, 1e-37)));
+    }
+    s->factor = 1 / fmax(1, rms(u, s->count));
+    double lr = o->lr * s->factor;
+    for (int64_t i = 0; i < s->count; i++) {
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= lr * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+        p[i] -= bounded(s, i, lr / (sqrt(v[i]) + o->eps), o) * m[i];
+    }
+}
+
+double ref_factor(const ref_state *s) { return s->factor; }
+
 static const struct {
     const char *name;
     rule_function function;
 } rules[] = {
-    {"adamod", step_adamod},     {"adam", step_adam},           {"amsgrad", step_amsgrad},
-    {"sgd", step_sgd},           {"adagrad", step_adagrad},     {"rmsprop", step_rmsprop},
-    {"adadelta", step_adadelta}, {"adabound", step_adabound},   {"amsbound", step_adabound},
-    {"adashift", step_adashift}, {"nosadam", step_nosadam},     {"adafactor", step_adafactor},
-    {"radam", step_radam},       {"lion", step_lion},           {"nadam", step_nadam},
-    {"adamax", step_adamax},     {"adabelief", step_adabelief}, {"adopt", step_adopt},
-    {"ademamix", step_ademamix}, {"adan", step_adan},
+    {"adamod", step_adamod},       {"adam", step_adam},
+    {"amsgrad", step_amsgrad},     {"sgd", step_sgd},
+    {"adagrad", step_adagrad},     {"rmsprop", step_rmsprop},
+    {"adadelta", step_adadelta},   {"adabound", step_adabound},
+    {"amsbound", step_adabound},   {"adashift", step_adashift},
+    {"nosadam", step_nosadam},     {"adafactor", step_adafactor},
+    {"radam", step_radam},         {"lion", step_lion},
+    {"nadam", step_nadam},         {"adamax", step_adamax},
+    {"adabelief", step_adabelief}, {"adopt", step_adopt},
+    {"ademamix", step_ademamix},   {"adan", step_adan},
+    {"lamb", step_lamb},           {"stableadamw", step_stableadamw},
 };
 
 const char *ref_rule_name(int index) {
@@ -588,6 +633,12 @@ void ref_defaults(const char *rule, ref_options *o) {
         } else if (!strcmp(rule, "ademamix")) {
             o->beta_slow = 0.9999;
             o->alpha = 2;
+        } else if (!strcmp(rule, "lamb")) {
+            o->eps = 1e-6;
+            o->bias_correction = 1;
+        } else if (!strcmp(rule, "stableadamw")) {
+            o->beta2 = 0.99;
+            o->eps = 1e-6;
         } else if (!strcmp(rule, "adan")) {
             o->beta1 = 0.98;
             o->beta2 = 0.99;
@@ -679,8 +730,9 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         if (g < -o->clip_value) g = -o->clip_value;
         if (o->decay == REF_DECAY_L2) g += o->weight_decay * param[i];
         s->g[i] = g;
-        /* adafactor needs the parameters as they are first; adopt moves nothing in its first step */
-        if (s->rule != step_adafactor && !(s->rule == step_adopt && s->t == 1)) {
+        /* some need the parameters as they are first; adopt moves nothing in its first step */
+        const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw;
+        if (!own && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];
         }

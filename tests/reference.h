@@ -39,6 +39,7 @@ typedef struct ref_options {
     int rectify;                                     /* adabelief */
     int clip;                                        /* adopt */
     int alpha_warmup, beta_slow_warmup;              /* ademamix */
+    double factor;                                   /* lamb: instead of its own, unless 0 */
     int magnitudes;                                  /* gradients are magnitudes, and so are their differences */
     int bound;                                       /* 0 none, 1 momental: of every rule that has it */
     int decay;                                       /* 0 none, 1 l2, 2 decoupled, 3 independent */
@@ -69,6 +70,9 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
  * adashift's grad_queue is a ring of window gradients: after step t, g_k with t - window < k <= t is number
  * (k - 1) mod window. exp_avg_sq of adashift is one number when spatial_max is set. */
 const double *ref_get(const ref_state *s, const char *state_name, int64_t *count);
+
+/* By which a step was multiplied because of sums over the tensor: lamb, stableadamw. */
+double ref_factor(const ref_state *s);
 
 /* Updates done. */
 int64_t ref_steps(const ref_state *s);

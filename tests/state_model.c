@@ -36,6 +36,8 @@ const model_rule model_rules[] = {
     {"adopt", NULL, NULL, NULL, NULL},
     {"ademamix", "beta_slow_warmup", "4", NULL, NULL},
     {"adan", "bound", "momental", NULL, NULL},
+    {"lamb", NULL, NULL, NULL, NULL},
+    {"stableadamw", NULL, NULL, NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;
 

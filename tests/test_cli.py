@@ -22,7 +22,7 @@ import time
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
-         "adamax adabelief adopt ademamix adan").split()
+         "adamax adabelief adopt ademamix adan lamb stableadamw").split()
 
 
 # ---- helpers ----

@@ -92,6 +92,10 @@ static const char *const variants[][2] = {
     {"ademamix", "bound=momental"},
     {"adan", "weight_decay=0.01"},
     {"adan", "bound=momental"},
+    {"lamb", "weight_decay=0.1"},
+    {"lamb", "bound=momental"},
+    {"stableadamw", "weight_decay=0.1"},
+    {"stableadamw", "bound=momental"},
 };
 
 TEST(options_of_rules) {
@@ -134,11 +138,12 @@ TEST(unaligned_arrays) {
 
 TEST(every_type) {
     NEED_CUDA;
-    static const char *const rules[] = {"adamod", "sgd", "rmsprop", "adashift", "adafactor", "amsgrad"};
-    static const char *const extra[] = {"", "momentum=0.9", "centered=1", "window=2", "beta1=0.9", ""};
+    static const char *const rules[] = {"adamod", "sgd", "rmsprop", "adashift", "adafactor", "amsgrad", "adan"};
+    static const char *const extra[] = {"", "momentum=0.9",  "centered=1", "window=2", "beta1=0.9",
+                                        "", "bound=momental"};
     static const char *const modes[] = {"", "low_precision=stochastic", "state_type=bf16",
                                         "low_precision=stochastic state_type=bf16 seed=99"};
-    for (int r = 0; r < 6; r++) {
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         for (int mode = 0; mode < 4; mode++) {
             pair *x = pair_new(rules[r]);
             pair_set(x, modes[mode]);
@@ -158,10 +163,11 @@ TEST(every_type) {
 TEST(states_in_8_bits) {
     NEED_CUDA;
     static const char *const rules[][2] = {
-        {"adamod", ""}, {"adam", "weight_decay=0.01"}, {"sgd", "momentum=0.9 nesterov=1"}, {"sgd", ""}};
+        {"adamod", ""}, {"adam", "weight_decay=0.01"}, {"sgd", "momentum=0.9 nesterov=1"},
+        {"sgd", ""},    {"lion", "weight_decay=0.1"},  {"adam", "bound=momental"}};
     static const int64_t sizes[] = {1, 31, 255, 256, 257, 511, 513, 2048, 2049, 5000, 100003};
     static const adamod_type types[] = {ADAMOD_F32, ADAMOD_BF16, ADAMOD_F16, ADAMOD_F64};
-    for (int r = 0; r < 4; r++) {
+    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++) {
         for (int collect = 0; collect < 2; collect++) {
             pair *x = pair_new(rules[r][0]);
             pair_set(x, "state_type=q8 seed=5");

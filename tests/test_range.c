@@ -108,13 +108,18 @@ static const char *prepare(adamod_optimizer *opt, const char *rule, const char *
         CHECK_INT(adamod_set(opt, "relative_step", strcmp(option, "lr") != 0), ADAMOD_OK);
         CHECK_INT(adamod_set(opt, "beta1", way ? 0.9 : 0), ADAMOD_OK);
     }
+    adamod_option bound;
+    if (way == 2 && !adamod_option_find(rule, "bound", &bound)) {
+        CHECK_INT(adamod_set_text(opt, "bound", "momental"), ADAMOD_OK);
+    }
     return flavours[way];
 }
 
 /* How many updates can be expected to stay finite: with these the parameter grows by a factor in each, in any type. */
 static int updates_for(const char *rule, const char *option, double value) {
     const bool adafactor = !strcmp(rule, "adafactor") && (!strcmp(option, "lr") || !strcmp(option, "eps2"));
-    return (!strcmp(option, "weight_decay") || adafactor) && value > 1 ? 1 : 10;
+    const bool lamb = !strcmp(rule, "lamb") && !strcmp(option, "lr");
+    return (!strcmp(option, "weight_decay") || adafactor || lamb) && value > 1 ? 1 : 10;
 }
 
 static bool sweep_value(const char *rule, const adamod_option *o, const struct kind *kind, int way, double value) {

@@ -20,6 +20,8 @@ RULES = (
     (lt.Adam, {}, ("exp_avg", "exp_avg_sq")),
     (lt.AdamW, {"weight_decay": 0.1}, ("exp_avg", "exp_avg_sq")),
     (lt.SGD, {"momentum": 0.9, "nesterov": True}, ("momentum_buffer",)),
+    (lt.Lion, {}, ("exp_avg",)),
+    (lt.AdamW, {"bound": "momental"}, ("exp_avg", "exp_avg_sq", "exp_avg_lr")),
 )
 SHAPES = ((5, 3), (300, 7), (256,), (1,), (), (0, 3))
 

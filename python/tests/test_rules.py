@@ -173,6 +173,8 @@ OPTIONS = {
     "adabelief": {"rectify": 0, "eps": 1e-8},
     "adopt": {"clip": 0, "beta2": 0.9},
     "ademamix": {"alpha": 5, "beta_slow": 0.99, "beta_slow_warmup": 7, "alpha_warmup": 6, "bound": "momental"},
+    "lamb": {"weight_decay": 0.1, "bias_correction": 0, "bound": "momental"},
+    "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
 }
 OUR_NAMES = {"initial": "initial_accumulator_value", "beta_slow_warmup": "beta3_warmup"}
@@ -193,6 +195,7 @@ def arguments_of(rule, options):
         betas = BETAS_OF.get(rule, ("beta1", "beta2"))
         arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in betas)
     arguments.setdefault("decay", names["decay"].value)
+    arguments.setdefault("weight_decay", 0)  # StableAdamW's is not
     return cls, arguments
 
 
@@ -253,6 +256,7 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("ADOPT", "decay"),  # its authors'
                     ("AdEMAMix", "alpha_warmup"),
                     ("AdamW", "weight_decay"),
+                    ("StableAdamW", "weight_decay"),
                     ("SGD", "lr"),
                     (cls.__name__, "min_8bit_size"),  # bitsandbytes'
                     *(("Adafactor", name) for name in ("lr", "decay_rate", "beta1")),  # as Transformers has them

@@ -52,6 +52,8 @@ typedef struct rule {
     int default_decay;
     bool q8;                   /* its states can be kept in 8 bits */
     const rule_driver *driver; /* NULL: it is element-wise */
+    /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */
+    void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);
     /* Fills specs (all SHAPE_NONE before) for these options and this number of dimensions. */
     void (*states)(const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
     /* Fills what the formula reads; c starts zeroed, with the common fields filled in afterwards. */

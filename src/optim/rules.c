@@ -63,6 +63,15 @@ static void adamod__bound_state(const double *o, state_spec *spec) {
     }
 #define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
 
+/* Of rules with the driver sums.c. */
+#define FINISH(rule)                                                                                                   \
+    static void adamod__##rule##_finish(const double *o, const double *sum, int64_t count, adamod__coef_f64 *c)
+#define ADAMOD_RULE_FINISH
+#include "optim/rules/list.inc.h"
+#undef ADAMOD_RULE_FINISH
+#undef FINISH
+RULE_DRIVER(sums);
+
 #define ADAMOD_RULE_DESCRIPTION
 #include "optim/rules/list.inc.h"
 #undef ADAMOD_RULE_DESCRIPTION

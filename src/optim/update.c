@@ -395,8 +395,11 @@ static void adamod__lay_coefs(const work *w, work_space *space) {
     }
 }
 
-/* The elements of a chunk, within its item. */
-static void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last) {
+int64_t adamod__lay_given(const work *w, work_space *space) {
+    return adamod__lay_chunks(w, space, adamod__has_gradient);
+}
+
+void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last) {
     *item = adamod__find_item(c->space, c->w->n, chunk);
     *first = (chunk - c->space->first_chunk[*item]) * c->space->chunk;
     *last = *first + c->space->chunk;
@@ -489,7 +492,7 @@ static double adamod__add_chunks(const double *partial, int64_t n, bool largest)
 
 static double adamod__reduce(const work *w, work_space *space, double scale, bool largest, bool outside) {
     reduce_context context = {{w, space}, scale, largest, outside};
-    const int64_t chunks = adamod__lay_chunks(w, space, adamod__has_gradient);
+    const int64_t chunks = adamod__lay_given(w, space);
     adamod__pool_run(w->pool, chunks, adamod__reduce_chunk, &context);
     return adamod__add_chunks(space->partial, chunks, largest);
 }

@@ -84,6 +84,10 @@ static inline thread_memory adamod__memory_of(const work_context *c, int thread)
     return thread == 0 ? c->space->caller : adamod__thread_memory(c->w->pool, thread);
 }
 
+/* For drivers whose chunks are those of the kernels: lays out those of all arrays with a gradient, and returns their
+ * number; the elements of one, within its item. */
+int64_t adamod__lay_given(const work *w, work_space *space);
+void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last);
 /* The item a chunk belongs to. */
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
 /* Adds the chunks' sums of squares to their groups' statistics, in order. */

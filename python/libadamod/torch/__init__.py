@@ -14,6 +14,7 @@ from .options import Common
 from .rates import Histogram, log_learning_rates
 from .rules import (
     ADOPT,
+    LAMB,
     SGD,
     AdaBelief,
     AdaBound,
@@ -34,6 +35,7 @@ from .rules import (
     NosAdam,
     RAdam,
     RMSprop,
+    StableAdamW,
 )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "Adan",
     "Common",
     "Histogram",
+    "LAMB",
     "Lion",
     "NAdam",
     "NosAdam",
@@ -61,5 +64,6 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "SGD",
+    "StableAdamW",
     "log_learning_rates",
 ]

@@ -39,6 +39,9 @@ _SPARSE_RULES = ("sgd", "adagrad")
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
 SHAPED_RULES = ("adafactor",)
 
+# Rules that look at whole parameters, and not at parts of them.
+WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw")
+
 
 @functools.lru_cache(maxsize=None)
 def _device_name(device: torch.device) -> Optional[str]:
@@ -557,7 +560,7 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is {p.dtype}; {rule} is for real parameters")
         if rule in SHAPED_RULES and p.dim() > _c.MAX_DIMS:
             raise ValueError(f"{self.name(i)} has {p.dim()} dimensions; {rule} is for {_c.MAX_DIMS} at most")
-        if self.sharded[i] and (rule in SHAPED_RULES or rule == "adashift"):
+        if self.sharded[i] and rule in WHOLE_RULES:
             raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:

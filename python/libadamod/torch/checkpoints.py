@@ -18,7 +18,7 @@ _BOUND = ("adabound", "amsbound")
 _TELLING: Dict[str, Sequence[str]] = {
     "betas": (
         *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan"),
+        *("adopt", "ademamix", "adan", "lamb", "stableadamw"),
     ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
@@ -28,6 +28,8 @@ _TELLING: Dict[str, Sequence[str]] = {
     "dampening": ("sgd",),
     "alpha": ("rmsprop", "ademamix"),
     "clip": ("adopt",),
+    "trust_ratio": ("lamb",),
+    "update_clipping": ("stableadamw",),
     "rectify": ("adabelief",),
     "beta3_warmup": ("ademamix",),
     "centered": ("rmsprop",),
@@ -57,6 +59,8 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "nadam": ("momentum_decay",),
     "ademamix": ("alpha",),
     "adopt": ("clip",),
+    "lamb": ("trust_ratio",),
+    "stableadamw": ("update_clipping",),
 }
 
 # Options of other packages that make another formula, unless they have this value.

@@ -772,3 +772,55 @@ class Adan(Optimizer):
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
         return eta, eta
+
+
+class LAMB(Optimizer):
+    """LAMB, You et al., arXiv 1904.00962: Adam whose step on a parameter has the length of lr times the parameter.
+
+    As in the paper, with the identity for its phi. It looks at whole parameters.
+
+    Args, beside those of every Optimizer here:
+        weight_decay: a part of the step whose length is set, unless decay says otherwise.
+        bias_correction: of both averages.
+    """
+
+    rule = "lamb"
+    _states_tell_rates = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        *,
+        bias_correction: bool = True,
+        **common: Unpack[Common],
+    ) -> None:
+        # trust_ratio tells a checkpoint from one of Adam's.
+        super().__init__(params, {**_own(locals()), "trust_ratio": True}, common)
+
+
+class StableAdamW(Optimizer):
+    """StableAdamW, Wortsman et al., arXiv 2304.13013: AdamW that steps less where a parameter's gradients are larger than
+    they were; as in optimi. It looks at whole parameters.
+
+    Args, beside those of every Optimizer here:
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "stableadamw"
+    _states_tell_rates = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        betas: Betas = (0.9, 0.99),
+        eps: float = 1e-6,
+        weight_decay: float = 1e-2,
+        **common: Unpack[Common],
+    ) -> None:
+        # update_clipping tells a checkpoint from one of Adam's.
+        super().__init__(params, {**_own(locals()), "update_clipping": True}, common)

@@ -5,7 +5,9 @@
  *   ADAMOD_RULE_FORMULAS      the formulas: compiled for each instruction set and type, and for CUDA
  *   ADAMOD_RULE_COEFS         the coefficients that formulas read: in C, and for CUDA
  *   ADAMOD_RULE_DESCRIPTION   states, options, what else is special about the rule: in C
- *   ADAMOD_RULE_CUDA          CUDA_DRIVER(name) for each rule that has a driver there */
+ *   ADAMOD_RULE_CUDA          CUDA_DRIVER(name) for each rule that has a driver there
+ *   ADAMOD_RULE_FINISH        FINISH(name) { ... } of rules with the driver sums.c: in C, and for CUDA
+ *   ADAMOD_RULE_SUMS          FINISH(name) for each of them */
 #include "optim/rules/adamod.inc.h"
 #include "optim/rules/adam.inc.h"
 #include "optim/rules/sgd.inc.h"
@@ -24,3 +26,5 @@
 #include "optim/rules/adopt.inc.h"
 #include "optim/rules/ademamix.inc.h"
 #include "optim/rules/adan.inc.h"
+#include "optim/rules/lamb.inc.h"
+#include "optim/rules/stableadamw.inc.h"

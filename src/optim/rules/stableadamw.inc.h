@@ -1,0 +1,70 @@
+/* StableAdamW: Wortsman et al., "Stable and low-precision training for large-scale vision-language models", arXiv 2304.13013,
+ * Algorithm 2: Adam with the update clipping of Adafactor. As in optimi: averages are corrected through their decays.
+ *
+ *   b1 = beta1 (1 - beta1^(t-1)) / (1 - beta1^t), b2 likewise        m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
+ *   r = root of the mean, over the whole array, of g^2 / max(v, eps^2)
+ *   p = p - lr / max(1, r) / (sqrt(v) + eps) m                       decoupled decay has the same learning rate
+ *
+ * With the flag set the formula leaves what r is made of to be summed: see ../sums.c. */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(stableadamw)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(stableadamw) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    BOUND(s)
+    x.p = x.p - x.step * x.m;
+    if (k->flag) x.eta = x.g / SQRT(GREATER(x.v, (V){0} + k->high));
+    return x;
+}
+KERNEL(stableadamw, M | VV)
+BOUNDED(stableadamw_bounded, stableadamw, M | VV | S)
+VARIANTS(stableadamw){VARIANT(stableadamw), VARIANT(stableadamw_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(stableadamw) {
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    c->beta1c = (1 - o[OPT_BETA1]) / x.first;
+    c->beta1 = 1 - c->beta1c;
+    c->beta2c = (1 - o[OPT_BETA2]) / x.second;
+    c->beta2 = 1 - c->beta2c;
+    c->lr = o[OPT_LR];
+    c->high = fmax(o[OPT_EPS] * o[OPT_EPS], 1e-37); /* not 0 in f32, or zeros would be divided by it */
+    c->variant = adamod__bounded(o);
+}
+
+#elif defined(ADAMOD_RULE_FINISH)
+
+FINISH(stableadamw) {
+    const double r = sqrt(sum[0] / (double)count), by = r > 1 || r != r ? r : 1;
+    c->lr /= by;
+    if (o[OPT_DECAY] == DECAY_DECOUPLED) c->decay /= by;
+}
+
+#elif defined(ADAMOD_RULE_SUMS)
+
+FINISH(stableadamw)
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__stableadamw_states(const double *o, int ndim, state_spec specs[]) {
+    adamod__adam_states(o, ndim, specs);
+}
+
+static const option_spec adamod__stableadamw_options[] = {
+    OPTION_LR(1e-3), OPTION_BETA1(0.9), OPTION_BETA2(0.99), OPTION_EPS(1e-6), OPTIONS_BOUND,
+};
+
+RULE_DEFINITION(stableadamw, .summary = "AdamW that steps less where gradients are larger than they were",
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__sums_driver, .finish = adamod__stableadamw_finish);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(stableadamw)
+
+#endif

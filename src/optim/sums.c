@@ -1,0 +1,64 @@
+/* The driver of rules that need two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean
+ * square. It runs the formula on copies, with coef.flag set, whereupon the formula leaves in eta and step what is to be
+ * squared and summed. The rule's FINISH changes the coefficients by these sums, and the kernels update as they do always. */
+#include "optim/update.h"
+
+#include <string.h>
+
+/* A copy that the kernel may change: of an array itself, or what is in the buffer already. */
+static void *adamod__copied(const block_source *b, void *buffer, const void *data, size_t n) {
+    if (data != buffer) memcpy(buffer, data, n * adamod__type_size(b->compute));
+    return buffer;
+}
+
+static void adamod__sum_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
+                              double sum[2]) {
+    adamod__coef_f64 coef = *b->coef;
+    block data = {.n = n, .eta = buffer->eta, .step = buffer->step};
+    data.g = adamod__gradient(w, b, first, n, buffer);
+    data.p = adamod__copied(b, buffer->p, adamod__param(w, b, first, n, buffer), n);
+    void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
+    for (int i = 0; i < KERNEL_STATES; i++) {
+        if (!b->state[i]) continue;
+        const void *x =
+            adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, buffer->state[i]);
+        *state[i] = adamod__copied(b, buffer->state[i], x, n);
+    }
+    coef.gscale = 1;
+    coef.flag = 1;
+    b->update.stats(&data, &coef);
+    sum[0] += b->kernels->sumsq(data.eta, n, 1);
+    sum[1] += b->kernels->sumsq(data.step, n, 1);
+}
+
+static void adamod__sum_chunk(void *context, int64_t chunk, int thread) {
+    const work_context *c = context;
+    size_t i;
+    int64_t first, last;
+    adamod__chunk_range(c, chunk, &i, &first, &last);
+    const block_source b = adamod__source(c->w, &c->w->items[i], &c->space->coefs[c->space->coef_of[i]]);
+    block_buffers *buffer = adamod__memory_of(c, thread).buffer;
+    double sum[2] = {0, 0};
+    for (int64_t at = first; at < last; at += BLOCK) {
+        adamod__sum_block(c->w, &b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, sum);
+    }
+    c->space->partial[2 * chunk] = sum[0];
+    c->space->partial[2 * chunk + 1] = sum[1];
+}
+
+static void adamod__sums_run(const work *w, work_space *space) {
+    work_context context = {w, space};
+    adamod__pool_run(w->pool, adamod__lay_given(w, space), adamod__sum_chunk, &context);
+    for (size_t i = 0; i < w->n; i++) {
+        double sum[2] = {0, 0};
+        for (int64_t chunk = space->first_chunk[i]; chunk < space->first_chunk[i + 1]; chunk++) {
+            sum[0] += space->partial[2 * chunk];
+            sum[1] += space->partial[2 * chunk + 1];
+        }
+        const work_item *item = &w->items[i];
+        if (!item->span->grad || item->span->count == 0) continue;
+        w->rule->finish(item->options, sum, item->span->count, &space->coefs[space->coef_of[i]]);
+    }
+}
+
+const rule_driver adamod__sums_driver = {.run = adamod__sums_run};
