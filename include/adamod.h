@@ -374,6 +374,12 @@ ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *pa
  * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters. */
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
+/* Of rules that average their path (schedulefree_adamw, schedulefree_sgd): puts the weights to evaluate with in the
+ * parameters' place, or, with on = 0, back what was there, bit for bit. Between them parameters are only to be read:
+ * adamod_step fails with ADAMOD_ERROR_ORDER. Needs memory on the host for a copy of the parameters, also on a GPU, where
+ * it waits for the stream. Does nothing for other rules, or if it is so already. */
+ADAMOD_API adamod_status adamod_evaluation(adamod_optimizer *opt, int on);
+
 /* Gives access to a state of parameter id.
  *   state  "exp_avg", ...; "master" for the master; "exp_avg_scale" for the scales of an 8-bit state.
  *   data   receives a pointer to the state in memory. The library owns it. It is valid until the next load or free. You

@@ -286,6 +286,7 @@ static double returned(const model *m, const char *name) {
     if (is(m, "sgd")) return m->o.weight_decay / (1 - m->o.momentum);
     const bool linear = !strcmp(name, "exp_avg") || !strcmp(name, "grad_avg") || !strcmp(name, "grad_queue") ||
                         !strcmp(name, "neg_pre_grad") || !strcmp(name, "exp_avg_fast") || !strcmp(name, "exp_avg_slow");
+    if (!strcmp(name, "z")) return m->o.weight_decay * m->t * m->o.lr + 1;
     if (!strcmp(name, "exp_avg_diff")) return 2 * m->o.weight_decay;
     return linear ? m->o.weight_decay : 0;
 }
@@ -298,11 +299,13 @@ bool compare_state(const model *m, const char *name, const array *a) {
     const double u = unit_of(a->type), c = allowance(m), back = returned(m, name);
     const double faded = 2 * m->t * (a->type == ADAMOD_F64 ? 0x1p-1074 : 0x1p-149);
     const bool average = is(m, "adashift") && !strcmp(name, "exp_avg");
+    const bool position = !strcmp(name, "z"); /* as the parameter itself */
     const bool buffer = m->o.centered && !strcmp(name, "momentum_buffer");
     for (int64_t i = 0; i < count; i++) {
         double tolerance = 2 * u * (average ? 16 * m->f[i] : c * fabs(shadow[i]));
         if (buffer) tolerance /= m->kappa[i];
         tolerance += faded;
+        if (position) tolerance += 2 * u * 3 * m->t * m->most[i];
         if (back > 0) tolerance += back * param_tolerance(m, u, c, i % m->n);
         if (!close_enough(m->sc, m->t, name, i, get(a->type, a->data, i), ref[i], tolerance)) {
             return CHECK(!"near the reference");

@@ -55,6 +55,8 @@ const variant variants[] = {
     {"adan", "", false},
     {"adan", "bound=momental", false},
     {"lamb", "weight_decay=0.1", true},
+    {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=2", false},
+    {"schedulefree_sgd", "lr=0.1", false},
     {"stableadamw", "weight_decay=0.01 bound=momental", true},
 };
 const int variant_count = sizeof variants / sizeof *variants;

@@ -38,6 +38,8 @@ static const struct {
     FIELD(momentum_decay),
     FIELD(beta_slow),
     FIELD(beta_diff),
+    FIELD(r),
+    FIELD(weight_lr_power),
     FIELD(clip_value),
     FIELD(grad_scale),
     COUNT(nesterov),
@@ -54,6 +56,7 @@ static const struct {
     COUNT(clip),
     COUNT(alpha_warmup),
     COUNT(beta_slow_warmup),
+    COUNT(warmup_steps),
     COUNT(bound),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -225,6 +228,9 @@ const option_set own_sets[] = {
     {"lamb", "bound=momental beta3=0.9 weight_decay=0.1"},
     {"stableadamw", "beta1=0.5 beta2=0.9 eps=0.001"},
     {"stableadamw", "bound=momental beta3=0.9"},
+    {"schedulefree_adamw", "warmup_steps=20 beta1=0.5"},
+    {"schedulefree_adamw", "r=1.5 weight_lr_power=1 warmup_steps=90 bound=momental"},
+    {"schedulefree_sgd", "lr=0.1 warmup_steps=20 r=2"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

@@ -534,23 +534,64 @@ static void step_stableadamw(ref_state *s, double *p, const double *g, const ref
     }
 }
 
+/* Schedule-Free: Defazio et al., arXiv 2405.15682, as in facebookresearch/schedule_free with a learning rate that only its
+ * own warm-up changes. p is y.
+ *
+ *   w = t^r min(1, t / warmup)^weight_lr_power,  c = w / (sum of all w)
+ *   AdamW  u = a (g / (sqrt(v / bc2) + eps) + weight_decay y),  SGD  u = a (g + weight_decay y),  a = lr min(1, t / warmup)
+ *   y <- (1 - c) y + c z + a (beta1 (1 - c) - 1) / a u,  z <- z - u,  z = y at the start */
+static void step_schedulefree(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *z = find(s, "z"), *v = find(s, "exp_avg_sq"), sum = 0, weight = 0, part = 1;
+    for (int64_t k = 1; k <= s->t; k++) {
+        part = k < o->warmup_steps ? (double)k / o->warmup_steps : 1;
+        weight = pow((double)k, o->r) * pow(part, o->weight_lr_power);
+        sum += weight;
+    }
+    double c = weight / sum, a = o->lr * part, bc2 = 1 - pow(o->beta2, (double)s->t);
+    double decay = o->decay == REF_DECAY_DECOUPLED ? a : o->decay == REF_DECAY_INDEPENDENT ? part : 0;
+    for (int64_t i = 0; i < s->count; i++) {
+        if (s->t == 1) z[i] = p[i];
+        double eta = a;
+        if (v) {
+            v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
+            eta = bounded(s, i, a / (sqrt(v[i] / bc2) + o->eps), o);
+        }
+        double u = eta * g[i] + decay * o->weight_decay * p[i];
+        p[i] = (1 - c) * p[i] + c * z[i] - (1 - o->beta1 * (1 - c)) * u;
+        z[i] -= u;
+    }
+}
+
 double ref_factor(const ref_state *s) { return s->factor; }
 
 static const struct {
     const char *name;
     rule_function function;
 } rules[] = {
-    {"adamod", step_adamod},       {"adam", step_adam},
-    {"amsgrad", step_amsgrad},     {"sgd", step_sgd},
-    {"adagrad", step_adagrad},     {"rmsprop", step_rmsprop},
-    {"adadelta", step_adadelta},   {"adabound", step_adabound},
-    {"amsbound", step_adabound},   {"adashift", step_adashift},
-    {"nosadam", step_nosadam},     {"adafactor", step_adafactor},
-    {"radam", step_radam},         {"lion", step_lion},
-    {"nadam", step_nadam},         {"adamax", step_adamax},
-    {"adabelief", step_adabelief}, {"adopt", step_adopt},
-    {"ademamix", step_ademamix},   {"adan", step_adan},
-    {"lamb", step_lamb},           {"stableadamw", step_stableadamw},
+    {"adamod", step_adamod},
+    {"adam", step_adam},
+    {"amsgrad", step_amsgrad},
+    {"sgd", step_sgd},
+    {"adagrad", step_adagrad},
+    {"rmsprop", step_rmsprop},
+    {"adadelta", step_adadelta},
+    {"adabound", step_adabound},
+    {"amsbound", step_adabound},
+    {"adashift", step_adashift},
+    {"nosadam", step_nosadam},
+    {"adafactor", step_adafactor},
+    {"radam", step_radam},
+    {"lion", step_lion},
+    {"nadam", step_nadam},
+    {"adamax", step_adamax},
+    {"adabelief", step_adabelief},
+    {"adopt", step_adopt},
+    {"ademamix", step_ademamix},
+    {"adan", step_adan},
+    {"lamb", step_lamb},
+    {"stableadamw", step_stableadamw},
+    {"schedulefree_adamw", step_schedulefree},
+    {"schedulefree_sgd", step_schedulefree},
 };
 
 const char *ref_rule_name(int index) {
@@ -559,7 +600,8 @@ const char *ref_rule_name(int index) {
 
 /* adamod always, the others with the option. */
 static int has_bound(const char *rule) {
-    static const char *const without[] = {"sgd", "adabound", "amsbound", "adashift", "adafactor", "lion"};
+    static const char *const without[] = {"sgd",       "adabound", "amsbound",        "adashift",
+                                          "adafactor", "lion",     "schedulefree_sgd"};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (!strcmp(rule, without[i])) return 0;
     return 1;
@@ -633,6 +675,10 @@ void ref_defaults(const char *rule, ref_options *o) {
         } else if (!strcmp(rule, "ademamix")) {
             o->beta_slow = 0.9999;
             o->alpha = 2;
+        } else if (!strncmp(rule, "schedulefree", 12)) {
+            o->lr = 2.5e-3;
+            o->weight_lr_power = 2;
+            if (!strcmp(rule, "schedulefree_sgd")) o->lr = 1, o->beta2 = o->eps = 0;
         } else if (!strcmp(rule, "lamb")) {
             o->eps = 1e-6;
             o->bias_correction = 1;
@@ -677,6 +723,8 @@ static int add_states(ref_state *s, const char *rule, const ref_options *o) {
     if (!strcmp(rule, "adashift"))
         return s->window > 0 && add_state(s, "exp_avg", n) && add_state(s, "exp_avg_sq", s->spatial_max ? 1 : n) &&
                add_state(s, "grad_queue", s->window * n);
+    if (!strcmp(rule, "schedulefree_sgd")) return add_state(s, "z", n);
+    if (!strcmp(rule, "schedulefree_adamw")) return add_state(s, "z", n) && add_state(s, "exp_avg_sq", n);
     if (!strcmp(rule, "lion")) return add_state(s, "exp_avg", n);
     if (!strcmp(rule, "adamax")) return add_state(s, "exp_avg", n) && add_state(s, "exp_inf", n);
     if (!strcmp(rule, "adabelief")) return add_state(s, "exp_avg", n) && add_state(s, "exp_avg_var", n);
@@ -731,7 +779,8 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         if (o->decay == REF_DECAY_L2) g += o->weight_decay * param[i];
         s->g[i] = g;
         /* some need the parameters as they are first; adopt moves nothing in its first step */
-        const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw;
+        const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw ||
+                        s->rule == step_schedulefree;
         if (!own && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];

@@ -29,6 +29,7 @@ typedef struct ref_options {
     double momentum_decay;                         /* nadam */
     double beta_slow;                              /* ademamix, and alpha */
     double beta_diff;                              /* adan */
+    double r, weight_lr_power;                     /* schedulefree */
     double clip_value, grad_scale;
     int flavour;                                     /* adamod, adam, amsgrad */
     int nesterov;                                    /* sgd */
@@ -39,6 +40,7 @@ typedef struct ref_options {
     int rectify;                                     /* adabelief */
     int clip;                                        /* adopt */
     int alpha_warmup, beta_slow_warmup;              /* ademamix */
+    int warmup_steps;                                /* schedulefree */
     double factor;                                   /* lamb: instead of its own, unless 0 */
     int magnitudes;                                  /* gradients are magnitudes, and so are their differences */
     int bound;                                       /* 0 none, 1 momental: of every rule that has it */

@@ -37,6 +37,8 @@ const model_rule model_rules[] = {
     {"ademamix", "beta_slow_warmup", "4", NULL, NULL},
     {"adan", "bound", "momental", NULL, NULL},
     {"lamb", NULL, NULL, NULL, NULL},
+    {"schedulefree_adamw", "warmup_steps", "3", NULL, NULL},
+    {"schedulefree_sgd", NULL, NULL, NULL, NULL},
     {"stableadamw", NULL, NULL, NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;

@@ -94,6 +94,9 @@ static const char *const variants[][2] = {
     {"adan", "bound=momental"},
     {"lamb", "weight_decay=0.1"},
     {"lamb", "bound=momental"},
+    {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=4"},
+    {"schedulefree_adamw", "bound=momental"},
+    {"schedulefree_sgd", "lr=0.1 weight_decay=0.1"},
     {"stableadamw", "weight_decay=0.1"},
     {"stableadamw", "bound=momental"},
 };
@@ -846,6 +849,22 @@ TEST(large_array) {
     device_free(g);
 }
 
+TEST(weights_to_evaluate_with) {
+    NEED_CUDA;
+    pair *x = pair_new("schedulefree_adamw");
+    pair_add(x, ADAMOD_F32, 5000);
+    pair_add(x, ADAMOD_BF16, 700);
+    pair_run(x, 4);
+    for (int on = 1; on >= 0; on--) {
+        OK(adamod_evaluation(x->cpu, on));
+        OK(adamod_evaluation(x->gpu, on));
+        CHECK(pair_same(x));
+        if (on) CHECK_INT(adamod_step(x->gpu), ADAMOD_ERROR_ORDER);
+    }
+    pair_run(x, 2);
+    pair_free(x);
+}
+
 RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(many_steps), ENTRY(unaligned_arrays),
           ENTRY(every_type), ENTRY(states_in_8_bits), ENTRY(blocks_of_every_size), ENTRY(many_small_arrays),
           ENTRY(clipping_and_scaling), ENTRY(norms_beyond_the_range_of_squares), ENTRY(gradients_that_are_not_finite),
@@ -855,4 +874,4 @@ RUN_TESTS(ENTRY(every_rule_gives_the_same_bits), ENTRY(options_of_rules), ENTRY(
           ENTRY(groups_and_freezing), ENTRY(pointers_that_change_every_step), ENTRY(states_the_caller_keeps),
           ENTRY(parameters_changed_by_hand), ENTRY(statistics_are_equal), ENTRY(huge_gradients_that_pass),
           ENTRY(statistics_outlive_a_skipped_step), ENTRY(files_move_between_devices), ENTRY(counts_that_end),
-          ENTRY(large_array))
+          ENTRY(weights_to_evaluate_with), ENTRY(large_array))

@@ -261,9 +261,11 @@ TEST(gradients_at_the_ends_of_the_range) {
                         put((adamod_type)type, g, i, extremes[type][(i * (t + 1) + i / 12) % 12]);
                     CHECK_INT(adamod_step(opt), 0);
                 }
-                static const char *const following[] = {"sgd", "radam", "adabound", "amsbound", "adashift"};
+                static const char *const following[] = {"sgd",      "radam",    "adabound",
+                                                        "amsbound", "adashift", "schedulefree_sgd"};
                 bool bounded = !variants[v].whole;
-                for (int i = 0; i < 5; i++) bounded = bounded && strcmp(variants[v].rule, following[i]) != 0;
+                for (size_t i = 0; i < sizeof following / sizeof *following; i++)
+                    bounded = bounded && strcmp(variants[v].rule, following[i]) != 0;
                 const bool centered = strstr(variants[v].options, "centered") != NULL;
                 for (int i = 0; i < N; i++) {
                     const double end = type == ADAMOD_F64 ? p[i] : (double)((float *)p)[i];

@@ -433,8 +433,63 @@ TEST(a_child_process_has_no_threads_of_its_parent) {
     run_free(&many);
 }
 
+/* Of rules that average their path: x in the parameters' place, and y back, bit for bit. */
+TEST(weights_to_evaluate_with) {
+    static const struct {
+        const char *rule;
+        adamod_type type;
+        double near;
+    } cases[] = {{"schedulefree_adamw", ADAMOD_F64, 1e-15},
+                 {"schedulefree_sgd", ADAMOD_F32, 1e-6},
+                 {"schedulefree_adamw", ADAMOD_BF16, 0x1p-8}};
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        enum { N = 700 };
+        double p[N] = {0}, g[N] = {0}, before[N], average[N];
+        adamod_optimizer *opt;
+        CHECK_INT(adamod_create(&opt, cases[k].rule), ADAMOD_OK);
+        CHECK_INT(adamod_set(opt, "lr", 0.01), ADAMOD_OK);
+        const adamod_tensor t = {
+            .param = p, .grad = g, .param_type = cases[k].type, .grad_type = cases[k].type, .ndim = 1, .shape = {N}};
+        for (int i = 0; i < N; i++) put(t.param_type, p, i, noise((uint64_t)i));
+        CHECK_INT(adamod_add_tensor(opt, 0, &t, NULL), ADAMOD_OK);
+        memcpy(before, p, sizeof p);
+        CHECK_INT(adamod_evaluation(opt, 1), ADAMOD_OK); /* no update yet: they are the same */
+        CHECK(!memcmp(before, p, sizeof p));
+        CHECK_INT(adamod_evaluation(opt, 0), ADAMOD_OK);
+        for (int step = 1; step <= 6; step++) {
+            for (int i = 0; i < N; i++) put(t.param_type, g, i, noise((uint64_t)(step * N + i)));
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            void *z;
+            adamod_type z_type;
+            CHECK_INT(adamod_state(opt, 0, "z", &z, &z_type, NULL), ADAMOD_OK);
+            /* with equal weights x is the mean of all z */
+            for (int i = 0; i < N; i++) {
+                average[i] = ((step - 1) * (step > 1 ? average[i] : 0) + get(z_type, z, i)) / step;
+            }
+        }
+        memcpy(before, p, sizeof p);
+        CHECK_INT(adamod_evaluation(opt, 1), ADAMOD_OK);
+        CHECK_INT(adamod_evaluation(opt, 1), ADAMOD_OK);
+        double worst = 0;
+        for (int i = 0; i < N; i++) worst = fmax(worst, fabs(get(t.param_type, p, i) - average[i]));
+        CHECK(worst <= cases[k].near && memcmp(before, p, sizeof p) != 0);
+        CHECK_INT(adamod_step(opt), ADAMOD_ERROR_ORDER);
+        CHECK_HAS(adamod_last_error(), "end the evaluation first");
+        CHECK_INT(adamod_evaluation(opt, 0), ADAMOD_OK);
+        CHECK(!memcmp(before, p, sizeof p));
+        CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        CHECK_INT(adamod_evaluation(opt, 1), ADAMOD_OK);
+        adamod_free(opt); /* as it is */
+    }
+    adamod_optimizer *adam;
+    CHECK_INT(adamod_create(&adam, "adam"), ADAMOD_OK);
+    CHECK_INT(adamod_evaluation(adam, 1), ADAMOD_OK);
+    adamod_free(adam);
+    CHECK_INT(adamod_evaluation(NULL, 1), ADAMOD_ERROR_ARGUMENT);
+}
+
 RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
           ENTRY(gradients_that_are_too_large), ENTRY(gradients_too_large_for_states), ENTRY(gradient_norm),
           ENTRY(reports_of_attempts), ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
           ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
-          ENTRY(a_child_process_has_no_threads_of_its_parent))
+          ENTRY(a_child_process_has_no_threads_of_its_parent), ENTRY(weights_to_evaluate_with))

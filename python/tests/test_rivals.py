@@ -89,6 +89,35 @@ class AgainstPorts(unittest.TestCase):
         difference(self, lt.Adan, ports.Adan, common, common)
 
 
+    def check_schedule_free(self, ours, theirs, arguments):
+        params = make_params(*SHAPES, dtype=torch.float64)
+        others = clones(params)
+        a, b = ours(params, **arguments), theirs(others, **arguments)
+        b.train()
+        for t in range(1, 201):
+            set_grads(params, t)
+            set_grads(others, t)
+            a.step()
+            b.step()
+            if t % 50 == 0:
+                kept = [p.detach().clone() for p in params]
+                a.eval()
+                b.eval()
+                self.assertLessEqual(worst(params, others), 1e-12)
+                with self.assertRaisesRegex(RuntimeError, "call train"):
+                    a.step()
+                a.train()
+                b.train()
+                self.assertTrue(all(torch.equal(p, q) for p, q in zip(params, kept)))
+        self.assertLessEqual(worst(params, others), 1e-12)
+
+    def test_schedule_free(self):
+        for more in ({}, dict(warmup_steps=30), dict(r=1.5, weight_lr_power=1.0, warmup_steps=100)):
+            adamw = dict(lr=1e-2, betas=(0.8, 0.95), weight_decay=0.1, **more)
+            self.check_schedule_free(lt.ScheduleFreeAdamW, ports.ScheduleFreeAdamW, adamw)
+            sgd = dict(lr=1e-2, momentum=0.8, weight_decay=0.1, **more)
+            self.check_schedule_free(lt.ScheduleFreeSGD, ports.ScheduleFreeSGD, sgd)
+
     def test_stableadamw(self):
         common = dict(lr=1e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
         difference(self, lt.StableAdamW, ports.StableAdamW, common, common)

@@ -174,6 +174,8 @@ OPTIONS = {
     "adopt": {"clip": 0, "beta2": 0.9},
     "ademamix": {"alpha": 5, "beta_slow": 0.99, "beta_slow_warmup": 7, "alpha_warmup": 6, "bound": "momental"},
     "lamb": {"weight_decay": 0.1, "bias_correction": 0, "bound": "momental"},
+    "schedulefree_adamw": {"warmup_steps": 5, "r": 0.5, "weight_decay": 0.1, "bound": "momental"},
+    "schedulefree_sgd": {"beta1": 0.8, "lr": 0.1, "warmup_steps": 3},
     "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
 }
@@ -191,7 +193,9 @@ def arguments_of(rule, options):
     names = libadamod.options(rule)
     if rule == "sgd":
         arguments.setdefault("lr", names["lr"].value)
-    if rule not in ("nosadam", "adafactor") and "beta1" in names:
+    if rule == "schedulefree_sgd" and "beta1" in arguments:
+        arguments["momentum"] = arguments.pop("beta1")
+    if rule not in ("nosadam", "adafactor", "schedulefree_sgd") and "beta1" in names:
         betas = BETAS_OF.get(rule, ("beta1", "beta2"))
         arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in betas)
     arguments.setdefault("decay", names["decay"].value)

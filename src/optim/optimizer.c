@@ -86,6 +86,7 @@ adamod_status adamod_create(adamod_optimizer **out, const char *rule_name) {
 void adamod_free(adamod_optimizer *opt) {
     if (!opt) return;
     adamod__drop_pool(opt);
+    adamod__forget_kept(opt);
     for (int64_t i = 0; i < opt->n; i++) {
         adamod__free_states(opt, &opt->tensors[i]);
         free(opt->tensors[i].name);

@@ -51,6 +51,8 @@ struct adamod_optimizer {
     adamod_step_report reports[ADAMOD_REPORTS]; /* attempt n is at n % ADAMOD_REPORTS; on a GPU the device keeps them */
     bool collect;
     adamod__stats stats;
+    void **kept; /* the first so many parameters while those to evaluate with are in their place; NULL: they are not */
+    int64_t n_kept;
 
     /* On a GPU. Counts above (steps, skipped, norm, a span's step) are then those of the last adamod__device_pull. */
     const adamod__device_api *api;
@@ -133,6 +135,10 @@ adamod_status adamod__lay_range_checked(adamod_optimizer *opt, int64_t id);
 /* Says that an update was not taken: because of t's gradient, whose largest element as the update would have seen it is
  * given, or with NULL because the norm overflows. */
 adamod_status adamod__nonfinite(const tensor *t, int64_t update, double largest);
+
+/* ---- the weights to evaluate with (evaluation.c) ---- */
+
+void adamod__forget_kept(adamod_optimizer *opt);
 
 /* ---- on a GPU (device.c) ---- */
 

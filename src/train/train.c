@@ -165,8 +165,17 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
     return 0;
 }
 
+/* With the weights that the optimizer's rule is to be evaluated with, which need not be those it trains. */
+static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out,
+                        char *message, size_t size) {
+    if (adamod_evaluation(t->s.optimizer, 1)) return text_fail(message, size, "%s", adamod_last_error());
+    const int failed = t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size);
+    if (adamod_evaluation(t->s.optimizer, 0) && !failed) return text_fail(message, size, "%s", adamod_last_error());
+    return failed;
+}
+
 static int measure(trainer *t, task_split split, task_depth depth, task_result *out, char *message, size_t size) {
-    return t->s.task->evaluate(&t->s, split, depth, NULL, NULL, out, message, size);
+    return measure_with(t, split, depth, NULL, out, message, size);
 }
 
 static run_metrics measured(const char *kind, const trainer *t, const task_result *result) {
@@ -329,8 +338,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const double clock = clock_seconds();
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
-    const int failed =
-        t->s.task->evaluate(&t->s, split, TASK_WHOLE, t->run ? keep_sample : NULL, t, &final, message, size);
+    const int failed = measure_with(t, split, TASK_WHOLE, t->run ? keep_sample : NULL, &final, message, size);
     if (together(t, failed, message, size)) return -1;
     t->started += clock_seconds() - clock;
     *out = (train_result){.status = TRAIN_FINISHED,

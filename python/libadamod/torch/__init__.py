@@ -10,7 +10,7 @@ SPDX-License-Identifier: MIT
 """
 
 from .optimizer import Optimizer
-from .options import Common
+from .options import Bounded, Common
 from .rates import Histogram, log_learning_rates
 from .rules import (
     ADOPT,
@@ -35,6 +35,8 @@ from .rules import (
     NosAdam,
     RAdam,
     RMSprop,
+    ScheduleFreeAdamW,
+    ScheduleFreeSGD,
     StableAdamW,
 )
 
@@ -54,6 +56,7 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Adan",
+    "Bounded",
     "Common",
     "Histogram",
     "LAMB",
@@ -64,6 +67,8 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "SGD",
+    "ScheduleFreeAdamW",
+    "ScheduleFreeSGD",
     "StableAdamW",
     "log_learning_rates",
 ]

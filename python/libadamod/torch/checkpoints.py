@@ -18,13 +18,14 @@ _BOUND = ("adabound", "amsbound")
 _TELLING: Dict[str, Sequence[str]] = {
     "betas": (
         *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan", "lamb", "stableadamw"),
+        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw"),
     ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
     "final_lr": _BOUND,
     "gamma": (*_BOUND, "nosadam"),
-    "momentum": ("sgd", "rmsprop"),
+    "momentum": ("sgd", "rmsprop", "schedulefree_sgd"),
+    "warmup_steps": ("schedulefree_adamw", "schedulefree_sgd"),
     "dampening": ("sgd",),
     "alpha": ("rmsprop", "ademamix"),
     "clip": ("adopt",),
@@ -60,6 +61,8 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "ademamix": ("alpha",),
     "adopt": ("clip",),
     "lamb": ("trust_ratio",),
+    "schedulefree_adamw": ("warmup_steps",),
+    "schedulefree_sgd": ("warmup_steps",),
     "stableadamw": ("update_clipping",),
 }
 

@@ -96,12 +96,8 @@ class Optimizer(torch.optim.Optimizer):
             "min_8bit_size": 4096,
             "seed": 0,
             **self._bound(defaults),
-            **taken(type(self), common),
+            **taken(type(self), common, "bound" in _option_names(self.rule)),
         }
-        if "bound" in defaults and "bound" not in _option_names(self.rule):
-            raise TypeError(f"{type(self).__name__} has no option 'bound'")
-        if "beta3" in defaults and "beta3" not in _option_names(self.rule):
-            raise TypeError(f"{type(self).__name__} has no option 'beta3'")
         self._arrays: List[Arrays] = []
         self._states = Remembered()
         self._handles = Handles()

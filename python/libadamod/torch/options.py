@@ -30,9 +30,6 @@ class Common(TypedDict, total=False):
 
     decay: how weight_decay acts: "none", "l2" (added to the gradient), "decoupled" (p -= lr * weight_decay * p, as
         AdamW) or "independent" (p -= weight_decay * p, whatever the learning rate).
-    bound: "momental" bounds each element's learning rate by its running average, as AdaMod does. Rules without a
-        learning rate for each element (SGD, Lion), and those with a bound of their own, do not have it.
-    beta3: decay of that average; 0 is no bound.
     maximize: maximizes the objective instead of minimizing it.
     clip_value: clamps each element of a gradient to [-clip_value, clip_value].
     low_precision: how bfloat16 and float16 parameters are updated. "master" keeps a float32 copy in the state.
@@ -48,8 +45,6 @@ class Common(TypedDict, total=False):
     """
 
     decay: Decay
-    bound: Bound
-    beta3: float
     maximize: bool
     clip_value: float
     low_precision: LowPrecision
@@ -60,6 +55,17 @@ class Common(TypedDict, total=False):
     differentiable: bool
     foreach: Optional[bool]
     fused: Optional[bool]
+
+
+class Bounded(Common, total=False):
+    """Options of the rules that have a learning rate for each element, and no bound of their own.
+
+    bound: "momental" bounds each element's learning rate by its running average, as AdaMod does.
+    beta3: decay of that average; 0 is no bound.
+    """
+
+    bound: Bound
+    beta3: float
 
 
 # Arguments by which torch.optim chooses among implementations. Here there is one.
@@ -92,10 +98,10 @@ def _hint(cls: type, name: str) -> str:
     return f": did you mean '{near[0]}'?" if near else f"; it has {', '.join(known[1:])}"
 
 
-def taken(cls: type, common: Mapping[str, Any]) -> Dict[str, Any]:
+def taken(cls: type, common: Mapping[str, Any], bounded: bool) -> Dict[str, Any]:
     """The options of a group among the keywords that are not a class's own. Refuses unknown ones."""
     for name in sorted(common):
-        if name not in Common.__annotations__:
+        if name not in (Bounded if bounded else Common).__annotations__:
             raise TypeError(f"{cls.__name__} has no option '{name}'{_hint(cls, name)}")
     if common.get("differentiable"):
         raise ValueError(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import rates
 from .optimizer import Optimizer, numbers
-from .options import Betas, Betas3, Common, Flavour, Params, Rate, Spatial
+from .options import Betas, Betas3, Bounded, Common, Flavour, Params, Rate, Spatial
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -105,7 +105,7 @@ class Adam(Optimizer):
         *,
         decoupled_weight_decay: bool = False,
         flavour: Flavour = "paper",
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
@@ -135,9 +135,9 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         flavour: Flavour = "paper",
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
-        merged: Common = {"decay": "decoupled", **common}
+        merged: Bounded = {"decay": "decoupled", **common}
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, flavour=flavour, **merged)
 
 
@@ -162,7 +162,7 @@ class AMSGrad(Optimizer):
         *,
         flavour: Flavour = "paper",
         bias_correction: bool = True,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         # amsgrad is for torch.optim.Adam, should it load our checkpoint.
         super().__init__(params, {**_own(locals()), "amsgrad": True}, common)
@@ -233,7 +233,7 @@ class Adagrad(Optimizer):
         weight_decay: float = 0,
         initial_accumulator_value: float = 0,
         eps: float = 1e-10,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="l2")
 
@@ -265,7 +265,7 @@ class RMSprop(Optimizer):
         weight_decay: float = 0,
         momentum: float = 0,
         centered: bool = False,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="l2")
 
@@ -300,7 +300,7 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="l2")
 
@@ -424,7 +424,7 @@ class NosAdam(Optimizer):
         weight_decay: float = 0,
         *,
         bias_correction: bool = True,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
@@ -533,7 +533,7 @@ class RAdam(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0,
         decoupled_weight_decay: bool = False,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
@@ -598,7 +598,7 @@ class NAdam(Optimizer):
         weight_decay: float = 0,
         momentum_decay: float = 4e-3,
         decoupled_weight_decay: bool = False,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
@@ -624,7 +624,7 @@ class Adamax(Optimizer):
         betas: Betas = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="l2")
 
@@ -655,7 +655,7 @@ class AdaBelief(Optimizer):
         weight_decay: float = 0,
         *,
         rectify: bool = True,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
@@ -698,7 +698,7 @@ class ADOPT(Optimizer):
         eps: float = 1e-6,
         clip: bool = True,
         weight_decay: float = 0,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common, decay="l2")
 
@@ -731,7 +731,7 @@ class AdEMAMix(Optimizer):
         alpha_warmup: Optional[int] = None,
         eps: float = 1e-8,
         weight_decay: float = 0,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
@@ -765,7 +765,7 @@ class Adan(Optimizer):
         betas: Betas3 = (0.98, 0.92, 0.99),
         eps: float = 1e-8,
         weight_decay: float = 0,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
@@ -796,7 +796,7 @@ class LAMB(Optimizer):
         weight_decay: float = 0,
         *,
         bias_correction: bool = True,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         # trust_ratio tells a checkpoint from one of Adam's.
         super().__init__(params, {**_own(locals()), "trust_ratio": True}, common)
@@ -820,7 +820,106 @@ class StableAdamW(Optimizer):
         betas: Betas = (0.9, 0.99),
         eps: float = 1e-6,
         weight_decay: float = 1e-2,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         # update_clipping tells a checkpoint from one of Adam's.
         super().__init__(params, {**_own(locals()), "update_clipping": True}, common)
+
+
+class _ScheduleFree(Optimizer):
+    """What both have: the weights to train, and those to evaluate with."""
+
+    _kept: Optional[Dict[Tensor, Tensor]] = None
+
+    @torch.no_grad()
+    def eval(self) -> None:
+        """Puts the weights to evaluate with in the parameters' place. Call train() before the next step."""
+        if self._kept is not None:
+            return
+        self._kept = {}
+        for group in self.param_groups:
+            weight = 1 - 1 / self._options(group)["beta1"]
+            for p in group["params"]:
+                state = self.state.get(p)
+                if not state or "z" not in state:
+                    continue
+                self._kept[p] = p.detach().clone()
+                y = state.get("master", p)
+                p.copy_(y + weight * (state["z"].to(y.dtype) - y))
+
+    @torch.no_grad()
+    def train(self) -> None:
+        """Puts back the weights to train, bit for bit."""
+        for p, y in (self._kept or {}).items():
+            p.copy_(y)
+        self._kept = None
+
+    def step(self, closure: Any = None) -> Any:
+        """One update; see Optimizer.step."""
+        if self._kept is not None:
+            raise RuntimeError("the parameters are the ones to evaluate with: call train() before a step")
+        return super().step(closure)
+
+
+class ScheduleFreeAdamW(_ScheduleFree):
+    """Schedule-Free AdamW, Defazio et al., arXiv 2405.15682: an average of the path in place of a schedule.
+
+    Gradients are to be taken at the parameters as they are. Call eval() before an evaluation and train() after it.
+
+    Args, beside those of every Optimizer here:
+        betas: how near the parameters are to the average, and decay of the average of squared gradients.
+        warmup_steps: updates in which lr grows to its value.
+        r: update t weighs t^r in the average.
+        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
+        weight_decay: of the parameters, unless decay says otherwise.
+    """
+
+    rule = "schedulefree_adamw"
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 2.5e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        warmup_steps: int = 0,
+        r: float = 0.0,
+        weight_lr_power: float = 2.0,
+        **common: Unpack[Bounded],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr = o["lr"] * min(1, t / o["warmup_steps"] if o["warmup_steps"] else 1)
+        eta = rates.divided(lr, state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
+        return eta, eta
+
+
+class ScheduleFreeSGD(_ScheduleFree):
+    """Schedule-Free SGD, Defazio et al., arXiv 2405.15682; see ScheduleFreeAdamW.
+
+    Args, beside those of every Optimizer here and of ScheduleFreeAdamW:
+        momentum: how near the parameters are to the average.
+    """
+
+    rule = "schedulefree_sgd"
+    _names = {"momentum": ("beta1",)}
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1.0,
+        momentum: float = 0.9,
+        weight_decay: float = 0,
+        warmup_steps: int = 0,
+        r: float = 0.0,
+        weight_lr_power: float = 2.0,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr = o["lr"] * min(1, t / o["warmup_steps"] if o["warmup_steps"] else 1)
+        eta = rates.constant(lr, p)
+        return eta, eta

@@ -47,7 +47,7 @@ COEFS(lamb) {
 
 FINISH(lamb) {
     (void)count;
-    c->weight = sum[0] > 0 && sum[1] > 0 ? fmin(o[OPT_LR], 1) * sqrt(sum[1]) / sqrt(sum[0]) : 1;
+    c->weight = sum[0] > 0 && sum[1] > 0 ? fmin(o[OPT_LR], 1.0) * sqrt(sum[1]) / sqrt(sum[0]) : 1;
     if (!(sum[0] + sum[1] < INFINITY)) c->weight = sum[0] + sum[1]; /* a NaN, too: the array shows it */
 }
 

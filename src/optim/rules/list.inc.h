@@ -28,3 +28,4 @@
 #include "optim/rules/adan.inc.h"
 #include "optim/rules/lamb.inc.h"
 #include "optim/rules/stableadamw.inc.h"
+#include "optim/rules/schedulefree.inc.h"
