@@ -37,7 +37,7 @@ def check(condition, *what):
 # ---- the server ----
 
 FILES = {}  # path on the server: bytes
-SEEN = []   # (path, Range) of every request
+SEEN = []   # (path, Range) of every request but one test's
 CUT = 20000  # bytes of an answer that breaks off
 
 
@@ -64,7 +64,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path[len("http://elsewhere.invalid"):] if self.path.startswith("http://elsewhere") else self.path
         asked = self.headers.get("Range")
-        SEEN.append((self.path, asked))
+        if not path.startswith("/stall/cifar100/"):  # which test_waiting asks for meanwhile
+            SEEN.append((self.path, asked))
         way, name = path[1:].split("/", 1)
         if way == "redirect":
             return self.answer(302, b"", [("Location", "/plain/" + name)])
@@ -636,13 +637,17 @@ def train(place, name, text, *more):
 
 
 def test_train(place):
-    for name, raw in (("iwslt14-de-en", "false"), ("multi30k-de-en", "true")):
+    for name, raw in (("iwslt14-de-en", "false"), ("multi30k-de-en", "true"), ("wmt14-en-de", "false")):
         status, _, err = train(place, name, SMALL % (name, raw))
         check(status == 0, name, err)
         status, out, err = adamod(place, "translate", name, input="Das ist gut.\n\nEin Hund läuft.\n".encode())
         check(status == 0 and out.count("\n") == 3 and "@@" not in out, status, out, err)
         status, out, err = adamod(place, "evaluate", name)
         check(status == 0 and "BLEU" in out, status, out, err)
+        check(("BLEU 13a" in out) == (name != "iwslt14-de-en"), name, out)  # lower case is not what people write
+        if name == "wmt14-en-de":  # the score of evaluate is that of the pipe
+            status, hypotheses, err = adamod(place, "translate", name, input=place.read("prepared", name, "test.raw.en"))
+            check(status == 0 and hypotheses.count("\n") == len(EN), hypotheses, err)
     with open(os.path.join(place.folder, "iwslt14-de-en", "recipe.yaml"), encoding="utf-8") as file:
         check("cache" not in file.read(), "the recipe of a run names the cache")
     # a run whose data set is gone still translates

@@ -240,6 +240,29 @@ static int read_bitext(experiment *e, int split, char *message, size_t size) {
                          split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], message, size);
 }
 
+/* Whether translations can be scored as text: against raw references, in the case that these have. */
+static bool scores_text(const translation_settings *r) {
+    return r->data.raw || (is_split(r) && !set_of(r)->pairs->sides[RAW_TARGET].lower);
+}
+
+/* The test of a data set in subwords, as people write it. */
+static int read_raw_test(experiment *e, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_SKIP};
+    char paths[RAW_SIDES][RECIPE_PATH + 32];
+    if (r->data.raw || !scores_text(r)) return 0;
+    for (int i = 0; i < RAW_SIDES; i++) {
+        const char *file = s->files[SPLIT_TEST][i], *folder_end = strrchr(file, '/');
+        snprintf(paths[i], sizeof paths[i], "%.*s/test.raw.%s", (int)(folder_end - file), file,
+                 set_of(r)->languages[i]);
+    }
+    if (corpus_bitext(&s->raw_pairs[SPLIT_TEST], paths[0], paths[1], &as_is, message, size)) return -1;
+    if (s->raw_pairs[SPLIT_TEST].n == s->text[SPLIT_TEST].n) return 0;
+    return text_fail(message, size, "%s: %lld pairs, expected the %lld of the test in subwords", paths[0],
+                     (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
+}
+
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
@@ -279,7 +302,8 @@ static int load_text(experiment *e, bool train, char *message, size_t size) {
     if (find_files(e, message, size)) return -1;
     if (train && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
     if (read_bitext(e, SPLIT_VALID, message, size)) return -1;
-    return *translation_of(e)->files[SPLIT_TEST][0] ? read_bitext(e, SPLIT_TEST, message, size) : 0;
+    if (!*translation_of(e)->files[SPLIT_TEST][0]) return 0;
+    return read_bitext(e, SPLIT_TEST, message, size) ? -1 : read_raw_test(e, message, size);
 }
 
 static int check_vocabulary(const translation_settings *r, const vocab *v, char *message, size_t size) {
@@ -596,8 +620,7 @@ static const metric metrics[METRICS] = {
                   BLEU_13A_SIGNATURE},
 };
 
-/* Only raw text can be scored as text. */
-static bool measures(const recipe *r, int i) { return i != BLEU_13A || translation_settings_of(r)->data.raw; }
+static bool measures(const recipe *r, int i) { return i != BLEU_13A || scores_text(translation_settings_of(r)); }
 
 static bool has(const experiment *e, task_split split) { return translation_of(e)->text[split].n > 0; }
 
@@ -891,7 +914,8 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     const int64_t pairs = depth == TASK_WHOLE ? INT64_MAX : depth == TASK_PERIODIC ? r->train.evaluate_pairs : 0;
     if (pairs == 0 || !translation_of(e)->decoder) return 0;
     const score_options text = {.metric = SCORE_BLEU, .tokenize = SCORE_13A};
-    if (r->data.raw && !(j.text = score_create(&text))) return text_fail(message, size, "out of memory for scores");
+    const bool scored = translation_of(e)->raw_pairs[split].n > 0;
+    if (scored && !(j.text = score_create(&text))) return text_fail(message, size, "out of memory for scores");
     const int status = translate_split(e, split, pairs, &j, out, message, size);
     score_free(j.text);
     return status;
