@@ -22,6 +22,11 @@ typedef struct adamod__gpu {
 } adamod__gpu;
 adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
 
+/* What a step on the CPU, the update of this number, would decide of all gradients together, with nothing updated: the factor
+ * that clip_norm multiplies them by, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails
+ * as the step would. */
+adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite);
+
 /* ---- states in files ---- */
 
 /* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,

@@ -162,6 +162,25 @@ static adamod_status adamod__host_step(adamod_optimizer *opt) {
     return ADAMOD_OK;
 }
 
+adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite) {
+    const adamod__arithmetic before = adamod__enter_arithmetic();
+    bool skip = false;
+    adamod_status status = adamod__schedule_options(opt, 1);
+    if (!status) status = adamod__ensure_pool(opt);
+    if (!status) {
+        adamod__fill_items(opt);
+        adamod_pool *pool = adamod__worth_threads(opt) ? opt->pool : NULL;
+        work w = {opt->rule, opt->kernels, opt->items, (size_t)opt->n, pool, NULL};
+        opt->steps = update - 1; /* for messages */
+        status = adamod__work_reserve(&w, &opt->space);
+        if (!status) status = adamod__clip(opt, &w, factor, &skip);
+    }
+    *norm = opt->norm;
+    *finite = !skip;
+    adamod__leave_arithmetic(before);
+    return status;
+}
+
 adamod_status adamod_step(adamod_optimizer *opt) {
     if (!opt) return adamod__null_handle();
     if (opt->n == 0) return adamod__fail(ADAMOD_ERROR_ORDER, "step: no parameters were added");

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "train/shard.h"
 
 #include <string.h>
 
@@ -80,12 +81,11 @@ static int make_plan(experiment *e, nn_value loss, char *message, size_t size) {
 
 /* A gradient that is not finite is as bad as a loss, so the library is told the same; unless the recipe tells it itself.
  */
-static adamod_status guard_gradients(experiment *e) {
-    const recipe *r = &e->recipe;
+static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
     for (int i = 0; i < r->optimizer.n_options; i++) {
         if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
     }
-    return adamod_set_text(e->optimizer, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
+    return adamod_set_text(opt, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
 }
 
 /* Whether the recipe wants a parameter to be in the group without weight decay. */
@@ -95,30 +95,33 @@ static bool is_undecayed(const recipe *r, const nn_param *p) {
 }
 
 /* Groups: 0 is all that decays, 1 what does not, where the recipe makes a difference. */
-static adamod_status make_groups(experiment *e) {
+static adamod_status make_groups(const recipe *r, adamod_optimizer *opt) {
     int group;
-    if (!*e->recipe.optimizer.no_decay) return ADAMOD_OK;
-    adamod_status status = adamod_add_group(e->optimizer, &group);
-    if (!status) status = adamod_group_set(e->optimizer, group, "weight_decay", 0);
-    if (!status) status = adamod_set_schedule(e->optimizer, group, "weight_decay", NULL);
+    if (!*r->optimizer.no_decay) return ADAMOD_OK;
+    adamod_status status = adamod_add_group(opt, &group);
+    if (!status) status = adamod_group_set(opt, group, "weight_decay", 0);
+    if (!status) status = adamod_set_schedule(opt, group, "weight_decay", NULL);
     return status;
 }
 
-static int make_optimizer(experiment *e, char *message, size_t size) {
-    if (recipe_optimizer(&e->recipe, nn_params_device(e->params), e->epoch.batches, &e->optimizer, message, size))
-        return -1;
-    adamod_status status = guard_gradients(e);
-    if (!status) status = make_groups(e);
-    if (!status) status = adamod_set_pool(e->optimizer, e->pool);
-    if (!status && e->params->on_device) status = adamod_set_stream(e->optimizer, nn_params_stream(e->params));
-    for (int i = 0; !status && i < e->params->n; i++) {
-        const nn_param *p = &e->params->list[i];
-        const nn_param_memory m = nn_params_memory(e->params, p);
-        adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
-        if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
-        for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
-        status = adamod_add_tensor(e->optimizer, is_undecayed(&e->recipe, p), &t, NULL);
-    }
+static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const nn_param *p) {
+    const nn_param_memory m = nn_params_memory(e->params, p);
+    adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
+    if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
+    for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
+    return adamod_add_tensor(opt, is_undecayed(&e->recipe, p), &t, NULL);
+}
+
+int experiment_optimizer(experiment *e, int first, int end, adamod_optimizer **out, char *message, size_t size) {
+    adamod_optimizer *opt;
+    if (recipe_optimizer(&e->recipe, nn_params_device(e->params), e->epoch.batches, &opt, message, size)) return -1;
+    adamod_status status = guard_gradients(&e->recipe, opt);
+    if (!status) status = make_groups(&e->recipe, opt);
+    if (!status) status = adamod_set_pool(opt, e->pool);
+    if (!status && e->params->on_device) status = adamod_set_stream(opt, nn_params_stream(e->params));
+    for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i]);
+    if (status) adamod_free(opt);
+    else *out = opt;
     return experiment_failed(status, message, size);
 }
 
@@ -144,10 +147,11 @@ static int join_devices(const experiment *e, comm *c, nccl **out, char *message,
     return nccl_open(out, c, message, size) && must ? -1 : 0;
 }
 
-/* By itself where a core is there for it: MPI waits for others by asking again and again. */
+/* By itself where there is something to wait for; on the host where a core is there for it, too: MPI waits for others by
+ * asking again and again. */
 static bool overlaps(const experiment *e, const comm *c) {
     if (strcmp(e->recipe.train.overlap, "auto") != 0) return strcmp(e->recipe.train.overlap, "on") == 0;
-    return e->params->on_device || adamod__cores() > comm_local(c).cores_shared;
+    return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
 }
 
 int experiment_join(experiment *e, comm *c, char *message, size_t size) {
@@ -167,7 +171,9 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
                                 .overlap = overlaps(e, c)};
     const int failed = exchange_open(&e->exchange, &o, message, size);
     if (failed) nccl_free(on_device);
-    return comm_agree(c, failed, message, size);
+    if (comm_agree(c, failed, message, size)) return -1;
+    const int sharded = c && r->train.shard ? shard_open(&e->shard, e, message, size) : 0;
+    return comm_agree(c, sharded, message, size);
 }
 
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
@@ -178,7 +184,7 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);
-    if (!failed && (uses & TASK_TRAIN)) failed = make_optimizer(e, message, size);
+    if (!failed && (uses & TASK_TRAIN)) failed = experiment_optimizer(e, 0, e->params->n, &e->optimizer, message, size);
     if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);
     if (!failed) failed = e->task->prepare(e, uses, message, size);
     if (failed) experiment_close(e);
@@ -187,6 +193,7 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 
 void experiment_close(experiment *e) {
     if (e->task && e->state) e->task->close(e);
+    shard_free(e->shard);
     exchange_free(e->exchange); /* before the plan, which tells it of gradients */
     adamod_free(e->optimizer);
     nn_plan_free(e->plan);

@@ -65,6 +65,7 @@ typedef struct recipe {
         int accumulate;  /* batches for an update, of all ranks */
         char sum[8];     /* of several batches' gradients: ordered, fast */
         char overlap[8]; /* sums of ranks begin during the backward pass: auto, on, off */
+        bool shard;      /* each rank keeps a part of the optimizer's states alone */
         char comm[8];    /* what sums those of several GPUs: auto, mpi, nccl */
         uint64_t seed;
         int threads;

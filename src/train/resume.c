@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "train/checkpoints.h"
+#include "train/shard.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +24,7 @@ typedef struct resuming {
     run *run;
     const resume_options *o;
     checkpoint_meta *at;
+    adamod_optimizer *full; /* of a run whose states are shared out: all of them; else NULL */
     task_part part[TASK_MOST_PARTS];
     int n_parts;
     char *message;
@@ -162,7 +164,7 @@ static int drop_later(const resuming *s) {
 static int become_last(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
-    return checkpoint_save(path, s->e->params, s->e->optimizer, s->at, s->message, s->size);
+    return checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at, s->message, s->size);
 }
 
 static int describe(resuming *s, const char *which) {
@@ -181,10 +183,13 @@ static int describe(resuming *s, const char *which) {
 static int load(resuming *s, const char *path) {
     checkpoint_meta found = {0};
     recipe was = {.tasks = s->e->recipe.tasks};
-    adamod_optimizer *optimizer = s->o->reset & RESET_OPTIMIZER ? NULL : s->e->optimizer;
+    const bool anew = s->o->reset & RESET_OPTIMIZER;
+    if (s->e->shard && shard_full(s->e->shard, &s->full, s->message, s->size)) return -1;
+    adamod_optimizer *optimizer = anew ? NULL : s->full ? s->full : s->e->optimizer;
     if (checkpoint_info(path, &found, &was, s->message, s->size)) return -1;
     if (check_data(s, found.data)) return -1;
     if (checkpoint_load(path, s->e->params, optimizer, s->at, s->message, s->size)) return -1;
+    if (s->full && shard_take(s->e->shard, s->full, s->message, s->size)) return -1;
     move_to_new_data(s, found.data);
     if (strcmp(was.train.best, s->e->recipe.train.best) != 0) forget_best(s->at); /* it was best by another metric */
     write_data(s);
@@ -233,7 +238,9 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
         .recipe = &e->recipe, .except = resume_except(o->reset), .fingerprint = e->task->fingerprint(e), .best = NAN};
     s.n_parts = e->task->data ? e->task->data(e, s.part) : 0;
     write_data(&s);
-    if (o->resume && choose(&s)) return -1;
+    const int failed = o->resume ? choose(&s) : 0;
+    adamod_free(s.full);
+    if (failed) return -1;
     e->updates_before = at->step - adamod_steps(e->optimizer) - adamod_skipped(e->optimizer);
     if (run_add_data(r, s.n_parts, s.part, message, size)) return -1;
     return e->task->save(e, run_directory(r), message, size);
@@ -244,7 +251,12 @@ int resume_follow(experiment *e, const char *directory, const checkpoint_meta *a
     char path[PATH];
     if (at->step == 0) return resume_init(e, message, size);
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
-    if (checkpoint_load(path, e->params, e->optimizer, &found, message, size)) return -1;
+    adamod_optimizer *full = NULL;
+    if (e->shard && shard_full(e->shard, &full, message, size)) return -1;
+    int failed = checkpoint_load(path, e->params, full ? full : e->optimizer, &found, message, size);
+    if (!failed && full) failed = shard_take(e->shard, full, message, size);
+    adamod_free(full);
+    if (failed) return -1;
     if (found.step != at->step)
         return text_fail(message, size, "%s is after update %" PRId64 ", but rank 0 has read it after update %" PRId64,
                          path, found.step, at->step);

@@ -152,6 +152,8 @@ uint64_t task_hash(uint64_t hash, const void *data, size_t n);
 
 /* ---- an experiment: everything a recipe needs in memory ---- */
 
+typedef struct shard shard; /* shard.h */
+
 struct experiment {
     recipe recipe;
     const task *task;
@@ -167,6 +169,7 @@ struct experiment {
     int64_t steps; /* updates in all, as train.steps or train.epochs says */
     comm *comm;    /* who trains together; NULL: this process alone */
     exchange *exchange;
+    shard *shard; /* of the optimizer's states; NULL: every rank has all of them */
     /* who wants to know how far an evaluation is; NULL: nobody */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     void *progress_context;
@@ -177,6 +180,9 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 void experiment_close(experiment *e);
 /* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
 int experiment_join(experiment *e, comm *c, char *message, size_t size);
+
+/* The recipe's optimizer of parameters first to end - 1. */
+int experiment_optimizer(experiment *e, int first, int end, adamod_optimizer **out, char *message, size_t size);
 
 /* What it computes in, whatever the recipe leaves open: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);

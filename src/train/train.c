@@ -9,6 +9,7 @@
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/run.h"
+#include "train/shard.h"
 #include "train/together.h"
 #include "train/training_step.h"
 
@@ -91,7 +92,7 @@ static int record(trainer *t, const update *u, char *message, size_t size) {
         run_measured(&m, "grad_norm", u->norm < 0 ? NAN : u->norm);
         if (run_add_metrics(t->run, &m, message, size)) return -1;
     }
-    if (wants_histogram(r, u->step)) {
+    if (wants_histogram(r, u->step) && !t->s.shard) {
         adamod_statistics *s = malloc(sizeof *s);
         const bool have = s && adamod_get_statistics(t->s.optimizer, -1, s) == ADAMOD_OK;
         const int failed = have ? run_add_histogram(t->run, u->step, s, message, size) : 0;
@@ -150,17 +151,21 @@ static int update_once(trainer *t, char *message, size_t size) {
 
 /* ---- evaluation and checkpoints ---- */
 
-static int write_checkpoint(trainer *t, const char *name, char *message, size_t size) {
+static int write_checkpoint(trainer *t, const char *name, const adamod_optimizer *full, char *message, size_t size) {
     char path[1200];
     if (!t->run) return 0;
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
     snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(t->run), name);
-    return checkpoint_save(path, t->s.params, t->s.optimizer, &t->at, message, size);
+    return checkpoint_save(path, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
 }
 
 static int save(trainer *t, const char *name, char *message, size_t size) {
+    adamod_optimizer *full = NULL;
     t->at.seconds = seconds(t);
-    if (together(t, write_checkpoint(t, name, message, size), message, size)) return -1;
+    if (t->s.shard && shard_gather(t->s.shard, &full, message, size)) return -1;
+    const int failed = write_checkpoint(t, name, full, message, size);
+    adamod_free(full);
+    if (together(t, failed, message, size)) return -1;
     if (strcmp(name, "last") == 0) t->at.last_step = t->at.step;
     return 0;
 }

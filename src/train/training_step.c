@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/shard.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,11 +69,15 @@ static adamod_status restore_lr(experiment *s, double base, adamod_status status
 
 static adamod_status step(experiment *s, bool collect, update *u) {
     const int64_t skipped = adamod_skipped(s->optimizer);
-    adamod_status status = adamod_collect(s->optimizer, collect);
+    adamod_status status = adamod_collect(s->optimizer, collect && !s->shard);
     double base = NAN;
     if (!status) status = adamod_set(s->optimizer, "grad_scale", 1 / u->sums[3]);
     if (!status) status = scale_lr(s, u, &base);
     if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
+    if (!status && s->shard) {
+        status = shard_step(s->shard, u->step, 1 / u->sums[3], &u->norm, &u->taken);
+        return restore_lr(s, base, status);
+    }
     if (!status) status = adamod_step(s->optimizer);
     status = restore_lr(s, base, status);
     u->taken = adamod_skipped(s->optimizer) == skipped;

@@ -1,0 +1,208 @@
+#include "train/shard.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shard {
+    experiment *e;
+    adamod_optimizer *whole; /* of all parameters, without states: for what is decided of the whole gradient */
+    int *first;              /* parameter of each rank, and past the last */
+};
+
+/* ---- who has what ---- */
+
+/* Boundaries where a rank's share of the numbers would end, moved to the nearer end of the parameter there. */
+static void share_out(shard *s) {
+    const nn_params *p = s->e->params;
+    const int size = comm_size(s->e->comm);
+    int i = 0;
+    for (int r = 0; r < size; r++) {
+        const double wanted = (double)p->count * r / size;
+        while (i < p->n && (double)p->list[i].offset + (double)p->list[i].count / 2 < wanted) i++;
+        s->first[r] = i;
+    }
+    s->first[size] = p->n;
+}
+
+static int own_first(const shard *s) { return s->first[comm_rank(s->e->comm)]; }
+static int own_end(const shard *s) { return s->first[comm_rank(s->e->comm) + 1]; }
+
+/* ---- open and close ---- */
+
+static const char *const of_whole[] = {"clip_norm", "clip_value", "nonfinite"};
+
+/* Plain gradient descent has no states. */
+static adamod_status make_whole(shard *s) {
+    const nn_params *p = s->e->params;
+    adamod_status status = adamod_create(&s->whole, "sgd");
+    if (!status) status = adamod_set_pool(s->whole, s->e->pool);
+    for (int i = 0; !status && i < 3; i++) {
+        double value;
+        status = adamod_get(s->e->optimizer, of_whole[i], &value);
+        if (!status) status = adamod_set(s->whole, of_whole[i], value);
+    }
+    for (int i = 0; !status && i < p->n; i++) {
+        const nn_param_memory m = nn_params_memory(p, &p->list[i]);
+        status = adamod_add(s->whole, p->list[i].name, m.data, m.grad, p->list[i].ndim, p->list[i].shape);
+    }
+    return status;
+}
+
+static int take_part(shard *s, char *message, size_t size) {
+    adamod_optimizer *own = NULL;
+    if (experiment_failed(make_whole(s), message, size)) return -1;
+    if (experiment_optimizer(s->e, own_first(s), own_end(s), &own, message, size)) return -1;
+    adamod_status status = adamod_set(own, "clip_norm", INFINITY);
+    if (!status) status = adamod_set_text(own, "nonfinite", "pass");
+    if (status) {
+        adamod_free(own);
+        return experiment_failed(status, message, size);
+    }
+    adamod_free(s->e->optimizer);
+    s->e->optimizer = own;
+    return 0;
+}
+
+static const char *refused(const experiment *e) {
+    if (e->params->on_device) return "train.shard is for the CPU: set train.backend to cpu, or train.shard to false";
+    for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
+        if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)
+            return "train.shard does not go with a schedule of clip_norm";
+    }
+    return NULL;
+}
+
+int shard_open(shard **out, experiment *e, char *message, size_t size) {
+    if (refused(e)) return text_fail(message, size, "%s", refused(e));
+    shard *s = calloc(1, sizeof *s);
+    if (s) s->first = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->first);
+    if (!s || !s->first) {
+        free(s);
+        return text_fail(message, size, "out of memory for shares of the optimizer");
+    }
+    s->e = e;
+    share_out(s);
+    if (take_part(s, message, size)) {
+        shard_free(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void shard_free(shard *s) {
+    if (!s) return;
+    adamod_free(s->whole);
+    free(s->first);
+    free(s);
+}
+
+/* ---- updates ---- */
+
+/* Each rank's parameters come to all. */
+static void spread(const shard *s) {
+    const nn_params *p = s->e->params;
+    for (int r = 0; r < comm_size(s->e->comm); r++) {
+        if (s->first[r] == s->first[r + 1]) continue;
+        const int64_t first = p->list[s->first[r]].offset;
+        const int64_t end = s->first[r + 1] < p->n ? p->list[s->first[r + 1]].offset : p->count;
+        comm_broadcast(s->e->comm, p->data + first, (size_t)(end - first) * sizeof *p->data, r);
+    }
+}
+
+adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken) {
+    double factor = 1;
+    adamod_status status = adamod_set(s->whole, "grad_scale", scale);
+    if (!status) status = adamod__measure(s->whole, update, &factor, norm, taken);
+    if (status || !*taken) return status;
+    status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
+    if (!status && own_first(s) < own_end(s)) status = adamod_step(s->e->optimizer);
+    if (!status) spread(s);
+    return status;
+}
+
+/* ---- states of all ---- */
+
+int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size) {
+    return experiment_optimizer(s->e, 0, s->e->params->n, full, message, size);
+}
+
+static size_t bytes_of(const adamod__st_tensor *t) {
+    size_t bits = adamod__st_dtype_bits(t->dtype);
+    for (int d = 0; d < t->ndim; d++) bits *= (size_t)t->shape[d];
+    return bits / 8;
+}
+
+/* An entry of a rank's comes to rank 0, some bytes at a time; the others have no place for it. */
+static void send_entry(comm *c, int from, const void *mine, void *to, size_t bytes) {
+    enum { SOME = 1 << 16 };
+    char some[SOME];
+    for (size_t at = 0; at < bytes; at += SOME) {
+        const size_t n = bytes - at < SOME ? bytes - at : SOME;
+        if (comm_rank(c) == from) memcpy(some, (const char *)mine + at, n);
+        comm_broadcast(c, some, n, from);
+        if (to) memcpy((char *)to + at, some, n);
+    }
+}
+
+/* Entries stand in the order of parameters, so that those of ranks follow each other. */
+static void send_all(const shard *s, const adamod__state_list *own, const adamod__state_list *full) {
+    comm *c = s->e->comm;
+    size_t at = 0;
+    for (int r = 0; r < comm_size(c); r++) {
+        int64_t n = (int64_t)own->n;
+        comm_broadcast(c, &n, sizeof n, r);
+        for (int64_t i = 0; i < n; i++) {
+            const bool mine = comm_rank(c) == r;
+            int64_t bytes = mine ? (int64_t)bytes_of(&own->tensors[i]) : 0;
+            comm_broadcast(c, &bytes, sizeof bytes, r);
+            void *to = full ? (void *)(uintptr_t)full->tensors[at++].data : NULL;
+            send_entry(c, r, mine ? own->tensors[i].data : NULL, to, (size_t)bytes);
+        }
+    }
+}
+
+/* The count of updates follows from that of a parameter. */
+static adamod_status count_updates(adamod_optimizer *opt, int64_t steps) {
+    return adamod_tensors(opt) > 0 && steps > 0 ? adamod_set_tensor_steps(opt, 0, steps) : ADAMOD_OK;
+}
+
+int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size) {
+    adamod__state_list own = {0}, all = {0};
+    const bool first = comm_rank(s->e->comm) == 0;
+    *full = NULL;
+    int failed = experiment_failed(adamod__state_list_make(s->e->optimizer, "", &own), message, size);
+    if (!failed && first) failed = shard_full(s, full, message, size);
+    if (!failed && first) failed = experiment_failed(adamod__state_list_make(*full, "", &all), message, size);
+    failed = comm_agree(s->e->comm, failed, message, size);
+    if (!failed) send_all(s, &own, first ? &all : NULL);
+    int steps = (int)adamod_steps(s->e->optimizer); /* 0 where a rank has no parameters */
+    if (!failed) comm_most(s->e->comm, &steps, 1);
+    if (!failed && first) failed = experiment_failed(count_updates(*full, steps), message, size);
+    adamod__state_list_free(&own);
+    adamod__state_list_free(&all);
+    if (failed) {
+        adamod_free(*full);
+        *full = NULL;
+    }
+    return failed ? -1 : 0;
+}
+
+int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size) {
+    adamod__state_list own = {0}, all = {0};
+    adamod_status status = adamod__state_list_make(s->e->optimizer, "", &own);
+    if (!status) status = adamod__state_list_make(full, "", &all);
+    for (size_t i = 0, k = 0; !status && i < own.n; i++) {
+        while (k < all.n && strcmp(all.tensors[k].name, own.tensors[i].name) != 0) k++;
+        if (k < all.n) memcpy((void *)(uintptr_t)own.tensors[i].data, all.tensors[k].data, bytes_of(&own.tensors[i]));
+    }
+    if (!status) status = count_updates(s->e->optimizer, adamod_steps(full));
+    adamod__state_list_free(&own);
+    adamod__state_list_free(&all);
+    return experiment_failed(status, message, size);
+}

@@ -1,0 +1,30 @@
+/* shard.h - states of the optimizer shared out over ranks, so that each keeps a part of them alone (ZeRO, stage 1).
+ *
+ * Ranks have the parameters in their order, whole ones each, so that rules that look at whole arrays work too. A rank updates
+ * its parameters, which then come to all. What is decided of the whole gradient, clipping and what to do where it is not
+ * finite, is decided by every rank alike. Parameters are those of a run that is not sharded, bit for bit, and so are
+ * checkpoints: any number of ranks goes on from them, sharded or not.
+ *
+ * On the host only. Functions are called by all ranks; they return 0, or -1 with one line in message.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_SHARD_H
+#define ADAMOD_SHARD_H
+
+#include "train/task.h"
+
+/* The experiment's optimizer becomes that of this rank's parameters. */
+int shard_open(shard **out, experiment *e, char *message, size_t size);
+void shard_free(shard *s); /* NULL is fine */
+
+/* An update with the gradients that are there, times scale. *taken: it was not skipped. */
+adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken);
+
+/* Of all ranks' states: an optimizer on rank 0, to be freed; NULL on the others. */
+int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size);
+/* An optimizer of all parameters; each rank then takes its own states from what was loaded into it, and frees it. */
+int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size);
+int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size);
+
+#endif
