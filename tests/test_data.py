@@ -193,8 +193,8 @@ def wmt(file):
     if file == "test-full.tgz":
         return {"test-full/newstest2014-deen-src.en.sgm": xml(*EN), "test-full/newstest2014-deen-ref.de.sgm": xml(*DE)}
     prefix, n = WMT[file]
-    members = {prefix + "en": lines(*training(["“" + text + "” well-known" for text in EN], UNEQUAL[1], n)),
-               prefix + "de": lines(*training(["„" + text + "“ wohl\u200bbekannt" for text in DE], UNEQUAL[0], n))}
+    members = {prefix + "en": lines(*training(["“" + text + "” well-known, a <url>" for text in EN], UNEQUAL[1], n)),
+               prefix + "de": lines(*training(["„" + text + "“ wohl\u200bbekannt <url>" for text in DE], UNEQUAL[0], n))}
     members["training/europarl-v7.fr-en.fr"] = b"non\n" * 1000
     return members
 
@@ -591,8 +591,8 @@ def test_prepare_wmt(place):
     english, german = united(place.text(*folder, "train.en")), united(place.text(*folder, "train.de"))
     # 213 pairs; every 100th for validation, then the unequal ones left out
     check(len(english) == len(german) == 213 - 2 - 3, len(english))
-    check(english[0] == "&quot; This is good wort0 . &quot; well @-@ known", english[0])
-    check(german[0] == "&quot; Das ist gut wort0 &quot; . wohl bekannt", german[0])  # U+200B is not printed
+    check(english[0] == "&quot; This is good wort0 . &quot; well @-@ known , a &lt; url &gt;", english[0])
+    check(german[0] == "&quot; Das ist gut wort0 &quot; . wohl bekannt &lt; url &gt;", german[0])  # U+200B is not printed
     check(len(place.text(*folder, "valid.en")) == 2, "valid.en")
     check(place.text(*folder, "test.raw.de") == DE, "test.raw.de")
     check(not [name for name in os.listdir(place.path(*folder)) if name.startswith(("tok", "bpe", "in"))], "left")

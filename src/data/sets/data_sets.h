@@ -49,10 +49,11 @@ typedef struct data_pair {
 typedef struct data_pairs {
     text_chain_options sides[2];   /* source, target */
     const data_pair *train, *test; /* members; the last has NULLs. Tests are XML of which segments are taken */
+    bool talks;                    /* training text has the tags of IWSLT\'s talks */
     pair_limits limits;
-    bool
-        limit_subwords; /* limits are of subwords, and of validation text too; else of tokens, before it is set apart */
-    int hold_out;       /* every so many-th pair is for validation */
+    /* Limits are of subwords, and of validation text too; else of tokens, before that is set apart. */
+    bool limit_subwords;
+    int hold_out; /* every so many-th pair is for validation */
     int merges;
 } data_pairs;
 

@@ -5,13 +5,13 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include "base/file.h"
 #include "base/text.h"
 #include "data/bpe.h"
-#include "data/line_map.h"
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"
+#include "data/sets/line_file.h"
+#include "data/sets/set_lines.h"
 #include "data/text_input.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct preparing {
     size_t msg_size;
 } preparing;
 
-enum { PATH = 2 * DATA_SET_PATH };
+enum { PATH = 2 * DATA_SET_PATH, MOST_FILES = 16 };
 
 static const char *in_folder(const preparing *p, const char *name, const char *end, char out[PATH]) {
     snprintf(out, PATH, "%s/%s%s", p->folder, name, end);
@@ -83,219 +83,57 @@ static int unpack_all(const preparing *p, const char *below) {
 
 /* ---- lines to tokens ---- */
 
-static bool holds(text_slice line, const char *part) {
-    const size_t n = strlen(part);
-    for (size_t i = 0; i + n <= line.n; i++) {
-        if (memcmp(line.bytes + i, part, n) == 0) return true;
-    }
-    return false;
-}
-
-/* fairseq's `grep -v`, of IWSLT's training text; no other has such lines. */
-static bool is_sentence(text_slice line) {
-    return !holds(line, "<url>") && !holds(line, "<talkid>") && !holds(line, "<keywords>");
-}
-static bool is_segment(text_slice line) { return holds(line, "<seg id"); }
-
-/* Every `what` becomes `by`, which is not longer; in place. */
-static void replace(char *line, const char *what, const char *by) {
-    const size_t n = strlen(what), m = strlen(by);
-    char *to = line;
-    for (const char *at = line; *at;) {
-        if (strncmp(at, what, n) != 0) {
-            *to++ = *at++;
-            continue;
-        }
-        memcpy(to, by, m);
-        to += m;
-        at += n;
-    }
-    *to = 0;
-}
-
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-/* Without <seg id="12">, </seg> and the spaces after the one and around the other, wherever they are. */
-static void strip_segment(char *line) {
-    char *to = line;
-    for (const char *at = line; *at;) {
-        static const char open[] = "<seg id=\"", close[] = "</seg>";
-        if (strncmp(at, open, sizeof open - 1) == 0) {
-            const size_t digits = strspn(at + sizeof open - 1, "0123456789");
-            const char *end = at + sizeof open - 1 + digits;
-            if (end[0] == '"' && end[1] == '>') {
-                for (at = end + 2; is_blank(*at); at++) {}
-                continue;
-            }
-        } else if (strncmp(at, close, sizeof close - 1) == 0) {
-            while (to > line && is_blank(to[-1])) to--;
-            for (at += sizeof close - 1; is_blank(*at); at++) {}
-            continue;
-        }
-        *to++ = *at++;
-    }
-    *to = 0;
-}
-
-typedef struct line_options {
-    text_chain_options chain;
-    bool segment, tags, keep_raw;
-} line_options;
-
-typedef struct line_worker {
-    line_options o;
-    text_chain *chain;
-} line_worker;
-
-static void close_lines(void *worker) {
-    line_worker *w = worker;
-    if (w) text_chain_free(w->chain);
-    free(w);
-}
-
-static void *open_lines(const void *options) {
-    line_worker *w = calloc(1, sizeof *w);
-    if (!w) return NULL;
-    w->o = *(const line_options *)options;
-    if ((w->chain = text_chain_create(&w->o.chain))) return w;
-    free(w);
-    return NULL;
-}
-
-static char *run_line(void *worker, text_slice line) {
-    line_worker *w = worker;
-    char *text = strndup(line.n ? line.bytes : "", line.n);
-    if (!text) return NULL;
-    if (w->o.segment) {
-        strip_segment(text);
-        if (!w->o.keep_raw) replace(text, "\xe2\x80\x99", "'"); /* a right quotation mark */
-    }
-    if (w->o.tags) {
-        replace(text, "<title>", "");
-        replace(text, "</title>", "");
-        replace(text, "<description>", "");
-        replace(text, "</description>", "");
-    }
-    if (w->o.keep_raw) {
-        replace(text, "&lt;", "<");
-        replace(text, "&gt;", ">");
-        replace(text, "&quot;", "\"");
-        replace(text, "&apos;", "'");
-        replace(text, "&amp;", "&");
-        return text;
-    }
-    char *tokens = text_chain_split(w->chain, text_of(text));
-    free(text);
-    return tokens;
-}
-
-/* ---- output ---- */
-
-typedef struct line_file {
-    adamod__output out;
+/* Where lines go, and what they are for who wants to know how far it is. */
+typedef struct target {
     const preparing *p;
+    line_file *file;
     const char *what;
-    int64_t lines;
-    char buffer[1 << 16];
-    size_t n;
-} line_file;
-
-static int fail_output(const line_file *f, const char *path, char *msg, size_t msg_size) {
-    char reason[256];
-    adamod__output_reason(&f->out, reason, sizeof reason);
-    return text_fail(msg, msg_size, "%s: %s", path, reason);
-}
-
-static int flush_file(line_file *f) {
-    const size_t n = f->n;
-    f->n = 0;
-    return n ? adamod__output_add(&f->out, f->buffer, n) : 0;
-}
-
-static int put_line(line_file *f, text_slice line) {
-    f->lines++;
-    if (f->n + line.n + 1 > sizeof f->buffer && flush_file(f)) return -1;
-    if (line.n + 1 > sizeof f->buffer)
-        return adamod__output_add(&f->out, line.bytes, line.n) ? -1 : adamod__output_add(&f->out, "\n", 1);
-    if (line.n) memcpy(f->buffer + f->n, line.bytes, line.n);
-    f->n += line.n;
-    f->buffer[f->n++] = '\n';
-    return 0;
-}
+} target;
 
 static int take_lines(void *context, int n, char *const *lines, char *msg, size_t msg_size) {
-    line_file *f = context;
+    const target *t = context;
     for (int i = 0; i < n; i++) {
-        if (put_line(f, text_of(lines[i]))) return fail_output(f, f->out.path ? f->out.path : "output", msg, msg_size);
+        if (line_file_put(t->file, text_of(lines[i]), msg, msg_size)) return -1;
     }
-    tell(f->p, f->what, f->lines, 0);
+    tell(t->p, t->what, line_file_count(t->file), 0);
     return 0;
 }
 
-static line_file *open_file(const preparing *p, const char *path, const char *what) {
-    line_file *f = malloc(sizeof *f);
-    if (!f) {
-        text_fail(p->msg, p->msg_size, "out of memory");
-        return NULL;
-    }
-    f->p = p;
-    f->what = what;
-    f->lines = 0;
-    f->n = 0;
-    if (adamod__output_open(&f->out, path) == 0) return f;
-    fail_output(f, path, p->msg, p->msg_size);
-    adamod__output_discard(&f->out);
-    free(f);
-    return NULL;
+/* The lines of some files, one after the other, by a map into one file. */
+static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
+                     const char *to) {
+    target t = {.p = p, .what = what};
+    if (line_file_open(&t.file, to, p->msg, p->msg_size)) return -1;
+    map.take = take_lines;
+    map.context = &t;
+    const int status = line_map_run(&map, n, paths, p->msg, p->msg_size);
+    return line_file_close(t.file, !status, p->msg, p->msg_size) || status ? -1 : 0;
 }
 
-/* Commits unless something failed before. */
-static int close_file(line_file *f, int status) {
-    if (!f) return -1;
-    if (!status && (flush_file(f) || adamod__output_commit(&f->out)))
-        status = fail_output(f, f->out.path ? f->out.path : "output", f->p->msg, f->p->msg_size);
-    adamod__output_discard(&f->out);
-    free(f);
-    return status;
-}
-
-/* One side of some files, one after the other, as lines of one file. */
-static int map_files(const preparing *p, const data_pair *pairs, int side, const line_map *map, const char *to) {
-    char paths[16][PATH];
-    const char *list[16];
+/* One side of pairs of files. */
+static int read_side(const preparing *p, const data_pair *pairs, int side, set_lines_kind kind, const char *to) {
+    const text_chain_options *chain = &p->set->pairs->sides[side];
+    char paths[MOST_FILES][PATH], place[PATH], what[64];
+    const char *list[MOST_FILES];
+    set_lines lines = {kind, *chain};
     int n = 0;
-    for (; pairs[n].side[0] && n < 16; n++) {
+    if (kind != SET_LINES && kind != SET_TALKS)
+        lines.chain.normalize = false; /* fairseq does so with training text alone */
+    for (; pairs[n].side[0] && n < MOST_FILES; n++) {
         snprintf(paths[n], PATH, "%s/in/%s", p->folder, pairs[n].side[side]);
         list[n] = paths[n];
     }
-    line_file *f = open_file(p, to, map->context);
-    if (!f) return -1;
-    line_map m = *map;
-    m.context = f;
-    m.take = take_lines;
-    return close_file(f, line_map_run(&m, n, list, p->msg, p->msg_size));
+    snprintf(what, sizeof what, "lines tokenized (%s)", chain->language);
+    return map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, in_folder(p, to, chain->language, place));
 }
 
 static int tokenize(const preparing *p, int side) {
     const data_pairs *d = p->set->pairs;
-    const char *language = d->sides[side].language;
-    char path[PATH], what[64];
-    snprintf(what, sizeof what, "lines tokenized (%s)", language);
-    line_options o = {.chain = d->sides[side], .tags = true};
-    line_map m = {.threads = p->o->threads,
-                  .keeps = is_sentence,
-                  .open = open_lines,
-                  .close = close_lines,
-                  .options = &o,
-                  .run = run_line,
-                  .context = what};
-    if (map_files(p, d->train, side, &m, in_folder(p, "tok.all.", language, path))) return -1;
-    o = (line_options){.chain = d->sides[side], .segment = true};
-    o.chain.normalize = false; /* fairseq normalizes the training text alone */
-    m.keeps = is_segment;
-    if (map_files(p, d->test, side, &m, in_folder(p, "tok.test.", language, path))) return -1;
-    o.keep_raw = true; /* the test as people write it */
-    return map_files(p, d->test, side, &m, in_folder(p, "test.raw.", language, path));
+    return read_side(p, d->train, side, d->talks ? SET_TALKS : SET_LINES, "tok.all.") ||
+                   read_side(p, d->test, side, SET_SEGMENTS, "tok.test.") ||
+                   read_side(p, d->test, side, SET_RAW, "test.raw.")
+               ? -1
+               : 0;
 }
 
 /* ---- pairs of lines ---- */
@@ -304,9 +142,33 @@ typedef struct pair_files {
     const preparing *p;
     text_input *in[2];
     line_file *out[2][2]; /* training and validation, source and target */
-    const char *names[2][2];
 } pair_files;
 
+static int open_pairs(pair_files *f, const char *from, const char *const to[2]) {
+    const data_pairs *d = f->p->set->pairs;
+    char path[PATH];
+    for (int i = 0; i < 2; i++) {
+        const char *language = d->sides[i].language;
+        if (text_input_open(&f->in[i], in_folder(f->p, from, language, path), f->p->msg, f->p->msg_size)) return -1;
+        for (int k = 0; k < 2 && to[k]; k++) {
+            if (line_file_open(&f->out[k][i], in_folder(f->p, to[k], language, path), f->p->msg, f->p->msg_size))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+static int close_pairs(pair_files *f, int status) {
+    for (int i = 0; i < 2; i++) {
+        text_input_close(f->in[i]);
+        for (int k = 0; k < 2; k++) {
+            if (line_file_close(f->out[k][i], !status, f->p->msg, f->p->msg_size)) status = -1;
+        }
+    }
+    return status;
+}
+
+/* 1: the next pair; 0: there is none. */
 static int next_pair(pair_files *f, text_slice line[2]) {
     const preparing *p = f->p;
     const int a = text_input_line(f->in[0], &line[0], p->msg, p->msg_size);
@@ -318,51 +180,24 @@ static int next_pair(pair_files *f, text_slice line[2]) {
     return a;
 }
 
-static void close_pairs(pair_files *f) {
-    for (int i = 0; i < 2; i++) text_input_close(f->in[i]);
-}
-
-static int open_pairs(pair_files *f, const char *prefix) {
-    const data_pairs *d = f->p->set->pairs;
-    char path[PATH];
-    for (int i = 0; i < 2; i++) {
-        f->in[i] = NULL;
-        if (text_input_open(&f->in[i], in_folder(f->p, prefix, d->sides[i].language, path), f->p->msg, f->p->msg_size))
-            return -1;
-    }
-    return 0;
-}
-
-/* Copies pairs that are within limits (NULL: all) from prefix to prefix, or every hold_out-th of them (0: none) to another. */
-static int copy_pairs(const preparing *p, const char *from, const pair_limits *limits, int hold_out, const char *train,
-                      const char *valid) {
-    const data_pairs *d = p->set->pairs;
-    const char *prefixes[2] = {train, valid};
+/* Copies pairs that are within limits (NULL: all) to the first of two prefixes, every hold_out-th of them (0: none) to the
+ * other. */
+static int copy_pairs(const preparing *p, const char *from, const pair_limits *limits, int hold_out,
+                      const char *const to[2]) {
     pair_files f = {.p = p};
     text_slice line[2];
-    char path[PATH];
-    int got = open_pairs(&f, from);
-    for (int k = 0; k < (valid ? 2 : 1); k++) {
-        for (int i = 0; i < 2 && !got; i++) {
-            f.out[k][i] = open_file(p, in_folder(p, prefixes[k], d->sides[i].language, path), "pairs");
-            if (!f.out[k][i]) got = -1;
+    int64_t kept = 0;
+    int got, status = open_pairs(&f, from, to);
+    while (!status && (got = next_pair(&f, line))) {
+        if (got < 0) status = -1;
+        else if (!limits || pair_limits_keep(limits, text_count_tokens(TEXT_WORDS, line[0]),
+                                             text_count_tokens(TEXT_WORDS, line[1]))) {
+            line_file **out = f.out[++kept && hold_out && kept % hold_out == 0];
+            for (int i = 0; i < 2 && !status; i++) status = line_file_put(out[i], line[i], p->msg, p->msg_size);
+            if (kept % 10000 == 0) tell(p, "pairs", kept, 0);
         }
     }
-    for (int64_t kept = 0; !got && (got = next_pair(&f, line)) > 0;) {
-        const int64_t a = text_count_tokens(TEXT_WORDS, line[0]), b = text_count_tokens(TEXT_WORDS, line[1]);
-        got = 0;
-        if (limits && !pair_limits_keep(limits, a, b)) continue;
-        line_file **out = f.out[hold_out && ++kept % hold_out == 0 ? 1 : 0];
-        for (int i = 0; i < 2 && !got; i++) {
-            if (put_line(out[i], line[i])) got = fail_output(out[i], out[i]->out.path, p->msg, p->msg_size);
-        }
-        if (kept % 10000 == 0) tell(p, "pairs", kept, 0);
-    }
-    close_pairs(&f);
-    for (int k = 0; k < (valid ? 2 : 1); k++) {
-        for (int i = 0; i < 2; i++) got = close_file(f.out[k][i], got) || got ? -1 : 0;
-    }
-    return got;
+    return close_pairs(&f, status);
 }
 
 /* ---- subwords ---- */
@@ -396,19 +231,13 @@ static char *run_subwords(void *worker, text_slice line) { return bpe_apply(work
 
 static int apply(const preparing *p, const bpe *b, const char *from, const char *to) {
     const data_pairs *d = p->set->pairs;
+    const line_map m = {
+        .threads = p->o->threads, .open = open_subwords, .close = close_subwords, .options = b, .run = run_subwords};
     for (int i = 0; i < 2; i++) {
         char in[PATH], out[PATH];
-        const char *list[] = {in_folder(p, from, d->sides[i].language, in)};
-        line_file *f = open_file(p, in_folder(p, to, d->sides[i].language, out), "lines split into subwords");
-        if (!f) return -1;
-        const line_map m = {.threads = p->o->threads,
-                            .open = open_subwords,
-                            .close = close_subwords,
-                            .options = b,
-                            .run = run_subwords,
-                            .take = take_lines,
-                            .context = f};
-        if (close_file(f, line_map_run(&m, 1, list, p->msg, p->msg_size))) return -1;
+        const char *paths[] = {in_folder(p, from, d->sides[i].language, in)};
+        in_folder(p, to, d->sides[i].language, out);
+        if (map_files(p, paths, 1, m, "lines split into subwords", out)) return -1;
     }
     return 0;
 }
@@ -420,8 +249,8 @@ static int split_all(const preparing *p, const char *codes) {
     int failed = 0;
     if (d->limit_subwords) {
         failed = apply(p, b, "tok.train.", "bpe.train.") || apply(p, b, "tok.valid.", "bpe.valid.") ||
-                 copy_pairs(p, "bpe.train.", &d->limits, 0, "train.", NULL) ||
-                 copy_pairs(p, "bpe.valid.", &d->limits, 0, "valid.", NULL);
+                 copy_pairs(p, "bpe.train.", &d->limits, 0, (const char *const[]){"train.", NULL}) ||
+                 copy_pairs(p, "bpe.valid.", &d->limits, 0, (const char *const[]){"valid.", NULL});
     } else {
         failed = apply(p, b, "tok.train.", "train.") || apply(p, b, "tok.valid.", "valid.");
     }
@@ -445,8 +274,8 @@ static int prepare_pairs(const preparing *p) {
         if (tokenize(p, i)) return -1;
     }
     if (folder_remove(in_folder(p, "in", "", path), p->msg, p->msg_size)) return -1;
-    if (copy_pairs(p, "tok.all.", d->limit_subwords ? NULL : &d->limits, d->hold_out, "tok.train.", "tok.valid."))
-        return -1;
+    const char *const parts[] = {"tok.train.", "tok.valid."};
+    if (copy_pairs(p, "tok.all.", d->limit_subwords ? NULL : &d->limits, d->hold_out, parts)) return -1;
     remove_prefix(p, "tok.all.");
     if (learn(p, &codes)) return -1;
     int failed = text_write(in_folder(p, "codes", "", path), text_of(codes), p->msg, p->msg_size);

@@ -87,6 +87,7 @@ static const data_pairs iwslt14_pairs = {
               {.language = "en", .split_last = true, .lower = true}},
     .train = iwslt14_train,
     .test = iwslt14_test,
+    .talks = true,
     .limits = {.min = 1, .max = 175, .ratio = 1.5},
     .hold_out = 23,
     .merges = 10000,

@@ -1,0 +1,122 @@
+/* set_lines.c - see set_lines.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "data/sets/set_lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which lines ---- */
+
+static bool holds(text_slice line, const char *part) {
+    const size_t n = strlen(part);
+    for (size_t i = 0; i + n <= line.n; i++) {
+        if (memcmp(line.bytes + i, part, n) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_sentence(text_slice line) {
+    return !holds(line, "<url>") && !holds(line, "<talkid>") && !holds(line, "<keywords>");
+}
+static bool is_segment(text_slice line) { return holds(line, "<seg id"); }
+
+/* ---- what they become ---- */
+
+/* Every `what` becomes `by`, which is not longer; in place. */
+static void replace(char *line, const char *what, const char *by) {
+    const size_t n = strlen(what), m = strlen(by);
+    char *to = line;
+    for (const char *at = line; *at;) {
+        if (strncmp(at, what, n) != 0) {
+            *to++ = *at++;
+            continue;
+        }
+        memcpy(to, by, m);
+        to += m;
+        at += n;
+    }
+    *to = 0;
+}
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Without <seg id="12">, </seg> and the spaces after the one and around the other, wherever they are. */
+static void strip_segment(char *line) {
+    char *to = line;
+    for (const char *at = line; *at;) {
+        static const char open[] = "<seg id=\"", close[] = "</seg>";
+        if (strncmp(at, open, sizeof open - 1) == 0) {
+            const size_t digits = strspn(at + sizeof open - 1, "0123456789");
+            const char *end = at + sizeof open - 1 + digits;
+            if (end[0] == '"' && end[1] == '>') {
+                for (at = end + 2; is_blank(*at); at++) {}
+                continue;
+            }
+        } else if (strncmp(at, close, sizeof close - 1) == 0) {
+            while (to > line && is_blank(to[-1])) to--;
+            for (at += sizeof close - 1; is_blank(*at); at++) {}
+            continue;
+        }
+        *to++ = *at++;
+    }
+    *to = 0;
+}
+
+typedef struct line_worker {
+    set_lines_kind kind;
+    text_chain *chain;
+} line_worker;
+
+static void close_worker(void *worker) {
+    line_worker *w = worker;
+    if (w) text_chain_free(w->chain);
+    free(w);
+}
+
+static void *open_worker(const void *options) {
+    const set_lines *lines = options;
+    line_worker *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    w->kind = lines->kind;
+    if ((w->chain = text_chain_create(&lines->chain))) return w;
+    free(w);
+    return NULL;
+}
+
+static void replace_all(char *line, const char *const (*pairs)[2]) {
+    for (; (*pairs)[0]; pairs++) replace(line, (*pairs)[0], (*pairs)[1]);
+}
+
+static char *run_line(void *worker, text_slice line) {
+    static const char *const tags[][2] = {
+        {"<title>", ""}, {"</title>", ""}, {"<description>", ""}, {"</description>", ""}, {NULL}};
+    static const char *const right_mark[][2] = {{"\u2019", "'"}, {NULL}};
+    static const char *const entities[][2] = {{"&lt;", "<"},   {"&gt;", ">"},  {"&quot;", "\""},
+                                              {"&apos;", "'"}, {"&amp;", "&"}, {NULL}};
+    line_worker *w = worker;
+    char *text = strndup(line.n ? line.bytes : "", line.n);
+    if (!text) return NULL;
+    if (w->kind == SET_TALKS) replace_all(text, tags);
+    if (w->kind == SET_SEGMENTS || w->kind == SET_RAW) strip_segment(text);
+    if (w->kind == SET_SEGMENTS) replace_all(text, right_mark);
+    if (w->kind == SET_RAW) {
+        replace_all(text, entities);
+        return text;
+    }
+    char *tokens = text_chain_split(w->chain, text_of(text));
+    free(text);
+    return tokens;
+}
+
+line_map set_lines_map(const set_lines *lines, int threads) {
+    return (line_map){.threads = threads,
+                      .keeps = lines->kind == SET_TALKS   ? is_sentence
+                               : lines->kind == SET_LINES ? NULL
+                                                          : is_segment,
+                      .open = open_worker,
+                      .close = close_worker,
+                      .options = lines,
+                      .run = run_line};
+}
