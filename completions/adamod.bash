@@ -41,7 +41,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         'bench decode --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
         'bench decode --shape') mapfile -t COMPREPLY < <(compgen -W 'tiny small base' -- "$4") ;;
-        'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'f32 tf32 bf16' -- "$4") ;;
+        'bench decode --precision') mapfile -t COMPREPLY < <(compgen -W 'full tf32 mixed' -- "$4") ;;
         'bench train --shape') mapfile -t COMPREPLY < <(compgen -W 'small base big resnet34 densenet121 lstm' -- "$4") ;;
         *' --set' | 'compare --vary')
             compopt -o nospace

@@ -559,7 +559,7 @@ def test_bench_decode_translates_without_data_and_tells_what_it_cannot():
     check(re.search(r"^adamod +[0-9.]+ s +[0-9.]+ sentences/s", text, re.M), text)
     check("CTranslate2" not in text, text)
     refuse(2, "bench decode: --shape is 'huge', expected tiny, small or base", "bench", "decode", "--shape", "huge")
-    refuse(2, "bench decode: --precision is 'f8', expected f32, tf32 or bf16", "bench", "decode", "--precision", "f8")
+    refuse(2, "bench decode: --precision is 'f8', expected full, tf32 or mixed", "bench", "decode", "--precision", "f8")
     refuse(2, "--beam is '65', expected a whole number from 1 to 64", "bench", "decode", "--beam", "65")
     refuse(2, "unexpected argument 'x'", "bench", "decode", "x")
 

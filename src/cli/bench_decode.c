@@ -27,7 +27,7 @@ enum { SHAPE, DEVICE, PRECISION, SENTENCES, BEAM, BATCH, THREADS, ROUNDS, PYTHON
 static const cli_flag flags[] = {
     {"shape", "NAME", "tiny, small (as IWSLT'14's, the default) or base"},
     {"device", "DEVICE", "cpu (the default) or cuda"},
-    {"precision", "NAME", "on a GPU: f32 (the default), tf32 or bf16"},
+    {"precision", "NAME", "on a GPU, as train.precision: full (f32, the default), tf32 or mixed (bf16)"},
     {"sentences", "N", "to translate (6750 on a GPU, 200 on a processor)"},
     {"beam", "N", "hypotheses of a sentence (5)"},
     {"batch", "N", "sentences at once, at most (what translate takes)"},
@@ -61,7 +61,7 @@ typedef struct request {
 /* ---- the request ---- */
 
 static int read_word(request *ask, int flag, const char *value) {
-    static const char *const precisions[] = {[NN_FULL] = "f32", [NN_TF32] = "tf32", [NN_MIXED] = "bf16"};
+    static const char *const precisions[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed"};
     if (flag == DEVICE) {
         ask->device = value;
         return 0;
@@ -73,7 +73,7 @@ static int read_word(request *ask, int flag, const char *value) {
         if (strcmp(value, shapes[i].name) == 0) return ask->shape = &shapes[i], 0;
     }
     return flag == SHAPE ? cli_usage(COMMAND, "--shape is '%.40s', expected tiny, small or base", value)
-                         : cli_usage(COMMAND, "--precision is '%.40s', expected f32, tf32 or bf16", value);
+                         : cli_usage(COMMAND, "--precision is '%.40s', expected full, tf32 or mixed", value);
 }
 
 static int read_flag(request *ask, int flag, const char *value) {
