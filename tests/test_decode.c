@@ -1,4 +1,5 @@
 /* Beam search: its op against a slow search that keeps whole sentences, and sentences that leave a run early. */
+#include "nn/backend/cpu/packed.h"
 #include "nn/op.h"
 #include "nn/ops/beam.h"
 #include "small_transformer.h"
@@ -91,7 +92,7 @@ static int slow_search(uint64_t seed, const nn_beam_options *o, sentence *kept) 
 enum { SENTENCES = 3, ROWS = SENTENCES * BEAM };
 
 typedef struct states {
-    int32_t search[SENTENCES * 512], ids[ROWS], positions[ROWS], paths[ROWS * MOST];
+    int32_t *search, ids[ROWS], positions[ROWS], paths[ROWS * MOST];
     int32_t token[ROWS * MOST]; /* of rows of the cache, as the attention of each step finds them */
     float best[ROWS * 2 * WORDS], live[SENTENCES];
 } states;
@@ -121,8 +122,8 @@ static void check_search(uint64_t seed, const nn_beam_options *o) {
     const int n = 2 * o->beam + 1 < WORDS ? 2 * o->beam + 1 : WORDS;
     const int64_t words = nn_beam_words(o);
     const nn_attributes a = {.beam = *o};
-    CHECK(words * SENTENCES <= (int64_t)(sizeof s.search / sizeof *s.search));
     memset(&s, 0, sizeof s);
+    s.search = calloc((size_t)words * SENTENCES, sizeof *s.search);
     for (int i = 0; i < SENTENCES; i++) {
         nn_beam_begin(o, (int64_t)i * o->beam * o->max_length,
                       &(nn_beam_rows){s.search + i * words, s.ids + i * o->beam, s.positions + i * o->beam,
@@ -146,7 +147,7 @@ static void check_search(uint64_t seed, const nn_beam_options *o) {
         const int kept = slow_search(seed + (uint64_t)i, o, want);
         CHECK(s.live[i] == 0);
         for (int k = 0; k < kept; k++) {
-            if (!CHECK(nn_beam_result(o, s.search + i * words, k, &got))) return;
+            if (!CHECK(nn_beam_result(o, s.search + i * words, k, &got))) break;
             CHECK(got.score == want[k].score);
             CHECK_INT(got.complete, want[k].complete);
             if (CHECK_INT(got.length, want[k].length))
@@ -154,6 +155,7 @@ static void check_search(uint64_t seed, const nn_beam_options *o) {
         }
         CHECK(!nn_beam_result(o, s.search + i * words, kept, &got));
     }
+    free(s.search);
 }
 
 TEST(the_search_is_that_of_whole_sentences) {
@@ -165,8 +167,6 @@ TEST(the_search_is_that_of_whole_sentences) {
     }
 }
 
-/* ---- sentences that leave a run ---- */
-
 enum { MANY = 40, LONGEST = 9 };
 
 typedef struct outputs {
@@ -175,6 +175,61 @@ typedef struct outputs {
     int length[MANY], times[MANY];
     double score[MANY];
 } outputs;
+
+/* ---- products with a copy of a matrix ---- */
+
+typedef struct parts_seen {
+    int64_t rows, out;
+    int *times; /* [rows, out] */
+} parts_seen;
+
+static void see(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+    const parts_seen *p = context;
+    for (int64_t i = row; i < row + rows; i++) {
+        for (int64_t j = column; j < column + columns; j++) p->times[i * p->out + j]++;
+    }
+}
+
+static void check_packed(int64_t rows, int64_t out, int64_t in, adamod_pool *pool) {
+    float *x = malloc((size_t)(rows * in) * sizeof *x), *w = malloc((size_t)(out * in) * sizeof *w);
+    float *y = malloc((size_t)(2 * rows * out + 1) * sizeof *y);
+    parts_seen seen = {rows, out, calloc((size_t)(rows * out), sizeof *seen.times)};
+    nn_packed *p = nn_packed_create(out, in);
+    for (int64_t i = 0; i < rows * in; i++) x[i] = (float)nn_normal(1, (uint64_t)i);
+    for (int64_t i = 0; i < out * in; i++) w[i] = (float)nn_normal(2, (uint64_t)i);
+    y[2 * rows * out] = 77;
+    nn_packed_product(p, pool, w, rows, x, y, see, &seen);
+    for (int64_t i = 0; i < out * in; i++) w[i] = NAN; /* it has its copy */
+    nn_packed_product(p, NULL, w, rows, x, y + rows * out, NULL, NULL);
+    double worst = 0;
+    bool once = true;
+    for (int64_t i = 0; i < rows * out; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < in; k++)
+            sum += (double)x[i / out * in + k] * (float)nn_normal(2, (uint64_t)(i % out * in + k));
+        worst = fmax(worst, fabs(sum - (double)y[i]));
+        once = once && seen.times[i] == 1;
+    }
+    CHECK_CLOSE(worst, 0, 1e-5);
+    CHECK(once);
+    CHECK(memcmp(y, y + rows * out, (size_t)(rows * out) * sizeof *y) == 0); /* whatever the threads */
+    CHECK(y[2 * rows * out] == 77);
+    nn_packed_free(p);
+    free(seen.times);
+    free(x);
+    free(w);
+    free(y);
+}
+
+TEST(a_product_with_a_copy_of_the_matrix_is_the_product) {
+    static const int64_t rows[] = {1, 7, 64, 65, 9}, out[] = {1, 48, 50, 96, 177}, in[] = {1, 5, 16, 33, 40};
+    adamod_pool *pool = NULL;
+    CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
+    for (int i = 0; i < 5; i++) check_packed(rows[i], out[i], in[i], pool);
+    adamod_pool_free(pool);
+}
+
+/* ---- sentences that leave a run ---- */
 
 static int take(void *context, int64_t i, int place) {
     outputs *o = context;
@@ -199,15 +254,15 @@ TEST(translations_do_not_depend_on_the_company) {
     }
     static outputs all;
     memset(&all, 0, sizeof all);
-    const decode_options o = {.beam = 3,
-                              .max_length = LONGEST,
-                              .length_penalty = 1,
-                              .sentences = 16,
-                              .src_tokens = 100,
-                              .start = START,
-                              .end = END,
-                              .backend = "cpu",
-                              .pool = s.pool};
+    decode_options o = {.beam = 3,
+                        .max_length = LONGEST,
+                        .length_penalty = 1,
+                        .sentences = 16,
+                        .src_tokens = 100,
+                        .start = START,
+                        .end = END,
+                        .backend = "cpu",
+                        .pool = s.pool};
     int taken, lengths[LONGEST + 1] = {0}, different = 0;
     CHECK_INT(decoder_create(&all.d, s.params, &c, &o), ADAMOD_OK);
     CHECK_INT(decoder_run_all(all.d, MANY, src, at, take, &all, &taken), ADAMOD_OK);
@@ -226,7 +281,17 @@ TEST(translations_do_not_depend_on_the_company) {
     CHECK(different > 2); /* some did leave before others */
     CHECK_INT(decoder_run_all(all.d, 1, src, (int64_t[]){0, 101}, take, &all, &taken), ADAMOD_ERROR_RANGE);
     decoder_free(all.d);
+    /* Nor on copies of parameters in another order. */
+    static outputs packed;
+    memset(&packed, 0, sizeof packed);
+    o.constant = true;
+    CHECK_INT(decoder_create(&packed.d, s.params, &c, &o), ADAMOD_OK);
+    CHECK_INT(decoder_run_all(packed.d, MANY, src, at, take, &packed, &taken), ADAMOD_OK);
+    for (int i = 0; i < MANY; i++) CHECK_CLOSE(packed.score[i], all.score[i], 1e-5);
+    CHECK(memcmp(packed.tokens, all.tokens, sizeof all.tokens) == 0);
+    decoder_free(packed.d);
     small_free(&s);
 }
 
-RUN_TESTS(ENTRY(the_search_is_that_of_whole_sentences), ENTRY(translations_do_not_depend_on_the_company))
+RUN_TESTS(ENTRY(the_search_is_that_of_whole_sentences), ENTRY(a_product_with_a_copy_of_the_matrix_is_the_product),
+          ENTRY(translations_do_not_depend_on_the_company))

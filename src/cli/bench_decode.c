@@ -376,6 +376,7 @@ static int run(const request *ask, const text *t, nn_params *params, adamod_pool
                               .src_tokens = sentences * 64 > LONGEST + 1 ? sentences * 64 : LONGEST + 1,
                               .start = VOCAB_START,
                               .end = VOCAB_END,
+                              .constant = true,
                               .pool = pool};
     answers a = {.tokens = calloc((size_t)t->n, sizeof *a.tokens), .length = calloc((size_t)t->n, sizeof *a.length)};
     int status = a.tokens && a.length ? 0 : cli_fail(COMMAND, "out of memory");

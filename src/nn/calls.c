@@ -235,6 +235,7 @@ static void nn_begin_calls(nn_plan *plan, const int *writers) {
         c->attributes = &node->attributes;
         c->pool = plan->options.pool;
         c->training = plan->options.training;
+        c->constant = plan->options.constant;
         c->node = (uint64_t)(node - g->nodes);
         if (plan->on_device) c->precision = plan->on_device->precision;
         for (int k = 0; k < NN_MAX_OUTPUTS; k++) c->output[k] = nn_array_shape(plan, node->output[k]);

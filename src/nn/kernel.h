@@ -69,7 +69,8 @@ typedef struct nn_call {
     float *workspace; /* as many floats as the kernels' workspace function asked for */
     adamod_pool *pool;
     bool training;
-    uint64_t key; /* of this op's random numbers in this run: see random.h */
+    bool constant; /* parameters are the same in every run */
+    uint64_t key;  /* of this op's random numbers in this run: see random.h */
     /* On a device only. */
     const uint64_t *random; /* the run's key: the op's is nn_stream_key(*random, node) */
     uint64_t node;

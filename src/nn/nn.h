@@ -309,6 +309,7 @@ typedef struct nn_plan_options {
     nn_value loss;       /* what to differentiate; -1: forward only */
     adamod_pool *pool;   /* NULL: one thread */
     bool training;       /* dropout drops */
+    bool constant;       /* parameters do not change after the first run: kernels may keep them in another order */
     /* A plan whose states this one reads and writes, too, by their names, instead of having its own: they have the same
      * columns and no fewer rows there. It must live longer. NULL: none. */
     struct nn_plan *states;

@@ -91,8 +91,11 @@ static void list_stages(decoder *d) {
 static adamod_status make_step(decoder *d, stage *s) {
     if (s->step) return ADAMOD_OK;
     const transformer_step_sizes sizes = {d->o.src_tokens, s->sentences, d->o.sentences};
-    const nn_plan_options options = {
-        .backend = d->o.backend, .loss = -1, .pool = d->o.pool, .states = s == d->stages ? NULL : d->stages[0].step};
+    const nn_plan_options options = {.backend = d->o.backend,
+                                     .loss = -1,
+                                     .pool = d->o.pool,
+                                     .constant = d->o.constant,
+                                     .states = s == d->stages ? NULL : d->stages[0].step};
     nn_graph_free(s->step_graph);
     s->step_graph = nn_graph_create(d->params);
     if (!s->step_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");
@@ -103,7 +106,7 @@ static adamod_status make_step(decoder *d, stage *s) {
 static adamod_status make_encoder(decoder *d, stage *s) {
     if (s->encoder) return ADAMOD_OK;
     const transformer_sizes sizes = {s->src_tokens, 1, s->sentences};
-    const nn_plan_options options = {.backend = d->o.backend, .loss = -1, .pool = d->o.pool};
+    const nn_plan_options options = {.backend = d->o.backend, .loss = -1, .pool = d->o.pool, .constant = d->o.constant};
     nn_graph_free(s->encoder_graph);
     s->encoder_graph = nn_graph_create(d->params);
     if (!s->encoder_graph) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a decoder");

@@ -15,6 +15,7 @@ typedef struct decode_options {
     int sentences;         /* decoded at once, at most */
     int64_t src_tokens;    /* of those, in all */
     int32_t start, end;    /* tokens */
+    bool constant;         /* parameters do not change after the first run */
     const char *backend;
     adamod_pool *pool;
 } decode_options;
@@ -32,7 +33,7 @@ typedef struct decoder decoder;
  * no more than some GiB. */
 int decode_sentences(const nn_params *params, const transformer_config *config, int beam, int max_length);
 
-/* The parameters are read at each run, so one decoder serves a model while it trains. */
+/* The parameters are read at each run, unless they are constant, so that one decoder serves a model while it trains. */
 adamod_status decoder_create(decoder **out, nn_params *params, const transformer_config *config,
                              const decode_options *o);
 void decoder_free(decoder *d);

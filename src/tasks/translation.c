@@ -474,7 +474,7 @@ int translation_beam(const experiment *e) {
     return beam < tokens ? beam : (int)tokens;
 }
 
-static int open_decoder(experiment *e, char *message, size_t size) {
+static int open_decoder(experiment *e, bool constant, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     translation *s = translation_of(e);
     enum { TOKENS = 64 }; /* of a sentence, if all are decoded at once that could be */
@@ -487,6 +487,7 @@ static int open_decoder(experiment *e, char *message, size_t size) {
                               .src_tokens = tokens > longest ? tokens : longest,
                               .start = VOCAB_START,
                               .end = VOCAB_END,
+                              .constant = constant,
                               .backend = e->recipe.train.backend,
                               .pool = e->pool};
     return experiment_failed(decoder_create(&s->decoder, e->params, &s->config, &o), message, size);
@@ -494,7 +495,7 @@ static int open_decoder(experiment *e, char *message, size_t size) {
 
 static int prepare(experiment *e, int uses, char *message, size_t size) {
     if ((uses & TASK_SCORE) && open_scoring(e, message, size)) return -1;
-    return (uses & TASK_APPLY) ? open_decoder(e, message, size) : 0;
+    return (uses & TASK_APPLY) ? open_decoder(e, !(uses & TASK_TRAIN), message, size) : 0;
 }
 
 /* ---- vocabularies in a run's directory ---- */

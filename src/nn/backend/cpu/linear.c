@@ -1,8 +1,10 @@
 /* y = activation(x W^T + b) and its gradient: matrix products by tiles, bias and activation while a tile is in the
  * cache. Formulas are in ops/linear.c. */
 #include "nn/backend/cpu/activation.h"
+#include "base/error.h"
 #include "nn/backend/cpu/cpu.h"
 #include "nn/backend/cpu/gemm.h"
+#include "nn/backend/cpu/packed.h"
 
 #include <string.h>
 
@@ -92,7 +94,9 @@ static void linear_forward(const nn_call *c) {
         .then = c->input[2].data || c->attributes->activation != NN_LINEAR ? finish_tile : NULL,
         .context = &copy,
     };
-    nn_products(c->pool, &product, 1);
+    if (c->prepared)
+        nn_packed_product(c->prepared, c->pool, product.b, product.m, product.a, product.c, product.then, &copy);
+    else nn_products(c->pool, &product, 1);
 }
 
 /* ---- backward ---- */
@@ -236,5 +240,18 @@ static void linear_backward(const nn_call *c) {
     }
 }
 
-const nn_kernels nn_cpu_linear = {
-    .forward = linear_forward, .backward = linear_backward, .workspace = linear_workspace};
+/* Forward, of parameters that do not change. */
+static adamod_status linear_prepare(const nn_call *c, void **prepared) {
+    *prepared = NULL;
+    if (!c->constant || c->output_grad[0]) return ADAMOD_OK;
+    *prepared = nn_packed_create(c->output[0].cols, c->input[1].cols);
+    return *prepared ? ADAMOD_OK : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a copy of a matrix");
+}
+
+static void linear_release(void *prepared) { nn_packed_free(prepared); }
+
+const nn_kernels nn_cpu_linear = {.forward = linear_forward,
+                                  .backward = linear_backward,
+                                  .workspace = linear_workspace,
+                                  .prepare = linear_prepare,
+                                  .release = linear_release};
