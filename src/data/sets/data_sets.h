@@ -49,7 +49,7 @@ typedef struct data_pair {
 typedef struct data_pairs {
     text_chain_options sides[2];   /* source, target */
     const data_pair *train, *test; /* members; the last has NULLs. Tests are XML of which segments are taken */
-    bool talks;                    /* training text has the tags of IWSLT\'s talks */
+    bool talks;                    /* training text has the tags of IWSLT's talks */
     pair_limits limits;
     /* Limits are of subwords, and of validation text too; else of tokens, before that is set apart. */
     bool limit_subwords;
