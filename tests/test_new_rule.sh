@@ -11,9 +11,13 @@ mkdir -p "$rules"
 # The first block of C is the file; the second, the line.
 block() { awk -v wanted="$1" '/^```c$/ { n++; next } /^```$/ { n += n == wanted } n == wanted' "$SOURCE_DIR/docs/adding-a-rule.md"; }
 block 1 >"$rules/adamax.inc.h"
-block 2 | cat "$src/optim/rules/list.inc.h" - >"$rules/list.inc.h"
+grep -v '/adamax.inc.h"$' "$src/optim/rules/list.inc.h" >"$rules/list.inc.h"
+block 2 >>"$rules/list.inc.h"
 grep -q '^RULE(adamax)$' "$rules/adamax.inc.h"
 grep -q '^#include "optim/rules/adamax.inc.h"$' "$rules/list.inc.h"
+
+# What the page shows is what was added.
+cmp "$rules/adamax.inc.h" "$src/optim/rules/adamax.inc.h"
 
 # Its own folder first, so that the list there is the one that is found.
 for file in optim/rules.c optim/kernels/plain.c; do

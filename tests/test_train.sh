@@ -211,6 +211,13 @@ last=$(grep '"kind":"valid"' answers/metrics.jsonl | tail -1 | scores)
 [ "$last" = '"exact":1,"bleu":100' ] || fail "validation ends with $last, expected all to be exact"
 [ "$last" = "$("$ADAMOD" evaluate answers --split valid --checkpoint last --json | scores)" ] ||
     fail "evaluate gives other scores than training did: $last"
+# A rule that trains other weights than those to use: evaluations, then and later, are of those to use.
+"$ADAMOD" train tiny.yaml --out free --set optimizer.rule=schedulefree_adamw --set train.average=0 --set train.steps=10 \
+    --set train.evaluate_pairs=0 >/dev/null
+loss() { sed -nE 's/.*"loss":([0-9.e-]*).*/\1/p'; }
+last=$(grep '"kind":"valid"' free/metrics.jsonl | tail -1 | loss)
+[ "$last" = "$("$ADAMOD" evaluate free --split valid --checkpoint last --json | loss)" ] ||
+    fail "evaluate gives another loss than training did, $last: $("$ADAMOD" evaluate free --split valid --json)"
 for tag in valid/bleu valid/exact; do grep -qaF $tag answers/events.* || fail "TensorBoard's events have no $tag"; done
 "$ADAMOD" train tiny.yaml --out silent --set train.evaluate_pairs=0 --set train.steps=10 >/dev/null
 if grep '"kind":"valid"' silent/metrics.jsonl | grep -q bleu; then fail "evaluate_pairs=0 still translates"; fi

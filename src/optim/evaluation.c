@@ -1,4 +1,5 @@
 /* The weights to evaluate with, of rules that average their path: x, while steps are taken from y. */
+#include "optim/optim.h"
 #include "optim/optimizer.h"
 #include "optim/update.h"
 
@@ -50,6 +51,10 @@ static void adamod__mix_block(const adamod_optimizer *opt, const tensor *t, cons
     } else {
         adamod__write_block(opt->kernels, compute, out, t->span.param_type, first, n, mixed, NULL);
     }
+}
+
+double adamod__evaluation_weight(const adamod_optimizer *opt) {
+    return opt->rule->averages ? 1 - 1 / opt->groups[0].options[OPT_BETA1] : 0;
 }
 
 /* x of a parameter, to be freed, from kept, what the parameter is. */

@@ -46,4 +46,7 @@ uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
 adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
                                     const char *prefix);
 
+/* What to evaluate with is parameter + this (state z - parameter), of the first group; 0: the parameter itself. */
+double adamod__evaluation_weight(const adamod_optimizer *opt);
+
 #endif

@@ -22,6 +22,7 @@
 
 static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
+static const char evaluation_key[] = "evaluation";
 
 /* Of its header. The largest model that a recipe can ask for, 1000 layers, stays below it, so what is saved can be read;
  * and a file that is something else does not fill the memory. */
@@ -71,7 +72,7 @@ static const number numbers[] = {
     {"stale", INTEGER, offsetof(checkpoint_meta, stale), "0"},
     {"last_step", INTEGER, offsetof(checkpoint_meta, last_step), "-1"},
 };
-enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 5 };
+enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 6 };
 
 static const char *number_text(const checkpoint_meta *meta, const number *x, char out[32]) {
     const void *field = (const char *)meta + x->offset;
@@ -120,6 +121,7 @@ typedef struct outgoing {
     adamod__st_pair pairs[PAIRS + ADAMOD__STATE_PAIRS];
     size_t n_pairs;
     char number[NUMBERS][32];
+    char evaluation[32];
     char *recipe;
     char (*state_names)[256]; /* of the model's persistent states */
     adamod__state_list states;
@@ -194,6 +196,9 @@ static int list_all(outgoing *out, const nn_params *params, const adamod_optimiz
     if (!out->tensors) return fail_memory(to);
     if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
     if (!optimizer) return 0;
+    const double weight = adamod__evaluation_weight(optimizer);
+    snprintf(out->evaluation, sizeof out->evaluation, "%.17g", weight);
+    if (weight != 0) add_pair(out, evaluation_key, out->evaluation);
     memcpy(out->tensors + out->n, out->states.tensors, out->states.n * sizeof *out->tensors);
     out->n += out->states.n;
     for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) out->pairs[out->n_pairs++] = out->states.metadata[i];
@@ -345,6 +350,29 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
     return data;
 }
 
+/* Rules that average their path train other weights than those to use: parameter + weight (z - parameter). */
+static int to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data, const line *to) {
+    const char *text = adamod__st_metadata(file, evaluation_key);
+    const double weight = text ? strtod(text, NULL) : 0;
+    for (int i = 0; weight != 0 && i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        char name[300];
+        snprintf(name, sizeof name, "%s%s.z", optimizer_part, p->name);
+        const adamod__st_entry *e = adamod__st_find(file, name);
+        if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)p->count * sizeof *data) {
+            return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from",
+                             to->path, name);
+        }
+        float *z = malloc((size_t)p->count * sizeof *z + 1), *y = data + p->offset;
+        if (!z) return fail_memory(to);
+        const int failed = adamod__st_read(file, e, z, to->message, to->size);
+        for (int64_t k = 0; !failed && k < p->count; k++) y[k] = y[k] + (float)weight * (z[k] - y[k]);
+        free(z);
+        if (failed) return -1;
+    }
+    return 0;
+}
+
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
 static int verify(const adamod__st_file *file, bool all, const nn_params *params, const line *to) {
     uint64_t most = 0;
@@ -388,7 +416,7 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     if (!optimizer && verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, to);
     if (!data) return -1;
-    int status = 0;
+    int status = optimizer ? 0 : to_evaluate_with(file, params, data, to);
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
     if (!status) status = store(params, data, to);
     free(data);
@@ -417,7 +445,8 @@ static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t
         return -1;
     if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, to);
-    const int status = data ? store(params, data, to) : -1;
+    int status = data ? to_evaluate_with(file, params, data, to) : -1;
+    if (!status) status = store(params, data, to);
     free(data);
     return status;
 }

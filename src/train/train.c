@@ -343,7 +343,11 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const double clock = clock_seconds();
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
-    const int failed = measure_with(t, split, TASK_WHOLE, t->run ? keep_sample : NULL, &final, message, size);
+    /* an average of checkpoints is evaluated as it is */
+    const task_sample sample = t->run ? keep_sample : NULL;
+    const int failed = t->s.recipe.train.average > 0
+                           ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final, message, size)
+                           : measure_with(t, split, TASK_WHOLE, sample, &final, message, size);
     if (together(t, failed, message, size)) return -1;
     t->started += clock_seconds() - clock;
     *out = (train_result){.status = TRAIN_FINISHED,
