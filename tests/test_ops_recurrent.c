@@ -50,8 +50,9 @@ TEST(lstm_cpu_is_ref) {
         {7, 5, 12, 9, true, true, 0},     {5, 20, 8, 33, true, true, 0.5},
         {6, 3, 17, 16, false, true, 0.3}, {2, 66, 3, 17, true, true, 0.5}, /* more sequences than one tile has */
         {2, 1, 1, 131, true, true, 0.5},                                   /* weights that are packed in parts */
+        {2, 2, 70, 17, true, true, 0},                                     /* the input's weights, too */
         {0, 3, 4, 2, true, true, 0.5}};
-    for (int i = 0; i < 11; i++) {
+    for (int i = 0; i < 12; i++) {
         const opcheck o = lstm_of(i < 5 ? small[i] : more[i - 5]);
         if (!CHECK(opcheck_kernels(&o, &nn_cpu_lstm))) printf("  case %d\n", i);
     }
