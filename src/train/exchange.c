@@ -173,10 +173,12 @@ bool exchange_accumulates(const exchange *x, bool first) { return x->o.order == 
 void exchange_begin(exchange *x, int ranks, bool first, bool last) {
     overlap *b = x->beside;
     if (!b) return;
-    b->ranks = ranks; /* the thread reads these only once it is told of a block */
+    pthread_mutex_lock(&b->lock);
+    b->ranks = ranks;
     b->first = first;
     b->last = last;
     b->queued = b->taken = b->summed = 0;
+    pthread_mutex_unlock(&b->lock);
     if (comm_rank(x->o.comm) >= ranks) nn_plan_tell_all(x->o.plan);
 }
 

@@ -3,7 +3,8 @@
  *   recipe.yaml          the resolved recipe
  *   machine.json         processor, cores, instruction set, compiler, version, start time, and what run_describe adds:
  *                        what was really used, whatever the recipe leaves open ("backend":"cpu","device":"cpu",
- *                        "precision":"full","matrix_library":"oneDNN 2.6.3","threads":"2"); how many other
+ *                        "precision":"full","matrix_library":"oneDNN 2.6.3","threads":"2","ranks":"1",
+ *                        "comm":"none", or what sums gradients of several ranks: "mpi", "nccl"); how many other
  *                        runs of a comparison were made at the same time, at most ("beside":"3"); a run that was resumed
  *                        has machine.2.json, machine.3.json, ... as well, which say from where it went on
  *                        ("resumed_from":"last","resumed_at":"40") and what was begun anew ("reset":"optimizer")
