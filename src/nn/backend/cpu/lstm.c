@@ -1,7 +1,7 @@
 /* lstm: what x adds to the gates of a whole sequence is one product, and so are the gradients of x and of weights. Only the
  * products with the state go step by step. Their weights are copied once a sequence, after dropout, into panels of GROUP
  * columns, [k][GROUP], that are read from front to back in each step, and what becomes of their sums is computed while
- * these are in the cache. What is multiplied with them is kept in columns, [k][batch], too. */
+ * these are in the cache. What is multiplied with them is kept in columns, too. */
 #include "nn/ops/lstm_view.h"
 #include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
@@ -27,8 +27,9 @@ typedef struct sequence {
     lstm_view v;
     const nn_vector *x;
     nn_drop drop;
-    float *panels;      /* of dropped weights */
-    float *columns[2];  /* of the step that this one reads, and of this one: y, or backward dgates */
+    float *panels; /* of dropped weights */
+    float *columns
+        [2]; /* of the step that this one reads, and of this one: y, or backward dgates; tile by tile, [k][rows] */
     float *dgates, *dc; /* backward: of all rows before their activations; of the cells that the next step read */
     float *before;      /* ... what the state of all rows was before them */
     int64_t t;          /* this step */
@@ -84,9 +85,9 @@ static int64_t panels_size(int64_t h) { return 4 * nn_parts(h, GROUP) * GROUP * 
 
 /* Some units of a time step: arrays at the first of them in the first sequence. */
 typedef struct units {
-    int64_t h, batch;
+    int64_t h;
     const float *b_in, *b_state, *before;
-    float *gates, *cells, *y, *columns;
+    float *gates, *cells, *y;
 } units;
 
 /* sums: [4][TILE_ROWS][GROUP], what the state adds to the gates. */
@@ -110,7 +111,6 @@ NN_INLINE void finish_forward(int64_t n, const units *u, int64_t first, int64_t 
         for (int64_t q = 0; q < 4; q++) memcpy(gates + q * u->h, z[q], (size_t)n * sizeof(float));
         memcpy(u->cells + row * u->h, cell, (size_t)n * sizeof(float));
         memcpy(u->y + row * u->h, y, (size_t)n * sizeof(float));
-        for (int64_t j = 0; j < n; j++) u->columns[j * u->batch + row] = y[j];
     }
 }
 
@@ -124,23 +124,22 @@ static void finish_units(int64_t n, const units *u, int64_t first, int64_t rows,
 static void forward_task(void *context, int64_t task) {
     const sequence *s = context;
     const lstm_view *v = &s->v;
-    const int64_t h = v->h, unit = task * GROUP, step = s->t * v->batch;
+    const int64_t h = v->h, unit = task * GROUP, n = least(GROUP, h - unit), step = s->t * v->batch;
     const units u = {h,
-                     v->batch,
                      (const float *)s->c->input[LSTM_B_IN].data + unit,
                      (const float *)s->c->input[LSTM_B_STATE].data + unit,
                      nn_lstm_c_before(v, s->t) + unit,
                      v->gates + step * 4 * h + unit,
                      v->cells + step * h + unit,
-                     (float *)s->c->output[0].data + step * h + unit,
-                     s->columns[1] + unit * v->batch};
+                     (float *)s->c->output[0].data + step * h + unit};
     _Alignas(64) float sums[4 * TILE_ROWS * GROUP];
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
         for (int64_t q = 0; q < 4; q++)
-            s->x->thin(rows, h, s->columns[0] + row, v->batch, s->panels + (4 * task + q) * h * GROUP,
+            s->x->thin(rows, h, s->columns[0] + row * h, rows, s->panels + (4 * task + q) * h * GROUP,
                        sums + q * TILE_ROWS * GROUP);
-        finish_units(least(GROUP, h - unit), &u, row, rows, sums);
+        finish_units(n, &u, row, rows, sums);
+        s->x->transpose(rows, n, u.y + row * h, h, s->columns[1] + row * h + unit * rows, rows);
     }
 }
 
@@ -184,7 +183,10 @@ static void lstm_forward(const nn_call *c) {
     s.columns[0] = s.panels + forward_size(v->in, h);
     s.columns[1] = s.columns[0] + h * v->batch;
     nn_lstm_begin(c, v);
-    s.x->transpose(v->batch, h, v->h0, h, s.columns[0], v->batch);
+    for (int64_t row = 0, rows; row < v->batch; row += rows) {
+        rows = least(TILE_ROWS, v->batch - row);
+        s.x->transpose(rows, h, v->h0 + row * h, h, s.columns[0] + row * h, rows);
+    }
     if (v->steps > 0) {
         input_gates(&s);
         nn_parallel(c->pool, 4 * groups, pack_forward, &s);
@@ -197,9 +199,9 @@ static void lstm_forward(const nn_call *c) {
 
 /* As units: what a step's gates get from its output's gradient, given, and from the next step. */
 typedef struct unit_grads {
-    int64_t h, batch;
+    int64_t h;
     const float *gates, *before, *cells, *given;
-    float *dgates, *dc, *columns;
+    float *dgates, *dc;
 } unit_grads;
 
 /* sums: [.., GROUP], the gradient of the state that the next step read. */
@@ -217,10 +219,7 @@ NN_INLINE void finish_backward(int64_t n, const unit_grads *u, int64_t first, in
             d[3][j] = dy * t * o * (1 - o);
             dcs[j] = dc * f;
         }
-        for (int64_t q = 0; q < 4; q++) {
-            memcpy(dgates + q * u->h, d[q], (size_t)n * sizeof(float));
-            for (int64_t j = 0; j < n; j++) u->columns[(q * u->h + j) * u->batch + row] = d[q][j];
-        }
+        for (int64_t q = 0; q < 4; q++) memcpy(dgates + q * u->h, d[q], (size_t)n * sizeof(float));
         memcpy(carried, dcs, (size_t)n * sizeof(float));
     }
 }
@@ -234,22 +233,23 @@ static void finish_unit_grads(int64_t n, const unit_grads *u, int64_t first, int
 static void backward_task(void *context, int64_t task) {
     const sequence *s = context;
     const lstm_view *v = &s->v;
-    const int64_t h = v->h, unit = task * GROUP, step = s->t * v->batch;
+    const int64_t h = v->h, unit = task * GROUP, n = least(GROUP, h - unit), step = s->t * v->batch;
     const unit_grads u = {h,
-                          v->batch,
                           v->gates + step * 4 * h + unit,
                           nn_lstm_c_before(v, s->t) + unit,
                           v->cells + step * h + unit,
                           s->c->output_grad[0] + step * h + unit,
                           s->dgates + step * 4 * h + unit,
-                          s->dc + unit,
-                          s->columns[1] + unit * v->batch};
+                          s->dc + unit};
     _Alignas(64) float sums[TILE_ROWS * GROUP] = {0};
     for (int64_t row = 0; row < v->batch; row += TILE_ROWS) {
         const int64_t rows = least(TILE_ROWS, v->batch - row);
         if (s->t + 1 < v->steps)
-            s->x->thin(rows, 4 * h, s->columns[0] + row, v->batch, s->panels + task * 4 * h * GROUP, sums);
-        finish_unit_grads(least(GROUP, h - unit), &u, row, rows, sums);
+            s->x->thin(rows, 4 * h, s->columns[0] + row * 4 * h, rows, s->panels + task * 4 * h * GROUP, sums);
+        finish_unit_grads(n, &u, row, rows, sums);
+        for (int64_t q = 0; q < 4; q++)
+            s->x->transpose(rows, n, u.dgates + row * 4 * h + q * h, 4 * h,
+                            s->columns[1] + row * 4 * h + (q * h + unit) * rows, rows);
     }
 }
 
@@ -331,6 +331,18 @@ static void products(sequence *s) {
     nn_products(c->pool, all, n);
 }
 
+/* Both are the same sums. */
+static void bias_grads(const sequence *s) {
+    const nn_call *c = s->c;
+    const int64_t rows = s->v.steps * s->v.batch, gates = 4 * s->v.h;
+    float *const first = c->accumulate[LSTM_B_IN] ? NULL : c->input_grad[LSTM_B_IN];
+    for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
+        float *const to = c->input_grad[i];
+        if (to && to != first && first && !c->accumulate[i]) memcpy(to, first, (size_t)gates * sizeof *to);
+        else if (to) nn_cpu_sum_rows(c->pool, s->dgates, gates, rows, gates, to, c->accumulate[i]);
+    }
+}
+
 /* Of no rows: zeros, where nothing is added to. */
 static void no_grads(const nn_call *c) {
     for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) {
@@ -355,10 +367,7 @@ static void lstm_backward(const nn_call *c) {
     }
     gate_grads(&s);
     products(&s);
-    for (int i = LSTM_B_IN; i <= LSTM_B_STATE; i++) {
-        if (c->input_grad[i])
-            nn_cpu_sum_rows(c->pool, s.dgates, 4 * h, rows, 4 * h, c->input_grad[i], c->accumulate[i]);
-    }
+    bias_grads(&s);
 }
 
 static size_t lstm_workspace(const nn_call *c) {
