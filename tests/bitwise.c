@@ -57,6 +57,7 @@ const variant variants[] = {
     {"lamb", "weight_decay=0.1", true},
     {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=2", false},
     {"schedulefree_sgd", "lr=0.1", false},
+    {"sophia", "weight_decay=0.1", false},
     {"stableadamw", "weight_decay=0.01 bound=momental", true},
 };
 const int variant_count = sizeof variants / sizeof *variants;

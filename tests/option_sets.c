@@ -57,6 +57,7 @@ static const struct {
     COUNT(alpha_warmup),
     COUNT(beta_slow_warmup),
     COUNT(warmup_steps),
+    COUNT(bs),
     COUNT(bound),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -231,6 +232,8 @@ const option_set own_sets[] = {
     {"schedulefree_adamw", "warmup_steps=20 beta1=0.5"},
     {"schedulefree_adamw", "r=1.5 weight_lr_power=1 warmup_steps=90 bound=momental"},
     {"schedulefree_sgd", "lr=0.1 warmup_steps=20 r=2"},
+    {"sophia", "beta1=0.5 rho=0.1 bs=7"},
+    {"sophia", "bound=momental"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

@@ -562,6 +562,18 @@ static void step_schedulefree(ref_state *s, double *p, const double *g, const re
     }
 }
 
+/* Sophia: Liu et al., arXiv 2305.14342; the step of the authors' SophiaG. The Hessian stays what it is.
+ *
+ *   p -= lr sign(m) min(|m| / (rho bs h + 1e-15), 1) */
+static void step_sophia(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *m = find(s, "exp_avg"), *h = find(s, "hessian");
+    for (int64_t i = 0; i < s->count; i++) {
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        double eta = bounded(s, i, o->lr / (o->rho * o->bs * h[i] + 1e-15), o);
+        p[i] -= copysign(fmin(eta * fabs(m[i]), o->lr), m[i]);
+    }
+}
+
 double ref_factor(const ref_state *s) { return s->factor; }
 
 static const struct {
@@ -592,6 +604,7 @@ static const struct {
     {"stableadamw", step_stableadamw},
     {"schedulefree_adamw", step_schedulefree},
     {"schedulefree_sgd", step_schedulefree},
+    {"sophia", step_sophia},
 };
 
 const char *ref_rule_name(int index) {
@@ -679,6 +692,12 @@ void ref_defaults(const char *rule, ref_options *o) {
             o->lr = 2.5e-3;
             o->weight_lr_power = 2;
             if (!strcmp(rule, "schedulefree_sgd")) o->lr = 1, o->beta2 = o->eps = 0;
+        } else if (!strcmp(rule, "sophia")) {
+            o->lr = 1e-4;
+            o->beta1 = 0.965;
+            o->beta2 = o->eps = 0;
+            o->rho = 0.04;
+            o->bs = 5120;
         } else if (!strcmp(rule, "lamb")) {
             o->eps = 1e-6;
             o->bias_correction = 1;
@@ -725,6 +744,7 @@ static int add_states(ref_state *s, const char *rule, const ref_options *o) {
                add_state(s, "grad_queue", s->window * n);
     if (!strcmp(rule, "schedulefree_sgd")) return add_state(s, "z", n);
     if (!strcmp(rule, "schedulefree_adamw")) return add_state(s, "z", n) && add_state(s, "exp_avg_sq", n);
+    if (!strcmp(rule, "sophia")) return add_state(s, "exp_avg", n) && add_state(s, "hessian", n);
     if (!strcmp(rule, "lion")) return add_state(s, "exp_avg", n);
     if (!strcmp(rule, "adamax")) return add_state(s, "exp_avg", n) && add_state(s, "exp_inf", n);
     if (!strcmp(rule, "adabelief")) return add_state(s, "exp_avg", n) && add_state(s, "exp_avg_var", n);

@@ -40,6 +40,7 @@ typedef struct ref_options {
     int rectify;                                     /* adabelief */
     int clip;                                        /* adopt */
     int alpha_warmup, beta_slow_warmup;              /* ademamix */
+    int bs;                                          /* sophia, and rho */
     int warmup_steps;                                /* schedulefree */
     double factor;                                   /* lamb: instead of its own, unless 0 */
     int magnitudes;                                  /* gradients are magnitudes, and so are their differences */

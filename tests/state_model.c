@@ -39,6 +39,7 @@ const model_rule model_rules[] = {
     {"lamb", NULL, NULL, NULL, NULL},
     {"schedulefree_adamw", "warmup_steps", "3", NULL, NULL},
     {"schedulefree_sgd", NULL, NULL, NULL, NULL},
+    {"sophia", NULL, NULL, NULL, NULL},
     {"stableadamw", NULL, NULL, NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;

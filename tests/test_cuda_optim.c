@@ -97,6 +97,7 @@ static const char *const variants[][2] = {
     {"schedulefree_adamw", "weight_decay=0.1 warmup_steps=4"},
     {"schedulefree_adamw", "bound=momental"},
     {"schedulefree_sgd", "lr=0.1 weight_decay=0.1"},
+    {"sophia", "weight_decay=0.1"},
     {"stableadamw", "weight_decay=0.1"},
     {"stableadamw", "bound=momental"},
 };

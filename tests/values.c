@@ -84,11 +84,28 @@ uint16_t put16(adamod_type type, double x) { return isnan(x) ? 0x7fffu : nearest
 
 /* ---- states ---- */
 
-const char *const state_names[] = {
-    "exp_avg",      "exp_avg_sq", "exp_avg_lr",  "max_exp_avg_sq", "master",         "momentum_buffer",
-    "square_avg",   "grad_avg",   "sum",         "acc_delta",      "exp_avg_sq_row", "exp_avg_sq_col",
-    "grad_queue",   "exp_inf",    "exp_avg_var", "exp_avg_fast",   "exp_avg_slow",   "exp_avg_diff",
-    "neg_pre_grad", "z",          NULL};
+const char *const state_names[] = {"exp_avg",
+                                   "exp_avg_sq",
+                                   "exp_avg_lr",
+                                   "max_exp_avg_sq",
+                                   "master",
+                                   "momentum_buffer",
+                                   "square_avg",
+                                   "grad_avg",
+                                   "sum",
+                                   "acc_delta",
+                                   "exp_avg_sq_row",
+                                   "exp_avg_sq_col",
+                                   "grad_queue",
+                                   "exp_inf",
+                                   "exp_avg_var",
+                                   "exp_avg_fast",
+                                   "exp_avg_slow",
+                                   "exp_avg_diff",
+                                   "neg_pre_grad",
+                                   "z",
+                                   "hessian",
+                                   NULL};
 
 /* ---- options ---- */
 

@@ -138,6 +138,29 @@ class AgainstTimm(unittest.TestCase):
             difference(self, lt.LAMB, timm.Lamb, dict(common, weight_decay=decay), theirs)
 
 
+class SophiasStep(unittest.TestCase):
+    def test_it_is_the_authors(self):
+        """sophia.py of Liuhong99/Sophia, _single_tensor_sophiag, and its update_hessian."""
+        (p,) = make_params((50,), dtype=torch.float64)
+        optimizer = lt.Sophia([p], lr=1e-2, betas=(0.9, 0.8), rho=0.03, weight_decay=0.1, bs=40)
+        q, m, h = p.detach().clone(), *(torch.zeros(50, dtype=torch.float64) for _ in range(2))
+        clipped = 0
+        for t in range(1, 201):
+            set_grads([p], t)
+            optimizer.step()
+            q *= 1 - 1e-2 * 0.1
+            m = 0.9 * m + 0.1 * p.grad
+            ratio = (m.abs() / (0.03 * 40 * h + 1e-15)).clamp(None, 1)
+            clipped += int((ratio == 1).sum())
+            q -= 1e-2 * m.sign() * ratio
+            if t % 10 == 1:
+                set_grads([p], 1000 + t)
+                optimizer.update_hessian()
+                h = 0.8 * h + 0.2 * p.grad**2
+        self.assertLessEqual(worst([p], [q]), 1e-12)
+        self.assertTrue(50 < clipped < 9950)
+
+
 class Bound(unittest.TestCase):
     def test_adam_with_it_is_adamod_bit_for_bit(self):
         for more in ({}, {"state_type": "bf16"}, {"state_type": "q8", "min_8bit_size": 0}, {"flavour": "published"}):
@@ -174,7 +197,7 @@ class Bound(unittest.TestCase):
                 near, far = (
                     sum(float((p.detach() - q).norm()) for p, q in zip(ps, before)) for ps in (params, others)
                 )
-                if cls is not lt.LAMB:  # whose trust ratio makes up for it
+                if cls not in (lt.LAMB, lt.Sophia):  # a trust ratio, or no Hessian, makes up for it
                     self.assertLess(near, 0.2 * far)
                 h = bounded.lr_histogram()
                 self.assertGreater(h.bounded, 0.9)

@@ -175,6 +175,7 @@ OPTIONS = {
     "ademamix": {"alpha": 5, "beta_slow": 0.99, "beta_slow_warmup": 7, "alpha_warmup": 6, "bound": "momental"},
     "lamb": {"weight_decay": 0.1, "bias_correction": 0, "bound": "momental"},
     "schedulefree_adamw": {"warmup_steps": 5, "r": 0.5, "weight_decay": 0.1, "bound": "momental"},
+    "sophia": {"beta1": 0.9, "rho": 0.1, "bs": 7, "weight_decay": 0.1},
     "schedulefree_sgd": {"beta1": 0.8, "lr": 0.1, "warmup_steps": 3},
     "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
@@ -197,7 +198,7 @@ def arguments_of(rule, options):
         arguments["momentum"] = arguments.pop("beta1")
     if rule not in ("nosadam", "adafactor", "schedulefree_sgd") and "beta1" in names:
         betas = BETAS_OF.get(rule, ("beta1", "beta2"))
-        arguments["betas"] = tuple(arguments.pop(b, names[b].value) for b in betas)
+        arguments["betas"] = tuple(arguments.pop(b, names[b].value if b in names else 0.99) for b in betas)
     arguments.setdefault("decay", names["decay"].value)
     arguments.setdefault("weight_decay", 0)  # StableAdamW's is not
     return cls, arguments
@@ -251,7 +252,7 @@ class AgainstTheLibrary(unittest.TestCase):
             for key, value in group.items():
                 if key == "betas":
                     names = BETAS_OF.get(cls.rule, ("beta1", "beta2"))
-                    self.assertEqual(value, tuple(known[name].value for name in names))
+                    self.assertEqual(value, tuple(known[name].value if name in known else 0.99 for name in names))
                 elif key in known and (cls.__name__, key) not in {
                     ("Adam", "decay"),
                     ("RAdam", "decay"),
@@ -261,6 +262,7 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("AdEMAMix", "alpha_warmup"),
                     ("AdamW", "weight_decay"),
                     ("StableAdamW", "weight_decay"),
+                    ("Sophia", "weight_decay"),  # its authors'
                     ("SGD", "lr"),
                     (cls.__name__, "min_8bit_size"),  # bitsandbytes'
                     *(("Adafactor", name) for name in ("lr", "decay_rate", "beta1")),  # as Transformers has them

@@ -37,6 +37,7 @@ from .rules import (
     RMSprop,
     ScheduleFreeAdamW,
     ScheduleFreeSGD,
+    Sophia,
     StableAdamW,
 )
 
@@ -69,6 +70,7 @@ __all__ = [
     "SGD",
     "ScheduleFreeAdamW",
     "ScheduleFreeSGD",
+    "Sophia",
     "StableAdamW",
     "log_learning_rates",
 ]

@@ -18,7 +18,7 @@ _BOUND = ("adabound", "amsbound")
 _TELLING: Dict[str, Sequence[str]] = {
     "betas": (
         *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw"),
+        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia"),
     ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
@@ -34,7 +34,8 @@ _TELLING: Dict[str, Sequence[str]] = {
     "rectify": ("adabelief",),
     "beta3_warmup": ("ademamix",),
     "centered": ("rmsprop",),
-    "rho": ("adadelta",),
+    "rho": ("adadelta", "sophia"),
+    "bs": ("sophia",),
     "lr_decay": ("adagrad", "nosadam"),
     "window": ("adashift",),
     "clip_threshold": ("adafactor",),
@@ -63,6 +64,7 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "lamb": ("trust_ratio",),
     "schedulefree_adamw": ("warmup_steps",),
     "schedulefree_sgd": ("warmup_steps",),
+    "sophia": ("rho",),
     "stableadamw": ("update_clipping",),
 }
 

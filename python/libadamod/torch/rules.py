@@ -923,3 +923,52 @@ class ScheduleFreeSGD(_ScheduleFree):
         lr = o["lr"] * min(1, t / o["warmup_steps"] if o["warmup_steps"] else 1)
         eta = rates.constant(lr, p)
         return eta, eta
+
+
+class Sophia(Optimizer):
+    """Sophia, Liu et al., arXiv 2305.14342: divides by an estimate of the Hessian's diagonal, and clips; as the authors'
+    SophiaG. Call update_hessian() every so many steps, after a backward pass of which the squared gradients are such an
+    estimate: with labels that were drawn from the model's own answers.
+
+    Args, beside those of every Optimizer here:
+        betas: decay of the average of gradients, and of the estimates.
+        rho: the larger, the fewer elements are clipped.
+        bs: how many samples, or tokens, the loss is a mean of.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+    """
+
+    rule = "sophia"
+    _names = {"betas": ("beta1",)}
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-4,
+        betas: Betas = (0.965, 0.99),
+        rho: float = 0.04,
+        weight_decay: float = 1e-1,
+        *,
+        bs: int = 5120,
+        **common: Unpack[Bounded],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        beta1, _ = numbers("betas", group["betas"], 2)
+        values = super()._options({**group, "betas": beta1})
+        return values
+
+    @torch.no_grad()
+    def update_hessian(self) -> None:
+        """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on."""
+        for group in self.param_groups:
+            beta2 = group["betas"][1]
+            for p in group["params"]:
+                state = self.state.get(p)
+                if p.grad is not None and state and "hessian" in state:
+                    state["hessian"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+
+    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
+        lr = rates.constant(o["lr"], p)
+        eta = lr / (o["rho"] * o["bs"] * rates.local_real(state["hessian"]).to(lr.dtype) + 1e-15)
+        return eta, eta

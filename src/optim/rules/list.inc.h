@@ -29,3 +29,4 @@
 #include "optim/rules/lamb.inc.h"
 #include "optim/rules/stableadamw.inc.h"
 #include "optim/rules/schedulefree.inc.h"
+#include "optim/rules/sophia.inc.h"

@@ -1,0 +1,60 @@
+/* Sophia: Liu et al., "Sophia: A Scalable Stochastic Second-order Optimizer for Language Model Pre-training", arXiv
+ * 2305.14342, the element-wise part, as in the authors' SophiaG. h is a running estimate of the Hessian's diagonal that the
+ * caller writes between updates; while it is 0, steps are lr sign(m).
+ *
+ *   m = beta1 m + (1 - beta1) g        p = p - lr sign(m) min(|m| / (rho bs h + 1e-15), 1) */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(sophia)
+OPTION(SOPHIA_RHO)
+OPTION(BATCH_SIZE)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(sophia) {
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.eta = k->lr / (k->high * x.v + k->eps);
+    BOUND(s)
+    const V size = LESSER(GREATER(x.m, -x.m) * x.step, (V){0} + k->lr);
+    /* m - m is 0 but where m is not finite, which clipping would hide */
+    x.p = x.p - (WHERE_POSITIVE(x.m, size) - WHERE_POSITIVE(-x.m, size) + (x.m - x.m));
+    return x;
+}
+KERNEL(sophia, M | VV)
+BOUNDED(sophia_bounded, sophia, M | VV | S)
+VARIANTS(sophia){VARIANT(sophia), VARIANT(sophia_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+COEFS(sophia) {
+    (void)info;
+    c->lr = o[OPT_LR];
+    c->eps = 1e-15;
+    c->beta1 = o[OPT_BETA1];
+    c->beta1c = 1 - o[OPT_BETA1];
+    c->high = o[OPT_SOPHIA_RHO] * o[OPT_BATCH_SIZE];
+    c->variant = adamod__bounded(o);
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__sophia_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"hessian", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[2]);
+}
+
+static const option_spec adamod__sophia_options[] = {
+    OPTION_LR(1e-4),
+    OPTION_BETA1(0.965),
+    OPTION_REAL(SOPHIA_RHO, "rho", 0.04, 0, 1e6, 0, "times bs and the Hessian: what the average is divided by"),
+    OPTION_INTEGER(BATCH_SIZE, "bs", 5120, 1, 1000000000, 0,
+                   "tokens, or samples, that the Hessian's estimate is a mean of"),
+    OPTIONS_BOUND,
+};
+
+RULE_DEFINITION(sophia, .summary = "divides by a Hessian's diagonal that the caller gives, and clips",
+                .default_decay = DECAY_DECOUPLED);
+
+#endif
