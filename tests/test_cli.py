@@ -562,6 +562,7 @@ def test_bench_decode_translates_without_data_and_tells_what_it_cannot():
     refuse(2, "bench decode: --precision is 'f8', expected full, tf32 or mixed", "bench", "decode", "--precision", "f8")
     refuse(2, "--beam is '65', expected a whole number from 1 to 64", "bench", "decode", "--beam", "65")
     refuse(2, "unexpected argument 'x'", "bench", "decode", "x")
+    refuse(2, "bench decode: device is 'tpu', expected cpu", "bench", "decode", "--shape", "tiny", "--device", "tpu")
 
 
 # ---- bench train ----

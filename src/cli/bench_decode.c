@@ -222,8 +222,8 @@ static int translate(const text *t, answers *a, seconds *best) {
     int taken = 0;
     const seconds start = now();
     a->words = 0;
-    if (decoder_run_all(a->d, t->n, t->ids, t->at, take, a, &taken))
-        return cli_fail(COMMAND, "%s", adamod_last_error());
+    const adamod_status status = decoder_run_all(a->d, t->n, t->ids, t->at, take, a, &taken);
+    if (status) return cli_library(COMMAND, status);
     keep_best(best, clock_seconds() - start.clock, now().processor - start.processor);
     return taken ? cli_fail(COMMAND, "out of memory") : 0;
 }
@@ -351,6 +351,7 @@ static int measure(const request *ask, const text *t, nn_params *params, answers
     seconds best = {0};
     int status = 0;
     const bool cpu = strcmp(ask->device, "cpu") == 0;
+    bench_warn_if_busy(COMMAND);
     if (!ask->no_peer && cpu) start_peer(&x, ask, params, t, threads);
     for (int64_t i = 0; !status && i < ask->rounds; i++) {
         if (x.process) bench_pause();
@@ -365,8 +366,8 @@ static int measure(const request *ask, const text *t, nn_params *params, answers
 static int run(const request *ask, const text *t, nn_params *params, adamod_pool *pool) {
     const transformer_config *c = &ask->shape->config;
     const double start = clock_seconds();
-    if (strcmp(ask->device, "cpu") != 0 && nn_params_to_device(params, ask->device, ask->precision))
-        return cli_fail(COMMAND, "%s", adamod_last_error());
+    adamod_status failed = nn_params_to_device(params, ask->device, ask->precision);
+    if (failed) return cli_library(COMMAND, failed);
     const int fit = decode_sentences(params, c, (int)ask->beam, MOST_OUTPUT);
     const int sentences = ask->batch ? (int)ask->batch : fit;
     const decode_options o = {.beam = (int)ask->beam,
@@ -380,7 +381,7 @@ static int run(const request *ask, const text *t, nn_params *params, adamod_pool
                               .pool = pool};
     answers a = {.tokens = calloc((size_t)t->n, sizeof *a.tokens), .length = calloc((size_t)t->n, sizeof *a.length)};
     int status = a.tokens && a.length ? 0 : cli_fail(COMMAND, "out of memory");
-    if (!status && decoder_create(&a.d, params, c, &o)) status = cli_fail(COMMAND, "%s", adamod_last_error());
+    if (!status && (failed = decoder_create(&a.d, params, c, &o))) status = cli_library(COMMAND, failed);
     if (!status) status = measure(ask, t, params, &a, clock_seconds() - start, adamod_pool_threads(pool));
     decoder_free(a.d);
     for (int64_t i = 0; a.tokens && i < t->n; i++) free(a.tokens[i]);
@@ -404,8 +405,7 @@ int cli_bench_decode(int argc, char **argv) {
     int status = params && make_text(&t, ask.sentences, ask.shape->config.src_vocab)
                      ? 0
                      : cli_fail(COMMAND, "out of memory for a model of shape %s", ask.shape->name);
-    if (!status && adamod_pool_create(&pool, (int)ask.threads)) status = cli_fail(COMMAND, "%s", adamod_last_error());
-    bench_warn_if_busy(COMMAND);
+    if (!status && adamod_pool_create(&pool, (int)ask.threads)) status = cli_library(COMMAND, ADAMOD_ERROR_MEMORY);
     if (!status) status = run(&ask, &t, params, pool);
     nn_params_free(params);
     adamod_pool_free(pool);
