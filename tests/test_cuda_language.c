@@ -217,6 +217,53 @@ TEST(batches_of_several_lengths_are_those_of_the_processor) {
     }
 }
 
+/* What multiprocessors wait for is told by its bits: no number may look as if it were not there. */
+TEST(numbers_that_are_not_finite_come_through) {
+    NEEDS_DEVICE();
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 4; i++) {
+        experiment e;
+        float loss[4];
+        if (!open_with(&e, WITH("train.precision=mixed"))) return;
+        const nn_param *w = nn_params_find(e.params, "layers.0.weight_hh"),
+                       *b = nn_params_find(e.params, "layers.1.bias_hh");
+        for (int64_t k = 0; k < w->count; k += 3) e.params->data[w->offset + k] = bad[i];
+        for (int64_t k = 0; k < b->count; k += 5) e.params->data[b->offset + k] = bad[i];
+        CHECK_INT(nn_params_store(e.params), ADAMOD_OK);
+        for (int run = 0; run < 3; run++) run_batch(&e, (uint64_t)run, loss);
+        CHECK(isnan(loss[0]));
+        experiment_close(&e);
+    }
+}
+
+/* A batch without rows has no gradient, and leaves the state as it was. */
+TEST(a_batch_may_be_empty) {
+    NEEDS_DEVICE();
+    static const char *const precisions[] = {"train.precision=full", "train.precision=mixed"};
+    for (int i = 0; i < 2; i++) {
+        experiment e;
+        float loss[4];
+        if (!open_with(&e, WITH(precisions[i]))) return;
+        const size_t bytes = (size_t)e.params->state_count * sizeof(float);
+        float *states = malloc(bytes);
+        run_batch(&e, 1, loss);
+        memcpy(states, e.params->state_data, bytes);
+        *(int32_t *)nn_plan_data(e.plan, "carried") = 1;
+        CHECK_INT(nn_plan_set_rows(e.plan, language_of(&e)->rows, 0), ADAMOD_OK);
+        CHECK_INT(nn_plan_replay(e.plan, 0, both_ways, e.plan), ADAMOD_OK);
+        CHECK_INT(nn_plan_wait(e.plan), ADAMOD_OK);
+        CHECK_INT(nn_params_fetch(e.params), ADAMOD_OK);
+        CHECK_INT(nn_params_fetch_grad(e.params), ADAMOD_OK);
+        CHECK(*(const float *)nn_plan_data(e.plan, "loss") == 0);
+        CHECK(memcmp(states, e.params->state_data, bytes) == 0);
+        double most = 0;
+        for (int64_t k = 0; k < e.params->count; k++) most = fmax(most, fabs((double)e.params->grad[k]));
+        CHECK(most == 0);
+        free(states);
+        experiment_close(&e);
+    }
+}
+
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
     train_result out = {0};
     recipe r;
@@ -259,5 +306,6 @@ TEST(a_run_in_parts_ends_as_one_and_runs_repeat) {
 
 RUN_TESTS(ENTRY(lstm_is_the_reference), ENTRY(locked_dropout_is_the_reference), ENTRY(word_dropout_is_the_reference),
           ENTRY(activity_is_the_reference), ENTRY(people_are_told_how_layers_run),
-          ENTRY(batches_of_several_lengths_are_those_of_the_processor), ENTRY(ten_steps_follow_those_of_the_processor),
+          ENTRY(batches_of_several_lengths_are_those_of_the_processor), ENTRY(numbers_that_are_not_finite_come_through),
+          ENTRY(a_batch_may_be_empty), ENTRY(ten_steps_follow_those_of_the_processor),
           ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))
