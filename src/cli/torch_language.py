@@ -11,10 +11,6 @@ import copy
 import torch.nn.functional as F
 from peer import *
 
-# Its compiler knows no LSTM in mixed precision: it is called as it is, and what lies between layers is compiled.
-compiler = getattr(torch, "compiler", None)
-lstm = compiler.disable(torch.lstm) if hasattr(compiler, "disable") else torch.lstm
-
 
 class LanguageModel:
     """weights: by the trainer's names. config: the settings of language_bench.c."""
@@ -51,7 +47,7 @@ class LanguageModel:
         w_in, w_state, b_in, b_state = (self.w[f"layers.{i}.{part}"] for part in self.PARTS)
         weights = [w_in, self.dropped_weights(f"weight.{i}", w_state), b_in, b_state]
         before = tuple(s * carried for s in self.states[i])
-        y, *after = lstm(x, before, weights, True, 1, 0.0, self.training, False, False)
+        y, *after = torch.lstm(x, before, weights, True, 1, 0.0, self.training, False, False)
         with torch.no_grad():
             for state, new in zip(self.states[i], after):
                 state.copy_(new)
