@@ -66,6 +66,7 @@ static int run_file(line_batch *b, const char *path, char *msg, size_t msg_size)
     char reason[512] = "";
     int status = 0, got = 1;
     if (text_input_open(&in, path, msg, msg_size)) return -1;
+    if (b->m->any) text_input_any(in);
     while (!status && (got = text_input_line(in, &line, reason, sizeof reason)) > 0) {
         if (b->m->keeps && !b->m->keeps(line)) continue;
         if (add_line(b, line)) status = text_fail(msg, msg_size, "%s: out of memory", text_input_name(in));

@@ -12,8 +12,9 @@
 #include <stdbool.h>
 
 typedef struct line_map {
-    int threads;                        /* 0: one for each core */
-    bool (*keeps)(text_slice line);     /* lines for which it is false are passed over; NULL: none */
+    int threads;                    /* 0: one for each core */
+    bool any;                       /* lines may be any bytes, which run makes text of; else UTF-8, see text_input.h */
+    bool (*keeps)(text_slice line); /* lines for which it is false are passed over; NULL: none */
     void *(*open)(const void *options); /* a worker for each thread; NULL: out of memory */
     void (*close)(void *worker);        /* NULL is fine */
     const void *options;

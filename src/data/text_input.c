@@ -27,6 +27,7 @@ enum { CHUNK = 1 << 16, SNIFF = 6 };
 struct text_input {
     char *name;
     int fd;
+    bool any; /* bytes: not looked at */
     bool owned, file, started, marked,
         ended; /* marked: looked for a mark; ended: nothing comes after what is in text */
     int64_t number;
@@ -166,8 +167,10 @@ static int give_line(text_input *in, size_t end, size_t next, text_slice *line, 
     if (line->n && line->bytes[line->n - 1] == '\r') line->n--;
     in->at = in->seen = next;
     in->number++;
-    return text_check(*line, in->name, in->number, msg, msg_size) ? -1 : 1;
+    return !in->any && text_check(*line, in->name, in->number, msg, msg_size) ? -1 : 1;
 }
+
+void text_input_any(text_input *in) { in->any = true; }
 
 int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size) {
     for (;;) {

@@ -44,6 +44,8 @@ bool text_input_waits(const text_input *in);
 
 /* 1: the next line, without its end, until the next call. 0: there is none. */
 int text_input_line(text_input *in, text_slice *line, char *msg, size_t msg_size);
+/* From here on, lines may be any bytes, and it is for the reader to look at them. */
+void text_input_any(text_input *in);
 /* Of the last line, counted from 1; 0 before the first. */
 int64_t text_input_number(const text_input *in);
 

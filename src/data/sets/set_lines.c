@@ -64,8 +64,27 @@ static void strip_segment(char *line) {
     *to = 0;
 }
 
+/* A copy as text; NULL: out of memory. */
+static char *mend(text_slice line, atomic_int *mended) {
+    char *text = malloc(line.n + 1), *to = text;
+    bool whole = true;
+    if (!text) return NULL;
+    while (line.n) {
+        const size_t n = *line.bytes ? text_code_point(line) : 0, step = n ? n : 1;
+        if (n) memcpy(to, line.bytes, n);
+        else *to = ' ';
+        whole = whole && n;
+        to += step;
+        line = (text_slice){line.bytes + step, line.n - step};
+    }
+    *to = 0;
+    if (!whole) atomic_fetch_add(mended, 1);
+    return text;
+}
+
 typedef struct line_worker {
     set_lines_kind kind;
+    atomic_int *mended;
     text_chain *chain;
 } line_worker;
 
@@ -80,6 +99,7 @@ static void *open_worker(const void *options) {
     line_worker *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     w->kind = lines->kind;
+    w->mended = (atomic_int *)&lines->mended; /* of a set_lines that is not const: see set_lines_map */
     if ((w->chain = text_chain_create(&lines->chain))) return w;
     free(w);
     return NULL;
@@ -96,7 +116,7 @@ static char *run_line(void *worker, text_slice line) {
     static const char *const entities[][2] = {{"&lt;", "<"},   {"&gt;", ">"},  {"&quot;", "\""},
                                               {"&apos;", "'"}, {"&amp;", "&"}, {NULL}};
     line_worker *w = worker;
-    char *text = strndup(line.n ? line.bytes : "", line.n);
+    char *text = mend(line, w->mended);
     if (!text) return NULL;
     if (w->kind == SET_TALKS) replace_all(text, tags);
     if (w->kind == SET_SEGMENTS || w->kind == SET_RAW) strip_segment(text);
@@ -110,8 +130,9 @@ static char *run_line(void *worker, text_slice line) {
     return tokens;
 }
 
-line_map set_lines_map(const set_lines *lines, int threads) {
+line_map set_lines_map(set_lines *lines, int threads) {
     return (line_map){.threads = threads,
+                      .any = true,
                       .keeps = lines->kind == SET_TALKS   ? is_sentence
                                : lines->kind == SET_LINES ? NULL
                                                           : is_segment,

@@ -9,6 +9,8 @@
 #include "data/line_map.h"
 #include "data/text_chain.h"
 
+#include <stdatomic.h>
+
 typedef enum set_lines_kind {
     SET_LINES, /* sentences, all of them */
     SET_TALKS, /* IWSLT's training text: without addresses and keywords, titles and descriptions without their tags */
@@ -19,9 +21,10 @@ typedef enum set_lines_kind {
 typedef struct set_lines {
     set_lines_kind kind;
     text_chain_options chain;
+    atomic_int mended; /* lines with bytes that were not UTF-8, or zero: these become spaces, as by Perl and Moses */
 } set_lines;
 
 /* All of a line_map but where lines go; lines must stay as long as it is used. */
-line_map set_lines_map(const set_lines *lines, int threads);
+line_map set_lines_map(set_lines *lines, int threads);
 
 #endif

@@ -110,12 +110,20 @@ static int map_files(const preparing *p, const char *const *paths, int n, line_m
     return line_file_close(t.file, !status, p->msg, p->msg_size) || status ? -1 : 0;
 }
 
+static void note_mended(const preparing *p, long long lines, const char *language) {
+    char line[160];
+    if (lines == 0 || !p->o->note) return;
+    snprintf(line, sizeof line, "%s: %lld lines (%s) have bytes that are not UTF-8, which became spaces", p->set->name,
+             lines, language);
+    p->o->note(p->o->context, line);
+}
+
 /* One side of pairs of files. */
 static int read_side(const preparing *p, const data_pair *pairs, int side, set_lines_kind kind, const char *to) {
     const text_chain_options *chain = &p->set->pairs->sides[side];
     char paths[MOST_FILES][PATH], place[PATH], what[64];
     const char *list[MOST_FILES];
-    set_lines lines = {kind, *chain};
+    set_lines lines = {.kind = kind, .chain = *chain};
     int n = 0;
     if (kind != SET_LINES && kind != SET_TALKS)
         lines.chain.normalize = false; /* fairseq does so with training text alone */
@@ -124,7 +132,10 @@ static int read_side(const preparing *p, const data_pair *pairs, int side, set_l
         list[n] = paths[n];
     }
     snprintf(what, sizeof what, "lines tokenized (%s)", chain->language);
-    return map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, in_folder(p, to, chain->language, place));
+    in_folder(p, to, chain->language, place);
+    if (map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, place)) return -1;
+    note_mended(p, atomic_load(&lines.mended), chain->language);
+    return 0;
 }
 
 static int tokenize(const preparing *p, int side) {
