@@ -70,11 +70,19 @@ train 2 images.yaml --out images.2
 numbers images.one | grep '"kind":"train"' >one.txt
 [ "$(wc -l <one.txt)" -eq 6 ] || fail "training lines: $(cat one.txt)"
 numbers images.2 | grep '"kind":"train"' | cmp - one.txt || fail "images: 2 ranks differ from one"
+# Norms of all ranks: as one process with a batch of twice the size, to rounding, which each rank's own are not.
+plain='--set data.crop=false --set data.flip=false'
+loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1/result.json"; }
+near() { awk -v a="$(loss "$1")" -v b="$(loss "$2")" 'BEGIN { d = a - b; exit !(d * d < 1e-10) }'; }
+# shellcheck disable=SC2086
+train 1 images.yaml --out norms $plain --set data.batch=8
+# shellcheck disable=SC2086
+train 2 images.yaml --out norms.2 $plain --set model.sync_norm=true
+near norms norms.2 || fail "norms of two ranks give $(loss norms.2), expected $(loss norms)"
+! near norms images.2 || fail "norms of all ranks are no other"
 # The fast order: to rounding.
 train 2 translation.yaml --out fast --set train.sum=fast
-loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1/result.json"; }
-awk -v a="$(loss fast)" -v b="$(loss translation.2)" 'BEGIN { d = a - b; exit !(d * d < 1e-10) }' ||
-    fail "the fast order gives $(loss fast), expected $(loss translation.2)"
+near fast translation.2 || fail "the fast order gives $(loss fast), expected $(loss translation.2)"
 
 # ---- evaluations are shared out ----
 

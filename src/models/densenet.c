@@ -17,6 +17,8 @@ static const key_spec keys[] = {
              "share of the channels that a transition keeps"),
     CHOICE_KEY(densenet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
                "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
+    SWITCH_KEY(densenet_settings, model.sync_norm, "false", STRICT,
+               "batch norms over the batches of all ranks, in place of each rank's own; on the CPU"),
 };
 const key_table densenet_keys = {keys, sizeof keys / sizeof *keys, sizeof(densenet_settings)};
 
@@ -63,6 +65,7 @@ static nn_value transition(nn_graph *g, const densenet_settings *s, nn_value x) 
 /* ---- the whole ---- */
 
 nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes) {
+    if (s->model.sync_norm) nn_share_norms(g);
     int layers[VISION_STAGES];
     const int blocks = vision_list(s->model.blocks, VISION_BLOCKS, layers);
     nn_value x = vision_convolution(g, "stem", images, s->model.stem, 3, 1, fan_in);

@@ -14,6 +14,7 @@ typedef struct densenet_settings {
         int growth, bottleneck, stem;
         double compression;
         char gamma[16];
+        bool sync_norm;
     } model;
 } densenet_settings;
 extern const key_table densenet_keys;

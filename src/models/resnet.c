@@ -16,6 +16,8 @@ static const key_spec keys[] = {
                "batch norms, or none: Fixup's initial values, with scales and shifts"),
     CHOICE_KEY(resnet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
                "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
+    SWITCH_KEY(resnet_settings, model.sync_norm, "false", STRICT,
+               "batch norms over the batches of all ranks, in place of each rank's own; on the CPU"),
 };
 const key_table resnet_keys = {keys, sizeof keys / sizeof *keys, sizeof(resnet_settings)};
 
@@ -85,6 +87,7 @@ static nn_value stem(nn_graph *g, const resnet_settings *s, nn_value images, int
 }
 
 nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes) {
+    if (s->model.sync_norm) nn_share_norms(g);
     int blocks[VISION_STAGES], widths[VISION_STAGES], all = 0;
     const int stages = vision_list(s->model.blocks, VISION_BLOCKS, blocks);
     const bool fixup = strcmp(s->model.norm, "fixup") == 0;

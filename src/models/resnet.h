@@ -15,6 +15,7 @@ typedef struct resnet_settings {
     struct {
         char blocks[64], widths[64]; /* of each stage */
         char norm[16], gamma[16];
+        bool sync_norm;
     } model;
 } resnet_settings;
 extern const key_table resnet_keys;

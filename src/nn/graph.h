@@ -35,6 +35,7 @@ struct nn_graph {
     char scope[256];         /* "encoder.0.self_qkv." */
     size_t scope_length[16]; /* before each push */
     int scope_depth;
+    bool shares_norms;
     char error[256]; /* the first mistake; empty: none */
 };
 

@@ -23,6 +23,7 @@ typedef struct nn_attributes {
     nn_picture_options pictures;
     int64_t batch; /* sequences side by side: row t * batch + b is time step t of sequence b */
     nn_beam_options beam;
+    bool shared; /* of a batch norm: over all processes, see nn_plan_share */
 } nn_attributes;
 
 /* A value as a kernel sees it: memory, and the rows of this run. The last dimension is fastest. Arrays are contiguous,
@@ -69,8 +70,10 @@ typedef struct nn_call {
     float *workspace; /* as many floats as the kernels' workspace function asked for */
     adamod_pool *pool;
     bool training;
-    bool constant; /* parameters are the same in every run */
-    uint64_t key;  /* of this op's random numbers in this run: see random.h */
+    bool constant;     /* parameters are the same in every run */
+    uint64_t key;      /* of this op's random numbers in this run: see random.h */
+    nn_add_up *add_up; /* of an op whose attributes say shared: over processes; NULL: this one is alone */
+    void *add_context;
     /* On a device only. */
     const uint64_t *random; /* the run's key: the op's is nn_stream_key(*random, node) */
     uint64_t node;

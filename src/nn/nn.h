@@ -214,6 +214,9 @@ nn_value nn_convolution(nn_graph *g, nn_value x, nn_value w, int stride, int pad
 nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
                        nn_value variance, double eps, double momentum, nn_activation activation);
 
+/* From now on the batch norms of this graph, in training, are of the batches of all processes that nn_plan_share names. */
+void nn_share_norms(nn_graph *g);
+
 /* y = activation(scale x + shift + residual), where scale and shift are parameters of one number, or -1: 1 and 0; residual
  * -1: none; activation: NN_LINEAR or NN_RELU. For networks without norms. */
 nn_value nn_scale_shift(nn_graph *g, nn_value x, nn_value scale, nn_value shift, nn_value residual,
@@ -344,6 +347,10 @@ void nn_plan_backward(nn_plan *plan, bool accumulate);
 typedef void nn_gradient_ready(void *context, int64_t first, int64_t count);
 adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *ready, void *context);
 void nn_plan_tell_all(nn_plan *plan);
+/* Processes that run the same plans at the same time: add makes each of n numbers its sum over all of them. For batch norms
+ * that nn_share_norms asked for; *any: there are some. Fails where the backend has no such norms. */
+typedef void nn_add_up(void *context, double *x, int64_t n);
+adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool *any);
 /* Until the outputs of the oldest run that was not waited for can be read. */
 adamod_status nn_plan_wait(nn_plan *plan);
 

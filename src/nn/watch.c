@@ -4,6 +4,7 @@
 #include "nn/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The last step that writes a parameter's gradient: one that reads it, or that its weights are paired with. */
 static int nn_last_writer(const nn_plan *plan, int param) {
@@ -65,4 +66,19 @@ void nn_plan_tell_all(nn_plan *plan) {
     plan->watch.told = 0;
     for (int i = 0; i < plan->watch.n; i++)
         plan->watch.ready(plan->watch.context, plan->watch.list[i].first, plan->watch.list[i].count);
+}
+
+/* ---- norms of several processes ---- */
+
+adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool *any) {
+    *any = false;
+    for (int s = 0; s < plan->n_steps; s++) {
+        nn_call *c = &plan->steps[s].call;
+        if (!c->attributes->shared) continue;
+        *any = true;
+        c->add_up = add;
+        c->add_context = context;
+    }
+    if (!*any || (!plan->on_device && strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_NAME, "batch norms of several processes are the cpu backend's alone");
 }

@@ -154,8 +154,24 @@ static bool overlaps(const experiment *e, const comm *c) {
     return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
 }
 
+static void add_over_ranks(void *ranks, double *x, int64_t n) { comm_add(ranks, x, n); }
+
+/* Batch norms of all ranks: each must run the same at the same time. */
+static int share_norms(const experiment *e, comm *c, bool *any, char *message, size_t size) {
+    *any = false;
+    if (!c || !e->plan) return 0;
+    if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, c, any), message, size))
+        return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
+    if (*any && e->recipe.train.accumulate % comm_size(c) != 0)
+        return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
+                         e->recipe.train.accumulate, comm_size(c));
+    return 0;
+}
+
 int experiment_join(experiment *e, comm *c, char *message, size_t size) {
     const recipe *r = &e->recipe;
+    bool norms;
+    if (comm_agree(c, share_norms(e, c, &norms, message, size), message, size)) return -1;
     const comm_order order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED;
     nccl *on_device = NULL;
     exchange_free(e->exchange);
@@ -168,7 +184,7 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
                                 .plan = e->plan,
                                 .batches = r->train.accumulate,
                                 .order = order,
-                                .overlap = overlaps(e, c)};
+                                .overlap = overlaps(e, c) && !norms};
     const int failed = exchange_open(&e->exchange, &o, message, size);
     if (failed) nccl_free(on_device);
     if (comm_agree(c, failed, message, size)) return -1;

@@ -5,6 +5,7 @@
  *
  * Inputs: x, residual or none, gamma, beta, mean, variance. Outputs: y, and mean and variance as this run leaves them.
  * Attributes: eps, momentum, activation. saved is [2, channels]: m, then scale. relu's gradient follows from y. */
+#include "nn/graph.h"
 #include "nn/op.h"
 
 #include <math.h>
@@ -136,6 +137,9 @@ const nn_op nn_op_batch_norm = {
 
 nn_value nn_batch_norm(nn_graph *g, nn_value x, nn_value residual, nn_value gamma, nn_value beta, nn_value mean,
                        nn_value variance, double eps, double momentum, nn_activation activation) {
-    return nn_add_node(g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
-                       &(nn_attributes){.eps = eps, .momentum = momentum, .activation = activation});
+    return nn_add_node(
+        g, &nn_op_batch_norm, 6, (nn_value[]){x, residual, gamma, beta, mean, variance},
+        &(nn_attributes){.eps = eps, .momentum = momentum, .activation = activation, .shared = g->shares_norms});
 }
+
+void nn_share_norms(nn_graph *g) { g->shares_norms = true; }

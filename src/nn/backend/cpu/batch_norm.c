@@ -20,6 +20,8 @@ typedef struct job {
     int64_t channels, pixels, chunk; /* chunk: pixels of a task */
     int64_t tasks;
     double *sums;             /* [tasks, 2, channels] */
+    int64_t parts;            /* of the sums, to be added up: as many as tasks, or all are in the first */
+    double count;             /* pixels that the moments are of: those of all processes that share them */
     float *scale, *mean, *by; /* of each channel, what the second pass reads */
 } job;
 
@@ -27,6 +29,8 @@ static job job_of(const nn_call *c) {
     job j = {.c = c, .channels = nn_channels(&c->input[0]), .pixels = nn_pixels(&c->input[0])};
     j.chunk = NN_CHUNK / j.channels > 1 ? NN_CHUNK / j.channels : 1;
     j.tasks = nn_parts(j.pixels, j.chunk);
+    j.parts = j.tasks;
+    j.count = (double)j.pixels;
     j.sums = (double *)(void *)c->workspace;
     if (!c->workspace) return j;
     j.scale = c->workspace + 4 * j.tasks * j.channels;
@@ -59,10 +63,25 @@ static int64_t count_of(const job *j, int64_t task) {
 /* to_k = the sum of numbers [k] and [channels + k] of each task, in order, for channels first .. end - 1. */
 static void total(const job *j, int64_t k, double out[2]) {
     out[0] = out[1] = 0;
-    for (int64_t t = 0; t < j->tasks; t++) {
+    for (int64_t t = 0; t < j->parts; t++) {
         out[0] += j->sums[2 * t * j->channels + k];
         out[1] += j->sums[(2 * t + 1) * j->channels + k];
     }
+}
+
+/* The sums of all processes in the place of this one's. */
+static void add_up(job *j) {
+    const nn_call *c = j->c;
+    if (!c->add_up || !c->training || j->tasks == 0) return;
+    for (int64_t k = 0; k < j->channels; k++) {
+        double sums[2];
+        total(j, k, sums);
+        j->sums[k] = sums[0];
+        j->sums[j->channels + k] = sums[1];
+    }
+    j->parts = 1;
+    c->add_up(c->add_context, j->sums, 2 * j->channels);
+    c->add_up(c->add_context, &j->count, 1);
 }
 
 /* ---- forward ---- */
@@ -105,7 +124,7 @@ static void moments_task(void *context, int64_t task) {
 static void finish_moments(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
-    const double n = (double)j->pixels, momentum = j->pixels ? c->attributes->momentum : 0;
+    const double n = j->count, momentum = j->pixels ? c->attributes->momentum : 0;
     float *mean = c->output[1].data, *variance = c->output[2].data;
     double sums[2];
     total(j, k, sums);
@@ -159,6 +178,7 @@ static void batch_norm_forward(const nn_call *c) {
     const float *gamma = c->input[2].data;
     if (c->training) {
         nn_parallel(c->pool, j.tasks, moments_task, &j);
+        add_up(&j);
         nn_parallel(c->pool, j.channels, finish_moments, &j);
     } else {
         running_moments(&j);
@@ -211,21 +231,30 @@ static void sums_task(void *context, int64_t task) {
                   run_of(&c->input[0], c->input[0].data, first), c->saved, j->sums + 2 * task * j->channels);
 }
 
-/* dx = scale (g - mean - (x - m) by), where mean is g's, and by that of g (x - m) over the variance. */
-static void finish_sums(void *context, int64_t k) {
+/* What the parameters' gradients are of: this process's pixels, as gradients are added up later. */
+static void finish_parameters(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
-    const float *gamma = c->input[2].data;
     const double inverse = c->saved[j->channels + k];
     float *dgamma = c->input_grad[2], *dbeta = c->input_grad[3];
     double sums[2];
     total(j, k, sums);
     if (dgamma) dgamma[k] = (float)((c->accumulate[2] ? dgamma[k] : 0) + sums[1] * inverse);
     if (dbeta) dbeta[k] = (float)((c->accumulate[3] ? dbeta[k] : 0) + sums[0]);
+}
+
+/* dx = scale (g - mean - (x - m) by), where mean is g's, and by that of g (x - m) over the variance. */
+static void finish_sums(void *context, int64_t k) {
+    const job *j = context;
+    const nn_call *c = j->c;
+    const float *gamma = c->input[2].data;
+    const double inverse = c->saved[j->channels + k];
+    double sums[2];
+    total(j, k, sums);
     const bool batch = c->training && j->pixels;
     j->scale[k] = (float)(gamma[k] * inverse);
-    j->mean[k] = batch ? (float)(sums[0] / (double)j->pixels) : 0;
-    j->by[k] = batch ? (float)(sums[1] * inverse * inverse / (double)j->pixels) : 0;
+    j->mean[k] = batch ? (float)(sums[0] / j->count) : 0;
+    j->by[k] = batch ? (float)(sums[1] * inverse * inverse / j->count) : 0;
 }
 
 #define INPUT_GRAD(name, gradient, before)                                                                             \
@@ -280,6 +309,8 @@ static void grad_task(void *context, int64_t task) {
 static void batch_norm_backward(const nn_call *c) {
     job j = job_of(c);
     nn_parallel(c->pool, j.tasks, sums_task, &j);
+    nn_parallel(c->pool, j.channels, finish_parameters, &j);
+    add_up(&j);
     nn_parallel(c->pool, j.channels, finish_sums, &j);
     if (c->input_grad[0] || c->input_grad[1]) nn_parallel(c->pool, j.tasks, grad_task, &j);
 }
