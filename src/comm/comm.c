@@ -7,7 +7,9 @@
 #include "base/text.h"
 #include "comm/mpi.h"
 
+#ifdef __linux__
 #include <sched.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,9 +66,11 @@ typedef struct neighbour {
 
 static void look_around(comm *c) {
     neighbour mine = {{0}, 0}, *all = calloc((size_t)c->size, sizeof *all);
-    cpu_set_t set;
     gethostname(mine.host, sizeof mine.host - 1);
+#ifdef __linux__ /* elsewhere ranks are bound to no cores */
+    cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) mine.cores = adamod__crc32(0, &set, sizeof set);
+#endif
     memcpy(c->local.host, mine.host, sizeof mine.host);
     if (!all) comm_abort(c, 1);
     comm_gather(c, &mine, sizeof mine, all);
