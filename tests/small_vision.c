@@ -1,6 +1,7 @@
 #include "small_vision.h"
 #include "base/random.h"
 #include "base/safetensors.h"
+#include "fake_device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,14 +54,14 @@ static void stir(nn_params *p) {
     for (int64_t i = 0; i < p->count; i++) p->data[i] += 0.05f * (float)nn_normal(8, (uint64_t)i);
 }
 
-static void plan(small_vision *s, const char *backend) {
+static void plan(small_vision *s, const char *backend, int rows) {
     check(nn_plan_create(&s->plan, s->graph,
                          &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true}));
     float *x = nn_plan_data(s->plan, "images");
     int32_t *targets = nn_plan_data(s->plan, "targets");
-    for (int64_t i = 0; i < SMALL_ROWS * s->side * s->side * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);
-    for (int i = 0; i < SMALL_ROWS; i++) targets[i] = 3 * i % SMALL_CLASSES;
-    check(nn_plan_set_rows(s->plan, s->rows, SMALL_ROWS));
+    for (int64_t i = 0; i < rows * s->side * s->side * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);
+    for (int i = 0; i < rows; i++) targets[i] = 3 * i % SMALL_CLASSES;
+    check(nn_plan_set_rows(s->plan, s->rows, rows));
 }
 
 small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, int64_t side, const char *backend,
@@ -68,7 +69,7 @@ small_vision small_vision_make(const resnet_settings *r, const densenet_settings
     small_vision s = build(r, d, side);
     stir(s.params);
     check(adamod_pool_create(&s.pool, threads));
-    plan(&s, backend);
+    plan(&s, backend, SMALL_ROWS);
     return s;
 }
 
@@ -77,7 +78,15 @@ small_vision small_vision_make_on(const resnet_settings *r, const densenet_setti
     small_vision s = build(r, d, side);
     stir(s.params);
     check(nn_params_to_device(s.params, device, precision));
-    plan(&s, NULL);
+    plan(&s, NULL, SMALL_ROWS);
+    return s;
+}
+
+small_vision small_vision_make_with(const densenet_settings *d, const nn_backend *backend) {
+    small_vision s = build(NULL, d, SMALL_SIDE);
+    stir(s.params);
+    check(fake_device_take(s.params, backend, NN_FULL));
+    plan(&s, NULL, SMALL_IMAGES);
     return s;
 }
 

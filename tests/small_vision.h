@@ -4,6 +4,7 @@
 
 #include "models/densenet.h"
 #include "models/resnet.h"
+#include "nn/backend.h"
 
 enum { SMALL_IMAGES = 5, SMALL_ROWS = 4, SMALL_SIDE = 8, SMALL_CLASSES = 5 };
 
@@ -26,6 +27,8 @@ small_vision small_vision_make(const resnet_settings *r, const densenet_settings
                                int threads);
 small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, int64_t side,
                                   const char *device, nn_precision precision);
+/* On a device of the test's own (fake_device.h), in f32, with as many images as the plan has room for. */
+small_vision small_vision_make_with(const densenet_settings *d, const nn_backend *backend);
 void small_vision_free(small_vision *s);
 float small_vision_loss(small_vision *s); /* forward and backward */
 

@@ -52,10 +52,16 @@ typedef struct nn_backend_op {
     const nn_kernels *kernels;
 } nn_backend_op;
 
+typedef struct nn_backend_sharing {
+    const char *op; /* its name */
+    const nn_sharing *sharing;
+} nn_backend_sharing;
+
 typedef struct nn_backend {
     const char *name;
     const nn_backend_op *ops;          /* ends with a name of NULL */
     const nn_device_functions *device; /* NULL: the host */
+    const nn_backend_sharing *sharing; /* of ops that have some; ends with a name of NULL. NULL: none has */
 } nn_backend;
 
 extern const nn_backend nn_backend_cpu;
@@ -72,5 +78,6 @@ typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 const nn_backend *nn_backend_find(const char *name);
 /* A backend's kernels of an op; NULL: it has none. */
 const nn_kernels *nn_backend_kernels(const nn_backend *backend, const char *op);
+nn_sharing nn_backend_sharing_of(const nn_backend *backend, const char *op);
 
 #endif

@@ -132,6 +132,7 @@ static nn_array nn_array_shape(const nn_plan *plan, nn_value v) {
     const nn_shape *block = &plan->graph->values[plan->place[v].in].shape;
     nn_array a = {.rows = shape->dim[0], .cols = nn_columns(shape), .type = plan->type[v], .shape = shape};
     a.stride = nn_last_dimension(block);
+    a.offset = plan->place[v].offset;
     if (shape->rows && !plan->on_device) a.rows = plan->rows[shape->rows];
     a.live_rows = nn_live_rows(plan, shape->rows);
     return a;

@@ -35,6 +35,7 @@ typedef struct nn_array {
     int64_t stride;           /* numbers from pixel to pixel: the last dimension, where contiguous. A gradient's is its
                                * value's */
     nn_type type;             /* on the host f32, i32 or u8; a device's plan may keep f32 values as bf16 */
+    int64_t offset;           /* numbers from the beginning of the array that it lies inside of */
     const nn_shape *shape;    /* all dimensions: of images [rows, height, width, channels]; dim[0] is the capacity */
     const int64_t *live_rows; /* on a device: how many of the rows belong to the batch; NULL: all of them */
 } nn_array;
@@ -53,6 +54,12 @@ typedef struct nn_sums {
     nn_sum *list;
     int count;
 } nn_sums;
+
+/* Two numbers for each channel of an array: first[k] and first[k + stride]. first NULL: there are none. */
+typedef struct nn_channel_pairs {
+    float *first;
+    int64_t stride;
+} nn_channel_pairs;
 
 /* One call of an op's forward or backward kernel. */
 typedef struct nn_call {
@@ -91,6 +98,15 @@ typedef struct nn_call {
     /* Of backward_weights: another call of the same op and shapes that is to be done with this one, and adds to
      * gradients of parameters where this one does. NULL: none. */
     const struct nn_call *paired_with;
+    /* Mean and variance of input 0's channels over the batch, which are known when forward begins; and where forward leaves
+     * those of output 0, for others. Of calls in training. */
+    nn_channel_pairs moments, output_moments;
+    /* Where backward may leave a part of input 0's gradient: that is input_grad[0] + a + b x, with a and b of its channel.
+     * Kernels that leave nothing there write zeros where they do not accumulate. And where it finds that of output 0. */
+    nn_channel_pairs linear, output_linear;
+    /* The call of the op that made input 0, which the kernels do, too: input 0 and its gradient have no memory. NULL:
+     * none. */
+    const struct nn_call *maker;
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);
@@ -115,6 +131,17 @@ typedef struct nn_kernels {
     unsigned row_sums; /* bit i: backward gives the call's row_sums[i], too */
     bool pairs;        /* backward_weights takes paired_with */
 } nn_kernels;
+
+/* What an op's kernels do for others, in training on a device. What is asked is asked when shapes, types and strides are
+ * known, but no memory. */
+typedef struct nn_sharing {
+    bool takes_moments;                      /* forward uses moments */
+    bool (*gives_moments)(const nn_call *c); /* whether forward can leave output_moments; NULL: no */
+    bool leaves_linear;                      /* backward takes care of linear */
+    bool (*takes_linear)(const nn_call *c);  /* whether backward adds output_linear; NULL: no */
+    /* Whether forward and backward can do the work of the op that made input 0, which nobody else reads; NULL: no. */
+    bool (*absorbs)(const nn_call *c, const char *maker_op, const nn_call *maker);
+} nn_sharing;
 
 /* Runs task(context, i) for i in 0..n-1 on the pool; which thread runs what must not matter to the result. */
 void nn_parallel(adamod_pool *pool, int64_t n, void (*task)(void *context, int64_t i), void *context);

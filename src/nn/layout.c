@@ -57,17 +57,19 @@ static void nn_leave_out(nn_plan *plan, nn_value v) {
 static void nn_use_outputs(nn_plan *plan, const plan_step *step, int s, unsigned needs) {
     for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
         const nn_value v = step->node->output[k];
-        if (v < 0) continue;
+        if (v < 0 || (k == 0 && step->done_in)) continue;
         const nn_value_info *info = &plan->graph->values[v];
-        if (needs & (NN_NEEDS_OUTPUT << k)) nn_use(nn_data_of(plan, v), s);
+        const bool read = needs & (NN_NEEDS_OUTPUT << k) || (k == 0 && step->call.output_linear.first);
+        if (read) nn_use(nn_data_of(plan, v), s);
         if (info->output || info->kept) nn_use(nn_data_of(plan, v), plan->n_steps);
         if (step->given >> k & 1) nn_use(nn_grad_of(plan, v), s);
     }
 }
 
-static void nn_use_in_step(nn_plan *plan, int s) {
+static void nn_use_in_step(nn_plan *plan, int i) {
     const nn_graph *g = plan->graph;
-    plan_step *step = &plan->steps[s];
+    plan_step *step = &plan->steps[i];
+    const int s = step->done_in ? step->done_in : i;
     const nn_node *node = step->node;
     piece *saved = &plan->saved[node - g->nodes];
     const unsigned needs = step->backward ? node->backward_needs : ~0u;
@@ -79,7 +81,7 @@ static void nn_use_in_step(nn_plan *plan, int s) {
         nn_use_for_weights(plan, step, step->paired_in ? step->paired_in : s);
     for (int k = 0; k < node->n_inputs; k++) {
         const nn_value v = node->input[k];
-        if (v < 0) continue;
+        if (v < 0 || (k == 0 && step->call.maker)) continue;
         if (needs & (1u << k)) nn_use(nn_data_of(plan, v), s);
         if (step->backward && g->values[v].has_grad) nn_use(nn_grad_of(plan, v), s);
     }

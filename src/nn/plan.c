@@ -1,5 +1,5 @@
 /* Plans: which kernels run in which order, and their memory. join.c says which values lie inside others, calls.c what
- * kernels are called with, layout.c where values lie; replay.c runs them.
+ * kernels are called with, fuse.c what they do for each other, layout.c where values lie; replay.c runs them.
  *
  * Forward runs the nodes in the order they were built, backward in the reverse. */
 #include "nn/plan.h"
@@ -67,7 +67,9 @@ static adamod_status nn_add_step(nn_plan *plan, const nn_node *node, bool backwa
     if (!kernels && on)
         return adamod__fail(ADAMOD_ERROR_NAME, "%s: the backend has no op '%s'", backend->name, node->op->name);
     if (!kernels) kernels = &node->op->ref;
-    plan->steps[plan->n_steps++] = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
+    plan_step *step = &plan->steps[plan->n_steps++];
+    *step = (plan_step){.node = node, .kernels = *kernels, .backward = backward};
+    if (on) step->sharing = nn_backend_sharing_of(backend, node->op->name);
     if (!backward || kernels->backward) return ADAMOD_OK;
     if (node->op->ref.backward)
         return adamod__fail(ADAMOD_ERROR_NAME, "%s: the backend has no gradient of '%s'", backend->name,
@@ -190,6 +192,7 @@ void nn_plan_free(nn_plan *plan) {
     }
     if (plan->on_device) nn_traffic_free(plan);
     nn_drop_constants(plan);
+    nn_release(plan, plan->shared, plan->shared_bytes);
     nn_release(plan, plan->block, plan->block_bytes);
     nn_release(plan, plan->workspace, plan->workspace_bytes);
     free(plan->sums.list);
@@ -239,6 +242,7 @@ static adamod_status nn_plan_build(nn_plan *plan) {
     if (!status && !nn_plan_join(plan))
         status = adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory joining a plan's values");
     if (!status) status = nn_plan_calls(plan);
+    if (!status) status = nn_plan_fuse(plan);
     return status ? status : nn_make_memory(plan);
 }
 
@@ -267,6 +271,6 @@ nn_memory nn_plan_memory(const nn_plan *plan) {
     size_t number = 2 * sizeof(float);
     if (plan->on_device && plan->on_device->half) number += 2;
     const nn_params *p = plan->graph->params;
-    return (nn_memory){plan->block_bytes, plan->unshared_bytes,
+    return (nn_memory){plan->block_bytes + plan->shared_bytes, plan->unshared_bytes,
                        number * (size_t)p->count + sizeof(float) * (size_t)p->state_count, plan->workspace_bytes};
 }

@@ -1,4 +1,4 @@
-/* A plan's inside: plan.c, join.c, calls.c and layout.c make it, replay.c runs it. */
+/* A plan's inside: plan.c, join.c, calls.c, fuse.c and layout.c make it, replay.c runs it. */
 #ifndef ADAMOD_NN_PLAN_H
 #define ADAMOD_NN_PLAN_H
 
@@ -21,11 +21,13 @@ typedef struct plan_place {
 typedef struct plan_step {
     const nn_node *node;
     nn_kernels kernels;
+    nn_sharing sharing;
     nn_call call;
     bool backward;
     unsigned given; /* backward: bit k: there is a gradient of output k */
     piece partials; /* of its sums over rows */
     int paired_in;  /* its backward_weights is done with that step's; 0: by itself */
+    int done_in;    /* that step does it; 0: it is done by itself */
 } plan_step;
 
 /* Numbers of the parameters' gradients that are complete after a step; and who is told, in the order of the list. */
@@ -81,6 +83,8 @@ struct nn_plan {
     plan_place *place;          /* of each value, and of its gradient */
     bool *converted;            /* of each value: an input that comes as f32 and is made bf16 as a run begins */
     piece *data, *grad, *saved; /* of each value; of each value; of each node */
+    float *shared;              /* of channels: what steps tell each other */
+    size_t shared_bytes;
     char *block;
     size_t block_bytes, unshared_bytes, workspace_bytes;
     float *workspace;
@@ -101,6 +105,12 @@ struct nn_plan {
 bool nn_plan_join(nn_plan *plan);
 /* Whether a value's memory is others', too. */
 bool nn_plan_shares_block(const nn_plan *plan, nn_value v);
+
+/* ---- fuse.c ---- */
+
+/* What steps of a training plan on a device do for each other, once calls are begun: moments, linear parts of gradients,
+ * ops inside others. */
+adamod_status nn_plan_fuse(nn_plan *plan);
 
 /* ---- layout.c ---- */
 
