@@ -1,7 +1,7 @@
 /* Convolution and its gradient (ops/convolution.c). Where the kernel is one pixel, it is a product of matrices, a pixel a
  * row, which cuBLASLt does in arrays inside wider ones, too; where it moves by more than one, of the pixels that it meets,
  * in workspace. Everything else is cuDNN's, which wants
- * arrays without gaps: those inside wider ones are copied, and gradients that are added to others come from workspace. For
+ * arrays without gaps: those inside wider ones are copied, and gradients that it cannot add to others come from workspace. For
  * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel. */
 #include "nn/backend/cuda/cudnn.h"
 #include "nn/backend/cuda/pixels.cuh"
@@ -64,6 +64,7 @@ static product_shape product_of(const nn_call *c, conv_result result) {
 typedef struct conv_plan {
     product products[3];
     convolution convolutions[3];
+    bool adds; /* the one of dx adds to what is there */
 } conv_plan;
 
 static void conv_release(void *prepared) {
@@ -82,7 +83,13 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
         return product_make(&p->products[result], &s, c->precision, c->training);
     }
     const conv_shape s = shape_of(c);
-    return convolution_make(&p->convolutions[result], &s, result, c->precision);
+    const bool add = result == CONV_DX && c->accumulate[0] && !x_is_copied(c);
+    const conv_way way = {result, c->precision, false, c->training}, adding = {result, c->precision, true, c->training};
+    if (add && convolution_try(&p->convolutions[result], &s, &adding)) {
+        p->adds = true;
+        return ADAMOD_OK;
+    }
+    return convolution_make(&p->convolutions[result], &s, &way);
 }
 
 static adamod_status conv_prepare(const nn_call *c, void **prepared) {
@@ -115,7 +122,7 @@ static conv_space space_of(const nn_call *c) {
     const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
     s.x = s.own + own;
-    s.y = s.x + (x_is_copied(c) || c->output_grad[0] ? x : 0);
+    s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
     s.w = s.y + (y_is_copied(c) ? y : 0);
     s.bytes = (size_t)(s.w - s.own) + (w_is_copied(c) || c->output_grad[0] ? w : 0);
     return s;
@@ -259,7 +266,7 @@ static void products_backward(const nn_call *c, conv_plan *p) {
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     const nn_array *x = &c->input[0];
-    const bool direct = !x_is_copied(c) && !c->accumulate[0];
+    const bool direct = !x_is_copied(c) && (p->adds || !c->accumulate[0]);
     void *dx = direct ? (void *)c->input_grad[0] : s->x;
     convolution_run(&p->convolutions[CONV_DX], stream_of(c), dx, w_without_gaps(c, s), dy, s->own);
     if (!direct)

@@ -1,4 +1,5 @@
 #include "nn/backend/cuda/cudnn.h"
+#include "nn/backend/cuda/trial.cuh"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -48,7 +49,7 @@ static const library *cudnn(void) {
     return &l;
 }
 
-enum { MAX_DEVICES = 64, CANDIDATES = 24 };
+enum { MAX_DEVICES = 64, CANDIDATES = 24, TRIED = 6, MOST_KNOWN = 256 };
 
 static cudnnHandle_t handle_of_device(void) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -219,9 +220,158 @@ static descriptor plan_of(descriptor config, nn_precision precision, size_t *wor
     return made;
 }
 
-static descriptor first_plan(const builder *graph, cudnnBackendHeurMode_t mode, nn_precision precision,
-                             size_t *workspace) {
-    descriptor configs[CANDIDATES], plan = NULL;
+/* ---- measuring ---- */
+
+struct conv_trial {
+    void *arrays[3]; /* x, W, y; one is the result of the first plan */
+    void *second;    /* the result of another */
+    void *workspace;
+    unsigned *differences;
+    int result;
+    size_t bytes; /* of the result */
+    cudaStream_t stream;
+};
+
+static int64_t numbers_of(const conv_shape *s, int which) {
+    if (which == CONV_Y) return s->rows * s->y_height * s->y_width * s->out;
+    return which == CONV_DX ? s->rows * s->height * s->width * s->in : s->out * s->kernel * s->kernel * s->in;
+}
+
+static void trial_close(conv_trial *t) {
+    void *const all[] = {t->arrays[0], t->arrays[1], t->arrays[2], t->second, t->workspace, t->differences};
+    for (void *p : all) cudaFree(p);
+    if (t->stream) cudaStreamDestroy(t->stream);
+    cudaGetLastError(); /* what there was no memory for */
+}
+
+static bool trial_open(conv_trial *t, const conv_shape *s, const conv_way *way) {
+    static const int order[3] = {CONV_DX, CONV_DW, CONV_Y}; /* of arrays */
+    const bool half = s->type == NN_BF16;
+    *t = conv_trial{};
+    bool ok = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking) == cudaSuccess;
+    for (int i = 0; ok && i < 3; i++) {
+        const int64_t n = numbers_of(s, order[i]);
+        ok = cudaMalloc(&t->arrays[i], (size_t)n * (half ? 2 : 4)) == cudaSuccess;
+        if (ok) fill_at_random(half, t->arrays[i], n, (uint64_t)i + 1, t->stream);
+        if (order[i] == way->result) t->result = i;
+    }
+    t->bytes = (size_t)numbers_of(s, way->result) * (half ? 2 : 4);
+    ok = ok && cudaMalloc(&t->second, t->bytes) == cudaSuccess;
+    ok = ok && cudaMalloc(&t->workspace, CONV_WORKSPACE) == cudaSuccess;
+    return ok && cudaMalloc((void **)&t->differences, sizeof *t->differences) == cudaSuccess;
+}
+
+static bool trial_run(const conv_trial *t, descriptor plan, void *result) {
+    void *arrays[3] = {t->arrays[0], t->arrays[1], t->arrays[2]};
+    arrays[t->result] = result;
+    return execute(plan, t->stream, arrays[0], arrays[1], arrays[2], t->workspace) == CUDNN_STATUS_SUCCESS;
+}
+
+/* From the same numbers, where the result is added to some. */
+static bool trial_start(const conv_trial *t, descriptor plan, void *result) {
+    return cudaMemsetAsync(result, 0, t->bytes, t->stream) == cudaSuccess && trial_run(t, plan, result);
+}
+
+/* The fastest of those that give what the first gives. */
+static int fastest(const conv_trial *t, const descriptor *plans, int n) {
+    void *const first = t->arrays[t->result];
+    int best = 0;
+    float least = 0;
+    if (!trial_start(t, plans[0], first)) return 0;
+    for (int i = 0; i < n; i++) {
+        if (!trial_start(t, plans[i], t->second) ||
+            !same_numbers(t->stream, first, t->second, t->bytes, t->differences))
+            continue;
+        const float ms = time_runs(t->stream, [&] { return trial_run(t, plans[i], t->second); });
+        if (ms > 0 && (least == 0 || ms < least)) least = ms, best = i;
+    }
+    return best;
+}
+
+/* Shapes measured so far, with which of the recommendations was found. */
+struct known_shape {
+    conv_shape shape;
+    conv_way way;
+    int device;
+    int64_t best;
+};
+static known_shape known[MOST_KNOWN];
+static int known_count;
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool is_known(const known_shape *k, const conv_shape *s, const conv_way *way, int device) {
+    const conv_shape *o = &k->shape;
+    return k->device == device && k->way.result == way->result && k->way.precision == way->precision &&
+           k->way.add == way->add && o->rows == s->rows && o->height == s->height && o->width == s->width &&
+           o->in == s->in && o->y_height == s->y_height && o->y_width == s->y_width && o->out == s->out &&
+           o->kernel == s->kernel && o->stride == s->stride && o->padding == s->padding && o->type == s->type;
+}
+
+/* -1: not known. */
+static int64_t look_up(const conv_shape *s, const conv_way *way) {
+    int device = 0;
+    int64_t best = -1;
+    cudaGetDevice(&device);
+    pthread_mutex_lock(&known_lock);
+    for (int i = 0; best < 0 && i < known_count; i++) {
+        if (is_known(&known[i], s, way, device)) best = known[i].best;
+    }
+    pthread_mutex_unlock(&known_lock);
+    return best;
+}
+
+static void remember(const conv_shape *s, const conv_way *way, int64_t best) {
+    int device = 0;
+    cudaGetDevice(&device);
+    pthread_mutex_lock(&known_lock);
+    if (known_count < MOST_KNOWN) known[known_count++] = known_shape{*s, *way, device, best};
+    pthread_mutex_unlock(&known_lock);
+}
+
+/* Whether sums in another order would show in the bits: see product.cu. */
+static bool can_compare(const conv_shape *s, const conv_way *way) {
+    return s->type == NN_F32 || numbers_of(s, way->result) >= 1 << 20;
+}
+
+/* ---- the plan of a shape ---- */
+
+/* The first few plans there are, by their places among the recommendations. */
+static int make_plans(const descriptor *configs, int64_t n, nn_precision precision, int most, descriptor *plans,
+                      int64_t *places, size_t *workspaces) {
+    int made = 0;
+    for (int64_t i = 0; made < most && i < n; i++) {
+        plans[made] = plan_of(configs[i], precision, &workspaces[made]);
+        if (plans[made]) places[made++] = i;
+    }
+    return made;
+}
+
+static descriptor choose_plan(const descriptor *configs, int64_t n, const conv_shape *s, const conv_way *way,
+                              size_t *workspace) {
+    const bool measured = way->measured && can_compare(s, way);
+    const int64_t best_known = measured ? look_up(s, way) : -1;
+    if (best_known >= 0 && best_known < n) return plan_of(configs[best_known], way->precision, workspace);
+    descriptor plans[TRIED] = {};
+    int64_t places[TRIED] = {};
+    size_t workspaces[TRIED] = {};
+    int best = 0;
+    const int made = make_plans(configs, n, way->precision, measured ? TRIED : 1, plans, places, workspaces);
+    if (measured && made > 1) {
+        conv_trial t;
+        if (trial_open(&t, s, way)) best = fastest(&t, plans, made);
+        trial_close(&t);
+    }
+    if (measured && made > 0) remember(s, way, places[best]);
+    for (int i = 0; i < made; i++) {
+        if (i != best) cudnn()->cudnnBackendDestroyDescriptor(plans[i]);
+    }
+    *workspace = workspaces[best];
+    return plans[best];
+}
+
+static descriptor recommended_plan(const builder *graph, cudnnBackendHeurMode_t mode, const conv_shape *s,
+                                   const conv_way *way, size_t *workspace) {
+    descriptor configs[CANDIDATES];
     int64_t n = 0, made = 0;
     builder heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph);
@@ -233,14 +383,14 @@ static descriptor first_plan(const builder *graph, cudnnBackendHeurMode_t mode, 
     if (cudnn()->cudnnBackendGetAttribute(heuristics.d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                           made, &n, configs) != CUDNN_STATUS_SUCCESS)
         n = 0;
-    for (int64_t i = 0; !plan && i < n && i < made; i++) plan = plan_of(configs[i], precision, workspace);
+    const descriptor plan = choose_plan(configs, n < made ? n : made, s, way, workspace);
     for (int64_t i = 0; i < made; i++) cudnn()->cudnnBackendDestroyDescriptor(configs[i]);
     return plan;
 }
 
-static void choose(convolution *v, const conv_shape *s, conv_result result, nn_precision precision) {
-    const operation_names *names = &names_of[result];
-    const float one = 1, zero = 0;
+static void choose(convolution *v, const conv_shape *s, const conv_way *way) {
+    const operation_names *names = &names_of[way->result];
+    const float one = 1, before = way->add ? 1 : 0;
     const cudnnHandle_t handle = handle_of_device();
     builder x(CUDNN_BACKEND_TENSOR_DESCRIPTOR), w(CUDNN_BACKEND_TENSOR_DESCRIPTOR), y(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     builder window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR), operation(names->type);
@@ -254,25 +404,27 @@ static void choose(convolution *v, const conv_shape *s, conv_result result, nn_p
     operation.set(names->y, y);
     operation.set(names->window, window);
     operation.set(names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    operation.set(names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    operation.set(names->beta, CUDNN_TYPE_FLOAT, 1, &before);
     operation.finish();
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
     if (!graph.finish()) return;
-    v->plan = first_plan(&graph, CUDNN_HEUR_MODE_A, precision, &v->workspace);
-    if (!v->plan) v->plan = first_plan(&graph, CUDNN_HEUR_MODE_FALLBACK, precision, &v->workspace);
+    v->plan = recommended_plan(&graph, CUDNN_HEUR_MODE_A, s, way, &v->workspace);
+    if (v->plan) return;
+    const conv_way first = {way->result, way->precision, way->add, false};
+    v->plan = recommended_plan(&graph, CUDNN_HEUR_MODE_FALLBACK, s, &first, &v->workspace);
 }
 
 /* ---- make and run ---- */
 
-bool convolution_try(convolution *v, const conv_shape *s, conv_result result, nn_precision precision) {
+bool convolution_try(convolution *v, const conv_shape *s, const conv_way *way) {
     *v = convolution{};
-    if (handle_of_device()) choose(v, s, result, precision);
+    if (handle_of_device()) choose(v, s, way);
     return v->plan;
 }
 
-adamod_status convolution_make(convolution *v, const conv_shape *s, conv_result result, nn_precision precision) {
-    if (convolution_try(v, s, result, precision)) return ADAMOD_OK;
+adamod_status convolution_make(convolution *v, const conv_shape *s, const conv_way *way) {
+    if (convolution_try(v, s, way)) return ADAMOD_OK;
     if (!cudnn()->ready) {
         return nn_cuda_fail(ADAMOD_ERROR_CUDA,
                             "cuda: convolutions need cuDNN 9 (or ADAMOD_CUDNN_LIBRARY with its path): %s",
@@ -295,13 +447,13 @@ void convolution_run(const convolution *v, cudaStream_t stream, void *x, void *w
 
 #else
 
-bool convolution_try(convolution *v, const conv_shape *, conv_result, nn_precision) {
+bool convolution_try(convolution *v, const conv_shape *, const conv_way *) {
     *v = convolution{};
     return false;
 }
 
-adamod_status convolution_make(convolution *v, const conv_shape *s, conv_result result, nn_precision precision) {
-    convolution_try(v, s, result, precision);
+adamod_status convolution_make(convolution *v, const conv_shape *s, const conv_way *way) {
+    convolution_try(v, s, way);
     return nn_cuda_fail(ADAMOD_ERROR_CUDA,
                         "cuda: convolutions need cuDNN 9, and this build was made without its headers");
 }

@@ -23,11 +23,19 @@ typedef struct convolution {
 /* Bytes of workspace that a convolution may use at most. */
 enum { CONV_WORKSPACE = 64 << 20 };
 
+/* How a convolution is to be done. add: the result is added to what is there. measured: see below. */
+typedef struct conv_way {
+    conv_result result;
+    nn_precision precision;
+    bool add, measured;
+} conv_way;
+
 /* The first way that cuDNN recommends among those that give the same bits in every run; f32 is never rounded to fewer bits
- * on the way unless the precision says so. */
-adamod_status convolution_make(convolution *v, const conv_shape *s, conv_result result, nn_precision precision);
+ * on the way unless the precision says so. If measured, the fastest of the first few that give the same bits as that one;
+ * not where results are too few to tell. Each shape is measured once in a program. */
+adamod_status convolution_make(convolution *v, const conv_shape *s, const conv_way *way);
 /* The same where there may be none: false then, and no message. */
-bool convolution_try(convolution *v, const conv_shape *s, conv_result result, nn_precision precision);
+bool convolution_try(convolution *v, const conv_shape *s, const conv_way *way);
 void convolution_free(convolution *v);
 
 /* Workspace of v->workspace bytes. */

@@ -1,8 +1,9 @@
 #include "nn/backend/cuda/product.h"
+#include "nn/backend/cuda/trial.cuh"
 
 #include <pthread.h>
 
-enum { MAX_DEVICES = 64, CANDIDATES = 8, RUNS = 10, MOST_KNOWN = 256 };
+enum { MAX_DEVICES = 64, CANDIDATES = 8, MOST_KNOWN = 256 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -91,23 +92,6 @@ typedef struct trial {
     cudaStream_t stream;
 } trial;
 
-/* Numbers between -1 and 1. */
-template <typename T> __global__ static void fill_kernel(T *x, int64_t n, uint64_t key) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) x[i] = narrow<T>((float)nn_random_bits(key, (uint64_t)i) * (2 / 4294967296.0f) - 1);
-}
-
-__global__ static void compare_kernel(const uint16_t *a, const uint16_t *b, int64_t n, unsigned *differences) {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n && a[i] != b[i]) *differences = 1;
-}
-
-static void fill_type(cudaDataType_t type, void *x, int64_t n, uint64_t key, cudaStream_t stream) {
-    const unsigned blocks = (unsigned)parts(n, 256);
-    if (type == CUDA_R_16BF) fill_kernel<bf16><<<blocks, 256, 0, stream>>>((bf16 *)x, n, key);
-    else fill_kernel<float><<<blocks, 256, 0, stream>>>((float *)x, n, key);
-}
-
 static size_t size_of(cudaDataType_t type) { return type == CUDA_R_16BF ? 2 : 4; }
 
 static void trial_close(trial *t) {
@@ -131,9 +115,9 @@ static bool trial_open(trial *t, const product_shape *s) {
     if (!ok) return false;
     for (void *d : t->d)
         cudaMemsetAsync(d, 0, t->result, t->stream); /* a checker does not see what the library stores */
-    fill_type(s->in, t->a, a, 1, t->stream);
-    fill_type(s->in, t->b, b, 2, t->stream);
-    fill_type(s->out, t->bias, s->m, 3, t->stream);
+    fill_at_random(s->in == CUDA_R_16BF, t->a, a, 1, t->stream);
+    fill_at_random(s->in == CUDA_R_16BF, t->b, b, 2, t->stream);
+    fill_at_random(s->out == CUDA_R_16BF, t->bias, s->m, 3, t->stream);
     return true;
 }
 
@@ -145,45 +129,7 @@ static bool trial_run(const trial *t, const product *p, const cublasLtMatmulAlgo
 
 /* Whether an algorithm gives what the first gave, which is in d[0]. */
 static bool same_bits(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo) {
-    const int64_t n = (int64_t)(t->result / 2);
-    unsigned differences = 1;
-    bool ok = cudaMemsetAsync(t->differences, 0, sizeof *t->differences, t->stream) == cudaSuccess;
-    ok = ok && trial_run(t, p, algo, t->d[1]);
-    compare_kernel<<<(unsigned)parts(n, 256), 256, 0, t->stream>>>((const uint16_t *)t->d[0], (const uint16_t *)t->d[1],
-                                                                   n, t->differences);
-    ok = ok && cudaMemcpyAsync(&differences, t->differences, sizeof differences, cudaMemcpyDeviceToHost, t->stream) ==
-                   cudaSuccess;
-    return cudaStreamSynchronize(t->stream) == cudaSuccess && ok && differences == 0;
-}
-
-/* Of RUNS as one graph, the better of two; 0: it failed. */
-static float milliseconds(const trial *t, cudaGraphExec_t graph) {
-    cudaEvent_t begin = NULL, end = NULL;
-    float best = 0;
-    bool ok = cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess;
-    for (int i = 0; ok && i < 3; i++) {
-        float ms = 0;
-        ok = cudaEventRecord(begin, t->stream) == cudaSuccess && cudaGraphLaunch(graph, t->stream) == cudaSuccess &&
-             cudaEventRecord(end, t->stream) == cudaSuccess && cudaEventSynchronize(end) == cudaSuccess &&
-             cudaEventElapsedTime(&ms, begin, end) == cudaSuccess;
-        if (i > 0 && (i == 1 || ms < best)) best = ms;
-    }
-    if (begin) cudaEventDestroy(begin);
-    if (end) cudaEventDestroy(end);
-    return ok ? best : 0;
-}
-
-static float time_algorithm(const trial *t, const product *p, const cublasLtMatmulAlgo_t *algo) {
-    cudaGraph_t graph = NULL;
-    cudaGraphExec_t exec = NULL;
-    bool ok = cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess;
-    for (int i = 0; ok && i < RUNS; i++) ok = trial_run(t, p, algo, t->d[1]);
-    ok = cudaStreamEndCapture(t->stream, &graph) == cudaSuccess && ok;
-    ok = ok && cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess;
-    const float ms = ok ? milliseconds(t, exec) : 0;
-    if (exec) cudaGraphExecDestroy(exec);
-    if (graph) cudaGraphDestroy(graph);
-    return ms;
+    return trial_run(t, p, algo, t->d[1]) && same_numbers(t->stream, t->d[0], t->d[1], t->result, t->differences);
 }
 
 /* Whether two algorithms cut the sums alike. */
@@ -209,7 +155,7 @@ static int fastest(const trial *t, product *p, const product_shape *s, const cub
     float least = 0;
     for (int i = 0; i < n; i++) {
         if (!same_cut(&found[0].algo, &found[i].algo) || !same_bits(t, p, &found[i].algo)) continue;
-        const float ms = time_algorithm(t, p, &found[i].algo);
+        const float ms = time_runs(t->stream, [&] { return trial_run(t, p, &found[i].algo, t->d[1]); });
         if (ms > 0 && (least == 0 || ms < least)) least = ms, best = i;
     }
     return best;
