@@ -19,11 +19,14 @@ static double apart(const float *a, const float *b, int64_t n) {
 typedef struct model {
     const resnet_settings *resnet;
     const densenet_settings *densenet;
+    int64_t side; /* of the images; 0: SMALL_SIDE */
 } model;
 
+static int64_t side_of(const model *m) { return m->side ? m->side : SMALL_SIDE; }
+
 static void compare(const model *m, nn_precision precision, double loss_tolerance, double grad_tolerance) {
-    small_vision cpu = small_vision_make(m->resnet, m->densenet, SMALL_SIDE, "cpu", 1);
-    small_vision cuda = small_vision_make_on(m->resnet, m->densenet, SMALL_SIDE, "cuda", precision);
+    small_vision cpu = small_vision_make(m->resnet, m->densenet, side_of(m), "cpu", 1);
+    small_vision cuda = small_vision_make_on(m->resnet, m->densenet, side_of(m), "cuda", precision);
     const float loss = small_vision_loss(&cpu), there = small_vision_loss(&cuda);
     const double grads = apart(cuda.params->grad, cpu.params->grad, cpu.params->count);
     CHECK_INT(nn_params_fetch(cuda.params), ADAMOD_OK);
@@ -46,7 +49,7 @@ static adamod_status both_ways(void *context) {
 
 /* The first run is not recorded, the second and third are as they are recorded, all later ones replayed. */
 static void repeat(const model *m, nn_precision precision) {
-    small_vision s = small_vision_make_on(m->resnet, m->densenet, SMALL_SIDE, "cuda", precision);
+    small_vision s = small_vision_make_on(m->resnet, m->densenet, side_of(m), "cuda", precision);
     const size_t bytes = (size_t)s.params->count * sizeof(float);
     float *grad = malloc(bytes), loss = 0;
     for (int i = 0; i < 5; i++) {
@@ -86,4 +89,19 @@ TEST(densenets_on_a_device) {
     check(&(model){.densenet = &d});
 }
 
-RUN_TESTS(ENTRY(resnets_on_a_device), ENTRY(resnets_without_norms_on_a_device), ENTRY(densenets_on_a_device))
+/* Whose norms are part of the convolutions behind them: those have 128 channels. The sides are those of tiles of each size. */
+TEST(wide_densenets_on_a_device) {
+    densenet_settings d = small_densenet();
+    if (!cudacheck_open()) SKIP("no device");
+    d.model.growth = 32;
+    d.model.stem = 64;
+    static const int64_t sides[] = {8, 48, 64};
+    for (int i = 0; i < 3; i++) {
+        const model m = {.densenet = &d, .side = sides[i]};
+        compare(&m, NN_MIXED, 3e-2, 2e-1);
+        repeat(&m, NN_MIXED);
+    }
+}
+
+RUN_TESTS(ENTRY(resnets_on_a_device), ENTRY(resnets_without_norms_on_a_device), ENTRY(densenets_on_a_device),
+          ENTRY(wide_densenets_on_a_device))

@@ -16,6 +16,12 @@ adamod_status nn_cuda_failed(cudaError_t error, const char *what) {
                         "cuda: %s: %s", what, cudaGetErrorString(error));
 }
 
+adamod_status nn_cuda_zeros(void **out, size_t bytes, const nn_call *c) {
+    cudaError_t e = cudaMalloc(out, bytes);
+    if (e == cudaSuccess) e = cudaMemsetAsync(*out, 0, bytes, stream_of(c));
+    return nn_cuda_failed(e, "preparing an op");
+}
+
 /* The first launch that a library refused, until a wait reports it. */
 static thread_local char refused[160];
 
@@ -358,7 +364,14 @@ static const nn_backend_op ops[] = {
         {NULL, NULL},
 };
 
-static const nn_backend backend = {"cuda", ops, &functions};
+static const nn_backend_sharing sharing[] = {
+#define ENTRY(name) {#name, &nn_cuda_##name##_sharing},
+    NN_CUDA_SHARING(ENTRY)
+#undef ENTRY
+        {NULL, NULL},
+};
+
+static const nn_backend backend = {"cuda", ops, &functions, sharing};
 
 extern "C" __attribute__((visibility("default"))) const nn_backend *nn_backend_cuda_get(int version, nn_fail fail) {
     nn_cuda_fail = fail;

@@ -6,6 +6,8 @@
  * no more than the chip has room for, and those that wait for room get it when what ran before is done. Where the chip is
  * too small, the two halves are launches of their own.
  *
+ * Where whoever wrote x has found its moments, forward is the second half alone.
+ *
  * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
 #include "nn/backend/cuda/cuda.h"
 
@@ -37,6 +39,7 @@ template <typename T> struct norm_work {
     const float *gamma, *beta;
     float *saved;    /* mean, then scale */
     float *partials; /* [2, parts, channels] */
+    nn_channel_pairs moments;
     unsigned *barriers;
     const int64_t *live_rows;
     int64_t rows, pixels_a_row, channels, parts, pixels_a_part;
@@ -67,18 +70,6 @@ template <int N> struct place {
 
 template <typename T> __device__ static inline float live_pixels(const norm_work<T> &w) {
     return (float)((w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row);
-}
-
-__device__ static inline unsigned load_acquire(const unsigned *p) {
-    unsigned x;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
-    return x;
-}
-
-__device__ static inline unsigned add_acquire_release(unsigned *p, unsigned n) {
-    unsigned before;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(n) : "memory");
-    return before;
 }
 
 /* Blocks of one group meet: what each wrote before, all see after. */
@@ -233,13 +224,18 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
                                            float (&scale)[N]) {
     const bool tells = at.part == 0 && at.lane == 0 && at.there;
     if (w.training) {
-        float sum[N], squares[N];
+        float sum[N] = {}, squares[N] = {};
         const float n = live_pixels(w);
-        take_sums<T, N>(w, at, sum, squares);
+        if (!w.moments.first) take_sums<T, N>(w, at, sum, squares);
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const float d = n > 0 ? sum[k] / n : 0, v = n > 0 ? fmaxf(squares[k] - sum[k] * d, 0) : 0;
+            const float d = n > 0 ? sum[k] / n : 0;
+            float v = n > 0 ? fmaxf(squares[k] - sum[k] * d, 0) : 0;
             mean[k] = origin[k] + d;
+            if (w.moments.first && at.there) {
+                mean[k] = w.moments.first[at.channel + k];
+                v = w.moments.first[w.moments.stride + at.channel + k] * n;
+            }
             scale[k] = 1 / sqrtf(v / fmaxf(n, 1) + w.eps);
             if (!tells || n == 0) continue;
             float *const m = running_mean + at.channel + k, *const s = running_variance + at.channel + k;
@@ -307,6 +303,7 @@ template <typename T> struct norm_grads {
     const T *dy;
     target<T> dx, dresidual;
     target<float> dgamma, dbeta;
+    nn_channel_pairs linear; /* zeros where dx is not added to: all of the gradient is in dx */
 };
 
 template <int N, typename T> struct pixel_grad { raw<N, T> x, dy, y; };
@@ -385,6 +382,8 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
             const float dgamma[1] = {product[k] * of.scale[k]}, dbeta[1] = {sum[k]};
             put<1>(to.dgamma, at.channel + k, dgamma);
             put<1>(to.dbeta, at.channel + k, dbeta);
+            if (to.linear.first && !to.dx.add)
+                to.linear.first[at.channel + k] = to.linear.first[to.linear.stride + at.channel + k] = 0;
         }
         sum[k] = w.training ? sum[k] / n : 0;
         product[k] = w.training ? product[k] * of.scale[k] * of.scale[k] / n : 0;
@@ -462,6 +461,7 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.beta = (const float *)c->input[3].data;
     w.saved = c->saved;
     w.partials = c->workspace;
+    w.moments = c->moments;
     w.barriers = p->barriers;
     w.live_rows = c->input[0].live_rows;
     w.rows = c->input[0].rows;
@@ -512,7 +512,7 @@ static void launch_halves(const nn_call *c, bool backward, void **arguments) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
-    if (!backward && !c->training) launch(k.apply, blocks, 0, arguments, c);
+    if (!backward && (!c->training || c->moments.first)) launch(k.apply, blocks, 0, arguments, c);
     else if (p->together) launch(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
     else {
         launch(k.sums, blocks, 0, arguments, c);
@@ -530,8 +530,8 @@ template <typename T> static void run_forward(const nn_call *c) {
 
 template <typename T> static void run_backward(const nn_call *c) {
     norm_work<T> w = work_of<T>(c);
-    norm_grads<T> to = {(const T *)c->output_grad[0], target_of<T>(c, 0), target_of<T>(c, 1), target_of<float>(c, 2),
-                        target_of<float>(c, 3)};
+    norm_grads<T> to = {(const T *)c->output_grad[0], target_of<T>(c, 0),     target_of<T>(c, 1),
+                        target_of<float>(c, 2),       target_of<float>(c, 3), c->linear};
     void *arguments[] = {&w, &to};
     launch_halves(c, true, arguments);
 }
@@ -586,3 +586,4 @@ static void norm_backward(const nn_call *c) { BY_TYPE(c->input[0].type, run_back
 
 const nn_kernels nn_cuda_batch_norm = {norm_forward, norm_backward, NULL, norm_workspace, norm_prepare, norm_release,
                                        NULL,         NULL,          0,    false};
+const nn_sharing nn_cuda_batch_norm_sharing = {true, NULL, true, NULL, NULL};

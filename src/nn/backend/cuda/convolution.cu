@@ -2,12 +2,15 @@
  * row, which cuBLASLt does in arrays inside wider ones, too; where it moves by more than one, of the pixels that it meets,
  * in workspace. Everything else is cuDNN's, which wants
  * arrays without gaps: those inside wider ones are copied, and gradients that it cannot add to others come from workspace. For
- * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel. */
+ * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel.
+ * Where y is copied, its moments are found on the way, and its gradient's linear part is added. */
 #include "nn/backend/cuda/cudnn.h"
+#include "nn/backend/cuda/norm_product.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- shapes ---- */
 
@@ -64,7 +67,8 @@ static product_shape product_of(const nn_call *c, conv_result result) {
 typedef struct conv_plan {
     product products[3];
     convolution convolutions[3];
-    bool adds; /* the one of dx adds to what is there */
+    bool adds;          /* the one of dx adds to what is there */
+    unsigned *counters; /* of moments; NULL: none */
 } conv_plan;
 
 static void conv_release(void *prepared) {
@@ -74,6 +78,7 @@ static void conv_release(void *prepared) {
         product_free(&p->products[i]);
         convolution_free(&p->convolutions[i]);
     }
+    cudaFree(p->counters);
     free(p);
 }
 
@@ -92,22 +97,41 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
     return convolution_make(&p->convolutions[result], &s, &way);
 }
 
+static moments_work moments_of_y(const nn_call *c) { return moments_of(nn_pixels(&c->output[0]), out_of(c)); }
+
+/* Of y's moments: numbers that are 0 between launches. */
+static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
+    const size_t n =
+        c->maker ? norm_product_counters(c) : moments_counters(moments_of_y(c).tiles, moments_columns(out_of(c)));
+    if (!c->output_moments.first || c->output_grad[0]) return ADAMOD_OK;
+    return nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c);
+}
+
+static adamod_status prepare_results(const nn_call *c, conv_plan *p) {
+    adamod_status status = ADAMOD_OK;
+    if (c->maker) return status;
+    if (!c->output_grad[0]) status = prepare_result(c, p, CONV_Y);
+    if (c->output_grad[0] && c->input_grad[0]) status = prepare_result(c, p, CONV_DX);
+    if (!status && c->output_grad[0] && c->input_grad[1]) status = prepare_result(c, p, CONV_DW);
+    return status;
+}
+
 static adamod_status conv_prepare(const nn_call *c, void **prepared) {
     adamod_status status = is_product(c) ? product_library() : ADAMOD_OK;
     if (status) return status;
     conv_plan *p = (conv_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a convolution");
-    if (!c->output_grad[0]) status = prepare_result(c, p, CONV_Y);
-    if (c->output_grad[0] && c->input_grad[0]) status = prepare_result(c, p, CONV_DX);
-    if (!status && c->output_grad[0] && c->input_grad[1]) status = prepare_result(c, p, CONV_DW);
+    status = prepare_counters(c, p);
+    if (!status) status = prepare_results(c, p);
     if (status) conv_release(p);
     else *prepared = p;
     return status;
 }
 
-/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added. */
+/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then what moments are joined
+ * from. */
 typedef struct conv_space {
-    char *own, *x, *y, *w;
+    char *own, *x, *y, *w, *moments;
     size_t bytes;
 } conv_space;
 
@@ -124,7 +148,9 @@ static conv_space space_of(const nn_call *c) {
     s.x = s.own + own;
     s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
     s.w = s.y + (y_is_copied(c) ? y : 0);
-    s.bytes = (size_t)(s.w - s.own) + (w_is_copied(c) || c->output_grad[0] ? w : 0);
+    s.moments = s.w + (w_is_copied(c) || c->output_grad[0] ? w : 0);
+    s.bytes = (size_t)(s.moments - s.own);
+    if (c->output_moments.first) s.bytes += moments_floats(moments_of_y(c).tiles, out_of(c)) * sizeof(float);
     return s;
 }
 
@@ -134,6 +160,7 @@ static size_t met_bytes(const nn_call *c) {
 }
 
 static size_t conv_workspace(const nn_call *c) {
+    if (c->maker) return norm_product_workspace(c);
     return (is_product(c) ? PRODUCT_WORKSPACE + met_bytes(c) : space_of(c).bytes) / sizeof(float);
 }
 
@@ -171,8 +198,35 @@ static void *w_without_gaps(const nn_call *c, const conv_space *s) {
     return copy_in(c, c->input[1].type, taps(c), in_of(c), c->input[1].data, in_of(c), s->w, padded_in(c));
 }
 
+/* Packs of bf16 with the linear part of a gradient, zeros in rows that are not of the batch. */
+__global__ static void linear_kernel(int64_t pixels, int64_t packs, const int64_t *live_rows, int64_t pixels_a_row,
+                                     const bf16 *dy, const bf16 *y, int64_t stride, nn_channel_pairs linear, bf16 *to) {
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, p = i / packs, j = i % packs * 8;
+    const int64_t live = live_rows ? *live_rows * pixels_a_row : pixels;
+    if (p >= pixels) return;
+    float g[8] = {}, v[8];
+    if (p < live) {
+        load_floats<8>(dy + p * stride + j, g);
+        load_floats<8>(y + p * stride + j, v);
+        for (int k = 0; k < 8; k++) g[k] += fmaf(linear.first[linear.stride + j + k], v[k], linear.first[j + k]);
+    }
+    store_floats<8>(to + p * packs * 8 + j, g);
+}
+
+static void *dy_with_linear(const nn_call *c, const conv_space *s) {
+    const nn_array *y = &c->output[0];
+    const int64_t pixels = nn_pixels(y), packs = out_of(c) / 8;
+    const unsigned blocks = (unsigned)parts(pixels * packs, 256);
+    if (blocks)
+        linear_kernel<<<blocks, 256, 0, stream_of(c)>>>(pixels, packs, y->live_rows, y->cols / out_of(c),
+                                                        (const bf16 *)c->output_grad[0], (const bf16 *)y->data,
+                                                        y->stride, c->output_linear, (bf16 *)s->y);
+    return s->y;
+}
+
 static void *dy_without_gaps(const nn_call *c, const conv_space *s) {
     const nn_array *y = &c->output[0];
+    if (c->output_linear.first) return dy_with_linear(c, s);
     if (!y_is_copied(c)) return c->output_grad[0];
     return copy_in(c, y->type, nn_pixels(y), out_of(c), c->output_grad[0], y->stride, s->y, out_of(c));
 }
@@ -240,9 +294,27 @@ static void *met_x(const nn_call *c) {
 
 /* ---- forward and backward ---- */
 
+/* From workspace to where y is. */
+static void place_y(const nn_call *c, const conv_space *s) {
+    const nn_array *y = &c->output[0];
+    if (!c->output_moments.first) {
+        BY_TYPE(y->type, copy_pixels, c, nn_pixels(y), out_of(c), s->y, out_of(c), y->data, y->stride, false);
+        return;
+    }
+    moments_work w = moments_of_y(c);
+    w.partials = (float *)s->moments;
+    w.counters = ((conv_plan *)c->prepared)->counters;
+    w.to = c->output_moments;
+    find_moments(c, w, y, s->y, out_of(c), y->data);
+}
+
 static void conv_forward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     const nn_array *y = &c->output[0];
+    if (c->maker) {
+        norm_product_forward(c, p->counters);
+        return;
+    }
     if (is_product(c)) {
         product_run(c, &p->products[CONV_Y], c->input[1].data, met_x(c), y->data, false, NULL);
         return;
@@ -250,8 +322,7 @@ static void conv_forward(const nn_call *c) {
     const conv_space s = space_of(c);
     void *to = y_is_copied(c) ? s.y : y->data;
     convolution_run(&p->convolutions[CONV_Y], stream_of(c), x_without_gaps(c, &s), w_without_gaps(c, &s), to, s.own);
-    if (y_is_copied(c))
-        BY_TYPE(y->type, copy_pixels, c, nn_pixels(y), out_of(c), to, out_of(c), y->data, y->stride, false);
+    if (y_is_copied(c)) place_y(c, &s);
 }
 
 static void products_backward(const nn_call *c, conv_plan *p) {
@@ -284,6 +355,10 @@ static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s
 
 static void conv_backward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
+    if (c->maker) {
+        norm_product_backward(c);
+        return;
+    }
     if (is_product(c)) {
         products_backward(c, p);
         return;
@@ -294,5 +369,20 @@ static void conv_backward(const nn_call *c) {
     if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }
 
+/* ---- what is done for others ---- */
+
+static bool y_is_copied_in_packs(const nn_call *c) {
+    const nn_array *y = &c->output[0];
+    return !is_product(c) && y_is_copied(c) && y->type == NN_BF16 && out_of(c) % 8 == 0 && y->stride % 8 == 0 &&
+           y->offset % 8 == 0;
+}
+
+static bool conv_gives_moments(const nn_call *c) { return c->maker || y_is_copied_in_packs(c); }
+
+static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
+    return strcmp(op, "batch_norm") == 0 && norm_product_fits(c, maker);
+}
+
 const nn_kernels nn_cuda_convolution = {conv_forward, conv_backward, NULL, conv_workspace, conv_prepare, conv_release,
                                         NULL,         NULL,          0,    false};
+const nn_sharing nn_cuda_convolution_sharing = {false, conv_gives_moments, false, y_is_copied_in_packs, conv_absorbs};

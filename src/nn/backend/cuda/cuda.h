@@ -37,12 +37,19 @@ extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
 NN_CUDA_OPS(NN_CUDA_DECLARE)
 #undef NN_CUDA_DECLARE
+/* Those that do something for others. */
+#define NN_CUDA_SHARING(X) X(convolution) X(batch_norm) X(average_pool)
+#define NN_CUDA_DECLARE(name) extern const nn_sharing nn_cuda_##name##_sharing;
+NN_CUDA_SHARING(NN_CUDA_DECLARE)
+#undef NN_CUDA_DECLARE
 }
 
 /* A failure with a message, as adamod__fail; and the same for a call of the runtime ("cuda: cudaMalloc: out of memory").
  */
 extern nn_fail nn_cuda_fail;
 adamod_status nn_cuda_failed(cudaError_t error, const char *what);
+/* Memory of a plan's node, filled with 0; cudaFree releases it. */
+adamod_status nn_cuda_zeros(void **out, size_t bytes, const nn_call *c);
 /* For what only enqueues: the next wait reports it. */
 void nn_cuda_launch_failed(const char *what, const char *why);
 
@@ -167,6 +174,21 @@ __device__ static inline void each_pack(const T *row, int64_t n, unsigned thread
         const float x[1] = {widen(row[i])};
         f(i, x);
     }
+}
+
+/* ---- between blocks ---- */
+
+/* What a block's threads wrote before a __syncthreads is released with what one of them does after it. */
+__device__ static inline unsigned load_acquire(const unsigned *p) {
+    unsigned x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(p) : "memory");
+    return x;
+}
+
+__device__ static inline unsigned add_acquire_release(unsigned *p, unsigned n) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(n) : "memory");
+    return before;
 }
 
 /* ---- dropout ---- */
