@@ -8,6 +8,7 @@
 #include "nn/backend/cuda/norm_product.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
+#include "nn/backend/cuda/weight_gradient.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,10 @@ static bool w_is_copied(const nn_call *c) { return in_of(c) != padded_in(c); }
 static bool y_is_copied(const nn_call *c) { return c->output[0].stride != out_of(c); }
 
 static int64_t taps(const nn_call *c) { return nn_numbers(c->input[1].shape) / in_of(c); }
+/* Whether the gradient of W is not cuDNN's. */
+static bool own_weight_gradient(const nn_call *c) {
+    return c->output_grad[0] && c->input_grad[1] && weight_gradient_fits(c, out_of(c));
+}
 static size_t round_up(int64_t bytes) { return (size_t)parts(bytes, 256) * 256; }
 
 static conv_shape shape_of(const nn_call *c) {
@@ -69,6 +74,9 @@ typedef struct conv_plan {
     convolution convolutions[3];
     bool adds;          /* the one of dx adds to what is there */
     unsigned *counters; /* of moments; NULL: none */
+    /* Where both gradients are computed, those of W go their own way meanwhile. NULL: they do not. */
+    cudaStream_t side;
+    cudaEvent_t forked, joined;
 } conv_plan;
 
 static void conv_release(void *prepared) {
@@ -79,6 +87,9 @@ static void conv_release(void *prepared) {
         convolution_free(&p->convolutions[i]);
     }
     cudaFree(p->counters);
+    if (p->side) cudaStreamDestroy(p->side);
+    if (p->forked) cudaEventDestroy(p->forked);
+    if (p->joined) cudaEventDestroy(p->joined);
     free(p);
 }
 
@@ -107,12 +118,21 @@ static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
     return nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c);
 }
 
+static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
+    if (!own_weight_gradient(c) || !c->input_grad[0]) return ADAMOD_OK;
+    cudaError_t e = cudaStreamCreateWithFlags(&p->side, cudaStreamNonBlocking);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->forked, cudaEventDisableTiming);
+    if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming);
+    return nn_cuda_failed(e, "preparing a convolution");
+}
+
 static adamod_status prepare_results(const nn_call *c, conv_plan *p) {
     adamod_status status = ADAMOD_OK;
     if (c->maker) return status;
     if (!c->output_grad[0]) status = prepare_result(c, p, CONV_Y);
     if (c->output_grad[0] && c->input_grad[0]) status = prepare_result(c, p, CONV_DX);
-    if (!status && c->output_grad[0] && c->input_grad[1]) status = prepare_result(c, p, CONV_DW);
+    if (!status && c->output_grad[0] && c->input_grad[1] && !own_weight_gradient(c))
+        status = prepare_result(c, p, CONV_DW);
     return status;
 }
 
@@ -122,6 +142,7 @@ static adamod_status conv_prepare(const nn_call *c, void **prepared) {
     conv_plan *p = (conv_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a convolution");
     status = prepare_counters(c, p);
+    if (!status) status = prepare_side(c, p);
     if (!status) status = prepare_results(c, p);
     if (status) conv_release(p);
     else *prepared = p;
@@ -142,7 +163,9 @@ static conv_space space_of(const nn_call *c) {
     for (const convolution &v : p->convolutions) own = v.workspace > own ? v.workspace : own;
     own = (own + 255) / 256 * 256;
     const int64_t in = padded_in(c), size = (int64_t)size_of(c->input[0].type);
-    const size_t x = round_up(nn_pixels(&c->input[0]) * in * size), w = round_up(taps(c) * in * size);
+    const size_t x = round_up(nn_pixels(&c->input[0]) * in * size);
+    const size_t w = own_weight_gradient(c) ? round_up((int64_t)(weight_gradient_workspace(c) * sizeof(float)))
+                                            : round_up(taps(c) * in * size);
     const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
     s.x = s.own + own;
@@ -353,6 +376,18 @@ static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s
     if (!direct) BY_TYPE(type, add_weights, c, dw);
 }
 
+/* Both gradients side by side: many of these leave most of a device idle. */
+static void gradients_at_once(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
+    nn_call weights = *c;
+    weights.stream = p->side;
+    cudaEventRecord(p->forked, stream_of(c));
+    cudaStreamWaitEvent(p->side, p->forked, 0);
+    weight_gradient_run(&weights, dy, out_of(c), (float *)s->w);
+    cudaEventRecord(p->joined, p->side);
+    input_backward(c, p, s, dy);
+    cudaStreamWaitEvent(stream_of(c), p->joined, 0);
+}
+
 static void conv_backward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     if (c->maker) {
@@ -365,8 +400,13 @@ static void conv_backward(const nn_call *c) {
     }
     const conv_space s = space_of(c);
     void *dy = dy_without_gaps(c, &s);
+    if (p->side) {
+        gradients_at_once(c, p, &s, dy);
+        return;
+    }
     if (c->input_grad[0]) input_backward(c, p, &s, dy);
-    if (c->input_grad[1]) weights_backward(c, p, &s, dy);
+    if (own_weight_gradient(c)) weight_gradient_run(c, dy, out_of(c), (float *)s.w);
+    else if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }
 
 /* ---- what is done for others ---- */
