@@ -10,11 +10,11 @@
 
 # started N RUN ARGUMENT...: a run in the background, once it has trained a little; pid is mpirun's.
 started() {
-    local n=$1 run=$2 i
+    local n=$1 run=$2 _
     shift 2
     mpirun --oversubscribe -n "$n" "$ADAMOD" train translation.yaml --out "$run" "$@" >said 2>err &
     pid=$!
-    for i in $(seq 500); do
+    for _ in $(seq 500); do
         [ ! -s "$run/metrics.jsonl" ] || return 0
         sleep 0.02
     done
@@ -31,19 +31,23 @@ rank_of() { { pgrep -P "$pid" || true; } | sed -n "$1p"; }
 # ---- signals ----
 
 # A long run that stops after the same update on all ranks, and says so once.
-long='--set train.average=0 --set train.steps=100000 --set train.checkpoint_every=0 --set train.evaluate_every=0'
-# shellcheck disable=SC2016
-for how in 'kill -TERM $(rank_of 2)' 'kill -INT $pid'; do
-    rm -rf slow
-    # shellcheck disable=SC2086
-    started 2 slow $long
-    eval "$how"
-    ended 10
-    [ "$status" -ne 0 ] || fail "after $how the status is 0"
-    [ "$(grep -c 'slow: interrupted after update' said)" -eq 1 ] || fail "after $how it says $(cat said err)"
-    grep -q '"status":"interrupted"' slow/result.json || fail "after $how: $(cat slow/result.json)"
-    train 1 --resume --out slow --set train.steps=1 # reads the checkpoint
-done
+long='--set train.average=0 --set train.steps=100000 --set train.evaluate_every=0'
+# shellcheck disable=SC2086
+started 2 slow $long --set train.checkpoint_every=0
+kill -TERM "$(rank_of 2)"
+ended 10
+[ "$status" -ne 0 ] || fail "after SIGTERM to a rank the status is 0"
+[ "$(grep -c 'slow: interrupted after update' said)" -eq 1 ] || fail "after SIGTERM to a rank it says $(cat said err)"
+grep -q '"status":"interrupted"' slow/result.json || fail "after SIGTERM: $(cat slow/result.json)"
+train 1 --resume --out slow --set train.steps=1 # reads the checkpoint
+# What Ctrl-C does: mpirun ends the ranks itself after a second, which may be before they have saved.
+rm -rf slow
+# shellcheck disable=SC2086
+started 2 slow $long --set train.checkpoint_every=3
+kill -INT "$pid"
+ended 10
+[ "$status" -ne 0 ] || fail "after SIGINT to mpirun the status is 0"
+train 1 --resume --out slow --set train.steps=1
 
 # ---- ranks that are killed ----
 
