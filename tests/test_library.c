@@ -4,6 +4,7 @@
  */
 #include "check.h"
 
+#include "base/functions.h"
 #include "base/library.h"
 
 #include <stdlib.h>
@@ -76,5 +77,49 @@ TEST(places_are_relative_to_the_program) {
     remove(path);
 }
 
+/* ---- tables of functions ---- */
+
+TEST(a_table_is_filled_from_the_first_library_there_is) {
+    static const char *const names[] = {ABSENT, "libm.so.6", "libadamod_other.so", NULL};
+    double (*down)(double) = NULL, (*up)(double) = NULL;
+    const function_place both[] = {{"floor", &down}, {"ceil", &up}, {NULL, NULL}};
+    const char *named = NULL;
+    char why[200];
+    if (!CHECK(functions_load(names, VARIABLE, both, &named, why, sizeof why))) return;
+    CHECK_STR(named, "libm.so.6");
+    CHECK(down(2.5) == 2 && up(2.5) == 3);
+    CHECK(functions_load(names, NULL, both, NULL, why, sizeof why));
+}
+
+TEST(a_table_says_which_function_is_missing_and_of_what) {
+    static const char *const names[] = {"libm.so.6", NULL}, *const absent[] = {"libadamod_other.so", ABSENT, NULL};
+    double (*down)(double) = NULL, (*none)(double) = NULL;
+    const function_place both[] = {{"floor", &down}, {"adamod_absent", &none}, {NULL, NULL}};
+    char why[200];
+    CHECK(!functions_load(names, NULL, both, NULL, why, sizeof why));
+    CHECK_STR(why, "libm.so.6 has no adamod_absent");
+    CHECK(!functions_load(absent, NULL, both, NULL, why, sizeof why));
+    CHECK_HAS(why, ABSENT);
+}
+
+TEST(a_variable_names_the_only_library_of_a_table) {
+    static const char *const names[] = {"libm.so.6", NULL}, *const absent[] = {ABSENT, NULL};
+    double (*down)(double) = NULL;
+    const function_place one[] = {{"floor", &down}, {NULL, NULL}};
+    const char *named = NULL;
+    char why[200];
+    setenv(VARIABLE, "/nonexistent/lib.so", 1);
+    CHECK(!functions_load(names, VARIABLE, one, NULL, why, sizeof why));
+    CHECK_HAS(why, "/nonexistent/lib.so");
+    setenv(VARIABLE, "libm.so.6", 1);
+    if (CHECK(functions_load(absent, VARIABLE, one, &named, why, sizeof why))) CHECK_STR(named, "libm.so.6");
+    setenv(VARIABLE, "", 1);
+    CHECK(functions_load(names, VARIABLE, one, NULL, why, sizeof why));
+    unsetenv(VARIABLE);
+}
+
 RUN_TESTS(ENTRY(functions_are_found_in_what_is_loaded), ENTRY(what_cannot_be_had_is_named),
-          ENTRY(the_environment_decides_alone), ENTRY(places_are_relative_to_the_program))
+          ENTRY(the_environment_decides_alone), ENTRY(places_are_relative_to_the_program),
+          ENTRY(a_table_is_filled_from_the_first_library_there_is),
+          ENTRY(a_table_says_which_function_is_missing_and_of_what),
+          ENTRY(a_variable_names_the_only_library_of_a_table))

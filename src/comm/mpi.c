@@ -1,5 +1,6 @@
 #include "comm/mpi.h"
 
+#include "base/functions.h"
 #include "base/library.h"
 #include "base/text.h"
 
@@ -8,31 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const open_mpi = "libmpi.so.40", *const mpich[] = {"libmpi.so.12", "libmpich.so.12"};
-
 static bool is_set(const char *name) {
     const char *value = getenv(name);
     return value && *value;
 }
 
 /* Open MPI's, unless the launcher is one that only MPICH's kin have. */
-static void *open_library(const char **name, const char **why) {
-    static const char *const nowhere[] = {NULL};
-    const bool kin = !is_set("OMPI_COMM_WORLD_SIZE") && (is_set("PMI_RANK") || is_set("PMI_SIZE"));
-    const char *const order[2][3] = {{open_mpi, mpich[0], mpich[1]}, {mpich[0], mpich[1], open_mpi}};
-    const char *first = NULL;
-    void *library = NULL;
-    for (int i = 0; !library && i < 3; i++) {
-        *name = order[kin][i];
-        library = adamod__library_open(*name, "ADAMOD_MPI_LIBRARY", nowhere, why);
-        if (!i) first = *name;
-        if (is_set("ADAMOD_MPI_LIBRARY")) {
-            *name = getenv("ADAMOD_MPI_LIBRARY");
-            break;
-        }
-    }
-    if (!library) *name = first;
-    return library;
+static const char *const *library_names(void) {
+    static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", NULL};
+    static const char *const kin[] = {"libmpi.so.12", "libmpich.so.12", "libmpi.so.40", NULL};
+    return !is_set("OMPI_COMM_WORLD_SIZE") && (is_set("PMI_RANK") || is_set("PMI_SIZE")) ? kin : names;
 }
 
 static mpi_handle number(uintptr_t value) { return (mpi_handle)value; } /* NOLINT(performance-no-int-to-ptr) */
@@ -54,27 +40,21 @@ static bool find_handles(mpi *m, void *library) {
     return true;
 }
 
-/* The first that is missing; NULL: none is. */
-static const char *find_functions(mpi *m, void *library) {
-    struct {
-        const char *name;
-        void *function;
-    } list[] = {{"MPI_Init_thread", &m->init},
-                {"MPI_Finalize", &m->finalize},
-                {"MPI_Abort", &m->abort},
-                {"MPI_Comm_rank", &m->rank},
-                {"MPI_Comm_size", &m->size},
-                {"MPI_Barrier", &m->barrier},
-                {"MPI_Bcast", &m->broadcast},
-                {"MPI_Allgather", &m->gather},
-                {"MPI_Allgatherv", &m->gather_parts},
-                {"MPI_Alltoallv", &m->exchange_parts},
-                {"MPI_Allreduce", &m->reduce},
-                {"MPI_Get_library_version", &m->version}};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        if (!adamod__library_function(library, list[i].name, list[i].function)) return list[i].name;
-    }
-    return NULL;
+static void *load(mpi *m, const char **name, char *message, size_t size) {
+    const function_place list[] = {{"MPI_Init_thread", &m->init},
+                                   {"MPI_Finalize", &m->finalize},
+                                   {"MPI_Abort", &m->abort},
+                                   {"MPI_Comm_rank", &m->rank},
+                                   {"MPI_Comm_size", &m->size},
+                                   {"MPI_Barrier", &m->barrier},
+                                   {"MPI_Bcast", &m->broadcast},
+                                   {"MPI_Allgather", &m->gather},
+                                   {"MPI_Allgatherv", &m->gather_parts},
+                                   {"MPI_Alltoallv", &m->exchange_parts},
+                                   {"MPI_Allreduce", &m->reduce},
+                                   {"MPI_Get_library_version", &m->version},
+                                   {NULL, NULL}};
+    return functions_load(library_names(), "ADAMOD_MPI_LIBRARY", list, name, message, size);
 }
 
 /* "Open MPI v4.1.4" of what may be a page about how it was built. */
@@ -92,15 +72,13 @@ static void find_name(mpi *m, const char *library) {
 
 const mpi *mpi_load(char *message, size_t size) {
     static mpi found;
-    const char *name = "", *why = "";
+    const char *name = "";
+    char why[400];
     if (*found.name) return &found;
     mpi m = {0};
-    void *library = open_library(&name, &why);
+    void *library = load(&m, &name, why, sizeof why);
     if (!library) return text_fail(message, size, "no MPI library: %s", why), NULL;
-    const char *missing = find_functions(&m, library);
-    if (missing || !find_handles(&m, library))
-        return text_fail(message, size, "%s: no MPI library: it has no %s", name, missing ? missing : "data types"),
-               NULL;
+    if (!find_handles(&m, library)) return text_fail(message, size, "no MPI library: %s has no data types", name), NULL;
     find_name(&m, name);
     found = m;
     return &found;

@@ -1,6 +1,6 @@
 #include "comm/nccl.h"
 
-#include "base/library.h"
+#include "base/functions.h"
 #include "base/text.h"
 
 #include <stdio.h>
@@ -35,35 +35,29 @@ struct nccl {
 
 /* ---- loading ---- */
 
-typedef struct symbol {
-    const char *name;
-    void *function;
-} symbol;
-
-static int load(const char *name, const char *variable, int n, const symbol *symbols, char *message, size_t size) {
-    static const char *const nowhere[] = {NULL};
-    const char *why;
-    void *library = adamod__library_open(name, variable, nowhere, &why);
-    if (!library) return text_fail(message, size, "%s", why);
-    for (int i = 0; i < n; i++) {
-        if (!adamod__library_function(library, symbols[i].name, symbols[i].function))
-            return text_fail(message, size, "%s has no %s", name, symbols[i].name);
-    }
-    return 0;
-}
+static const char *const of_cuda[] = {"libcuda.so.1", NULL}; /* the driver */
 
 static int load_nccl(functions *f, char *message, size_t size) {
-    const symbol of_nccl[] = {{"ncclGetVersion", &f->version},   {"ncclGetUniqueId", &f->make_id},
-                              {"ncclCommInitRank", &f->join},    {"ncclCommDestroy", &f->leave},
-                              {"ncclAllReduce", &f->all_reduce}, {"ncclGetErrorString", &f->error}};
-    return load("libnccl.so.2", "ADAMOD_NCCL_LIBRARY", sizeof of_nccl / sizeof *of_nccl, of_nccl, message, size);
+    static const char *const names[] = {"libnccl.so.2", NULL};
+    const function_place list[] = {{"ncclGetVersion", &f->version},
+                                   {"ncclGetUniqueId", &f->make_id},
+                                   {"ncclCommInitRank", &f->join},
+                                   {"ncclCommDestroy", &f->leave},
+                                   {"ncclAllReduce", &f->all_reduce},
+                                   {"ncclGetErrorString", &f->error},
+                                   {NULL, NULL}};
+    return functions_load(names, "ADAMOD_NCCL_LIBRARY", list, NULL, message, size) ? 0 : -1;
 }
 
 static int load_driver(functions *f, char *message, size_t size) {
-    const symbol of_driver[] = {{"cuStreamCreate", &f->make_stream}, {"cuStreamDestroy_v2", &f->drop_stream},
-                                {"cuEventCreate", &f->make_event},   {"cuEventDestroy_v2", &f->drop_event},
-                                {"cuEventRecord", &f->record},       {"cuStreamWaitEvent", &f->wait}};
-    return load("libcuda.so.1", NULL, sizeof of_driver / sizeof *of_driver, of_driver, message, size);
+    const function_place list[] = {{"cuStreamCreate", &f->make_stream},
+                                   {"cuStreamDestroy_v2", &f->drop_stream},
+                                   {"cuEventCreate", &f->make_event},
+                                   {"cuEventDestroy_v2", &f->drop_event},
+                                   {"cuEventRecord", &f->record},
+                                   {"cuStreamWaitEvent", &f->wait},
+                                   {NULL, NULL}};
+    return functions_load(of_cuda, NULL, list, NULL, message, size) ? 0 : -1;
 }
 
 bool nccl_library(char *out, size_t size) {
@@ -79,8 +73,8 @@ bool nccl_gpu(int device, char id[33]) {
     int (*init)(unsigned), (*get)(int *, int), (*uuid)(unsigned char *, int), handle;
     unsigned char bytes[16];
     char unused[256];
-    const symbol list[] = {{"cuInit", &init}, {"cuDeviceGet", &get}, {"cuDeviceGetUuid", &uuid}};
-    if (load("libcuda.so.1", NULL, 3, list, unused, sizeof unused)) return false;
+    const function_place list[] = {{"cuInit", &init}, {"cuDeviceGet", &get}, {"cuDeviceGetUuid", &uuid}, {NULL, NULL}};
+    if (!functions_load(of_cuda, NULL, list, NULL, unused, sizeof unused)) return false;
     if (init(0) || get(&handle, device) || uuid(bytes, handle)) return false;
     for (int i = 0; i < 16; i++) snprintf(id + 2 * i, 3, "%02x", bytes[i]);
     return true;

@@ -6,12 +6,13 @@
 #include "data/sets/archive_file.h"
 
 #include "base/file.h"
-#include "base/library.h"
+#include "base/functions.h"
 #include "base/text.h"
 #include "data/sets/folders.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,12 +74,9 @@ static struct {
 
 const char *archive_missing(void) {
     static char why[512];
-    static const char *const places[] = {NULL};
-    const char *reason = "a function is missing";
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
+    static const char *const names[] = {"libarchive.so.13", NULL};
+    char reason[400];
+    const function_place functions[] = {
         {"archive_read_new", &lib.create},
         {"archive_read_support_format_tar", &lib.tar},
         {"archive_read_support_filter_gzip", &lib.gzip},
@@ -98,16 +96,11 @@ const char *archive_missing(void) {
         {"archive_entry_size", &lib.size},
         {"archive_error_string", &lib.error},
         {"archive_read_free", &lib.release},
+        {NULL, NULL},
     };
     if (lib.library) return NULL;
-    void *library = adamod__library_open("libarchive.so.13", "ADAMOD_ARCHIVE_LIBRARY", places, &reason);
-    bool whole = library != NULL;
-    for (size_t i = 0; whole && i < sizeof functions / sizeof *functions; i++)
-        whole = adamod__library_function(library, functions[i].name, functions[i].function);
-    if (whole) {
-        lib.library = library;
-        return NULL;
-    }
+    lib.library = functions_load(names, "ADAMOD_ARCHIVE_LIBRARY", functions, NULL, reason, sizeof reason);
+    if (lib.library) return NULL;
     snprintf(why, sizeof why, "unpacking needs libarchive (Debian: libarchive13), which cannot be used: %s", reason);
     return why;
 }

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/library.h"
+#include "base/functions.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -39,22 +39,17 @@ static struct {
 
 const char *download_missing(void) {
     static char why[512];
-    static const char *const places[] = {NULL};
-    const char *reason = "a function is missing";
-    const struct {
-        const char *name;
-        void *function;
-    } functions[] = {
-        {"curl_global_init", &curl.global_init}, {"curl_easy_init", &curl.init},   {"curl_easy_setopt", &curl.set},
-        {"curl_easy_perform", &curl.perform},    {"curl_easy_getinfo", &curl.get}, {"curl_easy_strerror", &curl.error},
-        {"curl_easy_cleanup", &curl.cleanup},
+    static const char *const names[] = {"libcurl.so.4", NULL};
+    char reason[400] = "curl_global_init fails";
+    const function_place functions[] = {
+        {"curl_global_init", &curl.global_init}, {"curl_easy_init", &curl.init},
+        {"curl_easy_setopt", &curl.set},         {"curl_easy_perform", &curl.perform},
+        {"curl_easy_getinfo", &curl.get},        {"curl_easy_strerror", &curl.error},
+        {"curl_easy_cleanup", &curl.cleanup},    {NULL, NULL},
     };
     if (curl.library) return NULL;
-    void *library = adamod__library_open("libcurl.so.4", "ADAMOD_CURL_LIBRARY", places, &reason);
-    bool whole = library != NULL;
-    for (size_t i = 0; whole && i < sizeof functions / sizeof *functions; i++)
-        whole = adamod__library_function(library, functions[i].name, functions[i].function);
-    if (whole && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) {
+    void *library = functions_load(names, "ADAMOD_CURL_LIBRARY", functions, NULL, reason, sizeof reason);
+    if (library && curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) {
         curl.library = library;
         return NULL;
     }
