@@ -8,10 +8,10 @@
 #endif
 #include "check.h"
 #include "cudacheck.h"
-#include "nn/ops/lstm_view.h"
+#include "lstm_case.h"
 #include "scratch.h"
+#include "small_recipe.h"
 #include "tasks/language.h"
-#include "tasks/tasks.h"
 #include "train/train.h"
 
 #include <math.h>
@@ -21,31 +21,6 @@
     if (!cudacheck_open()) SKIP(adamod_last_error())
 
 /* ---- ops ---- */
-
-static const int32_t on = 1, off = 0;
-
-typedef struct lstm_case {
-    int steps, batch, in, h;
-    bool carried, training;
-    double dropout;
-} lstm_case;
-
-static opcheck lstm_of(const lstm_case *a) {
-    opcheck o = {.op = &nn_op_lstm,
-                 .attributes = {.dropout = a->dropout},
-                 .n_inputs = LSTM_INPUTS,
-                 .input = {OPCHECK_ROWS(1, a->steps * a->batch, a->in), OPCHECK_MATRIX(4 * a->h, a->in),
-                           OPCHECK_MATRIX(4 * a->h, a->h), OPCHECK_VECTOR(4 * a->h), OPCHECK_VECTOR(4 * a->h),
-                           OPCHECK_MATRIX(a->batch, a->h), OPCHECK_MATRIX(a->batch, a->h),
-                           OPCHECK_INDEX(0, 1, 0, a->carried ? &on : &off)},
-                 .training = a->training,
-                 .seed = (uint64_t)(a->steps + 100 * a->h),
-                 .longest_sum = a->in + a->h + 4 * a->h + a->steps * a->batch,
-                 .slack = 4}; /* a step's errors go through the steps behind it */
-    for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) o.input[i].scale = i <= LSTM_W_STATE ? 1 / sqrt(a->h) : 0.5;
-    o.input[LSTM_H].no_grad = o.input[LSTM_C].no_grad = true;
-    return o;
-}
 
 /* With bf16 the sizes that are even and small enough keep their weights on the chip; others are streamed. */
 TEST(lstm_is_the_reference) {
@@ -137,16 +112,8 @@ static const char small[] =
     "optimizer: {rule: adamod, lr: 1e-2, clip_norm: 0.25}\n"
     "train: {steps: 10, evaluate_every: 5, checkpoint_every: 4, threads: 1, backend: cuda, precision: full}\n";
 
-#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
-
 static bool recipe_of(recipe *r, const char *const *assignments) {
-    recipe_defaults(r, tasks_all);
-    *message = '\0';
-    if (!CHECK_INT(recipe_parse(r, small, strlen(small), "r.yaml", MESSAGE), 0)) return false;
-    for (int i = 0; assignments && assignments[i]; i++) {
-        if (recipe_set(r, assignments[i], MESSAGE)) return false;
-    }
-    return recipe_check(r, MESSAGE) == 0;
+    return small_recipe(r, small, assignments, MESSAGE);
 }
 
 static bool open_with(experiment *e, const char *const *assignments) {

@@ -10,6 +10,7 @@
 #include "models/densenet.h"
 #include "models/resnet.h"
 #include "scratch.h"
+#include "small_recipe.h"
 #include "tasks/images.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
@@ -28,16 +29,7 @@ static const char shapes[] = "data: {task: images, train: 50, valid: 30, test: 2
                              "train: {steps: 11, evaluate_every: 5, checkpoint_every: 4, threads: 1, backend: cpu}\n";
 
 /* The recipe above with some keys set, up to NULL; whether it is one. */
-static bool set_all(recipe *r, const char *const *assignments) {
-    recipe_defaults(r, tasks_all);
-    *message = '\0';
-    if (!CHECK_INT(recipe_parse(r, shapes, strlen(shapes), "r.yaml", MESSAGE), 0)) return false;
-    for (int i = 0; assignments && assignments[i]; i++) {
-        if (recipe_set(r, assignments[i], MESSAGE)) return false;
-    }
-    return recipe_check(r, MESSAGE) == 0;
-}
-#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, shapes, assignments, MESSAGE); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;

@@ -9,6 +9,7 @@
 #include "check.h"
 #include "models/lstm.h"
 #include "scratch.h"
+#include "small_recipe.h"
 #include "tasks/language.h"
 #include "tasks/tasks.h"
 #include "train/train.h"
@@ -30,16 +31,7 @@ static const char small[] =
     "model.output_dropout=0", "model.layer_dropout=0", "model.input_dropout=0", "model.word_dropout=0",                \
         "model.weight_dropout=0", "model.activity=0", "model.change=0"
 
-static bool set_all(recipe *r, const char *const *assignments) {
-    recipe_defaults(r, tasks_all);
-    *message = '\0';
-    if (!CHECK_INT(recipe_parse(r, small, strlen(small), "r.yaml", MESSAGE), 0)) return false;
-    for (int i = 0; assignments && assignments[i]; i++) {
-        if (recipe_set(r, assignments[i], MESSAGE)) return false;
-    }
-    return recipe_check(r, MESSAGE) == 0;
-}
-#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments, MESSAGE); }
 
 static bool open_with(experiment *e, const char *const *assignments) {
     recipe r;

@@ -7,9 +7,9 @@
 #endif
 #include "check.h"
 #include "scratch.h"
+#include "small_recipe.h"
 #include "tasks/language_writer.h"
 #include "tasks/sampling.h"
-#include "tasks/tasks.h"
 #include "train/checkpoint.h"
 #include "train/train.h"
 
@@ -99,17 +99,8 @@ static const char small[] =
     "optimizer: {rule: adam, lr: 2e-2, clip_norm: 1}\n"
     "generate: {samples: 2, prompt: 2, tokens: 8, temperature: 0}\n"
     "train: {steps: 120, evaluate_every: 0, checkpoint_every: 0, threads: 1, backend: cpu, histogram_dense: 0}\n";
-#define WITH(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static bool set_all(recipe *r, const char *const *assignments) {
-    recipe_defaults(r, tasks_all);
-    *message = '\0';
-    if (!CHECK_INT(recipe_parse(r, small, strlen(small), "r.yaml", MESSAGE), 0)) return false;
-    for (int i = 0; assignments && assignments[i]; i++) {
-        if (recipe_set(r, assignments[i], MESSAGE)) return false;
-    }
-    return recipe_check(r, MESSAGE) == 0;
-}
+static bool set_all(recipe *r, const char *const *assignments) { return small_recipe(r, small, assignments, MESSAGE); }
 
 static void train_on(const char *text, const char *const *assignments) {
     recipe r;

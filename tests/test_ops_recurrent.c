@@ -2,35 +2,10 @@
 #include "nn/backend/cpu/activation.h"
 #include "nn/backend/cpu/cpu.h"
 #include "check.h"
-#include "opcheck.h"
+#include "lstm_case.h"
 #include "nn/ops/lstm_view.h"
 
 #include <math.h>
-
-static const int32_t on = 1, off = 0;
-
-typedef struct lstm_case {
-    int steps, batch, in, h;
-    bool carried, training;
-    double dropout;
-} lstm_case;
-
-static opcheck lstm_of(lstm_case a) {
-    opcheck o = {.op = &nn_op_lstm,
-                 .attributes = {.dropout = a.dropout},
-                 .n_inputs = LSTM_INPUTS,
-                 .input = {OPCHECK_ROWS(1, a.steps * a.batch, a.in), OPCHECK_MATRIX(4 * a.h, a.in),
-                           OPCHECK_MATRIX(4 * a.h, a.h), OPCHECK_VECTOR(4 * a.h), OPCHECK_VECTOR(4 * a.h),
-                           OPCHECK_MATRIX(a.batch, a.h), OPCHECK_MATRIX(a.batch, a.h),
-                           OPCHECK_INDEX(0, 1, 0, a.carried ? &on : &off)},
-                 .training = a.training,
-                 .seed = (uint64_t)(a.steps + 100 * a.h),
-                 .longest_sum = a.in + a.h + 4 * a.h + a.steps * a.batch,
-                 .slack = 4}; /* a step's errors go through the steps behind it */
-    for (int i = LSTM_W_IN; i <= LSTM_B_STATE; i++) o.input[i].scale = i <= LSTM_W_STATE ? 1 / sqrt(a.h) : 0.5;
-    o.input[LSTM_H].no_grad = o.input[LSTM_C].no_grad = true;
-    return o;
-}
 
 static const lstm_case small[] = {{1, 1, 1, 1, true, true, 0},
                                   {3, 2, 3, 2, true, true, 0},
@@ -40,7 +15,7 @@ static const lstm_case small[] = {{1, 1, 1, 1, true, true, 0},
 
 TEST(lstm_ref_has_the_gradients_of_differences) {
     for (int i = 0; i < 5; i++) {
-        const opcheck o = lstm_of(small[i]);
+        const opcheck o = lstm_of(&small[i]);
         if (!CHECK(opcheck_gradients(&o))) printf("  case %d\n", i);
     }
 }
@@ -53,13 +28,14 @@ TEST(lstm_cpu_is_ref) {
         {2, 2, 70, 17, true, true, 0},                                     /* the input's weights, too */
         {0, 3, 4, 2, true, true, 0.5}};
     for (int i = 0; i < 12; i++) {
-        const opcheck o = lstm_of(i < 5 ? small[i] : more[i - 5]);
+        const opcheck o = lstm_of(i < 5 ? &small[i] : &more[i - 5]);
         if (!CHECK(opcheck_kernels(&o, &nn_cpu_lstm))) printf("  case %d\n", i);
     }
 }
 
 /* By hand: one unit, no input, and weights that make all gates 1/2 but g: c = c0 / 2 + g / 2, y = tanh(c) / 2. */
 static void step_of(nn_call *c, const nn_kernels *k, float *saved, float *workspace, bool carried) {
+    static const int32_t on = 1, off = 0;
     c->input[LSTM_CARRIED].data = (void *)(uintptr_t)(carried ? &on : &off);
     c->saved = saved;
     c->workspace = workspace;
@@ -117,11 +93,11 @@ TEST(activations_are_those_of_the_library) {
 
 TEST(lstm_names_what_does_not_fit) {
     char message[160];
-    opcheck o = lstm_of((lstm_case){2, 2, 3, 4, true, true, 0});
+    opcheck o = lstm_of(&(lstm_case){2, 2, 3, 4, true, true, 0});
     CHECK(!opcheck_shape(&o, message, sizeof message));
     o.input[LSTM_W_STATE].shape.dim[1] = 5;
     CHECK_STR(opcheck_shape(&o, message, sizeof message), "W_state has the wrong shape for x of 3 columns and 4 units");
-    o = lstm_of((lstm_case){2, 2, 3, 4, true, true, 1});
+    o = lstm_of(&(lstm_case){2, 2, 3, 4, true, true, 1});
     CHECK_STR(opcheck_shape(&o, message, sizeof message), "dropout is 1, expected 0 <= p < 1");
 }
 
