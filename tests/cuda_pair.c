@@ -45,6 +45,8 @@ void to_host(void *to, const void *from, size_t bytes) {
 
 /* ---- the same optimizer twice ---- */
 
+bool pair_can(const char *name) { return !adamod__find_rule(name)->host_only; }
+
 pair *pair_new(const char *name) {
     pair *x = calloc(1, sizeof *x);
     if (!x) abort();

@@ -40,9 +40,19 @@ static const struct {
     FIELD(beta_diff),
     FIELD(r),
     FIELD(weight_lr_power),
+    FIELD(ns_a),
+    FIELD(ns_b),
+    FIELD(ns_c),
+    FIELD(adamw_lr),
+    FIELD(adamw_beta1),
+    FIELD(adamw_beta2),
+    FIELD(adamw_eps),
     FIELD(clip_value),
     FIELD(grad_scale),
     COUNT(nesterov),
+    COUNT(ns_steps),
+    COUNT(adjust_lr),
+    COUNT(use_muon),
     COUNT(centered),
     COUNT(window),
     COUNT(relative_step),
@@ -87,8 +97,9 @@ static double value_of(const char *text) {
     static const char *const words[][4] = {{"paper", "published", "keras", "adamd"},
                                            {"none", "l2", "decoupled", "independent"},
                                            {"max", "", "", ""},
-                                           {"", "momental", "", ""}};
-    for (int i = 0; i < 4; i++) {
+                                           {"", "momental", "", ""},
+                                           {"original", "match_rms_adamw", "spectral_unclamped", ""}};
+    for (int i = 0; i < 5; i++) {
         for (int j = 0; j < 4; j++) {
             if (!strcmp(words[i][j], text)) return j;
         }
@@ -234,6 +245,7 @@ const option_set own_sets[] = {
     {"schedulefree_sgd", "lr=0.1 warmup_steps=20 r=2"},
     {"sophia", "beta1=0.5 rho=0.1 bs=7"},
     {"sophia", "bound=momental"},
+    {"muon", "adamw_lr=0.01 adamw_beta1=0.5 adamw_beta2=0.9 adamw_eps=0.001"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

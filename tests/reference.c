@@ -19,6 +19,7 @@ struct ref_state {
     rule_function rule;
     int64_t t;                 /* the step under way, or the last one */
     int64_t count;             /* elements */
+    int64_t first;             /* dimension, if there are two or more and the tensor is not empty */
     int64_t batch, rows, cols; /* the last two dimensions, and the product of those before; rows 0: not factored */
     int64_t window;
     int spatial_max;
@@ -574,6 +575,77 @@ static void step_sophia(ref_state *s, double *p, const double *g, const ref_opti
     }
 }
 
+/* Muon: Jordan et al., kellerjordan.github.io/posts/muon; nesterov, norms and scales of the learning rate as in
+ * torch.optim.Muon 2.9. A tensor of two or more dimensions is a matrix of its first dimension by all others.
+ *
+ *   B <- mu B + (1 - mu) G;  nesterov: O = (1 - mu) G + mu B, else O = B
+ *   X = O / max(|O|_F, eps), transposed if it has more rows than columns
+ *   ns_steps times: A = X X^T, X <- a X + (b A + c A A) X
+ *   p -= lr max(1, rows / columns)^(1/2) X       or 0.2 max(rows, columns)^(1/2), or (rows / columns)^(1/2)
+ *
+ * Others: AdamW, with its learning rate times what lr's schedule is to lr. */
+static void step_muon_adamw(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double bc1 = 1 - pow(o->adamw_beta1, (double)s->t), bc2 = 1 - pow(o->adamw_beta2, (double)s->t);
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq");
+    double lr = o->adamw_lr * (o->base_lr > 0 ? o->lr / o->base_lr : 1);
+    for (int64_t i = 0; i < s->count; i++) {
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= lr * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+        m[i] = o->adamw_beta1 * m[i] + (1 - o->adamw_beta1) * g[i];
+        v[i] = o->adamw_beta2 * v[i] + (1 - o->adamw_beta2) * g[i] * g[i];
+        p[i] -= lr * (m[i] / bc1) / (sqrt(v[i] / bc2) + o->adamw_eps);
+    }
+}
+
+static void step_muon(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *buffer = find(s, "momentum_buffer"), norm = 0;
+    if (!buffer) {
+        step_muon_adamw(s, p, g, o);
+        return;
+    }
+    int64_t rows = s->first, cols = s->count / rows, tall = rows > cols;
+    int64_t m = tall ? cols : rows, n = tall ? rows : cols;
+    double *x = s->u, *a = calloc((size_t)(2 * m * m), sizeof *a), *poly = a + m * m;
+    double *next = calloc((size_t)s->count, sizeof *next);
+    if (!a || !next) abort();
+    for (int64_t i = 0; i < s->count; i++) {
+        buffer[i] = o->momentum * buffer[i] + (1 - o->momentum) * g[i];
+        double u = o->nesterov ? (1 - o->momentum) * g[i] + o->momentum * buffer[i] : buffer[i];
+        x[tall ? i % cols * rows + i / cols : i] = u;
+        norm += u * u;
+    }
+    for (int64_t i = 0; i < s->count; i++) x[i] /= fmax(sqrt(norm), o->eps);
+    for (int step = 0; step < o->ns_steps; step++) {
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < m; j++) {
+                a[i * m + j] = 0;
+                for (int64_t k = 0; k < n; k++) a[i * m + j] += x[i * n + k] * x[j * n + k];
+            }
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < m; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < m; k++) sum += a[i * m + k] * a[k * m + j];
+                poly[i * m + j] = o->ns_b * a[i * m + j] + o->ns_c * sum;
+            }
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = 0;
+                for (int64_t k = 0; k < m; k++) sum += poly[i * m + k] * x[k * n + j];
+                next[i * n + j] = o->ns_a * x[i * n + j] + sum;
+            }
+        memcpy(x, next, (size_t)s->count * sizeof *x);
+    }
+    double ratio = (double)rows / (double)cols;
+    double scale = o->adjust_lr == 1 ? 0.2 * sqrt((double)n) : sqrt(o->adjust_lr == 2 ? ratio : fmax(1, ratio));
+    for (int64_t i = 0; i < s->count; i++) {
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= o->lr * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+        p[i] -= o->lr * scale * x[tall ? i % cols * rows + i / cols : i];
+    }
+    free(a);
+    free(next);
+}
+
 double ref_factor(const ref_state *s) { return s->factor; }
 
 static const struct {
@@ -605,6 +677,7 @@ static const struct {
     {"schedulefree_adamw", step_schedulefree},
     {"schedulefree_sgd", step_schedulefree},
     {"sophia", step_sophia},
+    {"muon", step_muon},
 };
 
 const char *ref_rule_name(int index) {
@@ -613,8 +686,8 @@ const char *ref_rule_name(int index) {
 
 /* adamod always, the others with the option. */
 static int has_bound(const char *rule) {
-    static const char *const without[] = {"sgd",       "adabound", "amsbound",        "adashift",
-                                          "adafactor", "lion",     "schedulefree_sgd"};
+    static const char *const without[] = {"sgd",       "adabound", "amsbound",         "adashift",
+                                          "adafactor", "lion",     "schedulefree_sgd", "muon"};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (!strcmp(rule, without[i])) return 0;
     return 1;
@@ -651,6 +724,20 @@ void ref_defaults(const char *rule, ref_options *o) {
         o->decay_rate = 0.8;
         o->relative_step = 1;
         o->scale_parameter = 1;
+    } else if (!strcmp(rule, "muon")) {
+        o->base_lr = o->lr;
+        o->momentum = 0.95;
+        o->nesterov = 1;
+        o->ns_steps = 5;
+        o->ns_a = 3.4445;
+        o->ns_b = -4.775;
+        o->ns_c = 2.0315;
+        o->eps = 1e-7;
+        o->use_muon = 1;
+        o->adamw_lr = 3e-4;
+        o->adamw_beta1 = 0.9;
+        o->adamw_beta2 = 0.95;
+        o->adamw_eps = 1e-10;
     } else { /* the family of Adam */
         o->beta1 = 0.9;
         o->beta2 = 0.999;
@@ -750,6 +837,7 @@ static int add_states(ref_state *s, const char *rule, const ref_options *o) {
     if (!strcmp(rule, "adabelief")) return add_state(s, "exp_avg", n) && add_state(s, "exp_avg_var", n);
     if (!strcmp(rule, "ademamix"))
         return add_state(s, "exp_avg_fast", n) && add_state(s, "exp_avg_slow", n) && add_state(s, "exp_avg_sq", n);
+    if (!strcmp(rule, "muon") && s->first && o->use_muon) return add_state(s, "momentum_buffer", n);
     if (!add_state(s, "exp_avg", n) || !add_state(s, "exp_avg_sq", n)) return 0;
     if (!strcmp(rule, "adan")) return add_state(s, "exp_avg_diff", n) && add_state(s, "neg_pre_grad", n);
     if (!strcmp(rule, "adamod")) return add_state(s, "exp_avg_lr", n);
@@ -768,6 +856,7 @@ ref_state *ref_create(const char *rule, const ref_options *o, int ndim, const in
         s->rows = shape[ndim - 2];
         s->cols = shape[ndim - 1];
         s->batch = s->count / (s->rows * s->cols);
+        s->first = shape[0];
     }
     s->window = o->window;
     s->spatial_max = o->spatial_max;
@@ -800,7 +889,7 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         s->g[i] = g;
         /* some need the parameters as they are first; adopt moves nothing in its first step */
         const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw ||
-                        s->rule == step_schedulefree;
+                        s->rule == step_schedulefree || s->rule == step_muon;
         if (!own && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];

@@ -31,21 +31,24 @@ typedef struct ref_options {
     double beta_diff;                              /* adan */
     double r, weight_lr_power;                     /* schedulefree */
     double clip_value, grad_scale;
-    int flavour;                                     /* adamod, adam, amsgrad */
-    int nesterov;                                    /* sgd */
-    int centered;                                    /* rmsprop */
-    int window, spatial_max;                         /* adashift */
-    int bias_correction;                             /* amsgrad, nosadam */
-    int relative_step, scale_parameter, warmup_init; /* adafactor */
-    int rectify;                                     /* adabelief */
-    int clip;                                        /* adopt */
-    int alpha_warmup, beta_slow_warmup;              /* ademamix */
-    int bs;                                          /* sophia, and rho */
-    int warmup_steps;                                /* schedulefree */
-    double factor;                                   /* lamb: instead of its own, unless 0 */
-    int magnitudes;                                  /* gradients are magnitudes, and so are their differences */
-    int bound;                                       /* 0 none, 1 momental: of every rule that has it */
-    int decay;                                       /* 0 none, 1 l2, 2 decoupled, 3 independent */
+    int flavour;                                          /* adamod, adam, amsgrad */
+    double ns_a, ns_b, ns_c;                              /* muon, and eps of matrices */
+    double adamw_lr, adamw_beta1, adamw_beta2, adamw_eps; /* muon's other tensors */
+    int ns_steps, adjust_lr, use_muon;                    /* muon */
+    int nesterov;                                         /* sgd, muon */
+    int centered;                                         /* rmsprop */
+    int window, spatial_max;                              /* adashift */
+    int bias_correction;                                  /* amsgrad, nosadam */
+    int relative_step, scale_parameter, warmup_init;      /* adafactor */
+    int rectify;                                          /* adabelief */
+    int clip;                                             /* adopt */
+    int alpha_warmup, beta_slow_warmup;                   /* ademamix */
+    int bs;                                               /* sophia, and rho */
+    int warmup_steps;                                     /* schedulefree */
+    double factor;                                        /* lamb: instead of its own, unless 0 */
+    int magnitudes;                                       /* gradients are magnitudes, and so are their differences */
+    int bound;                                            /* 0 none, 1 momental: of every rule that has it */
+    int decay;                                            /* 0 none, 1 l2, 2 decoupled, 3 independent */
     int maximize;
 } ref_options;
 

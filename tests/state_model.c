@@ -41,6 +41,8 @@ const model_rule model_rules[] = {
     {"schedulefree_sgd", NULL, NULL, NULL, NULL},
     {"sophia", NULL, NULL, NULL, NULL},
     {"stableadamw", NULL, NULL, NULL, NULL},
+    {"muon", NULL, NULL, NULL, NULL},
+    {"muon", "use_muon", "0", NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;
 

@@ -296,7 +296,11 @@ static void run_groups(const char *rule) {
 
 TEST(several_groups) {
     rng_state = 9;
-    for (int i = 0; adamod_rule_name(i); i++) run_groups(adamod_rule_name(i));
+    for (int i = 0; adamod_rule_name(i); i++) {
+        if (!strcmp(adamod_rule_name(i), "muon"))
+            continue; /* of whose matrices test_muon.c says how near they must be */
+        run_groups(adamod_rule_name(i));
+    }
 }
 
 RUN_TESTS(ENTRY(names_and_defaults), ENTRY(long_runs_f64), ENTRY(long_runs_f32), ENTRY(long_runs_f64_raw),

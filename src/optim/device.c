@@ -96,6 +96,11 @@ adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, co
     adamod_optimizer *opt;
     adamod_status status = adamod__parse_device(device, &index);
     if (status || (status = adamod_create(&opt, rule_name))) return status;
+    if (opt->rule->host_only) {
+        adamod_free(opt);
+        return adamod__fail(ADAMOD_ERROR_DEVICE, "%s: device is '%s', expected cpu: the rule has no kernels for others",
+                            rule_name, device);
+    }
     device_limit limits[OPT_COUNT];
     adamod__limits(opt->rule, limits);
     opt->api = adamod__load_cuda();

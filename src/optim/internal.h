@@ -51,6 +51,7 @@ typedef struct rule {
     int n_options;
     int default_decay;
     bool q8;                   /* its states can be kept in 8 bits */
+    bool host_only;            /* there is no driver of it for devices */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     const rule_driver *driver; /* NULL: it is element-wise */
     /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */

@@ -15,6 +15,7 @@ typedef enum option_id {
     OPT_FLAVOUR,
     OPT_BIAS_CORRECTION,
     OPT_MOMENTUM,
+    OPT_NESTEROV,
     OPT_GAMMA,
     OPT_BOUND,
     OPT_BETA3, /* of the bound */
@@ -50,6 +51,7 @@ enum { NONFINITE_PASS, NONFINITE_SKIP, NONFINITE_ERROR };
 enum { FLAVOUR_PAPER, FLAVOUR_PUBLISHED, FLAVOUR_KERAS, FLAVOUR_ADAMD };
 enum { SPATIAL_MAX, SPATIAL_NONE };
 enum { BOUND_NONE, BOUND_MOMENTAL };
+enum { ADJUST_ORIGINAL, ADJUST_MATCH_RMS_ADAMW, ADJUST_SPECTRAL_UNCLAMPED };
 
 /* The numbers that are allowed in a type of computation: 0, and from least to most. The bounds of an option are those of
  * f64, and some of what they allow is 0 or infinite in f32. */

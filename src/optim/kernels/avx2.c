@@ -1,4 +1,4 @@
-/* Kernels for x86-64 with AVX2 and F16C. */
+/* Kernels for x86-64 with AVX2, FMA and F16C. */
 #include "optim/internal.h"
 
 #ifdef ADAMOD_X86
@@ -11,9 +11,9 @@
 
 #include "optim/kernels/contract_off.inc.h"
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else
-#pragma GCC target("avx2,f16c")
+#pragma GCC target("avx2,fma,f16c")
 #endif
 
 static inline __attribute__((always_inline)) __m256i adamod__bf16_round_avx2(__m256 value, __m256i add) {
@@ -35,6 +35,8 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 }
 
 #define ISA avx2
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
 #define REAL float
 #define TYPE f32
 #define CONVERT_F32
@@ -42,6 +44,7 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #define SQRT(x) ((V)_mm256_sqrt_ps(x))
 #define LESSER(x, y) ((V)_mm256_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm256_max_ps(x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)_mm256_fmadd_ps(x, y, z))
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx2(in))
 #define ROUND_BF16(x, add) adamod__bf16_round_avx2((__m256)(x), (__m256i)(add))
 #define STORE_UPPER(out, bits) adamod__store_upper_avx2(out, (__m256i)(bits))
@@ -62,10 +65,13 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #define SQRT(x) ((V)_mm256_sqrt_pd(x))
 #define LESSER(x, y) ((V)_mm256_min_pd(x, y))
 #define GREATER(x, y) ((V)_mm256_max_pd(x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)_mm256_fmadd_pd(x, y, z))
 #include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_avx2 = {"avx2", &adamod__table_avx2_f32, &adamod__table_avx2_f64};
 #undef ISA
+#undef TILE_ROWS
+#undef TILE_VECTORS
 
 #ifdef __clang__
 #pragma clang attribute pop

@@ -34,6 +34,8 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 }
 
 #define ISA avx512
+#define TILE_ROWS 12
+#define TILE_VECTORS 2
 #define REAL float
 #define TYPE f32
 #define CONVERT_F32
@@ -41,6 +43,7 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #define SQRT(x) ((V)_mm512_sqrt_ps(x))
 #define LESSER(x, y) ((V)_mm512_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm512_max_ps(x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)_mm512_fmadd_ps(x, y, z))
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx512(in))
 #define ROUND_BF16(x, add) adamod__bf16_round_avx512((__m512)(x), (__m512i)(add))
 #define STORE_UPPER(out, bits)                                                                                         \
@@ -63,10 +66,13 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #define SQRT(x) ((V)_mm512_sqrt_pd(x))
 #define LESSER(x, y) ((V)_mm512_min_pd(x, y))
 #define GREATER(x, y) ((V)_mm512_max_pd(x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)_mm512_fmadd_pd(x, y, z))
 #include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_avx512 = {"avx512", &adamod__table_avx512_f32, &adamod__table_avx512_f64};
 #undef ISA
+#undef TILE_ROWS
+#undef TILE_VECTORS
 
 #ifdef __clang__
 #pragma clang attribute pop

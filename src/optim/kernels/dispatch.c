@@ -14,7 +14,7 @@ const kernel_set *adamod__kernels_at(int index) {
         sets[n++] = &adamod__kernels_avx512;
     }
     /* Every processor with AVX2 has F16C; only the latter has no name in this builtin. */
-    if (__builtin_cpu_supports("avx2")) sets[n++] = &adamod__kernels_avx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets[n++] = &adamod__kernels_avx2;
 #endif
 #ifdef ADAMOD_NEON
     sets[n++] = &adamod__kernels_neon;

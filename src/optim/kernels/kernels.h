@@ -1,7 +1,8 @@
 /* The inner loops, written once (kernels.inc.h, rules/) and built for every instruction set.
  *
  * All of them use only additions, multiplications, divisions, square roots and comparisons that IEEE 754 rounds
- * exactly, and never a fused multiply-add, so every instruction set gives the same bits. */
+ * exactly. A fused multiply-add is one of them where it is asked for by name (MULTIPLY_ADD), and never made of two others.
+ * So every instruction set gives the same bits. */
 #ifndef ADAMOD_KERNELS_H
 #define ADAMOD_KERNELS_H
 
@@ -99,6 +100,10 @@ typedef struct real_kernels {
     /* For drivers: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
     void (*factored)(void *out, const void *g, const void *column, size_t n, double row);
     void (*add_squares)(double *sum, const void *g, size_t n);
+    /* For products (matmul.c): c = beta c + a b, in the order of k, every step a fused multiply-add. c has tile_rows rows
+     * of tile_cols, ld apart; a is [k][tile_rows], b [k][tile_cols]. beta 0: c is not read. */
+    void (*tile)(void *c, size_t ld, const void *a, const void *b, size_t k, double beta);
+    int tile_rows, tile_cols;
     void (*load_bf16)(void *out, const uint16_t *in, size_t n);
     void (*load_f16)(void *out, const uint16_t *in, size_t n);
     void (*store_bf16)(uint16_t *out, const void *in, size_t n);

@@ -4,6 +4,8 @@
  *   WIDTH           elements in a vector; 1: V is REAL itself
  *   SQRT, LESSER    square root; x < y ? x : y (so the second where either is NaN)
  *   GREATER         x > y ? x : y
+ *   MULTIPLY_ADD    x * y + z, rounded once
+ *   TILE_ROWS, TILE_VECTORS   of products (tile in kernels.h): about as many as there are registers
  * and for f32 alone what convert.inc.h needs. V is a vector on which + - * / work, so formulas read as formulas. */
 
 #define NAME3(name, isa, type) adamod__##name##_##isa##_##type
@@ -32,6 +34,11 @@ typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned
 #define WHERE_POSITIVE(condition, x) ((V)(((condition) > (V){0}) & (__typeof__((condition) > (V){0}))(x)))
 #endif
 #define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
 
 /* What a formula changes, for as many elements as V has. */
 typedef struct ELEMENT {
@@ -384,6 +391,24 @@ static void NAME(add_squares)(double *sum, const void *g, size_t n) {
     }
 }
 
+/* One loop over rows and vectors, which compilers unroll, so that sum is registers. */
+static void NAME(tile)(void *to, size_t ld, const void *left, const void *right, size_t k, double factor) {
+    enum { N = TILE_ROWS * TILE_VECTORS };
+    const REAL beta = (REAL)factor, *a = left, *b = right;
+    REAL *c = to;
+    V sum[N];
+    UNROLL for (size_t i = 0; i < N; i++) {
+        sum[i] = (V){0};
+        if (beta != 0) sum[i] = LOAD(c, i / TILE_VECTORS * ld + i % TILE_VECTORS * WIDTH) * beta;
+    }
+    for (size_t at = 0; at < k; at++, a += TILE_ROWS, b += TILE_VECTORS * WIDTH) {
+        UNROLL for (size_t i = 0; i < N; i++) {
+            sum[i] = MULTIPLY_ADD((V){0} + a[i / TILE_VECTORS], LOAD(b, i % TILE_VECTORS * WIDTH), sum[i]);
+        }
+    }
+    UNROLL for (size_t i = 0; i < N; i++) STORE(c, i / TILE_VECTORS * ld + i % TILE_VECTORS * WIDTH, sum[i]);
+}
+
 #define ADAMOD_RULE_NAME
 #define OPTION(id)
 #define RULE(rule) [RULE_##rule] = NAME(rule##_variants),
@@ -397,6 +422,9 @@ static const real_kernels NAME(table) = {
     .maxabs = NAME(maxabs),
     .factored = NAME(factored),
     .add_squares = NAME(add_squares),
+    .tile = NAME(tile),
+    .tile_rows = TILE_ROWS,
+    .tile_cols = TILE_VECTORS * WIDTH,
     .load_bf16 = NAME(load_bf16),
     .load_f16 = NAME(load_f16),
     .store_bf16 = NAME(store_bf16),
@@ -470,3 +498,5 @@ static const real_kernels NAME(table) = {
 #undef SQRT
 #undef LESSER
 #undef GREATER
+#undef MULTIPLY_ADD
+#undef UNROLL

@@ -12,6 +12,8 @@
 #include "optim/kernels/contract_off.inc.h"
 
 #define ISA neon
+#define TILE_ROWS 6
+#define TILE_VECTORS 4
 #define REAL float
 #define TYPE f32
 #define CONVERT_F32
@@ -19,6 +21,7 @@
 #define SQRT(x) ((V)vsqrtq_f32(x))
 #define LESSER(x, y) ((V)vbslq_f32(vcltq_f32(x, y), x, y))
 #define GREATER(x, y) ((V)vbslq_f32(vcgtq_f32(x, y), x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)vfmaq_f32(z, x, y))
 #define SPREAD_LOW(x) vzip1q_u32((uint32x4_t)(x), (uint32x4_t)(x))
 #define SPREAD_HIGH(x) vzip2q_u32((uint32x4_t)(x), (uint32x4_t)(x))
 #define LOAD_F16(in) ((V)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(in))))
@@ -31,10 +34,13 @@
 #define SQRT(x) ((V)vsqrtq_f64(x))
 #define LESSER(x, y) ((V)vbslq_f64(vcltq_f64(x, y), x, y))
 #define GREATER(x, y) ((V)vbslq_f64(vcgtq_f64(x, y), x, y))
+#define MULTIPLY_ADD(x, y, z) ((V)vfmaq_f64(z, x, y))
 #include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_neon = {"neon", &adamod__table_neon_f32, &adamod__table_neon_f64};
 #undef ISA
+#undef TILE_ROWS
+#undef TILE_VECTORS
 
 #include "optim/kernels/contract_restore.inc.h"
 #else

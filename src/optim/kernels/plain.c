@@ -9,6 +9,8 @@
 #include "optim/kernels/contract_off.inc.h"
 
 #define ISA plain
+#define TILE_ROWS 4
+#define TILE_VECTORS 4
 #define REAL float
 #define TYPE f32
 #define CONVERT_F32
@@ -16,6 +18,7 @@
 #define SQRT(x) sqrtf(x)
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
+#define MULTIPLY_ADD(x, y, z) fmaf(x, y, z)
 #include "optim/kernels/kernels.inc.h"
 
 #define REAL double
@@ -24,9 +27,12 @@
 #define SQRT(x) sqrt(x)
 #define LESSER(x, y) ((x) < (y) ? (x) : (y))
 #define GREATER(x, y) ((x) > (y) ? (x) : (y))
+#define MULTIPLY_ADD(x, y, z) fma(x, y, z)
 #include "optim/kernels/kernels.inc.h"
 
 const kernel_set adamod__kernels_plain = {"plain", &adamod__table_plain_f32, &adamod__table_plain_f64};
 #undef ISA
+#undef TILE_ROWS
+#undef TILE_VECTORS
 
 #include "optim/kernels/contract_restore.inc.h"

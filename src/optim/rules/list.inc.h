@@ -30,3 +30,4 @@
 #include "optim/rules/stableadamw.inc.h"
 #include "optim/rules/schedulefree.inc.h"
 #include "optim/rules/sophia.inc.h"
+#include "optim/rules/muon.inc.h"
