@@ -58,6 +58,37 @@ class AgainstTorch(unittest.TestCase):
                         self.assertLessEqual(worst([a.state[p][name]], [b.state[q][name]]), 1e-12)
 
 
+@unittest.skipUnless(hasattr(torch.optim, "Muon"), "this PyTorch has no Muon")
+class AgainstTorchMuon(unittest.TestCase):
+    def test_within_the_rounding_of_bfloat16(self):
+        for more in ({}, dict(nesterov=False, momentum=0.5), dict(adjust_lr_fn="match_rms_adamw", weight_decay=0)):
+            with self.subTest(**more):
+                params = make_params((7, 5), (5, 7), (16, 16))
+                others = clones(params)
+                before = clones(params)
+                a, b = lt.Muon(params, lr=0.1, **more), torch.optim.Muon(others, lr=0.1, **more)
+                for t in range(1, 6):
+                    set_grads(params, t)
+                    set_grads(others, t)
+                    a.step()
+                    b.step()
+                for p, q, start in zip(params, others, before):
+                    self.assertLessEqual(float((p - q).norm()), 0.05 * float((q - start).norm()))
+                    self.assertLessEqual(worst([a.state[p]["momentum_buffer"]], [b.state[q]["momentum_buffer"]]), 1e-5)
+
+    def test_other_parameters_are_adamws(self):
+        params = make_params((9,), (4, 3), dtype=torch.float64)
+        others = clones(params)
+        a = lt.Muon([{"params": params[:1]}, {"params": params[1:], "use_muon": False}], weight_decay=0.1, adamw_lr=1e-2)
+        b = torch.optim.AdamW(others, lr=1e-2, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.1)
+        for t in range(1, 201):
+            set_grads(params, t)
+            set_grads(others, t)
+            a.step()
+            b.step()
+        self.assertLessEqual(worst(params, others), 1e-12)
+
+
 try:
     ports = importlib.import_module("pytorch_optimizer")
 except Exception:  # some versions fail with some PyTorch

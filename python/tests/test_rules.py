@@ -178,6 +178,7 @@ OPTIONS = {
     "sophia": {"beta1": 0.9, "rho": 0.1, "bs": 7, "weight_decay": 0.1},
     "schedulefree_sgd": {"beta1": 0.8, "lr": 0.1, "warmup_steps": 3},
     "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
+    "muon": {"lr": 0.02, "weight_decay": 0.1, "nesterov": 0, "ns_steps": 3, "adamw_lr": 0.01},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
 }
 OUR_NAMES = {"initial": "initial_accumulator_value", "beta_slow_warmup": "beta3_warmup"}
@@ -262,6 +263,7 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("AdEMAMix", "alpha_warmup"),
                     ("AdamW", "weight_decay"),
                     ("StableAdamW", "weight_decay"),
+                    ("Muon", "weight_decay"),
                     ("Sophia", "weight_decay"),  # its authors'
                     ("SGD", "lr"),
                     (cls.__name__, "min_8bit_size"),  # bitsandbytes'

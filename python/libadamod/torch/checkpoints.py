@@ -24,7 +24,7 @@ _TELLING: Dict[str, Sequence[str]] = {
     "beta3": ("adamod",),
     "final_lr": _BOUND,
     "gamma": (*_BOUND, "nosadam"),
-    "momentum": ("sgd", "rmsprop", "schedulefree_sgd"),
+    "momentum": ("sgd", "rmsprop", "schedulefree_sgd", "muon"),
     "warmup_steps": ("schedulefree_adamw", "schedulefree_sgd"),
     "dampening": ("sgd",),
     "alpha": ("rmsprop", "ademamix"),
@@ -44,7 +44,7 @@ _TELLING: Dict[str, Sequence[str]] = {
     "etas": (),  # its Rprop
     "beta2_decay": (),  # its Adafactor
     "history_size": (),  # its LBFGS
-    "ns_steps": (),  # its Muon
+    "ns_steps": ("muon",),
 }
 
 # Options that every checkpoint of a rule has, whoever wrote it.
@@ -66,6 +66,7 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "schedulefree_sgd": ("warmup_steps",),
     "sophia": ("rho",),
     "stableadamw": ("update_clipping",),
+    "muon": ("ns_steps",),
 }
 
 # Options of other packages that make another formula, unless they have this value.

@@ -972,3 +972,60 @@ class Sophia(Optimizer):
         lr = rates.constant(o["lr"], p)
         eta = lr / (o["rho"] * o["bs"] * rates.local_real(state["hessian"]).to(lr.dtype) + 1e-15)
         return eta, eta
+
+
+class Muon(Optimizer):
+    """Muon, Jordan et al., kellerjordan.github.io/posts/muon: the momentum of a matrix made nearly orthogonal; as
+    torch.optim.Muon, whose steps of Newton and Schulz are in bfloat16, and here in float32 or float64.
+
+    A parameter of two or more dimensions is a matrix of its first dimension by all others. All others, and groups with
+    use_muon=False (embeddings, output layers), take AdamW's step. On CPUs only; it looks at whole parameters.
+
+    Args, beside those of every Optimizer here:
+        lr: of matrices.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        ns_coefficients: a, b and c of X = a X + (b A + c A^2) X, with A = X X^T.
+        eps: the least norm that a matrix is divided by.
+        ns_steps: how many such steps.
+        adjust_lr_fn: "original" (None), "match_rms_adamw" or "spectral_unclamped".
+        adamw_lr: of what AdamW takes; it follows what a scheduler makes of lr.
+    """
+
+    rule = "muon"
+    _states_tell_rates = False
+    _names = {
+        "ns_coefficients": ("ns_a", "ns_b", "ns_c"),
+        "adamw_betas": ("adamw_beta1", "adamw_beta2"),
+        "adjust_lr_fn": ("adjust_lr",),
+    }
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: Tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: Optional[str] = None,
+        *,
+        use_muon: bool = True,
+        adamw_lr: float = 3e-4,
+        adamw_betas: Betas = (0.9, 0.95),
+        adamw_eps: float = 1e-10,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        group.setdefault("base_lr", float(group["lr"]))
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        values = super()._options({**group, "adjust_lr_fn": group["adjust_lr_fn"] or "original"})
+        if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
+            values["adamw_lr"] *= values["lr"] / group["base_lr"]
+        return values
