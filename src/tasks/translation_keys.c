@@ -1,0 +1,202 @@
+/* translation_keys.c - see translation_keys.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/translation_keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- keys ---- */
+
+#define S translation_settings
+static const key_spec common_keys[] = {
+    CHOICE_KEY(S, data.tokens, "characters", "words characters", STRICT, "what sentences are made of"),
+    SWITCH_KEY(S, data.joint, "false", STRICT, "one vocabulary for both languages"),
+    PATH_KEY(S, data.vocabularies, LOOSE, "a run whose vocabularies to take, instead of those of the training text"),
+    WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "a token seen less often is unknown"),
+    WHOLE_KEY(S, data.max_vocab, "0", 0, KEY_MOST_INT, STRICT, "the most frequent tokens kept; 0: all"),
+    WHOLE_KEY(S, data.max_length, "175", 1, 100000, STRICT, "tokens; longer training pairs are left out"),
+    REAL_KEY(S, data.max_ratio, "0", 0, 1000, false, STRICT, "of lengths; other training pairs are left out; 0: none"),
+    SWITCH_KEY(S, data.skip_empty, "true", STRICT,
+               "leave out training pairs with an empty side, instead of refusing them"),
+    WHOLE_KEY(S, data.sentences, "0", 0, 1000000, STRICT, "sentences a batch, at most; 0: use data.max_tokens alone"),
+    WHOLE_KEY(S, data.max_tokens, "4000", 1, KEY_MOST_INT, STRICT,
+              "tokens a batch, at most: sentences times the longest"),
+    SWITCH_KEY(S, data.sort_by_length, "true", STRICT,
+               "batches of similar lengths; false: data.sentences in any order, whatever data.max_tokens says"),
+    WHOLE_KEY(S, train.evaluate_pairs, "64", 0, 1e15, LOOSE,
+              "validation pairs translated at each evaluation, for exact and BLEU; 0: none"),
+    WHOLE_KEY(S, decode.beam, "4", 1, 64, LOOSE, "hypotheses kept for each sentence; 1: greedy"),
+    WHOLE_KEY(S, decode.max_length, "200", 1, 100000, LOOSE, "tokens of a translation"),
+    REAL_KEY(S, decode.length_penalty, "1", 0, 100, false, LOOSE, "the power of its length that a score is divided by"),
+    WHOLE_KEY(S, decode.samples, "20", 0, 1000000, LOOSE, "translations kept for the report"),
+};
+static const key_spec bitext_keys[] = {
+    CHOICE_KEY(S, data.set, "files", "files iwslt14-de-en wmt14-en-de multi30k-de-en", STRICT,
+               "a data set that `adamod data prepare` made; files: those below"),
+    PATH_KEY(S, data.source, LOOSE, "a file with a source sentence in each line"),
+    PATH_KEY(S, data.target, LOOSE, "their translations"),
+    PATH_KEY(S, data.valid_source, LOOSE, "the same for validation"),
+    PATH_KEY(S, data.valid_target, LOOSE, "their translations"),
+    PATH_KEY(S, data.test_source, LOOSE, "the same for the test, if there is one"),
+    PATH_KEY(S, data.test_target, LOOSE, "their translations"),
+    SWITCH_KEY(S, data.raw, "false", STRICT, "files are raw text, which is tokenized and split into subwords"),
+    TEXT_KEY(S, data.source_lang, "en", STRICT, "raw: the language of the source"),
+    TEXT_KEY(S, data.target_lang, "en", STRICT, "raw: the language of the target"),
+    PATH_KEY(S, data.bpe, LOOSE, "raw: codes of subwords; not given: learned from the training text"),
+    WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "raw: how many codes are learned"),
+};
+static const key_spec numbers_keys[] = {
+    WHOLE_KEY(S, data.train, "100000", 1, CORPUS_NUMBERS_TRAIN, STRICT, "pairs to train on"),
+    WHOLE_KEY(S, data.valid, "500", 1, CORPUS_NUMBERS_HELD_OUT, STRICT, "pairs held out for validation"),
+    WHOLE_KEY(S, data.test, "1000", 1, CORPUS_NUMBERS_HELD_OUT, STRICT, "pairs held out for the test"),
+    WHOLE_KEY(S, data.seed, "1", 0, KEY_MOST_SEED, STRICT, "of the choice of training pairs"),
+};
+#undef S
+#define TABLE(keys)                                                                                                    \
+    { keys, sizeof keys / sizeof *keys, sizeof(translation_settings) }
+static const key_table common_table = TABLE(common_keys), bitext_table = TABLE(bitext_keys),
+                       numbers_table = TABLE(numbers_keys);
+const key_table *const translation_bitext_keys[] = {&bitext_table, &common_table, NULL};
+const key_table *const translation_numbers_keys[] = {&numbers_table, &common_table, NULL};
+_Static_assert(sizeof(translation_settings) <= RECIPE_SETTINGS, "recipe.task_settings is too small");
+
+/* ---- what no single key can tell ---- */
+
+static const char *check_vocabulary_size(const translation_settings *s, char *why, size_t size) {
+    if (s->data.max_vocab == 0 || s->data.max_vocab > VOCAB_SPECIALS) return NULL;
+    snprintf(why, size, "data.max_vocab is %d, expected 0 or more than the %d special tokens", s->data.max_vocab,
+             VOCAB_SPECIALS);
+    return "data.max_vocab";
+}
+
+static const char *check_batches(const translation_settings *s, char *why, size_t size) {
+    if (s->data.max_ratio > 0 && s->data.max_ratio < 1) {
+        snprintf(why, size, "data.max_ratio is %g, expected 0 or at least 1: no pair is below 1", s->data.max_ratio);
+        return "data.max_ratio";
+    }
+    if (!s->data.sort_by_length && s->data.sentences == 0) {
+        snprintf(why, size, "data.sort_by_length is false: batches are of data.sentences, which must be above 0");
+        return "data.sort_by_length";
+    }
+    if (s->data.sentences > 0 || s->data.max_tokens > s->data.max_length) return NULL;
+    snprintf(why, size, "data.max_tokens is %d: a sentence of data.max_length %d, and its end, would fit into no batch",
+             s->data.max_tokens, s->data.max_length);
+    return "data.max_tokens";
+}
+
+static const char *check_common(const recipe *r, char *why, size_t size) {
+    const translation_settings *s = translation_settings_of(r);
+    const char *path = check_vocabulary_size(s, why, size);
+    return path ? path : check_batches(s, why, size);
+}
+
+const data_set *translation_set(const translation_settings *s) { return data_set_find(s->data.set); }
+
+bool translation_is_split(const translation_settings *s) { return translation_set(s) && translation_set(s)->pairs; }
+
+bool translation_scores_text(const translation_settings *s) {
+    return s->data.raw || (translation_is_split(s) && !translation_set(s)->pairs->sides[RAW_TARGET].lower);
+}
+
+/* Sets know their files, their languages and whether they are raw. */
+static const char *check_set(const translation_settings *s, const data_set *set, char *why, size_t size) {
+    const char *const languages[] = {s->data.source_lang, s->data.target_lang};
+    for (int i = 0; i < bitext_table.n; i++) {
+        const key_spec *k = &bitext_keys[i];
+        if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0 || !*((const char *)s + k->offset)) continue;
+        snprintf(why, size, "%s is given, but data.set %s has files of its own; data.set files reads yours", k->path,
+                 set->name);
+        return k->path;
+    }
+    if (s->data.raw != !set->pairs) {
+        snprintf(why, size, "data.raw is %s, but data.set %s is %s", s->data.raw ? "true" : "false", set->name,
+                 set->pairs ? "in subwords" : "raw text");
+        return "data.raw";
+    }
+    if (strcmp(s->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected words: data.set %s is made of them", s->data.tokens,
+                 set->name);
+        return "data.tokens";
+    }
+    for (int i = 0; s->data.raw && i < 2; i++) {
+        if (strcmp(languages[i], set->languages[i]) == 0) continue;
+        snprintf(why, size, "data.%s_lang is %s, expected %s, which data.set %s has", i ? "target" : "source",
+                 languages[i], set->languages[i], set->name);
+        return i ? "data.target_lang" : "data.source_lang";
+    }
+    return NULL;
+}
+
+/* The first file that is needed and not given, or NULL. */
+static const char *check_files(const translation_settings *s, char *why, size_t size) {
+    if (translation_set(s)) return check_set(s, translation_set(s), why, size);
+    const bool test = *s->data.test_source || *s->data.test_target;
+    for (int i = 0; i < bitext_table.n; i++) {
+        const key_spec *k = &bitext_keys[i];
+        const bool of_test = strncmp(k->path, "data.test_", 10) == 0;
+        if (k->kind != KEY_PATH || strcmp(k->path, "data.bpe") == 0) continue;
+        if (*((const char *)s + k->offset) || (of_test && !test)) continue;
+        snprintf(why, size, "%s is not given; %s", k->path,
+                 of_test ? "the other half of the test is" : "data.task bitext needs it");
+        return k->path;
+    }
+    return NULL;
+}
+
+static const char *check_raw(const translation_settings *s, char *why, size_t size) {
+    if (s->data.raw && strcmp(s->data.tokens, "words") != 0) {
+        snprintf(why, size, "data.raw is true: data.tokens is %s, expected words, which are subwords then",
+                 s->data.tokens);
+        return "data.tokens";
+    }
+    const char *const languages[][2] = {{"data.source_lang", s->data.source_lang},
+                                        {"data.target_lang", s->data.target_lang}};
+    for (int i = 0; s->data.raw && i < 2; i++) {
+        const size_t n = strspn(languages[i][1], "abcdefghijklmnopqrstuvwxyz");
+        if (n >= 2 && n <= 3 && !languages[i][1][n]) continue;
+        snprintf(why, size, "%s is '%s', expected a code of two or three small letters", languages[i][0],
+                 languages[i][1]);
+        return languages[i][0];
+    }
+    if (s->data.raw || !*s->data.bpe) return NULL;
+    snprintf(why, size, "data.bpe is given, but data.raw is false: text is taken as it is");
+    return "data.bpe";
+}
+
+const char *translation_check_bitext(const recipe *r, char *why, size_t size) {
+    const char *raw = check_raw(translation_settings_of(r), why, size);
+    if (raw) return raw;
+    const char *path = check_files(translation_settings_of(r), why, size);
+    return path ? path : check_common(r, why, size);
+}
+
+/* Generated text is as it is: what would cut it in other ways must not be taken and ignored. */
+const char *translation_check_numbers(const recipe *r, char *why, size_t size) {
+    const translation_settings *s = translation_settings_of(r);
+    if (strcmp(s->data.tokens, "characters") != 0) {
+        snprintf(why, size, "data.tokens is %s, expected characters, which data.task numbers is made of",
+                 s->data.tokens);
+        return "data.tokens";
+    }
+    if (s->data.max_length >= CORPUS_NUMBERS_LONGEST) return check_common(r, why, size);
+    snprintf(why, size, "data.max_length is %d, expected at least %d: the longest of data.task numbers would be cut",
+             s->data.max_length, CORPUS_NUMBERS_LONGEST);
+    return "data.max_length";
+}
+
+const char *translation_check_transformer(const recipe *r, char *why, size_t size) {
+    const transformer_settings *s = transformer_settings_of(r);
+    if (s->model.d % s->model.heads) {
+        snprintf(why, size, "model.heads is %d, which does not divide model.d %d", s->model.heads, s->model.d);
+        return "model.heads";
+    }
+    if (s->model.d % 2) { /* half of a position's numbers are sines, half cosines */
+        snprintf(why, size, "model.d is %d, expected an even number", s->model.d);
+        return "model.d";
+    }
+    if (!s->model.share_all || translation_settings_of(r)->data.joint) return NULL;
+    snprintf(why, size, "model.share_all is true: one table needs one vocabulary, so data.joint must be true");
+    return "model.share_all";
+}

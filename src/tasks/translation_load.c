@@ -1,0 +1,259 @@
+/* translation_load.c - see translation_load.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/translation_load.h"
+
+#include "data/tokenizer.h"
+#include "tasks/translation_keys.h"
+#include "train/checkpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+/* Files as the recipe names them, or those of a data set. */
+static int find_files(experiment *e, char *message, size_t size) {
+    static const char *const names[SPLITS] = {"train", "valid", "test"};
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *const given[SPLITS][2] = {{r->data.source, r->data.target},
+                                          {r->data.valid_source, r->data.valid_target},
+                                          {r->data.test_source, r->data.test_target}};
+    const data_set *set = translation_set(r);
+    char folder[RECIPE_PATH];
+    if (set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
+    for (int i = 0; i < SPLITS; i++) {
+        for (int side = 0; side < 2; side++) {
+            char *file = translation_of(e)->files[i][side];
+            if (set) snprintf(file, RECIPE_PATH, "%s/%s.%s", folder, names[i], set->languages[side]);
+            else snprintf(file, RECIPE_PATH, "%s", given[i][side]);
+        }
+    }
+    return 0;
+}
+
+static int read_bitext(experiment *e, int split, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const char *source = s->files[split][0], *target = s->files[split][1];
+    const corpus_options o = {.unit = s->unit,
+                              .empty = r->data.skip_empty ? CORPUS_SKIP : CORPUS_REFUSE,
+                              .max_tokens = r->data.max_length,
+                              .too_long = split == SPLIT_TRAIN ? CORPUS_SKIP : CORPUS_TRUNCATE,
+                              .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
+    if (!r->data.raw) return corpus_bitext(&s->text[split], source, target, &o, message, size);
+    return raw_text_load(&s->raw, source, target, r->data.merges, &o, &s->text[split],
+                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], message, size);
+}
+
+/* The test of a data set in subwords, as people write it. */
+static int read_raw_test(experiment *e, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const corpus_options as_is = {.unit = TEXT_WORDS, .empty = CORPUS_SKIP};
+    char paths[RAW_SIDES][RECIPE_PATH + 32];
+    if (r->data.raw || !translation_scores_text(r)) return 0;
+    for (int i = 0; i < RAW_SIDES; i++) {
+        const char *file = s->files[SPLIT_TEST][i], *folder_end = strrchr(file, '/');
+        snprintf(paths[i], sizeof paths[i], "%.*s/test.raw.%s", (int)(folder_end - file), file,
+                 translation_set(r)->languages[i]);
+    }
+    if (corpus_bitext(&s->raw_pairs[SPLIT_TEST], paths[0], paths[1], &as_is, message, size)) return -1;
+    if (s->raw_pairs[SPLIT_TEST].n == s->text[SPLIT_TEST].n) return 0;
+    return text_fail(message, size, "%s: %lld pairs, expected the %lld of the test in subwords", paths[0],
+                     (long long)s->raw_pairs[SPLIT_TEST].n, (long long)s->text[SPLIT_TEST].n);
+}
+
+static bool is_numbers(const experiment *e) { return e->task == &task_numbers; }
+
+/* train: training text too. What is held out does not depend on how many numbers are for training. */
+static int load_text(experiment *e, bool train, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    corpus_text *text = translation_of(e)->text;
+    if (is_numbers(e)) {
+        return corpus_numbers(r->data.seed, train ? r->data.train : 1, r->data.valid, r->data.test, &text[SPLIT_TRAIN],
+                              &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
+    }
+    if (find_files(e, message, size)) return -1;
+    if (train && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
+    if (read_bitext(e, SPLIT_VALID, message, size)) return -1;
+    if (!*translation_of(e)->files[SPLIT_TEST][0]) return 0;
+    return read_bitext(e, SPLIT_TEST, message, size) ? -1 : read_raw_test(e, message, size);
+}
+
+/* ---- vocabularies ---- */
+
+static int check_vocabulary(const translation_settings *r, const vocab *v, char *message, size_t size) {
+    if (vocab_size(v) > VOCAB_SPECIALS) return 0;
+    return text_fail(message, size, "the vocabulary is empty: no token is seen data.min_count %d times",
+                     r->data.min_count);
+}
+
+static int make_vocabularies(experiment *e, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    translation *s = translation_of(e);
+    const vocab_options o = {.min_count = r->data.min_count, .max_size = r->data.max_vocab};
+    const corpus_text *train = &s->text[SPLIT_TRAIN];
+    if (r->data.joint) {
+        if (corpus_vocab(train, CORPUS_SOURCE | CORPUS_TARGET, &o, &s->src_vocab, message, size)) return -1;
+        s->tgt_vocab = s->src_vocab;
+    } else if (corpus_vocab(train, CORPUS_SOURCE, &o, &s->src_vocab, message, size) ||
+               corpus_vocab(train, CORPUS_TARGET, &o, &s->tgt_vocab, message, size)) {
+        return -1;
+    }
+    return check_vocabulary(r, s->src_vocab, message, size) || check_vocabulary(r, s->tgt_vocab, message, size);
+}
+
+static int load_vocabularies(experiment *e, const char *directory, char *message, size_t size) {
+    translation *s = translation_of(e);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_load(&s->src_vocab, path, message, size)) return -1;
+    if (translation_settings_of(&e->recipe)->data.joint) {
+        s->tgt_vocab = s->src_vocab;
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    return vocab_load(&s->tgt_vocab, path, message, size);
+}
+
+static int encode_text(translation *s, char *message, size_t size) {
+    for (int i = 0; i < SPLITS; i++) {
+        if (s->text[i].n == 0) continue;
+        if (corpus_encode(&s->pairs[i], &s->text[i], s->src_vocab, s->tgt_vocab, message, size)) return -1;
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+/* With the codes of a run's directory, of a file, or later those that are learned. */
+static int open_raw(experiment *e, const char *directory, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    raw_text *raw = &translation_of(e)->raw;
+    const text_chain_options sides[RAW_SIDES] = {{.language = r->data.source_lang, .plain = true},
+                                                 {.language = r->data.target_lang, .plain = true}};
+    const data_set *set = translation_is_split(r) ? translation_set(r) : NULL;
+    char path[1100], folder[RECIPE_PATH];
+    if (raw_text_open(raw, set ? set->pairs->sides : sides, message, size)) return -1;
+    if (!directory && !set && !*r->data.bpe) return 0;
+    if (!directory && set && data_set_path(set, folder, sizeof folder, message, size)) return -1;
+    if (directory) snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    else if (set) snprintf(path, sizeof path, "%s/codes", folder);
+    else snprintf(path, sizeof path, "%s", r->data.bpe);
+    return subword_codes_read(&raw->codes, path, message, size);
+}
+
+int translation_load(experiment *e, const char *directory, int uses, char *message, size_t size) {
+    translation *s = translation_of(e);
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
+    s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
+    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from, message, size)) return -1;
+    if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
+    if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
+    return encode_text(s, message, size);
+}
+
+/* ---- what a run keeps of it ---- */
+
+int translation_save(const experiment *e, const char *directory, char *message, size_t size) {
+    const translation *s = translation_of(e);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/source.vocab", directory);
+    if (vocab_save(s->src_vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/target.vocab", directory);
+    if (vocab_save(s->tgt_vocab, path, message, size)) return -1;
+    snprintf(path, sizeof path, "%s/bpe.codes", directory);
+    return s->raw.codes.text ? subword_codes_save(&s->raw.codes, path, message, size) : 0;
+}
+
+uint64_t translation_fingerprint(const experiment *e) {
+    const translation *s = translation_of(e);
+    uint64_t hash = CHECKPOINT_HASH;
+    const vocab *both[2] = {s->src_vocab, s->tgt_vocab};
+    for (int v = 0; v < 2; v++) {
+        for (int32_t i = 0; i < vocab_size(both[v]); i++) {
+            const text_slice token = vocab_token(both[v], i);
+            hash = checkpoint_hash(hash, token.bytes, token.n);
+            hash = checkpoint_hash(hash, "\n", 1);
+        }
+    }
+    return s->raw.codes.text ? checkpoint_hash(hash, s->raw.codes.text, strlen(s->raw.codes.text)) : hash;
+}
+
+static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
+    const uint64_t hash = task_hash(0, lines->bytes, (size_t)lines->at[n]);
+    return task_hash(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
+}
+
+int translation_data(const experiment *e, task_part *out) {
+    static const char *const keys[SPLITS][3] = {{"data.source", "data.target", "data.train"},
+                                                {"data.valid_source", "data.valid_target", "data.valid"},
+                                                {"data.test_source", "data.test_target", "data.test"}};
+    const translation *s = translation_of(e);
+    int n = 0;
+    for (int i = 0; i < SPLITS; i++) {
+        const corpus_text *text = &s->text[i];
+        if (text->n == 0) continue;
+        const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
+        if (is_numbers(e)) {
+            out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt)};
+        } else {
+            out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src};
+            out[n++] = (task_part){(task_split)i, keys[i][1], s->files[i][1], tgt};
+        }
+    }
+    return n;
+}
+
+/* ---- what people are told of it ---- */
+
+bool translation_note(const experiment *e, task_split split, char *out, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const translation *s = translation_of(e);
+    const corpus_report *c = &s->text[split].report;
+    const struct {
+        int64_t n;
+        const char *what;
+        double limit;
+    } parts[] = {{c->empty, "empty", 0},
+                 {c->ratio, "beyond data.max_ratio", r->data.max_ratio},
+                 {c->too_long, "longer than data.max_length", r->data.max_length},
+                 {c->truncated, "cut to data.max_length", r->data.max_length}};
+    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return false;
+    int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, s->files[split][0],
+                        (long long)s->text[split].n, (long long)c->lines);
+    const char *before = ": ";
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && (size_t)used < size; i++) {
+        if (parts[i].n == 0) continue;
+        used += snprintf(out + used, size - (size_t)used, "%s%lld %s", before, (long long)parts[i].n, parts[i].what);
+        if (parts[i].limit > 0 && (size_t)used < size)
+            used += snprintf(out + used, size - (size_t)used, " %g", parts[i].limit);
+        before = ", ";
+    }
+    return true;
+}
+
+static void describe_raw(const experiment *e, task_fact fact, void *context) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *const sides[][2] = {{"source language", r->data.source_lang}, {"target language", r->data.target_lang}};
+    for (int i = 0; r->data.raw && i < 2; i++) {
+        char text[64];
+        const char *known = tokenizer_knows(sides[i][1]) ? "" : ", whose abbreviations are not known: English ones";
+        snprintf(text, sizeof text, "%s%s", sides[i][1], known);
+        fact(context, sides[i][0], text);
+    }
+}
+
+void translation_describe(const experiment *e, task_fact fact, void *context) {
+    const translation *s = translation_of(e);
+    char text[64];
+    describe_raw(e, fact, context);
+    snprintf(text, sizeof text, "%lld tokens", (long long)vocab_size(s->src_vocab));
+    fact(context, s->src_vocab == s->tgt_vocab ? "vocabulary" : "source vocabulary", text);
+    if (s->src_vocab == s->tgt_vocab) return;
+    snprintf(text, sizeof text, "%lld tokens", (long long)vocab_size(s->tgt_vocab));
+    fact(context, "target vocabulary", text);
+}
