@@ -160,11 +160,11 @@ TEST(the_learning_rate_follows_the_length) {
     task_language.next(&e, &b);
     experiment_close(&e);
     run_in("run", false, WITH("train.steps=1"));
-    char text[20000] = "", *found;
-    get_file("run/metrics.jsonl", text, sizeof text);
+    char text[20000], *found;
+    text[get_file("run/metrics.jsonl", text, sizeof text)] = 0;
     if (CHECK(found = strstr(text, "\"lr\":"))) CHECK_CLOSE(strtod(found + 5, NULL), 0.01 * b.lr_factor, 1e-9);
     run_in("plain", false, WITH("train.steps=1", "data.scale_lr=false"));
-    get_file("plain/metrics.jsonl", text, sizeof text);
+    text[get_file("plain/metrics.jsonl", text, sizeof text)] = 0;
     if (CHECK(found = strstr(text, "\"lr\":"))) CHECK_CLOSE(strtod(found + 5, NULL), 0.01, 1e-9);
     CHECK(b.lr_factor != 1);
 }

@@ -160,7 +160,7 @@ TEST(words_are_written_with_spaces_and_lines) {
     CHECK_STR(written("the cat sat\non", WITH("generate.tokens=1"), NULL), "the cat sat\non a");
     /* the samples of the report begin with lines, spread over the text */
     char samples[1000];
-    get_file("run/samples.jsonl", samples, sizeof samples);
+    samples[get_file("run/samples.jsonl", samples, sizeof samples)] = 0;
     CHECK_STR(samples, "{\"step\":120,\"prompt\":\"the cat\",\"output\":\"sat\\u000aon a mat\\u000athe cat\"}\n"
                        "{\"step\":120,\"prompt\":\"the cat\",\"output\":\"sat\\u000aon a mat\\u000athe cat\"}\n");
 }
@@ -206,7 +206,7 @@ TEST(subwords_are_put_together) {
 #define SUBWORDS "data.tokens=subwords", "data.merges=2"
     train_on(text, WITH(SUBWORDS));
     char codes[200];
-    get_file("run/bpe.codes", codes, sizeof codes);
+    codes[get_file("run/bpe.codes", codes, sizeof codes)] = 0;
     CHECK_STR(codes, "#version: 0.2\nl o\nw e\n");
     CHECK_STR(written("", WITH(SUBWORDS, "generate.tokens=14"), NULL), "low lower lowest\nlow lowe");
     CHECK_STR(written("low lower", WITH(SUBWORDS, "generate.tokens=5"), NULL), "low lower lowest\n");

@@ -98,12 +98,13 @@ class NearMisses(unittest.TestCase):
             for name, option in libadamod.options(cls.rule).items():
                 if name == "nonfinite":  # not PyTorch's
                     continue
+                argument = next((a for a, names in cls._names.items() if names == (name,)), name)
                 for word in option.choices:
                     if len(word) < 4:
                         continue
                     wrong = word[:-1] + "_"
                     with self.assertRaisesRegex(ValueError, f"{name} is '{wrong}'.*did you mean '{word}'"):
-                        cls(make_params((2,)), **{name: wrong})
+                        cls(make_params((2,)), **{argument: wrong})
 
 
 class Ranges(unittest.TestCase):

@@ -156,6 +156,7 @@ class Errors(unittest.TestCase):
         z = torch.nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
         z.grad = torch.ones_like(z)
         self.refused(TypeError, "adafactor is for real parameters", lt.Adafactor([z]).step)
+        self.refused(TypeError, "muon is for real parameters", lt.Muon([z]).step)
         self.refused(TypeError, "states in bf16", lt.AdaMod([z], state_type="bf16").step)
         (deep,) = make_params((1,) * 9)
         set_grads([deep], 1)

@@ -80,7 +80,8 @@ class Steps(unittest.TestCase):
         for cls in CLASSES:
             with self.subTest(cls.__name__):
                 (p,) = make_params((10, 4))
-                arguments = {lt.Adadelta: {"lr": 100.0}, lt.SGD: {"lr": 1.0}, lt.Adafactor: {}}.get(cls, {"lr": 0.05})
+                rates = {lt.Adadelta: 100.0, lt.SGD: 1.0, lt.ScheduleFreeSGD: 5.0}
+                arguments = {} if cls is lt.Adafactor else {"lr": rates.get(cls, 0.05)}
                 if cls is lt.AdaMod:
                     arguments["beta3"] = 0.9
                 optimizer = cls([p], **arguments)

@@ -899,8 +899,12 @@ class ScheduleFreeAdamW(_ScheduleFree):
 class ScheduleFreeSGD(_ScheduleFree):
     """Schedule-Free SGD, Defazio et al., arXiv 2405.15682; see ScheduleFreeAdamW.
 
-    Args, beside those of every Optimizer here and of ScheduleFreeAdamW:
+    Args, beside those of every Optimizer here:
         momentum: how near the parameters are to the average.
+        warmup_steps: updates in which lr grows to its value.
+        r: update t weighs t^r in the average.
+        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
+        weight_decay: of the parameters, unless decay says otherwise.
     """
 
     rule = "schedulefree_sgd"
@@ -984,11 +988,16 @@ class Muon(Optimizer):
     Args, beside those of every Optimizer here:
         lr: of matrices.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
+        momentum: decay of the average of gradients.
+        nesterov: the step is of that average with the gradient averaged in once more.
         ns_coefficients: a, b and c of X = a X + (b A + c A^2) X, with A = X X^T.
         eps: the least norm that a matrix is divided by.
         ns_steps: how many such steps.
         adjust_lr_fn: "original" (None), "match_rms_adamw" or "spectral_unclamped".
+        use_muon: False: AdamW takes matrices, too.
         adamw_lr: of what AdamW takes; it follows what a scheduler makes of lr.
+        adamw_betas: betas of AdamW.
+        adamw_eps: eps of AdamW.
     """
 
     rule = "muon"
