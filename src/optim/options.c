@@ -206,13 +206,13 @@ adamod_status adamod__parse_value(const rule *r, const option_spec *o, const cha
     if (o->info.kind == ADAMOD_CHOICE) {
         const char *best = NULL;
         int distance = 99;
-        char known[128] = "", meant[32] = "";
+        char known[128] = "", meant[64] = "";
         for (int i = 0; o->info.choices[i]; i++) {
             const size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
             adamod__nearer(text, o->info.choices[i], &best, &distance);
         }
-        if (best) snprintf(meant, sizeof meant, "; did you mean '%.11s'?", best);
+        if (best) snprintf(meant, sizeof meant, "; did you mean '%.40s'?", best);
         return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s%s", r->name, o->info.name, text,
                             known, meant);
     }
