@@ -17,7 +17,7 @@ static const char *path_attention_shape(nn_node *node, const nn_shape *in, nn_sh
     if (q->ndim != 2 || cache->ndim != 2 || q->dim[1] % 3) return "q must be [q | k | v], and cache a matrix";
     const int64_t d = q->dim[1] / 3;
     if (cache->dim[1] != 2 * d) {
-        snprintf(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1], (long long)(2 * d));
+        snprintf(message, size, "cache has %lld columns, q wants %lld", (long long)cache->dim[1], 2 * (long long)d);
         return message;
     }
     if (heads < 1 || d % heads) {

@@ -22,7 +22,8 @@ FORMULA(adopt) {
         x.eta = k->lr / root;
         BOUND(s)
         const V limit = (V){0} + k->high, step = bounded ? x.step * x.g : x.g / root;
-        /* g - g is 0 but where g is not finite, which clipping would hide */
+        /* g - g is 0 but where g is not finite, which clipping would hide.
+         * NOLINTNEXTLINE(misc-redundant-expression) */
         x.m = k->beta1 * x.m + k->beta1c * (GREATER(-limit, LESSER(limit, step)) + (x.g - x.g));
         x.p = x.p - (bounded ? x.m : k->lr * x.m);
     }

@@ -11,7 +11,8 @@ FORMULA(lion) {
     const V c = k->beta1 * x.m + k->beta1c * x.g;
     x.m = k->beta2 * x.m + k->beta2c * x.g;
     x.step = x.eta = (V){0} + k->lr;
-    /* c - c is 0 but where c is not finite, so that the parameter shows it as with other rules */
+    /* c - c is 0 but where c is not finite, so that the parameter shows it as with other rules.
+     * NOLINTNEXTLINE(misc-redundant-expression) */
     x.p = x.p - (WHERE_POSITIVE(c, x.step) - WHERE_POSITIVE(-c, x.step) + (c - c));
     return x;
 }

@@ -16,7 +16,8 @@ FORMULA(sophia) {
     x.eta = k->lr / (k->high * x.v + k->eps);
     BOUND(s)
     const V size = LESSER(GREATER(x.m, -x.m) * x.step, (V){0} + k->lr);
-    /* m - m is 0 but where m is not finite, which clipping would hide */
+    /* m - m is 0 but where m is not finite, which clipping would hide.
+     * NOLINTNEXTLINE(misc-redundant-expression) */
     x.p = x.p - (WHERE_POSITIVE(x.m, size) - WHERE_POSITIVE(-x.m, size) + (x.m - x.m));
     return x;
 }
