@@ -70,7 +70,8 @@ refused 2 '--dry-run is for a new run' "$ADAMOD" train --resume --out whole --dr
 grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
     fail "there are no lines of progress: $(head -30 err)"
 grep -q '^step 10/40  epoch 0.04  validation set: scoring batch 1/' err || fail "evaluations tell nothing: $(head -30 err)"
-grep -q '^step 40/40  epoch 0.16  test set: translating 40/40' err || fail "of the test set: $(tail -3 err)"
+# Some sentences may be done within that time: the last line need not be of the last one.
+grep -Eq '^step 40/40  epoch 0.16  test set: translating (3[0-9]|40)/40' err || fail "of the test set: $(tail -3 err)"
 "$ADAMOD" train tiny.yaml --out silently --set train.progress_every=0 >/dev/null 2>err
 [ ! -s err ] || fail "progress_every=0 says $(cat err)"
 
