@@ -240,6 +240,8 @@ def test_list():
     check([rule["name"] for rule in rules] == RULES, "the rules")
     for rule in rules:
         check(rule["name"] in text and rule["summary"] in text, rule["name"], "is not in the table")
+        line = next(line for line in text.splitlines() if line.split(" ")[0] == rule["name"])
+        check(line.index(rule["summary"]) == text.index("summary"), "the columns are not straight:", line)
         check(json.loads(succeed("optim", "list", rule["name"], "--json")) == rule, rule["name"], "differs")
         table = succeed("optim", "list", rule["name"])
         for option in rule["options"]:
