@@ -47,7 +47,8 @@ int cifar_parse(pictures *out, const char *name, const void *bytes, size_t n, ci
                 size_t msg_size) {
     const cifar_format *f = &formats[kind];
     const size_t record = (size_t)f->labels + 3 * PLANE;
-    if (n == 0 || n % record)
+    if (n == 0) return text_fail(msg, msg_size, "%s: the file is empty", name);
+    if (n % record)
         return text_fail(msg, msg_size, "%s: %zu bytes, expected records of %zu: %zu bytes are left over after %zu",
                          name, n, record, n % record, n / record);
     if (pictures_reserve(out, (int64_t)(n / record), msg, msg_size)) return -1;

@@ -51,7 +51,8 @@ static int check_size(uint64_t width, uint64_t height, size_t n, char *msg, size
 
 #if defined(ADAMOD_PNG)
 static int read_pixels(png_image *png, image *out, char *msg, size_t msg_size) {
-    png->format = PNG_FORMAT_RGBA; /* with transparency, which is then left out: nothing is blended */
+    png->format = PNG_FORMAT_RGBA;           /* with transparency, which is then left out: nothing is blended */
+    png->flags |= PNG_IMAGE_FLAG_16BIT_sRGB; /* which 16 bits are everywhere but in libpng: it takes them for linear */
     uint8_t *rgba = malloc(PNG_IMAGE_SIZE(*png));
     if (!rgba) return text_fail(msg, msg_size, "out of memory for %u x %u pixels", png->width, png->height);
     if (!png_image_finish_read(png, NULL, rgba, 0, NULL)) {

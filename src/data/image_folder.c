@@ -64,8 +64,9 @@ static int list(name_list *out, const char *directory, bool directories, char *m
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
         if (e->d_name[0] == '.' || (!directories && !is_picture(e->d_name))) continue;
         const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
-        if (n >= (int)sizeof path || stat(path, &info)) continue; /* a link to nowhere */
-        if (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode))
+        if (n >= (int)sizeof path) continue;
+        const bool there = stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read */
+        if (directories ? there && S_ISDIR(info.st_mode) : !there || S_ISREG(info.st_mode))
             failed = add_name(out, e->d_name, msg, msg_size);
     }
     if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
@@ -133,8 +134,7 @@ static int list_classes(work *w, class_names *classes, const char *directory, im
         bool any = false;
         snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
         if (label < 0)
-            failed = text_fail(msg, msg_size, "%s: class '%.60s' is none of the %d of the training set", directory,
-                               found.name[i], classes->n);
+            failed = text_fail(msg, msg_size, "%s: class '%.60s' is not in the training set", directory, found.name[i]);
         else failed = list_class(w, path, label, &any, msg, msg_size);
         report->missing -= any;
     }
