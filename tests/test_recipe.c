@@ -363,6 +363,19 @@ TEST(schedules_may_count_epochs) {
               "optimizer.schedule.lr: schedule: steps is 0");
 }
 
+/* Which of them comes first depends on the data. */
+TEST(a_schedule_may_count_both_epochs_and_updates) {
+    recipe r;
+    adamod_optimizer *opt = NULL;
+    CHECK_INT(parse(&r, "optimizer: {rule: sgd, lr: 0.1, schedule: {lr: 'multistep(1 epoch,20;0.1)'}}"), 0);
+    CHECK_INT(check(&r), 0);
+    CHECK_INT(recipe_optimizer(&r, "cpu", 19, &opt, message, sizeof message), 0);
+    adamod_free(opt);
+    CHECK_INT(recipe_optimizer(&r, "cpu", 20, &opt, message, sizeof message), -1);
+    CHECK_STR(message, "demo.yaml:1: optimizer.schedule.lr: 'multistep(1 epoch,20;0.1)' is 'multistep(20,20;0.1)' in "
+                       "updates: multistep: milestone 2 is 20, expected ascending numbers from 1");
+}
+
 /* ---- lists ---- */
 
 TEST(a_list_may_be_written_as_yaml_or_with_commas) {
@@ -709,9 +722,9 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
           ENTRY(recipes_of_translation_are_the_papers), ENTRY(how_long_to_train_is_said_once),
           ENTRY(intervals_are_of_updates_or_epochs), ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
-          ENTRY(a_list_may_be_written_as_yaml_or_with_commas), ENTRY(a_written_recipe_reads_back_the_same),
-          ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
-          ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
+          ENTRY(a_schedule_may_count_both_epochs_and_updates), ENTRY(a_list_may_be_written_as_yaml_or_with_commas),
+          ENTRY(a_written_recipe_reads_back_the_same), ENTRY(words_that_yaml_takes_for_others_are_quoted),
+          ENTRY(a_full_disk_is_noticed), ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
           ENTRY(wrong_values_get_what_was_expected), ENTRY(keys_are_given_once),
           ENTRY(lists_and_sections_stand_where_they_belong), ENTRY(yaml_that_recipes_do_not_need_is_refused),
           ENTRY(malformed_yaml_gets_line_and_column), ENTRY(texts_are_one_line_of_utf8),

@@ -61,12 +61,14 @@ static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair 
     return recipe_fail(at, "optimizer.%s: %s", pair->key, library_words(r));
 }
 
-/* The library's last error, about a schedule as the recipe has it. */
-static int wrong_schedule(const recipe *r, const recipe_pair *pair, const recipe_place *at) {
+/* The library's last error, about a schedule as the recipe has it; text is what the library read. */
+static int wrong_schedule(const recipe *r, const recipe_pair *pair, const char *text, const recipe_place *at) {
     const char *words = library_words(r), *end = strstr(words, "': expected ");
-    if (strncmp(words, "schedule '", 10) != 0 || !end)
-        return recipe_fail(at, "optimizer.schedule.%s: %s", pair->key, words);
-    return recipe_fail(at, "optimizer.schedule.%s: schedule '%.80s%s", pair->key, pair->value, end);
+    if (strncmp(words, "schedule '", 10) == 0 && end)
+        return recipe_fail(at, "optimizer.schedule.%s: schedule '%.80s%s", pair->key, pair->value, end);
+    if (strcmp(text, pair->value) == 0) return recipe_fail(at, "optimizer.schedule.%s: %s", pair->key, words);
+    return recipe_fail(at, "optimizer.schedule.%s: '%.80s' is '%.80s' in updates: %s", pair->key, pair->value, text,
+                       words);
 }
 
 static int set_schedule(const recipe *r, adamod_optimizer *opt, epoch_length length, const recipe_pair *pair,
@@ -78,7 +80,9 @@ static int set_schedule(const recipe *r, adamod_optimizer *opt, epoch_length len
     adamod_status status = adamod_schedule_parse(&schedule, text);
     if (status == ADAMOD_OK) status = adamod_set_schedule(opt, -1, pair->key, schedule);
     adamod_schedule_free(schedule);
-    return status ? wrong_schedule(r, pair, at) : 0;
+    /* Whether numbers of updates and of epochs ascend is known once the length of an epoch is. */
+    if (status == ADAMOD_ERROR_RANGE && length.batches == 0 && strcmp(text, pair->value) != 0) return 0;
+    return status ? wrong_schedule(r, pair, text, at) : 0;
 }
 
 int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
