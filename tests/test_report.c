@@ -784,7 +784,7 @@ TEST(gnuplot_draws_every_figure_as_svg_and_pdf) {
     char *text = page_of(make_runs(), RUNS, "drawn.html");
     int n = 0;
     for (const char *at = text; (at = strstr(at, "<svg viewBox=")); at++) n++;
-    CHECK_INT(n, 17); /* rates and bound are there as panels */
+    CHECK_INT(n, 19); /* rates and bound are there as panels */
     CHECK_HAS(
         text,
         "role=\"img\" aria-label=\"Training loss against update. AdaMod: from 4 to 0.6. Adam: from 4 to 1.5, diverged. "

@@ -16,6 +16,8 @@ static const char pictures[] =
 static const char words[] =
     "{\"task\":\"words\",\"metrics\":[{\"name\":\"loss\",\"headline\":true},{\"name\":\"ppl\"}]}";
 
+static const char language[] = "{\"task\":\"language\",\"metrics\":[{\"name\":\"loss\"},{\"name\":\"perplexity\"}]}";
+
 /* Forty updates in two epochs, of which all is recorded: a learning rate that rises to 1000 times its first. */
 static const char *make_curves(const char *directory, const char *name, const char *task) {
     const char *run = below("%s", directory);
@@ -88,11 +90,16 @@ TEST(perplexity_is_drawn_where_the_task_has_one) {
     const char *run = make_curves("pictures", "net", pictures);
     free(plain_page_of(&run, 1, "pictures.html"));
     CHECK(!has_script("pictures", "perplexity-updates") && !has_script("pictures", "valid-ppl"));
+    CHECK_INT(size_of(below("pictures-figures/perplexity.dat")), -1);
     run = make_curves("words", "net", words);
     free(plain_page_of(&run, 1, "words.html"));
     CHECK(has_script("words", "perplexity-updates") && has_script("words", "valid-ppl"));
     check_file(below("words-figures/perplexity.dat"), "\n10 0.5 5 7.38906 7.38906 7.38906\n"); /* exp of 2, not of 3 */
     check_file(below("words-figures/valid.dat"), "\n20 1 10 4 4 4 2.71828 2.71828 2.71828\n");
+    run = make_curves("text", "net", language); /* another task's name for it */
+    free(plain_page_of(&run, 1, "text.html"));
+    CHECK(has_script("text", "perplexity-updates") && has_script("text", "perplexity-epochs"));
+    check_file(below("text-figures/perplexity.dat"), "\n10 0.5 5 7.38906 7.38906 7.38906\n");
 }
 
 TEST(a_run_that_diverged_at_once_has_a_mark) {

@@ -1,7 +1,7 @@
 /* curves.c - what was measured while training went on, against updates, epochs and time, as data files and gnuplot
  * scripts.
  *
- * Of training, a variant of one run is a thin line, every update, and a smoothed one upon it; a variant of several runs is
+ * Of training, a variant of one run is a thin line, every recorded update, and a smoothed one upon it; a variant of several runs is
  * the median of their smoothed lines, in a band from the smallest to the largest. Evaluations are joined dots.
  *
  * SPDX-License-Identifier: MIT
@@ -281,8 +281,10 @@ static void clip(report_figures *f, const report *r, panel_extent *e) {
 
 static int draw_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b) {
     panel_extent e = panel_no_extent;
-    bool diverged = false;
+    bool any = false, diverged = false;
     char data[48];
+    for (int i = 0; i < r->n_variants; i++) any |= has_quantity(r, &r->variant[i], c->quantity);
+    if (!any) return 0;
     if (write_curve(f, r, c, b, &e)) return -1;
     if (!(e.high >= e.low)) return 0;
     snprintf(data, sizeof data, "%s.dat", c->name);
@@ -314,9 +316,7 @@ static int draw_training_metrics(report_figures *f, const report *r, panel_block
         snprintf(name, sizeof name, "train-%.20s-%d", m->name, i + 1);
         snprintf(label, sizeof label, *m->unit ? "training %s (%s)" : "training %s", m->about, m->unit);
         const curve c = {name, label, FIRST_METRIC + i, REPORT_TRAINING, AXES, true, false};
-        bool any = false;
-        for (int v = 0; v < r->n_variants; v++) any |= has_quantity(r, &r->variant[v], c.quantity);
-        if (any && draw_curve(f, r, &c, b)) return -1;
+        if (draw_curve(f, r, &c, b)) return -1;
     }
     return 0;
 }
@@ -466,7 +466,7 @@ static int draw_score(report_figures *f, const report *r, report_group group, co
     snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split, what, m->unit);
     panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};
     set_score_range(&p, m, e);
-    for (int a = 0; a < (perplexity ? 1 : AXES); a++) {
+    for (int a = 0; a < AXES; a++) {
         char name[64];
         if (!(e->last[a] > 0)) continue;
         name_score(r, group, which, (panel_axis)a, name, sizeof name);
@@ -496,7 +496,7 @@ static int draw_split(report_figures *f, const report *r, report_group group, pa
 
 int report_draw_curves(report_figures *f, const report *r) {
     static const curve loss = {"loss", "training loss", LOSS, REPORT_LOSSES, AXES, true, false};
-    static const curve perplexity = {"perplexity", "training perplexity", NLL, REPORT_PERPLEXITIES, 1, true, true};
+    static const curve perplexity = {"perplexity", "training perplexity", NLL, REPORT_PERPLEXITIES, AXES, true, true};
     static const curve rate = {"lr", "learning rate", LEARNING_RATE, REPORT_STEPS, 1, false, false};
     static const curve norm = {"grad-norm", "gradient norm", GRADIENT_NORM, REPORT_STEPS, 1, true, false};
     int64_t last = 0;

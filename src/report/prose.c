@@ -202,16 +202,26 @@ void page_summary(FILE *out, const report *r) {
 
 /* ---- Captions ---------------------------------------------------------------------------------------------------- */
 
+/* Long runs record some of their updates alone. */
+static bool recorded_all(const report_run *run) {
+    for (size_t i = 0; i < run->train.n; i++) {
+        if (run->train.at[i].weight > 1) return false;
+    }
+    return true;
+}
+
 static void write_seeds(FILE *out, const report *r) {
-    bool single = false, several = false;
+    bool single = false, several = false, all = true;
     for (int i = 0; i < r->n_variants; i++) {
         single |= r->variant[i].n == 1;
         several |= r->variant[i].n > 1;
+        all &= r->variant[i].n > 1 || recorded_all(r->variant[i].run[0]);
     }
+    const char *which = all ? "update" : "recorded update";
     if (several)
         fprintf(out, "Lines are medians over the runs of a variant, bands reach from the lowest to the highest");
-    if (single && several) fprintf(out, "; of a variant with one run, the thin line is every update");
-    if (single && !several) fprintf(out, "The thin lines are every update");
+    if (single && several) fprintf(out, "; of a variant with one run, the thin line is every %s", which);
+    if (single && !several) fprintf(out, "The thin lines are every %s", which);
     fputs(". ", out);
 }
 

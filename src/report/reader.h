@@ -82,7 +82,8 @@ typedef struct report_run {
     char limit[64];                 /* the recipe's key for how many an evaluation on the way looks at; "": none */
     char subtitle[REPORT_KEYS][64]; /* keys of the recipe that tell in short what was trained */
     int n_subtitle;
-    bool has_perplexity;           /* exp of nll means something: the task measures "ppl", or there is no task.json */
+    bool
+        has_perplexity; /* exp of nll means something: the task measures it ("ppl", "perplexity"), or there is no task.json */
     metric metric[REPORT_METRICS]; /* the loss may be among them or not: every run has one */
     int n_metrics;
 

@@ -143,7 +143,7 @@ int reader_task(report_run *r, const metric *known, int n_known, char *message, 
     snprintf(r->items, sizeof r->items, "tokens");
     snprintf(r->samples, sizeof r->samples, "sentences");
     const int status = reader_value(r, "task.json", READER_BYTES, pull_task, message, size);
-    r->has_perplexity = status == 0 || reader_find_metric(r, "ppl") >= 0;
+    r->has_perplexity = status == 0 || reader_find_metric(r, "ppl") >= 0 || reader_find_metric(r, "perplexity") >= 0;
     if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {
         if (!known[i].headline) continue;
