@@ -1,10 +1,12 @@
 /* adamod predict: what pictures show, by a trained model. */
 #include "base/json.h"
+#include "base/pool.h"
 #include "cli/trained.h"
 #include "data/image_file.h"
 #include "tasks/images.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
@@ -73,39 +75,81 @@ static int print_json(const arguments *a, const char *path, const class_names *c
     return status;
 }
 
-/* Reads what can be read to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
-static int read_pictures(arguments *a, int size, uint8_t *bytes) {
-    const size_t each = (size_t)size * (size_t)size * 3;
-    char message[256];
+/* ---- some pictures at a time, so that answers come early and memory does not grow with their number ---- */
+
+enum { TOGETHER = 256 };
+
+typedef struct portion {
+    const char **paths; /* [n], of those that were read from the front on */
+    int64_t n;
+    int size;
+    uint8_t *bytes;       /* [TOGETHER, size, size, 3] */
+    float *probabilities; /* [TOGETHER, classes] */
+    struct {
+        bool failed;
+        char why[256];
+    } read[TOGETHER];
+} portion;
+
+static size_t picture_bytes(const portion *x) { return (size_t)x->size * (size_t)x->size * 3; }
+
+static void read_one(void *context, int64_t i, int thread) {
+    portion *x = context;
+    (void)thread;
+    x->read[i].failed = image_read_square(x->paths[i], x->size, x->bytes + (size_t)i * picture_bytes(x), x->read[i].why,
+                                          sizeof x->read[i].why) != 0;
+}
+
+/* What can be read comes to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
+static int read_pictures(portion *x, adamod_pool *pool) {
+    const size_t each = picture_bytes(x);
     int status = 0;
-    int64_t read = 0;
-    for (int64_t i = 0; i < a->n; i++) {
-        if (image_read_square(a->paths[i], size, bytes + (size_t)read * each, message, sizeof message))
-            status = cli_fail("predict", "%s: %s", a->paths[i], message);
-        else a->paths[read++] = a->paths[i];
+    int64_t kept = 0;
+    adamod__pool_run(pool, x->n, read_one, x);
+    for (int64_t i = 0; i < x->n; i++) {
+        if (x->read[i].failed) {
+            status = cli_fail("predict", "%s: %s", x->paths[i], x->read[i].why);
+            continue;
+        }
+        if (kept != i) memcpy(x->bytes + (size_t)kept * each, x->bytes + (size_t)i * each, each);
+        x->paths[kept++] = x->paths[i];
     }
-    a->n = read;
+    x->n = kept;
     return status;
 }
 
-static int predict(arguments *a, experiment *e) {
+static int predict_portion(const arguments *a, portion *x, experiment *e) {
     const class_names *c = &images_of(e)->all.classes;
-    const int size = images_settings_of(&e->recipe)->data.size;
-    uint8_t *bytes = calloc((size_t)a->n, (size_t)size * (size_t)size * 3);
-    float *p = calloc((size_t)a->n, (size_t)c->n * sizeof *p);
     char message[1024];
-    int status = bytes && p ? read_pictures(a, size, bytes) : cli_fail("predict", "out of memory for pictures");
-    if (bytes && p && a->n && images_predict(e, a->n, bytes, p, message, sizeof message)) {
-        status = cli_fail("predict", "%s", message);
-        a->n = 0;
+    int status = read_pictures(x, e->pool);
+    if (x->n && images_predict(e, x->n, x->bytes, x->probabilities, message, sizeof message))
+        return cli_fail("predict", "%s", message);
+    for (int64_t i = 0; i < x->n; i++) {
+        const float *row = x->probabilities + i * c->n;
+        if (a->json) status = print_json(a, x->paths[i], c, row) ? CLI_FAILURE : status;
+        else print_text(a, x->paths[i], c, row);
     }
-    for (int64_t i = 0; bytes && p && i < a->n; i++) {
-        const float *row = p + i * c->n;
-        if (a->json) status = print_json(a, a->paths[i], c, row) ? CLI_FAILURE : status;
-        else print_text(a, a->paths[i], c, row);
+    fflush(stdout); /* what cannot be written is told at the end */
+    return status;
+}
+
+static int predict(const arguments *a, experiment *e) {
+    const size_t most = (size_t)(a->n < TOGETHER ? a->n : TOGETHER);
+    portion *x = calloc(1, sizeof *x);
+    int status = 0;
+    if (!x) return cli_fail("predict", "out of memory for pictures");
+    x->size = images_settings_of(&e->recipe)->data.size;
+    x->bytes = calloc(most, picture_bytes(x));
+    x->probabilities = calloc(most, (size_t)images_of(e)->all.classes.n * sizeof *x->probabilities);
+    if (!x->bytes || !x->probabilities) status = cli_fail("predict", "out of memory for pictures");
+    for (int64_t at = 0; x->bytes && x->probabilities && at < a->n; at += TOGETHER) {
+        x->paths = a->paths + at;
+        x->n = a->n - at < TOGETHER ? a->n - at : TOGETHER;
+        if (predict_portion(a, x, e)) status = CLI_FAILURE;
     }
-    free(bytes);
-    free(p);
+    free(x->bytes);
+    free(x->probabilities);
+    free(x);
     return status;
 }
 
