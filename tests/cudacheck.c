@@ -163,6 +163,23 @@ static void check_sums(const nn_call *c, int i, const mirror *sums, bool added) 
     }
 }
 
+/* ---- sums over processes ---- */
+
+static void add_nothing(void *context, double *x, int64_t n) { (void)context, (void)x, (void)n; }
+
+/* Of a process that has the same batch: means do not change. */
+static void add_the_same(void *context, double *x, int64_t n) {
+    double *copy = calloc((size_t)n, sizeof *copy);
+    (void)context;
+    if (!copy) exit(1);
+    backend->device->download(device, copy, x, (size_t)n * sizeof *copy);
+    if (backend->device->wait(device)) exit(1);
+    for (int64_t i = 0; i < n; i++) copy[i] *= 2;
+    backend->device->upload(device, x, copy, (size_t)n * sizeof *copy);
+    if (backend->device->wait(device)) exit(1);
+    free(copy);
+}
+
 /* ---- a call ---- */
 
 /* What a forward pass saved: the op's, and what its kernels keep behind that from one call to the next. */
@@ -216,6 +233,7 @@ static void call_device(const nn_call *c, bool backward) {
     d.node = 0;
     d.stream = backend->device->stream(device);
     d.precision = precision;
+    if (c->attributes->shared) d.add_up = backward ? add_the_same : add_nothing;
     prepare(&d);
     d.workspace = scratch_of(&workspace, kernels->workspace ? kernels->workspace(&d) : 0);
     d.partials = scratch_of(&partials, backward && kernels->partials ? kernels->partials(&d) : 0);

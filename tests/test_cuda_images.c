@@ -64,6 +64,18 @@ TEST(batch_norms) {
     check_norm((const int64_t[]){3, 4, 24, 0}, true, true, false);
 }
 
+/* The variance that lasts is of all processes' pixels, so that forward adds nothing. */
+TEST(batch_norms_of_several_processes) {
+    static const int64_t sizes[][3] = {{2, 2, 8}, {3, 5, 3}, {7, 8, 64}, {64, 16, 64}};
+    NEEDS_DEVICE();
+    for (int i = 0; i < 8; i++) {
+        const int64_t *s = sizes[i / 2];
+        opcheck o = batch_norm_case(s[0], s[1], s[1], s[2], i % 2, i % 2, true);
+        o.attributes.shared = true;
+        check_both(&o);
+    }
+}
+
 TEST(batch_norm_of_matrices) {
     NEEDS_DEVICE();
     check_norm((const int64_t[]){70, 0, 40, 0}, false, true, true);
@@ -125,5 +137,6 @@ TEST(scales_and_shifts) {
     }
 }
 
-RUN_TESTS(ENTRY(convolutions), ENTRY(convolutions_that_are_products), ENTRY(batch_norms), ENTRY(batch_norm_of_matrices),
-          ENTRY(average_pools), ENTRY(concats), ENTRY(scales_and_shifts))
+RUN_TESTS(ENTRY(convolutions), ENTRY(convolutions_that_are_products), ENTRY(batch_norms),
+          ENTRY(batch_norms_of_several_processes), ENTRY(batch_norm_of_matrices), ENTRY(average_pools), ENTRY(concats),
+          ENTRY(scales_and_shifts))

@@ -10,7 +10,7 @@
 typedef struct nccl_id {
     char bytes[128];
 } nccl_id;
-enum { NCCL_FLOAT = 7, NCCL_SUM = 0, STREAM_BESIDE = 1, EVENT_WITHOUT_TIME = 2 };
+enum { NCCL_BYTE = 0, NCCL_FLOAT = 7, NCCL_DOUBLE = 8, NCCL_SUM = 0, STREAM_BESIDE = 1, EVENT_WITHOUT_TIME = 2 };
 
 typedef struct functions {
     int (*version)(int *version);
@@ -18,6 +18,10 @@ typedef struct functions {
     int (*join)(void **comm, int size, nccl_id id, int rank);
     int (*leave)(void *comm);
     int (*all_reduce)(const void *x, void *y, size_t n, int type, int op, void *comm, void *stream);
+    int (*reduce)(const void *x, void *y, size_t n, int type, int op, int root, void *comm, void *stream);
+    int (*broadcast)(const void *x, void *y, size_t n, int type, int root, void *comm, void *stream);
+    int (*begin)(void);
+    int (*end)(void);
     const char *(*error)(int status);
     /* of the driver */
     int (*make_stream)(void **stream, unsigned flags);
@@ -30,6 +34,7 @@ typedef struct functions {
 
 struct nccl {
     const functions *f;
+    int size;
     void *comm, *stream, *before, *after; /* stream: of the sums; events: before a sum, after all of them */
 };
 
@@ -44,6 +49,10 @@ static int load_nccl(functions *f, char *message, size_t size) {
                                    {"ncclCommInitRank", &f->join},
                                    {"ncclCommDestroy", &f->leave},
                                    {"ncclAllReduce", &f->all_reduce},
+                                   {"ncclReduce", &f->reduce},
+                                   {"ncclBroadcast", &f->broadcast},
+                                   {"ncclGroupStart", &f->begin},
+                                   {"ncclGroupEnd", &f->end},
                                    {"ncclGetErrorString", &f->error},
                                    {NULL, NULL}};
     return functions_load(names, "ADAMOD_NCCL_LIBRARY", list, NULL, message, size) ? 0 : -1;
@@ -93,6 +102,7 @@ static int driver_failed(const char *what, int status, char *message, size_t siz
 static int join(nccl *n, comm *c, char *message, size_t size) {
     nccl_id id = {{0}};
     int status = 0;
+    n->size = comm_size(c);
     if (comm_rank(c) == 0) status = failed(n, "ncclGetUniqueId", n->f->make_id(&id), message, size);
     if (comm_agree(c, status, message, size)) return -1;
     comm_broadcast(c, &id, sizeof id, 0);
@@ -133,12 +143,48 @@ void nccl_free(nccl *n) {
 
 /* ---- sums ---- */
 
-int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size) {
+static int begin_sum(nccl *n, void *stream, char *message, size_t size) {
     int status = n->f->record(n->before, stream);
     if (!status) status = n->f->wait(n->stream, n->before, 0);
-    if (driver_failed("cannot order a sum", status, message, size)) return -1;
-    status = n->f->all_reduce(x, x, (size_t)count, NCCL_FLOAT, NCCL_SUM, n->comm, n->stream);
+    return driver_failed("cannot order a sum", status, message, size);
+}
+
+int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size) {
+    if (begin_sum(n, stream, message, size)) return -1;
+    const int status = n->f->all_reduce(x, x, (size_t)count, NCCL_FLOAT, NCCL_SUM, n->comm, n->stream);
     return failed(n, "ncclAllReduce", status, message, size);
+}
+
+/* NCCL's own reduce-scatter takes parts of one size; ranks have whole parameters. */
+int nccl_sum_parts(nccl *n, float *x, int64_t first, int64_t count, const int64_t *parts, void *stream, char *message,
+                   size_t size) {
+    if (begin_sum(n, stream, message, size)) return -1;
+    int status = n->f->begin();
+    for (int r = 0; !status && r < n->size; r++) {
+        const int64_t from = parts[r] > first ? parts[r] : first;
+        const int64_t to = parts[r + 1] < first + count ? parts[r + 1] : first + count;
+        float *part = x + (from - first);
+        if (from < to)
+            status = n->f->reduce(part, part, (size_t)(to - from), NCCL_FLOAT, NCCL_SUM, r, n->comm, n->stream);
+    }
+    const int ended = n->f->end();
+    return failed(n, "ncclReduce", status ? status : ended, message, size);
+}
+
+int nccl_add(nccl *n, double *x, int64_t count, void *stream, char *message, size_t size) {
+    const int status = n->f->all_reduce(x, x, (size_t)count, NCCL_DOUBLE, NCCL_SUM, n->comm, stream);
+    return failed(n, "ncclAllReduce", status, message, size);
+}
+
+int nccl_spread(nccl *n, void *x, size_t unit, const int64_t *parts, void *stream, char *message, size_t size) {
+    int status = n->f->begin();
+    for (int r = 0; !status && r < n->size; r++) {
+        char *part = (char *)x + (size_t)parts[r] * unit;
+        const size_t bytes = (size_t)(parts[r + 1] - parts[r]) * unit;
+        if (bytes > 0) status = n->f->broadcast(part, part, bytes, NCCL_BYTE, r, n->comm, stream);
+    }
+    const int ended = n->f->end();
+    return failed(n, "ncclBroadcast", status ? status : ended, message, size);
 }
 
 int nccl_join(nccl *n, void *stream, char *message, size_t size) {

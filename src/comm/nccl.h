@@ -27,7 +27,16 @@ void nccl_free(nccl *n); /* NULL is fine */
 
 /* x, on the GPU, becomes its sum over ranks, once all is done that stream has been given so far. */
 int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size);
+/* The same where ranks have parts of the numbers: rank r, who has those from parts[r] to parts[r + 1] - 1, gets its sums
+ * alone. x is number `first` of them; what others find there afterwards is undefined. */
+int nccl_sum_parts(nccl *n, float *x, int64_t first, int64_t count, const int64_t *parts, void *stream, char *message,
+                   size_t size);
 /* What stream is given from now on waits for all sums. */
 int nccl_join(nccl *n, void *stream, char *message, size_t size);
+
+/* On stream itself, in its order: x becomes its sum over ranks; and of x, of numbers of unit bytes, each rank's part comes to
+ * all. */
+int nccl_add(nccl *n, double *x, int64_t count, void *stream, char *message, size_t size);
+int nccl_spread(nccl *n, void *x, size_t unit, const int64_t *parts, void *stream, char *message, size_t size);
 
 #endif

@@ -130,6 +130,25 @@ adamod_status nn_params_store_states(nn_params *p) {
     return on->backend->device->wait(on->device);
 }
 
+adamod_status nn_params_read(const nn_params *p, void *host, const void *on_device, size_t bytes) {
+    const nn_device_params *on = p->on_device;
+    on->backend->device->download(on->device, host, on_device, bytes);
+    return on->backend->device->wait(on->device);
+}
+
+adamod_status nn_params_write(const nn_params *p, void *on_device, const void *host, size_t bytes) {
+    const nn_device_params *on = p->on_device;
+    on->backend->device->upload(on->device, on_device, host, bytes);
+    return on->backend->device->wait(on->device);
+}
+
+void nn_params_narrow(const nn_params *p) {
+    const nn_device_params *on = p->on_device;
+    if (on && on->half) on->backend->device->narrow(on->device, on->half, on->data, on->count);
+}
+
+float *nn_params_states(const nn_params *p) { return p->on_device ? p->on_device->states : p->state_data; }
+
 nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param) {
     const nn_device_params *on = p->on_device;
     if (!on) return (nn_param_memory){p->data + param->offset, p->grad + param->offset, NULL};

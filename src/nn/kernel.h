@@ -77,9 +77,10 @@ typedef struct nn_call {
     float *workspace; /* as many floats as the kernels' workspace function asked for */
     adamod_pool *pool;
     bool training;
-    bool constant;     /* parameters are the same in every run */
-    uint64_t key;      /* of this op's random numbers in this run: see random.h */
-    nn_add_up *add_up; /* of an op whose attributes say shared: over processes; NULL: this one is alone */
+    bool constant; /* parameters are the same in every run */
+    uint64_t key;  /* of this op's random numbers in this run: see random.h */
+    nn_add_up
+        *add_up; /* of an op whose attributes say shared: over processes, on a device in its memory; NULL: alone */
     void *add_context;
     /* On a device only. */
     const uint64_t *random; /* the run's key: the op's is nn_stream_key(*random, node) */

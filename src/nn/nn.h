@@ -105,6 +105,12 @@ adamod_status nn_params_store(nn_params *p);
 adamod_status nn_params_store_grad(nn_params *p);
 adamod_status nn_params_fetch_states(const nn_params *p);
 adamod_status nn_params_store_states(nn_params *p);
+/* Numbers of the device's memory to the host's and back, waiting for it. */
+adamod_status nn_params_read(const nn_params *p, void *host, const void *on_device, size_t bytes);
+adamod_status nn_params_write(const nn_params *p, void *on_device, const void *host, size_t bytes);
+/* On a device, after others have written parameters there: renews the copies of them as bf16, where there are some. */
+void nn_params_narrow(const nn_params *p);
+float *nn_params_states(const nn_params *p); /* where they are; NULL: there are none */
 /* Where the optimizer finds a parameter, its gradient and, where the parameter is kept as bf16 too, that copy. */
 typedef struct nn_param_memory {
     float *data, *grad;
@@ -312,6 +318,7 @@ typedef struct nn_plan_options {
     nn_value loss;       /* what to differentiate; -1: forward only */
     adamod_pool *pool;   /* NULL: one thread */
     bool training;       /* dropout drops */
+    bool shares;         /* nn_plan_share follows */
     bool constant;       /* parameters do not change after the first run: kernels may keep them in another order */
     /* A plan whose states this one reads and writes, too, by their names, instead of having its own: they have the same
      * columns and no fewer rows there. It must live longer. NULL: none. */
@@ -348,9 +355,11 @@ typedef void nn_gradient_ready(void *context, int64_t first, int64_t count);
 adamod_status nn_plan_watch(nn_plan *plan, int64_t numbers, nn_gradient_ready *ready, void *context);
 void nn_plan_tell_all(nn_plan *plan);
 /* Processes that run the same plans at the same time: add makes each of n numbers its sum over all of them. For batch norms
- * that nn_share_norms asked for; *any: there are some. Fails where the backend has no such norms. */
+ * that nn_share_norms asked for; *any: there are some. On a device, whose plan must be told of it when it is made (shares), x
+ * is in its memory; add then either enqueues the sum, or waits for it: such a plan is not recorded. Fails where the backend
+ * has no such norms. */
 typedef void nn_add_up(void *context, double *x, int64_t n);
-adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool *any);
+adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any);
 /* Until the outputs of the oldest run that was not waited for can be read. */
 adamod_status nn_plan_wait(nn_plan *plan);
 

@@ -94,6 +94,7 @@ struct nn_plan {
     uint64_t seed, random_step;
     nn_device_params *on_device;  /* NULL: the host */
     const nn_device_functions *f; /* of that device */
+    bool unrecorded;              /* runs are not recorded */
     int constants;                /* that it has brought to the device, or found there */
     plan_traffic traffic;
 };

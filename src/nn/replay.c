@@ -230,7 +230,7 @@ static adamod_status nn_replay_slot(nn_plan *plan, int variant, adamod_status (*
     plan_traffic *t = &plan->traffic;
     nn_device *d = plan->on_device->device;
     void **recording = &t->recording[variant][nn_slot(plan)];
-    if (!t->known[variant]) {
+    if (!t->known[variant] || plan->unrecorded) {
         t->known[variant] = true;
         return steps(context);
     }

@@ -70,7 +70,7 @@ void nn_plan_tell_all(nn_plan *plan) {
 
 /* ---- norms of several processes ---- */
 
-adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool *any) {
+adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any) {
     *any = false;
     for (int s = 0; s < plan->n_steps; s++) {
         nn_call *c = &plan->steps[s].call;
@@ -79,6 +79,7 @@ adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool *
         c->add_up = add;
         c->add_context = context;
     }
-    if (!*any || (!plan->on_device && strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_NAME, "batch norms of several processes are the cpu backend's alone");
+    plan->unrecorded = *any && waits;
+    if (!*any || (plan->on_device ? plan->options.shares : strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_NAME, "backend %s has no batch norms of several processes", plan->options.backend);
 }

@@ -357,6 +357,9 @@ static adamod_status adamod__device_failure(adamod_optimizer *opt) {
     if (e.count == opt->errors_seen) return ADAMOD_OK;
     opt->errors_seen = e.count;
     if (e.status == ADAMOD_ERROR_RANGE) return adamod__device_range(opt, &e);
+    if (e.tensor < -1)
+        return adamod__fail(ADAMOD_ERROR_NONFINITE, "a gradient of another process is not finite in update %lld",
+                            (long long)e.step);
     return adamod__nonfinite(e.tensor >= 0 && e.tensor < opt->n ? &opt->tensors[e.tensor] : NULL, e.step, e.value);
 }
 
@@ -412,6 +415,11 @@ static adamod_status adamod__needs_device(const adamod_optimizer *opt, const cha
 adamod_status adamod_set_stream(adamod_optimizer *opt, void *stream) {
     const adamod_status status = adamod__needs_device(opt, "set_stream");
     return status ? status : adamod__result(opt, opt->api->set_stream(opt->device, stream));
+}
+
+adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts) {
+    const adamod_status status = adamod__needs_device(opt, "set_ranks");
+    return status ? status : adamod__result(opt, opt->api->set_ranks(opt->device, parts));
 }
 
 adamod_status adamod_set_scaler(adamod_optimizer *opt, const float *scale, const float *found_inf) {

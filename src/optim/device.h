@@ -17,7 +17,7 @@
  * added. What is there stays there, so that what is saved can be loaded. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 6
+#define ADAMOD__DEVICE_VERSION 7
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
@@ -75,6 +75,14 @@ typedef struct device_layout {
     int64_t chunk; /* elements that the library sums at a time: sums here are taken in the same order */
 } device_layout;
 
+/* Processes that have a part of the parameters each: add makes each of n numbers its sum over all of them. On a device they are
+ * in its memory, and the sum is the next that the stream does. */
+typedef struct adamod__ranks {
+    int rank, ranks; /* ranks 0: this process has all parameters */
+    void (*add)(void *context, double *x, int64_t n);
+    void *context;
+} adamod__ranks;
+
 /* What the device counts. tensor_steps has room for every parameter. */
 typedef struct device_progress {
     int64_t steps, skipped;
@@ -93,7 +101,7 @@ typedef struct device_error {
     uint32_t count; /* of errors so far; written last */
     int32_t status;
     int64_t step;   /* the update it would have been */
-    int64_t tensor; /* whose gradient is not finite; -1: the norm overflows */
+    int64_t tensor; /* whose gradient is not finite; -1: the norm overflows; -2: another process knows */
     int32_t group, option;
     int32_t fault, range; /* of RANGE errors: how, and in RANGE_F32 or RANGE_F64 */
     double value;         /* the option's, outside its bounds; or the gradient's largest element */
@@ -141,6 +149,7 @@ typedef struct adamod__device_api {
     adamod_status (*set_schedules)(adamod__device *d, const device_schedule *nodes, int n, const int64_t *numbers,
                                    int n_numbers); /* * */
     adamod_status (*set_scaler)(adamod__device *d, const float *found_inf, const float *loss_scale);
+    adamod_status (*set_ranks)(adamod__device *d, const adamod__ranks *parts);
     adamod_status (*set_progress)(adamod__device *d, const device_progress *from); /* * */
     adamod_status (*progress)(adamod__device *d, device_progress *to);             /* * */
 

@@ -27,6 +27,10 @@ adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
  * as the step would. */
 adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite);
 
+/* From now on this optimizer, on a GPU, has one of several parts of the parameters: the norm of the gradients, and whether a
+ * step is taken, are those of all. Every step of one is a step of all of them. */
+adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
+
 /* ---- states in files ---- */
 
 /* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
@@ -40,6 +44,8 @@ typedef struct adamod__state_list {
 } adamod__state_list;
 adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
 void adamod__state_list_free(adamod__state_list *list);
+/* Takes what list has of this optimizer's states, by their names without prefix: of an optimizer of more parameters. */
+adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list);
 /* The longest header of a file that can be this optimizer's. */
 uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
 /* The way back, changing nothing unless all of it fits. path is for messages. */

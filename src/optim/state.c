@@ -282,6 +282,27 @@ adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file
     return status;
 }
 
+adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list) {
+    size_t at = 0;
+    adamod_status status = ADAMOD_OK;
+    for (int64_t i = 0; !status && i < opt->n; i++) {
+        tensor *t = &opt->tensors[i];
+        const int n = adamod__entries_of(opt, t);
+        for (int e = 0; !status && e < n; e++) {
+            const state_ref s = adamod__entry(opt, t, e);
+            char *name = adamod__entry_name("", t->name, s.name);
+            if (!name) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for a name", t->name);
+            while (at < list->n && strcmp(list->tensors[at].name, name) != 0) at++; /* both are in one order */
+            if (at == list->n) status = adamod__fail(ADAMOD_ERROR_MISMATCH, "no state '%s' to take", name);
+            else if (s.data && opt->device) status = adamod__device_in(opt, *s.data, list->tensors[at].data, s.bytes);
+            else if (s.bytes > 0) memcpy(s.data ? *s.data : &t->span.step, list->tensors[at].data, s.bytes);
+            free(name);
+        }
+    }
+    if (!opt->device) adamod__renew_ranges(opt);
+    return status ? status : adamod__device_push(opt);
+}
+
 /* Twice what a header needs where every character of the names is escaped, every shape is the longest, and metadata has
  * a megabyte: no more is read of a file that says it has more. */
 uint64_t adamod__state_header_limit(const adamod_optimizer *opt) {

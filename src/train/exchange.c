@@ -25,7 +25,7 @@ struct exchange {
     int blocks;
     overlap *beside;      /* NULL: sums come after the pass */
     bool active;          /* the pass is one whose gradients NCCL sums */
-    adamod_status status; /* of those sums */
+    adamod_status status; /* of what could not tell at once; the last error is about it */
 };
 
 /* ---- blocks ---- */
@@ -74,20 +74,32 @@ static void *sum_beside(void *context) {
     return NULL;
 }
 
+/* What NCCL says, for functions that return nothing. */
+static void note(exchange *x, int failed, const char *message) {
+    if (failed && !x->status) x->status = adamod__fail(ADAMOD_ERROR_CUDA, "%s", message);
+}
+
+static void sum_on_device(exchange *x, int64_t first, int64_t count) {
+    const exchange_options *o = &x->o;
+    float *grad = nn_params_memory(o->params, o->params->list).grad - o->params->list->offset + first;
+    void *stream = nn_params_stream(o->params);
+    char message[256];
+    note(x,
+         o->parts ? nccl_sum_parts(o->nccl, grad, first, count, o->parts, stream, message, sizeof message)
+                  : nccl_sum(o->nccl, grad, count, stream, message, sizeof message),
+         message);
+}
+
 static void tell(void *context, int64_t first, int64_t count) {
     exchange *x = context;
     overlap *b = x->beside;
-    char message[256];
     if (b) {
         pthread_mutex_lock(&b->lock);
         b->queue[b->queued++] = first;
         pthread_cond_signal(&b->told);
         pthread_mutex_unlock(&b->lock);
     } else if (x->active && !x->status) {
-        const nn_param *p = x->o.params->list;
-        float *grad = nn_params_memory(x->o.params, p).grad - p->offset;
-        if (nccl_sum(x->o.nccl, grad + first, count, nn_params_stream(x->o.params), message, sizeof message))
-            x->status = adamod__fail(ADAMOD_ERROR_CUDA, "%s", message);
+        sum_on_device(x, first, count);
     }
 }
 
@@ -201,9 +213,12 @@ void exchange_gradients(exchange *x, int ranks, bool first, bool last) {
 
 bool exchange_is_on_device(const exchange *x) { return x->o.nccl != NULL; }
 
-void exchange_begin_on_device(exchange *x) {
-    x->active = x->o.nccl != NULL;
+void exchange_begin_on_device(exchange *x) { x->active = x->o.nccl != NULL; }
+
+static adamod_status noted(exchange *x) {
+    const adamod_status status = x->status;
     x->status = ADAMOD_OK;
+    return status;
 }
 
 /* What is left of the sums: all of them, unless they began during the pass. */
@@ -212,16 +227,68 @@ adamod_status exchange_on_device(exchange *x) {
     char message[256];
     for (int64_t at = 0; !x->o.overlap && at < count; at += some) tell(x, at, count - at < some ? count - at : some);
     x->active = false;
-    if (x->status) return x->status;
-    const int failed = nccl_join(x->o.nccl, nn_params_stream(x->o.params), message, sizeof message);
-    return failed ? adamod__fail(ADAMOD_ERROR_CUDA, "%s", message) : ADAMOD_OK;
+    if (!x->status) note(x, nccl_join(x->o.nccl, nn_params_stream(x->o.params), message, sizeof message), message);
+    return noted(x);
 }
 
 adamod_status exchange_staged(exchange *x, int ranks) {
-    const adamod_status status = nn_params_fetch_grad(x->o.params);
+    const adamod_status before = noted(x), status = before ? before : nn_params_fetch_grad(x->o.params);
     if (status) return status;
     exchange_gradients(x, ranks, true, true);
     return nn_params_store_grad(x->o.params);
+}
+
+/* ---- parts of parameters ---- */
+
+/* A rank's part, by way of the host. */
+static adamod_status spread_part(exchange *x, char *part, size_t bytes, int rank) {
+    const bool mine = comm_rank(x->o.comm) == rank;
+    char *copy = malloc(bytes + 1);
+    if (!copy) comm_abort(x->o.comm, 1); /* the others wait for it */
+    adamod_status status = mine ? nn_params_read(x->o.params, copy, part, bytes) : ADAMOD_OK;
+    comm_broadcast(x->o.comm, copy, bytes, rank);
+    if (!mine) status = nn_params_write(x->o.params, part, copy, bytes);
+    free(copy);
+    return status;
+}
+
+adamod_status exchange_spread(exchange *x, void *memory, size_t bytes) {
+    const int64_t *parts = x->o.parts;
+    char message[256];
+    if (x->o.nccl) {
+        note(x, nccl_spread(x->o.nccl, memory, bytes, parts, nn_params_stream(x->o.params), message, sizeof message),
+             message);
+        return noted(x);
+    }
+    adamod_status status = noted(x);
+    for (int r = 0; r < comm_size(x->o.comm); r++) {
+        char *part = (char *)memory + (size_t)parts[r] * bytes;
+        const size_t n = (size_t)(parts[r + 1] - parts[r]) * bytes;
+        if (!x->o.params->on_device) comm_broadcast(x->o.comm, part, n, r);
+        else if (n > 0 && !status) status = spread_part(x, part, n, r);
+    }
+    return status;
+}
+
+void exchange_add(exchange *x, double *numbers, int64_t n) {
+    const nn_params *p = x->o.params;
+    const size_t bytes = (size_t)n * sizeof *numbers;
+    char message[256];
+    if (!p->on_device) {
+        comm_add(x->o.comm, numbers, n);
+        return;
+    }
+    if (x->o.nccl) {
+        note(x, nccl_add(x->o.nccl, numbers, n, nn_params_stream(p), message, sizeof message), message);
+        return;
+    }
+    double *copy = calloc((size_t)n, sizeof *copy);
+    if (!copy) comm_abort(x->o.comm, 1);
+    adamod_status status = nn_params_read(p, copy, numbers, bytes);
+    comm_add(x->o.comm, copy, n);
+    if (!status) status = nn_params_write(p, numbers, copy, bytes);
+    if (status && !x->status) x->status = status;
+    free(copy);
 }
 
 /* ---- the rest ---- */

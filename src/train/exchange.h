@@ -22,6 +22,9 @@ typedef struct exchange_options {
         nccl; /* sums on the device, and is the exchange's then. NULL: parameters on a device come to the host for each sum, and
                  * a rank adds up those of its own batches first */
     nn_params *params;
+    const int64_t *
+        parts; /* rank r has the parameters' numbers parts[r] to parts[r + 1] - 1: on a device NCCL's sums are for those
+                 * alone. NULL: every rank has all. They live as long as the exchange */
     nn_plan *plan; /* that computes the gradients */
     int batches;   /* of an update */
     comm_order order;
@@ -49,6 +52,13 @@ bool exchange_is_on_device(const exchange *x);
 void exchange_begin_on_device(exchange *x); /* before the backward pass */
 adamod_status exchange_on_device(exchange *x);
 adamod_status exchange_staged(exchange *x, int ranks);
+
+/* Where options.parts are: each rank's part of all parameters comes to all, of a block at memory, on the device where
+ * parameters are there; numbers have so many bytes. With NCCL it is only enqueued. */
+adamod_status exchange_spread(exchange *x, void *memory, size_t bytes);
+/* Numbers become their sums over ranks; on the device where parameters are there. With NCCL it is only enqueued, else
+ * waited for. A failure is that of the next of the functions above. */
+void exchange_add(exchange *x, double *numbers, int64_t n);
 
 /* The numbers of the batches of a round, added to sums in the order of batches. */
 void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4]);

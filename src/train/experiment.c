@@ -73,7 +73,10 @@ static int make_params(experiment *e, nn_value *loss, char *message, size_t size
 }
 
 static int make_plan(experiment *e, nn_value loss, char *message, size_t size) {
-    const nn_plan_options o = {.backend = e->recipe.train.backend, .loss = loss, .pool = e->pool, .training = true};
+    const recipe *r = &e->recipe;
+    const bool shares = comm_launched().size > 1 || strcmp(r->train.comm, "nccl") == 0; /* see experiment_join */
+    const nn_plan_options o = {
+        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .shares = shares};
     return experiment_failed(nn_plan_create(&e->plan, e->graph, &o), message, size);
 }
 
@@ -104,22 +107,34 @@ static adamod_status make_groups(const recipe *r, adamod_optimizer *opt) {
     return status;
 }
 
-static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const nn_param *p) {
-    const nn_param_memory m = nn_params_memory(e->params, p);
+/* On the host there is no copy in bf16; where it would be is never looked at, as no step is taken. */
+static nn_param_memory memory_of(const nn_params *params, const nn_param *p, bool on_host) {
+    nn_param_memory m = nn_params_memory(params, p);
+    if (!on_host || !params->on_device) return m;
+    m.data = params->data + p->offset;
+    m.grad = m.half ? NULL : params->grad + p->offset;
+    if (m.half) m.half = params->grad + p->offset;
+    return m;
+}
+
+static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const nn_param *p, bool on_host) {
+    const nn_param_memory m = memory_of(e->params, p, on_host);
     adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
     if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
     for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
     return adamod_add_tensor(opt, is_undecayed(&e->recipe, p), &t, NULL);
 }
 
-int experiment_optimizer(experiment *e, int first, int end, adamod_optimizer **out, char *message, size_t size) {
+int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
+                         size_t size) {
     adamod_optimizer *opt;
-    if (recipe_optimizer(&e->recipe, nn_params_device(e->params), e->epoch.batches, &opt, message, size)) return -1;
+    const char *device = on_host ? "cpu" : nn_params_device(e->params);
+    if (recipe_optimizer(&e->recipe, device, e->epoch.batches, &opt, message, size)) return -1;
     adamod_status status = guard_gradients(&e->recipe, opt);
     if (!status) status = make_groups(&e->recipe, opt);
     if (!status) status = adamod_set_pool(opt, e->pool);
-    if (!status && e->params->on_device) status = adamod_set_stream(opt, nn_params_stream(e->params));
-    for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i]);
+    if (!status && e->params->on_device && !on_host) status = adamod_set_stream(opt, nn_params_stream(e->params));
+    for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i], on_host);
     if (status) adamod_free(opt);
     else *out = opt;
     return experiment_failed(status, message, size);
@@ -154,42 +169,51 @@ static bool overlaps(const experiment *e, const comm *c) {
     return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
 }
 
-static void add_over_ranks(void *ranks, double *x, int64_t n) { comm_add(ranks, x, n); }
+static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
 
 /* Batch norms of all ranks: each must run the same at the same time. */
-static int share_norms(const experiment *e, comm *c, bool *any, char *message, size_t size) {
+static int share_norms(experiment *e, bool on_device, bool *any, char *message, size_t size) {
     *any = false;
-    if (!c || !e->plan) return 0;
-    if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, c, any), message, size))
+    if ((!e->comm && !on_device) || !e->plan) return 0;
+    if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, e, !on_device, any), message, size))
         return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
-    if (*any && e->recipe.train.accumulate % comm_size(c) != 0)
+    if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
         return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
-                         e->recipe.train.accumulate, comm_size(c));
+                         e->recipe.train.accumulate, comm_size(e->comm));
     return 0;
 }
 
-int experiment_join(experiment *e, comm *c, char *message, size_t size) {
+/* NCCL is the exchange's, or freed. */
+static int open_exchange(experiment *e, nccl *on_device, bool norms, char *message, size_t size) {
     const recipe *r = &e->recipe;
-    bool norms;
-    if (comm_agree(c, share_norms(e, c, &norms, message, size), message, size)) return -1;
-    const comm_order order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED;
-    nccl *on_device = NULL;
-    exchange_free(e->exchange);
-    e->exchange = NULL;
-    e->comm = c;
-    if (join_devices(e, c, &on_device, message, size)) return -1;
-    const exchange_options o = {.comm = c,
+    const exchange_options o = {.comm = e->comm,
                                 .nccl = on_device,
                                 .params = e->params,
+                                .parts = shard_parts(e->shard),
                                 .plan = e->plan,
                                 .batches = r->train.accumulate,
-                                .order = order,
-                                .overlap = overlaps(e, c) && !norms};
+                                .order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED,
+                                .overlap = overlaps(e, e->comm) && !norms};
     const int failed = exchange_open(&e->exchange, &o, message, size);
     if (failed) nccl_free(on_device);
-    if (comm_agree(c, failed, message, size)) return -1;
-    const int sharded = c && r->train.shard ? shard_open(&e->shard, e, message, size) : 0;
-    return comm_agree(c, sharded, message, size);
+    return failed;
+}
+
+int experiment_join(experiment *e, comm *c, char *message, size_t size) {
+    nccl *on_device = NULL;
+    bool norms;
+    exchange_free(e->exchange);
+    shard_free(e->shard);
+    e->exchange = NULL;
+    e->shard = NULL;
+    e->comm = c;
+    if (join_devices(e, c, &on_device, message, size)) return -1;
+    int failed = comm_agree(c, share_norms(e, on_device, &norms, message, size), message, size);
+    const bool shards = e->recipe.train.shard && (c || on_device);
+    if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e, message, size), message, size);
+    if (!failed) return comm_agree(c, open_exchange(e, on_device, norms, message, size), message, size);
+    nccl_free(on_device);
+    return -1;
 }
 
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
@@ -200,7 +224,8 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);
-    if (!failed && (uses & TASK_TRAIN)) failed = experiment_optimizer(e, 0, e->params->n, &e->optimizer, message, size);
+    if (!failed && (uses & TASK_TRAIN))
+        failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer, message, size);
     if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);
     if (!failed) failed = e->task->prepare(e, uses, message, size);
     if (failed) experiment_close(e);
@@ -209,8 +234,8 @@ int experiment_open(experiment *e, const recipe *r, const char *directory, int u
 
 void experiment_close(experiment *e) {
     if (e->task && e->state) e->task->close(e);
-    shard_free(e->shard);
     exchange_free(e->exchange); /* before the plan, which tells it of gradients */
+    shard_free(e->shard);
     adamod_free(e->optimizer);
     nn_plan_free(e->plan);
     nn_graph_free(e->graph);

@@ -12,22 +12,29 @@ struct shard {
     experiment *e;
     adamod_optimizer *whole; /* of all parameters, without states: for what is decided of the whole gradient */
     int *first;              /* parameter of each rank, and past the last */
+    int64_t *parts;          /* the same in numbers */
 };
 
 /* ---- who has what ---- */
 
-/* Boundaries where a rank's share of the numbers would end, moved to the nearer end of the parameter there. */
+/* Boundaries where a rank's share of the numbers would end, moved to the nearer end of the parameter there; but every rank
+ * has a parameter, where there are as many. */
 static void share_out(shard *s) {
     const nn_params *p = s->e->params;
     const int size = comm_size(s->e->comm);
     int i = 0;
     for (int r = 0; r < size; r++) {
         const double wanted = (double)p->count * r / size;
-        while (i < p->n && (double)p->list[i].offset + (double)p->list[i].count / 2 < wanted) i++;
+        if (r > 0 && i == s->first[r - 1] && i < p->n) i++;
+        while (i < p->n - (size - r) && (double)p->list[i].offset + (double)p->list[i].count / 2 < wanted) i++;
         s->first[r] = i;
+        s->parts[r] = i < p->n ? p->list[i].offset : p->count;
     }
     s->first[size] = p->n;
+    s->parts[size] = p->count;
 }
+
+const int64_t *shard_parts(const shard *s) { return s ? s->parts : NULL; }
 
 static int own_first(const shard *s) { return s->first[comm_rank(s->e->comm)]; }
 static int own_end(const shard *s) { return s->first[comm_rank(s->e->comm) + 1]; }
@@ -53,12 +60,22 @@ static adamod_status make_whole(shard *s) {
     return status;
 }
 
+static void add_over_ranks(void *s, double *x, int64_t n) { exchange_add(((shard *)s)->e->exchange, x, n); }
+
+/* On the host the gradients of all parameters are here, and the whole decides. On a device they need not be: ranks add up
+ * what they know of theirs. */
+static adamod_status leave_decisions(shard *s, adamod_optimizer *own) {
+    const adamod__ranks parts = {comm_rank(s->e->comm), comm_size(s->e->comm), add_over_ranks, s};
+    if (s->e->params->on_device) return adamod__set_ranks(own, &parts);
+    adamod_status status = make_whole(s);
+    if (!status) status = adamod_set(own, "clip_norm", INFINITY);
+    return status ? status : adamod_set_text(own, "nonfinite", "pass");
+}
+
 static int take_part(shard *s, char *message, size_t size) {
     adamod_optimizer *own = NULL;
-    if (experiment_failed(make_whole(s), message, size)) return -1;
-    if (experiment_optimizer(s->e, own_first(s), own_end(s), &own, message, size)) return -1;
-    adamod_status status = adamod_set(own, "clip_norm", INFINITY);
-    if (!status) status = adamod_set_text(own, "nonfinite", "pass");
+    if (experiment_optimizer(s->e, own_first(s), own_end(s), false, &own, message, size)) return -1;
+    const adamod_status status = leave_decisions(s, own);
     if (status) {
         adamod_free(own);
         return experiment_failed(status, message, size);
@@ -69,7 +86,8 @@ static int take_part(shard *s, char *message, size_t size) {
 }
 
 static const char *refused(const experiment *e) {
-    if (e->params->on_device) return "train.shard is for the CPU: set train.backend to cpu, or train.shard to false";
+    if (e->params->on_device && e->params->n < comm_size(e->comm))
+        return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
     for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
         if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)
             return "train.shard does not go with a schedule of clip_norm";
@@ -81,8 +99,9 @@ int shard_open(shard **out, experiment *e, char *message, size_t size) {
     if (refused(e)) return text_fail(message, size, "%s", refused(e));
     shard *s = calloc(1, sizeof *s);
     if (s) s->first = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->first);
-    if (!s || !s->first) {
-        free(s);
+    if (s) s->parts = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->parts);
+    if (!s || !s->first || !s->parts) {
+        shard_free(s);
         return text_fail(message, size, "out of memory for shares of the optimizer");
     }
     s->e = e;
@@ -99,20 +118,20 @@ void shard_free(shard *s) {
     if (!s) return;
     adamod_free(s->whole);
     free(s->first);
+    free(s->parts);
     free(s);
 }
 
 /* ---- updates ---- */
 
-/* Each rank's parameters come to all. */
-static void spread(const shard *s) {
+/* Each rank's parameters come to all: as they are trained, or as they are evaluated with, which a copy in bf16 is. */
+static adamod_status spread(const shard *s, bool to_evaluate) {
     const nn_params *p = s->e->params;
-    for (int r = 0; r < comm_size(s->e->comm); r++) {
-        if (s->first[r] == s->first[r + 1]) continue;
-        const int64_t first = p->list[s->first[r]].offset;
-        const int64_t end = s->first[r + 1] < p->n ? p->list[s->first[r + 1]].offset : p->count;
-        comm_broadcast(s->e->comm, p->data + first, (size_t)(end - first) * sizeof *p->data, r);
-    }
+    const nn_param_memory m = nn_params_memory(p, p->list); /* the first, which begins the block */
+    if (to_evaluate && m.half) return exchange_spread(s->e->exchange, m.half, 2);
+    const adamod_status status = exchange_spread(s->e->exchange, m.data, sizeof *m.data);
+    if (!status && !to_evaluate) nn_params_narrow(p);
+    return status;
 }
 
 adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken) {
@@ -122,14 +141,25 @@ adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, b
     if (status || !*taken) return status;
     status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
     if (!status && own_first(s) < own_end(s)) status = adamod_step(s->e->optimizer);
-    if (!status) spread(s);
-    return status;
+    return status ? status : spread(s, false);
+}
+
+adamod_status shard_step_on_device(shard *s) {
+    const adamod_status status = adamod_step(s->e->optimizer);
+    return status ? status : spread(s, false);
+}
+
+int shard_evaluation(shard *s, bool on, char *message, size_t size) {
+    if (adamod__evaluation_weight(s->e->optimizer) == 0) return 0;
+    int failed = experiment_failed(adamod_evaluation(s->e->optimizer, on), message, size);
+    failed = comm_agree(s->e->comm, failed, message, size);
+    return failed ? -1 : experiment_failed(spread(s, true), message, size);
 }
 
 /* ---- states of all ---- */
 
 int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size) {
-    return experiment_optimizer(s->e, 0, s->e->params->n, full, message, size);
+    return experiment_optimizer(s->e, 0, s->e->params->n, true, full, message, size);
 }
 
 static size_t bytes_of(const adamod__st_tensor *t) {
@@ -194,15 +224,10 @@ int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size) 
 }
 
 int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size) {
-    adamod__state_list own = {0}, all = {0};
-    adamod_status status = adamod__state_list_make(s->e->optimizer, "", &own);
-    if (!status) status = adamod__state_list_make(full, "", &all);
-    for (size_t i = 0, k = 0; !status && i < own.n; i++) {
-        while (k < all.n && strcmp(all.tensors[k].name, own.tensors[i].name) != 0) k++;
-        if (k < all.n) memcpy((void *)(uintptr_t)own.tensors[i].data, all.tensors[k].data, bytes_of(&own.tensors[i]));
-    }
+    adamod__state_list all = {0};
+    adamod_status status = adamod__state_list_make(full, "", &all);
+    if (!status) status = adamod__state_take(s->e->optimizer, &all);
     if (!status) status = count_updates(s->e->optimizer, adamod_steps(full));
-    adamod__state_list_free(&own);
     adamod__state_list_free(&all);
     return experiment_failed(status, message, size);
 }

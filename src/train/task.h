@@ -181,8 +181,10 @@ void experiment_close(experiment *e);
 /* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
 int experiment_join(experiment *e, comm *c, char *message, size_t size);
 
-/* The recipe's optimizer of parameters first to end - 1. */
-int experiment_optimizer(experiment *e, int first, int end, adamod_optimizer **out, char *message, size_t size);
+/* The recipe's optimizer of parameters first to end - 1. on_host: one that only keeps states, on the host, though parameters
+ * may be on a device. */
+int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
+                         size_t size);
 
 /* What it computes in, whatever the recipe leaves open: "full", "tf32" or "mixed". */
 const char *experiment_precision(const experiment *e);

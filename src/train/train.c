@@ -170,13 +170,19 @@ static int save(trainer *t, const char *name, char *message, size_t size) {
     return 0;
 }
 
+static int exchange_weights(trainer *t, bool to_evaluate, char *message, size_t size) {
+    if (t->s.shard) return shard_evaluation(t->s.shard, to_evaluate, message, size);
+    return experiment_failed(adamod_evaluation(t->s.optimizer, to_evaluate), message, size);
+}
+
 /* With the weights that the optimizer's rule is to be evaluated with, which need not be those it trains. */
 static int measure_with(trainer *t, task_split split, task_depth depth, task_sample sample, task_result *out,
                         char *message, size_t size) {
-    if (adamod_evaluation(t->s.optimizer, 1)) return text_fail(message, size, "%s", adamod_last_error());
+    char other[256];
+    if (exchange_weights(t, true, message, size)) return -1;
     const int failed = t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size);
-    if (adamod_evaluation(t->s.optimizer, 0) && !failed) return text_fail(message, size, "%s", adamod_last_error());
-    return failed;
+    if (failed) return exchange_weights(t, false, other, sizeof other), failed;
+    return exchange_weights(t, false, message, size);
 }
 
 static int measure(trainer *t, task_split split, task_depth depth, task_result *out, char *message, size_t size) {

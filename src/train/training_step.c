@@ -131,6 +131,10 @@ typedef struct recorded {
     int variant;
 } recorded;
 
+static adamod_status step_on_device(experiment *s) {
+    return s->shard ? shard_step_on_device(s->shard) : adamod_step(s->optimizer);
+}
+
 static adamod_status run_recorded(void *context) {
     const recorded *r = context;
     nn_plan_forward(r->s->plan);
@@ -138,7 +142,7 @@ static adamod_status run_recorded(void *context) {
     nn_plan_backward(r->s->plan, r->variant & ADDS);
     if (!(r->variant & STEPS)) return ADAMOD_OK;
     const adamod_status status = exchange_is_on_device(r->s->exchange) ? exchange_on_device(r->s->exchange) : ADAMOD_OK;
-    return status ? status : adamod_step(r->s->optimizer);
+    return status ? status : step_on_device(r->s);
 }
 
 /* The gradient's scale and the learning rate follow from all batches of an update; then something runs by them. */
@@ -157,7 +161,7 @@ static adamod_status replay(void *context) {
 
 static adamod_status step_alone(void *context) {
     const recorded *r = context;
-    const adamod_status status = adamod_step(r->s->optimizer);
+    const adamod_status status = step_on_device(r->s);
     return status ? status : adamod_sync(r->s->optimizer);
 }
 
@@ -208,6 +212,7 @@ static adamod_status run_before(experiment *s, int i) {
 
 static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
     const int n = s->recipe.train.accumulate, ranks = comm_size(s->comm), rank = comm_rank(s->comm);
+    collect = collect && !s->shard;
     adamod_status status = adamod_collect(s->optimizer, collect);
     for (int i = 0; !status && i < n; i++) {
         const double targets = u->targets, lr_factors = u->lr_factors;

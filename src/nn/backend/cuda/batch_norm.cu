@@ -6,7 +6,8 @@
  * no more than the chip has room for, and those that wait for room get it when what ran before is done. Where the chip is
  * too small, the two halves are launches of their own.
  *
- * Where whoever wrote x has found its moments, forward is the second half alone.
+ * Where whoever wrote x has found its moments, forward is the second half alone. Where the batch is that of several processes,
+ * their sums are added up between the halves, in double precision and about 0, since each has another x_0.
  *
  * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
 #include "nn/backend/cuda/cuda.h"
@@ -39,6 +40,7 @@ template <typename T> struct norm_work {
     const float *gamma, *beta;
     float *saved;    /* mean, then scale */
     float *partials; /* [2, parts, channels] */
+    double *totals;  /* [2, channels] of all processes, then their pixels; NULL: this one is alone */
     nn_channel_pairs moments;
     unsigned *barriers;
     const int64_t *live_rows;
@@ -110,6 +112,25 @@ __device__ static inline void leave_sums(const norm_work<T> &w, const place<N> &
         for (int k = 0; k < THREADS / 32; k++) sum += shared[which][k][j];
         if (channel < w.channels) w.partials[(which * w.parts + at.part) * w.channels + channel] = sum;
     }
+}
+
+/* This process's share of the totals. Forward: sums of x and of x^2, from those of x - x_0. */
+template <typename T> __global__ static void total_kernel(norm_work<T> w, bool backward) {
+    const int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= w.channels) return;
+    const double n = live_pixels(w), origin = backward || n == 0 ? 0 : (double)widen(w.x[k]);
+    double a = 0, b = 0;
+    for (int64_t part = 0; part < w.parts; part++) {
+        a += w.partials[part * w.channels + k];
+        b += w.partials[(w.parts + part) * w.channels + k];
+    }
+    w.totals[k] = a + n * origin;
+    w.totals[w.channels + k] = b + origin * (2 * a + n * origin);
+    if (k == 0) w.totals[2 * w.channels] = n;
+}
+
+template <typename T> __device__ static inline float all_pixels(const norm_work<T> &w) {
+    return w.totals ? (float)w.totals[2 * w.channels] : live_pixels(w);
 }
 
 /* The sums of all parts, of the thread's channels. */
@@ -225,8 +246,8 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
     const bool tells = at.part == 0 && at.lane == 0 && at.there;
     if (w.training) {
         float sum[N] = {}, squares[N] = {};
-        const float n = live_pixels(w);
-        if (!w.moments.first) take_sums<T, N>(w, at, sum, squares);
+        const float n = all_pixels(w);
+        if (!w.moments.first && !w.totals) take_sums<T, N>(w, at, sum, squares);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             const float d = n > 0 ? sum[k] / n : 0;
@@ -235,6 +256,11 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
             if (w.moments.first && at.there) {
                 mean[k] = w.moments.first[at.channel + k];
                 v = w.moments.first[w.moments.stride + at.channel + k] * n;
+            }
+            if (w.totals && at.there) {
+                const double s = w.totals[at.channel + k], m = s / w.totals[2 * w.channels];
+                mean[k] = n > 0 ? (float)m : 0;
+                v = n > 0 ? (float)fmax(w.totals[w.channels + at.channel + k] - s * m, 0.0) : 0;
             }
             scale[k] = 1 / sqrtf(v / fmaxf(n, 1) + w.eps);
             if (!tells || n == 0) continue;
@@ -375,7 +401,7 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
                                              const norm_channels<N> &of) {
     float sum[N], product[N];
     take_sums<T, N>(w, at, sum, product);
-    const float n = fmaxf(live_pixels(w), 1);
+    const float n = fmaxf(all_pixels(w), 1);
 #pragma unroll
     for (int k = 0; k < N; k++) {
         if (at.part == 0 && at.lane == 0 && at.there) {
@@ -384,6 +410,10 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
             put<1>(to.dbeta, at.channel + k, dbeta);
             if (to.linear.first && !to.dx.add)
                 to.linear.first[at.channel + k] = to.linear.first[to.linear.stride + at.channel + k] = 0;
+        }
+        if (w.totals && at.there) { /* gradients of parameters are added up later, with all others */
+            sum[k] = (float)w.totals[at.channel + k];
+            product[k] = (float)w.totals[w.channels + at.channel + k];
         }
         sum[k] = w.training ? sum[k] / n : 0;
         product[k] = w.training ? product[k] * of.scale[k] * of.scale[k] / n : 0;
@@ -472,6 +502,7 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.eps = (float)c->attributes->eps;
     w.momentum = (float)c->attributes->momentum;
     w.training = c->training;
+    if (c->add_up && c->training) w.totals = (double *)(void *)(w.partials + 2 * w.parts * w.channels);
     return w;
 }
 
@@ -485,6 +516,12 @@ static void launch(const void *kernel, unsigned blocks, size_t shared, void **ar
 struct norm_kernels {
     const void *kept, *both, *sums, *apply;
 };
+
+template <typename T> static void add_up_totals(const nn_call *c, const norm_work<T> &w, bool backward) {
+    if (!w.totals) return;
+    total_kernel<T><<<(unsigned)parts(w.channels, 128), 128, 0, stream_of(c)>>>(w, backward);
+    c->add_up(c->add_context, w.totals, 2 * w.channels + 1);
+}
 
 template <typename T, int N> static norm_kernels kernels_of(bool backward) {
     norm_kernels k;
@@ -508,14 +545,16 @@ static norm_kernels kernels_for(const nn_call *c, bool backward) {
     return packs ? kernels_of<float, 4>(backward) : kernels_of<float, 1>(backward);
 }
 
-static void launch_halves(const nn_call *c, bool backward, void **arguments) {
+template <typename T>
+static void launch_halves(const nn_call *c, const norm_work<T> &w, bool backward, void **arguments) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
     if (!backward && (!c->training || c->moments.first)) launch(k.apply, blocks, 0, arguments, c);
-    else if (p->together) launch(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
+    else if (p->together && !w.totals) launch(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
     else {
         launch(k.sums, blocks, 0, arguments, c);
+        add_up_totals(c, w, backward);
         launch(k.apply, blocks, 0, arguments, c);
     }
 }
@@ -525,7 +564,7 @@ template <typename T> static void run_forward(const nn_call *c) {
     float *mean = (float *)c->output[1].data, *variance = (float *)c->output[2].data;
     T *y = (T *)c->output[0].data;
     void *arguments[] = {&w, &mean, &variance, &y};
-    launch_halves(c, false, arguments);
+    launch_halves(c, w, false, arguments);
 }
 
 template <typename T> static void run_backward(const nn_call *c) {
@@ -533,7 +572,7 @@ template <typename T> static void run_backward(const nn_call *c) {
     norm_grads<T> to = {(const T *)c->output_grad[0], target_of<T>(c, 0),     target_of<T>(c, 1),
                         target_of<float>(c, 2),       target_of<float>(c, 3), c->linear};
     void *arguments[] = {&w, &to};
-    launch_halves(c, true, arguments);
+    launch_halves(c, w, true, arguments);
 }
 
 /* ---- plans ---- */
@@ -578,7 +617,8 @@ static adamod_status norm_prepare(const nn_call *c, void **prepared) {
 
 static size_t norm_workspace(const nn_call *c) {
     const norm_plan *p = (const norm_plan *)c->prepared;
-    return (size_t)(2 * p->parts * nn_channels(&c->input[0]));
+    const int64_t channels = nn_channels(&c->input[0]), totals = c->attributes->shared ? 2 * (2 * channels + 1) : 0;
+    return (size_t)(2 * p->parts * channels + totals);
 }
 
 static void norm_forward(const nn_call *c) { BY_TYPE(c->input[0].type, run_forward, c); }

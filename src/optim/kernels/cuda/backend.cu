@@ -33,6 +33,8 @@ struct adamod__device {
     float *edge; /* statistics */
     uint16_t *bin;
     void *counts;
+    adamod__ranks parts;
+    double *part_sums; /* as view has them */
     /* what a captured graph may still read: freed at the end */
     void **kept;
     int64_t n_kept;
@@ -241,7 +243,7 @@ static void close_device(adamod__device *d) {
     if (!d) return;
     device_guard guard(d->index);
     if (d->shared) (void)cudaStreamSynchronize(d->stream);
-    void *const own[] = {d->shared, d->limits, d->schedules, d->arena, d->edge, d->bin, d->counts};
+    void *const own[] = {d->shared, d->limits, d->schedules, d->arena, d->edge, d->bin, d->counts, d->part_sums};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) (void)cudaFree(own[i]);
     for (int64_t i = 0; i < d->n_kept; i++) (void)cudaFree(d->kept[i]);
     if (d->mirror) (void)cudaFreeHost(d->mirror);
@@ -704,6 +706,20 @@ static adamod_status statistics(adamod__device *d, stats_counts *groups, int *fi
     return status;
 }
 
+/* ---- parts of the parameters ---- */
+
+static adamod_status set_ranks(adamod__device *d, const adamod__ranks *parts) {
+    device_guard guard(d->index);
+    void *memory = NULL;
+    const size_t bytes = 2 * (size_t)(parts->ranks > 0 ? parts->ranks : 1) * sizeof(double);
+    const adamod_status status = allocate(d, bytes, &memory);
+    if (status) return status;
+    if (d->part_sums) keep(d, d->part_sums);
+    d->part_sums = (double *)memory;
+    d->parts = *parts;
+    return ADAMOD_OK;
+}
+
 /* ---- the step ---- */
 
 /* A graph must not see pointers that change later, so it has a table of its own, filled behind the capture's back. */
@@ -739,9 +755,13 @@ static adamod_status step(adamod__device *d, const device_step *how) {
     adamod_status status = capturing(d, &captured);
     if (!status && how->collect) status = reserve_counts(d);
     view v = d->v;
+    v.part_sums = d->part_sums;
+    v.rank = d->parts.rank;
+    v.ranks = d->parts.ranks;
     if (!status) status = captured ? freeze_table(d, &v) : push_pointers(d);
     if (status) return status;
     if (how->norm) cuda_norm(&v, d->stream);
+    if (how->norm && v.ranks > 0) d->parts.add(d->parts.context, v.part_sums, 2 * (int64_t)v.ranks);
     cuda_prepare(&v, how, d->stream);
     if (how->collect) cuda_clear_counts(&v, d->stream);
     if (d->driver) d->driver->run(&v, how->collect, d->stream);
@@ -883,6 +903,7 @@ const adamod__device_api *adamod__cuda(void) {
         set_group,
         set_schedules,
         set_scaler,
+        set_ranks,
         set_progress,
         progress,
         step,

@@ -86,8 +86,10 @@ typedef struct view {
     const int64_t *first_chunk; /* of each tensor, and one past the last */
     double *partial;            /* two numbers for each chunk */
     double *largest;            /* one for each chunk */
+    double *part_sums;          /* of each rank: the sum of partial, the largest; where parameters are in parts */
     int64_t n, n_chunks, chunk;
     int n_groups, rule;
+    int rank, ranks; /* ranks 0: all parameters are here */
     /* statistics */
     device_counts *counts;
     double *sums; /* of squares of gradients and of changes, for each chunk */

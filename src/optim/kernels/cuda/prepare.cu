@@ -250,10 +250,6 @@ static __global__ void __launch_bounds__(SUM_THREADS) norm_kernel(const __grid_c
     v.largest[blockIdx.x] = most * scale;
 }
 
-void cuda_norm(const view *v, cudaStream_t stream) {
-    if (v->n_chunks > 0) norm_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
-}
-
 /* Adds the chunks' numbers, 32 at a time. A warp calls it; its thread 0 has the results. */
 static __device__ void add_chunks(const view &v, double *sum, double *most) {
     double total = 0, largest = 0;
@@ -264,6 +260,29 @@ static __device__ void add_chunks(const view &v, double *sum, double *most) {
     }
     *sum = sum_lanes(total);
     *most = largest_lane(largest);
+}
+
+/* This rank's numbers among those of all, which are 0 until they are added up. */
+static __global__ void part_kernel(const __grid_constant__ view v) {
+    double sum, most;
+    add_chunks(v, &sum, &most);
+    for (int i = (int)threadIdx.x; i < 2 * v.ranks; i += 32) v.part_sums[i] = 0;
+    __syncwarp();
+    if (threadIdx.x == 0) v.part_sums[2 * v.rank] = sum, v.part_sums[2 * v.rank + 1] = most;
+}
+
+/* The same of all ranks, in their order. */
+static __device__ void add_parts(const view &v, double *sum, double *most) {
+    *sum = *most = 0;
+    for (int r = 0; r < v.ranks; r++) {
+        *sum += v.part_sums[2 * r];
+        *most = larger(*most, v.part_sums[2 * r + 1]);
+    }
+}
+
+void cuda_norm(const view *v, cudaStream_t stream) {
+    if (v->n_chunks > 0) norm_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
+    if (v->ranks > 0) part_kernel<<<1, 32, 0, stream>>>(*v);
 }
 
 /* Squares of doubles may overflow or vanish where the numbers themselves do not: once more, scaled. Slow, since this is
@@ -449,8 +468,13 @@ static __device__ void decide(const view &v, decision *d, const device_step &how
     d->factor = how.norm && norm > o[OPT_CLIP_NORM] ? o[OPT_CLIP_NORM] / norm : 1;
     const bool doubtful = o[OPT_NONFINITE] != NONFINITE_PASS && !adamod__surely_finite(norm, gradient_scale(v));
     double largest = norm;
-    const int64_t bad = doubtful ? find_nonfinite(v, d->factor, &largest) : -1;
-    const bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
+    int64_t bad = doubtful ? find_nonfinite(v, d->factor, &largest) : -1;
+    bool nonfinite = doubtful && (bad >= 0 || !isfinite(norm));
+    if (doubtful && v.ranks > 0) { /* as all ranks see it, who have the same largest */
+        const double clip = v.effective[OPT_CLIP_VALUE];
+        nonfinite = !isfinite(norm) || !adamod__seen_finite(d->most, gradient_scale(v), d->factor, clip, false);
+        if (nonfinite && bad < 0) bad = -2;
+    }
     bool count = nonfinite && o[OPT_NONFINITE] == NONFINITE_SKIP;
     if (d->fault < v.n_groups * FAULTS) {
         report_option(v, d->fault);
@@ -500,10 +524,12 @@ static __global__ void __launch_bounds__(SUM_THREADS)
     double norm = 0;
     if (how.norm) {
         double sum = 0, most = 0;
-        if (threadIdx.x < 32) add_chunks(v, &sum, &most);
+        if (v.ranks > 0) add_parts(v, &sum, &most);
+        else if (threadIdx.x < 32) add_chunks(v, &sum, &most);
         if (threadIdx.x == 0) d.sum = sum, d.most = most;
         __syncthreads();
-        if (isfinite(d.sum) && d.sum > 1e-280) norm = sqrt(d.sum);
+        const bool plain = (isfinite(d.sum) && d.sum > 1e-280) || (v.ranks > 0 && isfinite(d.most) && d.most > 0);
+        if (plain) norm = sqrt(d.sum); /* of parts, gradients are f32, whose squares fit a double */
         else if (!isfinite(d.most) || d.most == 0) norm = d.most;
         else norm = rescaled_norm(v, d.most, &shared);
     }
