@@ -1,4 +1,4 @@
-# For tests of several ranks in bash, which read this after shell_checks.sh: how they are started, a tiny translation, and what
+# For tests of several ranks in bash, which read this after shell_checks.sh: how they are started, tiny recipes, and what
 # must be equal between two runs. Without mpirun the test is skipped.
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
@@ -22,6 +22,16 @@ model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
 optimizer: {rule: adamod, lr: 3e-3, clip_norm: 1}
 train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, threads: 1, backend: cpu}
 decode: {beam: 2, max_length: 8}
+END
+cat >images.yaml <<'END'
+data: {task: images, train: 40, valid: 10, test: 20, batch: 4}
+model: {kind: resnet, blocks: "1", widths: "4"}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
+END
+cat >language.yaml <<'END'
+data: {task: language, set: generated, words: 8, branches: 3, train: 2000, valid: 200, test: 200, batch: 4, length: 10}
+model: {kind: lstm, layers: 2, embedding: 8, hidden: 12}
+train: {steps: 6, evaluate_every: 3, checkpoint_every: 3, threads: 1, backend: cpu}
 END
 
 # tensors RUN: what its last checkpoint holds, without what is said of it.

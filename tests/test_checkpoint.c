@@ -696,6 +696,24 @@ TEST(averages_are_means_in_double_precision) {
     drop(&m);
 }
 
+TEST(averages_are_of_the_weights_to_evaluate_with) {
+    model m;
+    checkpoint_meta meta = some_meta();
+    if (!make(&m, "schedulefree_sgd")) return;
+    const char *paths[2] = {below("1.safetensors"), below("1.safetensors")};
+    for (int64_t j = 0; j < m.params.count; j++) m.params.data[j] = (float)j, m.params.grad[j] = 1;
+    for (int i = 0; i < 3; i++) CHECK_INT(adamod_step(m.opt), ADAMOD_OK);
+    const float trained = m.params.data[0];
+    CHECK_INT(checkpoint_save(paths[0], &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(paths[0], &m.params, NULL, NULL, MESSAGE), 0);
+    const float expected = m.params.data[0];
+    CHECK(expected != trained);
+    CHECK_INT(checkpoint_average(paths, 2, below("mean.safetensors"), MESSAGE), 0);
+    if (!CHECK_INT(checkpoint_load(below("mean.safetensors"), &m.params, NULL, NULL, MESSAGE), 0)) puts(message);
+    CHECK(m.params.data[0] == expected);
+    drop(&m);
+}
+
 TEST(checkpoints_of_different_models_have_no_average) {
     model m;
     const checkpoint_meta meta = some_meta();
@@ -785,6 +803,7 @@ RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metad
           ENTRY(names_that_would_be_taken_for_the_optimizers_are_refused), ENTRY(a_save_that_fails_leaves_the_last_one),
           ENTRY(a_full_disk_leaves_the_last_one), ENTRY(a_crash_while_saving_leaves_the_last_one),
           ENTRY(a_damaged_checkpoint_is_refused), ENTRY(a_file_with_a_huge_header_is_refused_before_memory_is_taken),
-          ENTRY(averages_are_means_in_double_precision), ENTRY(checkpoints_of_different_models_have_no_average),
+          ENTRY(averages_are_means_in_double_precision), ENTRY(averages_are_of_the_weights_to_evaluate_with),
+          ENTRY(checkpoints_of_different_models_have_no_average),
           ENTRY(steps_to_be_kept_are_not_deleted_and_later_ones_are), ENTRY(old_steps_are_deleted_and_nothing_else),
           ENTRY(hashes_tell_contents_apart))

@@ -8,11 +8,11 @@
 . "$SOURCE_DIR/tests/ranks_checks.sh"
 "$ADAMOD" help train >/dev/null 2>&1 || exit 77 # built without the trainer
 
-# started N RUN ARGUMENT...: a run in the background, once it has trained a little; pid is mpirun's.
+# started N RECIPE RUN ARGUMENT...: a run in the background, once it has trained a little; pid is mpirun's.
 started() {
-    local n=$1 run=$2 _
-    shift 2
-    mpirun --oversubscribe -n "$n" "$ADAMOD" train translation.yaml --out "$run" "$@" >said 2>err &
+    local n=$1 recipe=$2 run=$3 _
+    shift 3
+    mpirun --oversubscribe -n "$n" "$ADAMOD" train "$recipe" --out "$run" "$@" >said 2>err &
     pid=$!
     for _ in $(seq 500); do
         [ ! -s "$run/metrics.jsonl" ] || return 0
@@ -33,7 +33,7 @@ rank_of() { { pgrep -P "$pid" || true; } | sed -n "$1p"; }
 # A long run that stops after the same update on all ranks, and says so once.
 long='--set train.average=0 --set train.steps=100000 --set train.evaluate_every=0'
 # shellcheck disable=SC2086
-started 2 slow $long --set train.checkpoint_every=0
+started 2 translation.yaml slow $long --set train.checkpoint_every=0
 kill -TERM "$(rank_of 2)"
 ended 10
 [ "$status" -ne 0 ] || fail "after SIGTERM to a rank the status is 0"
@@ -43,7 +43,7 @@ train 1 --resume --out slow --set train.steps=1 # reads the checkpoint
 # What Ctrl-C does: mpirun ends the ranks itself after a second, which may be before they have saved.
 rm -rf slow
 # shellcheck disable=SC2086
-started 2 slow $long --set train.checkpoint_every=3
+started 2 translation.yaml slow $long --set train.checkpoint_every=3
 kill -INT "$pid"
 ended 10
 [ "$status" -ne 0 ] || fail "after SIGINT to mpirun the status is 0"
@@ -51,23 +51,38 @@ train 1 --resume --out slow --set train.steps=1
 
 # ---- ranks that are killed ----
 
-train 1 translation.yaml --out whole --set train.accumulate=4 --set train.steps=40 --set train.checkpoint_every=2
-numbers whole >whole.txt
 export OMPI_MCA_odls_base_sigkill_timeout=0 # what mpirun gives the others
-for _ in 1 2; do
-    n=$((RANDOM % 3 + 2)) resume=--resume
-    [ -e killed/recipe.yaml ] || { rm -rf killed && resume=; }
+# kill_one N RECIPE RUN ARGUMENT...: begins or goes on, until a rank is killed.
+kill_one() {
+    local n=$1 run=$3 resume=--resume victim
+    [ -e "$run/recipe.yaml" ] || { rm -rf "$run" && resume=; }
     # shellcheck disable=SC2086
-    started $n killed --set train.accumulate=4 --set train.steps=40 --set train.checkpoint_every=2 $resume
+    started "$@" $resume
     sleep "0.0$((RANDOM % 10))"
     victim=$(rank_of $((RANDOM % n + 1)))
     [ -z "$victim" ] || kill -9 "$victim" || true
     ended 10
     ! pgrep -P $pid >/dev/null || fail "ranks are left over"
-    ! grep -q '"finished"' killed/result.json 2>/dev/null || break
+}
+for recipe in translation language; do # with any number of ranks
+    how="--set train.accumulate=4 --set train.steps=40 --set train.checkpoint_every=2"
+    # shellcheck disable=SC2086
+    train 1 $recipe.yaml --out $recipe.whole $how
+    # shellcheck disable=SC2086
+    for _ in $([ $recipe = language ] || echo 1) 2; do kill_one $((RANDOM % 3 + 2)) $recipe.yaml $recipe.killed $how; done
+    train 3 --resume --out $recipe.killed --set train.steps=40
+    numbers $recipe.whole >whole.txt
+    numbers $recipe.killed | cmp - whole.txt || fail "$recipe: a run whose ranks were killed ends elsewhere"
 done
-train 3 --resume --out killed --set train.steps=40
-numbers killed | cmp - whole.txt || fail "a run whose ranks were killed ends elsewhere"
+# The running statistics of images are those of so many ranks; and states are shared out.
+how="--set train.shard=true --set train.steps=16 --set train.checkpoint_every=2 --set train.evaluate_every=0"
+# shellcheck disable=SC2086
+train 2 images.yaml --out images.whole $how
+# shellcheck disable=SC2086
+kill_one 2 images.yaml images.killed $how
+train 2 --resume --out images.killed --set train.steps=16
+numbers images.whole >whole.txt
+numbers images.killed | cmp - whole.txt || fail "images: a run whose ranks were killed ends elsewhere"
 
 # ---- a full disk, a loss that is not finite ----
 

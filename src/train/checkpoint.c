@@ -350,27 +350,34 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
     return data;
 }
 
-/* Rules that average their path train other weights than those to use: parameter + weight (z - parameter). */
-static int to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data, const line *to) {
+/* Rules that average their path train other weights than those to use: parameter + weight (z - parameter). y is a
+ * parameter's, of n numbers. */
+static int to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n, const line *to) {
     const char *text = adamod__st_metadata(file, evaluation_key);
     const double weight = text ? strtod(text, NULL) : 0;
-    for (int i = 0; weight != 0 && i < params->n; i++) {
-        const nn_param *p = &params->list[i];
-        char name[300];
-        snprintf(name, sizeof name, "%s%s.z", optimizer_part, p->name);
-        const adamod__st_entry *e = adamod__st_find(file, name);
-        if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)p->count * sizeof *data) {
-            return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from",
-                             to->path, name);
-        }
-        float *z = malloc((size_t)p->count * sizeof *z + 1), *y = data + p->offset;
-        if (!z) return fail_memory(to);
-        const int failed = adamod__st_read(file, e, z, to->message, to->size);
-        for (int64_t k = 0; !failed && k < p->count; k++) y[k] = y[k] + (float)weight * (z[k] - y[k]);
-        free(z);
-        if (failed) return -1;
+    char name[300];
+    if (weight == 0) return 0;
+    snprintf(name, sizeof name, "%s%s.z", optimizer_part, parameter);
+    const adamod__st_entry *e = adamod__st_find(file, name);
+    if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)n * sizeof *y) {
+        return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from", to->path,
+                         name);
     }
-    return 0;
+    float *z = malloc(n * sizeof *z + 1);
+    if (!z) return fail_memory(to);
+    const int failed = adamod__st_read(file, e, z, to->message, to->size);
+    for (size_t k = 0; !failed && k < n; k++) y[k] = y[k] + (float)weight * (z[k] - y[k]);
+    free(z);
+    return failed ? -1 : 0;
+}
+
+static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data, const line *to) {
+    int status = 0;
+    for (int i = 0; !status && i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        status = to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
+    }
+    return status;
 }
 
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
@@ -416,7 +423,7 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     if (!optimizer && verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, to);
     if (!data) return -1;
-    int status = optimizer ? 0 : to_evaluate_with(file, params, data, to);
+    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, to);
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
     if (!status) status = store(params, data, to);
     free(data);
@@ -445,7 +452,7 @@ static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t
         return -1;
     if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, to);
-    int status = data ? to_evaluate_with(file, params, data, to) : -1;
+    int status = data ? all_to_evaluate_with(file, params, data, to) : -1;
     if (!status) status = store(params, data, to);
     free(data);
     return status;
@@ -542,7 +549,7 @@ static int check_same(const averaging *a) {
     return 0;
 }
 
-/* One parameter of all files, or a persistent state, which is the last one's: a mean of hidden states means nothing. sum
+/* One parameter of all files, as it is evaluated with, or a persistent state, which is the last one's: a mean of hidden states means nothing. sum
  * and part have room for it. */
 static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out) {
     const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
@@ -551,6 +558,7 @@ static int average_one(const averaging *a, const adamod__st_entry *e, double *su
     for (size_t f = first; f < a->n; f++) {
         const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
         if (adamod__st_read(&a->files[f], x, part, a->to->message, a->to->size)) return -1;
+        if (!is_state(e->name) && to_evaluate_with(&a->files[f], e->name, part, n, a->to)) return -1;
         for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
     }
     for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)(a->n - first));
@@ -589,7 +597,8 @@ static size_t copy_metadata(const averaging *a, adamod__st_pair *pairs, const ch
     size_t n = 0;
     for (size_t i = 0; i < last->n_metadata; i++) {
         const adamod__st_pair *pair = &last->metadata[i];
-        if (!is_optimizers(pair->key) && strcmp(pair->key, "averaged") != 0) pairs[n++] = *pair;
+        if (is_optimizers(pair->key) || strcmp(pair->key, evaluation_key) == 0) continue;
+        if (strcmp(pair->key, "averaged") != 0) pairs[n++] = *pair;
     }
     pairs[n++] = (adamod__st_pair){"averaged", count};
     return n;
