@@ -116,8 +116,19 @@ sed 's/40/41/' s.txt >host1/s.txt
 own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$1" --out ../bad --set train.accumulate=2 \
      --set data.source=/proc/self/cwd/s.txt'
 said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" "$work/translation.yaml"
+# Hosts that do not see the same directory: each rank has its own. Nothing stays of a new one, all of one that was there.
+# shellcheck disable=SC2016
+own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$@"'
+said 1 'rank 1: bad: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" ../images.yaml --out bad \
+    --set train.accumulate=2
+[ ! -e host0/bad ] || fail "a run that another host cannot see leaves $(ls host0/bad)"
+cp -r images.2 host0/old
+said 1 'rank 1: old: no run to resume' ranks 2 bash -c "$own" "$ADAMOD" --resume --out old
+diff -r images.2 host0/old || fail "a run that another host cannot see changes"
 [ ! -e bad ] || fail "a run that was refused leaves a directory"
 said 1 "nowhere: not a run directory" ranks 2 "$ADAMOD" evaluate nowhere
+ranks 2 "$ADAMOD" train images.yaml --dry-run --set train.accumulate=4 >out 2>err || fail "--dry-run: $(cat err)"
+grep -q '^ranks  *2$' out && grep -q '^  *sums of gradients 6.0 MiB$' out || fail "--dry-run of two ranks: $(cat out)"
 ranks 2 "$ADAMOD" bench comm --mib 1 --repeat 2 --json >out 2>err || fail "bench comm: $(cat err)"
 grep -q '^{"ranks": 2, "sums": \[{"bytes": 65536, "ordered_seconds": .*"bytes": 1048576.*}\]}$' out || fail "bench comm: $(cat out)"
 refused 2 'needs ranks' "$ADAMOD" bench comm

@@ -66,6 +66,7 @@ static void print_length(const experiment *e) {
     printf("%-20s%lld, which are %.4g epochs\n", "updates", (long long)e->steps, epochs);
     printf("%-20s%s; checkpoints %s\n", "evaluations", span_text(e->recipe.train.evaluate_every, evaluate),
            span_text(e->recipe.train.checkpoint_every, save));
+    if (e->comm) printf("%-20s%d\n", "ranks", comm_size(e->comm));
     printf("%-20s%s, %d threads\n", "device", nn_params_device(e->params), adamod_pool_threads(e->pool));
 }
 
@@ -79,6 +80,8 @@ static void print_memory(const experiment *e) {
     adamod_memory(e->optimizer, &states, &other);
     printf("%-20sparameters and gradients %.1f MiB, optimizer %.1f MiB, values %.1f MiB\n", "memory",
            (double)m.params / mebi, (double)states / mebi, (double)(m.values + m.workspace) / mebi);
+    const size_t sums = exchange_memory(e->exchange);
+    if (sums > 0) printf("%-20ssums of gradients %.1f MiB\n", "", (double)sums / mebi);
     if (e->params->on_device)
         printf("%-20s%.1f MiB on the device\n", "", (double)(nn_profile_device_bytes(e->plan) + states) / mebi);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -94,18 +97,21 @@ static void print_time(const experiment *e, const estimate *m) {
            progress_duration(m->whole, all), m->updates);
 }
 
-int training_dry_run(const recipe *r) {
+int training_dry_run(const recipe *r, comm *c) {
+    const train_options o = {.comm = c, .note = comm_rank(c) == 0 ? training_note : NULL};
     char message[1024];
-    experiment e;
+    experiment e = {0};
     estimate m;
-    if (experiment_open(&e, r, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, sizeof message))
+    if (train_open(&e, r, &o, message, sizeof message)) {
+        experiment_close(&e);
         return cli_fail("train", "%s", message);
-    if (resume_init(&e, message, sizeof message)) {
+    }
+    if (comm_agree(c, resume_init(&e, message, sizeof message), message, sizeof message)) {
         experiment_close(&e);
         return cli_fail("train", "%s", message);
     }
     for (int split = 0; split < SPLITS; split++) {
-        if (e.task->note(&e, (task_split)split, message, sizeof message)) training_note(message);
+        if (o.note && e.task->note(&e, (task_split)split, message, sizeof message)) o.note(message);
     }
     print_data(&e);
     print_model(&e);

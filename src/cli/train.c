@@ -138,7 +138,7 @@ int cli_train(int argc, char **argv) {
     if (status) return status;
     status = ranks_agree("train", a.how.comm, read_all(argc, argv, &a, &r));
     if (status < 0 && a.dry_run) {
-        status = comm_rank(a.how.comm) == 0 ? training_dry_run(&r) : 0;
+        status = training_dry_run(&r, a.how.comm);
     } else if (status < 0) {
         snprintf(directory, sizeof directory, "runs/%s", r.name);
         a.how.directory = a.out ? a.out : directory;

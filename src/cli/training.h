@@ -30,7 +30,7 @@ int training_run(const char *command, const recipe *r, const train_options *how,
 void training_noted(void);
 
 /* What a run of a recipe would be and take, on standard output; nothing is written. The exit status. */
-int training_dry_run(const recipe *r);
+int training_dry_run(const recipe *r, comm *c);
 
 /* A run's recipe and which of its checkpoints to read: averaged, best, last, step-N or a path; where *which is NULL the
  * first there is of averaged, best and last, which it then names. */

@@ -83,6 +83,10 @@ static void look_around(comm *c) {
     free(all);
 }
 
+size_t comm_memory(const comm *c) {
+    return c ? (COMM_BLOCK + 64 * (size_t)c->size) * sizeof *c->received + 4 * (size_t)c->size * sizeof *c->counts : 0;
+}
+
 static int make(comm *c, char *message, size_t size) {
     int provided = 0;
     if (c->mpi->init(NULL, NULL, MPI_SERIALIZED, &provided))

@@ -52,6 +52,9 @@ typedef struct comm_place {
 } comm_place;
 comm_place comm_local(const comm *c);
 
+/* Bytes that sums take beside what is summed. */
+size_t comm_memory(const comm *c);
+
 /* Whether one thread may call the functions below while others do not, whichever thread it is. */
 bool comm_threads(const comm *c);
 

@@ -10,6 +10,14 @@
 enum { WARM_UP = 3, FEWEST = 3, MOST = 20 }; /* updates */
 #define LONG_ENOUGH 2.0                      /* seconds */
 
+/* What any rank has measured long enough, all have. */
+static bool is_enough(const experiment *e, int timed, double seconds) {
+    int enough = timed >= MOST || seconds >= LONG_ENOUGH;
+    if (timed < FEWEST) return false;
+    comm_most(e->comm, &enough, 1);
+    return enough;
+}
+
 /* One update after another, each concluded once the next is under way, as the loop does. */
 static int time_updates(experiment *e, estimate *out, char *message, size_t size) {
     checkpoint_meta at = {0};
@@ -19,7 +27,7 @@ static int time_updates(experiment *e, estimate *out, char *message, size_t size
     for (int i = 0;; i++) {
         const int timed = i - WARM_UP;
         update u = {0};
-        if (timed >= FEWEST && (timed >= MOST || clock - begun >= LONG_ENOUGH)) break;
+        if (is_enough(e, timed, clock - begun)) break;
         if (update_begin(e, &at, false, &u, message, size) || (i && update_end(e, &last, message, size))) return -1;
         snprintf(out->diverged, sizeof out->diverged, "%s", *last.diverged ? last.diverged : u.diverged);
         if (*out->diverged) return 0;

@@ -138,11 +138,18 @@ static void stop_beside(exchange *x) {
 
 /* ---- open and close ---- */
 
+static bool is_ordered(const exchange *x) { return x->o.order == COMM_ORDERED && !x->o.params->on_device; }
+
+static int64_t sums_kept(const exchange *x) {
+    return is_ordered(x) && x->o.batches > comm_size(x->o.comm) ? x->blocks * most_of_part(x) : 0;
+}
+
+size_t exchange_memory(const exchange *x) { return (size_t)sums_kept(x) * sizeof *x->sums + comm_memory(x->o.comm); }
+
 static int make(exchange *x, char *message, size_t size) {
     const exchange_options *o = &x->o;
-    const bool ordered = o->order == COMM_ORDERED && !o->params->on_device;
-    const bool rounds = ordered && o->batches > comm_size(o->comm);
-    const int64_t n = rounds ? x->blocks * most_of_part(x) : 0;
+    const bool ordered = is_ordered(x);
+    const int64_t n = sums_kept(x);
     x->losses = malloc(4 * (size_t)comm_size(o->comm) * sizeof *x->losses);
     if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
     if (!x->losses || (n > 0 && !x->sums))

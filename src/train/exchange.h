@@ -36,6 +36,9 @@ typedef struct exchange_options {
 int exchange_open(exchange **out, const exchange_options *o, char *message, size_t size);
 void exchange_free(exchange *x); /* NULL is fine */
 
+/* Bytes on the host for sums of gradients beyond the gradients themselves. */
+size_t exchange_memory(const exchange *x);
+
 /* Whether a backward pass is to add to the gradients that are there: this is not the rank's first batch of the update, and
  * it adds up its own. */
 bool exchange_accumulates(const exchange *x, bool first);

@@ -39,7 +39,7 @@ static const key_spec loop_keys[] = {
         recipe, train.overlap, "auto", "auto on off", LOOSE,
         "ranks begin to add gradients during the backward pass; auto: on GPUs, and where a rank has several cores"),
     SWITCH_KEY(recipe, train.shard, "false", LOOSE,
-               "share the optimizer's states out over ranks, on the CPU; there are no histograms then"),
+               "share the optimizer's states out over ranks; there are no histograms then"),
     CHOICE_KEY(recipe, train.comm, "auto", "auto mpi nccl", LOOSE,
                "what sums gradients of several GPUs; auto: NCCL, or MPI where there is none"),
     WHOLE_KEY(recipe, train.seed, "1", 0, KEY_MOST_SEED, STRICT, "of initial parameters, order of batches and dropout"),

@@ -43,6 +43,7 @@ struct run {
     appended file[FILES];
     recipe recipe;
     bool resume;
+    bool made;        /* the directory */
     int except;       /* in what the recipe may differ from the one that is there */
     char machine[24]; /* the file's name; "" until it is written */
     double started;
@@ -440,8 +441,8 @@ static int open_files(run *r, const line *to) {
     return begin_events(r, to);
 }
 
-/* Takes back what a failed run_open has made in a directory that was empty. */
-static void remove_new(const run *r, bool made) {
+/* Takes back what run_open has made in a directory that was empty. */
+static void remove_new(const run *r) {
     static const char *const others[] = {"recipe.yaml", "machine.json", "task.json"};
     char unused[8];
     const line to = {unused, sizeof unused};
@@ -454,7 +455,7 @@ static void remove_new(const run *r, bool made) {
     char *checkpoints = path_of(r, "checkpoints", &to);
     if (checkpoints) (void)rmdir(checkpoints);
     free(checkpoints);
-    if (made) (void)rmdir(r->directory);
+    if (r->made) (void)rmdir(r->directory);
 }
 
 int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except, char *message,
@@ -472,6 +473,7 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
     for (int i = 0; i < FILES; i++) r->file[i].fd = -1;
     r->recipe = *recipe_now;
     r->resume = resume;
+    r->made = made;
     r->except = except;
     r->started = clock_wall_seconds();
     int status = resume ? check_recipe(r, &to) : 0;
@@ -481,9 +483,13 @@ int run_open(run **out, const char *directory, const recipe *recipe_now, bool re
         *out = r;
         return 0;
     }
-    if (!resume) remove_new(r, made);
-    run_close(r);
+    run_discard(r);
     return -1;
+}
+
+void run_discard(run *r) {
+    if (r && !r->resume) remove_new(r);
+    run_close(r);
 }
 
 void run_close(run *r) {

@@ -69,6 +69,8 @@ typedef struct run run;
  * may have it open; a torn last line is cut off. run_rewind must follow then. */
 int run_open(run **out, const char *directory, const recipe *r, bool resume, int except, char *message, size_t size);
 void run_close(run *r); /* NULL is fine */
+/* Closes one in which nothing was done yet; of a new one nothing stays. NULL is fine. */
+void run_discard(run *r);
 const char *run_directory(const run *r);
 
 /* More fields of machine.json: keys and values. */

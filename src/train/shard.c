@@ -168,31 +168,48 @@ static size_t bytes_of(const adamod__st_tensor *t) {
     return bits / 8;
 }
 
-/* An entry of a rank's comes to rank 0, some bytes at a time; the others have no place for it. */
-static void send_entry(comm *c, int from, const void *mine, void *to, size_t bytes) {
-    enum { SOME = 1 << 16 };
-    char some[SOME];
-    for (size_t at = 0; at < bytes; at += SOME) {
-        const size_t n = bytes - at < SOME ? bytes - at : SOME;
-        if (comm_rank(c) == from) memcpy(some, (const char *)mine + at, n);
-        comm_broadcast(c, some, n, from);
-        if (to) memcpy((char *)to + at, some, n);
+/* Entries of a list as one stream of bytes, and how far it was read or written. */
+typedef struct stream {
+    const adamod__state_list *list;
+    size_t entry, at;
+} stream;
+
+static size_t bytes_in(const adamod__state_list *list) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < list->n; i++) bytes += bytes_of(&list->tensors[i]);
+    return bytes;
+}
+
+static void move(stream *s, char *some, size_t n, bool writes) {
+    while (n > 0) {
+        const adamod__st_tensor *t = &s->list->tensors[s->entry];
+        const size_t left = bytes_of(t) - s->at, now = left < n ? left : n;
+        char *there = (char *)(uintptr_t)t->data + s->at;
+        if (now > 0) memcpy(writes ? there : some, writes ? some : there, now);
+        some += now;
+        n -= now;
+        s->at += now;
+        if (now == left) s->entry++, s->at = 0;
     }
 }
 
-/* Entries stand in the order of parameters, so that those of ranks follow each other. */
+/* States of all ranks come to rank 0, who has a place for them, some bytes at a time. They stand in the order of parameters,
+ * so that those of ranks follow each other. */
 static void send_all(const shard *s, const adamod__state_list *own, const adamod__state_list *full) {
+    enum { SOME = 1 << 16 };
+    char some[SOME];
     comm *c = s->e->comm;
-    size_t at = 0;
+    stream to = {full, 0, 0};
     for (int r = 0; r < comm_size(c); r++) {
-        int64_t n = (int64_t)own->n;
-        comm_broadcast(c, &n, sizeof n, r);
-        for (int64_t i = 0; i < n; i++) {
-            const bool mine = comm_rank(c) == r;
-            int64_t bytes = mine ? (int64_t)bytes_of(&own->tensors[i]) : 0;
-            comm_broadcast(c, &bytes, sizeof bytes, r);
-            void *to = full ? (void *)(uintptr_t)full->tensors[at++].data : NULL;
-            send_entry(c, r, mine ? own->tensors[i].data : NULL, to, (size_t)bytes);
+        const bool mine = comm_rank(c) == r;
+        stream from = {own, 0, 0};
+        uint64_t bytes = mine ? bytes_in(own) : 0;
+        comm_broadcast(c, &bytes, sizeof bytes, r);
+        for (uint64_t at = 0; at < bytes; at += SOME) {
+            const size_t n = bytes - at < SOME ? (size_t)(bytes - at) : SOME;
+            if (mine) move(&from, some, n, false);
+            comm_broadcast(c, some, n, r);
+            if (full) move(&to, some, n, true);
         }
     }
 }

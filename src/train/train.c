@@ -470,36 +470,41 @@ static int share_batches(recipe *r, const train_options *o, char *message, size_
 }
 
 /* With a share of the cores, unless the recipe says how many threads there are. */
-static int open_experiment(trainer *t, const recipe *r, char *message, size_t size) {
+int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size) {
     recipe *shared = malloc(sizeof *shared);
-    const int cores = adamod__cores(), n = t->o->at_once;
+    const int cores = adamod__cores(), n = o->at_once;
     int failed = shared ? 0 : text_fail(message, size, "out of memory for a recipe");
     if (!failed) *shared = *r;
     if (!failed && r->train.threads == 0 && n > 1) shared->train.threads = cores > n ? cores / n : 1;
-    if (!failed) failed = share_batches(shared, t->o, message, size);
-    failed = together(t, failed, message, size);
-    if (!failed) failed = together_share(shared, t->o->comm, message, size);
+    if (!failed) failed = share_batches(shared, o, message, size);
+    failed = comm_agree(o->comm, failed, message, size);
+    if (!failed) failed = together_share(shared, o->comm, message, size);
     if (!failed) {
-        failed = experiment_open(&t->s, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
-        failed = together(t, failed, message, size);
+        failed = experiment_open(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
+        failed = comm_agree(o->comm, failed, message, size);
     }
-    if (!failed && t->o->comm) failed = experiment_join(&t->s, t->o->comm, message, size);
-    if (!failed) t->s.recipe.train.threads = r->train.threads;
-    if (!failed) memcpy(t->s.recipe.train.backend, r->train.backend, sizeof r->train.backend);
+    if (!failed && o->comm) failed = experiment_join(e, o->comm, message, size);
+    if (!failed) e->recipe.train.threads = r->train.threads;
+    if (!failed) memcpy(e->recipe.train.backend, r->train.backend, sizeof r->train.backend);
     free(shared);
-    return failed;
+    return failed ? -1 : 0;
 }
 
 /* Everything before the first update. */
 static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     const train_options *o = t->o;
-    if (open_experiment(t, r, message, size)) return -1;
+    if (train_open(&t->s, r, o, message, size)) return -1;
     if (together(t, o->resume ? 0 : resume_init(&t->s, message, size), message, size)) return -1;
     if (together_compare(&t->s, message, size)) return -1;
     int failed = 0;
     if (comm_rank(o->comm) == 0)
         failed = run_open(&t->run, o->directory, &t->s.recipe, o->resume, resume_except(o->reset), message, size);
-    if (together(t, failed, message, size) || together_see(o->comm, o->directory, message, size)) return -1;
+    if (together(t, failed, message, size)) return -1;
+    if (together_see(o->comm, o->directory, message, size)) {
+        run_discard(t->run);
+        t->run = NULL;
+        return -1;
+    }
     if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
     note_data(t); /* of a run that is not refused, whose one line it would hide */
     return 0;

@@ -36,6 +36,9 @@ typedef struct train_result {
     char reason[200];         /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 
+/* What train_run trains, shared out over ranks as it does it: for who wants to know what that takes. */
+int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size);
+
 /* 0, or -1 with one line in message; the same on all ranks. An interrupted or diverged run is a result, not a failure. */
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size);
 
