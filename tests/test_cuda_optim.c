@@ -99,6 +99,7 @@ static const char *const variants[][2] = {
     {"schedulefree_adamw", "bound=momental"},
     {"schedulefree_sgd", "lr=0.1 weight_decay=0.1"},
     {"sophia", "weight_decay=0.1"},
+    {"sophia", "bound=momental"},
     {"stableadamw", "weight_decay=0.1"},
     {"stableadamw", "bound=momental"},
 };
