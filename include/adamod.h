@@ -227,7 +227,7 @@ ADAMOD_API adamod_status adamod_group_set_text(adamod_optimizer *opt, int group,
 ADAMOD_API adamod_status adamod_group_get(const adamod_optimizer *opt, int group, const char *option, double *out);
 
 #define ADAMOD_MAX_DIMS 8
-#define ADAMOD_MAX_STATES 6
+#define ADAMOD_MAX_STATES 8
 
 /* A parameter of any type. Initialize it with {0} and fill in what is needed. f64 parameters are computed in f64, all
  * others in f32. Parameter and gradient may have any type but ADAMOD_Q8, and different ones. name, param, grad, ndim

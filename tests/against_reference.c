@@ -198,6 +198,40 @@ static void lamb_norms(model *m, const double *before) {
     m->least = fmin(m->least, rms(before, m->n));
 }
 
+static double *state_of(const ref_state *s, const char *name) { return (double *)(uintptr_t)ref_get(s, name, NULL); }
+
+static double library_number(const subject *s, const char *name) {
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        if (!s->desc[i].name || strcmp(s->desc[i].name, name) != 0) continue;
+        const array a = subject_state(s, i);
+        return get(a.type, a.data, 0);
+    }
+    return 0;
+}
+
+/* prodigy: the estimate of d, from sums in which much cancels, is checked update by update; all else, given the library's. */
+static void take_numbers(model *m, const subject *s) {
+    static const char *const numbers[] = {"d", "d_max", "d_numerator"};
+    for (int i = 0; i < 3; i++) {
+        *state_of(m->ref, numbers[i]) = *state_of(m->shadow, numbers[i]) = library_number(s, numbers[i]);
+    }
+}
+
+/* What its numbers may be off by, as multiples of what a step may be off by: the sum of g (p0 - p) by the path and by the
+ * rounding of p, whatever cancels; d by that and by the sum of |s|. */
+static void prodigy_numbers(model *m, const double *before, const double *magnitude, double d) {
+    const double *s = state_of(m->ref, "s"), *most = state_of(m->shadow, "s");
+    const double rate = (d > 0 ? d : m->o.d0) * (d > 0 ? d : m->o.d0) / m->o.d0 * m->o.lr;
+    double size = 0, magnitudes = 0, rounded = 0;
+    for (int64_t i = 0; i < m->n; i++) {
+        size += fabs(s[i]);
+        magnitudes += most[i];
+        rounded += magnitude[i] * (m->path[i] + fabs(before[i]));
+    }
+    m->numerator = fabs(*state_of(m->ref, "d_numerator")) + rate * rounded * (m->o.use_bias_correction ? m->t : 1);
+    m->found = size > 0 ? m->o.d_coef * m->numerator / size * (1 + magnitudes / size) : 0;
+}
+
 void model_step(model *m, const double *g, double lr, double factor) {
     double *magnitude = zeros(m->n);
     m->t++;
@@ -216,8 +250,10 @@ void model_step(model *m, const double *g, double lr, double factor) {
     memcpy(before, m->p, (size_t)m->n * sizeof *before);
     ref_step(m->ref, m->p, g, &o);
     if (is(m, "lamb")) shadow.factor = ref_factor(m->ref);
+    const double d = is(m, "prodigy") ? *state_of(m->shadow, "d") : 0;
     ref_step(m->shadow, m->moved, magnitude, &shadow);
     if (is(m, "lamb")) lamb_norms(m, before);
+    if (is(m, "prodigy")) prodigy_numbers(m, before, magnitude, d);
     free(before);
     const double *v = ref_get(m->shadow, "square_avg", NULL), *a = ref_get(m->shadow, "grad_avg", NULL);
     for (int64_t i = 0; i < m->n; i++) {
@@ -252,6 +288,7 @@ static double unit_of(adamod_type type) { return type == ADAMOD_F64 ? 0x1p-53 : 
  *   scale_parameter, alpha follows rms(p) and is off by rms(error of p) / rms(p), which adds to the error of p in turn:
  *   e^(sum of rho d) by Gronwall.
  * stableadamw: the rms that divides lr is off by another C, and its sum by n 2^-53.
+ * prodigy: d is the library's; its own error, by prodigy_numbers, is that of sums in which much cancels.
  * lamb: |u| is off by C of the norm of its magnitudes, which is up to "swell" times |u|, and |p| as adafactor's rms(p). */
 static double allowance(const model *m) {
     const double t = m->t, c = 8 * t + 32;
@@ -301,13 +338,19 @@ bool compare_state(const model *m, const char *name, const array *a) {
     const bool average = is(m, "adashift") && !strcmp(name, "exp_avg");
     const bool position = !strcmp(name, "z"); /* as the parameter itself */
     const bool buffer = m->o.centered && !strcmp(name, "momentum_buffer");
+    const double own = !strcmp(name, "d_numerator") ? m->numerator : m->found;
+    const bool number = is(m, "prodigy") && (name[0] == 'd');
     for (int64_t i = 0; i < count; i++) {
-        double tolerance = 2 * u * (average ? 16 * m->f[i] : c * fabs(shadow[i]));
+        double tolerance = 2 * u *
+                           (number    ? (8 * m->t + 32) * (own + fabs(ref[i]))
+                            : average ? 16 * m->f[i]
+                                      : c * fabs(shadow[i]));
         if (buffer) tolerance /= m->kappa[i];
         tolerance += faded;
         if (position) tolerance += 2 * u * 3 * m->t * m->most[i];
         if (back > 0) tolerance += back * param_tolerance(m, u, c, i % m->n);
-        if (!close_enough(m->sc, m->t, name, i, get(a->type, a->data, i), ref[i], tolerance)) {
+        const double expected = number && !strcmp(name, "d") ? ref_factor(m->ref) : ref[i];
+        if (!close_enough(m->sc, m->t, name, i, get(a->type, a->data, i), expected, tolerance)) {
             return CHECK(!"near the reference");
         }
     }
@@ -356,8 +399,10 @@ bool check_against_reference(const scenario *sc) {
             g[i] = get(sc->grad_type, s.grad.data, i);
         }
         const double lr = scheduled(sc->schedule, base, t), norm = norm_of(g, m.n) * m.o.grad_scale;
-        model_step(&m, g, lr, sc->clip_norm > 0 && norm > sc->clip_norm ? sc->clip_norm / norm : 1);
+        if (is(&m, "prodigy")) take_numbers(&m, &s);
         good = CHECK_INT(subject_step(&s, t, lr), 0);
+        if (is(&m, "prodigy")) m.o.factor = library_number(&s, "d");
+        model_step(&m, g, lr, sc->clip_norm > 0 && norm > sc->clip_norm ? sc->clip_norm / norm : 1);
         /* n squares and their sum, in double */
         if (sc->clip_norm > 0) good &= CHECK_CLOSE(adamod_grad_norm(s.opt), norm, norm * (double)(m.n + 4) * 0x1p-52);
         if (good && (m.n <= 64 || t == 1 || t == sc->steps)) good = compare(&s, &m);

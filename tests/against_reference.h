@@ -100,13 +100,14 @@ typedef struct model {
     ref_state *ref, *shadow;
     int64_t n;
     int t;
-    double *p, *moved;    /* the parameter; scratch for shadow's */
-    double *path, *most;  /* the sum of eta M; the largest |p| so far */
-    double *kappa;        /* rmsprop centered: the least (v - a^2) / v so far */
-    double *e, *f, *drag; /* adashift: see allowance() */
-    double rates, least;  /* adafactor, lamb: the sum of rho; the least rms(p) */
-    double swell;         /* lamb: how much larger than the norm of a step that of its magnitudes was at most */
-    double weights;       /* nosadam: the sum of k^-gamma */
+    double *p, *moved;       /* the parameter; scratch for shadow's */
+    double *path, *most;     /* the sum of eta M; the largest |p| so far */
+    double *kappa;           /* rmsprop centered: the least (v - a^2) / v so far */
+    double *e, *f, *drag;    /* adashift: see allowance() */
+    double rates, least;     /* adafactor, lamb: the sum of rho; the least rms(p) */
+    double numerator, found; /* prodigy: see prodigy_numbers */
+    double swell;            /* lamb: how much larger than the norm of a step that of its magnitudes was at most */
+    double weights;          /* nosadam: the sum of k^-gamma */
 } model;
 void model_open(model *m, const scenario *sc);
 void model_close(model *m);

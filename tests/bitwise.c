@@ -59,6 +59,8 @@ const variant variants[] = {
     {"schedulefree_sgd", "lr=0.1", false},
     {"sophia", "weight_decay=0.1", false},
     {"stableadamw", "weight_decay=0.01 bound=momental", true},
+    {"prodigy", "weight_decay=0.01 d0=0.001", true},
+    {"prodigy", "bound=momental d0=0.001 growth_rate=1.1", true},
     {"muon", "weight_decay=0.1", true},
     {"muon", "use_muon=0", false},
 };

@@ -47,6 +47,10 @@ static const struct {
     FIELD(adamw_beta1),
     FIELD(adamw_beta2),
     FIELD(adamw_eps),
+    FIELD(d0),
+    FIELD(d_coef),
+    FIELD(growth_rate),
+    FIELD(beta_d),
     FIELD(clip_value),
     FIELD(grad_scale),
     COUNT(nesterov),
@@ -68,6 +72,8 @@ static const struct {
     COUNT(beta_slow_warmup),
     COUNT(warmup_steps),
     COUNT(bs),
+    COUNT(use_bias_correction),
+    COUNT(safeguard_warmup),
     COUNT(bound),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
@@ -245,6 +251,10 @@ const option_set own_sets[] = {
     {"schedulefree_sgd", "lr=0.1 warmup_steps=20 r=2"},
     {"sophia", "beta1=0.5 rho=0.1 bs=7"},
     {"sophia", "bound=momental"},
+    {"prodigy", "d0=0.001 d_coef=2"},
+    {"prodigy", "d0=0.001 growth_rate=1.05 use_bias_correction=1 beta1=0.5 beta2=0.9 eps=0.001"},
+    {"prodigy", "d0=0.01 safeguard_warmup=1 beta_d=0.9 lr=0.5 weight_decay=0.1"},
+    {"prodigy", "d0=0.001 bound=momental beta3=0.9"},
     {"muon", "adamw_lr=0.01 adamw_beta1=0.5 adamw_beta2=0.9 adamw_eps=0.001"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_STATES 6
+#define MAX_STATES 8
 
 typedef void (*rule_function)(ref_state *s, double *p, const double *g, const ref_options *o);
 
@@ -515,6 +515,45 @@ static void step_lamb(ref_state *s, double *p, const double *g, const ref_option
     for (int64_t i = 0; i < s->count; i++) p[i] -= s->factor * u[i];
 }
 
+/* Prodigy: Mishchenko, Defazio, arXiv 2306.06101, Algorithm 4, as in konstmish/prodigy; d is one number for the tensor.
+ *
+ *   dlr = d lr (sqrt(bc2) / bc1 with bias_correction)
+ *   r <- betad r + d / d0 dlr <g, p0 - p>,  s <- betad s + d / d0 dlr g  (safeguard_warmup: d / d0 d g)
+ *   m <- beta1 m + (1 - beta1) d g,  v <- beta2 v + (1 - beta2) d^2 g^2
+ *   dhat = d_coef r / |s|_1,  d = max(d, dhat) while d is d0,  d_max <- max(d_max, dhat),  d' = min(d_max, growth_rate d)
+ *   p -= dlr weight_decay p,  p -= dlr m / (sqrt(v) + d' eps), which is a learning rate d dlr / (sqrt(v) + d' eps) of m / d */
+static void step_prodigy(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double t = (double)s->t, betad = o->beta_d > 0 ? o->beta_d : sqrt(o->beta2), along = 0, size = 0;
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), *sum = find(s, "s"), *p0 = find(s, "p0");
+    double *d = find(s, "d"), *most = find(s, "d_max"), *r = find(s, "d_numerator");
+    if (s->t == 1) memcpy(p0, p, (size_t)s->count * sizeof *p0);
+    if (*d == 0) *d = *most = o->d0;
+    double dlr = *d * o->lr, now = *d;
+    if (o->use_bias_correction) dlr *= sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t));
+    for (int64_t i = 0; i < s->count; i++) {
+        along += g[i] * (p0[i] - p[i]);
+        sum[i] = betad * sum[i] + *d / o->d0 * (o->safeguard_warmup ? *d : dlr) * g[i];
+        size += fabs(sum[i]);
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * *d * g[i];
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * *d * *d * g[i] * g[i];
+    }
+    if (size > 0) {
+        *r = betad * *r + *d / o->d0 * dlr * along;
+        double found = o->d_coef * *r / size;
+        if (now <= o->d0 * (1 + 1e-6)) now = fmax(now, found); /* d0 may have been kept in f32 */
+        *most = fmax(*most, found);
+        now = fmin(*most, now * o->growth_rate);
+    }
+    s->factor = now;
+    if (o->factor > 0) now = o->factor;
+    for (int64_t i = 0; i < s->count; i++) {
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= dlr * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+        p[i] -= bounded(s, i, *d * dlr / (sqrt(v[i]) + now * o->eps), o) * m[i] / *d;
+    }
+    *d = now;
+}
+
 /* StableAdamW: Wortsman et al., arXiv 2304.13013, Algorithm 2; the averages' decays as in optimi.
  *
  *   b = beta (1 - beta^(t-1)) / (1 - beta^t) for both averages
@@ -678,6 +717,7 @@ static const struct {
     {"schedulefree_sgd", step_schedulefree},
     {"sophia", step_sophia},
     {"muon", step_muon},
+    {"prodigy", step_prodigy},
 };
 
 const char *ref_rule_name(int index) {
@@ -791,6 +831,11 @@ void ref_defaults(const char *rule, ref_options *o) {
         } else if (!strcmp(rule, "stableadamw")) {
             o->beta2 = 0.99;
             o->eps = 1e-6;
+        } else if (!strcmp(rule, "prodigy")) {
+            o->lr = 1;
+            o->d0 = 1e-6;
+            o->d_coef = 1;
+            o->growth_rate = INFINITY;
         } else if (!strcmp(rule, "adan")) {
             o->beta1 = 0.98;
             o->beta2 = 0.99;
@@ -839,6 +884,9 @@ static int add_states(ref_state *s, const char *rule, const ref_options *o) {
         return add_state(s, "exp_avg_fast", n) && add_state(s, "exp_avg_slow", n) && add_state(s, "exp_avg_sq", n);
     if (!strcmp(rule, "muon") && s->first && o->use_muon) return add_state(s, "momentum_buffer", n);
     if (!add_state(s, "exp_avg", n) || !add_state(s, "exp_avg_sq", n)) return 0;
+    if (!strcmp(rule, "prodigy"))
+        return add_state(s, "s", n) && add_state(s, "p0", n) && add_state(s, "d", 1) && add_state(s, "d_max", 1) &&
+               add_state(s, "d_numerator", 1);
     if (!strcmp(rule, "adan")) return add_state(s, "exp_avg_diff", n) && add_state(s, "neg_pre_grad", n);
     if (!strcmp(rule, "adamod")) return add_state(s, "exp_avg_lr", n);
     if (!strcmp(rule, "amsgrad") || !strcmp(rule, "amsbound")) return add_state(s, "max_exp_avg_sq", n);
@@ -889,7 +937,7 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         s->g[i] = g;
         /* some need the parameters as they are first; adopt moves nothing in its first step */
         const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw ||
-                        s->rule == step_schedulefree || s->rule == step_muon;
+                        s->rule == step_schedulefree || s->rule == step_muon || s->rule == step_prodigy;
         if (!own && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];

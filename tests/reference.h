@@ -30,6 +30,7 @@ typedef struct ref_options {
     double beta_slow;                              /* ademamix, and alpha */
     double beta_diff;                              /* adan */
     double r, weight_lr_power;                     /* schedulefree */
+    double d0, d_coef, growth_rate, beta_d;        /* prodigy */
     double clip_value, grad_scale;
     int flavour;                                          /* adamod, adam, amsgrad */
     double ns_a, ns_b, ns_c;                              /* muon, and eps of matrices */
@@ -44,8 +45,9 @@ typedef struct ref_options {
     int clip;                                             /* adopt */
     int alpha_warmup, beta_slow_warmup;                   /* ademamix */
     int bs;                                               /* sophia, and rho */
+    int use_bias_correction, safeguard_warmup;            /* prodigy */
     int warmup_steps;                                     /* schedulefree */
-    double factor;                                        /* lamb: instead of its own, unless 0 */
+    double factor;                                        /* lamb, prodigy (its d): instead of its own, unless 0 */
     int magnitudes;                                       /* gradients are magnitudes, and so are their differences */
     int bound;                                            /* 0 none, 1 momental: of every rule that has it */
     int decay;                                            /* 0 none, 1 l2, 2 decoupled, 3 independent */
@@ -77,7 +79,7 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
  * (k - 1) mod window. exp_avg_sq of adashift is one number when spatial_max is set. */
 const double *ref_get(const ref_state *s, const char *state_name, int64_t *count);
 
-/* By which a step was multiplied because of sums over the tensor: lamb, stableadamw. */
+/* By which a step was multiplied because of sums over the tensor: lamb, stableadamw; prodigy: the new d. */
 double ref_factor(const ref_state *s);
 
 /* Updates done. */

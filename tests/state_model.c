@@ -41,6 +41,7 @@ const model_rule model_rules[] = {
     {"schedulefree_sgd", NULL, NULL, NULL, NULL},
     {"sophia", NULL, NULL, NULL, NULL},
     {"stableadamw", NULL, NULL, NULL, NULL},
+    {"prodigy", NULL, NULL, NULL, NULL},
     {"muon", NULL, NULL, NULL, NULL},
     {"muon", "use_muon", "0", NULL, NULL},
 };

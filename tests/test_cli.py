@@ -23,7 +23,7 @@ PROGRAM = os.environ.get("ADAMOD", "build/adamod")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
          "adamax adabelief adopt ademamix adan lamb stableadamw "
-         "schedulefree_adamw schedulefree_sgd sophia muon").split()
+         "schedulefree_adamw schedulefree_sgd sophia muon prodigy").split()
 
 
 # ---- helpers ----
@@ -303,6 +303,7 @@ def test_trace_devices():
 
 def test_trace_every_rule_writes_its_states():
     counts = {"exp_avg_sq_row": 3, "exp_avg_sq_col": 4, "grad_queue": 120, ("adashift", "exp_avg_sq"): 1}
+    counts.update({"d": 1, "d_max": 1, "d_numerator": 1})
     for rule in json.loads(succeed("optim", "list", "--json"))["rules"]:
         folder = Folder()
         shape, kind, _ = folder.trace("--rule", rule["name"], "--states", "--shape", "3,4")

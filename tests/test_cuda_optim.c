@@ -102,6 +102,8 @@ static const char *const variants[][2] = {
     {"sophia", "bound=momental"},
     {"stableadamw", "weight_decay=0.1"},
     {"stableadamw", "bound=momental"},
+    {"prodigy", "d0=0.001 weight_decay=0.1 growth_rate=1.2"},
+    {"prodigy", "d0=0.001 bound=momental use_bias_correction=1"},
 };
 
 TEST(options_of_rules) {

@@ -118,8 +118,12 @@ static const char *prepare(adamod_optimizer *opt, const char *rule, const char *
 /* How many updates can be expected to stay finite: with these the parameter grows by a factor in each, in any type. */
 static int updates_for(const char *rule, const char *option, double value) {
     const bool adafactor = !strcmp(rule, "adafactor") && (!strcmp(option, "lr") || !strcmp(option, "eps2"));
-    const bool lamb = !strcmp(rule, "lamb") && !strcmp(option, "lr");
-    return (!strcmp(option, "weight_decay") || adafactor || lamb) && value > 1 ? 1 : 10;
+    const bool length =
+        !strcmp(option, "d_coef") || ((!strcmp(rule, "lamb") || !strcmp(rule, "prodigy")) && !strcmp(option, "lr"));
+    /* first steps of 1 / sqrt(1 - beta2), and d is estimated from them */
+    const bool uncorrected = !strcmp(rule, "prodigy") && !strcmp(option, "beta2") && value > 0.999;
+    if (uncorrected) return 1;
+    return (!strcmp(option, "weight_decay") || adafactor || length) && value > 1 ? 1 : 10;
 }
 
 static bool sweep_value(const char *rule, const adamod_option *o, const struct kind *kind, int way, double value) {

@@ -105,6 +105,8 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
 said 2 "start one" ranks 2 "$ADAMOD" compare translation.yaml --out bad
 export OMPI_MCA_odls_base_sigkill_timeout=0 # what follows is said before a rank ends: mpirun need not wait for the others
+said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
+    --set train.shard=true --set optimizer.rule=prodigy
 said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2
 # shellcheck disable=SC2016
 own='exec "$0" train translation.yaml --out bad --set train.accumulate=2 --set train.seed=$OMPI_COMM_WORLD_RANK'

@@ -35,8 +35,8 @@ TEST(state_descriptions) {
     CHECK_INT(adamod_state_at(h, 9, shape, 1, &desc), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_state_at(h, 2, negative, 1, &desc), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_state_at(h, 2, huge, 1, &desc), ADAMOD_ERROR_ARGUMENT);
-    CHECK_INT(adamod_state_at(h, 3, shape, 6, &desc), ADAMOD_ERROR_RANGE);
-    CHECK_HAS(adamod_last_error(), "state index is 6, expected 0 <= index < 6");
+    CHECK_INT(adamod_state_at(h, 3, shape, 8, &desc), ADAMOD_ERROR_RANGE);
+    CHECK_HAS(adamod_last_error(), "state index is 8, expected 0 <= index < 8");
     CHECK_INT(adamod_state_at(h, 3, shape, -1, &desc), ADAMOD_ERROR_RANGE);
     CHECK_INT(adamod_state_at(h, 3, shape, 1, NULL), ADAMOD_ERROR_ARGUMENT);
     adamod_hyper_free(h);

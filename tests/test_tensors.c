@@ -380,6 +380,7 @@ TEST(frozen_parameters) {
 
 TEST(frozen_under_every_rule) {
     for (int r = 0; adamod_rule_name(r); r++) {
+        if (!strcmp(adamod_rule_name(r), "prodigy")) continue; /* d is one number for all: test_prodigy.c */
         api_fixture f, frozen_first;
         if (!api_fixture_make(&f, adamod_rule_name(r), 0) || !api_fixture_make(&frozen_first, adamod_rule_name(r), 13))
             return;

@@ -105,6 +105,11 @@ const char *const state_names[] = {"exp_avg",
                                    "neg_pre_grad",
                                    "z",
                                    "hessian",
+                                   "s",
+                                   "p0",
+                                   "d",
+                                   "d_max",
+                                   "d_numerator",
                                    NULL};
 
 /* ---- options ---- */

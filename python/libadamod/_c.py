@@ -13,7 +13,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int64, c_size_t,
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 MAX_DIMS = 8
-MAX_STATES = 6
+MAX_STATES = 8
 F32, F64, BF16, F16, Q8 = range(5)
 Q8_BLOCK = 256
 HIST_BINS, HIST_LOW, HIST_HIGH = 200, -12.0, 8.0

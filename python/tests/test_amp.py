@@ -34,11 +34,11 @@ class WhoUnscales(unittest.TestCase):
 
 @unittest.skipUnless(HAS_SCALER, "this PyTorch has a GradScaler for CUDA alone")
 class Scaled(unittest.TestCase):
-    def run_scaled(self, clip, **arguments):
+    def run_scaled(self, clip, cls=lt.AdaMod, **arguments):
         """Scaled, one step of them not finite, and clipped between; against an optimizer without it all."""
         (p,) = make_params((20,))
         (q,) = clones([p])
-        one, other = lt.AdaMod([p], **arguments), lt.AdaMod([q])
+        one, other = cls([p], **arguments), cls([q])
         scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=100)
         for t in range(1, 9):
             factor = math.inf if t == 4 else 1.0
@@ -66,6 +66,7 @@ class Scaled(unittest.TestCase):
                 with self.subTest(clip=clip, fused=fused), warnings.catch_warnings():
                     warnings.simplefilter("error")
                     self.run_scaled(clip, fused=fused)
+                    self.run_scaled(clip, lt.Prodigy, fused=fused)
 
 
 @unittest.skipUnless(HAS_LIGHTNING, "lightning is not installed")

@@ -154,6 +154,39 @@ class AgainstPorts(unittest.TestCase):
         difference(self, lt.StableAdamW, ports.StableAdamW, common, common)
 
 
+    def test_prodigy(self):
+        """The port keeps its sums in the default type."""
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)
+        for more in (
+            {},
+            dict(safeguard_warmup=True, growth_rate=1.02, d_coef=2.0),
+            dict(lr=0.5, weight_decay=0.1),
+            dict(use_bias_correction=True),
+        ):
+            arguments = dict(betas=(0.8, 0.95), d0=1e-3, **more)
+            theirs = {name.replace("use_", ""): value for name, value in arguments.items()}
+            with self.subTest(**more):
+                a, b, params, others = difference(self, lt.Prodigy, ports.Prodigy, arguments, theirs)
+                for p, q in zip(params, others):
+                    for name in ("exp_avg", "exp_avg_sq", "s", "p0"):
+                        self.assertLessEqual(worst([a.state[p][name]], [b.state[q][name]]), 1e-12)
+                    self.assertAlmostEqual(float(a.state[p]["d"]) / b.param_groups[0]["d"], 1, delta=1e-12)
+                self.assertGreater(b.param_groups[0]["d"], 1.01e-3)
+
+    def test_prodigys_groups_have_one_d(self):
+        torch_default = torch.get_default_dtype()
+        self.addCleanup(torch.set_default_dtype, torch_default)
+        torch.set_default_dtype(torch.float64)
+
+        def groups(cls):
+            return lambda params, **o: cls([dict(params=params[:2]), dict(params=params[2:], weight_decay=0.1)], **o)
+
+        arguments = dict(d0=1e-3)
+        a, _, _, _ = difference(self, groups(lt.Prodigy), groups(ports.Prodigy), arguments, arguments)
+        self.assertEqual(len({float(state["d"]) for state in a.state.values()}), 1)
+
+
 try:
     timm = importlib.import_module("timm.optim")
 except Exception:

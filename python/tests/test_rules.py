@@ -178,6 +178,7 @@ OPTIONS = {
     "sophia": {"beta1": 0.9, "rho": 0.1, "bs": 7, "weight_decay": 0.1},
     "schedulefree_sgd": {"beta1": 0.8, "lr": 0.1, "warmup_steps": 3},
     "stableadamw": {"beta2": 0.9, "weight_decay": 0.1},
+    "prodigy": {"d0": 0.001, "weight_decay": 0.1, "growth_rate": 1.1, "safeguard_warmup": 1, "bound": "momental"},
     "muon": {"lr": 0.02, "weight_decay": 0.1, "nesterov": 0, "ns_steps": 3, "adamw_lr": 0.01},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
 }

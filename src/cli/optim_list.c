@@ -108,14 +108,14 @@ static int print_rule(const char *rule, const char *summary) {
 }
 
 static int print_rules(void) {
-    printf("%-18s  %-47s  %6s  %s\n", "rule", "states", "bytes", "summary");
+    printf("%-18s  %-49s  %6s  %s\n", "rule", "states", "bytes", "summary");
     for (int i = 0; adamod_rule_name(i); i++) {
         rule_states states;
         const adamod_status status = find_states(adamod_rule_name(i), &states);
         if (status) return cli_library(COMMAND, status);
         char text[256];
         join_states(&states, text, sizeof text);
-        printf("%-18s  %-47s  %6.4g  %s\n", adamod_rule_name(i), text, round(states.bytes * 100) / 100,
+        printf("%-18s  %-49s  %6.4g  %s\n", adamod_rule_name(i), text, round(states.bytes * 100) / 100,
                adamod_rule_summary(i));
     }
     printf("\nbytes: of the states, for each f32 parameter of a %d x %d matrix, with the default options.\n"

@@ -17,7 +17,7 @@
  * added. What is there stays there, so that what is saved can be loaded. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 7
+#define ADAMOD__DEVICE_VERSION 8
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */

@@ -53,6 +53,7 @@ typedef struct rule {
     bool q8;                   /* its states can be kept in 8 bits */
     bool host_only;            /* there is no driver of it for devices */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
+    bool together;             /* an update of some arrays depends on the others */
     const rule_driver *driver; /* NULL: it is element-wise */
     /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */
     void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);

@@ -31,6 +31,9 @@ adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *fac
  * step is taken, are those of all. Every step of one is a step of all of them. */
 adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
 
+/* Whether the update of a parameter depends on the others, so that they must be in one optimizer. */
+bool adamod__is_together(const adamod_optimizer *opt);
+
 /* ---- states in files ---- */
 
 /* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,

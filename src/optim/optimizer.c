@@ -1,6 +1,7 @@
 /* The optimizer's handle: its memory, threads and statistics. Its groups of options are in groups.c, its parameters in
  * tensors.c and overlap.c, the step in step.c. */
 #define _GNU_SOURCE
+#include "optim/optim.h"
 #include "optim/optimizer.h"
 
 #include <stdlib.h>
@@ -167,3 +168,5 @@ void adamod_memory(const adamod_optimizer *opt, size_t *states, size_t *other) {
              (s->caller.buffer ? sizeof *s->caller.buffer : 0) + (s->caller.counts ? sizeof *s->caller.counts : 0);
     for (int64_t i = 0; i < opt->n; i++) *other += strlen(opt->tensors[i].name) + 1;
 }
+
+bool adamod__is_together(const adamod_optimizer *opt) { return opt->rule->together; }

@@ -1,6 +1,7 @@
-/* The driver of rules that need two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean
- * square. It runs the formula on copies, with coef.flag set, whereupon the formula leaves in eta and step what is to be
- * squared and summed. The rule's FINISH changes the coefficients by these sums, and the kernels update as they do always. */
+/* Two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean square, what Prodigy's d is
+ * estimated from. The formula runs on copies, with SUMS_FLAG set in coef.flag, whereupon it leaves in eta and step what is to
+ * be summed, squared or as it is. And the driver of rules that need no more: their FINISH changes the coefficients by the sums
+ * of squares, and the kernels update as they do always. */
 #include "optim/update.h"
 
 #include <string.h>
@@ -11,8 +12,13 @@ static void *adamod__copied(const block_source *b, void *buffer, const void *dat
     return buffer;
 }
 
+typedef struct sum_context {
+    work_context base;
+    bool squares;
+} sum_context;
+
 static void adamod__sum_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
-                              double sum[2]) {
+                              bool squares, double sum[2]) {
     adamod__coef_f64 coef = *b->coef;
     block data = {.n = n, .eta = buffer->eta, .step = buffer->step};
     data.g = adamod__gradient(w, b, first, n, buffer);
@@ -25,14 +31,15 @@ static void adamod__sum_block(const work *w, const block_source *b, int64_t firs
         *state[i] = adamod__copied(b, buffer->state[i], x, n);
     }
     coef.gscale = 1;
-    coef.flag = 1;
+    coef.flag |= SUMS_FLAG;
     b->update.stats(&data, &coef);
-    sum[0] += b->kernels->sumsq(data.eta, n, 1);
-    sum[1] += b->kernels->sumsq(data.step, n, 1);
+    sum[0] += squares ? b->kernels->sumsq(data.eta, n, 1) : b->kernels->sum(data.eta, n);
+    sum[1] += squares ? b->kernels->sumsq(data.step, n, 1) : b->kernels->sum(data.step, n);
 }
 
 static void adamod__sum_chunk(void *context, int64_t chunk, int thread) {
-    const work_context *c = context;
+    const sum_context *all = context;
+    const work_context *c = &all->base;
     size_t i;
     int64_t first, last;
     adamod__chunk_range(c, chunk, &i, &first, &last);
@@ -40,21 +47,30 @@ static void adamod__sum_chunk(void *context, int64_t chunk, int thread) {
     block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double sum[2] = {0, 0};
     for (int64_t at = first; at < last; at += BLOCK) {
-        adamod__sum_block(c->w, &b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, sum);
+        adamod__sum_block(c->w, &b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, all->squares, sum);
     }
     c->space->partial[2 * chunk] = sum[0];
     c->space->partial[2 * chunk + 1] = sum[1];
 }
 
-static void adamod__sums_run(const work *w, work_space *space) {
-    work_context context = {w, space};
+void adamod__sum_arrays(const work *w, work_space *space, bool squares) {
+    sum_context context = {{w, space}, squares};
     adamod__pool_run(w->pool, adamod__lay_given(w, space), adamod__sum_chunk, &context);
+}
+
+void adamod__array_sums(const work_space *space, size_t item, double sum[2]) {
+    sum[0] = sum[1] = 0;
+    for (int64_t chunk = space->first_chunk[item]; chunk < space->first_chunk[item + 1]; chunk++) {
+        sum[0] += space->partial[2 * chunk];
+        sum[1] += space->partial[2 * chunk + 1];
+    }
+}
+
+static void adamod__sums_run(const work *w, work_space *space) {
+    adamod__sum_arrays(w, space, true);
     for (size_t i = 0; i < w->n; i++) {
-        double sum[2] = {0, 0};
-        for (int64_t chunk = space->first_chunk[i]; chunk < space->first_chunk[i + 1]; chunk++) {
-            sum[0] += space->partial[2 * chunk];
-            sum[1] += space->partial[2 * chunk + 1];
-        }
+        double sum[2];
+        adamod__array_sums(space, i, sum);
         const work_item *item = &w->items[i];
         if (!item->span->grad || item->span->count == 0) continue;
         w->rule->finish(item->options, sum, item->span->count, &space->coefs[space->coef_of[i]]);

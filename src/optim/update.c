@@ -216,7 +216,7 @@ void adamod__set_state_number(const work *w, const block_source *b, int state, i
         memcpy(array + (size_t)i * size, buffer, size);
     } else {
         adamod__write_block(w->kernels, b->compute, array, b->state_type, i, 1, buffer,
-                            &(block_random){b->key, 1 + state});
+                            &(block_random){b->key, 1 + state % KERNEL_STATES});
     }
 }
 

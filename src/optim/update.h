@@ -90,6 +90,10 @@ int64_t adamod__lay_given(const work *w, work_space *space);
 void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last);
 /* The item a chunk belongs to. */
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
+/* Runs the formula on copies of all arrays with a gradient, with SUMS_FLAG set, and sums what it leaves in eta and step, squared
+ * or as it is; then those two sums of an item. */
+void adamod__sum_arrays(const work *w, work_space *space, bool squares);
+void adamod__array_sums(const work_space *space, size_t item, double sum[2]);
 /* Adds the chunks' sums of squares to their groups' statistics, in order. */
 void adamod__add_partial(const work *w, const work_space *space);
 

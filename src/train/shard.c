@@ -88,6 +88,8 @@ static int take_part(shard *s, char *message, size_t size) {
 static const char *refused(const experiment *e) {
     if (e->params->on_device && e->params->n < comm_size(e->comm))
         return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
+    if (adamod__is_together(e->optimizer))
+        return "train.shard does not go with a rule that looks at all parameters together";
     for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
         if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)
             return "train.shard does not go with a schedule of clip_norm";

@@ -40,7 +40,10 @@ _SPARSE_RULES = ("sgd", "adagrad")
 SHAPED_RULES = ("adafactor", "muon")
 
 # Rules that look at whole parameters, and not at parts of them.
-WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw")
+WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw", "prodigy")
+
+# Rules that look at all parameters of an update together: on the CPU, too, one handle has those of all groups.
+TOGETHER_RULES = ("prodigy",)
 
 
 @functools.lru_cache(maxsize=None)
@@ -477,7 +480,8 @@ class Arrays:
         self._check_param(i, p, real)
         bound = Bound()
         bound.index, bound.state, bound.complex = i, state, p.dtype in _REAL
-        bound.device, bound.counted = device_of(p), None
+        together = "cpu" if self.hyper.rule in TOGETHER_RULES else None
+        bound.device, bound.counted = device_of(p) or together, None
         bound.shaped = shaped = self.hyper.rule in SHAPED_RULES
         bound.numel = p.numel()
         bound.count = bound.numel * (2 if bound.complex else 1)

@@ -18,7 +18,7 @@ _BOUND = ("adabound", "amsbound")
 _TELLING: Dict[str, Sequence[str]] = {
     "betas": (
         *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia"),
+        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia", "prodigy"),
     ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
@@ -36,6 +36,7 @@ _TELLING: Dict[str, Sequence[str]] = {
     "centered": ("rmsprop",),
     "rho": ("adadelta", "sophia"),
     "bs": ("sophia",),
+    "d_coef": ("prodigy",),
     "lr_decay": ("adagrad", "nosadam"),
     "window": ("adashift",),
     "clip_threshold": ("adafactor",),
@@ -66,6 +67,7 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "schedulefree_sgd": ("warmup_steps",),
     "sophia": ("rho",),
     "stableadamw": ("update_clipping",),
+    "prodigy": ("d_coef",),
     "muon": ("ns_steps",),
 }
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import _c
-from .arrays import Arrays, Bound
+from .arrays import TOGETHER_RULES, Arrays, Bound
 from .settled import Settled
 
 _SPAN = ctypes.sizeof(_c.Span)
@@ -110,6 +110,9 @@ class Handle:
         self.behind = False  # the device has counted steps that state["step"] does not show
         self.captured: Optional[List[Any]] = None  # what a graph may still use
         _c.check(_c.lib.adamod_set(handle, b"seed", float(seed)))
+        self.on_host = device == "cpu" and rule in TOGETHER_RULES
+        if self.on_host:
+            _c.check(_c.lib.adamod_set(handle, b"threads", float(torch.get_num_threads())))
 
     def __del__(self, free: Any = _c.lib.adamod_free) -> None:  # at exit, modules may be gone already
         if getattr(self, "handle", None):
@@ -257,6 +260,11 @@ class Handle:
     def scale(self, scaling: Scaling) -> None:
         """What a GradScaler says is read on the device: the host does not wait for it."""
         if not scaling and not self.scaling:
+            return
+        if self.on_host:  # where the step was skipped already if found_inf says so
+            self.scaling = Scaling(scaling.scale)
+            scale = 1.0 if scaling.scale is None else 1.0 / float(scaling.scale)
+            _c.check(_c.lib.adamod_set(self.handle, b"grad_scale", scale))
             return
         self.scaling = Scaling(  # kept alive until the step that reads it is enqueued
             *(None if x is None else torch.as_tensor(x, dtype=torch.float32, device=self.device) for x in scaling)

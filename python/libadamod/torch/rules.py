@@ -802,6 +802,44 @@ class LAMB(Optimizer):
         super().__init__(params, {**_own(locals()), "trust_ratio": True}, common)
 
 
+class Prodigy(Optimizer):
+    """Prodigy, Mishchenko and Defazio, arXiv 2306.06101: Adam that estimates its learning rate; as in the authors' package.
+
+    The estimate d is one number for all parameters of all groups on one device. It looks at whole parameters.
+
+    Args, beside those of every Optimizer here:
+        lr: times d, the learning rate. The authors advise 1, with a schedule that decays it.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        d0: the first d, which should be too small rather than too large.
+        d_coef: times the estimate of d: the way to tune the rule.
+        growth_rate: by at most this factor d grows in a step.
+        beta_d: decay of the sums that d is estimated from, the authors' beta3; 0 is the root of betas[1].
+        use_bias_correction: Adam's correction of averages.
+        safeguard_warmup: the sum that d is divided by does not see lr, for long warm-ups.
+    """
+
+    rule = "prodigy"
+    _states_tell_rates = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 1.0,
+        betas: Betas = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        *,
+        d0: float = 1e-6,
+        d_coef: float = 1.0,
+        growth_rate: float = float("inf"),
+        beta_d: float = 0,
+        use_bias_correction: bool = False,
+        safeguard_warmup: bool = False,
+        **common: Unpack[Bounded],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+
 class StableAdamW(Optimizer):
     """StableAdamW, Wortsman et al., arXiv 2304.13013: AdamW that steps less where a parameter's gradients are larger than
     they were; as in optimi. It looks at whole parameters.

@@ -68,6 +68,9 @@ typedef struct adamod__coef_f32 {
 /* The states that a formula knows: m, v, s, t, u. A rule may have others, for its driver alone. */
 enum { KERNEL_STATES = 5 };
 
+/* The bit of coef.flag that is set while a formula is to leave what is summed: see sums.c. */
+enum { SUMS_FLAG = 2 };
+
 /* Consecutive elements, in the type of computation. Pointers need no alignment. */
 typedef struct block {
     void *p;
@@ -96,6 +99,7 @@ typedef struct real_kernels {
     void (*gradient)(void *out, const void *g, const void *p, size_t n, const adamod__coef_f64 *c);
     /* The sum of (scale * g)^2 and the largest |scale * g|, in double; NaN if there is one. */
     double (*sumsq)(const void *g, size_t n, double scale);
+    double (*sum)(const void *g, size_t n); /* as they are, in the same order */
     double (*maxabs)(const void *g, size_t n, double scale);
     /* For drivers: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
     void (*factored)(void *out, const void *g, const void *column, size_t n, double row);

@@ -347,7 +347,7 @@ static void NAME(gradient)(void *out, const void *g, const void *p, size_t n, co
 }
 
 /* 32 running sums whatever the instruction set, so that the order of additions is always the same. */
-static double NAME(sumsq)(const void *g, size_t n, double scale) {
+INLINE double NAME(sum_up)(const void *g, size_t n, double scale, const int squares) {
     typedef double doubles __attribute__((vector_size(64)));
     typedef REAL reals __attribute__((vector_size(8 * sizeof(REAL))));
     doubles sum[4] = {{0}};
@@ -357,16 +357,19 @@ static double NAME(sumsq)(const void *g, size_t n, double scale) {
             reals x;
             memcpy(&x, (const char *)g + (i + 8 * (size_t)j) * sizeof(REAL), sizeof x);
             const doubles d = __builtin_convertvector(x, doubles) * scale;
-            sum[j] += d * d;
+            sum[j] += squares ? d * d : d;
         }
     }
     for (; i < n; i++) {
         const double d = (double)NAME(at)(g, i) * scale;
-        sum[i / 8 % 4][i % 8] += d * d;
+        sum[i / 8 % 4][i % 8] += squares ? d * d : d;
     }
     const doubles all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     return ((all[0] + all[1]) + (all[2] + all[3])) + ((all[4] + all[5]) + (all[6] + all[7]));
 }
+
+static double NAME(sumsq)(const void *g, size_t n, double scale) { return NAME(sum_up)(g, n, scale, 1); }
+static double NAME(sum)(const void *g, size_t n) { return NAME(sum_up)(g, n, 1, 0); }
 
 static double NAME(maxabs)(const void *g, size_t n, double scale) {
     double most = 0;
@@ -419,6 +422,7 @@ static const real_kernels NAME(table) = {
         },
     .gradient = NAME(gradient),
     .sumsq = NAME(sumsq),
+    .sum = NAME(sum),
     .maxabs = NAME(maxabs),
     .factored = NAME(factored),
     .add_squares = NAME(add_squares),

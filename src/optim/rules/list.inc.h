@@ -31,3 +31,4 @@
 #include "optim/rules/schedulefree.inc.h"
 #include "optim/rules/sophia.inc.h"
 #include "optim/rules/muon.inc.h"
+#include "optim/rules/prodigy.inc.h"

@@ -73,7 +73,7 @@ template <class R>
 static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,
                                                    uint32_t at, R x, uint64_t key) {
     if (t.state_type == ADAMOD_BF16) {
-        store_random((uint16_t *)t.state[i] + offset, ADAMOD_BF16, first, at, (float)x, key, 1 + i);
+        store_random((uint16_t *)t.state[i] + offset, ADAMOD_BF16, first, at, (float)x, key, 1 + i % KERNEL_STATES);
     } else {
         ((R *)t.state[i])[offset + first + at] = x;
     }

@@ -1,0 +1,93 @@
+/* Prodigy: Mishchenko and Defazio, "Prodigy: An Expeditiously Adaptive Parameter-Free Learner", arXiv 2306.06101, Algorithm 4,
+ * as in the authors' package. d, an estimate of how far the solution is, is one number for all arrays of an update:
+ *
+ *   a = d lr, times sqrt(1 - beta2^t) / (1 - beta1^t) with use_bias_correction
+ *   r = betad r + d / d0 a sum of g (p0 - p)        s = betad s + d / d0 a g        (safeguard_warmup: d in place of a in s)
+ *   m = beta1 m + (1 - beta1) d g                   v = beta2 v + (1 - beta2) d^2 g^2
+ *   p = p - a lambda p - a d / (sqrt(v) + d' eps) m / d        d' is the new d:
+ *
+ *   e = d_coef r / (sum of |s|)        d_max = max(d_max, e)        d' = min(d_max, growth_rate d), or d_max while d is d0
+ *
+ * p0 is where the array began. What it is divided by, d, makes a d / (sqrt(v) + d' eps) a learning rate as Adam's: statistics
+ * show it, and the momental bound is on it. The driver (../prodigy.c) puts d into the coefficients, and lets the formula run
+ * on copies first, with bit 2 of the flag set, to leave what is to be summed. */
+#ifdef ADAMOD_RULE_NAME
+
+RULE(prodigy)
+OPTION(D0)
+OPTION(D_COEF)
+OPTION(GROWTH_RATE)
+OPTION(BETA_D)
+OPTION(SAFEGUARD_WARMUP)
+
+#elif defined(ADAMOD_RULE_FORMULAS)
+
+FORMULA(prodigy) {
+    x.t = k->flag & 1 ? x.p : x.t; /* the first update of the array */
+    const V along = x.g * (x.t - x.p);
+    x.s = k->beta4 * x.s + k->beta4c * x.g;
+    x.m = k->beta1 * x.m + k->beta1c * x.g;
+    x.v = k->beta2 * x.v + k->beta2c * x.g * x.g;
+    x.eta = k->lr / (SQRT(x.v) + k->eps);
+    BOUND(u)
+    x.p = x.p - k->low * x.p;
+    x.p = x.p - x.step * (x.m * k->mscale);
+    x.eta = k->flag & SUMS_FLAG ? GREATER(x.s, -x.s) : x.eta;
+    x.step = k->flag & SUMS_FLAG ? along : x.step;
+    return x;
+}
+KERNEL(prodigy, M | VV | S | T)
+BOUNDED(prodigy_bounded, prodigy, M | VV | S | T | U)
+VARIANTS(prodigy){VARIANT(prodigy), VARIANT(prodigy_bounded)};
+
+#elif defined(ADAMOD_RULE_COEFS)
+
+/* As if d were 1 and d0, too: see ../prodigy.h. */
+COEFS(prodigy) {
+    const adamod__corrections x = adamod__decays_of(o, info, c);
+    const double corrected = o[OPT_BIAS_CORRECTION] != 0 ? sqrt(x.second) / x.first : 1;
+    c->lr = o[OPT_LR] * corrected;
+    c->beta4 = o[OPT_BETA_D] > 0 ? o[OPT_BETA_D] : sqrt(o[OPT_BETA2]);
+    c->low = adamod__decay_of(o) * (o[OPT_DECAY] == DECAY_DECOUPLED ? corrected : 1);
+    c->decays = 1;
+    c->flag = info->t == 1;
+    c->variant = adamod__bounded(o);
+}
+
+#elif defined(ADAMOD_RULE_DESCRIPTION)
+
+static void adamod__prodigy_states(const double *o, int ndim, state_spec specs[]) {
+    (void)ndim;
+    specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
+    specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
+    specs[2] = (state_spec){"s", SHAPE_SAME, 0};
+    specs[3] = (state_spec){"p0", SHAPE_SAME, 0};
+    adamod__bound_state(o, &specs[4]);
+    specs[5] = (state_spec){"d", SHAPE_SCALAR, 0};
+    specs[6] = (state_spec){"d_max", SHAPE_SCALAR, 0};
+    specs[7] = (state_spec){"d_numerator", SHAPE_SCALAR, 0};
+}
+
+static const option_spec adamod__prodigy_options[] = {
+    OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "times d: the learning rate; 1 is the authors' advice"),
+    OPTION_BETA1(0.9),
+    OPTION_BETA2(0.999),
+    OPTION_REAL(BETA_D, "beta_d", 0, 0, 1, 1, "decay of the sums that d is estimated from; 0: the root of beta2"),
+    OPTION_EPS(1e-8),
+    OPTION_REAL(D0, "d0", 1e-6, 1e-15, 1e6, 0, "the first d"),
+    OPTION_REAL(D_COEF, "d_coef", 1, 1e-6, 1e6, 0, "times the estimate of d: the way to tune the rule"),
+    OPTION_REAL(GROWTH_RATE, "growth_rate", INFINITY, 1, INFINITY, 0, "d grows by at most this factor in an update"),
+    OPTION_SWITCH(BIAS_CORRECTION, "use_bias_correction", 0, 0, "1: Adam's correction of averages"),
+    OPTION_SWITCH(SAFEGUARD_WARMUP, "safeguard_warmup", 0, 0, "1: the sum that d is divided by does not see lr"),
+    OPTIONS_BOUND,
+};
+
+RULE_DRIVER(prodigy);
+RULE_DEFINITION(prodigy, .summary = "Adam that estimates its learning rate from how far it has come",
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__prodigy_driver, .together = true);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(prodigy)
+
+#endif
