@@ -172,3 +172,21 @@ echo 'name: y' >"$work/recipe.yaml"
 ! rivals || fail "rivals takes the runs of another recipe"
 grep -q '^rivals: .* has runs with another recipe: choose another --out$' "$work/err" || { cat "$work/err" && fail "no reason"; }
 echo "ok rivals"
+
+# ---- examples/slurm.sh ----
+
+program srun <<<'echo "$*" >>"$WORK/ran"; exit "${SRUN_STATUS-0}"'
+program scontrol <<<'echo "$*" >>"$WORK/asked_of_slurm"'
+slurm() { (cd "$work" && : >ran && : >asked_of_slurm && SLURM_JOB_ID=7 bash "$source_dir/examples/slurm.sh" "$@" 2>err); }
+slurm a.yaml job || fail "slurm.sh: $(cat "$work/err")"
+[ "$(cat "$work/ran")" = '--mpi=pmix --kill-on-bad-exit=1 adamod train a.yaml --out job --device cuda' ] || fail "it runs $(cat "$work/ran")"
+[ ! -s "$work/asked_of_slurm" ] || fail "a job that is done is queued again"
+mkdir "$work/job" && touch "$work/job/recipe.yaml"
+status=0
+SRUN_STATUS=143 ADAMOD_SLURM_MPI=pmi2 slurm a.yaml job || status=$?
+[ $status -eq 143 ] || fail "its status is $status"
+[ "$(cat "$work/ran")" = '--mpi=pmi2 --kill-on-bad-exit=1 adamod train --resume --out job --device cuda' ] || fail "it runs $(cat "$work/ran")"
+[ "$(cat "$work/asked_of_slurm")" = 'requeue 7' ] || fail "a job that was interrupted asks $(cat "$work/asked_of_slurm")"
+SRUN_STATUS=1 slurm a.yaml job && fail "a failure is a success" || [ ! -s "$work/asked_of_slurm" ] || fail "a failed job is queued again"
+! slurm a.yaml || fail "it takes no directory"
+echo "ok slurm.sh"
