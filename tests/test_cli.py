@@ -126,7 +126,7 @@ class Folder:
 def test_help_and_version():
     check(re.fullmatch(r"adamod \d+\.\d+\.\d+\n", succeed("--version")), "the version")
     text = succeed("--help")
-    check(text == succeed("help") == succeed("-h"), "help differs")
+    check(text == succeed("help") == succeed("-h") == succeed("help", "help") == succeed("help", "--help"), "help differs")
     for command in COMMANDS:
         check(command in text, command, "is not in the help")
         page = succeed(*command.split(), "--help")

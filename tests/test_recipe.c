@@ -392,7 +392,8 @@ TEST(a_list_may_be_written_as_yaml_or_with_commas) {
     CHECK_STR(r.optimizer.no_decay, "");
     CHECK_INT(parse(&r, "optimizer: {no_decay: []}\n"), 0);
     CHECK_STR(complaint("optimizer: {no_decay: [biases, weights]}"),
-              "demo.yaml:1: optimizer.no_decay is 'biases,weights', expected a list of biases or norms");
+              "demo.yaml:1: optimizer.no_decay is 'biases,weights', expected a list of biases or norms, with commas "
+              "between them");
     CHECK_HAS(set_complaint("optimizer.no_decay=biases,biases"), "expected a list of");
     CHECK_HAS(set_complaint("optimizer.no_decay=,"), "expected a list of");
     CHECK_HAS(complaint("optimizer: {no_decay: [[biases]]}"), "optimizer.no_decay: expected words in this list");

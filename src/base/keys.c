@@ -34,7 +34,7 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
     size_t n;
     switch (k->kind) {
         case KEY_TEXT: snprintf(out, size, "a text of at most %zu bytes", k->size - 1); break;
-        case KEY_PATH: snprintf(out, size, "the path of a file"); break;
+        case KEY_PATH: snprintf(out, size, "a path"); break;
         case KEY_WHOLE: snprintf(out, size, "a whole number from %.15g to %.16g", k->low, k->high); break;
         case KEY_REAL:
             snprintf(out, size, k->below ? "a number from %g to less than %g" : "a number from %g to %g", k->low,
@@ -44,6 +44,8 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
         case KEY_LIST:
             n = (size_t)snprintf(out, size, "a list of ");
             if (n < size) list_choices(k->choices, out + n, size - n);
+            n = strlen(out);
+            if (n < size) snprintf(out + n, size - n, ", with commas between them");
             break;
         case KEY_SPAN: snprintf(out, size, "updates ('100', at most %.16g) or epochs ('1 epoch')", k->high); break;
         case KEY_CHOICE:

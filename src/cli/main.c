@@ -119,7 +119,7 @@ static int bad_command(int argc, char **argv) {
 
 static int help(int argc, char **argv) {
     char *flag[] = {"--help"};
-    if (argc == 0) return print_help(stdout), 0;
+    if (argc == 0 || (argc == 1 && (is_help(argv[0]) || strcmp(argv[0], "help") == 0))) return print_help(stdout), 0;
     for (int i = 0; i < COMMANDS; i++) {
         const int words = match(&commands[i], argc, argv);
         if (words && words < argc) return cli_usage("help", "unexpected argument '%.40s'", argv[words]);
