@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "base/text.h"
 #include "data/image_file.h"
 #include "models/densenet.h"
 #include "models/resnet.h"
@@ -249,6 +250,28 @@ TEST(the_surest_mistakes_are_kept_in_order) {
     CHECK_INT(class_report_write(&c, NULL, 1, "test", "/nowhere/classes.json", MESSAGE), 0);
 }
 
+TEST(mistakes_on_large_pictures_are_shown_scaled_down) {
+    class_report c = {0};
+    pictures p = {.size = 300};
+    char *text;
+    size_t n;
+    enter_scratch(true);
+    CHECK_INT(class_names_add(&p.classes, "a", MESSAGE) || class_names_add(&p.classes, "b", MESSAGE), 0);
+    if (!CHECK_INT(pictures_reserve(&p, 1, MESSAGE), 0) || !CHECK_INT(class_report_begin(&c, 2), 0)) return;
+    for (size_t i = 0; i < pictures_bytes(&p); i++) p.bytes[i] = (uint8_t)(7 + i % 3);
+    p.labels[p.n++] = 0;
+    class_report_add(&c, 0, 1, 0.5, 0);
+    CHECK_INT(class_report_write(&c, &p, 1, "test", "classes.json", MESSAGE), 0);
+    if (CHECK_INT(text_read("classes.json", &text, &n, MESSAGE), 0)) {
+        CHECK_HAS(text, "\"picture\":{\"height\":128,\"width\":128,\"channels\":3}");
+        CHECK_HAS(text, "\"pixels\":\"BwgJBwgJ");
+        CHECK(n > 4 * 128 * 128 && n < 4 * 128 * 128 + 300);
+        free(text);
+    }
+    class_report_free(&c);
+    pictures_free(&p);
+}
+
 /* ---- runs ---- */
 
 static train_result run_in(const char *directory, bool resume, const char *const *assignments) {
@@ -470,6 +493,7 @@ RUN_TESTS(ENTRY(a_part_of_the_training_set_is_held_out), ENTRY(where_nothing_is_
           ENTRY(an_epoch_sees_each_picture_once_in_an_order_of_its_own),
           ENTRY(scores_do_not_depend_on_how_batches_are_cut), ENTRY(an_evaluation_in_between_can_be_cut_short),
           ENTRY(predictions_are_those_that_evaluations_count), ENTRY(the_surest_mistakes_are_kept_in_order),
+          ENTRY(mistakes_on_large_pictures_are_shown_scaled_down),
           ENTRY(a_run_in_parts_ends_as_one_and_with_more_threads), ENTRY(a_run_has_its_classes_and_how_each_did),
           ENTRY(a_run_needs_its_training_files_only_for_what_was_held_out),
           ENTRY(keys_that_do_not_fit_together_are_named), ENTRY(too_few_pictures_are_refused),

@@ -3,6 +3,7 @@
 #include "base/base64.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/image_file.h"
 
 #include <stdlib.h>
 
@@ -43,19 +44,51 @@ static void write_confusion(json *j, const class_report *c) {
     json_close(j, ']');
 }
 
-static void write_picture(json *j, const pictures *p) {
+/* ---- little pictures ---- */
+
+enum { MOST_SIDE = 128 }; /* of a picture in the report; larger ones are scaled down */
+
+typedef struct little {
+    int side;
+    size_t bytes;
+    uint8_t *scaled; /* [side, side, 3]; NULL where pictures are as little already */
+    char *text;      /* base64 */
+} little;
+
+static bool little_make(little *out, int size) {
+    *out = (little){.side = size < MOST_SIDE ? size : MOST_SIDE};
+    out->bytes = (size_t)out->side * (size_t)out->side * 3;
+    out->text = malloc(base64_length(out->bytes) + 1);
+    if (size > MOST_SIDE) out->scaled = malloc(out->bytes);
+    return out->text && (out->scaled || size <= MOST_SIDE);
+}
+
+static void little_free(little *l) {
+    free(l->scaled);
+    free(l->text);
+}
+
+static int little_encode(little *l, const pictures *p, int64_t place, char *message, size_t size) {
+    uint8_t *pixels = p->bytes + (size_t)place * pictures_bytes(p);
+    if (l->scaled && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled, message, size)) return -1;
+    base64_encode(l->scaled ? l->scaled : pixels, l->bytes, l->text);
+    return 0;
+}
+
+static void write_picture(json *j, const little *l) {
     json_key(j, "picture");
     json_open(j, '{');
     json_key(j, "height");
-    json_integer(j, p->size);
+    json_integer(j, l->side);
     json_key(j, "width");
-    json_integer(j, p->size);
+    json_integer(j, l->side);
     json_key(j, "channels");
     json_integer(j, 3);
     json_close(j, '}');
 }
 
-static void write_mistake(json *j, const class_mistake *m, const pictures *p, char *text) {
+static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l, char *message, size_t size) {
+    if (little_encode(l, p, m->place, message, size)) return -1;
     json_open(j, '{');
     json_key(j, "label");
     json_integer(j, p->labels[m->place]);
@@ -63,21 +96,19 @@ static void write_mistake(json *j, const class_mistake *m, const pictures *p, ch
     json_integer(j, m->prediction);
     json_key(j, "probability");
     json_number(j, m->probability);
-    if (text) {
-        base64_encode(p->bytes + (size_t)m->place * pictures_bytes(p), pictures_bytes(p), text);
-        json_key(j, "pixels");
-        json_string(j, text);
-    }
+    json_key(j, "pixels");
+    json_string(j, l->text);
     json_close(j, '}');
+    return 0;
 }
 
-enum { MOST_SIDE = 256 }; /* that the format allows */
+/* ---- all of it ---- */
 
 int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
                        char *message, size_t size) {
     if (!c->confusion) return 0;
-    const bool shown = p->size <= MOST_SIDE;
-    char *text = shown ? malloc(base64_length(pictures_bytes(p)) + 1) : NULL;
+    little shown;
+    int status = little_make(&shown, p->size) ? 0 : text_fail(message, size, "%s: out of memory", path);
     json j = {0};
     json_open(&j, '{');
     json_key(&j, "step");
@@ -89,17 +120,17 @@ int class_report_write(const class_report *c, const pictures *p, int64_t step, c
     for (int i = 0; i < c->classes; i++) json_string(&j, p->classes.name[i]);
     json_close(&j, ']');
     write_confusion(&j, c);
-    if (shown) write_picture(&j, p);
+    write_picture(&j, &shown);
     json_key(&j, "mistakes");
     json_open(&j, '[');
-    for (int i = 0; i < c->mistakes; i++) write_mistake(&j, &c->mistake[i], p, text);
+    for (int i = 0; !status && i < c->mistakes; i++)
+        status = write_mistake(&j, &c->mistake[i], p, &shown, message, size);
     json_close(&j, ']');
     json_close(&j, '}');
     json_end_line(&j);
-    const bool failed = j.failed || (shown && !text);
-    const int status = failed ? text_fail(message, size, "%s: out of memory", path)
-                              : text_write(path, (text_slice){j.text, j.n}, message, size);
+    if (!status && j.failed) status = text_fail(message, size, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){j.text, j.n}, message, size);
     json_free(&j);
-    free(text);
+    little_free(&shown);
     return status;
 }

@@ -29,7 +29,7 @@ int class_report_begin(class_report *c, int classes);
 void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place);
 void class_report_free(class_report *c);
 
-/* split: "test" or "valid". Of too many classes there is no file. */
+/* split: "test" or "valid". Of too many classes there is no file. Pictures are scaled down to 128 pixels a side at most. */
 int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
                        char *message, size_t size);
 
