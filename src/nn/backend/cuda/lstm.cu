@@ -27,25 +27,9 @@ static void *take(char **at, size_t bytes) {
 static size_t size_of(const nn_call *c) { return c->input[LSTM_X].type == NN_BF16 ? sizeof(bf16) : sizeof(float); }
 static bool drops(const nn_call *c) { return c->training && c->attributes->dropout > 0; }
 
-/* Behind what the op saves: the outputs before each step, and weights after dropout. */
-static char *take_saved(const nn_call *c, const lstm_view *v, char *at, void **before, void **weights) {
-    *before = take(&at, (size_t)(v->steps * v->batch * v->h) * size_of(c));
-    *weights = drops(c) ? take(&at, (size_t)(4 * v->h * v->h) * size_of(c)) : c->input[LSTM_W_STATE].data;
-    return at;
-}
-
+/* Behind what the op saves: the outputs before each step, [rows, h]. */
 static size_t lstm_extra_saved(const nn_call *c) {
-    const lstm_view v = nn_lstm_view(c);
-    void *before, *weights;
-    return ((size_t)take_saved(c, &v, NULL, &before, &weights) + 256) / sizeof(float);
-}
-
-template <typename T> static void fill_arrays(const nn_call *c, lstm_arrays<T> *a) {
-    const lstm_view v = nn_lstm_view(c);
-    void *before, *weights;
-    take_saved(c, &v, (char *)(v.cells + v.steps * v.batch * v.h), &before, &weights);
-    *a = {(int)v.steps, (int)v.batch, (int)v.h,    c->input[LSTM_X].live_rows, v.gates,
-          v.cells,      v.c0,         (T *)before, (const T *)weights};
+    return (size_t)(c->output[0].rows * c->output[0].cols) * size_of(c) / sizeof(float) + 65;
 }
 
 /* What a node's direction has. */
@@ -55,15 +39,16 @@ typedef struct lstm_plan {
     product dx, dw_in, dw_state; /* backward, with step */
 } lstm_plan;
 
-/* What a direction has in the workspace, behind what products use. */
+/* What a direction has in the workspace. */
 typedef struct lstm_room {
+    void *exchange;    /* of resident kernels, where products have theirs at other times; NULL: there are none */
+    void *weights;     /* after dropout [4 h, h]; NULL: there is none */
+    float *dw;         /* backward: of those, in their place when steps are done */
     void *state;       /* forward: the output of the last step [batch, h] */
     float *sums;       /* forward: what it adds to the gates [batch, 4 h] */
     void *dgates;      /* backward: of all rows [rows, 4 h] */
     void *step_dgates; /* backward: of a step [batch, 4 h] */
     float *dy, *dc;    /* backward: of the state that a step's successor read, and of cells [batch, h] */
-    float *dw;         /* backward: of dropped weights [4 h, h] */
-    void *exchange;    /* of resident kernels; NULL: there are none */
     size_t bytes;
 } lstm_room;
 
@@ -71,22 +56,41 @@ static lstm_room room_of(const nn_call *c, char *workspace) {
     const lstm_view v = nn_lstm_view(c);
     const size_t n = (size_t)(v.batch * v.h), size = size_of(c);
     const bool resident = ((const lstm_plan *)c->prepared)->resident, backward = c->output_grad[0];
-    char *at = workspace + PRODUCT_WORKSPACE;
+    const size_t products = PRODUCT_WORKSPACE;
+    const size_t exchange = resident ? lstm_resident_bytes(v.steps, v.batch, v.h, backward) : 0;
+    char *at = workspace + (exchange > products ? exchange : products);
     lstm_room r = {};
-    if (backward) r.dgates = take(&at, 4 * n * (size_t)v.steps * size);
-    if (backward && drops(c)) r.dw = (float *)take(&at, (size_t)(4 * v.h * v.h) * sizeof(float));
-    if (resident) {
-        r.exchange = take(&at, lstm_resident_bytes(v.steps, v.batch, v.h, backward));
-    } else if (backward) {
+    if (resident) r.exchange = workspace;
+    if (drops(c)) r.weights = take(&at, (size_t)(4 * v.h * v.h) * (backward ? sizeof(float) : size));
+    if (backward) {
+        r.dw = (float *)r.weights;
+        r.dgates = take(&at, 4 * n * (size_t)v.steps * size);
+    }
+    if (backward && !resident) {
         r.step_dgates = take(&at, 4 * n * size);
         r.dy = (float *)take(&at, n * sizeof(float));
         r.dc = (float *)take(&at, n * sizeof(float));
-    } else {
+    } else if (!resident) {
         r.state = take(&at, n * size);
         r.sums = (float *)take(&at, 4 * n * sizeof(float));
     }
     r.bytes = (size_t)(at - workspace);
     return r;
+}
+
+template <typename T> static void fill_arrays(const nn_call *c, lstm_arrays<T> *a) {
+    const lstm_view v = nn_lstm_view(c);
+    const lstm_room r = room_of(c, (char *)c->workspace);
+    char *behind = (char *)(v.cells + v.steps * v.batch * v.h);
+    *a = {(int)v.steps,
+          (int)v.batch,
+          (int)v.h,
+          c->input[LSTM_X].live_rows,
+          v.gates,
+          v.cells,
+          v.c0,
+          (T *)take(&behind, 0),
+          (const T *)(r.weights ? r.weights : c->input[LSTM_W_STATE].data)};
 }
 
 static size_t lstm_workspace(const nn_call *c) { return room_of(c, NULL).bytes / sizeof(float) + 64; }
@@ -175,6 +179,12 @@ template <typename T, typename U> static void drop_into(const nn_call *c, const 
     drop_kernel<T, U><<<(unsigned)parts(n, CHUNK * THREADS), THREADS, 0, stream_of(c)>>>(drop_of(c), from, to, n);
 }
 
+/* Of the state, for all steps of a direction. */
+template <typename T> static void drop_weights(const nn_call *c, const lstm_arrays<T> &a) {
+    if (!drops(c)) return;
+    drop_into<T, T>(c, (const T *)c->input[LSTM_W_STATE].data, {(T *)a.weights, false}, 4LL * a.h * a.h);
+}
+
 /* ---- forward ---- */
 
 __device__ static inline float sigmoid(float z) { return 1 / (1 + expf(-z)); }
@@ -251,11 +261,8 @@ static void run_steps(const nn_call *c, const lstm_forward_arrays<bf16> &a) {
 template <typename T> static void forward(const nn_call *c) {
     const lstm_plan *p = (const lstm_plan *)c->prepared;
     const lstm_forward_arrays<T> a = forward_arrays<T>(c);
-    if (a.steps > 0) {
-        product_run(c, &p->x, c->input[LSTM_W_IN].data, c->input[LSTM_X].data, a.gates, false, NULL);
-        if (drops(c))
-            drop_into<T, T>(c, (const T *)c->input[LSTM_W_STATE].data, {(T *)a.weights, false}, 4LL * a.h * a.h);
-    }
+    if (a.steps > 0) product_run(c, &p->x, c->input[LSTM_W_IN].data, c->input[LSTM_X].data, a.gates, false, NULL);
+    drop_weights<T>(c, a);
     run_steps(c, a);
 }
 
@@ -370,6 +377,7 @@ template <typename T> static void backward(const nn_call *c) {
         no_grads(c);
         return;
     }
+    drop_weights<T>(c, a);
     run_steps(c, a);
     if (c->input_grad[LSTM_X])
         product_run(c, &p->dx, c->input[LSTM_W_IN].data, r.dgates, c->input_grad[LSTM_X], c->accumulate[LSTM_X], NULL);
