@@ -62,8 +62,8 @@ struct nn_op {
                                   * elsewhere */
 };
 
-/* The ops of the library. */
-#define NN_OPS(X)                                                                                                      \
+/* The ops that devices have kernels of, too. */
+#define NN_DEVICE_OPS(X)                                                                                               \
     X(linear)                                                                                                          \
     X(embedding)                                                                                                       \
     X(dropout)                                                                                                         \
@@ -78,6 +78,9 @@ struct nn_op {
     X(convolution)                                                                                                     \
     X(batch_norm)                                                                                                      \
     X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
+
+/* All ops of the library; one that only the host has is added here. */
+#define NN_OPS(X) NN_DEVICE_OPS(X)
 
 #define NN_OP_DECLARE(name) extern const nn_op nn_op_##name;
 NN_OPS(NN_OP_DECLARE)

@@ -359,7 +359,7 @@ static const nn_device_functions functions = {
 
 static const nn_backend_op ops[] = {
 #define ENTRY(name) {#name, &nn_cuda_##name},
-    NN_CUDA_OPS(ENTRY)
+    NN_DEVICE_OPS(ENTRY)
 #undef ENTRY
         {NULL, NULL},
 };

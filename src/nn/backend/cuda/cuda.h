@@ -9,6 +9,7 @@
 
 extern "C" {
 #include "nn/backend.h"
+#include "nn/op.h"
 }
 #include "base/random.h"
 
@@ -16,26 +17,9 @@ extern "C" {
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* The ops it has; a plan with another is not made. */
-#define NN_CUDA_OPS(X)                                                                                                 \
-    X(linear)                                                                                                          \
-    X(embedding)                                                                                                       \
-    X(dropout)                                                                                                         \
-    X(add)                                                                                                             \
-    X(add_norm)                                                                                                        \
-    X(attention)                                                                                                       \
-    X(cross_entropy)                                                                                                   \
-    X(log_softmax)                                                                                                     \
-    X(best)                                                                                                            \
-    X(path_attention)                                                                                                  \
-    X(beam)                                                                                                            \
-    X(convolution)                                                                                                     \
-    X(batch_norm)                                                                                                      \
-    X(average_pool) X(concat) X(scale_shift) X(pictures) X(lstm) X(locked_dropout) X(word_dropout) X(activity)
-
 extern "C" {
 #define NN_CUDA_DECLARE(name) extern const nn_kernels nn_cuda_##name;
-NN_CUDA_OPS(NN_CUDA_DECLARE)
+NN_DEVICE_OPS(NN_CUDA_DECLARE)
 #undef NN_CUDA_DECLARE
 /* Those that do something for others. */
 #define NN_CUDA_SHARING(X) X(convolution) X(batch_norm) X(average_pool)

@@ -4,6 +4,7 @@
  * them, and a kernel for the rest.
  *
  * Steps are recorded for the whole capacity. Those behind the batch's last compute nothing and leave zeros. */
+#include "nn/backend/cuda/drop_array.cuh"
 #include "nn/backend/cuda/lstm_resident.h"
 #include "nn/backend/cuda/product.h"
 
@@ -13,7 +14,7 @@ extern "C" {
 
 #include <stdlib.h>
 
-enum { THREADS = 256, SUM_ROWS = 32, CHUNK = 8 };
+enum { THREADS = 256, SUM_ROWS = 32 };
 
 /* ---- memory ---- */
 
@@ -156,33 +157,10 @@ static adamod_status lstm_prepare(const nn_call *c, void **prepared) {
 
 /* ---- dropout of weights ---- */
 
-/* Weights after dropout, or gradients of such. */
-template <typename T, typename U>
-__global__ static void __launch_bounds__(THREADS) drop_kernel(drop d, const T *from, target<U> to, int64_t n) {
-    const int64_t first = CHUNK * ((int64_t)blockIdx.x * THREADS + threadIdx.x);
-    const uint64_t key = drop_key(d);
-    if (first + CHUNK <= n) {
-        float x[CHUNK];
-        load_floats<CHUNK>(from + first, x);
-        const unsigned kept = drop_kept(d, key, first);
-        for (int k = 0; k < CHUNK; k++) x[k] = kept >> k & 1 ? d.scale * x[k] : 0;
-        put<CHUNK>(to, first, x);
-        return;
-    }
-    for (int64_t i = first; i < n; i++) {
-        const float x = drop_keeps(d, key, i) ? d.scale * widen(from[i]) : 0;
-        put<1>(to, i, &x);
-    }
-}
-
-template <typename T, typename U> static void drop_into(const nn_call *c, const T *from, target<U> to, int64_t n) {
-    drop_kernel<T, U><<<(unsigned)parts(n, CHUNK * THREADS), THREADS, 0, stream_of(c)>>>(drop_of(c), from, to, n);
-}
-
-/* Of the state, for all steps of a direction. */
+/* Those of the state, for all steps of a direction. Both make them: backward draws the same ones again. */
 template <typename T> static void drop_weights(const nn_call *c, const lstm_arrays<T> &a) {
     if (!drops(c)) return;
-    drop_into<T, T>(c, (const T *)c->input[LSTM_W_STATE].data, {(T *)a.weights, false}, 4LL * a.h * a.h);
+    drop_array<T, T>(c, (const T *)c->input[LSTM_W_STATE].data, {(T *)a.weights, false}, 4LL * a.h * a.h);
 }
 
 /* ---- forward ---- */
@@ -261,8 +239,10 @@ static void run_steps(const nn_call *c, const lstm_forward_arrays<bf16> &a) {
 template <typename T> static void forward(const nn_call *c) {
     const lstm_plan *p = (const lstm_plan *)c->prepared;
     const lstm_forward_arrays<T> a = forward_arrays<T>(c);
-    if (a.steps > 0) product_run(c, &p->x, c->input[LSTM_W_IN].data, c->input[LSTM_X].data, a.gates, false, NULL);
-    drop_weights<T>(c, a);
+    if (a.steps > 0) {
+        product_run(c, &p->x, c->input[LSTM_W_IN].data, c->input[LSTM_X].data, a.gates, false, NULL);
+        drop_weights<T>(c, a);
+    }
     run_steps(c, a);
 }
 
@@ -354,7 +334,7 @@ template <typename T> static void weight_grads(const nn_call *c, const lstm_arra
         return;
     }
     product_run(c, &p->dw_state, a.before, r->dgates, r->dw, false, NULL);
-    drop_into<float, float>(c, r->dw, target_of<float>(c, LSTM_W_STATE), 4LL * a.h * a.h);
+    drop_array<float, float>(c, r->dw, target_of<float>(c, LSTM_W_STATE), 4LL * a.h * a.h);
 }
 
 /* Of no rows: zeros, where nothing is added to. */
