@@ -184,6 +184,25 @@ TEST(batches_of_several_lengths_are_those_of_the_processor) {
     }
 }
 
+/* Odd numbers of units and many sequences are, and all weights in full precision; those of 60 units need a GPU that can. */
+TEST(a_run_says_that_weights_are_streamed) {
+    NEEDS_DEVICE();
+    static const struct {
+        const char *size, *precision, *says;
+    } cases[] = {{"model.hidden=60", "train.precision=mixed", NULL},
+                 {"model.hidden=61", "train.precision=mixed", "LSTM of 61 units x 8 sequences: weights are streamed"},
+                 {"data.batch=30", "train.precision=mixed", "LSTM of 60 units x 30 sequences: weights are streamed"},
+                 {"model.hidden=60", "train.precision=full", "mixed precision"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        experiment e;
+        char text[256] = "";
+        if (!open_with(&e, WITH(cases[i].size, cases[i].precision))) return;
+        CHECK(nn_plan_remark(e.plan, text, sizeof text) == (cases[i].says != NULL));
+        CHECK_HAS(text, cases[i].says ? cases[i].says : "");
+        experiment_close(&e);
+    }
+}
+
 /* What multiprocessors wait for is told by its bits: no number may look as if it were not there. */
 TEST(numbers_that_are_not_finite_come_through) {
     NEEDS_DEVICE();
@@ -273,6 +292,6 @@ TEST(a_run_in_parts_ends_as_one_and_runs_repeat) {
 
 RUN_TESTS(ENTRY(lstm_is_the_reference), ENTRY(locked_dropout_is_the_reference), ENTRY(word_dropout_is_the_reference),
           ENTRY(activity_is_the_reference), ENTRY(people_are_told_how_layers_run),
-          ENTRY(batches_of_several_lengths_are_those_of_the_processor), ENTRY(numbers_that_are_not_finite_come_through),
-          ENTRY(a_batch_may_be_empty), ENTRY(ten_steps_follow_those_of_the_processor),
-          ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))
+          ENTRY(a_run_says_that_weights_are_streamed), ENTRY(batches_of_several_lengths_are_those_of_the_processor),
+          ENTRY(numbers_that_are_not_finite_come_through), ENTRY(a_batch_may_be_empty),
+          ENTRY(ten_steps_follow_those_of_the_processor), ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))

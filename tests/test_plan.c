@@ -85,6 +85,13 @@ static void run_backward(const nn_call *c, const nn_op *op) {
     }
 }
 
+/* As if only few rows were quick. */
+static bool linear_remark(const nn_call *c, char *out, size_t size) {
+    if (c->output[0].rows < 40) return false;
+    snprintf(out, size, "%lld rows are slow", (long long)c->output[0].rows);
+    return true;
+}
+
 enum {
 #define ID_OF(name) ID_##name,
     NN_OPS(ID_OF)
@@ -107,6 +114,7 @@ enum {
                     : ID_##name == ID_attention ? 3u                                                                   \
                                                 : 0,                                                                   \
         .pairs = ID_##name == ID_linear,                                                                               \
+        .remark = ID_##name == ID_linear ? linear_remark : NULL,                                                       \
     };
 NN_OPS(KERNELS)
 
@@ -176,6 +184,28 @@ TEST(the_gradient_of_logits_lies_upon_them) {
     }
 }
 
+/* Of the first op that has one; the host's kernels have none. */
+TEST(a_plan_says_which_slow_way_it_takes) {
+    for (int i = 0; i < 3; i++) {
+        nn_params *params = nn_params_create();
+        nn_graph *g = nn_graph_create(params);
+        const int few = nn_symbol(g, "few", 3), many = nn_symbol(g, "many", i == 1 ? 39 : 40);
+        const nn_value w = nn_parameter(g, "w", 2, (int64_t[]){5, 4}, (nn_init){NN_UNIFORM, 1});
+        nn_output(g, "first", nn_linear(g, nn_input(g, "x", NN_F32, few, 4), w, -1, NN_LINEAR));
+        nn_output(g, "second", nn_linear(g, nn_input(g, "z", NN_F32, many, 4), w, -1, NN_LINEAR));
+        nn_plan *plan = NULL;
+        char text[64] = "";
+        CHECK_INT(nn_params_allocate(params, 1), ADAMOD_OK);
+        if (i < 2) CHECK_INT(on_the_device(params, NULL), ADAMOD_OK);
+        CHECK_INT(nn_plan_create(&plan, g, &(nn_plan_options){.loss = -1}), ADAMOD_OK);
+        if (plan) CHECK(nn_plan_remark(plan, text, sizeof text) == (i == 0));
+        CHECK_STR(text, i == 0 ? "40 rows are slow" : "");
+        nn_plan_free(plan);
+        nn_graph_free(g);
+        nn_params_free(params);
+    }
+}
+
 TEST(names_of_devices) {
     static const char *const wrong[] = {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:4294967296"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) CHECK_INT(nn_device_status(wrong[i]), ADAMOD_ERROR_NAME);
@@ -191,5 +221,6 @@ TEST(a_backend_that_cannot_be_loaded) {
 }
 
 RUN_TESTS(ENTRY(names_of_devices), ENTRY(a_backend_that_cannot_be_loaded), ENTRY(the_gradient_of_logits_lies_upon_them),
-          ENTRY(gradients_are_those_of_the_host), ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
+          ENTRY(a_plan_says_which_slow_way_it_takes), ENTRY(gradients_are_those_of_the_host),
+          ENTRY(weight_gradients_of_one_shape_are_done_two_at_a_time),
           ENTRY(sums_wait_for_the_end_unless_two_add_to_one))

@@ -68,7 +68,7 @@ extern const nn_backend nn_backend_cpu;
 
 /* What the shared object of a device's backend exports as nn_backend_cuda_get: the backend, if the version fits. It
  * reports its failures through fail, which is adamod__fail. */
-#define NN_BACKEND_VERSION 13
+#define NN_BACKEND_VERSION 14
 typedef adamod_status (*nn_fail)(adamod_status status, const char *format, ...);
 typedef const nn_backend *(*nn_backend_get)(int version, nn_fail fail);
 

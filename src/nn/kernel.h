@@ -131,6 +131,8 @@ typedef struct nn_kernels {
     size_t (*partials)(const nn_call *c);
     unsigned row_sums; /* bit i: backward gives the call's row_sums[i], too */
     bool pairs;        /* backward_weights takes paired_with */
+    /* Whether this call, prepared, takes a slow way that other settings would avoid: which and why, for people. */
+    bool (*remark)(const nn_call *c, char *out, size_t size);
 } nn_kernels;
 
 /* What an op's kernels do for others, in training on a device. What is asked is asked when shapes, types and strides are

@@ -377,5 +377,7 @@ void nn_plan_move(nn_plan *plan, const char *state, int64_t n, const int64_t *fr
 void nn_plan_write(nn_plan *plan, const char *state, int64_t first, int64_t rows, const int32_t *data);
 adamod_status nn_plan_read(nn_plan *plan, const char *state, int64_t first, int64_t rows, int32_t *data);
 nn_memory nn_plan_memory(const nn_plan *plan);
+/* Whether an op of it takes a slow way that other settings would avoid: of the first such, which and why, for people. */
+bool nn_plan_remark(const nn_plan *plan, char *out, size_t size);
 
 #endif

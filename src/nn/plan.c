@@ -276,3 +276,11 @@ nn_memory nn_plan_memory(const nn_plan *plan) {
     return (nn_memory){plan->block_bytes + plan->shared_bytes, plan->unshared_bytes,
                        number * (size_t)p->count + sizeof(float) * (size_t)p->state_count, plan->workspace_bytes};
 }
+
+bool nn_plan_remark(const nn_plan *plan, char *out, size_t size) {
+    for (int s = 0; s < plan->n_steps; s++) {
+        const plan_step *step = &plan->steps[s];
+        if (step->kernels.remark && step->kernels.remark(&step->call, out, size)) return true;
+    }
+    return false;
+}

@@ -430,6 +430,12 @@ static void note_data(const trainer *t) {
     }
 }
 
+/* A slow way that the recipe could avoid. */
+static void note_plan(const trainer *t) {
+    char line[256];
+    if (t->o->note && nn_plan_remark(t->s.plan, line, sizeof line)) t->o->note(line);
+}
+
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     while (t->at.step < t->s.steps && !is_stale(t)) {
         ask_user(t);
@@ -507,6 +513,7 @@ static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     }
     if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
     note_data(t); /* of a run that is not refused, whose one line it would hide */
+    note_plan(t);
     return 0;
 }
 

@@ -364,9 +364,16 @@ template <typename T> static void backward(const nn_call *c) {
     weight_grads<T>(c, a, &r);
 }
 
+static bool lstm_remark(const nn_call *c, char *out, size_t size) {
+    const lstm_view v = nn_lstm_view(c);
+    if (v.steps == 0 || ((const lstm_plan *)c->prepared)->resident) return false;
+    lstm_resident_refuse(c->input[LSTM_X].type == NN_BF16, v.batch, v.h, out, size);
+    return true;
+}
+
 static void lstm_forward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, forward, c); }
 static void lstm_backward(const nn_call *c) { BY_TYPE(c->input[LSTM_X].type, backward, c); }
 
 extern "C" const nn_kernels nn_cuda_lstm = {
     lstm_forward,     lstm_backward, NULL, lstm_workspace, lstm_prepare, lstm_release,
-    lstm_extra_saved, lstm_partials, 0,    false};
+    lstm_extra_saved, lstm_partials, 0,    false,          lstm_remark};

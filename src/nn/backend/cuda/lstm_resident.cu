@@ -414,6 +414,21 @@ void lstm_resident_describe(int major, char *out, size_t size) {
                  MOST_BATCH);
 }
 
+void lstm_resident_refuse(bool mixed, int64_t batch, int64_t h, char *out, size_t size) {
+    int device = 0, major = 0;
+    char why[80] = "a GPU with compute capability 9.0 or later would keep them";
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+        major >= LEAST_MAJOR) {
+        if (!mixed) snprintf(why, sizeof why, "they stay on the chip in mixed precision only");
+        else
+            snprintf(why, sizeof why, "they stay on the chip up to %d units, if even, x %d sequences", MOST_UNITS,
+                     MOST_BATCH);
+    }
+    snprintf(out, size, "LSTM of %lld units x %lld sequences: weights are streamed at each time step; %s", (long long)h,
+             (long long)batch, why);
+}
+
 static void fill(cudaStream_t stream, const lstm_arrays<bf16> &a, void *exchange, int vectors, const float *begin,
                  const int32_t *carried) {
     const int64_t n = vectors * vector_of(a.batch, a.h) * (begin ? a.steps + 1 : a.steps);

@@ -10,6 +10,9 @@ bool lstm_resident_fits(int64_t steps, int64_t batch, int64_t h);
 /* The same for people, of a device of this compute capability. */
 void lstm_resident_describe(int major, char *out, size_t size);
 
+/* Why it does not fit, for people. */
+void lstm_resident_refuse(bool mixed, int64_t batch, int64_t h, char *out, size_t size);
+
 /* Bytes through which multiprocessors tell each other outputs, and gradients. */
 size_t lstm_resident_bytes(int64_t steps, int64_t batch, int64_t h, bool backward);
 
