@@ -13,6 +13,17 @@ elseif(ADAMOD_SANITIZE)
     add_link_options(-fsanitize=${ADAMOD_SANITIZE})
 endif()
 
+# The optimizers' kernels are a thousand loops; with all checks, compiling them takes longer than all the rest. So pointers,
+# which the address sanitizer checks where they are used, are not checked once more when they are made. For a fuzzer, which
+# learns nothing from which formula runs, the address sanitizer is called rather than put in line.
+set(kernel_flags "")
+if(ADAMOD_FUZZ OR ADAMOD_SANITIZE MATCHES "address")
+    set(kernel_flags -fno-sanitize=null,pointer-overflow,object-size,alignment)
+endif()
+if(ADAMOD_FUZZ)
+    list(APPEND kernel_flags -fno-sanitize=fuzzer-no-link -mllvm -asan-instrumentation-with-call-threshold=0)
+endif()
+
 # Results are the same bit for bit everywhere, so no product and sum may be fused into one rounding; and square roots
 # need not set errno, which is what lets loops over them become vector instructions.
 set(arithmetic_flags -ffp-contract=off -fno-math-errno)
