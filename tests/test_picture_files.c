@@ -189,6 +189,12 @@ TEST(cifar_100_has_two_labels_and_a_folder_of_its_own) {
     CHECK_INT(coarse.classes.n, 20);
     CHECK_INT(fine.labels[24], 31);
     CHECK_INT(coarse.labels[24], 4);
+    /* those of a model come first; others' labels would be beyond them */
+    CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}, MESSAGE), -1);
+    CHECK_STR(message, "hundred/cifar-100-binary: 100 classes, expected 20, as the model has");
+    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, NULL, MESSAGE), -1);
+    CHECK_STR(message, "shapes: 10 classes, expected 20, as the model has");
+    CHECK_INT(coarse.n, 25);
     pictures_free(&fine);
     pictures_free(&coarse);
 }

@@ -113,6 +113,9 @@ int cifar_read(pictures *out, const char *directory, const cifar_options *o, cha
     struct stat info;
     snprintf(folder, sizeof folder, "%s/%s", directory, f->folder);
     if (stat(folder, &info)) snprintf(folder, sizeof folder, "%s", directory);
+    if (out->classes.n && out->classes.n != f->classes)
+        return text_fail(msg, msg_size, "%s: %d classes, expected %d, as the model has", folder, f->classes,
+                         out->classes.n);
     int failed = out->classes.n ? 0 : name_classes(&out->classes, folder, f, msg, msg_size);
     for (int i = 0; !failed && files[i]; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[i]);

@@ -2,6 +2,7 @@
 
 #include "base/pool.h"
 #include "base/random.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -171,6 +172,9 @@ static void make_one(void *context, int64_t i, int thread) {
 int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, adamod_pool *pool, char *msg,
                     size_t msg_size) {
     shapes_work w = {out, seed, stream};
+    if (out->classes.n && out->classes.n != SHAPES_CLASSES)
+        return text_fail(msg, msg_size, "shapes: %d classes, expected %d, as the model has", SHAPES_CLASSES,
+                         out->classes.n);
     for (int i = 0; i < SHAPES_CLASSES && out->classes.n < SHAPES_CLASSES; i++) {
         if (class_names_add(&out->classes, names[i], msg, msg_size)) return -1;
     }
