@@ -30,7 +30,7 @@ enum halves { BOTH, SUMS, APPLY };
 typedef struct norm_plan {
     unsigned *barriers;    /* two for each group of channels: how many came, how often all did */
     int64_t groups, parts; /* blocks: of channels, and of pixels */
-    bool together;
+    bool together, beside_others;
     size_t kept; /* bytes of shared memory; 0: everything is read again */
 } norm_plan;
 
@@ -506,10 +506,21 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     return w;
 }
 
-static void launch(const void *kernel, unsigned blocks, size_t shared, void **arguments, const nn_call *c) {
-    if (blocks == 0) return;
-    const cudaError_t e = cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c));
+static void tell(cudaError_t e) {
     if (e != cudaSuccess) nn_cuda_launch_failed("a batch norm", cudaGetErrorString(e));
+}
+
+static void launch(const void *kernel, unsigned blocks, size_t shared, void **arguments, const nn_call *c) {
+    if (blocks != 0) tell(cudaLaunchKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
+}
+
+/* Blocks that wait for each other. Where the kernels of other processes run beside this one, all of them must be promised
+ * a place: two such kernels that have half of their blocks running each would wait forever. */
+static void launch_meeting(const void *kernel, unsigned blocks, size_t shared, void **arguments, const nn_call *c) {
+    const norm_plan *p = (const norm_plan *)c->prepared;
+    if (p->beside_others && blocks != 0)
+        tell(cudaLaunchCooperativeKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
+    else launch(kernel, blocks, shared, arguments, c);
 }
 
 /* The kernels of one shape. */
@@ -551,7 +562,7 @@ static void launch_halves(const nn_call *c, const norm_work<T> &w, bool backward
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
     if (!backward && (!c->training || c->moments.first)) launch(k.apply, blocks, 0, arguments, c);
-    else if (p->together && !w.totals) launch(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
+    else if (p->together && !w.totals) launch_meeting(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
     else {
         launch(k.sums, blocks, 0, arguments, c);
         add_up_totals(c, w, backward);
@@ -596,6 +607,15 @@ static bool fits(const void *kernel, size_t shared, int64_t blocks) {
     return ok && blocks <= (int64_t)processors * each;
 }
 
+/* NVIDIA's Multi-Process Service lets several processes' kernels run at the same time. */
+static bool has_service() {
+    int device = 0, yes = 0;
+    const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                       cudaDeviceGetAttribute(&yes, cudaDevAttrMpsEnabled, device) == cudaSuccess;
+    cudaGetLastError();
+    return known && yes;
+}
+
 static adamod_status norm_prepare(const nn_call *c, void **prepared) {
     norm_plan *p = (norm_plan *)calloc(1, sizeof *p);
     if (!p) return nn_cuda_fail(ADAMOD_ERROR_MEMORY, "out of memory for a batch norm");
@@ -605,6 +625,7 @@ static adamod_status norm_prepare(const nn_call *c, void **prepared) {
     const int64_t size = group_of(c) * (c->input[0].type == NN_BF16 ? 2 : 4) * (backward ? 2 : 1);
     p->kept = (size_t)(parts(capacity_pixels(c), p->parts) * size);
     if (p->kept > KEPT_BYTES || !fits(k.kept, p->kept, p->groups * p->parts)) p->kept = 0;
+    p->beside_others = has_service();
     p->together = p->kept || fits(k.both, 0, p->groups * p->parts);
     const size_t bytes = (size_t)p->groups * 2 * sizeof *p->barriers;
     cudaError_t e = cudaMalloc((void **)&p->barriers, bytes);
