@@ -335,6 +335,27 @@ TEST(persistent_states_come_back_bit_for_bit) {
     drop_lasting(&b);
 }
 
+/* What a text's place left behind does not keep others from using the model. */
+TEST(who_takes_the_model_alone_needs_no_carried_state) {
+    lasting a, b, c;
+    const checkpoint_meta meta = some_meta();
+    if (!make_lasting(&a, 5) || !make_lasting(&b, 7) || !make_lasting(&c, 5)) return;
+    nn_params *const all[] = {a.params, b.params, c.params};
+    for (int i = 0; i < 3; i++) nn_params_find_state(all[i], "w")->carried = true;
+    set_states(&a, 1.0f / 3);
+    CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
+    CHECK(state_of(&b, "w")[6] == 0 && state_of(&b, "norm.variance")[5] == state_of(&a, "norm.variance")[5]);
+    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), b.params, 0, MESSAGE), 0);
+    CHECK_INT(checkpoint_load(below("s.safetensors"), c.params, c.opt, NULL, MESSAGE), 0); /* goes on */
+    CHECK(same_states(&a, &c));
+    CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
+    CHECK_HAS(message, "'state/w' has shape [5], expected [7]");
+    drop_lasting(&a);
+    drop_lasting(&b);
+    drop_lasting(&c);
+}
+
 TEST(states_of_another_model_are_refused) {
     lasting a, b;
     const checkpoint_meta meta = some_meta();
@@ -442,8 +463,9 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     CHECK_INT(recipe_set(&other, "optimizer.beta3=0.5", MESSAGE), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}),
               ": made with another recipe: optimizer.beta3 is 0.5, but was 0.999");
-    CHECK_STR(complaint(path, &m, &(checkpoint_meta){.fingerprint = 1}),
-              ": made with another vocabulary: its fingerprint is fedcba9876543210, expected 0000000000000001");
+    CHECK_STR(
+        complaint(path, &m, &(checkpoint_meta){.fingerprint = 1}),
+        ": made with another vocabulary or other classes: its fingerprint is fedcba9876543210, expected 0000000000000001");
     meta.recipe = NULL;
     CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), ": it contains no recipe");
@@ -795,8 +817,8 @@ TEST(hashes_tell_contents_apart) {
 RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metadata_come_back_exactly),
           ENTRY(what_earlier_versions_did_not_write_is_not_known), ENTRY(parameters_can_be_loaded_alone),
           ENTRY(the_file_is_plain_safetensors), ENTRY(persistent_states_come_back_bit_for_bit),
-          ENTRY(states_of_another_model_are_refused), ENTRY(averages_have_the_states_of_the_last),
-          ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
+          ENTRY(who_takes_the_model_alone_needs_no_carried_state), ENTRY(states_of_another_model_are_refused),
+          ENTRY(averages_have_the_states_of_the_last), ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
           ENTRY(a_checkpoint_of_another_recipe_or_vocabulary_is_refused),
           ENTRY(files_that_are_no_checkpoints_are_refused),
           ENTRY(a_truncated_checkpoint_changes_nothing_wherever_it_ends),

@@ -27,7 +27,7 @@ static int64_t units(const lstm_settings *s, int layer) {
 static nn_value state_of(nn_graph *g, const char *state, char which, int64_t batch, int64_t n) {
     char name[64];
     snprintf(name, sizeof name, "%s_%c", state, which);
-    return nn_persistent(g, name, 2, (int64_t[]){batch, n}, (nn_init){NN_ZEROS, 0});
+    return nn_carried(g, name, 2, (int64_t[]){batch, n}, (nn_init){NN_ZEROS, 0});
 }
 
 void lstm_declare(nn_graph *g, const lstm_settings *s, const char *state, int64_t batch) {

@@ -188,6 +188,12 @@ nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *s
     return nn_named(g, NN_FROM_PERSISTENT, &wanted);
 }
 
+nn_value nn_carried(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init) {
+    nn_param wanted = nn_param_like(name, ndim, shape, init);
+    wanted.carried = true;
+    return nn_named(g, NN_FROM_PERSISTENT, &wanted);
+}
+
 void nn_shape_text(const nn_graph *g, const nn_shape *shape, char *out, size_t size) {
     size_t used = (size_t)snprintf(out, size, "[");
     for (int d = 0; d < shape->ndim; d++) {

@@ -70,6 +70,7 @@ typedef struct nn_param {
     int64_t count;
     int64_t offset; /* of its first number, in data and grad alike */
     nn_init init;
+    bool carried; /* a persistent state by nn_carried */
 } nn_param;
 
 typedef struct nn_params {
@@ -151,9 +152,12 @@ void nn_pad(nn_graph *g, nn_value input, int32_t value);
 nn_value nn_parameter(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
 /* What lasts from run to run, is shared by all plans of the parameters and is part of a checkpoint, but has no gradient and
- * is not the optimizer's: running statistics, the hidden state at the end of a text. Always f32, of fixed size, and filled
+ * is not the optimizer's: running statistics. Always f32, of fixed size, and filled
  * as init says until an op writes it (see aliases in op.h). A name used twice is one state. */
 nn_value nn_persistent(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
+/* One that belongs to a place in the data, not to the model: who takes the model alone from a checkpoint, to use it or to
+ * begin elsewhere, leaves it as it is. */
+nn_value nn_carried(nn_graph *g, const char *name, int ndim, const int64_t *shape, nn_init init);
 
 /* Numbers that are there from the beginning and never change, i32 or u8: a data set. The caller keeps them as they are for
  * as long as plans of the graph are used. On the host they are read in place; to a device they go once, for all plans of

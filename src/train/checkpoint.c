@@ -267,7 +267,8 @@ static int read_recipe(const adamod__st_file *file, const task *const *tasks, re
 static int check_fingerprint(uint64_t wanted, uint64_t found, const line *to) {
     if (!wanted || !found || wanted == found) return 0;
     return text_fail(to->message, to->size,
-                     "%s: made with another vocabulary: its fingerprint is %016" PRIx64 ", expected %016" PRIx64,
+                     "%s: made with another vocabulary or other classes: its fingerprint is %016" PRIx64
+                     ", expected %016" PRIx64,
                      to->path, found, wanted);
 }
 
@@ -308,6 +309,9 @@ static bool is_known(const nn_params *params, const char *name) {
                           : nn_params_find(params, name) != NULL;
 }
 
+/* What belongs to a place in the data is for who goes on from there. */
+static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !state->carried; }
+
 /* Every parameter and state is there, and no other parameter; and no other state, if training is to go on: who only
  * computes need not have the states of training. */
 static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const line *to) {
@@ -316,6 +320,7 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
         if (check_tensor(file, params->list[i].name, &params->list[i], to)) return -1;
     }
     for (int i = 0; i < params->n_states; i++) {
+        if (!is_wanted(&params->states[i], goes_on)) continue;
         if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], to)) return -1;
     }
     size_t others = 0;
@@ -333,16 +338,21 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     return 0;
 }
 
-/* The numbers of all parameters, laid out as params->data is, then those of all states; to be freed. */
-static float *read_params(const adamod__st_file *file, const nn_params *params, const line *to) {
+/* The numbers of all parameters, laid out as params->data is, then those of all states, which are as they were where they
+ * are not wanted; to be freed. */
+static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const line *to) {
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
     char name[256];
     if (!data) (void)fail_memory(to);
     for (int i = 0; data && i < params->n + params->n_states; i++) {
         const bool state = i >= params->n;
         const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
-        const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
         float *at = data + (state ? params->count : 0) + p->offset;
+        if (state && !is_wanted(p, goes_on)) {
+            memcpy(at, params->state_data + p->offset, (size_t)p->count * sizeof *at);
+            continue;
+        }
+        const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
         if (!adamod__st_read(file, e, at, to->message, to->size)) continue;
         free(data);
         data = NULL;
@@ -380,6 +390,12 @@ static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *pa
     return status;
 }
 
+/* Whether it is read for a model that is only used. */
+static bool is_used(const nn_params *params, const char *name) {
+    const nn_param *state = is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
+    return is_known(params, name) && (!state || is_wanted(state, false));
+}
+
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
 static int verify(const adamod__st_file *file, bool all, const nn_params *params, const line *to) {
     uint64_t most = 0;
@@ -391,7 +407,7 @@ static int verify(const adamod__st_file *file, bool all, const nn_params *params
     int status = block ? 0 : fail_memory(to);
     for (size_t i = 0; !status && i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
-        if (!all && !is_optimizers(e->name) && is_known(params, e->name)) continue;
+        if (!all && !is_optimizers(e->name) && is_used(params, e->name)) continue;
         if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
     }
     free(block);
@@ -414,14 +430,15 @@ static int store(nn_params *params, const float *data, const line *to) {
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                 const line *to) {
     checkpoint_meta found = {0};
+    const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
     if (read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
-    if (check_params(file, params, optimizer != NULL, to)) return -1;
+    if (check_params(file, params, goes_on, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
         return text_fail(to->message, to->size, "%s: it has only parameters, no optimizer state to resume from",
                          to->path);
     }
     if (!optimizer && verify(file, false, params, to)) return -1;
-    float *data = read_params(file, params, to);
+    float *data = read_params(file, params, goes_on, to);
     if (!data) return -1;
     int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, to);
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
@@ -451,7 +468,7 @@ static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t
         (read_metadata(file, &found, to) || check_fingerprint(fingerprint, found.fingerprint, to)))
         return -1;
     if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
-    float *data = read_params(file, params, to);
+    float *data = read_params(file, params, false, to);
     int status = data ? all_to_evaluate_with(file, params, data, to) : -1;
     if (!status) status = store(params, data, to);
     free(data);

@@ -49,12 +49,13 @@ int checkpoint_save(const char *path, const nn_params *params, const adamod_opti
                     const checkpoint_meta *meta, char *message, size_t size);
 
 /* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe
- * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. */
+ * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. With
+ * neither an optimizer nor a recipe, the model alone is taken: states by nn_carried stay as they are. */
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size);
 
-/* Parameters and persistent states of any safetensors file that has them by name, a checkpoint or not; of a checkpoint the
- * fingerprint must agree. */
+/* Parameters and persistent states, but those by nn_carried, of any safetensors file that has them by name, a checkpoint or
+ * not; of a checkpoint the fingerprint must agree. */
 int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size);
 
 /* Reads all of a checkpoint, and fails if it is not whole. *resumable tells whether it has an optimizer's state. */
