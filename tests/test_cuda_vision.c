@@ -89,7 +89,10 @@ TEST(densenets_on_a_device) {
     check(&(model){.densenet = &d});
 }
 
-/* Whose norms are part of the convolutions behind them: those have 128 channels. The sides are those of tiles of each size. */
+/* Whose norms are part of the convolutions behind them: those have 128 channels. The sides are those of tiles of each size.
+ * Of the smallest images, tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to 11 bits in a
+ * model that is otherwise computed in f64: so few numbers are in a batch norm that single ones that ReLU sees matter. Larger
+ * ones are held to what other models are. */
 TEST(wide_densenets_on_a_device) {
     densenet_settings d = small_densenet();
     if (!cudacheck_open()) SKIP("no device");
@@ -98,6 +101,7 @@ TEST(wide_densenets_on_a_device) {
     static const int64_t sides[] = {8, 48, 64};
     for (int i = 0; i < 3; i++) {
         const model m = {.densenet = &d, .side = sides[i]};
+        if (sides[i] > SMALL_SIDE) compare(&m, NN_TF32, 3e-3, 5e-2);
         compare(&m, NN_MIXED, 3e-2, 2e-1);
         repeat(&m, NN_MIXED);
     }
