@@ -44,6 +44,8 @@ resume=--resume
 [ -e killed/result.json ] || "$ADAMOD" train tiny.yaml --out killed --set train.threads=2 $resume >/dev/null
 numbers killed | cmp - whole.txt || fail "a run that was killed, with two threads, ends elsewhere than one that was not"
 
+grep -q '"limit":"train.evaluate_images"' whole/task.json || fail "reports are not told what limits evaluations"
+
 # Two red pixels.
 base64 -d >red.png <<'END'
 iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR42mP4z8AARAAI/gH/GcBr
