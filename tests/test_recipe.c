@@ -400,6 +400,26 @@ TEST(a_list_may_be_written_as_yaml_or_with_commas) {
     CHECK_HAS(complaint("optimizer: {no_decay: {biases: 1}}"), "optimizer.no_decay is a section, expected a list of");
 }
 
+TEST(numbers_may_be_written_as_a_yaml_list) {
+    recipe r;
+    CHECK_INT(
+        parse(&r, "data: {task: images, mean: [0.5, 0.4,0.3]}\nmodel: {kind: resnet, blocks: [1, 2], widths: '8, 16'}"),
+        0);
+    CHECK_INT(check(&r), 0);
+    char *text = written(&r);
+    CHECK_HAS(text, "  blocks: \"1,2\"\n");
+    CHECK_HAS(text, "  widths: \"8,16\"\n");
+    CHECK_HAS(text, "  mean: \"0.5,0.4,0.3\"\n");
+    free(text);
+    check_round_trip(&r);
+    CHECK_HAS(complaint("data: {task: images}\nmodel: {kind: densenet, blocks: 2 2}"),
+              "model.blocks is '2 2', expected");
+    CHECK_STR(complaint("data: {task: images}\nmodel: {kind: densenet, blocks: {a: 1}}"),
+              "demo.yaml:2: model.blocks is a section, expected numbers with commas between them");
+    CHECK_HAS(complaint("data: {task: images}\nmodel: {kind: densenet, blocks: [2, x]}"),
+              "model.blocks is '2,x', expected 1 to 8 whole numbers");
+}
+
 /* ---- what is written ---- */
 
 TEST(a_written_recipe_reads_back_the_same) {
@@ -724,8 +744,9 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(recipes_of_translation_are_the_papers), ENTRY(how_long_to_train_is_said_once),
           ENTRY(intervals_are_of_updates_or_epochs), ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
           ENTRY(a_schedule_may_count_both_epochs_and_updates), ENTRY(a_list_may_be_written_as_yaml_or_with_commas),
-          ENTRY(a_written_recipe_reads_back_the_same), ENTRY(words_that_yaml_takes_for_others_are_quoted),
-          ENTRY(a_full_disk_is_noticed), ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
+          ENTRY(numbers_may_be_written_as_a_yaml_list), ENTRY(a_written_recipe_reads_back_the_same),
+          ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
+          ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),
           ENTRY(wrong_values_get_what_was_expected), ENTRY(keys_are_given_once),
           ENTRY(lists_and_sections_stand_where_they_belong), ENTRY(yaml_that_recipes_do_not_need_is_refused),
           ENTRY(malformed_yaml_gets_line_and_column), ENTRY(texts_are_one_line_of_utf8),

@@ -35,6 +35,7 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
     switch (k->kind) {
         case KEY_TEXT: snprintf(out, size, "a text of at most %zu bytes", k->size - 1); break;
         case KEY_PATH: snprintf(out, size, "a path"); break;
+        case KEY_NUMBERS: snprintf(out, size, "numbers with commas between them"); break;
         case KEY_WHOLE: snprintf(out, size, "a whole number from %.15g to %.16g", k->low, k->high); break;
         case KEY_REAL:
             snprintf(out, size, k->below ? "a number from %g to less than %g" : "a number from %g to %g", k->low,
@@ -165,6 +166,21 @@ static int set_list(const key_spec *k, const char *name, const char *text, char 
     return 0;
 }
 
+/* Without spaces around commas, so that "3, 4" is "3,4". */
+static int set_numbers(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    char *plain = strdup(text);
+    size_t n = 0;
+    if (!plain) return text_fail(message, size, "out of memory");
+    for (const char *c = text; *c; c++) {
+        const char after = c[strspn(c, " ")];
+        if (*c != ' ' || (n > 0 && plain[n - 1] != ',' && after != ',' && after)) plain[n++] = *c;
+    }
+    plain[n] = '\0';
+    const int failed = set_text(k, name, plain, field, message, size);
+    free(plain);
+    return failed;
+}
+
 /* "100", "1 epoch", "0.5epochs" */
 static int set_span(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
     char number[40];
@@ -189,6 +205,7 @@ int key_set(const key_spec *k, const char *name, const char *text, void *setting
     char *field = (char *)settings + k->offset;
     if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
     if (k->kind == KEY_LIST) return set_list(k, name, text, field, message, size);
+    if (k->kind == KEY_NUMBERS) return set_numbers(k, name, text, field, message, size);
     if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
     if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
     const bool on = strcmp(text, "true") == 0;
@@ -209,6 +226,7 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
         case KEY_TEXT:
         case KEY_PATH:
         case KEY_LIST:
+        case KEY_NUMBERS:
         case KEY_CHOICE: return field;
         case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
         case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);

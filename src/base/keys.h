@@ -19,7 +19,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum key_kind { KEY_TEXT, KEY_PATH, KEY_CHOICE, KEY_WHOLE, KEY_REAL, KEY_SWITCH, KEY_SPAN, KEY_LIST } key_kind;
+typedef enum key_kind {
+    KEY_TEXT,
+    KEY_PATH,
+    KEY_CHOICE,
+    KEY_WHOLE,
+    KEY_REAL,
+    KEY_SWITCH,
+    KEY_SPAN,
+    KEY_LIST,
+    KEY_NUMBERS
+} key_kind;
 
 typedef struct key_spec {
     const char *path;
@@ -66,6 +76,9 @@ typedef struct key_table {
 /* Some of the choices, or none, in any order: "biases,norms", in YAML [biases, norms] too. */
 #define LIST_KEY(type, field, choices, loose, help)                                                                    \
     { #field, KEY_AT(type, field), "", 0, 0, help, choices, KEY_LIST, false, loose, NULL }
+/* A text of numbers, "3,4,6,3", in YAML [3, 4, 6, 3] too; how many and which, its owner checks. */
+#define NUMBERS_KEY(type, field, standard, loose, help)                                                                \
+    { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_NUMBERS, false, loose, NULL }
 
 #define KEY_MOST_UPDATES 1e15
 #define KEY_MOST_EPOCHS 1e6

@@ -8,7 +8,8 @@
 /* ---- settings ---- */
 
 static const key_spec keys[] = {
-    TEXT_KEY(densenet_settings, model.blocks, "6,12,24,16", STRICT, "layers of each block; 6,12,24,16 is DenseNet-121"),
+    NUMBERS_KEY(densenet_settings, model.blocks, "6,12,24,16", STRICT,
+                "layers of each block; 6,12,24,16 is DenseNet-121"),
     WHOLE_KEY(densenet_settings, model.growth, "32", 1, 65536, STRICT, "channels that a layer adds"),
     WHOLE_KEY(densenet_settings, model.bottleneck, "4", 1, 1024, STRICT,
               "times growth: channels between a layer's two convolutions"),

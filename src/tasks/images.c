@@ -45,8 +45,9 @@ static const key_spec keys[] = {
     SWITCH_KEY(S, data.crop, "true", STRICT, "augment: random crops after zero-padding"),
     WHOLE_KEY(S, data.padding, "4", 0, 1024, STRICT, "augment: pixels of zero-padding on each side"),
     SWITCH_KEY(S, data.flip, "true", STRICT, "augment: flip half of the images horizontally"),
-    TEXT_KEY(S, data.mean, "", STRICT, "normalisation: of red, green and blue, from 0 to 1; empty: that of data.set"),
-    TEXT_KEY(S, data.std, "", STRICT, "normalisation: standard deviations; empty: those of data.set"),
+    NUMBERS_KEY(S, data.mean, "", STRICT,
+                "normalisation: of red, green and blue, from 0 to 1; empty: that of data.set"),
+    NUMBERS_KEY(S, data.std, "", STRICT, "normalisation: standard deviations; empty: those of data.set"),
     WHOLE_KEY(S, train.evaluate_images, "0", 0, 1e15, LOOSE, "validation images at each evaluation; 0: all"),
 };
 #undef S

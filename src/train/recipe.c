@@ -202,7 +202,7 @@ static key_spec with_choices(const recipe *r, const key_spec *k, char *names, si
 bool recipe_is_list(const recipe *r, const char *path) {
     const key_spec *k = find_key(r, path).k;
     if (!k) k = find_foreign(r, path);
-    return k && k->kind == KEY_LIST;
+    return k && (k->kind == KEY_LIST || k->kind == KEY_NUMBERS);
 }
 
 bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) {
