@@ -177,6 +177,10 @@ static int share_norms(experiment *e, bool on_device, bool *any, char *message, 
     if ((!e->comm && !on_device) || !e->plan) return 0;
     if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, e, !on_device, any), message, size))
         return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
+    if (*any && e->params->on_device)
+        return text_fail(message, size,
+                         "model.sync_norm is for the CPU: set train.backend to cpu, or model.sync_norm to "
+                         "false");
     if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
         return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
                          e->recipe.train.accumulate, comm_size(e->comm));
