@@ -242,7 +242,7 @@ static void step_adashift(ref_state *s, double *p, const double *g, const ref_op
     }
     memcpy(slot, g, (size_t)s->count * sizeof *g);
 
-    double weights = 0;
+    double weights = 0, rate = 0; /* rate: of all elements, with spatial_max */
     for (int64_t j = 0; j < n; j++) weights += pow(o->beta1, (double)j);
     for (int64_t i = 0; i < s->count; i++) {
         double sum = 0;
@@ -251,7 +251,11 @@ static void step_adashift(ref_state *s, double *p, const double *g, const ref_op
         m[i] = sum / weights;
         if (shift > 0) {
             double second = s->spatial_max ? v[0] : v[i];
-            if (second > 0) p[i] -= o->lr * m[i] / (sqrt(second / (1 - pow(o->beta2, (double)shift))) + o->eps);
+            double eta = o->lr / (sqrt(second / (1 - pow(o->beta2, (double)shift))) + o->eps);
+            if (second <= 0) eta = 0;
+            if (!s->spatial_max) eta = bounded(s, i, eta, o);
+            else if (i == 0) rate = bounded(s, 0, eta, o);
+            p[i] -= (s->spatial_max ? rate : eta) * m[i];
         }
     }
 }
@@ -295,6 +299,15 @@ static void step_nosadam(ref_state *s, double *p, const double *g, const ref_opt
  *   u = g / sqrt(v),  u <- u / max(1, RMS(u) / clip_threshold)                             RMS over the whole tensor
  *   u <- alpha u;  beta1 > 0: m <- beta1 m + (1 - beta1) u, u = m
  *   decoupled decay: p -= alpha weight_decay p;  p -= u */
+static double second(const ref_state *s, int64_t i) {
+    const double *row = find(s, "exp_avg_sq_row"), *col = find(s, "exp_avg_sq_col"), *v = find(s, "exp_avg_sq");
+    if (v) return v[i];
+    int64_t k = i / (s->rows * s->cols), r = i / s->cols % s->rows, c = i % s->cols;
+    double mean = 0;
+    for (int64_t j = 0; j < s->rows; j++) mean += row[k * s->rows + j] / (double)s->rows;
+    return row[k * s->rows + r] * col[k * s->cols + c] / mean;
+}
+
 static void step_adafactor(ref_state *s, double *p, const double *g, const ref_options *o) {
     double t = (double)s->t, *u = s->u;
     double *row = find(s, "exp_avg_sq_row"), *col = find(s, "exp_avg_sq_col");
@@ -330,6 +343,7 @@ static void step_adafactor(ref_state *s, double *p, const double *g, const ref_o
     double clip = fmax(1, rms(u, s->count) / o->clip_threshold);
     for (int64_t i = 0; i < s->count; i++) {
         double step = alpha * (u[i] / clip);
+        if (find(s, "exp_avg_lr")) step = bounded(s, i, alpha / clip / sqrt(second(s, i)), o) * g[i];
         if (m) {
             m[i] = o->beta1 * m[i] + (1 - o->beta1) * step;
             step = m[i];
@@ -726,8 +740,7 @@ const char *ref_rule_name(int index) {
 
 /* adamod always, the others with the option. */
 static int has_bound(const char *rule) {
-    static const char *const without[] = {"sgd",       "adabound", "amsbound",         "adashift",
-                                          "adafactor", "lion",     "schedulefree_sgd", "muon"};
+    static const char *const without[] = {"sgd", "adabound", "amsbound", "lion", "schedulefree_sgd", "muon"};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (!strcmp(rule, without[i])) return 0;
     return 1;
@@ -855,7 +868,7 @@ static int add_state(ref_state *s, const char *name, int64_t size) {
 
 static int add_states(ref_state *s, const char *rule, const ref_options *o) {
     int64_t n = s->count;
-    if (o->bound && !add_state(s, "exp_avg_lr", n)) return 0;
+    if (o->bound && !add_state(s, "exp_avg_lr", !strcmp(rule, "adashift") && s->spatial_max ? 1 : n)) return 0;
     if (!strcmp(rule, "sgd")) return o->momentum == 0 || add_state(s, "momentum_buffer", n);
     if (!strcmp(rule, "adagrad")) {
         if (!add_state(s, "sum", n)) return 0;

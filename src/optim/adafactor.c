@@ -192,6 +192,18 @@ static void adamod__pass_norm(void *context, int64_t chunk, int thread) {
     c->space->partial[2 * chunk + 1] = sum;
 }
 
+/* u of a block whose learning rates are in buffer->rates, with the momental bound; buffer->sum has the rates after it. */
+static void adamod__bounded_updates(const pass *p, int64_t at, size_t n, const void *g, block_buffers *buffer) {
+    const block_source *b = &p->source;
+    void *s = (void *)(uintptr_t)adamod__read_block(p->w->kernels, b->compute, b->state[3], b->state_type, at, n,
+                                                    buffer->state[3]);
+    b->kernels->bound(buffer->u, buffer->sum, s, g, buffer->rates, n, p->coef);
+    if (b->state_type != b->compute) {
+        adamod__write_block(p->w->kernels, b->compute, b->state[3], b->state_type, at, n, s,
+                            &(block_random){b->key, 1 + 3});
+    }
+}
+
 /* Fourth pass: p. coef.high is what u is to be multiplied by. */
 static void adamod__pass_update(void *context, int64_t chunk, int thread) {
     const work_context *c = context;
@@ -199,27 +211,29 @@ static void adamod__pass_update(void *context, int64_t chunk, int thread) {
     const thread_memory memory = adamod__memory_of(c, thread);
     block_buffers *buffer = memory.buffer;
     stats_counts *counts = p.w->stats ? memory.counts : NULL;
+    const bool bounded = p.source.item->options[OPT_BOUND] == BOUND_MOMENTAL;
+    const block_rates rates = {buffer->rates, bounded ? buffer->sum : buffer->rates};
     double mean = 0, params = 0;
     int64_t matrix = -1;
-    for (int i = 0; counts && i < BLOCK; i++) {
+    for (int i = 0; (counts || bounded) && i < BLOCK; i++) {
         if (p.source.compute == ADAMOD_F64) buffer->ones[i] = 1;
         else ((float *)buffer->ones)[i] = 1;
     }
     if (counts) adamod__stats_clear(counts);
-    /* v is this driver's, not the kernel's */
-    p.source.state[1] = p.source.state[2] = NULL;
+    /* v and s are this driver's, not the kernel's */
+    p.source.state[1] = p.source.state[2] = p.source.state[3] = NULL;
     block_source states = adamod__source(p.w, p.source.item, p.coef);
     for (int64_t at = p.first; at < p.last; at += BLOCK) {
         const size_t n = p.last - at < BLOCK ? (size_t)(p.last - at) : BLOCK;
         pass q = p;
         q.source = states;
         const void *g = adamod__gradient(p.w, &states, at, n, buffer);
-        adamod__updates(&q, at, n, g, p.coef->high, buffer->u, &matrix, &mean, buffer);
-        if (counts) {
-            params += states.kernels->sumsq(g, n, 1);
+        if (counts) params += states.kernels->sumsq(g, n, 1);
+        if (counts || bounded)
             adamod__updates(&q, at, n, buffer->ones, p.coef->high, buffer->rates, &matrix, &mean, buffer);
-        }
-        adamod__update_block(p.w, &p.source, at, n, buffer, buffer->u, buffer->rates, counts);
+        if (bounded) adamod__bounded_updates(&q, at, n, g, buffer);
+        else adamod__updates(&q, at, n, g, p.coef->high, buffer->u, &matrix, &mean, buffer);
+        adamod__update_block(p.w, &p.source, at, n, buffer, buffer->u, &rates, counts);
     }
     if (!counts) return;
     c->space->partial[2 * chunk] = params;

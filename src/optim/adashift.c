@@ -5,6 +5,13 @@
 
 #include <math.h>
 
+/* The momental bound of the array's learning rate. */
+static double adamod__adashift_bound(const work *w, const block_source *b, const adamod__coef_f64 *k, double rate) {
+    const double s = k->beta3 * adamod__state_number(w, b, 3, 0) + k->beta3c * rate;
+    adamod__set_state_number(w, b, 3, 0, s);
+    return s < rate ? s : rate;
+}
+
 /* The largest magnitude in the queue's oldest gradient. */
 static double adamod__adashift_largest(const work *w, const block_source *b, double buffer[BLOCK]) {
     const int64_t count = b->item->span->count;
@@ -27,7 +34,8 @@ static void adamod__adashift_item(void *context, int64_t i, int thread) {
     const double most = adamod__adashift_largest(c->w, &b, adamod__memory_of(c, thread).buffer->g);
     const double v = k->beta2 * adamod__state_number(c->w, &b, 1, 0) + k->beta2c * most * most;
     adamod__set_state_number(c->w, &b, 1, 0, adamod__saturated(v, b.state_type == ADAMOD_F64));
-    k->lr = v > 0 ? k->lr / (sqrt(v * k->vscale) + k->eps) : v;
+    k->high = v > 0 ? k->lr / (sqrt(v * k->vscale) + k->eps) : v;
+    k->lr = item->options[OPT_BOUND] == BOUND_MOMENTAL ? adamod__adashift_bound(c->w, &b, k, k->high) : k->high;
 }
 
 static void adamod__adashift_run(const work *w, work_space *space) {

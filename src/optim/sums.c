@@ -1,16 +1,8 @@
 /* Two sums over an array before its elements can move: LAMB's norms, StableAdamW's root mean square, what Prodigy's d is
- * estimated from. The formula runs on copies, with SUMS_FLAG set in coef.flag, whereupon it leaves in eta and step what is to
- * be summed, squared or as it is. And the driver of rules that need no more: their FINISH changes the coefficients by the sums
- * of squares, and the kernels update as they do always. */
+ * estimated from. The formula runs with SUMS_FLAG set in coef.flag, whereupon it leaves in eta and step what is to be summed,
+ * squared or as it is, and kernels store nothing else. And the driver of rules that need no more: their FINISH changes the
+ * coefficients by the sums of squares, and the kernels update as they do always. */
 #include "optim/update.h"
-
-#include <string.h>
-
-/* A copy that the kernel may change: of an array itself, or what is in the buffer already. */
-static void *adamod__copied(const block_source *b, void *buffer, const void *data, size_t n) {
-    if (data != buffer) memcpy(buffer, data, n * adamod__type_size(b->compute));
-    return buffer;
-}
 
 typedef struct sum_context {
     work_context base;
@@ -21,16 +13,20 @@ static void adamod__sum_block(const work *w, const block_source *b, int64_t firs
                               bool squares, double sum[2]) {
     adamod__coef_f64 coef = *b->coef;
     block data = {.n = n, .eta = buffer->eta, .step = buffer->step};
-    data.g = adamod__gradient(w, b, first, n, buffer);
-    data.p = adamod__copied(b, buffer->p, adamod__param(w, b, first, n, buffer), n);
+    if (b->transform) {
+        data.g = adamod__gradient(w, b, first, n, buffer);
+        coef.gscale = 1;
+    } else {
+        const adamod_span *x = b->item->span;
+        data.g = adamod__read_block(w->kernels, b->compute, x->grad, x->grad_type, first, n, buffer->g);
+    }
+    data.p = adamod__param(w, b, first, n, buffer);
     void **state[KERNEL_STATES] = {&data.m, &data.v, &data.s, &data.t, &data.u};
     for (int i = 0; i < KERNEL_STATES; i++) {
         if (!b->state[i]) continue;
-        const void *x =
-            adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n, buffer->state[i]);
-        *state[i] = adamod__copied(b, buffer->state[i], x, n);
+        *state[i] = (void *)(uintptr_t)adamod__read_block(w->kernels, b->compute, b->state[i], b->state_type, first, n,
+                                                          buffer->state[i]);
     }
-    coef.gscale = 1;
     coef.flag |= SUMS_FLAG;
     b->update.stats(&data, &coef);
     sum[0] += squares ? b->kernels->sumsq(data.eta, n, 1) : b->kernels->sum(data.eta, n);

@@ -146,14 +146,14 @@ const void *adamod__gradient(const work *w, const block_source *b, int64_t first
 }
 
 static void adamod__update_with_counts(const work *w, const block_source *b, const block *data,
-                                       const adamod__coef_f64 *coef, const void *eta, void *before,
+                                       const adamod__coef_f64 *coef, const block_rates *rates, void *before,
                                        stats_counts *counts) {
     memcpy(before, data->p, data->n * adamod__type_size(b->compute));
     counts->grad_sumsq += b->kernels->sumsq(data->g, data->n, 1);
     b->update.stats(data, coef);
     counts->update_sumsq += adamod__distance_squared(b->compute, data->p, before, data->n);
-    adamod__stats_add(w->stats, counts, b->compute, eta ? eta : data->eta, eta ? eta : data->step, eta ? NULL : data->v,
-                      data->n);
+    adamod__stats_add(w->stats, counts, b->compute, rates ? rates->eta : data->eta, rates ? rates->step : data->step,
+                      rates ? NULL : data->v, data->n);
     adamod__stats_nonfinite(counts, b->compute, data);
 }
 
@@ -221,7 +221,7 @@ void adamod__set_state_number(const work *w, const block_source *b, int state, i
 }
 
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
-                          const void *u, const void *eta, stats_counts *counts) {
+                          const void *u, const block_rates *rates, stats_counts *counts) {
     if (b->low && !u && !b->transform && !counts) {
         adamod__update_low(b, first, n);
         return;
@@ -243,7 +243,7 @@ void adamod__update_block(const work *w, const block_source *b, int64_t first, s
     if (counts) { /* else there may be more elements than a buffer has */
         data.eta = buffer->eta;
         data.step = buffer->step;
-        adamod__update_with_counts(w, b, &data, &coef, eta, buffer->before, counts);
+        adamod__update_with_counts(w, b, &data, &coef, rates, buffer->before, counts);
     } else {
         b->update.plain(&data, &coef);
     }

@@ -51,9 +51,12 @@ void *adamod__param(const work *w, const block_source *b, int64_t first, size_t 
 const void *adamod__gradient(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer);
 
 /* Updates n elements, BLOCK at most unless kernels take all arrays where they lie. u, if given, is the update itself in
- * place of the gradient, and eta its learning rates. */
+ * place of the gradient, and rates its learning rates before and after a bound, if it has any. */
+typedef struct block_rates {
+    const void *eta, *step;
+} block_rates;
 void adamod__update_block(const work *w, const block_source *b, int64_t first, size_t n, block_buffers *buffer,
-                          const void *u, const void *eta, stats_counts *counts);
+                          const void *u, const block_rates *rates, stats_counts *counts);
 
 /* n <= BLOCK elements from element first on, in the type of computation: where they lie if they have that type, else
  * converted into buffer. */
@@ -90,8 +93,8 @@ int64_t adamod__lay_given(const work *w, work_space *space);
 void adamod__chunk_range(const work_context *c, int64_t chunk, size_t *item, int64_t *first, int64_t *last);
 /* The item a chunk belongs to. */
 size_t adamod__find_item(const work_space *space, size_t n, int64_t chunk);
-/* Runs the formula on copies of all arrays with a gradient, with SUMS_FLAG set, and sums what it leaves in eta and step, squared
- * or as it is; then those two sums of an item. */
+/* Runs the formula over all arrays with a gradient, with SUMS_FLAG set, and sums what it leaves in eta and step, squared or as
+ * it is; then those two sums of an item. */
 void adamod__sum_arrays(const work *w, work_space *space, bool squares);
 void adamod__array_sums(const work_space *space, size_t item, double sum[2]);
 /* Adds the chunks' sums of squares to their groups' statistics, in order. */

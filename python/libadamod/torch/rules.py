@@ -389,7 +389,7 @@ class AdaShift(Optimizer):
         *,
         window: int = 10,
         spatial: Spatial = "max",
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, _own(locals()), common)
 
@@ -474,7 +474,7 @@ class Adafactor(Optimizer):
         scale_parameter: bool = True,
         relative_step: bool = True,
         warmup_init: bool = False,
-        **common: Unpack[Common],
+        **common: Unpack[Bounded],
     ) -> None:
         if lr is not None and relative_step:
             raise ValueError(f"Adafactor: lr is {lr}, and relative_step=True computes it: give one of them")

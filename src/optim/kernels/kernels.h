@@ -68,7 +68,7 @@ typedef struct adamod__coef_f32 {
 /* The states that a formula knows: m, v, s, t, u. A rule may have others, for its driver alone. */
 enum { KERNEL_STATES = 5 };
 
-/* The bit of coef.flag that is set while a formula is to leave what is summed: see sums.c. */
+/* The bit of coef.flag that is set while a formula is to leave what is summed, and nothing else is stored: see sums.c. */
 enum { SUMS_FLAG = 2 };
 
 /* Consecutive elements, in the type of computation. Pointers need no alignment. */
@@ -104,6 +104,8 @@ typedef struct real_kernels {
     /* For drivers: out = g * (row / sqrt(column)); sum[i] += g[i]^2 */
     void (*factored)(void *out, const void *g, const void *column, size_t n, double row);
     void (*add_squares)(double *sum, const void *g, size_t n);
+    /* The momental bound: s = beta3 s + (1 - beta3) eta, step = the lesser of s and eta, u = g * step */
+    void (*bound)(void *u, void *step, void *s, const void *g, const void *eta, size_t n, const adamod__coef_f64 *c);
     /* For products (matmul.c): c = beta c + a b, in the order of k, every step a fused multiply-add. c has tile_rows rows
      * of tile_cols, ld apart; a is [k][tile_rows], b [k][tile_cols]. beta 0: c is not read. */
     void (*tile)(void *c, size_t ld, const void *a, const void *b, size_t k, double beta);

@@ -102,7 +102,7 @@ typedef struct ELEMENT {
     if ((states)&T) AHEAD(t, i, 1);                                                                                    \
     if ((states)&U) AHEAD(u, i, 1)
 
-/* A copy of the coefficients that no store can alias stays in registers. */
+/* A copy of the coefficients that no store can alias stays in registers. With SUMS_FLAG, eta and step are all that is stored. */
 #define LOOP(formula, states, stats)                                                                                   \
     const COEF k = *c;                                                                                                 \
     REAL *p = b->p, *m = b->m, *v = b->v, *s = b->s, *t = b->t, *u = b->u, *eta = b->eta, *step = b->step;             \
@@ -124,12 +124,14 @@ typedef struct ELEMENT {
         if ((states)&U) x.u = LOAD(u, i);                                                                              \
         if (k.decay != 0) x.p = x.p - k.decay * x.p;                                                                   \
         x = formula(x, &k);                                                                                            \
-        STORE(p, i, x.p);                                                                                              \
-        if ((states)&M) STORE(m, i, x.m);                                                                              \
-        if ((states)&VV) STORE(v, i, x.v);                                                                             \
-        if ((states)&S) STORE(s, i, x.s);                                                                              \
-        if ((states)&T) STORE(t, i, x.t);                                                                              \
-        if ((states)&U) STORE(u, i, x.u);                                                                              \
+        if (!(stats) || !(k.flag & SUMS_FLAG)) {                                                                       \
+            STORE(p, i, x.p);                                                                                          \
+            if ((states)&M) STORE(m, i, x.m);                                                                          \
+            if ((states)&VV) STORE(v, i, x.v);                                                                         \
+            if ((states)&S) STORE(s, i, x.s);                                                                          \
+            if ((states)&T) STORE(t, i, x.t);                                                                          \
+            if ((states)&U) STORE(u, i, x.u);                                                                          \
+        }                                                                                                              \
         if (stats) {                                                                                                   \
             STORE(eta, i, x.eta);                                                                                      \
             STORE(step, i, x.step);                                                                                    \
@@ -371,14 +373,33 @@ INLINE double NAME(sum_up)(const void *g, size_t n, double scale, const int squa
 static double NAME(sumsq)(const void *g, size_t n, double scale) { return NAME(sum_up)(g, n, scale, 1); }
 static double NAME(sum)(const void *g, size_t n) { return NAME(sum_up)(g, n, 1, 0); }
 
-static double NAME(maxabs)(const void *g, size_t n, double scale) {
-    double most = 0;
-    for (size_t i = 0; i < n; i++) {
+static double NAME(maxabs_each)(const void *g, size_t first, size_t n, double scale, double most) {
+    for (size_t i = first; i < n; i++) {
         const double d = fabs((double)NAME(at)(g, i) * scale);
         if (d != d) return d;
         most = d > most ? d : most;
     }
     return most;
+}
+
+/* In vectors as long as everything is finite: x - x is not 0 elsewhere. The largest times the scale is the largest product. */
+static double NAME(maxabs)(const void *g, size_t n, double scale) {
+    const REAL *from = g;
+    V most = {0}, other = {0};
+    size_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH) {
+        const V x = LOAD(from, i), negative = -x;
+        other = other + (x - x);
+        most = GREATER(most, GREATER(x, negative));
+    }
+    REAL lanes[WIDTH], others[WIDTH], largest = 0;
+    memcpy(lanes, &most, sizeof most);
+    memcpy(others, &other, sizeof other);
+    for (int j = 0; j < WIDTH; j++) {
+        if (others[j] != 0) return NAME(maxabs_each)(g, 0, n, scale, 0);
+        largest = lanes[j] > largest ? lanes[j] : largest;
+    }
+    return NAME(maxabs_each)(g, i, n, scale, fabs((double)largest * scale));
 }
 
 static void NAME(factored)(void *out, const void *g, const void *column, size_t n, double row) {
@@ -391,6 +412,18 @@ static void NAME(add_squares)(double *sum, const void *g, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const double x = (double)NAME(at)(g, i);
         sum[i] += x * x;
+    }
+}
+
+static void NAME(bound)(void *u, void *step, void *s, const void *g, const void *eta, size_t n,
+                        const adamod__coef_f64 *c) {
+    const REAL beta3 = (REAL)c->beta3, beta3c = (REAL)c->beta3c;
+    REAL *to = u, *rate = step, *average = s;
+    for (size_t i = 0; i < n; i++) {
+        const REAL x = NAME(at)(eta, i);
+        average[i] = beta3 * average[i] + beta3c * x;
+        rate[i] = average[i] < x ? average[i] : x;
+        to[i] = NAME(at)(g, i) * rate[i];
     }
 }
 
@@ -426,6 +459,7 @@ static const real_kernels NAME(table) = {
     .maxabs = NAME(maxabs),
     .factored = NAME(factored),
     .add_squares = NAME(add_squares),
+    .bound = NAME(bound),
     .tile = NAME(tile),
     .tile_rows = TILE_ROWS,
     .tile_cols = TILE_VECTORS * WIDTH,

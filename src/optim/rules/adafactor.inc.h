@@ -1,6 +1,7 @@
 /* Adafactor: Shazeer and Stern, arXiv 1804.04235, as in fairseq. It is not element-wise (see ../adafactor.c): here are
  * its description and the last pass, p = p - u, or with momentum m = beta1 m + (1 - beta1) u, p = p - m, where the
- * gradient of the pass is u already. */
+ * gradient of the pass is u already. The momental bound, which is on what the gradient is multiplied by, is in u, and its
+ * average, state 3, is the driver's. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adafactor)
@@ -51,6 +52,7 @@ static void adamod__adafactor_states(const double *o, int ndim, state_spec specs
     } else {
         specs[1] = (state_spec){"exp_avg_sq", SHAPE_SAME, 0};
     }
+    adamod__bound_state(o, &specs[3]);
 }
 
 static const option_spec adamod__adafactor_options[] = {
@@ -63,6 +65,7 @@ static const option_spec adamod__adafactor_options[] = {
     OPTION_SWITCH(RELATIVE_STEP, "relative_step", 1, 0, "1: the learning rate is min(0.01, 1 / sqrt(t))"),
     OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0, "1: times the root mean square of the parameter"),
     OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"),
+    OPTIONS_BOUND,
 };
 
 RULE_DRIVER(adafactor);

@@ -4,7 +4,8 @@
  *   v = beta2 v + (1 - beta2) phi(g_{t-n}^2)        phi: the largest in the array (spatial = max), or itself (none)
  *   p = p - lr / (sqrt(v / (1 - beta2^{t-n})) + eps) m        for t > n, and where v > 0; before that p stays
  *
- * s is the slot of the queue that holds g_{t-n} and takes g_t. */
+ * s is the slot of the queue that holds g_{t-n} and takes g_t. The momental bound's average is t; with spatial = max, where an
+ * array has one learning rate, it is one number, too, and the driver's. It takes no part until there is a v. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(adashift)
@@ -17,23 +18,27 @@ FORMULA(adashift) {
     x.m = k->beta1 * x.m + (k->beta1c * x.g - k->low * x.s);
     x.v = k->beta2 * x.v + k->beta2c * x.s * x.s;
     x.s = x.g;
-    x.eta = k->lr / (SQRT(x.v * k->vscale) + k->eps);
-    x.step = WHERE_POSITIVE(x.v, x.eta);
+    const V all = k->lr / (SQRT(x.v * k->vscale) + k->eps);
+    x.eta = WHERE_POSITIVE(x.v, all);
+    BOUND(t)
+    x.eta = all;
     if (k->flag) x.p = x.p - x.step * x.m;
     return x;
 }
 KERNEL(adashift, M | VV | S)
+BOUNDED(adashift_bounded, adashift, M | VV | S | T)
 
-/* spatial = max: v is one number for the array, and lr already divided by it */
+/* spatial = max: v is one number for the array, and lr already divided by it; high is lr before the bound */
 FORMULA(adashift_max) {
     x.m = k->beta1 * x.m + (k->beta1c * x.g - k->low * x.s);
     x.s = x.g;
-    x.step = x.eta = (V){0} + k->lr;
+    x.eta = (V){0} + k->high;
+    x.step = (V){0} + k->lr;
     if (k->flag) x.p = x.p - x.step * x.m;
     return x;
 }
 KERNEL(adashift_max, M | S)
-VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max)};
+VARIANTS(adashift){VARIANT(adashift), VARIANT(adashift_max), VARIANT(adashift_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
@@ -49,7 +54,7 @@ COEFS(adashift) {
     c->beta2c = 1 - o[OPT_BETA2];
     c->flag = t > n;
     c->vscale = c->flag ? 1 / (1 - pow(o[OPT_BETA2], t - n)) : 1;
-    c->variant = o[OPT_SPATIAL] == SPATIAL_MAX;
+    c->variant = o[OPT_SPATIAL] == SPATIAL_MAX ? 1 : 2 * adamod__bounded(o);
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
@@ -59,6 +64,8 @@ static void adamod__adashift_states(const double *o, int ndim, state_spec specs[
     specs[0] = (state_spec){"exp_avg", SHAPE_SAME, 0};
     specs[1] = (state_spec){"exp_avg_sq", o[OPT_SPATIAL] == SPATIAL_MAX ? SHAPE_SCALAR : SHAPE_SAME, 0};
     specs[2] = (state_spec){"grad_queue", SHAPE_QUEUE, 0};
+    adamod__bound_state(o, &specs[3]);
+    if (adamod__bounded(o)) specs[3].shape = specs[1].shape;
 }
 
 static const char *const adamod__spatials[] = {"max", "none", NULL};
@@ -70,6 +77,7 @@ static const option_spec adamod__adashift_options[] = {
     OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: how many updates the gradient in v is late"),
     OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
                   "v takes the array's largest, or each element's"),
+    OPTIONS_BOUND,
 };
 
 RULE_DRIVER(adashift);
