@@ -53,6 +53,9 @@ typedef struct pair_array {
     void *device[2]; /* as allocated */
     void *device_p, *device_g;
     bool frozen;
+    /* Muon's matrices, whose products are in bf16 on the GPU: how far an element may be away after one step with a learning
+     * rate of 1, as much as a step moves it on the average. 0: the bits are the same. */
+    double near;
 } pair_array;
 
 typedef struct pair {
@@ -79,6 +82,7 @@ void pair_add(pair *x, adamod_type type, int64_t count);
 /* The pair's next random number, in [-1, 1); and an element of an array on the host. */
 double pair_uniform(pair *x);
 void pair_put(adamod_type type, void *array, size_t i, double value);
+double pair_value(adamod_type type, const void *array, size_t i);
 /* Ordinary gradients, some large, some tiny, some zero. */
 void pair_grads(pair *x);
 /* The gradients on the host, to the device. */

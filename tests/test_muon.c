@@ -296,13 +296,6 @@ TEST(use_muon_of_a_group) {
     adamod_free(opt);
 }
 
-TEST(devices_are_refused) {
-    adamod_optimizer *opt = NULL;
-    CHECK_INT(adamod_create_on(&opt, "muon", "cuda"), ADAMOD_ERROR_DEVICE);
-    CHECK_STR(adamod_last_error(), "adamod: muon: device is 'cuda', expected cpu: the rule has no kernels for others");
-    CHECK(!opt);
-}
-
 RUN_TESTS(ENTRY(matrices_against_the_reference), ENTRY(updates_are_nearly_orthogonal), ENTRY(zeros_and_nothing),
           ENTRY(one_row), ENTRY(not_finite), ENTRY(large_and_small_gradients), ENTRY(threads_change_no_bit),
-          ENTRY(statistics_of_matrices), ENTRY(use_muon_of_a_group), ENTRY(devices_are_refused))
+          ENTRY(statistics_of_matrices), ENTRY(use_muon_of_a_group))

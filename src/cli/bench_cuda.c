@@ -35,12 +35,12 @@ typedef struct cuda_bench {
     adamod_cuda_device device;
     bench_torch *torch;
     int states;
-    int types; /* of those in the table: states in 8 bits come last, and not with every rule */
-    bool adamod;
+    int types;        /* of those in the table: states in 8 bits come last, and not with every rule */
+    const char *same; /* the rule, if torch runs it, too */
     bench_verdict goals[6];
     double copy_rate; /* bytes read and written in a second; of the last case */
 } cuda_bench;
-enum { GOAL_SHARE, GOAL_RESNET, GOAL_ADAMW, GOAL_ADAMOD_BIG, GOAL_ADAMOD_RESNET, GOAL_Q8, GOALS };
+enum { GOAL_SHARE, GOAL_RESNET, GOAL_ADAMW, GOAL_SAME_BIG, GOAL_SAME_RESNET, GOAL_Q8, GOALS };
 
 static const char *const type_names[TYPES] = {"f32", "bf16", "bf16, f32 master", "f32, 8-bit state"};
 
@@ -137,15 +137,16 @@ static int fill_arrays(contestant *c, bench_type type, size_t bytes) {
     return device_failed(c, status);
 }
 
-static adamod_status add_tensors(contestant *c, const bench_case *x, size_t size) {
+static adamod_status add_tensors(contestant *c, const char *rule, const bench_case *x, size_t size) {
     char *param = c->arrays, *grad = param + padded((size_t)x->elements * size, x->n_shapes);
-    adamod_status status = ADAMOD_OK;
+    int embeddings;
+    adamod_status status = bench_add_embeddings(c->opt, rule, &embeddings);
     for (int i = 0; i < x->n_shapes && !status; i++) {
         adamod_tensor t = {.param = param, .grad = grad, .ndim = x->shapes[i].ndim};
         t.param_type = t.grad_type = size == 4 ? ADAMOD_F32 : ADAMOD_BF16;
         size_t bytes = size;
         for (int d = 0; d < t.ndim; d++) bytes *= (size_t)(t.shape[d] = x->shapes[i].dim[d]);
-        status = adamod_add_tensor(c->opt, 0, &t, NULL);
+        status = adamod_add_tensor(c->opt, bench_is_embedding(&x->shapes[i]) ? embeddings : 0, &t, NULL);
         param += padded(bytes, 1);
         grad += padded(bytes, 1);
     }
@@ -182,7 +183,7 @@ static int make_contestant(const cuda_bench *b, const bench_case *x, contestant 
     if (!failed) failed = fill_arrays(c, x->type, bytes);
     if (failed) return failed;
     status = adamod_set_stream(c->opt, c->stream);
-    if (!status) status = add_tensors(c, x, size);
+    if (!status) status = add_tensors(c, b->ask->rule, x, size);
     return status ? cli_library(COMMAND, status) : capture(c);
 }
 
@@ -260,7 +261,7 @@ typedef struct cuda_race {
     bench_case rows[TYPES];
     contestant ours[TYPES];
     copier copy;
-    double adamw[MOST_ROUNDS], adamod[MOST_ROUNDS];
+    double adamw[MOST_ROUNDS], same[MOST_ROUNDS];
     int rounds;
     bool torch;
 } cuda_race;
@@ -271,13 +272,13 @@ static int run_round(const cuda_bench *b, cuda_race *race, int round) {
     if (!failed) failed = time_copy(&race->ours[0], &race->copy, round);
     if (failed || !race->torch) return failed;
     race->adamw[round] = bench_torch_burst(b->torch, PEER_ADAMW);
-    race->adamod[round] = b->adamod ? bench_torch_burst(b->torch, PEER_ADAMOD) : -1;
-    if (race->adamw[round] >= 0 && (!b->adamod || race->adamod[round] >= 0)) return 0;
+    race->same[round] = b->same ? bench_torch_burst(b->torch, PEER_SAME) : -1;
+    if (race->adamw[round] >= 0 && (!b->same || race->same[round] >= 0)) return 0;
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
 }
 
 typedef struct cuda_row {
-    double ms, eager_ms, gb_per_s, share, adamw_ms, times_adamw, adamod_ms, times_adamod;
+    double ms, eager_ms, gb_per_s, share, adamw_ms, times_adamw, same_ms, times_same;
 } cuda_row;
 
 static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
@@ -290,8 +291,8 @@ static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
     if (!race->torch) return r;
     r.adamw_ms = 1e3 * bench_quantile(race->adamw, race->rounds, 0.5);
     r.times_adamw = r.adamw_ms / 28 / (r.ms / bench_bytes(race->rows[i].type, b->states));
-    if (b->adamod) r.adamod_ms = 1e3 * bench_quantile(race->adamod, race->rounds, 0.5);
-    r.times_adamod = r.adamod_ms / r.ms;
+    if (b->same) r.same_ms = 1e3 * bench_quantile(race->same, race->rounds, 0.5);
+    r.times_same = r.same_ms / r.ms;
     return r;
 }
 
@@ -307,8 +308,7 @@ static void print_row(const cuda_bench *b, const cuda_race *race, int i, const c
         bench_json_pair("of_copy", r->share);
         bench_json_pair("adamw_ms", r->adamw_ms);
         bench_json_pair("times_adamw", r->times_adamw);
-        bench_json_pair("adamod_ms", r->adamod_ms);
-        bench_json_pair("times_adamod", r->times_adamod);
+        bench_json_same(b->same, r->same_ms, r->times_same);
         printf("}\n");
     } else {
         printf("%-22s %-16s", x->name, type_names[x->type]);
@@ -319,8 +319,8 @@ static void print_row(const cuda_bench *b, const cuda_race *race, int i, const c
         bench_cell(r->share, "%.3f", 8);
         bench_cell(r->adamw_ms, "%.3f", 9);
         bench_cell(r->times_adamw, "%.2f", 8);
-        bench_cell(r->adamod_ms, "%.2f", 10);
-        bench_cell(r->times_adamod, "%.1f", 9);
+        bench_cell(r->same_ms, "%.2f", 10);
+        bench_cell(r->times_same, "%.1f", 9);
         printf("\n");
     }
     fflush(stdout);
@@ -332,11 +332,12 @@ static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
         bench_judge(&b->goals[GOAL_Q8], r->adamw_ms / r->ms, x->name);
     }
     if (x->type != BENCH_F32) return;
+    if (r->times_same > 0 && big) bench_judge(&b->goals[GOAL_SAME_BIG], r->times_same, x->name);
+    if (r->times_same > 0 && resnet) bench_judge(&b->goals[GOAL_SAME_RESNET], r->times_same, x->name);
+    if (bench_multiplies(b->ask->rule, x)) return;
     if (resnet) bench_judge(&b->goals[GOAL_RESNET], 1 / r->share, x->name);
     else bench_judge(&b->goals[GOAL_SHARE], r->share, x->name);
     if (r->times_adamw > 0) bench_judge(&b->goals[GOAL_ADAMW], r->times_adamw, x->name);
-    if (r->times_adamod > 0 && big) bench_judge(&b->goals[GOAL_ADAMOD_BIG], r->times_adamod, x->name);
-    if (r->times_adamod > 0 && resnet) bench_judge(&b->goals[GOAL_ADAMOD_RESNET], r->times_adamod, x->name);
 }
 
 /* Ours in all types, the copy, and what PyTorch needs for its two. */
@@ -350,7 +351,7 @@ static int prepare_race(cuda_bench *b, cuda_race *race) {
     for (int i = 0; i < b->types && !failed; i++) failed = make_contestant(b, &race->rows[i], &race->ours[i], -1, NULL);
     if (!failed) failed = make_copier(&race->ours[0], &race->copy);
     if (failed || !b->torch) return failed;
-    race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->adamod);
+    race->torch = bench_torch_prepare(b->torch, &race->rows[0], b->same);
     if (!race->torch) return cli_fail(COMMAND, "%s: %s", bench_torch_python(b->torch), bench_torch_error(b->torch));
     return 0;
 }
@@ -445,7 +446,7 @@ static int run_cases(cuda_bench *b) {
     } cases[] = {{"ResNet-34, 110", resnet, BENCH_RESNET_TENSORS},
                  {"Transformer-big, 186", big, BIG_TENSORS},
                  {"flat, 268M", &flat, 1}};
-    const char *tunings = b->adamod ? getenv("ADAMOD_BENCH_TUNINGS") : NULL;
+    const char *tunings = strcmp(b->ask->rule, "adamod") == 0 ? getenv("ADAMOD_BENCH_TUNINGS") : NULL;
     if (tunings) return try_tunings(b, tunings, cases[1].name, cases[1].shapes, cases[1].n);
     int failed = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases && !failed; i++) {
@@ -474,14 +475,15 @@ static void print_setup(const cuda_bench *b, const char *why) {
                bench_bytes(BENCH_F32, b->states), b->device.name);
         if (b->torch) printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
         else printf("torch is not measured: %s\n", why);
-        printf("\n%-22s %-16s %8s %8s %8s %6s %8s %9s %8s %10s %9s\n", "shape, tensors", "type", "ms/step", "eager",
-               "floor", "GB/s", "of copy", "AdamW ms", "x AdamW", "AdaMod ms", "x AdaMod");
+        const char *same = bench_title(b->same);
+        printf("\n%-22s %-16s %8s %8s %8s %6s %8s %9s %8s %7s ms   x %s\n", "shape, tensors", "type", "ms/step",
+               "eager", "floor", "GB/s", "of copy", "AdamW ms", "x AdamW", same, same);
     }
     fflush(stdout);
 }
 
 int bench_cuda(const bench_cuda_request *ask) {
-    cuda_bench b = {.ask = ask, .states = ask->states, .adamod = strcmp(ask->rule, "adamod") == 0};
+    cuda_bench b = {.ask = ask, .states = ask->states};
     char why[512] = "--no-torch";
     adamod_option state_type = {0};
     (void)adamod_option_find(ask->rule, "state_type", &state_type);
@@ -497,10 +499,11 @@ int bench_cuda(const bench_cuda_request *ask) {
         (bench_verdict){.goal = "share of the copy's speed, f32, Transformer-big and flat", .bound = 0.92};
     b.goals[GOAL_RESNET] = (bench_verdict){.goal = "time over the floor, f32", .bound = 1.35, .at_most = true};
     b.goals[GOAL_ADAMW] = (bench_verdict){.goal = "speed per byte over torch's fused AdamW, f32", .bound = 1};
-    b.goals[GOAL_ADAMOD_BIG] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 10};
     b.goals[GOAL_Q8] = (bench_verdict){.goal = "speed over torch's fused AdamW in f32, 8-bit state", .bound = 1.7};
-    b.goals[GOAL_ADAMOD_RESNET] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 50};
     if (!ask->no_torch) b.torch = bench_torch_start(ask->python, 0, ask->device, why, sizeof why);
+    b.same = b.torch && bench_torch_has(b.torch, ask->rule) ? ask->rule : NULL;
+    b.goals[GOAL_SAME_BIG] = bench_goal_same(b.same, 10);
+    b.goals[GOAL_SAME_RESNET] = bench_goal_same(b.same, 50);
     print_setup(&b, why);
     const int failed = run_cases(&b);
     if (!failed && !ask->json && b.copy_rate > 0) {

@@ -12,7 +12,8 @@
 struct bench_torch {
     bench_python *process;
     char version[64];
-    bool fused;
+    bool fused, muon;
+    const char *same; /* what it was prepared for beside AdamW */
 };
 
 /* What it runs. Requests and answers are lines of JSON, one answer to each request. AdaMod is the flavour published of
@@ -32,6 +33,7 @@ static const char script[] =
     "    say(error='its torch finds no GPU')\n"
     "    sys.exit(1)\n"
     "if device != 'cpu': torch.cuda.set_device(torch.device(device).index or 0)\n"
+    "EMBEDDING = 1 << 14  # a dimension that is larger is a vocabulary's\n"
     "\n"
     "def adamw(params):\n"
     "    return torch.optim.AdamW(params, lr=1e-3, weight_decay=0, **{kind: True})\n"
@@ -63,16 +65,27 @@ static const char script[] =
     "            s.mul_(beta3).add_(eta, alpha=1 - beta3)\n"
     "            p.sub_(torch.min(eta, s).mul_(m))\n"
     "\n"
+    "class Muon:\n"
+    "    def __init__(self, params):\n"
+    "        flat = [p if p.ndim < 3 else torch.nn.Parameter(p.data.flatten(1)) for p in params]\n"
+    "        for p, q in zip(params, flat): q.grad = p.grad.reshape(q.shape)\n"
+    "        hidden = [p for p in flat if p.ndim == 2 and max(p.shape) <= EMBEDDING]\n"
+    "        rest = [p for p in flat if p.ndim < 2 or max(p.shape) > EMBEDDING]\n"
+    "        self.both = [torch.optim.Muon(hidden, lr=1e-3, weight_decay=0)] if hidden else []\n"
+    "        if rest: self.both.append(adamw(rest))\n"
+    "    def step(self):\n"
+    "        for optimizer in self.both: optimizer.step()\n"
+    "\n"
     "kind = 'fused'\n"
     "fused = has_fused()\n"
     "kind = 'fused' if fused else 'foreach'\n"
-    "say(version=torch.__version__, fused=fused)\n"
+    "say(version=torch.__version__, fused=fused, muon=hasattr(torch.optim, 'Muon'))\n"
     "sets = {'probe': [AdaMod([parameter([65536]) for _ in range(20)])]}\n"
     "for line in sys.stdin:\n"
     "    try:\n"
     "        ask = json.loads(line)\n"
     "        if ask['do'] == 'prepare':\n"
-    "            make = {'adamw': adamw, 'adamod': AdaMod}\n"
+    "            make = {'adamw': adamw, 'adamod': AdaMod, 'muon': Muon}\n"
     "            sets = {who: [make[who]([parameter(shape) for shape in ask['shapes']]) for _ in range(ask['sets'])]\n"
     "                    for who in ask['who']}\n"
     "            say(ok=True)\n"
@@ -104,10 +117,12 @@ void bench_torch_stop(bench_torch *t) {
     free(t);
 }
 
-bool bench_torch_prepare(bench_torch *t, const bench_case *c, bool adamod) {
+bool bench_torch_prepare(bench_torch *t, const bench_case *c, const char *same) {
     FILE *to = bench_python_request(t->process);
-    fprintf(to, "{\"do\": \"prepare\", \"sets\": %d, \"who\": [\"adamw\"%s], \"shapes\": [", c->sets,
-            adamod ? ", \"adamod\"" : "");
+    t->same = same;
+    fprintf(to, "{\"do\": \"prepare\", \"sets\": %d, \"who\": [\"adamw\"", c->sets);
+    if (same) fprintf(to, ", \"%s\"", same);
+    fprintf(to, "], \"shapes\": [");
     for (int i = 0; i < c->n_shapes; i++) {
         fprintf(to, "%s[", i ? ", " : "");
         for (int d = 0; d < c->shapes[i].ndim; d++) {
@@ -122,7 +137,7 @@ bool bench_torch_prepare(bench_torch *t, const bench_case *c, bool adamod) {
 double bench_torch_burst(bench_torch *t, bench_peer peer) {
     char seconds[32];
     fprintf(bench_python_request(t->process), "{\"do\": \"time\", \"who\": \"%s\"}\n",
-            peer == PEER_ADAMW ? "adamw" : "adamod");
+            peer == PEER_ADAMW ? "adamw" : t->same);
     if (!bench_python_answer(t->process) || !bench_python_get(t->process, "seconds", seconds, sizeof seconds))
         return -1;
     return strtod(seconds, NULL);
@@ -135,7 +150,7 @@ bool bench_torch_drop(bench_torch *t) {
 
 bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size) {
     bench_torch *t = calloc(1, sizeof *t);
-    char fused[16] = "";
+    char fused[16] = "", muon[16] = "";
     if (!t) return NULL;
     const bool sleeps = threads > 1 && strcmp(device, "cpu") == 0 && !getenv("GOMP_SPINCOUNT");
     const char *const trials[BENCH_TRIALS] = {sleeps ? BENCH_WAIT_ASLEEP : NULL};
@@ -146,10 +161,14 @@ bench_torch *bench_torch_start(const char *python, int threads, const char *devi
     }
     bench_python_get(t->process, "version", t->version, sizeof t->version);
     t->fused = bench_python_get(t->process, "fused", fused, sizeof fused) && strcmp(fused, "true") == 0;
+    t->muon = bench_python_get(t->process, "muon", muon, sizeof muon) && strcmp(muon, "true") == 0;
     return t;
 }
 
 const char *bench_torch_python(const bench_torch *t) { return bench_python_name(t->process); }
 const char *bench_torch_version(const bench_torch *t) { return t->version; }
 bool bench_torch_fused(const bench_torch *t) { return t->fused; }
+bool bench_torch_has(const bench_torch *t, const char *rule) {
+    return strcmp(rule, "adamod") == 0 || (t->muon && strcmp(rule, "muon") == 0);
+}
 const char *bench_torch_error(const bench_torch *t) { return bench_python_error(t->process); }

@@ -41,7 +41,27 @@ static adamod_status set_types(adamod_optimizer *opt, bench_type type) {
     return status ? status : adamod_set_text(opt, "state_type", "bf16");
 }
 
-static adamod_status add_tensor(bench_ours *ours, adamod_optimizer *opt, bench_type type, const bench_shape *shape) {
+bool bench_is_embedding(const bench_shape *shape) {
+    bool large = false;
+    for (int d = 0; d < shape->ndim; d++) large = large || shape->dim[d] > BENCH_EMBEDDING;
+    return shape->ndim >= 2 && large;
+}
+
+bool bench_multiplies(const char *rule, const bench_case *c) {
+    bool matrices = false;
+    for (int i = 0; i < c->n_shapes; i++) matrices = matrices || c->shapes[i].ndim >= 2;
+    return matrices && strcmp(rule, "muon") == 0;
+}
+
+adamod_status bench_add_embeddings(adamod_optimizer *opt, const char *rule, int *group) {
+    *group = 0;
+    if (strcmp(rule, "muon") != 0) return ADAMOD_OK;
+    const adamod_status status = adamod_add_group(opt, group);
+    return status ? status : adamod_group_set(opt, *group, "use_muon", 0);
+}
+
+static adamod_status add_tensor(bench_ours *ours, adamod_optimizer *opt, int group, bench_type type,
+                                const bench_shape *shape) {
     adamod_tensor x = {.param_type = type == BENCH_F32 ? ADAMOD_F32 : ADAMOD_BF16, .ndim = shape->ndim};
     size_t bytes = type == BENCH_F32 ? 4 : 2;
     for (int d = 0; d < shape->ndim; d++) bytes *= (size_t)(x.shape[d] = shape->dim[d]);
@@ -54,7 +74,7 @@ static adamod_status add_tensor(bench_ours *ours, adamod_optimizer *opt, bench_t
     }
     x.param = array[0];
     x.grad = array[1];
-    return adamod_add_tensor(opt, 0, &x, NULL);
+    return adamod_add_tensor(opt, group, &x, NULL);
 }
 
 static adamod_status make_set(bench_ours *ours, const bench_case *c, const char *rule) {
@@ -64,7 +84,12 @@ static adamod_status make_set(bench_ours *ours, const bench_case *c, const char 
     ours->optimizers[ours->sets++] = opt;
     status = adamod_set_pool(opt, ours->pool);
     if (!status) status = set_types(opt, c->type);
-    for (int i = 0; i < c->n_shapes && !status; i++) status = add_tensor(ours, opt, c->type, &c->shapes[i]);
+    int embeddings = 0;
+    if (!status) status = bench_add_embeddings(opt, rule, &embeddings);
+    for (int i = 0; i < c->n_shapes && !status; i++) {
+        const int group = bench_is_embedding(&c->shapes[i]) ? embeddings : 0;
+        status = add_tensor(ours, opt, group, c->type, &c->shapes[i]);
+    }
     return status;
 }
 
@@ -98,7 +123,7 @@ typedef struct field {
 static bool takes_part(const bench_race *race, int who) {
     if (who < BENCH_ROWS) return who < race->n_rows;
     if (who == BENCH_LOOP) return true;
-    return race->torch && (who == BENCH_ADAMW || race->adamod);
+    return race->torch && (who == BENCH_ADAMW || race->same);
 }
 
 static int prepare(const bench_race *race, field *f) {
@@ -108,7 +133,7 @@ static int prepare(const bench_race *race, field *f) {
     }
     f->loop = bench_loop_create(&race->rows[0], race->states, race->threads);
     if (!f->loop) return cli_fail(COMMAND, "cannot make the loop: out of memory or threads");
-    if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->adamod)) {
+    if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->same)) {
         return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
     }
     return 0;
@@ -118,7 +143,7 @@ static int burst(const bench_race *race, field *f, int who, double *seconds) {
     bench_pause();
     if (who < BENCH_ROWS) *seconds = burst_of_ours(&f->ours[who]);
     else if (who == BENCH_LOOP) *seconds = bench_loop_burst(f->loop);
-    else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_ADAMOD);
+    else *seconds = bench_torch_burst(race->torch, who == BENCH_ADAMW ? PEER_ADAMW : PEER_SAME);
     if (*seconds >= 0) return 0;
     if (who < BENCH_ROWS) return cli_fail(COMMAND, "%s", adamod__last_message());
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
@@ -166,6 +191,6 @@ double bench_memory(const bench_race *race) {
     const double ours = c->type == BENCH_MASTER ? 4 + 4.0 * (1 + race->states)
                                                 : (c->type == BENCH_F32 ? 4.0 : 2.0) * (2 + race->states);
     double bytes = elements * ours * (race->n_rows + 1);
-    if (race->torch) bytes += elements * (race->adamod ? 16 + 20 : 16) + (double)c->elements * 12 + 3e8;
+    if (race->torch) bytes += elements * (race->same ? 16 + 20 : 16) + (double)c->elements * 12 + 3e8;
     return bytes;
 }

@@ -39,9 +39,11 @@ static void print_help(void) {
         "  flat      one f32 array of each size\n"
         "  resnet34  the 110 tensors of a ResNet-34 for CIFAR-10, and one array of as many elements\n"
         "  bf16      16M bf16 parameters rounded at random, states in bf16\n"
-        "  master    16M bf16 parameters with f32 masters and states\n\n"
+        "  master    16M bf16 parameters with f32 masters and states\n"
+        "  layer     the matrices of a layer of Transformer-big; not unless it is asked for\n\n"
         "'of loop' is the share of the loop's speed. 'x AdamW' is how many times faster than AdamW a needed byte is\n"
-        "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is.\n\n"
+        "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is. With --rule muon the\n"
+        "latter is 'x Muon', over torch.optim.Muon, with AdamW for vectors and embeddings on either side.\n\n"
         "With --device cuda the arrays are on a GPU, and 'of copy' is the share of the speed at which it copies its own\n"
         "memory: ResNet-34, Transformer-big and one array of 268M, in f32, bf16 with f32 masters, and bf16 alone. A step\n"
         "is a replay of a CUDA graph, 'eager' a call of adamod_step. --sizes, --cases, --threads and --isa do not "
@@ -51,7 +53,7 @@ static void print_help(void) {
 
 /* ---- the request ---- */
 
-enum { MOST_SIZES = 16, CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8 };
+enum { MOST_SIZES = 16, CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8, CASE_LAYER = 16 };
 
 typedef struct request {
     const char *rule, *device, *isa, *python;
@@ -77,7 +79,7 @@ static int parse_sizes(request *ask, const char *text) {
 }
 
 static int parse_cases(request *ask, const char *text) {
-    static const char *const names[] = {"flat", "resnet34", "bf16", "master", NULL};
+    static const char *const names[] = {"flat", "resnet34", "bf16", "master", "layer", NULL};
     ask->cases = 0;
     for (const char *at = text;; at++) {
         char word[32];
@@ -89,7 +91,7 @@ static int parse_cases(request *ask, const char *text) {
         at += strcspn(at, ",");
         if (!*at) return 0;
     }
-    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master", text);
+    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master,layer", text);
 }
 
 static int read_flag(request *ask, int flag, const char *value) {
@@ -152,7 +154,7 @@ static int count_states(const char *rule, int *states) {
 
 /* ---- the run ---- */
 
-enum { GOAL_LOOP, GOAL_ADAMW, GOAL_ADAMOD, GOAL_LIST, GOALS };
+enum { GOAL_LOOP, GOAL_ADAMW, GOAL_SAME, GOAL_LIST, GOALS };
 
 typedef struct bench {
     request ask;
@@ -160,7 +162,7 @@ typedef struct bench {
     bench_torch *torch;
     const char *isa;
     bench_verdict goals[GOALS];
-    bool adamod; /* the rule is AdaMod, which torch then runs, too */
+    const char *same; /* the rule, if torch runs it, too */
     char label[64];
 } bench;
 
@@ -185,8 +187,24 @@ void bench_json_pair(const char *name, double x) {
     else printf("null");
 }
 
+void bench_json_same(const char *rule, double ms, double times) {
+    char name[32];
+    rule = rule ? rule : "adamod";
+    snprintf(name, sizeof name, "%s_ms", rule);
+    bench_json_pair(name, ms);
+    snprintf(name, sizeof name, "times_%s", rule);
+    bench_json_pair(name, times);
+}
+
+const char *bench_title(const char *rule) { return rule && strcmp(rule, "muon") == 0 ? "Muon" : "AdaMod"; }
+
+bench_verdict bench_goal_same(const char *rule, double adamod) {
+    if (rule && strcmp(rule, "muon") == 0) return (bench_verdict){.goal = "speed over torch.optim.Muon", .bound = 1};
+    return (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = adamod};
+}
+
 typedef struct row {
-    double ms, gb_per_s, of_loop, times_adamw, times_adamod;
+    double ms, gb_per_s, of_loop, times_adamw, times_same;
 } row;
 
 static row make_row(const bench *b, const bench_race *race, int index) {
@@ -196,7 +214,7 @@ static row make_row(const bench *b, const bench_race *race, int index) {
     const double adamw_bytes = 28 * (double)c->elements;
     row r = {.ms = 1e3 * s[index], .gb_per_s = 1e-9 * bytes / s[index], .of_loop = s[BENCH_LOOP] / s[index]};
     if (s[BENCH_ADAMW] > 0) r.times_adamw = s[BENCH_ADAMW] / adamw_bytes / (s[index] / bytes);
-    if (s[BENCH_ADAMOD] > 0) r.times_adamod = s[BENCH_ADAMOD] / s[index];
+    if (s[BENCH_SAME] > 0) r.times_same = s[BENCH_SAME] / s[index];
     return r;
 }
 
@@ -212,8 +230,7 @@ static void print_row(const bench *b, const bench_race *race, int index) {
         bench_json_pair("of_loop", r.of_loop);
         bench_json_pair("adamw_ms", 1e3 * race->seconds[BENCH_ADAMW]);
         bench_json_pair("times_adamw", r.times_adamw);
-        bench_json_pair("adamod_ms", 1e3 * race->seconds[BENCH_ADAMOD]);
-        bench_json_pair("times_adamod", r.times_adamod);
+        bench_json_same(b->same, 1e3 * race->seconds[BENCH_SAME], r.times_same);
         printf("}\n");
     } else {
         printf("%-21s %-16s %9lld", c->name, type_names[c->type], (long long)c->elements);
@@ -221,7 +238,7 @@ static void print_row(const bench *b, const bench_race *race, int index) {
         bench_cell(r.gb_per_s, "%.1f", 7);
         bench_cell(r.of_loop, "%.2f", 8);
         bench_cell(r.times_adamw, "%.2f", 9);
-        bench_cell(r.times_adamod, "%.2f", 9);
+        bench_cell(r.times_same, "%.2f", 9);
         printf("\n");
     }
     fflush(stdout);
@@ -233,9 +250,10 @@ static void judge_row(bench *b, const bench_race *race, int index) {
     char where[64];
     snprintf(where, sizeof where, "%s, %lld", c->name, (long long)c->elements);
     if (c->type != BENCH_F32) return;
+    if (r.times_same > 0) bench_judge(&b->goals[GOAL_SAME], r.times_same, where);
+    if (bench_multiplies(b->ask.rule, c)) return;
     if (c->elements >= 1 << 20) bench_judge(&b->goals[GOAL_LOOP], r.of_loop, where);
     if (r.times_adamw > 0) bench_judge(&b->goals[GOAL_ADAMW], r.times_adamw, where);
-    if (r.times_adamod > 0) bench_judge(&b->goals[GOAL_ADAMOD], r.times_adamod, where);
 }
 
 static double available_memory(void) {
@@ -264,7 +282,7 @@ static int run_race(bench *b, bench_race *race) {
     race->rule = b->ask.rule;
     race->states = b->states;
     race->threads = b->threads;
-    race->adamod = b->adamod;
+    race->same = b->same;
     race->torch = race->rows[0].type == BENCH_F32 ? b->torch : NULL;
     race->budget = b->ask.quick ? 1.5 : 5;
     race->least_rounds = b->ask.quick ? 3 : 5;
@@ -305,6 +323,14 @@ static int run_resnet34(bench *b) {
     return status;
 }
 
+/* Where memory is not the limit, with a rule that multiplies matrices. */
+static int run_layer(bench *b) {
+    static const bench_shape shapes[] = {{2, {3072, 1024}}, {2, {1024, 1024}}, {2, {4096, 1024}}, {2, {1024, 4096}}};
+    bench_race race = {.n_rows = 1};
+    race.rows[0] = (bench_case){"Transformer-big layer", BENCH_F32, shapes, 4, 12 << 20, 0};
+    return run_race(b, &race);
+}
+
 static int run_cases(bench *b) {
     int status = 0;
     for (int i = 0; i < b->ask.n_sizes && !status && b->ask.cases & CASE_FLAT; i++) {
@@ -314,6 +340,7 @@ static int run_cases(bench *b) {
     if (!status && b->ask.cases & CASE_RESNET) status = run_resnet34(b);
     if (!status && b->ask.cases & CASE_BF16) status = run_flat(b, "flat", BENCH_BF16, 16 << 20);
     if (!status && b->ask.cases & CASE_MASTER) status = run_flat(b, "flat", BENCH_MASTER, 16 << 20);
+    if (!status && b->ask.cases & CASE_LAYER) status = run_layer(b);
     return status;
 }
 
@@ -349,8 +376,10 @@ static void print_setup(const bench *b, const char *why) {
         printf("torch %s (%s): fused AdamW is not available in it, foreach AdamW is measured\n",
                bench_torch_version(b->torch), bench_torch_python(b->torch));
     }
+    char same[32];
+    snprintf(same, sizeof same, "x %s", bench_title(b->same));
     printf("\n%-21s %-16s %9s %9s %7s %8s %9s %9s\n", "shape", "type", "elements", "ms/step", "GB/s", "of loop",
-           "x AdamW", "x AdaMod");
+           "x AdamW", same);
     fflush(stdout);
 }
 
@@ -403,13 +432,13 @@ static int run(bench *b) {
     char why[512];
     int status = start(b, why, sizeof why);
     if (status) return status;
-    b->adamod = strcmp(b->ask.rule, "adamod") == 0;
+    b->same = b->torch && bench_torch_has(b->torch, b->ask.rule) ? b->ask.rule : NULL;
     const bool fused = b->torch && bench_torch_fused(b->torch);
     b->goals[GOAL_LOOP] = (bench_verdict){.goal = "share of the loop's speed, from 1M elements up", .bound = 0.9};
     b->goals[GOAL_ADAMW] = (bench_verdict){.goal = fused ? "speed per byte over torch's fused AdamW"
                                                          : "speed per byte over torch's foreach AdamW",
                                            .bound = 1};
-    b->goals[GOAL_ADAMOD] = (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = 5};
+    b->goals[GOAL_SAME] = bench_goal_same(b->same, 5);
     b->goals[GOAL_LIST] =
         (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
     print_setup(b, why);

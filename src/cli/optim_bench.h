@@ -53,7 +53,7 @@ int bench_bytes(bench_type type, int states);
 /* ---- PyTorch (bench_peers.c) ---- */
 
 typedef struct bench_torch bench_torch;
-typedef enum bench_peer { PEER_ADAMW, PEER_ADAMOD } bench_peer;
+typedef enum bench_peer { PEER_ADAMW, PEER_SAME } bench_peer;
 
 /* Starts python, or python3 or /usr/bin/python3, whichever can import torch and use the device, "cpu" or "cuda"; NULL, with
  * why in message, if none can. 0 threads: as many as it likes. */
@@ -62,8 +62,11 @@ const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);
 /* Whether this torch has a fused AdamW for the device; if not, its foreach one is measured. */
 bool bench_torch_fused(const bench_torch *torch);
-/* false or negative after a failure, which is in bench_torch_error. */
-bool bench_torch_prepare(bench_torch *torch, const bench_case *c, bool adamod);
+/* Whether torch can run the rule itself: adamod in its operations, muon as its Muon where it has one. */
+bool bench_torch_has(const bench_torch *torch, const char *rule);
+/* same: a rule that torch runs beside AdamW, PEER_SAME; or NULL. false or negative after a failure, which is in
+ * bench_torch_error. */
+bool bench_torch_prepare(bench_torch *torch, const bench_case *c, const char *same);
 double bench_torch_burst(bench_torch *torch, bench_peer peer);
 bool bench_torch_drop(bench_torch *torch);
 const char *bench_torch_error(const bench_torch *torch);
@@ -72,7 +75,7 @@ void bench_torch_stop(bench_torch *torch);
 /* ---- all of them, in turns (bench_race.c) ---- */
 
 /* A race is run by contestants with the same number of elements. The rows are ours, over one list of shapes each. */
-enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_ADAMW, BENCH_ADAMOD, BENCH_CONTESTANTS };
+enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_ADAMW, BENCH_SAME, BENCH_CONTESTANTS };
 
 typedef struct bench_race {
     const char *rule;
@@ -80,7 +83,7 @@ typedef struct bench_race {
     bench_case rows[BENCH_ROWS];
     int n_rows;
     bench_torch *torch; /* NULL: it does not take part; it runs the shapes of the first row */
-    bool adamod;        /* torch runs AdaMod, too */
+    const char *same;   /* the rule, if torch runs it, too */
     double budget;      /* seconds; after these, and least rounds, it is over */
     int least_rounds;
     int rounds;
@@ -109,6 +112,20 @@ void bench_print_verdict(const bench_verdict *v, bool json);
 /* A number, or a dash or null where there is none. */
 void bench_cell(double x, const char *format, int width);
 void bench_json_pair(const char *name, double x);
+/* Of the rule that torch runs, too, or NULL: its times, how it is written, and the goal, which with AdaMod is the bound
+ * given. */
+void bench_json_same(const char *rule, double ms, double times);
+const char *bench_title(const char *rule);
+bench_verdict bench_goal_same(const char *rule, double adamod);
+
+/* Whether Muon leaves an array to AdamW, as its users do with vectors and embeddings: the latter have a dimension of more
+ * than this. */
+enum { BENCH_EMBEDDING = 1 << 14 };
+bool bench_is_embedding(const bench_shape *shape);
+/* Whether a step is more than bytes that are moved: Muon's products of matrices. */
+bool bench_multiplies(const char *rule, const bench_case *c);
+/* Makes a group for them with Muon; with other rules they belong to group 0 as all do. */
+adamod_status bench_add_embeddings(adamod_optimizer *opt, const char *rule, int *group);
 
 enum { BENCH_RESNET_TENSORS = 110, BENCH_RESNET_ELEMENTS = 21282122 };
 /* ResNet-34 with the stem for CIFAR-10: 3x3 convolutions, 3, 4, 6 and 3 basic blocks. */

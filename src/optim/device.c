@@ -252,9 +252,10 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     const matrix_shape shape = adamod__matrix_shape(x);
     d.rows = shape.rows;
     d.cols = shape.cols;
+    d.first = shape.first;
     d.group = t->group;
     adamod__coef_f64 c;
-    adamod__coefs(opt->rule, o, &(step_info){1, o[OPT_LR], shape.rows, shape.cols}, 1, &c);
+    adamod__coefs(opt->rule, o, &(step_info){1, o[OPT_LR], shape.rows, shape.cols, shape.first, x->count}, 1, &c);
     d.variant = c.variant;
     d.p_type = (uint8_t)x->param_type;
     d.g_type = (uint8_t)x->grad_type;

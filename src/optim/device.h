@@ -17,7 +17,7 @@
  * added. What is there stays there, so that what is saved can be loaded. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 8
+#define ADAMOD__DEVICE_VERSION 9
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
@@ -39,6 +39,7 @@ typedef struct device_tensor {
     float *scale[ADAMOD_MAX_STATES]; /* of states in 8 bits */
     int64_t count;
     int64_t rows, cols; /* of the last two dimensions; cols 0: it is no matrix */
+    int64_t first;      /* the first dimension; 0: it is no matrix */
     uint64_t stream;    /* of random numbers */
     int32_t group, variant;
     int32_t queue; /* state 2 is a ring of so many gradients; 0: it is not */

@@ -113,14 +113,14 @@ void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
 adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
 bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
 
-/* The last two dimensions of an array. cols is 0 if there are fewer than two, and of an empty array, whose other
- * dimensions may be of any size. */
+/* The last two dimensions of an array, and the first. All are 0 if there are fewer than two, and of an empty array, whose
+ * other dimensions may be of any size. */
 typedef struct matrix_shape {
-    int64_t rows, cols;
+    int64_t rows, cols, first;
 } matrix_shape;
 static inline matrix_shape adamod__matrix_shape(const adamod_span *x) {
-    if (x->ndim < 2 || x->count == 0) return (matrix_shape){0, 0};
-    return (matrix_shape){x->shape[x->ndim - 2], x->shape[x->ndim - 1]};
+    if (x->ndim < 2 || x->count == 0) return (matrix_shape){0, 0, 0};
+    return (matrix_shape){x->shape[x->ndim - 2], x->shape[x->ndim - 1], x->shape[0]};
 }
 
 /* f64 parameters are computed in f64, all others in f32. */

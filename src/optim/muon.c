@@ -12,7 +12,7 @@ enum { MOMENTUM = 1, STEP = 2 }; /* variants */
 
 /* An array as a matrix: the first dimension, and all others. */
 static matrix_shape adamod__muon_shape(const adamod_span *x) {
-    return (matrix_shape){x->shape[0], x->count / x->shape[0]};
+    return (matrix_shape){x->shape[0], x->count / x->shape[0], x->shape[0]};
 }
 
 /* One matrix. x has as many numbers as the array, gram as the product of its shorter side with itself. */
@@ -237,18 +237,10 @@ static double adamod__muon_norm(muon_matrix *m, int64_t chunks) {
     return sqrt(adamod__muon_sum(m, chunks, false)) / m->scale;
 }
 
-/* What lr is multiplied by: see torch.optim.Muon. */
-static double adamod__muon_adjustment(const double *o, matrix_shape shape) {
-    const double rows = (double)shape.rows, cols = (double)shape.cols;
-    if (o[OPT_ADJUST_LR] == ADJUST_MATCH_RMS_ADAMW) return 0.2 * sqrt(fmax(rows, cols));
-    const double ratio = rows / cols;
-    return sqrt(o[OPT_ADJUST_LR] == ADJUST_SPECTRAL_UNCLAMPED ? ratio : fmax(1, ratio));
-}
-
 static void adamod__muon_matrix(const work_context *base, size_t i, char *workspace, adamod_pool *pool, int thread) {
     const work_item *item = &base->w->items[i];
     const muon_sizes sizes = adamod__muon_sizes(base->w, item);
-    adamod__coef_f64 *coef = &base->space->coefs[base->space->coef_of[i]];
+    const adamod__coef_f64 *coef = &base->space->coefs[base->space->coef_of[i]];
     const int64_t chunks = base->space->first_chunk[i + 1] - base->space->first_chunk[i];
     muon_matrix m = {.base = *base, .item = i, .shape = adamod__muon_shape(item->span), .pool = pool, .thread = thread};
     m.side = m.shape.rows < m.shape.cols ? m.shape.rows : m.shape.cols;
@@ -265,7 +257,6 @@ static void adamod__muon_matrix(const work_context *base, size_t i, char *worksp
         adamod__product(&all.square);
         adamod__product(&all.apply);
     }
-    coef->lr *= adamod__muon_adjustment(item->options, m.shape);
     adamod__pool_run(pool, chunks, adamod__muon_update, &m);
 }
 

@@ -75,6 +75,7 @@ typedef struct step_info {
     /* Of the array's last two dimensions; cols 0: it is no matrix. Only for rules with a driver: arrays of other rules
      * share coefficients. */
     int64_t rows, cols;
+    int64_t first, count; /* likewise: its first dimension, and all its elements */
 } step_info;
 
 #endif

@@ -388,7 +388,7 @@ static void adamod__lay_coefs(const work *w, work_space *space) {
         if (adamod__new_coefs(w, i)) {
             const work_item *x = &w->items[i];
             const matrix_shape shape = adamod__matrix_shape(x->span);
-            const step_info info = {x->span->step, x->base_lr, shape.rows, shape.cols};
+            const step_info info = {x->span->step, x->base_lr, shape.rows, shape.cols, shape.first, x->span->count};
             adamod__coefs(w->rule, x->options, &info, x->grad_scale, &space->coefs[++last]);
         }
         space->coef_of[i] = last;

@@ -51,11 +51,19 @@ VARIANTS(muon){VARIANT(muon_adamw), VARIANT(muon_momentum), VARIANT(muon_step)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
+/* What lr is multiplied by: see torch.optim.Muon. */
+static ADAMOD__DEVICE double adamod__muon_adjustment(const double *o, const step_info *info) {
+    const double rows = (double)info->first, cols = (double)(info->count / info->first);
+    if (o[OPT_ADJUST_LR] == ADJUST_MATCH_RMS_ADAMW) return 0.2 * sqrt(fmax(rows, cols));
+    const double ratio = rows / cols;
+    return sqrt(o[OPT_ADJUST_LR] == ADJUST_SPECTRAL_UNCLAMPED ? ratio : fmax(1.0, ratio));
+}
+
 COEFS(muon) {
     c->decays = 1;
     if (info->cols > 0 && o[OPT_USE_MUON] != 0) {
         c->variant = 1;
-        c->lr = o[OPT_LR];
+        c->lr = o[OPT_LR] * adamod__muon_adjustment(o, info);
         c->beta1 = o[OPT_MOMENTUM];
         c->beta1c = 1 - o[OPT_MOMENTUM];
         c->flag = o[OPT_NESTEROV] != 0;
@@ -103,6 +111,10 @@ static const option_spec adamod__muon_options[] = {
 
 RULE_DRIVER(muon);
 RULE_DEFINITION(muon, .summary = "momentum made orthogonal, for matrices; AdamW for other arrays",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__muon_driver, .host_only = true);
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__muon_driver);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(muon)
 
 #endif

@@ -23,8 +23,11 @@ struct adamod__device {
     const float *found_inf, *loss_scale;
     /* what follows from the parameters */
     device_tensor *tensors;          /* the host's copy */
+    device_group *groups;            /* and of these */
     int64_t dirty_first, dirty_last; /* those that were pointed elsewhere */
     void *arena;
+    void *workspace; /* the driver's; that of another layout serves if it is large enough */
+    int64_t workspace_bytes;
     view v;
     update_class *classes;
     int n_classes;
@@ -243,7 +246,8 @@ static void close_device(adamod__device *d) {
     if (!d) return;
     device_guard guard(d->index);
     if (d->shared) (void)cudaStreamSynchronize(d->stream);
-    void *const own[] = {d->shared, d->limits, d->schedules, d->arena, d->edge, d->bin, d->counts, d->part_sums};
+    void *const own[] = {d->shared, d->limits, d->schedules, d->arena,    d->workspace,
+                         d->edge,   d->bin,    d->counts,    d->part_sums};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) (void)cudaFree(own[i]);
     for (int64_t i = 0; i < d->n_kept; i++) (void)cudaFree(d->kept[i]);
     if (d->mirror) (void)cudaFreeHost(d->mirror);
@@ -252,6 +256,7 @@ static void close_device(adamod__device *d) {
     (void)cudaGetLastError();
     free(d->kept);
     free(d->tensors);
+    free(d->groups);
     free(d->classes);
     free(d->chunk_list);
     free(d);
@@ -454,7 +459,7 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
     v->first_row_chunk = b.take<int64_t>(l->n + 1);
     v->first_matrix = b.take<int64_t>(l->n + 1);
     v->first_column = b.take<int64_t>(l->n + 1);
-    v->workspace = b.take<char>(d->driver && d->driver->workspace ? d->driver->workspace(l) : 0);
+    v->workspace = d->workspace;
     *tiles = b.take<piece>(t->n_tiles);
     v->n = l->n;
     v->n_chunks = t->n_chunks;
@@ -500,7 +505,29 @@ static adamod_status upload_tables(adamod__device *d, const device_layout *l, co
     return ADAMOD_OK;
 }
 
+static adamod_status reserve_workspace(adamod__device *d, int64_t bytes) {
+    void *grown;
+    if (bytes <= d->workspace_bytes) return ADAMOD_OK;
+    const adamod_status status = allocate(d, (size_t)bytes, &grown);
+    if (status) return status;
+    keep(d, d->workspace);
+    d->workspace = grown;
+    d->workspace_bytes = bytes;
+    return ADAMOD_OK;
+}
+
+static adamod_status reserve_groups(adamod__device *d, int n) {
+    device_group *groups = (device_group *)calloc((size_t)n + 1, sizeof *groups);
+    if (!groups) return no_memory();
+    free(d->groups);
+    d->groups = groups;
+    return ADAMOD_OK;
+}
+
 static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, tables *t) {
+    const int64_t workspace = d->driver && d->driver->workspace ? d->driver->workspace(l) : 0;
+    adamod_status status = reserve_workspace(d, workspace);
+    if (status || (status = reserve_groups(d, l->n_groups))) return status;
     if (!make_tables(d, l, t)) return no_memory();
     device_tensor *tensors = (device_tensor *)malloc((size_t)l->n * sizeof *tensors);
     if (!tensors) return no_memory();
@@ -517,14 +544,16 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     piece *tiles;
     void *arena;
     const size_t bytes = place(d, l, t, NULL, &v, &tiles);
-    adamod_status status = allocate(d, bytes, &arena);
-    if (status) return status;
+    if ((status = allocate(d, bytes, &arena))) return status;
     keep(d, d->arena);
     d->arena = arena;
     TRY(d, cudaMemsetAsync(arena, 0, bytes, d->stream));
     place(d, l, t, (char *)arena, &v, &tiles);
     if ((status = make_classes(d, l, t, tiles)) || (status = upload_tables(d, l, t, &v, tiles))) return status;
     d->v = v;
+    d->v.workspace_bytes = workspace;
+    d->v.host_tensors = d->tensors;
+    d->v.host_groups = d->groups;
     keep(d, d->counts); /* made anew by the next step that needs them */
     d->counts = NULL;
     d->dirty_first = l->n;
@@ -556,6 +585,7 @@ static void repoint(adamod__device *d, int64_t i, void *p, const void *g) {
 
 static adamod_status set_group(adamod__device *d, int group, const device_group *to) {
     device_guard guard(d->index);
+    d->groups[group] = *to;
     cuda_set_group(d->v.groups + group, to, d->stream);
     return launched(d, "setting options");
 }

@@ -99,8 +99,12 @@ typedef struct view {
     const piece *row_chunks;
     const int64_t *first_row_chunk, *first_matrix, *first_column;
     void *workspace; /* the driver's */
+    int64_t workspace_bytes;
     int64_t n_row_chunks, n_matrices, n_columns;
     double *row_sums; /* as sums, for each chunk of rows */
+    /* on the host, for who launches: as tensors and groups are when the step is asked for */
+    const device_tensor *host_tensors;
+    const device_group *host_groups;
 } view;
 
 /* ---- drivers ---- */

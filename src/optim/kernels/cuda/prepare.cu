@@ -373,7 +373,7 @@ static __device__ void rule_coefs(int rule, const double *o, const step_info *in
 static __device__ void prepare_tensor(const view &v, int64_t i, double grad_scale) {
     const device_tensor &t = v.tensors[i];
     const double *o = v.effective + t.group * OPT_COUNT;
-    const step_info info = {v.steps[i], v.base_lr[t.group], t.rows, t.cols};
+    const step_info info = {v.steps[i], v.base_lr[t.group], t.rows, t.cols, t.first, t.count};
     adamod__coef_f64 c = {};
     rule_coefs(v.rule, o, &info, &c);
     adamod__common_coefs(o, grad_scale, &c);
