@@ -1018,10 +1018,11 @@ class Sophia(Optimizer):
 
 class Muon(Optimizer):
     """Muon, Jordan et al., kellerjordan.github.io/posts/muon: the momentum of a matrix made nearly orthogonal; as
-    torch.optim.Muon, whose steps of Newton and Schulz are in bfloat16, and here in float32 or float64.
+    torch.optim.Muon, whose steps of Newton and Schulz are in bfloat16; here they are on GPUs, and on CPUs in float32 or
+    float64.
 
     A parameter of two or more dimensions is a matrix of its first dimension by all others. All others, and groups with
-    use_muon=False (embeddings, output layers), take AdamW's step. On CPUs only; it looks at whole parameters.
+    use_muon=False (embeddings, output layers), take AdamW's step. It looks at whole parameters.
 
     Args, beside those of every Optimizer here:
         lr: of matrices.
