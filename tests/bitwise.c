@@ -66,6 +66,7 @@ const variant variants[] = {
     {"prodigy", "bound=momental d0=0.001 growth_rate=1.1", true},
     {"muon", "weight_decay=0.1", true},
     {"muon", "use_muon=0", false},
+    {"soap", "precondition_frequency=2 weight_decay=0.1", true},
 };
 const int variant_count = sizeof variants / sizeof *variants;
 

@@ -260,6 +260,8 @@ const option_set own_sets[] = {
     {"prodigy", "d0=0.01 safeguard_warmup=1 beta_d=0.9 lr=0.5 weight_decay=0.1"},
     {"prodigy", "d0=0.001 bound=momental beta3=0.9"},
     {"muon", "adamw_lr=0.01 adamw_beta1=0.5 adamw_beta2=0.9 adamw_eps=0.001"},
+    {"soap", "beta1=0.5 beta2=0.9 eps=0.001"},
+    {"soap", "bias_correction=0 weight_decay=0.1"},
 };
 const int own_set_count = sizeof own_sets / sizeof *own_sets;
 

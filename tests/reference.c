@@ -628,6 +628,24 @@ static void step_sophia(ref_state *s, double *p, const double *g, const ref_opti
     }
 }
 
+/* SOAP: Vyas et al., arXiv 2409.11321, of tensors that have no basis of their own: Adam with eps beside the uncorrected
+ * root, whose first update moves nothing and is not counted, and decay behind the step. Of matrices see test_soap.c.
+ *
+ *   p -= lr bc2^(1/2) / bc1 m / (v^(1/2) + eps),  then p -= lr lambda p */
+static void step_soap(ref_state *s, double *p, const double *g, const ref_options *o) {
+    double *m = find(s, "exp_avg"), *v = find(s, "exp_avg_sq"), t = (double)s->t - 1;
+    if (s->t == 1) return;
+    double lr = o->lr;
+    if (o->bias_correction) lr *= sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t));
+    for (int64_t i = 0; i < s->count; i++) {
+        m[i] = o->beta1 * m[i] + (1 - o->beta1) * g[i];
+        v[i] = o->beta2 * v[i] + (1 - o->beta2) * g[i] * g[i];
+        p[i] -= lr * m[i] / (sqrt(v[i]) + o->eps);
+        if (o->decay == REF_DECAY_DECOUPLED) p[i] -= o->lr * o->weight_decay * p[i];
+        else if (o->decay == REF_DECAY_INDEPENDENT) p[i] -= o->weight_decay * p[i];
+    }
+}
+
 /* Muon: Jordan et al., kellerjordan.github.io/posts/muon; nesterov, norms and scales of the learning rate as in
  * torch.optim.Muon 2.9. A tensor of two or more dimensions is a matrix of its first dimension by all others.
  *
@@ -732,6 +750,7 @@ static const struct {
     {"sophia", step_sophia},
     {"muon", step_muon},
     {"prodigy", step_prodigy},
+    {"soap", step_soap},
 };
 
 const char *ref_rule_name(int index) {
@@ -740,7 +759,7 @@ const char *ref_rule_name(int index) {
 
 /* adamod always, the others with the option. */
 static int has_bound(const char *rule) {
-    static const char *const without[] = {"sgd", "adabound", "amsbound", "lion", "schedulefree_sgd", "muon"};
+    static const char *const without[] = {"sgd", "adabound", "amsbound", "lion", "schedulefree_sgd", "muon", "soap"};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++)
         if (!strcmp(rule, without[i])) return 0;
     return 1;
@@ -795,6 +814,11 @@ void ref_defaults(const char *rule, ref_options *o) {
         o->beta1 = 0.9;
         o->beta2 = 0.999;
         o->eps = 1e-8;
+        if (!strcmp(rule, "soap")) {
+            o->lr = 3e-3;
+            o->beta1 = o->beta2 = 0.95;
+            o->bias_correction = 1;
+        }
         if (!strcmp(rule, "amsgrad")) {
             o->bias_correction = 1;
         } else if (!strcmp(rule, "adabound") || !strcmp(rule, "amsbound")) {
@@ -950,7 +974,8 @@ void ref_step(ref_state *s, double *param, const double *grad, const ref_options
         s->g[i] = g;
         /* some need the parameters as they are first; adopt moves nothing in its first step */
         const int own = s->rule == step_adafactor || s->rule == step_lamb || s->rule == step_stableadamw ||
-                        s->rule == step_schedulefree || s->rule == step_muon || s->rule == step_prodigy;
+                        s->rule == step_schedulefree || s->rule == step_muon || s->rule == step_prodigy ||
+                        s->rule == step_soap;
         if (!own && !(s->rule == step_adopt && s->t == 1)) {
             if (o->decay == REF_DECAY_DECOUPLED) param[i] -= o->lr * o->weight_decay * param[i];
             else if (o->decay == REF_DECAY_INDEPENDENT) param[i] -= o->weight_decay * param[i];

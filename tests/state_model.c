@@ -44,6 +44,7 @@ const model_rule model_rules[] = {
     {"prodigy", NULL, NULL, NULL, NULL},
     {"muon", NULL, NULL, NULL, NULL},
     {"muon", "use_muon", "0", NULL, NULL},
+    {"soap", NULL, NULL, NULL, NULL},
 };
 const int model_rule_count = sizeof model_rules / sizeof *model_rules;
 

@@ -23,7 +23,7 @@ PROGRAM = os.environ.get("ADAMOD", "build/adamod")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
          "adamax adabelief adopt ademamix adan lamb stableadamw "
-         "schedulefree_adamw schedulefree_sgd sophia muon prodigy").split()
+         "schedulefree_adamw schedulefree_sgd sophia muon prodigy soap").split()
 
 
 # ---- helpers ----

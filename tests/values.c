@@ -110,6 +110,10 @@ const char *const state_names[] = {"exp_avg",
                                    "d",
                                    "d_max",
                                    "d_numerator",
+                                   "GG_0",
+                                   "GG_1",
+                                   "Q_0",
+                                   "Q_1",
                                    NULL};
 
 /* ---- options ---- */

@@ -10,7 +10,7 @@ import torch
 from support import CLASSES, clones, make_params, same_bits, set_grads, train
 
 STATES_NAMES = ("exp_avg", "exp_avg_sq", "exp_avg_lr")
-SHAPED = (lt.Adafactor, lt.Muon)  # rules that look at rows and columns
+SHAPED = (lt.Adafactor, lt.Muon, lt.SOAP)  # rules that look at rows and columns
 
 
 class Layouts(unittest.TestCase):

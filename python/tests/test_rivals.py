@@ -95,6 +95,52 @@ except Exception:  # some versions fail with some PyTorch
     ports = None
 
 
+@unittest.skipUnless(hasattr(ports, "SOAP"), "there is no pytorch_optimizer with SOAP")
+class AgainstSoap(unittest.TestCase):
+    """The port's orthogonal factors are taken in float32 whatever the type; here they are of the type."""
+
+    def port(self, params, **arguments):
+        class Port(ports.SOAP):
+            def get_orthogonal_matrix_qr(self, state, *more):
+                def to(tensor, *what, **how):
+                    return tensor if what == (torch.float32,) else keep(tensor, *what, **how)
+
+                keep, torch.Tensor.to = torch.Tensor.to, to
+                try:
+                    return super().get_orthogonal_matrix_qr(state, *more)
+                finally:
+                    torch.Tensor.to = keep
+
+        return Port(params, **arguments)
+
+    def test_from_the_first_basis_on(self):
+        """Which eigenvectors there are for an eigenvalue of 0 is LAPACK's choice, so its basis is taken."""
+        for arguments in (
+            {},
+            dict(precondition_frequency=5, betas=(0.9, 0.99), shampoo_beta=0.8, eps=1e-3, weight_decay=0.1),
+            dict(precondition_frequency=4, max_precondition_dim=6, correct_bias=False),
+        ):
+            params = make_params((5, 7), (7, 5), (6, 6), (1, 4), (9,), (12, 3), dtype=torch.float64)
+            others = clones(params)
+            a, b = lt.SOAP(params, **arguments), self.port(others, **arguments)
+            for t in range(1, 201):
+                set_grads(params, t)
+                set_grads(others, t)
+                a.step()
+                b.step()
+                for p, q in zip(params, others) if t == 1 else ():
+                    for i, basis in enumerate(b.state[q]["Q"] if p.dim() > 1 else ()):
+                        average = b.state[q]["GG"][i]
+                        self.assertEqual(a.state[p][f"Q_{i}"].numel(), len(basis) ** 2)
+                        if len(basis):
+                            self.assertLessEqual(worst([a.state[p][f"GG_{i}"]], [average]), 1e-14)
+                            a.state[p][f"Q_{i}"].copy_(basis)
+            self.assertLessEqual(worst(params, others), 1e-12, arguments)
+            for p, q in zip(params, others):
+                for name in ("exp_avg", "exp_avg_sq"):
+                    self.assertLessEqual(worst([a.state[p][name]], [b.state[q][name]]), 1e-10, name)
+
+
 @unittest.skipUnless(hasattr(ports, "ADOPT"), "there is no pytorch_optimizer with these rules")
 class AgainstPorts(unittest.TestCase):
     def test_lion(self):

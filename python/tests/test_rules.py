@@ -181,6 +181,7 @@ OPTIONS = {
     "prodigy": {"d0": 0.001, "weight_decay": 0.1, "growth_rate": 1.1, "safeguard_warmup": 1, "bound": "momental"},
     "muon": {"lr": 0.02, "weight_decay": 0.1, "nesterov": 0, "ns_steps": 3, "adamw_lr": 0.01},
     "adan": {"beta_diff": 0.8, "weight_decay": 0.1, "bound": "momental"},
+    "soap": {"lr": 0.02, "weight_decay": 0.1, "precondition_frequency": 2, "max_precondition_dim": 6, "eps": 1e-4},
 }
 OUR_NAMES = {"initial": "initial_accumulator_value", "beta_slow_warmup": "beta3_warmup"}
 BETAS_OF = {"ademamix": ("beta1", "beta2", "beta_slow"), "adan": ("beta1", "beta_diff", "beta2")}
@@ -265,6 +266,8 @@ class AgainstTheLibrary(unittest.TestCase):
                     ("AdamW", "weight_decay"),
                     ("StableAdamW", "weight_decay"),
                     ("Muon", "weight_decay"),
+                    ("SOAP", "weight_decay"),  # its authors'
+                    ("SOAP", "shampoo_beta"),
                     ("Sophia", "weight_decay"),  # its authors'
                     ("SGD", "lr"),
                     (cls.__name__, "min_8bit_size"),  # bitsandbytes'

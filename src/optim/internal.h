@@ -29,7 +29,10 @@ typedef enum state_shape {
     SHAPE_QUEUE,  /* OPT_WINDOW times as many: a ring of past gradients */
     SHAPE_SCALAR, /* one number for the whole array */
     SHAPE_ROWS,   /* one for each row of the last two dimensions */
-    SHAPE_COLS    /* one for each column */
+    SHAPE_COLS,   /* one for each column */
+    /* A square of the first dimension, or of all others together; nothing if that is beyond OPT_MAX_PRECONDITION_DIM */
+    SHAPE_FIRST_SQUARE,
+    SHAPE_OTHERS_SQUARE
 } state_shape;
 
 /* A state sits at the index the formulas know it by: m, v, s, t, u (see kernels.h). */

@@ -1,19 +1,11 @@
 /* Muon's driver for matrices: momentum, which it makes nearly orthogonal by steps of Newton and Schulz, and the update. The
- * formulas before and after are in rules/muon.inc.h.
- *
- * Large matrices come one after the other, each on all threads; small ones are a task each, with a place of their own in
- * the workspace. Sums are in the same order either way. */
+ * formulas before and after are in rules/muon.inc.h. */
 #include "optim/matmul.h"
-#include "optim/update.h"
+#include "optim/matrices.h"
 
 #include <math.h>
 
 enum { MOMENTUM = 1, STEP = 2 }; /* variants */
-
-/* An array as a matrix: the first dimension, and all others. */
-static matrix_shape adamod__muon_shape(const adamod_span *x) {
-    return (matrix_shape){x->shape[0], x->count / x->shape[0], x->shape[0]};
-}
 
 /* One matrix. x has as many numbers as the array, gram as the product of its shorter side with itself. */
 typedef struct muon_matrix {
@@ -61,8 +53,6 @@ static muon_products adamod__muon_products(const muon_matrix *m, const block_sou
     return all;
 }
 
-static size_t adamod__aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 typedef struct muon_sizes {
     size_t x, gram, all;
 } muon_sizes;
@@ -71,7 +61,7 @@ static muon_sizes adamod__muon_sizes(const work *w, const work_item *item) {
     const adamod_span *s = item->span;
     const adamod__coef_f64 none = {.variant = MOMENTUM};
     const block_source b = adamod__source(w, item, &none);
-    muon_matrix m = {.shape = adamod__muon_shape(s)};
+    muon_matrix m = {.shape = adamod__whole_shape(s)};
     m.side = m.shape.rows < m.shape.cols ? m.shape.rows : m.shape.cols;
     const muon_products all = adamod__muon_products(&m, &b);
     const product *const each[] = {&all.gram, &all.square, &all.apply};
@@ -85,24 +75,9 @@ static muon_sizes adamod__muon_sizes(const work *w, const work_item *item) {
     return sizes;
 }
 
-static bool adamod__muon_small(const adamod_span *x) { return x->count <= 16384; }
+static bool adamod__muon_takes(const work_item *item) { return item->options[OPT_USE_MUON] != 0; }
 
-static bool adamod__muon_takes(const work_item *item) {
-    return item->span->grad && item->span->ndim >= 2 && item->span->count > 0 && item->options[OPT_USE_MUON] != 0;
-}
-
-/* Where each small matrix is; these, one behind the other; then the largest of the large ones. */
-static size_t adamod__muon_workspace(const work *w) {
-    size_t small = adamod__aligned(w->n * sizeof(size_t)), large = 0;
-    for (size_t i = 0; i < w->n; i++) {
-        const work_item *item = &w->items[i];
-        if (!adamod__muon_takes(item)) continue;
-        const size_t bytes = adamod__muon_sizes(w, item).all;
-        if (adamod__muon_small(item->span)) small += bytes;
-        else large = bytes > large ? bytes : large;
-    }
-    return small + large;
-}
+static size_t adamod__muon_bytes(const work *w, const work_item *item) { return adamod__muon_sizes(w, item).all; }
 
 /* ---- passes over the array ---- */
 
@@ -242,7 +217,8 @@ static void adamod__muon_matrix(const work_context *base, size_t i, char *worksp
     const muon_sizes sizes = adamod__muon_sizes(base->w, item);
     const adamod__coef_f64 *coef = &base->space->coefs[base->space->coef_of[i]];
     const int64_t chunks = base->space->first_chunk[i + 1] - base->space->first_chunk[i];
-    muon_matrix m = {.base = *base, .item = i, .shape = adamod__muon_shape(item->span), .pool = pool, .thread = thread};
+    muon_matrix m = {
+        .base = *base, .item = i, .shape = adamod__whole_shape(item->span), .pool = pool, .thread = thread};
     m.side = m.shape.rows < m.shape.cols ? m.shape.rows : m.shape.cols;
     m.x = workspace;
     m.gram = m.x + sizes.x;
@@ -260,36 +236,13 @@ static void adamod__muon_matrix(const work_context *base, size_t i, char *worksp
     adamod__pool_run(pool, chunks, adamod__muon_update, &m);
 }
 
-static void adamod__muon_task(void *context, int64_t i, int thread) {
-    const work_context *c = context;
-    const work_item *item = &c->w->items[i];
-    if (!adamod__muon_takes(item) || !adamod__muon_small(item->span)) return;
-    char *place = (char *)c->space->workspace + ((size_t *)c->space->workspace)[i];
-    adamod__muon_matrix(c, (size_t)i, place, NULL, thread);
-}
+static const matrix_driver adamod__muon_matrices = {adamod__muon_takes, adamod__muon_bytes, adamod__muon_matrix};
 
 static void adamod__muon_run(const work *w, work_space *space) {
-    work_context context = {w, space};
-    int64_t chunks = 0;
-    size_t small = adamod__aligned(w->n * sizeof(size_t)), *place = space->workspace;
-    for (size_t i = 0; i < w->n; i++) {
-        const work_item *item = &w->items[i];
-        space->first_chunk[i] = chunks;
-        if (!adamod__muon_takes(item)) continue;
-        chunks += (item->span->count + space->chunk - 1) / space->chunk;
-        if (!adamod__muon_small(item->span)) continue;
-        place[i] = small;
-        small += adamod__muon_sizes(w, item).all;
-    }
-    space->first_chunk[w->n] = chunks;
-    adamod__pool_run(w->pool, (int64_t)w->n, adamod__muon_task, &context);
-    for (size_t i = 0; i < w->n; i++) {
-        const work_item *item = &w->items[i];
-        if (!adamod__muon_takes(item) || adamod__muon_small(item->span)) continue;
-        adamod__muon_matrix(&context, i, (char *)space->workspace + small, w->pool, 0);
-    }
-    adamod__add_partial(w, space);
+    adamod__matrices_run(w, space, &adamod__muon_matrices);
 }
+
+static size_t adamod__muon_workspace(const work *w) { return adamod__matrices_workspace(w, &adamod__muon_matrices); }
 
 const rule_driver adamod__muon_driver = {
     .run = adamod__muon_run, .takes = 1u << MOMENTUM, .workspace = adamod__muon_workspace};

@@ -151,7 +151,8 @@ number_range adamod__number_range(option_id id, adamod_type type) {
         case OPT_CLIP_NORM: return (number_range){tiny, INFINITY};
         case OPT_NS_A:
         case OPT_NS_B:
-        case OPT_NS_C: return (number_range){-INFINITY, INFINITY};
+        case OPT_NS_C:
+        case OPT_SHAMPOO_BETA: return (number_range){-INFINITY, INFINITY};
         default: return (number_range){0, INFINITY}; /* betas; and what becomes a small number in f64 */
     }
 }

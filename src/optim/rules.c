@@ -114,6 +114,12 @@ void adamod__states(const rule *r, const double *options, int ndim, state_spec s
     r->states(options, ndim, specs);
 }
 
+/* One side of a square state; 0: there is none. */
+static int64_t adamod__square_side(const double *options, int ndim, const int64_t *shape, bool first) {
+    const int64_t side = first ? shape[0] : adamod__element_count(ndim - 1, shape + 1);
+    return (double)side <= options[OPT_MAX_PRECONDITION_DIM] && adamod__element_count(ndim, shape) > 0 ? side : 0;
+}
+
 adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
                                  adamod_state_desc *out) {
     *out = (adamod_state_desc){.name = spec->name, .initial = spec->initial, .ndim = ndim};
@@ -135,6 +141,12 @@ adamod_status adamod__state_size(const state_spec *spec, const double *options, 
             if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
             out->shape[0] = (int64_t)options[OPT_WINDOW];
             out->ndim++;
+            break;
+        case SHAPE_FIRST_SQUARE:
+        case SHAPE_OTHERS_SQUARE:
+            out->ndim = 2;
+            out->shape[0] = out->shape[1] =
+                adamod__square_side(options, ndim, shape, spec->shape == SHAPE_FIRST_SQUARE);
             break;
     }
     for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;

@@ -39,6 +39,7 @@ from .rules import (
     RMSprop,
     ScheduleFreeAdamW,
     ScheduleFreeSGD,
+    SOAP,
     Sophia,
     StableAdamW,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "SGD",
     "ScheduleFreeAdamW",
     "ScheduleFreeSGD",
+    "SOAP",
     "Sophia",
     "StableAdamW",
     "log_learning_rates",

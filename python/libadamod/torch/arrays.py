@@ -37,7 +37,7 @@ _data_ptr = Tensor.data_ptr
 _SPARSE_RULES = ("sgd", "adagrad")
 
 # Rules whose states are not one number for each of the parameter's, so that its shape matters.
-SHAPED_RULES = ("adafactor", "muon")
+SHAPED_RULES = ("adafactor", "muon", "soap")
 
 # Rules that look at whole parameters, and not at parts of them.
 WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw", "prodigy")

@@ -18,7 +18,7 @@ _BOUND = ("adabound", "amsbound")
 _TELLING: Dict[str, Sequence[str]] = {
     "betas": (
         *("adamod", "adam", "amsgrad", *_BOUND, "adashift", "nosadam", "radam", "lion", "nadam", "adamax", "adabelief"),
-        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia", "prodigy"),
+        *("adopt", "ademamix", "adan", "lamb", "stableadamw", "schedulefree_adamw", "sophia", "prodigy", "soap"),
     ),
     "amsgrad": ("adam", "amsgrad"),
     "beta3": ("adamod",),
@@ -46,6 +46,7 @@ _TELLING: Dict[str, Sequence[str]] = {
     "beta2_decay": (),  # its Adafactor
     "history_size": (),  # its LBFGS
     "ns_steps": ("muon",),
+    "precondition_frequency": ("soap",),
 }
 
 # Options that every checkpoint of a rule has, whoever wrote it.
@@ -69,6 +70,7 @@ _NEEDED: Dict[str, Sequence[str]] = {
     "stableadamw": ("update_clipping",),
     "prodigy": ("d_coef",),
     "muon": ("ns_steps",),
+    "soap": ("precondition_frequency",),
 }
 
 # Options of other packages that make another formula, unless they have this value.

@@ -1077,3 +1077,42 @@ class Muon(Optimizer):
         if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
             values["adamw_lr"] *= values["lr"] / group["base_lr"]
         return values
+
+
+class SOAP(Optimizer):
+    """SOAP, Vyas et al., arXiv 2409.11321: Adam in the eigenbasis of Shampoo's averages, for matrices; as the authors'.
+
+    A parameter of two or more dimensions is a matrix of its first dimension by all others. All others take Adam's step. The
+    first step moves nothing. On CPUs only; it looks at whole parameters.
+
+    Args, beside those of every Optimizer here:
+        shampoo_beta: decay of the averages that have the eigenbasis; None: as the second of betas.
+        weight_decay: decoupled from the gradient, unless decay says otherwise.
+        precondition_frequency: steps from one change of the basis to the next.
+        max_precondition_dim: the longest side of a matrix that has a basis of its own.
+        correct_bias: of both averages.
+    """
+
+    rule = "soap"
+    _states_tell_rates = False
+    _names = {"correct_bias": ("bias_correction",)}
+
+    def __init__(
+        self,
+        params: Params,
+        lr: Rate = 3e-3,
+        betas: Betas = (0.95, 0.95),
+        shampoo_beta: Optional[float] = None,
+        weight_decay: float = 1e-2,
+        precondition_frequency: int = 10,
+        max_precondition_dim: int = 10000,
+        *,
+        correct_bias: bool = True,
+        eps: float = 1e-8,
+        **common: Unpack[Common],
+    ) -> None:
+        super().__init__(params, _own(locals()), common)
+
+    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
+        beta = group["shampoo_beta"]
+        return super()._options({**group, "shampoo_beta": -1 if beta is None else beta})

@@ -32,3 +32,4 @@
 #include "optim/rules/sophia.inc.h"
 #include "optim/rules/muon.inc.h"
 #include "optim/rules/prodigy.inc.h"
+#include "optim/rules/soap.inc.h"

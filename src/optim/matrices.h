@@ -1,0 +1,30 @@
+/* For drivers that multiply whole matrices: an array of two or more dimensions is [first dimension, all others].
+ *
+ * Large matrices come one after the other, each on all threads; small ones are a task each, with a place of their own in
+ * the workspace. Sums are in the same order either way. */
+#ifndef ADAMOD_MATRICES_H
+#define ADAMOD_MATRICES_H
+
+#include "optim/update.h"
+
+typedef struct matrix_driver {
+    /* Whether the driver takes an array at all, which has a gradient and elements. */
+    bool (*takes)(const work_item *item);
+    /* Bytes of workspace for one. */
+    size_t (*bytes)(const work *w, const work_item *item);
+    /* Updates item i, in a workspace aligned to 64: on the threads of pool or, if it is NULL, on this one. Its chunks are
+     * space->first_chunk[i] and on, of space->chunk elements each. */
+    void (*update)(const work_context *c, size_t i, char *workspace, adamod_pool *pool, int thread);
+} matrix_driver;
+
+/* run and workspace of a rule_driver. */
+void adamod__matrices_run(const work *w, work_space *space, const matrix_driver *d);
+size_t adamod__matrices_workspace(const work *w, const matrix_driver *d);
+
+static inline matrix_shape adamod__whole_shape(const adamod_span *x) {
+    return (matrix_shape){x->shape[0], x->count / x->shape[0], x->shape[0]};
+}
+
+static inline size_t adamod__aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+#endif
