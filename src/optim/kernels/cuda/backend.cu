@@ -552,8 +552,6 @@ static adamod_status lay_out_tables(adamod__device *d, const device_layout *l, t
     if ((status = make_classes(d, l, t, tiles)) || (status = upload_tables(d, l, t, &v, tiles))) return status;
     d->v = v;
     d->v.workspace_bytes = workspace;
-    d->v.host_tensors = d->tensors;
-    d->v.host_groups = d->groups;
     keep(d, d->counts); /* made anew by the next step that needs them */
     d->counts = NULL;
     d->dirty_first = l->n;
@@ -785,6 +783,8 @@ static adamod_status step(adamod__device *d, const device_step *how) {
     adamod_status status = capturing(d, &captured);
     if (!status && how->collect) status = reserve_counts(d);
     view v = d->v;
+    v.host_tensors = d->tensors;
+    v.host_groups = d->groups;
     v.part_sums = d->part_sums;
     v.rank = d->parts.rank;
     v.ranks = d->parts.ranks;
