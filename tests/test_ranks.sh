@@ -106,7 +106,7 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 # ---- what is wrong is said once ----
 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
-said 2 "start one" ranks 2 "$ADAMOD" compare translation.yaml --out bad
+said 2 "report: mpirun started 2 of it, which do not work together: start one" ranks 2 "$ADAMOD" report language.2
 export OMPI_MCA_odls_base_sigkill_timeout=0 # what follows is said before a rank ends: mpirun need not wait for the others
 said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
     --set train.shard=true --set optimizer.rule=prodigy
@@ -114,6 +114,12 @@ said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 
 # shellcheck disable=SC2016
 own='exec "$0" train translation.yaml --out bad --set train.accumulate=2 --set train.seed=$OMPI_COMM_WORLD_RANK'
 said 1 "its recipe is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD"
+head -n 2 s.txt >few.txt
+said 1 '3 ranks, but 2 sentences to train with' ranks 3 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=3 \
+    --set data.source=few.txt --set data.target=few.txt
+cp "$ADAMOD" other && echo >>other
+said 1 'its program is not that of rank 0' \
+    ranks 1 "$ADAMOD" train translation.yaml --out bad : -n 1 ./other train translation.yaml --out bad
 mkdir host0 host1
 cp s.txt host0
 sed 's/40/41/' s.txt >host1/s.txt

@@ -84,6 +84,7 @@ typedef struct cli_command {
     const char *name;                  /* "optim trace" */
     const char *summary;               /* for the list of commands */
     int (*run)(int argc, char **argv); /* what follows the name */
+    bool alone; /* it writes or takes long, and does not work together with others: see ranks.h */
 } cli_command;
 
 int cli_info(int argc, char **argv);

@@ -3,7 +3,6 @@
 #include "train/run.h"
 #include "tasks/tasks.h"
 #include "cli/jobs.h"
-#include "cli/ranks.h"
 #include "cli/training.h"
 
 #include <ctype.h>
@@ -396,9 +395,7 @@ int cli_compare(int argc, char **argv) {
     static char standard[160];
     char message[1024];
     recipe_defaults(&c.base, tasks_all);
-    int status = ranks_refuse("compare");
-    if (status) return status;
-    status = parse(argc, argv, &c, false);
+    int status = parse(argc, argv, &c, false);
     if (status >= 0) return status;
     if (recipe_load(&c.base, c.recipe, message, sizeof message)) return cli_usage("compare", "%s", message);
     if ((status = parse(argc, argv, &c, true)) >= 0) return status;

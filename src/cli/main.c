@@ -3,39 +3,44 @@
  * SPDX-License-Identifier: MIT
  */
 #include "cli/cli.h"
+#ifdef ADAMOD_TRAINER
+#include "cli/ranks.h"
+#endif
 
 #include <errno.h>
 #include <string.h>
 
 static const cli_command commands[] = {
 #ifdef ADAMOD_TRAINER
-    {"train", "train what a recipe describes, into a run directory", cli_train},
-    {"compare", "train variants of a recipe one after another, and report on them all", cli_compare},
-    {"report", "a page and figures from run directories", cli_report},
-    {"evaluate", "loss, accuracy, BLEU, ... of a run's model", cli_evaluate},
-    {"translate", "translate lines of text with a run's model", cli_translate},
-    {"predict", "what pictures show, by a run's model", cli_predict},
-    {"generate", "text, by a run's model", cli_generate},
-    {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train},
-    {"bench comm", "measure how fast ranks sum arrays, against MPI alone and a copy", cli_bench_comm},
-    {"bench decode", "measure beam search, and against CTranslate2", cli_bench_decode},
+    {"train", "train what a recipe describes, into a run directory", cli_train, false},
+    {"compare", "train variants of a recipe one after another, and report on them all", cli_compare, true},
+    {"report", "a page and figures from run directories", cli_report, true},
+    {"evaluate", "loss, accuracy, BLEU, ... of a run's model", cli_evaluate, false},
+    {"translate", "translate lines of text with a run's model", cli_translate, true},
+    {"predict", "what pictures show, by a run's model", cli_predict, true},
+    {"generate", "text, by a run's model", cli_generate, true},
+    {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train, true},
+    {"bench comm", "measure how fast ranks sum arrays, against MPI alone and a copy", cli_bench_comm, false},
+    {"bench decode", "measure beam search, and against CTranslate2", cli_bench_decode, true},
 #endif
-    {"data list", "public data sets: where from, how large, what of them is here", cli_data_list},
-    {"data get", "fetch data sets and check them", cli_data_get},
-    {"data prepare", "fetch data sets and make them what recipes name", cli_data_prepare},
-    {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize},
-    {"text detokenize", "tokens to text", cli_text_detokenize},
-    {"text normalize", "punctuation made uniform, by Moses' rules", cli_text_normalize},
-    {"text lowercase", "lines in lower case", cli_text_lowercase},
-    {"text bpe learn", "subwords from the words of texts", cli_text_bpe_learn},
-    {"text bpe apply", "words to subwords", cli_text_bpe_apply},
-    {"text bpe vocab", "words and how often each is seen", cli_text_bpe_vocab},
-    {"text score", "BLEU and chrF of translations, as sacreBLEU has them", cli_text_score},
-    {"text clean", "pairs of sentences whose lengths are within bounds", cli_text_clean},
-    {"info", "version, build, and what this machine has for the library", cli_info},
-    {"optim list", "the update rules, their options and their states", cli_optim_list},
-    {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace},
-    {"optim bench", "measure a rule against a loop that moves the same bytes, and against PyTorch", cli_optim_bench},
+    {"data list", "public data sets: where from, how large, what of them is here", cli_data_list, false},
+    {"data get", "fetch data sets and check them", cli_data_get, true},
+    {"data prepare", "fetch data sets and make them what recipes name", cli_data_prepare, true},
+    {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize, false},
+    {"text detokenize", "tokens to text", cli_text_detokenize, false},
+    {"text normalize", "punctuation made uniform, by Moses' rules", cli_text_normalize, false},
+    {"text lowercase", "lines in lower case", cli_text_lowercase, false},
+    {"text bpe learn", "subwords from the words of texts", cli_text_bpe_learn, false},
+    {"text bpe apply", "words to subwords", cli_text_bpe_apply, false},
+    {"text bpe vocab", "words and how often each is seen", cli_text_bpe_vocab, false},
+    {"text score", "BLEU and chrF of translations, as sacreBLEU has them", cli_text_score, false},
+    {"text clean", "pairs of sentences whose lengths are within bounds", cli_text_clean, false},
+    {"info", "version, build, and what this machine has for the library", cli_info, false},
+    {"optim list", "the update rules, their options and their states", cli_optim_list, false},
+    {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace,
+     false},
+    {"optim bench", "measure a rule against a loop that moves the same bytes, and against PyTorch", cli_optim_bench,
+     false},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -129,6 +134,14 @@ static int help(int argc, char **argv) {
     return bad_command(argc, argv);
 }
 
+static int start(const cli_command *command, int argc, char **argv) {
+#ifdef ADAMOD_TRAINER
+    const int refused = command->alone ? ranks_refuse(command->name) : 0;
+    if (refused) return refused;
+#endif
+    return command->run(argc, argv);
+}
+
 static int run(int argc, char **argv) {
     if (argc == 0) return print_help(stderr), CLI_USAGE;
     if (is_help(argv[0])) return print_help(stdout), 0;
@@ -136,7 +149,7 @@ static int run(int argc, char **argv) {
     if (strcmp(argv[0], "--version") == 0) return printf("adamod %s\n", adamod_version_string()), 0;
     for (int i = 0; i < COMMANDS; i++) {
         const int words = match(&commands[i], argc, argv);
-        if (words) return commands[i].run(argc - words, argv + words);
+        if (words) return start(&commands[i], argc - words, argv + words);
     }
     if (argv[0][0] == '-') return cli_usage(NULL, "unknown flag '%.40s'; 'adamod --help' shows what there is", argv[0]);
     return bad_command(argc, argv);

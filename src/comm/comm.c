@@ -59,13 +59,32 @@ bool comm_library(char *out, size_t size) {
 
 /* ---- joining ---- */
 
+/* The first that ranks exchange: in every build of the program it must have the same size. */
 typedef struct neighbour {
     char host[64];
-    uint32_t cores;
+    uint32_t cores, program;
 } neighbour;
 
-static void look_around(comm *c) {
-    neighbour mine = {{0}, 0}, *all = calloc((size_t)c->size, sizeof *all);
+static uint32_t hash_program(void) {
+    FILE *file = fopen("/proc/self/exe", "rb");
+    char some[1 << 14];
+    uint32_t hash = 0;
+    for (size_t n; file && (n = fread(some, 1, sizeof some, file)) > 0;) hash = adamod__crc32(hash, some, n);
+    if (file) fclose(file);
+    return hash;
+}
+
+static int check_program(const comm *c, const neighbour *all, char *message, size_t size) {
+    for (int i = 1; i < c->size; i++) {
+        if (all[i].program != all[0].program)
+            return text_fail(message, size, "rank %d (%s): its program is not that of rank 0 (%s)", i, all[i].host,
+                             all[0].host);
+    }
+    return 0;
+}
+
+static int look_around(comm *c, char *message, size_t size) {
+    neighbour mine = {{0}, 0, hash_program()}, *all = calloc((size_t)c->size, sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
 #ifdef __linux__ /* elsewhere ranks are bound to no cores */
     cpu_set_t set;
@@ -80,7 +99,9 @@ static void look_around(comm *c) {
         c->local.size++;
         c->local.cores_shared += all[i].cores == mine.cores;
     }
+    const int failed = check_program(c, all, message, size);
     free(all);
+    return failed;
 }
 
 size_t comm_memory(const comm *c) {
@@ -115,7 +136,10 @@ int comm_open(comm **out, char *message, size_t size) {
         free(c);
         return -1;
     }
-    look_around(c);
+    if (look_around(c, message, size)) {
+        comm_free(c);
+        return -1;
+    }
     *out = c;
     return 0;
 }

@@ -30,7 +30,7 @@ typedef struct comm_launch {
 } comm_launch;
 comm_launch comm_launched(void);
 
-/* Joins the other ranks. 0, or -1 with one line in message. Before it, signals must be blocked that MPI's own threads are
+/* Joins the other ranks, which must run the same program. 0, or -1 with one line in message. Before it, signals must be blocked that MPI's own threads are
  * not to have. */
 int comm_open(comm **out, char *message, size_t size);
 /* Waits for all ranks. */

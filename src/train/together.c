@@ -77,19 +77,10 @@ int together_share(recipe *r, comm *c, char *message, size_t size) {
 
 typedef struct fingerprints {
     char host[64];
-    uint64_t program, recipe, meaning;
+    uint64_t recipe, meaning;
     int32_t parts;
     uint64_t part[TASK_MOST_PARTS];
 } fingerprints;
-
-static uint64_t hash_program(void) {
-    char *bytes = NULL, unused[256];
-    size_t n = 0;
-    if (text_read("/proc/self/exe", &bytes, &n, unused, sizeof unused)) return 0;
-    const uint64_t hash = task_hash(0, bytes, n);
-    free(bytes);
-    return hash;
-}
 
 /* Where a rank computes is its own business. */
 static uint64_t hash_recipe(const recipe *r) {
@@ -112,7 +103,6 @@ static uint64_t hash_recipe(const recipe *r) {
 }
 
 static const char *find_difference(const fingerprints *a, const fingerprints *b, const task_part *parts) {
-    if (a->program != b->program) return "program";
     if (a->recipe != b->recipe) return "recipe";
     if (a->parts != b->parts) return "data";
     for (int i = 0; i < a->parts; i++) {
@@ -130,7 +120,6 @@ int together_compare(const experiment *e, char *message, size_t size) {
     if (!all) comm_abort(c, 1);
     memset(&mine, 0, sizeof mine);
     memcpy(mine.host, comm_local(c).host, sizeof mine.host);
-    mine.program = hash_program();
     mine.recipe = hash_recipe(&e->recipe);
     mine.meaning = e->task->fingerprint(e);
     mine.parts = e->task->data ? e->task->data(e, parts) : 0;

@@ -475,6 +475,14 @@ static int share_batches(recipe *r, const train_options *o, char *message, size_
     return 0;
 }
 
+/* What every rank finds alike. */
+static int check_share(const experiment *e, const comm *c, char *message, size_t size) {
+    const int64_t n = c && e->task->count ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
+    if (n >= comm_size(c)) return 0;
+    return text_fail(message, size, "%d ranks, but %lld %s to train with: start no more than that", comm_size(c),
+                     (long long)n, e->task->samples);
+}
+
 /* With a share of the cores, unless the recipe says how many threads there are. */
 int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size) {
     recipe *shared = malloc(sizeof *shared);
@@ -489,6 +497,7 @@ int train_open(experiment *e, const recipe *r, const train_options *o, char *mes
         failed = experiment_open(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
         failed = comm_agree(o->comm, failed, message, size);
     }
+    if (!failed) failed = check_share(e, o->comm, message, size);
     if (!failed && o->comm) failed = experiment_join(e, o->comm, message, size);
     if (!failed) e->recipe.train.threads = r->train.threads;
     if (!failed) memcpy(e->recipe.train.backend, r->train.backend, sizeof r->train.backend);
