@@ -438,7 +438,10 @@ TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
     const train_options o = {.directory = "never"};
     train_result out;
     CHECK_INT(train_run(&r, &o, &out, MESSAGE), -1);
-    CHECK_STR(message, "--set: optimizer.schedule.lr: multistep: milestone 2 is 1, expected ascending numbers from 1");
+    CHECK_STR(
+        message,
+        "--set: optimizer.schedule.lr: 'multistep(0.1 epochs,0.2 epochs;0.1)' is 'multistep(1,1;0.1)' in updates: "
+        "multistep: milestone 2 is 1, expected ascending numbers from 1");
     CHECK(access("never", F_OK) != 0);
 }
 
