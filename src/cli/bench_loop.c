@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST = 4 };  /* arrays that are read and written */
+enum { MOST = 6 };  /* arrays that are read and written */
 enum { LINE = 16 }; /* words in a cache line; arrays are whole lines, and no two threads write to one */
 
 typedef struct loop_set {
@@ -121,7 +121,9 @@ INLINE void move_all(const loop_set *s, int n, size_t first, size_t words) {
             case 1: move_all(s, 1, first, words); break;                                                               \
             case 2: move_all(s, 2, first, words); break;                                                               \
             case 3: move_all(s, 3, first, words); break;                                                               \
-            default: move_all(s, 4, first, words); break;                                                              \
+            case 4: move_all(s, 4, first, words); break;                                                               \
+            case 5: move_all(s, 5, first, words); break;                                                               \
+            default: move_all(s, 6, first, words); break;                                                              \
         }                                                                                                              \
     }
 
