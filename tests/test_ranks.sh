@@ -130,8 +130,7 @@ said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" 
 # Hosts that do not see the same directory: each rank has its own. Nothing stays of a new one, all of one that was there.
 # shellcheck disable=SC2016
 own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$@"'
-said 1 'rank 1: bad: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" ../images.yaml --out bad \
-    --set train.accumulate=2
+said 1 'rank 1: bad: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" ../images.yaml --out bad
 [ ! -e host0/bad ] || fail "a run that another host cannot see leaves $(ls host0/bad)"
 cp -r images.2 host0/old
 said 1 'rank 1: old: no run to resume' ranks 2 bash -c "$own" "$ADAMOD" --resume --out old

@@ -110,9 +110,7 @@ int training_dry_run(const recipe *r, comm *c) {
         experiment_close(&e);
         return cli_fail("train", "%s", message);
     }
-    for (int split = 0; split < SPLITS; split++) {
-        if (o.note && e.task->note(&e, (task_split)split, message, sizeof message)) o.note(message);
-    }
+    train_note(&e, r, &o);
     print_data(&e);
     print_model(&e);
     print_length(&e);

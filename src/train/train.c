@@ -423,10 +423,16 @@ static int describe(trainer *t, char *message, size_t size) {
     return run_describe(t->run, t->o->at_once > 0 ? n : n - 1, pairs, message, size);
 }
 
-static void note_data(const trainer *t) {
+void train_note(const experiment *e, const recipe *r, const train_options *o) {
+    const int ranks = comm_size(e->comm);
     char line[RECIPE_PATH + 256];
-    for (int split = 0; t->o->note && split < SPLITS; split++) {
-        if (t->s.task->note(&t->s, (task_split)split, line, sizeof line)) t->o->note(line);
+    if (o->note && ranks > 1 && !o->resume && r->train.accumulate < ranks) {
+        snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one of each rank, where the recipe says %d",
+                 ranks, ranks, r->train.accumulate);
+        o->note(line);
+    }
+    for (int split = 0; o->note && split < SPLITS; split++) {
+        if (e->task->note(e, (task_split)split, line, sizeof line)) o->note(line);
     }
 }
 
@@ -456,7 +462,7 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
 /* Batches of an update: at least one for each rank, of a new run; and what they were, of one that goes on. */
 static int share_batches(recipe *r, const train_options *o, char *message, size_t size) {
     const int ranks = comm_size(o->comm);
-    char line[200], path[1200];
+    char path[1200];
     if (ranks > 1 && o->resume) {
         recipe *was = malloc(sizeof *was);
         if (!was) return text_fail(message, size, "out of memory for a recipe");
@@ -467,11 +473,7 @@ static int share_batches(recipe *r, const train_options *o, char *message, size_
         free(was);
         return failed;
     }
-    if (r->train.accumulate >= ranks) return 0;
-    snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one of each rank, where the recipe says %d",
-             ranks, ranks, r->train.accumulate);
-    if (o->note) o->note(line);
-    r->train.accumulate = ranks;
+    if (r->train.accumulate < ranks) r->train.accumulate = ranks;
     return 0;
 }
 
@@ -521,7 +523,7 @@ static int begin(trainer *t, const recipe *r, char *message, size_t size) {
         return -1;
     }
     if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
-    note_data(t); /* of a run that is not refused, whose one line it would hide */
+    train_note(&t->s, r, o); /* of a run that is not refused, whose one line it would hide */
     note_plan(t);
     return 0;
 }
