@@ -776,6 +776,13 @@ TEST(nothing_that_a_task_says_becomes_markup_or_a_command) {
     free(text);
 }
 
+TEST(numbers_are_as_long_as_people_read) {
+    char out[32];
+    CHECK_STR(metric_number(406.0604, 2, out), "406.06");
+    CHECK_STR(metric_number(2.25210286e29, 2, out), "2.25e+29"); /* perplexity of a model that diverges */
+    CHECK_STR(metric_number(INFINITY, 2, out), "inf");
+}
+
 TEST(gnuplot_draws_every_figure_as_svg_and_pdf) {
     static const char *const names[] = {"loss-updates", "loss-time",      "valid-loss",    "valid-exact",
                                         "valid-bleu",   "rates-1",        "rates-2",       "rates-3",
@@ -878,6 +885,7 @@ RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_bet
           ENTRY(a_task_has_limits), ENTRY(metrics_of_all_runs_have_a_limit),
           ENTRY(nothing_that_a_task_says_becomes_markup_or_a_command),
           ENTRY(settings_commands_and_machine_are_on_the_page), ENTRY(wrong_characters_are_marked),
-          ENTRY(nothing_that_a_run_holds_becomes_markup), ENTRY(gnuplot_draws_every_figure_as_svg_and_pdf),
-          ENTRY(gnuplot_takes_hostile_names_for_text), ENTRY(runs_with_nothing_to_draw_get_a_page),
-          ENTRY(runs_of_one_seed_are_noted), ENTRY(a_page_that_cannot_be_written_leaves_none_behind))
+          ENTRY(nothing_that_a_run_holds_becomes_markup), ENTRY(numbers_are_as_long_as_people_read),
+          ENTRY(gnuplot_draws_every_figure_as_svg_and_pdf), ENTRY(gnuplot_takes_hostile_names_for_text),
+          ENTRY(runs_with_nothing_to_draw_get_a_page), ENTRY(runs_of_one_seed_are_noted),
+          ENTRY(a_page_that_cannot_be_written_leaves_none_behind))

@@ -5,7 +5,9 @@
 #ifndef ADAMOD_METRIC_H
 #define ADAMOD_METRIC_H
 
+#include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 typedef enum metric_better { METRIC_LOWER = -1, METRIC_NEITHER = 0, METRIC_HIGHER = 1 } metric_better;
 
@@ -22,5 +24,12 @@ typedef struct metric {
         *signature; /* how exactly it is measured, for those who compare numbers ("nrefs:1|case:mixed|..."); NULL:
                               its name says all */
 } metric;
+
+/* A number as people read it: one of a million or more, as the perplexity of a model that diverges, in three digits. */
+static inline const char *metric_number(double x, int decimals, char out[32]) {
+    if (fabs(x) < 1e6) snprintf(out, 32, "%.*f", decimals, x);
+    else snprintf(out, 32, "%.3g", x);
+    return out;
+}
 
 #endif

@@ -64,8 +64,9 @@ void training_print_metrics(const task *t, const task_result *result, bool (*kee
     for (int i = 0; i < t->n_metrics; i++) {
         const metric *m = &t->metrics[i];
         if (!keep(m) || isnan(result->value[i])) continue;
-        printf("%s%s%s%s %.*f%s%s", before, label, *label ? " " : "", m->label, m->decimals,
-               m->scale * result->value[i], *m->unit ? " " : "", m->unit);
+        char number[32];
+        printf("%s%s%s%s %s%s%s", before, label, *label ? " " : "", m->label,
+               metric_number(m->scale * result->value[i], m->decimals, number), *m->unit ? " " : "", m->unit);
         before = ", ";
     }
 }

@@ -45,9 +45,9 @@ static void print_whole(double x, char *out, size_t size) {
 }
 
 void report_number(double x, int digits, char *out, size_t size) {
+    char number[32];
     if (digits == 0 && fabs(x) < 1e15) print_whole(x, out, size);
-    else if (fabs(x) < 1e6) snprintf(out, size, "%.*f", digits, x);
-    else snprintf(out, size, "%.3g", x);
+    else snprintf(out, size, "%s", metric_number(x, digits, number));
 }
 
 /* "median (mean ± std)", as the paper has it; one number where there is one run, or all runs have the same. */

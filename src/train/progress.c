@@ -110,8 +110,10 @@ static void describe_result(const progress *p, char *out, size_t size) {
         const metric *m = &t->metrics[i];
         if (!m->headline || p->valid.items == 0 || isnan(p->valid.value[i])) continue;
         const int decimals = m->decimals > 0 ? m->decimals - 1 : 0;
-        used += (size_t)snprintf(out + used, size - used, "%s %s %.*f%s%s", used ? "," : "  validation", m->label,
-                                 decimals, m->scale * p->valid.value[i], *m->unit ? " " : "", m->unit);
+        char number[32];
+        used += (size_t)snprintf(out + used, size - used, "%s %s %s%s%s", used ? "," : "  validation", m->label,
+                                 metric_number(m->scale * p->valid.value[i], decimals, number), *m->unit ? " " : "",
+                                 m->unit);
     }
 }
 
