@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "adamod.h"
+#include "optim/optim.h"
 
 #include <stdlib.h>
 
@@ -21,6 +22,7 @@ TEST(the_cpu_is_a_device) {
     CHECK_HAS(adamod_last_error(), "on the CPU");
     CHECK_INT(adamod_set_scaler(opt, &p, &p), ADAMOD_ERROR_ARGUMENT);
     CHECK_INT(adamod_set_device_value(opt, 0, "lr", &p, ADAMOD_F32), ADAMOD_ERROR_ARGUMENT);
+    CHECK_INT(adamod__set_ranks(opt, &(adamod__ranks){0}), ADAMOD_ERROR_ARGUMENT);
     adamod_free(opt);
     CHECK(adamod_device(NULL) == NULL);
 }

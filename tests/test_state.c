@@ -6,6 +6,7 @@
 #include "counting_allocator.h"
 #include "state_model.h"
 #include "base/safetensors.h"
+#include "optim/optim.h"
 #include "scratch.h"
 #include "values.h"
 
@@ -70,6 +71,33 @@ TEST(goes_back) {
         CHECK(memcmp(end, m.p, sizeof end) == 0);
     }
     adamod_free(m.opt);
+}
+
+/* What a process has of an optimizer that others have parts of, too. */
+TEST(takes_a_part_of_another) {
+    static const char *const names[] = {"a", "b", "c"};
+    float p[2][3][2] = {{{0}}}, g[3][2] = {{1, 2}, {-3, 4}, {5, 0.5f}};
+    adamod_optimizer *all = NULL, *part = NULL;
+    adamod__state_list list = {0}, own = {0};
+    CHECK_INT(adamod_create(&all, "adam"), ADAMOD_OK);
+    CHECK_INT(adamod_create(&part, "adam"), ADAMOD_OK);
+    for (int i = 0; i < 3; i++) CHECK_INT(adamod_add(all, names[i], p[0][i], g[i], 1, (int64_t[]){2}), ADAMOD_OK);
+    CHECK_INT(adamod_add(part, "b", p[1][1], g[1], 1, (int64_t[]){2}), ADAMOD_OK);
+    for (int i = 0; i < 3; i++) CHECK_INT(adamod_step(all), ADAMOD_OK);
+    memcpy(p[1], p[0], sizeof p[0]);
+    CHECK_INT(adamod__state_list_make(all, "", &list), ADAMOD_OK);
+    CHECK_INT(adamod__state_take(part, &list), ADAMOD_OK);
+    adamod__state_list_free(&list);
+    CHECK_INT(adamod_step(all), ADAMOD_OK);
+    CHECK_INT(adamod_step(part), ADAMOD_OK);
+    CHECK(memcmp(p[0][1], p[1][1], sizeof p[0][1]) == 0);
+    /* the other way there is too little */
+    CHECK_INT(adamod__state_list_make(part, "", &own), ADAMOD_OK);
+    CHECK_INT(adamod__state_take(all, &own), ADAMOD_ERROR_MISMATCH);
+    CHECK_HAS(adamod_last_error(), "no state 'a.exp_avg' to take");
+    adamod__state_list_free(&own);
+    adamod_free(all);
+    adamod_free(part);
 }
 
 /* Before the first update, and with nothing to save at all. */
@@ -447,7 +475,7 @@ TEST(counts_of_skipped_updates_that_end) {
     adamod_free(opt);
 }
 
-RUN_TESTS(ENTRY(goes_on_bit_for_bit), ENTRY(goes_back), ENTRY(fresh_and_empty), ENTRY(another_order), ENTRY(large),
-          ENTRY(names_in_a_file), ENTRY(types_and_shapes_in_a_file), ENTRY(unusual_names),
-          ENTRY(loading_with_an_allocator), ENTRY(names_and_what_others_left), ENTRY(counts_that_end),
-          ENTRY(counts_of_skipped_updates_that_end))
+RUN_TESTS(ENTRY(goes_on_bit_for_bit), ENTRY(goes_back), ENTRY(takes_a_part_of_another), ENTRY(fresh_and_empty),
+          ENTRY(another_order), ENTRY(large), ENTRY(names_in_a_file), ENTRY(types_and_shapes_in_a_file),
+          ENTRY(unusual_names), ENTRY(loading_with_an_allocator), ENTRY(names_and_what_others_left),
+          ENTRY(counts_that_end), ENTRY(counts_of_skipped_updates_that_end))
