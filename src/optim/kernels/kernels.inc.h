@@ -389,7 +389,7 @@ static double NAME(maxabs)(const void *g, size_t n, double scale) {
     size_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH) {
         const V x = LOAD(from, i), negative = -x;
-        other = other + (x - x);
+        other = other + (x - x); /* NOLINT(misc-redundant-expression): not 0 if it is not finite */
         most = GREATER(most, GREATER(x, negative));
     }
     REAL lanes[WIDTH], others[WIDTH], largest = 0;
