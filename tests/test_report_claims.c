@@ -312,14 +312,14 @@ TEST(captions_claim_nothing_of_the_paper) {
     report_free(&r);
 }
 
-static bool caption_has(const char *run, const char *part) {
+static bool caption_has(const char *run, report_group group, const char *part) {
     report r;
     const report_figures f = {0};
     char *text = NULL;
     size_t n = 0;
     if (!CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) return false;
     FILE *out = open_memstream(&text, &n);
-    page_caption(out, &r, &f, REPORT_LOSSES);
+    page_caption(out, &r, &f, group);
     fclose(out);
     const bool has = strstr(text, part);
     free(text);
@@ -329,11 +329,22 @@ static bool caption_has(const char *run, const char *part) {
 
 TEST(thin_lines_are_what_was_recorded) {
     const char *run = make_loss_run("lines", "", 1);
-    CHECK(caption_has(run, "The thin lines are every update. "));
+    CHECK(caption_has(run, REPORT_LOSSES, "The thin lines are every update. "));
     FILE *file = create(run, "metrics.jsonl");
     for (int i = 1; i <= 4; i++) fprintf(file, "{\"kind\":\"train\",\"step\":%d,\"loss\":1}\n", i < 4 ? i : 10);
     fclose(file);
-    CHECK(caption_has(run, "The thin lines are every recorded update. "));
+    CHECK(caption_has(run, REPORT_LOSSES, "The thin lines are every recorded update. "));
+}
+
+TEST(validation_on_the_test_data_is_called_that) {
+    static const char says[] = "The validation data are the test data. ";
+    const char *run = make_loss_run("twice", "", 1);
+    put_data(run, "0a", "0b");
+    CHECK(!caption_has(run, REPORT_VALIDATIONS, says));
+    put(run, "data.json",
+        "{\"parts\":[{\"split\":\"valid\",\"key\":\"data.valid_path\",\"file\":\"/x\",\"fingerprint\":\"0b\"},"
+        "{\"split\":\"test\",\"key\":\"data.test_path\",\"file\":\"/x\",\"fingerprint\":\"0b\"}]}\n");
+    CHECK(caption_has(run, REPORT_VALIDATIONS, says));
 }
 
 /* ---- times ---- */
@@ -418,5 +429,6 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_recor
           ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
           ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
           ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
-          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
-          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
+          ENTRY(the_subtitle_is_the_tasks))

@@ -292,6 +292,33 @@ static void caption_steps(FILE *out) {
         out);
 }
 
+/* The next fingerprint of a split's data, from the place *at on; NULL: there is no more. */
+static const char *next_of(const report_run *run, const char *split, size_t *at) {
+    const size_t n = strlen(split);
+    while (*at < run->data.n) {
+        const report_pair *p = &run->data.at[(*at)++];
+        if (strncmp(p->key, split, n) == 0 && p->key[n] == ' ') return p->value;
+    }
+    return NULL;
+}
+
+/* As the recipes of papers that show curves of the test set. */
+static bool validates_on_test(const report_run *run) {
+    size_t at_valid = 0, at_test = 0;
+    for (int n = 0;; n++) {
+        const char *valid = next_of(run, "valid", &at_valid), *test = next_of(run, "test", &at_test);
+        if (!valid || !test) return n > 0 && !valid && !test;
+        if (strcmp(valid, test) != 0) return false;
+    }
+}
+
+static void write_what_validates(FILE *out, const report *r) {
+    int n = 0;
+    for (int i = 0; i < r->n; i++) n += validates_on_test(&r->run[i]);
+    if (n == r->n) fputs("The validation data are the test data. ", out);
+    else if (n) fprintf(out, "Of %d of %d runs, the validation data are the test data. ", n, r->n);
+}
+
 static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
@@ -304,6 +331,7 @@ static void caption_validations(FILE *out, const report *r) {
         html_text(out, r->run[0].samples);
         fputs(" at most. ", out);
     }
+    write_what_validates(out, r);
     if (several) fputs("Bands reach from the lowest run to the highest. ", out);
     write_incomparable(out, r, REPORT_VALID, "Validation losses");
     for (int i = 0; i < r->n_variants; i++) write_lowest(out, &r->variant[i]);
