@@ -54,9 +54,10 @@ static void stir(nn_params *p) {
     for (int64_t i = 0; i < p->count; i++) p->data[i] += 0.05f * (float)nn_normal(8, (uint64_t)i);
 }
 
-static void plan(small_vision *s, const char *backend, int rows) {
-    check(nn_plan_create(&s->plan, s->graph,
-                         &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true}));
+static void plan(small_vision *s, const char *backend, int rows, bool shares) {
+    check(nn_plan_create(
+        &s->plan, s->graph,
+        &(nn_plan_options){.backend = backend, .loss = s->loss, .pool = s->pool, .training = true, .shares = shares}));
     float *x = nn_plan_data(s->plan, "images");
     int32_t *targets = nn_plan_data(s->plan, "targets");
     for (int64_t i = 0; i < rows * s->side * s->side * 3; i++) x[i] = (float)nn_normal(5, (uint64_t)i);
@@ -69,7 +70,7 @@ small_vision small_vision_make(const resnet_settings *r, const densenet_settings
     small_vision s = build(r, d, side);
     stir(s.params);
     check(adamod_pool_create(&s.pool, threads));
-    plan(&s, backend, SMALL_ROWS);
+    plan(&s, backend, SMALL_ROWS, false);
     return s;
 }
 
@@ -78,7 +79,7 @@ small_vision small_vision_make_on(const resnet_settings *r, const densenet_setti
     small_vision s = build(r, d, side);
     stir(s.params);
     check(nn_params_to_device(s.params, device, precision));
-    plan(&s, NULL, SMALL_ROWS);
+    plan(&s, NULL, SMALL_ROWS, false);
     return s;
 }
 
@@ -86,7 +87,7 @@ small_vision small_vision_make_with(const densenet_settings *d, const nn_backend
     small_vision s = build(NULL, d, SMALL_SIDE);
     stir(s.params);
     check(fake_device_take(s.params, backend, NN_FULL));
-    plan(&s, NULL, SMALL_IMAGES);
+    plan(&s, NULL, SMALL_IMAGES, d->model.sync_norm);
     return s;
 }
 

@@ -217,4 +217,43 @@ TEST(ops_that_share_train_as_those_that_do_not) {
     small_vision_free(&together);
 }
 
-RUN_TESTS(ENTRY(ops_that_share_train_as_those_that_do_not))
+/* ---- norms of several processes ---- */
+
+static void add_nothing(void *calls, double *x, int64_t n) {
+    (void)x, (void)n;
+    ++*(int *)calls;
+}
+
+static adamod_status both_ways(void *plan) {
+    nn_plan_forward(plan);
+    nn_plan_backward(plan, false);
+    return ADAMOD_OK;
+}
+
+/* What no other step can know of them it is not asked for. Where sums wait for others, runs are not recorded, which this device
+ * could not. */
+TEST(norms_of_several_processes_stay_to_themselves) {
+    densenet_settings d = small_densenet();
+    int calls = 0;
+    bool any = false;
+    float loss = 0;
+    small_vision alone = run(false, &loss);
+    CHECK_INT(nn_plan_share(alone.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
+    CHECK(!any);
+    d.model.sync_norm = true;
+    share = true;
+    taken_in = moments_found = parts_applied = 0;
+    small_vision s = small_vision_make_with(&d, &device);
+    CHECK_INT(nn_plan_share(s.plan, add_nothing, &calls, true, &any), ADAMOD_OK);
+    CHECK(any);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(nn_plan_replay(s.plan, 0, both_ways, s.plan), ADAMOD_OK);
+        CHECK_INT(nn_plan_wait(s.plan), ADAMOD_OK);
+        CHECK_CLOSE(*(const float *)nn_plan_data(s.plan, "loss"), loss, 1e-6);
+    }
+    CHECK_INT(taken_in + moments_found + parts_applied, 0);
+    small_vision_free(&alone);
+    small_vision_free(&s);
+}
+
+RUN_TESTS(ENTRY(ops_that_share_train_as_those_that_do_not), ENTRY(norms_of_several_processes_stay_to_themselves))
