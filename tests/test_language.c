@@ -282,6 +282,8 @@ TEST(bad_text_is_named) {
               "--set: data.max_vocab is 2, expected 0 or more than 2, <eos> and <unk>");
     put_text("valid.txt", "");
     CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: there is no text in it");
+    put_text("valid.txt", "\n \n\n\n\n\n\n\n\n\n");
+    CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: there is no text in it");
     put_text("valid.txt", "fine\n\xff\xfe bad\n");
     CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt:2: ");
     unlink("valid.txt");

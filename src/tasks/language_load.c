@@ -211,12 +211,19 @@ static int add_line(void *context, text_slice line, char *message, size_t size) 
     return failed;
 }
 
+/* Nothing, or nothing but ends of lines. */
+static bool is_blank(const language *s, int split) {
+    int64_t i = 0;
+    while (i < s->n[split] && s->text[split][i] == LANGUAGE_EOS) i++;
+    return i == s->n[split];
+}
+
 static int read_file(experiment *e, int split, char *message, size_t size) {
     char path[PATH];
     reading x = {e, split, 0};
     if (!path_of(e, split, path)) return 0;
     if (each_line(path, add_line, &x, message, size)) return -1;
-    return language_of(e)->n[split] ? 0 : text_fail(message, size, "%s: there is no text in it", path);
+    return is_blank(language_of(e), split) ? text_fail(message, size, "%s: there is no text in it", path) : 0;
 }
 
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
