@@ -142,5 +142,6 @@ grep -q '^ranks  *2$' out && grep -q '^  *sums of gradients 6.0 MiB$' out || fai
 ranks 2 "$ADAMOD" bench comm --mib 1 --repeat 2 --json >out 2>err || fail "bench comm: $(cat err)"
 grep -q '^{"ranks": 2, "sums": \[{"bytes": 65536, "ordered_seconds": .*"bytes": 1048576.*}\]}$' out || fail "bench comm: $(cat out)"
 refused 2 'needs ranks' "$ADAMOD" bench comm
+refused 1 'train.comm is nccl, which sums on GPUs' "$ADAMOD" train images.yaml --out bad --set train.comm=nccl
 
 finish

@@ -153,6 +153,8 @@ static void find_length(experiment *e) {
 static int join_devices(const experiment *e, comm *c, nccl **out, char *message, size_t size) {
     const recipe *r = &e->recipe;
     const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
+    if (must && !e->params->on_device)
+        return text_fail(message, size, "train.comm is nccl, which sums on GPUs, but the run is on the CPU");
     if (!e->params->on_device || (!must && !may)) return 0;
     if (r->train.accumulate < comm_size(c))
         return text_fail(message, size,
