@@ -86,6 +86,7 @@ fi
 refused 1 'none.png: cannot open: No such file or directory' "$ADAMOD" predict whole none.png
 refused 2 'needs a picture after the run directory' "$ADAMOD" predict whole
 refused 2 "--top is '0', expected a whole number from 1" "$ADAMOD" predict whole none.png --top 0
+refused 2 '--beam is for translation, but the run is of data.task images' "$ADAMOD" evaluate whole --beam 3
 refused 1 'data.task images does not translate' "$ADAMOD" translate whole </dev/null
 refused 1 'shapes: data.batch is 41, but there are 40 training pictures' "$ADAMOD" train tiny.yaml --out never \
     --set data.batch=41

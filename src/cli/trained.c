@@ -1,15 +1,28 @@
 #include "cli/trained.h"
 
+#include "base/text.h"
 #include "train/checkpoint.h"
 #include "train/checkpoints.h"
 #include "train/together.h"
 
+#include <string.h>
+
+/* A flag for a key that only some tasks have. */
+static int set_of_task(recipe *r, const char *flag, const char *key, const char *value, char *message, size_t size) {
+    for (const key_table *const *table = recipe_task(r)->keys; *table; table++) {
+        for (int i = 0; i < (*table)->n; i++) {
+            if (strcmp((*table)->keys[i].path, key) == 0) return recipe_set_flag(r, flag, key, value, message, size);
+        }
+    }
+    return text_fail(message, size, "%s is for translation, but the run is of data.task %s", flag, r->data.task);
+}
+
 /* What overrides the run's recipe: 0, or -1 with a message. */
 static int override(recipe *r, int flag, const char *value, char *message, size_t size) {
     switch (flag) {
-        case TRAINED_BEAM: return recipe_set_flag(r, "--beam", "decode.beam", value, message, size);
+        case TRAINED_BEAM: return set_of_task(r, "--beam", "decode.beam", value, message, size);
         case TRAINED_LENGTH_PENALTY:
-            return recipe_set_flag(r, "--length-penalty", "decode.length_penalty", value, message, size);
+            return set_of_task(r, "--length-penalty", "decode.length_penalty", value, message, size);
         case TRAINED_DEVICE: return training_device(r, value, message, size);
         case TRAINED_SET: return recipe_set(r, value, message, size);
         default: return 0;
