@@ -6,6 +6,7 @@
  */
 #include "check.h"
 #include "optim/eigen.h"
+#include "optim/matrices.h"
 #include "reference.h"
 #include "values.h"
 
@@ -325,6 +326,15 @@ TEST(not_finite) {
     }
 }
 
+/* Sizes of workspaces, of which there can be no more than memory has addresses. */
+TEST(sizes_beyond_all_memory) {
+    CHECK(adamod__more_bytes(0, 3, 4) == 64);
+    CHECK(adamod__more_bytes(64, 16, 4) == 128);
+    CHECK(adamod__more_bytes(SIZE_MAX / 2, INT64_C(1) << 62, 8) == SIZE_MAX);
+    CHECK(adamod__more_bytes(SIZE_MAX - 100, 1, 200) == SIZE_MAX);
+    CHECK(adamod__more_bytes(SIZE_MAX, 0, 1) == SIZE_MAX);
+}
+
 TEST(devices_are_refused) {
     adamod_optimizer *opt = NULL;
     CHECK_INT(adamod_create_on(&opt, "soap", "cuda"), ADAMOD_ERROR_DEVICE);
@@ -333,4 +343,5 @@ TEST(devices_are_refused) {
 }
 
 RUN_TESTS(ENTRY(eigenvectors), ENTRY(orthogonal_factors), ENTRY(matrices_against_the_reference),
-          ENTRY(threads_change_no_bit), ENTRY(zeros_and_nothing), ENTRY(not_finite), ENTRY(devices_are_refused))
+          ENTRY(threads_change_no_bit), ENTRY(zeros_and_nothing), ENTRY(not_finite), ENTRY(sizes_beyond_all_memory),
+          ENTRY(devices_are_refused))

@@ -18,10 +18,10 @@ size_t adamod__matrices_workspace(const work *w, const matrix_driver *d) {
         const work_item *item = &w->items[i];
         if (!adamod__is_taken(d, item)) continue;
         const size_t bytes = d->bytes(w, item);
-        if (adamod__is_small(item->span)) small += bytes;
+        if (adamod__is_small(item->span)) small = adamod__more_bytes(small, 1, bytes);
         else large = bytes > large ? bytes : large;
     }
-    return small + large;
+    return large > 0 ? adamod__more_bytes(small, 1, large) : small;
 }
 
 static void adamod__small_task(void *context, int64_t i, int thread) {

@@ -27,4 +27,11 @@ static inline matrix_shape adamod__whole_shape(const adamod_span *x) {
 
 static inline size_t adamod__aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
+/* The sum, aligned; SIZE_MAX, and from then on, if it is more than there can be. */
+static inline size_t adamod__more_bytes(size_t bytes, int64_t count, size_t size) {
+    const uint64_t most = SIZE_MAX - 64;
+    if (bytes > most || (uint64_t)count > (most - bytes) / size) return SIZE_MAX;
+    return adamod__aligned(bytes + (size_t)count * size);
+}
+
 #endif

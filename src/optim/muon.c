@@ -71,7 +71,7 @@ static muon_sizes adamod__muon_sizes(const work *w, const work_item *item) {
         const size_t bytes = adamod__product_space(each[i]);
         sizes.all = bytes > sizes.all ? bytes : sizes.all;
     }
-    sizes.all += sizes.x + sizes.gram;
+    sizes.all = adamod__more_bytes(adamod__more_bytes(sizes.all, 1, sizes.x), 1, sizes.gram);
     return sizes;
 }
 

@@ -41,9 +41,9 @@ typedef struct soap_matrix {
 
 /* ---- the workspace ---- */
 
-static char *adamod__soap_take(char *base, size_t *used, size_t bytes) {
+static char *adamod__soap_take(char *base, size_t *used, int64_t count, size_t size) {
     char *at = base ? base + *used : NULL;
-    *used += adamod__aligned(bytes);
+    *used = adamod__more_bytes(*used, count, size);
     return at;
 }
 
@@ -75,18 +75,18 @@ static size_t adamod__soap_product_space(const soap_matrix *m) {
 static size_t adamod__soap_lay(soap_matrix *m, char *base) {
     const double most = m->source.item->options[OPT_MAX_PRECONDITION_DIM];
     size_t used = 0;
-    for (int i = 0; i < 5; i++) m->array[i] = adamod__soap_take(base, &used, (size_t)(m->rows * m->cols) * m->size);
+    for (int i = 0; i < 5; i++) m->array[i] = adamod__soap_take(base, &used, m->rows * m->cols, m->size);
     for (int i = 0; i < 2; i++) {
         soap_side *s = &m->side[i];
         const int64_t n = i ? m->cols : m->rows;
         s->n = (double)n <= most ? n : 0;
-        s->average = adamod__soap_take(base, &used, (size_t)(s->n * s->n) * m->size);
-        s->q = adamod__soap_take(base, &used, (size_t)(s->n * s->n) * m->size);
-        s->times = adamod__soap_take(base, &used, (size_t)(s->n * s->n) * m->size);
-        s->order = (int64_t *)(void *)adamod__soap_take(base, &used, (size_t)s->n * sizeof(int64_t));
-        s->wide = (double *)(void *)adamod__soap_take(base, &used, (size_t)(s->n * (s->n + 4)) * sizeof(double));
+        s->average = adamod__soap_take(base, &used, s->n * s->n, m->size);
+        s->q = adamod__soap_take(base, &used, s->n * s->n, m->size);
+        s->times = adamod__soap_take(base, &used, s->n * s->n, m->size);
+        s->order = (int64_t *)(void *)adamod__soap_take(base, &used, s->n, sizeof(int64_t));
+        s->wide = (double *)(void *)adamod__soap_take(base, &used, s->n * (s->n + 4), sizeof(double));
     }
-    m->space = adamod__soap_take(base, &used, adamod__soap_product_space(m));
+    m->space = adamod__soap_take(base, &used, 1, adamod__soap_product_space(m) + 1);
     return used;
 }
 
