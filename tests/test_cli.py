@@ -303,7 +303,7 @@ def test_trace_devices():
 
 def test_trace_every_rule_writes_its_states():
     counts = {"exp_avg_sq_row": 3, "exp_avg_sq_col": 4, "grad_queue": 120, ("adashift", "exp_avg_sq"): 1}
-    counts.update({"d": 1, "d_max": 1, "d_numerator": 1})
+    counts.update({"d": 1, "d_max": 1, "d_numerator": 1, "GG_0": 9, "GG_1": 16, "Q_0": 9, "Q_1": 16})
     for rule in json.loads(succeed("optim", "list", "--json"))["rules"]:
         folder = Folder()
         shape, kind, _ = folder.trace("--rule", rule["name"], "--states", "--shape", "3,4")
