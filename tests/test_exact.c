@@ -38,7 +38,7 @@ TEST(any_number_of_threads) {
         for (int k = 0; k < 4; k++) {
             config many = one;
             many.threads = threads[k];
-            if (k % 2 == (v + s) % 2) continue;
+            if (fast() ? k != (v + s) % 4 : k % 2 == (v + s) % 2) continue;
             written_bytes p = bitwise_written_after(&many, 2, true);
             if (!same_bytes(&p, &expected)) printf("%s {%s}, %d threads\n", one.rule, one.options, threads[k]);
             free(p.bytes);

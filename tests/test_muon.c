@@ -91,7 +91,7 @@ enum { SETS = sizeof sets / sizeof *sets };
 TEST(matrices_against_the_reference) {
     for (int s = 0; s < SHAPES; s++) {
         for (int k = 0; k < SETS; k++) {
-            const int steps = fast() && s > 4 ? 20 : 200;
+            const int steps = fast() ? 20 : 200;
             if (!CHECK(distance(&shapes[s], sets[k], ADAMOD_F64, steps) <= 1e-12) ||
                 !CHECK(distance(&shapes[s], sets[k], ADAMOD_F32, steps) <= 2e-5)) {
                 printf("  shape %d, %s\n", s, sets[k]);
