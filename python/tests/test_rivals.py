@@ -88,6 +88,19 @@ class AgainstTorchMuon(unittest.TestCase):
             b.step()
         self.assertLessEqual(worst(params, others), 1e-12)
 
+    def test_checkpoints_both_ways(self):
+        for first, second in ((torch.optim.Muon, lt.Muon), (lt.Muon, torch.optim.Muon)):
+            params = make_params((7, 5))
+            a = first(params, lr=0.1, momentum=0.5)
+            train(a, params, 3)
+            others = clones(params)
+            b = second(others)
+            b.load_state_dict(a.state_dict())
+            train(a, params, 2, first=4)
+            train(b, others, 2, first=4)
+            self.assertLessEqual(worst([b.state[others[0]]["momentum_buffer"]], [a.state[params[0]]["momentum_buffer"]]), 1e-5)
+            self.assertLessEqual(worst(others, params), 0.02)
+
 
 try:
     ports = importlib.import_module("pytorch_optimizer")
@@ -270,6 +283,28 @@ class SophiasStep(unittest.TestCase):
         self.assertLessEqual(worst([p], [q]), 1e-12)
         self.assertTrue(50 < clipped < 9950)
 
+    def test_complex_parameters_are_pairs_of_reals(self):
+        (p,) = make_params((6, 2))
+        z = torch.nn.Parameter(torch.view_as_complex(p.detach().clone()))
+        a, b = lt.Sophia([p], bs=1), lt.Sophia([z], bs=1)
+        for t in range(1, 4):
+            set_grads([p], t)
+            z.grad = torch.view_as_complex(p.grad.clone())
+            for optimizer in (a, b):
+                optimizer.step()
+                optimizer.update_hessian()
+        self.assertTrue(torch.equal(p, torch.view_as_real(z.detach())))
+
+    def test_what_is_wrong_is_named(self):
+        with self.assertRaisesRegex(ValueError, "group 0: the second of betas is 1.5, expected 0 <= it < 1"):
+            lt.Sophia(make_params((3,)), betas=(0.9, 1.5))
+        params = make_params((3,))
+        optimizer = lt.Sophia(params)
+        train(optimizer, params, 1)
+        params[0].grad = params[0].grad.to_sparse()
+        with self.assertRaisesRegex(RuntimeError, "update_hessian: a gradient has layout torch.sparse_coo"):
+            optimizer.update_hessian()
+
 
 class Bound(unittest.TestCase):
     def test_adam_with_it_is_adamod_bit_for_bit(self):
@@ -335,6 +370,32 @@ class Bound(unittest.TestCase):
         train(optimizer, params, 5, first=6)
         train(again, others, 5, first=6)
         self.assertTrue(torch.equal(params[0], others[0]))
+
+    def test_it_can_be_switched_on_and_off(self):
+        for cls in BOUNDED:
+            with self.subTest(cls.__name__):
+                params = make_params((40,), (6, 5))
+                optimizer = cls(params)
+                train(optimizer, params, 5)
+                optimizer.param_groups[0]["bound"] = "momental"
+                train(optimizer, params, 1, first=6)
+                self.assertIn("exp_avg_lr", optimizer.state[params[0]])
+                optimizer.param_groups[0]["bound"] = "none"
+                others = clones(params)
+                again = cls(others)
+                again.load_state_dict(optimizer.state_dict())
+                train(optimizer, params, 1, first=7)
+                train(again, others, 1, first=7)
+                self.assertTrue(all(torch.equal(p, q) for p, q in zip(params, others)))
+
+    def test_checkpoints_of_torch_begin_it(self):
+        params = make_params((40,))
+        theirs = torch.optim.Adam(params)
+        train(theirs, params, 5)
+        ours = lt.Adam(params, bound="momental")
+        ours.load_state_dict(theirs.state_dict())
+        train(ours, params, 1, first=6)
+        self.assertGreater(ours.lr_histogram().bounded, 0.9)
 
 
 if __name__ == "__main__":

@@ -522,12 +522,13 @@ class Arrays:
         row, names = self.rows[i], []
         dtype = self._state_dtype(p)
         row.state_type = _c.Q8 if dtype is torch.uint8 else _TYPES[dtype]
+        for place in range(len(row.state)):  # the rule may have had others, under other options
+            row.state[place] = row.scale[place] = None
         begins = is_new(bound.state)
         for spec, wanted in self._wanted(p, bound.stride):
             t = self._state(i, bound, spec, wanted, begins)
             row.state[spec.place] = local(t).data_ptr()
             names.append(spec.name)
-            row.scale[spec.place] = None
             if dtype is torch.uint8:
                 names.append(q8.scale_name(spec.name))
                 row.scale[spec.place] = bound.state[names[-1]].data_ptr()
@@ -568,11 +569,12 @@ class Arrays:
             raise TypeError(f"{self.name(i)} is sharded; {rule} needs whole parameters")
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
-        """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD."""
+        """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD
+        and Muon."""
         steps = state.get("step")
         if steps is None and all(value is None for value in state.values()):
             return 0
-        if steps is None and self.hyper.rule == "sgd":
+        if steps is None and (self.hyper.rule == "sgd" or set(state) == {"momentum_buffer"}):
             return 1
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
@@ -624,7 +626,9 @@ class Arrays:
                     self._check_codes(i, state, wanted, here.numel())
 
     def _check_begins(self, i: int, state: Dict[str, Any], wanted: Wanted, begins: bool) -> None:
-        if not begins and wanted.name != "momentum_buffer":  # which may be switched on at any time
+        # Momentum and the bound may be switched on at any time. AdaMod always has it.
+        optional = wanted.name == "momentum_buffer" or (wanted.name == "exp_avg_lr" and "bound" in self.options)
+        if not begins and not optional:
             raise ValueError(
                 f"the state of {self.name(i)} has no {wanted.name}, only {', '.join(state)}: "
                 f"it is not a state of {self.hyper.rule}"

@@ -364,7 +364,8 @@ class Optimizer(torch.optim.Optimizer):
         raise NotImplementedError
 
     def collect_learning_rates(self, on: bool = True) -> None:
-        """Makes steps of Adadelta, Adafactor and ADOPT collect learning rates for lr_histogram; such steps take longer.
+        """Makes steps of rules whose states do not tell their learning rates (Adadelta, Adafactor, ADOPT, LAMB, StableAdamW,
+        Prodigy, Muon, SOAP) collect them for lr_histogram; such steps take longer.
 
         Other rules do not need it: for them it has no effect. For a CUDA graph, call it before the last step outside.
         """
@@ -374,8 +375,8 @@ class Optimizer(torch.optim.Optimizer):
     def lr_histogram(self, group: Optional[int] = None) -> Histogram:
         """The learning rate of each element in the last update, as a histogram over one group or all.
 
-        It is computed from the states, so that steps cost no more. Only Adadelta, Adafactor and ADOPT must collect it
-        in the step: see collect_learning_rates.
+        It is computed from the states, so that steps cost no more. Some rules must collect it in the step: see
+        collect_learning_rates.
         """
         n = len(self.param_groups)
         if group is not None and not 0 <= group < n:

@@ -36,7 +36,7 @@ class Common(TypedDict, total=False):
         "stochastic" keeps none and rounds at random, so that small updates act on average.
     state_type: the type of states. "auto" is float32, and float64 for float64 parameters. "bf16" takes half the memory
         and rounds at random. "q8" takes a quarter: 8 bits in blocks of 256 with a scale each; it is for AdaMod, Adam,
-        AdamW and SGD.
+        AdamW, SGD and Lion.
     min_8bit_size: with state_type="q8", parameters with fewer elements in this process have states as with "auto".
     seed: of the random rounding.
     capturable, foreach: accepted as in torch.optim, without effect: every step can be captured into a CUDA graph.

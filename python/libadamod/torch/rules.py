@@ -8,7 +8,7 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -865,38 +865,68 @@ class StableAdamW(Optimizer):
 
 
 class _ScheduleFree(Optimizer):
-    """What both have: the weights to train, and those to evaluate with."""
+    """What both have: the weights to train, and those to evaluate with. Which of them the parameters are is train_mode of
+    the groups, as in the authors' package, so that copies and checkpoints tell it."""
 
-    _kept: Optional[Dict[Tensor, Tensor]] = None
+    # What eval() replaced, and the parameter's count of writes after that. Copies and checkpoints do not have it.
+    _kept: Dict[Tensor, Tuple[Tensor, int]] = {}
+
+    def add_param_group(self, param_group: Dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        self.param_groups[-1].setdefault("train_mode", all(g["train_mode"] for g in self.param_groups[:-1]))
 
     @torch.no_grad()
     def eval(self) -> None:
         """Puts the weights to evaluate with in the parameters' place. Call train() before the next step."""
-        if self._kept is not None:
-            return
-        self._kept = {}
-        for group in self.param_groups:
-            weight = 1 - 1 / self._options(group)["beta1"]
-            for p in group["params"]:
-                state = self.state.get(p)
-                if not state or "z" not in state:
-                    continue
-                self._kept[p] = p.detach().clone()
-                y = state.get("master", p)
-                p.copy_(y + weight * (state["z"].to(y.dtype) - y))
+        kept = {}
+        for beta1, p in self._to_switch(True):
+            y = self.state[p].get("master", p)
+            before = p.detach().clone()
+            p.copy_(y + (1 - 1 / beta1) * (self.state[p]["z"].to(y.dtype) - y))
+            kept[p] = before, p._version
+        self._kept = {**self._kept, **kept}
+        self._set_mode(False)
 
     @torch.no_grad()
     def train(self) -> None:
-        """Puts back the weights to train, bit for bit."""
-        for p, y in (self._kept or {}).items():
+        """Puts back the weights to train, bit for bit; where they came with a copy or a checkpoint that was made after
+        eval(), or have been changed since, computes them."""
+        for beta1, p in self._to_switch(False):
+            y, version = self._kept.get(p, (self.state[p].get("master"), p._version))
+            if y is None or version != p._version:
+                y = p + (1 - beta1) * (self.state[p]["z"].to(p.dtype) - p)
             p.copy_(y)
-        self._kept = None
+        self._kept = {}
+        self._set_mode(True)
 
-    def step(self, closure: Any = None) -> Any:
+    def _to_switch(self, train_mode: bool) -> Iterator[Tuple[float, Tensor]]:
+        """The parameters that have both weights, of the groups in this mode, with their beta1."""
+        for group in self.param_groups:
+            if group["train_mode"] is not train_mode:
+                continue
+            beta1 = self._options(group)["beta1"]
+            for p in group["params"]:
+                if "z" in self.state.get(p, {}):
+                    yield beta1, p
+
+    def _set_mode(self, train_mode: bool) -> None:
+        for group in self.param_groups:
+            group["train_mode"] = train_mode
+
+    def step(self, closure: Any = None, **scaling: Any) -> Any:
         """One update; see Optimizer.step."""
-        if self._kept is not None:
+        if not all(group["train_mode"] for group in self.param_groups):
             raise RuntimeError("the parameters are the ones to evaluate with: call train() before a step")
-        return super().step(closure)
+        return super().step(closure, **scaling)
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """See Optimizer.load_state_dict. If it was saved after eval(), the model's weights are to be those of then, too."""
+        super().load_state_dict(state_dict)
+        self._kept = {}
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        group["train_mode"] = bool(group.get("train_mode", True))
+        super()._complete(group, before)
 
 
 class ScheduleFreeAdamW(_ScheduleFree):
@@ -996,19 +1026,26 @@ class Sophia(Optimizer):
         super().__init__(params, _own(locals()), common)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        beta1, _ = numbers("betas", group["betas"], 2)
-        values = super()._options({**group, "betas": beta1})
-        return values
+        beta1, beta2 = numbers("betas", group["betas"], 2)
+        if not 0 <= beta2 < 1:
+            raise ValueError(f"the second of betas is {beta2:g}, expected 0 <= it < 1")
+        return super()._options({**group, "betas": beta1})
 
     @torch.no_grad()
     def update_hessian(self) -> None:
-        """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on."""
+        """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on.
+        After a GradScaler's scale(), call its unscale_() first."""
         for group in self.param_groups:
             beta2 = group["betas"][1]
             for p in group["params"]:
-                state = self.state.get(p)
-                if p.grad is not None and state and "hessian" in state:
-                    state["hessian"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+                hessian, g = self.state.get(p, {}).get("hessian"), p.grad
+                if g is None or hessian is None:
+                    continue
+                if g.layout is not torch.strided:
+                    raise RuntimeError(f"update_hessian: a gradient has layout {g.layout}, expected a dense one")
+                if g.is_complex():  # as pairs of reals, as in a step
+                    hessian, g = torch.view_as_real(hessian), torch.view_as_real(g.resolve_conj())
+                hessian.mul_(beta2).addcmul_(g, g, value=1 - beta2)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr = rates.constant(o["lr"], p)
@@ -1071,6 +1108,10 @@ class Muon(Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group.setdefault("base_lr", float(group["lr"]))
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        group.setdefault("base_lr", float(group.get("initial_lr", group["lr"])))  # torch.optim's has none
+        super()._complete(group, before)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         values = super()._options({**group, "adjust_lr_fn": group["adjust_lr_fn"] or "original"})

@@ -1,0 +1,84 @@
+"""Schedule-Free's two sets of weights in copies and checkpoints: which of them the parameters are is never mistaken.
+
+SPDX-License-Identifier: MIT
+"""
+
+import copy
+import unittest
+
+import libadamod.torch as lt
+import torch
+from support import clones, make_params, train
+
+CLASSES = (lt.ScheduleFreeAdamW, lt.ScheduleFreeSGD)
+
+
+class Evaluating(unittest.TestCase):
+    def begun(self, cls, dtype=torch.float32, **arguments):
+        params = make_params((6, 5), (7,), (), dtype=dtype)
+        optimizer = cls(params, lr=0.1, **arguments)
+        train(optimizer, params, 3)
+        return optimizer, params, [p.detach().clone() for p in params]
+
+    def goes_on(self, optimizer, params, trained):
+        """What train() computes is what was there, but for the rounding of x."""
+        with self.assertRaisesRegex(RuntimeError, "call train"):
+            optimizer.step()
+        optimizer.train()
+        for p, y in zip(params, trained):
+            exact = p.dtype is torch.bfloat16  # the master copy has it
+            torch.testing.assert_close(p.detach(), y, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6)
+        optimizer.step()
+
+    def test_saved_and_loaded(self):
+        for cls in CLASSES:
+            for dtype in (torch.float32, torch.bfloat16):
+                with self.subTest(cls.__name__, dtype=dtype):
+                    optimizer, params, trained = self.begun(cls, dtype)
+                    optimizer.eval()
+                    others = clones(params)
+                    again = cls(others)
+                    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+                    for p in others:
+                        p.grad = torch.ones_like(p)
+                    self.goes_on(again, others, trained)
+
+    def test_copied(self):
+        for cls in CLASSES:
+            optimizer, _, trained = self.begun(cls)
+            optimizer.eval()
+            again = copy.deepcopy(optimizer)
+            self.goes_on(again, again.param_groups[0]["params"], trained)
+
+    def test_what_was_replaced_does_not_come_back_over_what_is_loaded(self):
+        for cls in CLASSES:
+            optimizer, params, trained = self.begun(cls)
+            saved = copy.deepcopy(optimizer.state_dict())
+            train(optimizer, params, 3, first=4)
+            optimizer.eval()
+            with torch.no_grad():
+                for p, y in zip(params, trained):
+                    p.copy_(y)
+            optimizer.load_state_dict(saved)
+            optimizer.train()
+            self.assertTrue(all(torch.equal(p, y) for p, y in zip(params, trained)))
+
+    def test_weights_that_were_changed_meanwhile_stay_changed(self):
+        optimizer, params, _ = self.begun(lt.ScheduleFreeSGD)
+        optimizer.eval()
+        with torch.no_grad():
+            params[0].zero_()
+        optimizer.train()
+        torch.testing.assert_close(params[0].detach(), 0.1 * optimizer.state[params[0]]["z"])
+
+    def test_a_group_that_is_added_has_the_mode_of_the_others(self):
+        optimizer, params, trained = self.begun(lt.ScheduleFreeAdamW)
+        optimizer.eval()
+        optimizer.add_param_group({"params": make_params((3,))})
+        optimizer.train()
+        self.assertTrue(all(torch.equal(p, y) for p, y in zip(params, trained)))
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    unittest.main()
