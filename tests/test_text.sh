@@ -87,6 +87,10 @@ refused 1 'bad.codes:1: expected a word and how often it was seen' \
 refused 2 'needs --codes' text bpe apply words.bpe
 refused 2 "--dropout is '2', expected a number from 0 to 1" text bpe apply --codes bad.codes --dropout 2
 refused 1 'nowhere.txt: cannot open' text bpe learn nowhere.txt
+for flag in 'bpe learn --merges' 'bpe apply --threshold' 'clean --max' 'normalize --threads' 'score --width' 'tokenize --threads'; do
+    # shellcheck disable=SC2086 # words of a command
+    refused 2 "adamod: text ${flag% *}: --${flag##*--} is '-1', expected a whole number from" text $flag -1
+done
 
 # ---- scores ----
 

@@ -47,8 +47,8 @@ static int parse(int argc, char **argv, arguments *a) {
         if (flag == CLI_OPERAND) return cli_usage("bench comm", "unexpected argument '%.40s'", p.value);
         if (flag == FLAG_HELP) return print_help(), 0;
         if (flag == FLAG_JSON) a->json = true;
-        if (flag == FLAG_MIB && !cli_parse_int("bench comm", "--mib", p.value, 1, 4096, &a->mib)) return CLI_USAGE;
-        if (flag == FLAG_REPEAT && !cli_parse_int("bench comm", "--repeat", p.value, 1, 1000, &a->repeat))
+        if (flag == FLAG_MIB && !cli_parse_int("bench comm", "mib", p.value, 1, 4096, &a->mib)) return CLI_USAGE;
+        if (flag == FLAG_REPEAT && !cli_parse_int("bench comm", "repeat", p.value, 1, 1000, &a->repeat))
             return CLI_USAGE;
     }
     return -1;

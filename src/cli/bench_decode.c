@@ -80,12 +80,11 @@ static int read_flag(request *ask, int flag, const char *value) {
     switch (flag) {
         case CLI_BAD: return CLI_USAGE;
         case CLI_OPERAND: return cli_usage(COMMAND, "unexpected argument '%.80s'", value);
-        case SENTENCES:
-            return cli_parse_int(COMMAND, "--sentences", value, 1, 1000000, &ask->sentences) ? 0 : CLI_USAGE;
-        case BEAM: return cli_parse_int(COMMAND, "--beam", value, 1, 64, &ask->beam) ? 0 : CLI_USAGE;
-        case BATCH: return cli_parse_int(COMMAND, "--batch", value, 1, 4096, &ask->batch) ? 0 : CLI_USAGE;
-        case THREADS: return cli_parse_int(COMMAND, "--threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
-        case ROUNDS: return cli_parse_int(COMMAND, "--rounds", value, 1, 1000, &ask->rounds) ? 0 : CLI_USAGE;
+        case SENTENCES: return cli_parse_int(COMMAND, "sentences", value, 1, 1000000, &ask->sentences) ? 0 : CLI_USAGE;
+        case BEAM: return cli_parse_int(COMMAND, "beam", value, 1, 64, &ask->beam) ? 0 : CLI_USAGE;
+        case BATCH: return cli_parse_int(COMMAND, "batch", value, 1, 4096, &ask->batch) ? 0 : CLI_USAGE;
+        case THREADS: return cli_parse_int(COMMAND, "threads", value, 0, 1024, &ask->threads) ? 0 : CLI_USAGE;
+        case ROUNDS: return cli_parse_int(COMMAND, "rounds", value, 1, 1000, &ask->rounds) ? 0 : CLI_USAGE;
         case PYTHON: ask->python = value; return 0;
         case NO_PEER: ask->no_peer = true; return 0;
         default: return read_word(ask, flag, value);

@@ -66,7 +66,8 @@ const char *cli_nearest(const char *word, const char *const *list);
 
 /* ---- numbers ---- */
 
-/* A whole number between min and max; false, with the message printed, if the text is anything else. */
+/* A whole number between min and max; false, with the message printed, if the text is anything else. The flag is named
+   without its dashes. */
 bool cli_parse_int(const char *command, const char *flag, const char *text, int64_t min, int64_t max, int64_t *out);
 
 /* A number in the fewest digits that give it back exactly: "0.1", "1e-08", "inf". */

@@ -218,7 +218,7 @@ static int parse_flag(job *j, int flag, const char *value) {
             if (end != value && !*end && j->o.timeout >= 1 && j->o.timeout <= 86400) return 0;
             return cli_usage(j->command, "--timeout is '%.40s', expected seconds from 1 to 86400", value);
         case FLAG_THREADS:
-            if (!cli_parse_int(j->command, "--threads", value, 0, 1024, &threads)) return CLI_USAGE;
+            if (!cli_parse_int(j->command, "threads", value, 0, 1024, &threads)) return CLI_USAGE;
             j->o.threads = (int)threads;
             return 0;
         case FLAG_AGAIN: j->o.again = true; return 0;

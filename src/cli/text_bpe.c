@@ -39,8 +39,8 @@ static int parse_learning(learning *a, const cli_flag *flags, const char *help, 
         if (flag == CLI_OPERAND) a->paths[a->n++] = p.value;
         else if (flag == LEARN_OUT) a->out = p.value;
         else if (flag == LEARN_MERGES)
-            good = cli_parse_int(a->command, "--merges", p.value, 1, INT32_MAX / 8, &a->merges);
-        else good = cli_parse_int(a->command, "--min-frequency", p.value, 1, INT64_MAX, &a->min_frequency);
+            good = cli_parse_int(a->command, "merges", p.value, 1, INT32_MAX / 8, &a->merges);
+        else good = cli_parse_int(a->command, "min-frequency", p.value, 1, INT64_MAX, &a->min_frequency);
         if (!good) return CLI_USAGE;
     }
     return -1;
@@ -154,10 +154,10 @@ static char *apply_line(void *worker, text_slice line) { return bpe_apply(worker
 static bool read_number(applying *a, int flag, const char *value) {
     const char *c = a->lines.command;
     switch (flag) {
-        case APPLY_THREADS: return cli_parse_int(c, "--threads", value, 0, 1024, &a->lines.threads);
-        case APPLY_THRESHOLD: return cli_parse_int(c, "--threshold", value, 0, INT64_MAX, &a->threshold);
-        case APPLY_MERGES: return cli_parse_int(c, "--merges", value, 0, INT32_MAX, &a->merges);
-        default: return cli_parse_int(c, "--seed", value, 0, UINT32_MAX, &a->seed);
+        case APPLY_THREADS: return cli_parse_int(c, "threads", value, 0, 1024, &a->lines.threads);
+        case APPLY_THRESHOLD: return cli_parse_int(c, "threshold", value, 0, INT64_MAX, &a->threshold);
+        case APPLY_MERGES: return cli_parse_int(c, "merges", value, 0, INT32_MAX, &a->merges);
+        default: return cli_parse_int(c, "seed", value, 0, UINT32_MAX, &a->seed);
     }
 }
 

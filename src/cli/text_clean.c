@@ -54,7 +54,7 @@ static int parse(cleaner *c, int argc, char **argv) {
             c->limits.ratio = adamod__read_number(p.value, &end);
             if (end == p.value || *end || !(c->limits.ratio >= 1))
                 return cli_usage(command, "--ratio is '%.40s', expected a number from 1", p.value);
-        } else if (!cli_parse_int(command, flag == FLAG_MIN ? "--min" : "--max", p.value, 1, INT32_MAX,
+        } else if (!cli_parse_int(command, flag == FLAG_MIN ? "min" : "max", p.value, 1, INT32_MAX,
                                   flag == FLAG_MIN ? &c->limits.min : &c->limits.max)) {
             return CLI_USAGE;
         }

@@ -36,7 +36,7 @@ static int parse(text_lines *t, const cli_flag *known, const char *help, int arg
         }
         if (flag == CLI_OPERAND) t->paths[t->n++] = (char *)(size_t)p.value;
         else if (flag == FLAG_LANG) t->options = p.value;
-        else if (!cli_parse_int(t->command, "--threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
+        else if (!cli_parse_int(t->command, "threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
     }
     return -1;
 }

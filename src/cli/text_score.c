@@ -84,8 +84,8 @@ static int read_flag(scoring *s, int flag, const char *value) {
         case FLAG_LOWERCASE: s->o.lowercase = true; return 0;
         case FLAG_CONFIDENCE: s->confidence = true; return 0;
         case FLAG_JSON: s->json = true; return 0;
-        case FLAG_SAMPLES: return cli_parse_int(command, "--samples", value, 2, 1000000, &s->samples) ? 0 : CLI_USAGE;
-        default: return cli_parse_int(command, "--width", value, 0, 12, &s->width) ? 0 : CLI_USAGE;
+        case FLAG_SAMPLES: return cli_parse_int(command, "samples", value, 2, 1000000, &s->samples) ? 0 : CLI_USAGE;
+        default: return cli_parse_int(command, "width", value, 0, 12, &s->width) ? 0 : CLI_USAGE;
     }
 }
 

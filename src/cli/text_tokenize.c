@@ -50,7 +50,7 @@ static int parse(text_lines *t, tokenizer_options *o, const cli_flag *flags, con
         else if (flag == FLAG_PLAIN) o->plain = true;
         else if (flag == FLAG_HYPHENS) o->split_hyphens = true;
         else if (flag == FLAG_LAST) o->split_last = true;
-        else if (!cli_parse_int(t->command, "--threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
+        else if (!cli_parse_int(t->command, "threads", p.value, 0, 1024, &t->threads)) return CLI_USAGE;
     }
     const int status = check_language(t->command, o->language);
     return status ? status : -1;

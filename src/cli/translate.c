@@ -25,8 +25,8 @@ static int read_flag(void *context, int flag, const char *value) {
     arguments *a = context;
     bool good = true;
     if (flag == FLAG_SCORES) a->scores = true;
-    else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "--nbest", value, 1, 64, &a->nbest);
-    else good = cli_parse_int("translate", "--batch", value, 1, MOST_LINES, &a->batch);
+    else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "nbest", value, 1, 64, &a->nbest);
+    else good = cli_parse_int("translate", "batch", value, 1, MOST_LINES, &a->batch);
     return good ? 0 : CLI_USAGE;
 }
 
