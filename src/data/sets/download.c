@@ -200,7 +200,7 @@ static bool set_options(transfer *t, char *error) {
     return limit_protocols(h, secure);
 }
 
-typedef enum outcome { WHOLE, AGAIN, FROM_START, OTHER_ADDRESS, NO_MORE } outcome;
+typedef enum outcome { WHOLE, AGAIN, STALLED, FROM_START, OTHER_ADDRESS, NO_MORE } outcome;
 
 /* What a request that has ended means, in one line. */
 static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, size_t msg_size) {
@@ -238,7 +238,8 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
               : *error   ? error
                          : curl.error(code),
               t->at > 0 ? "; what came is kept, the same command goes on" : "");
-    return t->stalled || code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
+    if (t->stalled) return STALLED;
+    return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
                    code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR
                ? AGAIN
                : OTHER_ADDRESS;
@@ -260,6 +261,9 @@ static outcome request(const download *d, int fd, int64_t *have, char *msg, size
     return result;
 }
 
+/* A server that sends less than this before it falls silent would keep us for days. */
+enum { LITTLE = 1 << 20 };
+
 static void pause_for(double seconds) {
     const struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
     nanosleep(&t, NULL);
@@ -268,7 +272,7 @@ static void pause_for(double seconds) {
 download_result download_run(const download *d, int fd, bool *resumed, char *msg, size_t msg_size) {
     const char *missing = download_missing();
     struct stat st;
-    int idle = 0; /* requests in a row that gave nothing */
+    int idle = 0; /* requests in a row that gave nothing, or next to nothing before they stalled */
     *resumed = false;
     if (missing) {
         text_fail(msg, msg_size, "%s", missing);
@@ -294,7 +298,7 @@ download_result download_run(const download *d, int fd, bool *resumed, char *msg
             return DOWNLOAD_STOPPED;
         }
         if (o == FROM_START) have = adamod__file_cut(fd, 0) ? have : 0;
-        idle = have > before ? 0 : idle + 1;
+        idle = have - before > (o == STALLED ? LITTLE : 0) ? 0 : idle + 1;
         *resumed = *resumed || have > 0;
         if (idle == 1) pause_for(0.3);
     }
