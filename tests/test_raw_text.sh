@@ -59,6 +59,9 @@ refused 2 'data.raw is true: data.tokens is characters, expected words' \
 refused 2 "data.source_lang is 'German', expected a code" "$ADAMOD" train raw.yaml --out no --set data.source_lang=German
 "$ADAMOD" train raw.yaml --dry-run --set data.target_lang=xx >said 2>&1 || fail "a dry run: $(cat said)"
 grep -q 'xx, whose abbreviations are not known: English ones' said || fail "of a language without rules: $(cat said)"
+"$ADAMOD" train raw.yaml --out other --set data.source_lang=yy --set data.target_lang=xx --set train.steps=1 >said 2>err
+grep -qx 'adamod: no abbreviations of yy and xx: those of English are used' err ||
+    fail "training on languages without rules: $(cat err)"
 refused 2 'data.bpe is given, but data.raw is false' \
     "$ADAMOD" train raw.yaml --out no --set data.raw=false --set data.bpe="$PWD/run/bpe.codes"
 refused 1 'nowhere: cannot open' "$ADAMOD" train raw.yaml --out no --set data.bpe="$PWD/nowhere"

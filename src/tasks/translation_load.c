@@ -210,7 +210,8 @@ int translation_data(const experiment *e, task_part *out) {
 
 /* ---- what people are told of it ---- */
 
-bool translation_note(const experiment *e, task_split split, char *out, size_t size) {
+/* The pairs that are not used as they are; characters written. */
+static int note_pairs(const experiment *e, task_split split, char *out, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     const translation *s = translation_of(e);
     const corpus_report *c = &s->text[split].report;
@@ -222,7 +223,7 @@ bool translation_note(const experiment *e, task_split split, char *out, size_t s
                  {c->ratio, "beyond data.max_ratio", r->data.max_ratio},
                  {c->too_long, "longer than data.max_length", r->data.max_length},
                  {c->truncated, "cut to data.max_length", r->data.max_length}};
-    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return false;
+    if (c->empty + c->ratio + c->too_long + c->truncated == 0) return 0;
     int used = snprintf(out, size, "%.*s: used %lld of %lld pairs", RECIPE_PATH, s->files[split][0],
                         (long long)s->text[split].n, (long long)c->lines);
     const char *before = ": ";
@@ -233,7 +234,23 @@ bool translation_note(const experiment *e, task_split split, char *out, size_t s
             used += snprintf(out + used, size - (size_t)used, " %g", parts[i].limit);
         before = ", ";
     }
-    return true;
+    return used;
+}
+
+/* Languages without abbreviations of their own, after what is said already. */
+static int note_languages(const translation_settings *r, int used, char *out, size_t size) {
+    const bool source = !tokenizer_knows(r->data.source_lang),
+               target = !tokenizer_knows(r->data.target_lang) && strcmp(r->data.source_lang, r->data.target_lang) != 0;
+    if (!r->data.raw || (!source && !target) || (size_t)used >= size) return used;
+    return used + snprintf(out + used, size - (size_t)used, "%sno abbreviations of %s%s%s: those of English are used",
+                           used ? "; " : "", source ? r->data.source_lang : "", source && target ? " and " : "",
+                           target ? r->data.target_lang : "");
+}
+
+bool translation_note(const experiment *e, task_split split, char *out, size_t size) {
+    int used = note_pairs(e, split, out, size);
+    if (split == SPLIT_TRAIN) used = note_languages(translation_settings_of(&e->recipe), used, out, size);
+    return used > 0;
 }
 
 static void describe_raw(const experiment *e, task_fact fact, void *context) {
