@@ -371,12 +371,12 @@ ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *pa
 /* Loads the state from path. The optimizer then continues exactly as the one that saved. A loaded master is used where
  * the parameter is that master rounded. Everything is checked, checksums included, before anything changes.
  * Fails with ADAMOD_ERROR_IO if the file cannot be read, ADAMOD_ERROR_FORMAT if it is malformed or damaged,
- * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters. */
+ * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters, ADAMOD_ERROR_ORDER within an evaluation. */
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
 /* Of rules that average their path (schedulefree_adamw, schedulefree_sgd): puts the weights to evaluate with in the
  * parameters' place, or, with on = 0, back what was there, bit for bit. Between them parameters are only to be read:
- * adamod_step fails with ADAMOD_ERROR_ORDER. Needs memory on the host for a copy of the parameters, also on a GPU, where
+ * adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER. Needs memory on the host for a copy of the parameters, also on a GPU, where
  * it waits for the stream. Does nothing for other rules, or if it is so already. */
 ADAMOD_API adamod_status adamod_evaluation(adamod_optimizer *opt, int on);
 

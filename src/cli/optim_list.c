@@ -92,17 +92,18 @@ static int print_rule(const char *rule, const char *summary) {
     char text[256], value[32];
     join_states(&states, text, sizeof text);
     printf("%s: %s\nstates: %s\n\n", rule, summary, text);
-    int width = 0;
+    int width = 0, names = 0;
     adamod_option o;
     for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
         describe_bounds(&o, text, sizeof text);
         if ((int)strlen(text) > width) width = (int)strlen(text);
+        if ((int)strlen(o.name) > names) names = (int)strlen(o.name);
     }
-    printf("%-15s  %-9s  %-*s  %s\n", "option", "default", width, "values", "meaning");
+    printf("%-*s  %-9s  %-*s  %s\n", names, "option", "default", width, "values", "meaning");
     for (int i = 0; adamod_option_at(rule, i, &o) == ADAMOD_OK; i++) {
         describe_default(&o, value, sizeof value);
         describe_bounds(&o, text, sizeof text);
-        printf("%-15s  %-9s  %-*s  %s%s\n", o.name, value, width, text, o.help, describe_scope(&o));
+        printf("%-*s  %-9s  %-*s  %s%s\n", names, o.name, value, width, text, o.help, describe_scope(&o));
     }
     return 0;
 }

@@ -318,6 +318,10 @@ adamod_status adamod_load(adamod_optimizer *opt, const char *path) {
     if (!opt || !path)
         return adamod__fail(ADAMOD_ERROR_ARGUMENT, "load: %s is NULL", opt ? "the path" : "the optimizer");
     if (!*path) return adamod__fail(ADAMOD_ERROR_IO, "load: the path is empty");
+    if (opt->kept) { /* whose end would put back the weights that were trained before */
+        return adamod__fail(ADAMOD_ERROR_ORDER,
+                            "load: the parameters are the ones to evaluate with: end the evaluation first");
+    }
     adamod__st_file file;
     char message[ADAMOD__ST_MESSAGE];
     adamod_status status =
