@@ -543,6 +543,22 @@ def test_archives():
     check(not os.path.exists("/tmp/up"), "written outside")
 
 
+def test_files():
+    """Files that are packed one by one may be bombs as well, and languages that do not fit each other."""
+    name = "multi30k-de-en/val.de.gz"
+    cases = [(gzip.compress(b"a\n" * 10_000_000), "unpacks to more than the 16777216 bytes"),
+             (gzip.compress(lines(*DE)), "val.de.gz has 4 lines and val.en.gz has 80, expected the same number")]
+    real = FILES[name]
+    try:
+        for body, message in cases:
+            FILES[name] = body
+            place = Place().point("plain")
+            place.refuse(message, "prepare", "multi30k-de-en")
+            check(os.listdir(place.path("prepared")) == [], message, "left", os.listdir(place.path("prepared")))
+    finally:
+        FILES[name] = real
+
+
 # ---- what is prepared ----
 
 def test_prepare_files(place):
@@ -700,7 +716,7 @@ def main():
         started = start_waiting() if chosen in "test_waiting" else None
         tests = [test_get, test_redirect_and_range, test_parts_that_do_not_fit, test_truncated, test_liars,
                  test_first_download_counts, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
-                 test_full_disk, test_archives, test_prepare_files, test_prepare_iwslt, test_prepare_wmt, test_uneven,
+                 test_full_disk, test_archives, test_files, test_prepare_files, test_prepare_iwslt, test_prepare_wmt, test_uneven,
                  test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:
             if chosen not in test.__name__:

@@ -233,12 +233,20 @@ void text_input_close(text_input *in) {
 }
 
 int text_input_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size) {
+    return text_input_read_most(path, SIZE_MAX, bytes, n, msg, msg_size);
+}
+
+int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n, char *msg, size_t msg_size) {
     text_input *in;
     int got = 1;
     *bytes = NULL;
     *n = 0;
     if (text_input_open(&in, path, msg, msg_size)) return -1;
-    while ((got = more_text(in, msg, msg_size)) > 0) continue;
+    while ((got = more_text(in, msg, msg_size)) > 0) {
+        if (in->end <= most) continue;
+        got = text_fail(msg, msg_size, "%s: unpacks to more than the %zu bytes that it may have", in->name, most);
+        break;
+    }
     if (got == 0 && !in->text) got = reserve(in, msg, msg_size);
     if (got == 0) {
         skip_mark(in);

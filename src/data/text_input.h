@@ -51,6 +51,8 @@ int64_t text_input_number(const text_input *in);
 
 /* A whole file without its mark, to be freed; not looked at for UTF-8 yet. */
 int text_input_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size);
+/* The same of a file that may be anything: refused if it has, or unpacks to, more than so many bytes. */
+int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n, char *msg, size_t msg_size);
 
 /* Whether this build unpacks "gzip", "zstd". */
 bool text_input_unpacks(const char *how);

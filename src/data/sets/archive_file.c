@@ -27,6 +27,11 @@ enum {
     LONGEST = 4096
 };
 
+int64_t archive_most(int64_t packed) {
+    if (packed > INT64_MAX / MOST_RATIO) return INT64_MAX;
+    return packed * MOST_RATIO > RATIO_FROM ? packed * MOST_RATIO : RATIO_FROM;
+}
+
 const char *archive_name_fault(const char *name) {
     if (!name || !*name) return "it has no name";
     if (*name == '/') return "its name is absolute";
@@ -126,7 +131,7 @@ static int check_amount(unpacking *u, int64_t more) {
     if (more < 0 || all > u->o->most - more)
         return text_fail(u->msg, u->msg_size, "%s: has more than the %lld bytes that it may have", u->name,
                          (long long)u->o->most);
-    if (all < RATIO_FROM || all / MOST_RATIO <= read) return 0;
+    if (all <= archive_most(read)) return 0;
     return text_fail(u->msg, u->msg_size, "%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
 }
 

@@ -31,6 +31,9 @@ int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const ch
 /* Whether an archive may have a member of this name: NULL, or what is wrong with it. */
 const char *archive_name_fault(const char *name);
 
+/* Bytes that so many packed ones may unpack to: more is a bomb. */
+int64_t archive_most(int64_t packed);
+
 /* NULL, or why nothing can be unpacked. */
 const char *archive_missing(void);
 

@@ -14,9 +14,11 @@
 #include "data/sets/set_lines.h"
 #include "data/text_input.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct preparing {
@@ -40,16 +42,30 @@ static void tell(const preparing *p, const char *what, int64_t done, int64_t tot
 
 /* ---- files as they are ---- */
 
+static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
+    char from[PATH], to[PATH], *bytes;
+    struct stat st;
+    size_t n;
+    snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
+    tell(p, c->to, 0, 0);
+    if (stat(from, &st)) return text_fail(p->msg, p->msg_size, "%s: cannot look at it: %s", from, strerror(errno));
+    const int64_t most = archive_most((int64_t)st.st_size);
+    if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, p->msg, p->msg_size))
+        return -1;
+    const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n}, p->msg, p->msg_size);
+    *lines = text_count_lines((text_slice){bytes, n});
+    free(bytes);
+    return failed ? -1 : 0;
+}
+
+/* Of pairs, the two languages of a text follow each other. */
 static int copy_files(const preparing *p) {
-    for (const data_copy *c = p->set->copies; c->from; c++) {
-        char from[PATH], to[PATH], *bytes;
-        size_t n;
-        snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
-        tell(p, c->to, 0, 0);
-        if (text_input_read(from, &bytes, &n, p->msg, p->msg_size)) return -1;
-        const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n}, p->msg, p->msg_size);
-        free(bytes);
-        if (failed) return -1;
+    const data_copy *all = p->set->copies;
+    for (int64_t i = 0, lines[2]; all[i].from; i++) {
+        if (copy_file(p, &all[i], &lines[i % 2])) return -1;
+        if (p->set->languages[0] && i % 2 && lines[0] != lines[1])
+            return text_fail(p->msg, p->msg_size, "%s has %lld lines and %s has %lld, expected the same number",
+                             all[i - 1].from, (long long)lines[0], all[i].from, (long long)lines[1]);
     }
     return 0;
 }
