@@ -252,6 +252,7 @@ def test_list():
                 check(option["default"] in option["choices"], option)
             else:
                 check(float(option["min"]) <= float(option["default"]) <= float(option["max"]), option)
+    check(re.search(r"^precondition_frequency +10 ", succeed("optim", "list", "soap"), re.M), "10 is not written as such")
     adamod = rules[0]
     check(adamod["states"] == ["exp_avg", "exp_avg_sq", "exp_avg_lr"] and adamod["bytes_per_parameter"] == 12, adamod)
     clip = next(option for option in adamod["options"] if option["name"] == "clip_value")

@@ -189,7 +189,7 @@ TEST(files_of_other_optimizers) {
     model_make(&m, 5, model_kinds[0]);
     model_make(&other, 4, model_kinds[0]);
     CHECK_INT(adamod_save(other.opt, FILE_NAME), ADAMOD_OK);
-    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "5 tensors, expected 10 for 5 parameters");
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "5 tensors, expected 10 for 5 parameters; it has no '");
     CHECK_INT(adamod_save(m.opt, FILE_NAME), ADAMOD_OK);
     REFUSED(&other, FILE_NAME, ADAMOD_ERROR_MISMATCH, "10 tensors, expected 5");
     adamod_free(m.opt);
@@ -388,7 +388,11 @@ TEST(tensors_that_are_wrong) {
     r.tensors[r.n] = r.tensors[0];
     r.tensors[r.n++].name = "one.more";
     write_all(&r, FILE_NAME);
-    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "21 tensors, expected 20");
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "21 tensors, expected 20 for 5 parameters; it has 'one.more'");
+    r.tensors[r.n - 1].name = "two\nlines";
+    write_all(&r, FILE_NAME);
+    REFUSED(&m, FILE_NAME, ADAMOD_ERROR_MISMATCH, "21 tensors, expected 20 for 5 parameters");
+    CHECK(!strchr(model_message, '\n'));
     forget(&r);
     for (size_t i = 0; i < 20; i++) {
         read_all(&r, "good");

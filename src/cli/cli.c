@@ -174,6 +174,10 @@ bool cli_parse_int(const char *command, const char *flag, const char *text, int6
 }
 
 const char *cli_number(double x, char buffer[32]) {
+    if (fabs(x) < 1e5 && x == rint(x)) { /* 10 and not 1e+01 */
+        snprintf(buffer, 32, "%.0f", x);
+        return buffer;
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(buffer, 32, "%.*g", digits, x);
         if (!(strtod(buffer, NULL) != x)) break;

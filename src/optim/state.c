@@ -160,6 +160,39 @@ static bool adamod__parse_count(const char *text, int64_t *out) {
     return errno == 0 && *end == '\0' && x <= ADAMOD__MOST_STEPS;
 }
 
+/* Whether a name from a file can be shown in a line. */
+static bool adamod__is_plain(const char *name) {
+    while ((unsigned char)*name >= 0x20 && *name != 0x7f) name++;
+    return *name == '\0';
+}
+
+/* The first tensor of the file that is no state of the optimizer, or the first state that the file does not have, to be
+ * freed; NULL: out of memory, or there is none. */
+static char *adamod__first_odd(const adamod_optimizer *opt, const incoming *in, bool missing) {
+    unsigned char *wanted = calloc(in->file->n_entries + 1, 1);
+    for (int64_t i = 0; wanted && i < opt->n; i++) {
+        const int n = adamod__entries_of(opt, &opt->tensors[i]);
+        for (int k = 0; k < n; k++) {
+            const state_ref s = adamod__entry(opt, &opt->tensors[i], k);
+            char *name = adamod__entry_name(in->prefix, opt->tensors[i].name, s.name);
+            const adamod__st_entry *e = name ? adamod__st_find(in->file, name) : NULL;
+            if (e) wanted[e - in->file->entries] = 1;
+            if (missing && name && !e) {
+                free(wanted);
+                return name;
+            }
+            free(name);
+        }
+    }
+    const char *odd = NULL;
+    for (size_t i = 0; wanted && !missing && !odd && i < in->file->n_entries; i++) {
+        const char *name = in->file->entries[i].name;
+        if (!wanted[i] && strncmp(name, in->prefix, strlen(in->prefix)) == 0 && adamod__is_plain(name)) odd = name;
+    }
+    free(wanted);
+    return odd ? strdup(odd) : NULL;
+}
+
 static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incoming *in) {
     const char *format = adamod__incoming_metadata(in, "format"), *rule_name = adamod__incoming_metadata(in, "rule");
     const size_t found = adamod__incoming_entries(in);
@@ -176,8 +209,13 @@ static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incomin
         return adamod__fail(ADAMOD_ERROR_FORMAT, "%s: its metadata lacks the numbers steps and skipped", in->path);
     }
     if (found != in->n) {
-        return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: %zu tensors, expected %zu for %lld parameters", in->path, found,
-                            in->n, (long long)opt->n);
+        char *odd = adamod__first_odd(opt, in, found < in->n);
+        char which[128] = "";
+        if (odd) snprintf(which, sizeof which, "; it has %s'%.100s'", found < in->n ? "no " : "", odd);
+        adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: %zu tensors, expected %zu for %lld parameters%s", in->path, found,
+                     in->n, (long long)opt->n, which);
+        free(odd);
+        return ADAMOD_ERROR_MISMATCH;
     }
     return ADAMOD_OK;
 }
