@@ -59,7 +59,12 @@ static int parse(cleaner *c, int argc, char **argv) {
             return CLI_USAGE;
         }
     }
-    return c->n_paths == 4 ? -1 : cli_usage(command, "needs two files to read and two to write");
+    if (c->n_paths != 4) return cli_usage(command, "needs two files to read and two to write");
+    if (strcmp(c->paths[0], "-") == 0 && strcmp(c->paths[1], "-") == 0)
+        return cli_usage(command, "standard input is named for both sides, expected a file for one of them");
+    if (strcmp(c->paths[2], c->paths[3]) == 0)
+        return cli_usage(command, "both sides would be written to %.200s, expected two files", c->paths[2]);
+    return -1;
 }
 
 static int add_word(side *s, text_slice word) {
