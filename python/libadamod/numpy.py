@@ -88,6 +88,9 @@ def _fill(
     if "master" in state:
         wanted["master"] = (-1, param.shape)
         dtype = np.dtype(np.float32)
+    others = [name for name in state if name not in wanted]
+    if others:
+        raise ValueError(f"state{at} has {others[0]}, which {hyper.rule} does not have with these options")
     for name, (index, shape) in wanted.items():
         if name not in state:
             raise ValueError(f"state{at} has no {name}")

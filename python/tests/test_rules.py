@@ -340,6 +340,7 @@ class Numpy(unittest.TestCase):
                 lambda: ln.update("adam", [w, w], [w.copy(), w.copy()], [state, ln.states("adam", w)], 1),
             ),
             (ValueError, "state has no exp_avg", lambda: ln.update("adam", w, w.copy(), {}, 1)),
+            (ValueError, "state has exp_avg_sq, which lion does not", lambda: ln.update("lion", w, w.copy(), state, 1)),
             (ValueError, "^step is 0", lambda: ln.update("adam", w, w.copy(), state, 0)),
             (TypeError, "param is int64", lambda: ln.update("adam", np.ones(3, int), w, state, 1)),
             (TypeError, "param 0 is list", lambda: ln.update("adam", [[1.0]], [w], [state], 1)),
