@@ -559,6 +559,19 @@ def test_files():
         FILES[name] = real
 
 
+def test_link():
+    """A part of a download that is a link to something else, which stays as it is."""
+    place = Place().point("plain", [CIFAR])
+    other, part = os.path.join(place.folder, "precious"), place.path("downloads", CIFAR + ".part")
+    os.makedirs(os.path.dirname(part))
+    with open(other, "w", encoding="utf-8") as file:
+        file.write("mine")
+    os.symlink(other, part)
+    place.refuse("it is a symbolic link, expected a file", "get", "cifar10")
+    with open(other, encoding="utf-8") as file:
+        check(file.read() == "mine", "written through a link")
+
+
 # ---- what is prepared ----
 
 def test_prepare_files(place):
@@ -716,8 +729,8 @@ def main():
         started = start_waiting() if chosen in "test_waiting" else None
         tests = [test_get, test_redirect_and_range, test_parts_that_do_not_fit, test_truncated, test_liars,
                  test_first_download_counts, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
-                 test_full_disk, test_archives, test_files, test_prepare_files, test_prepare_iwslt, test_prepare_wmt, test_uneven,
-                 test_train, test_train_others, test_command_line, test_waiting]
+                 test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_iwslt,
+                 test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:
             if chosen not in test.__name__:
                 continue

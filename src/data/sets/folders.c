@@ -78,7 +78,9 @@ static bool is_named(int fd, const char *path) {
 int folder_lock(const char *path, char *msg, size_t msg_size) {
     for (int attempt = 0; attempt < 10; attempt++) {
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+        if (fd < 0)
+            return text_fail(msg, msg_size, "%s: cannot open: %s", path,
+                             errno == ELOOP ? "it is a symbolic link, expected a file" : strerror(errno));
         const bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* some systems have no locks */
         if (locked && is_named(fd, path)) return fd;
         close(fd);
