@@ -85,6 +85,7 @@ refused 1 'bad.codes:3: expected two symbols with a space between' text bpe appl
 refused 1 'bad.codes:1: expected a word and how often it was seen' \
     text bpe apply --codes "$data/words.codes" --vocabulary bad.codes words.bpe
 refused 2 'needs --codes' text bpe apply words.bpe
+refused 2 '--threshold is given without --vocabulary' text bpe apply --codes old.codes --threshold 2 words.bpe
 refused 2 "--dropout is '2', expected a number from 0 to 1" text bpe apply --codes bad.codes --dropout 2
 refused 1 'nowhere.txt: cannot open' text bpe learn nowhere.txt
 for flag in 'bpe learn --merges' 'bpe apply --threshold' 'clean --max' 'normalize --threads' 'score --width' 'tokenize --threads'; do

@@ -188,6 +188,9 @@ static int parse_apply(applying *a, int argc, char **argv) {
     if (a->o.separator && (!*a->o.separator || strlen(a->o.separator) > 31 || strpbrk(a->o.separator, " \r\n")))
         return cli_usage(a->lines.command, "--separator is '%.40s', expected 1 to 31 bytes without a space",
                          a->o.separator);
+    if (a->threshold > 0 && !a->vocabulary)
+        return cli_usage(a->lines.command,
+                         "--threshold is given without --vocabulary, whose counts it is compared with");
     return a->codes ? -1 : cli_usage(a->lines.command, "needs --codes");
 }
 
