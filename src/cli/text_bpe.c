@@ -188,7 +188,7 @@ static int parse_apply(applying *a, int argc, char **argv) {
     if (a->o.separator && (!*a->o.separator || strlen(a->o.separator) > 31 || strpbrk(a->o.separator, " \r\n")))
         return cli_usage(a->lines.command, "--separator is '%.40s', expected 1 to 31 bytes without a space",
                          a->o.separator);
-    if (a->threshold > 0 && !a->vocabulary)
+    if (a->threshold >= 0 && !a->vocabulary)
         return cli_usage(a->lines.command,
                          "--threshold is given without --vocabulary, whose counts it is compared with");
     return a->codes ? -1 : cli_usage(a->lines.command, "needs --codes");
@@ -205,8 +205,8 @@ static int read_files(applying *a) {
     if (!failed && a->vocabulary) {
         failed = text_input_read(a->vocabulary, &bytes, &n, message, sizeof message);
         if (!failed)
-            failed = bpe_restrict(a->b, (text_slice){bytes, n}, a->threshold, a->o.separator, a->vocabulary, message,
-                                  sizeof message);
+            failed = bpe_restrict(a->b, (text_slice){bytes, n}, a->threshold < 0 ? 1 : a->threshold, a->o.separator,
+                                  a->vocabulary, message, sizeof message);
         free(bytes);
     }
     return failed ? cli_fail(a->lines.command, "%s", message) : 0;
@@ -214,7 +214,7 @@ static int read_files(applying *a) {
 
 int cli_text_bpe_apply(int argc, char **argv) {
     applying a = {.lines = {.command = "text bpe apply", .run = apply_line, .open = open_worker, .close = close_worker},
-                  .threshold = 1,
+                  .threshold = -1, /* not given */
                   .merges = -1};
     a.lines.paths = calloc((size_t)argc + 1, sizeof *a.lines.paths);
     a.lines.options = &a;
