@@ -12,36 +12,38 @@ SPDX-License-Identifier: MIT
 from .optimizer import Optimizer
 from .options import Bounded, Common
 from .rates import Histogram, log_learning_rates
-from .rules import (
+from .rivals import (
     ADOPT,
     LAMB,
-    SGD,
     AdaBelief,
-    AdaBound,
-    Adadelta,
-    Adafactor,
-    Adagrad,
-    Adam,
     Adamax,
-    AdaMod,
-    AdamW,
     Adan,
-    AdaShift,
     AdEMAMix,
-    AMSBound,
-    AMSGrad,
     Lion,
     Muon,
     NAdam,
-    NosAdam,
     Prodigy,
-    RAdam,
-    RMSprop,
     ScheduleFreeAdamW,
     ScheduleFreeSGD,
     SOAP,
     Sophia,
     StableAdamW,
+)
+from .rules import (
+    SGD,
+    AdaBound,
+    Adadelta,
+    Adafactor,
+    Adagrad,
+    Adam,
+    AdaMod,
+    AdamW,
+    AdaShift,
+    AMSBound,
+    AMSGrad,
+    NosAdam,
+    RAdam,
+    RMSprop,
 )
 
 __all__ = [

@@ -87,6 +87,15 @@ _OTHER_NAMES = {
 }
 
 
+# Of a constructor's locals(), what is no option.
+_NO_OPTIONS = ("self", "params", "common", "decoupled_weight_decay", "__class__")
+
+
+def own(arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Of a constructor's locals(), the options that are its own."""
+    return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
+
+
 def _hint(cls: type, name: str) -> str:
     """A hint at what was meant by an option that a class does not have."""
     own = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 
+Rates = Tuple[Tensor, Tensor]  # of elements, before and after a bound
+
+
 class Histogram(NamedTuple):
     """How many elements have which learning rate.
 

@@ -1,4 +1,5 @@
-"""The rules, each a torch.optim.Optimizer. docs/optimizers.md has their formulas and where implementations disagree.
+"""The rules that the paper compares AdaMod with, and itself, each a torch.optim.Optimizer; rivals.py has those that came
+after. docs/optimizers.md has their formulas and where implementations disagree.
 
 A class that torch.optim has too behaves as that one does: Adam, RAdam and SGD have L2 decay unless told otherwise.
 
@@ -8,27 +9,18 @@ SPDX-License-Identifier: MIT
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import rates
 from .optimizer import Optimizer, numbers
-from .options import Betas, Betas3, Bounded, Common, Flavour, Params, Rate, Spatial
+from .options import Betas, Bounded, Common, Flavour, Params, Rate, Spatial, own
+from .rates import Rates
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Rates = Tuple[Tensor, Tensor]
-
-
-_NO_OPTIONS = ("self", "params", "common", "decoupled_weight_decay", "__class__")
-
-
-def _own(arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Of a constructor's locals(), the options that are its own."""
-    return {name: value for name, value in arguments.items() if name not in _NO_OPTIONS}
 
 
 class AdaMod(Optimizer):
@@ -62,7 +54,7 @@ class AdaMod(Optimizer):
         flavour: Flavour = "paper",
         **common: Unpack[Common],
     ) -> None:
-        super().__init__(params, _own(locals()), common)
+        super().__init__(params, own(locals()), common)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         # Ports of the published package have three betas in place of beta3. Who saved no flavour knows none but the
@@ -107,7 +99,7 @@ class Adam(Optimizer):
         flavour: Flavour = "paper",
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+        super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _rule(self, group: Dict[str, Any]) -> str:
         return "amsgrad" if group.get("amsgrad") else "adam"
@@ -165,7 +157,7 @@ class AMSGrad(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         # amsgrad is for torch.optim.Adam, should it load our checkpoint.
-        super().__init__(params, {**_own(locals()), "amsgrad": True}, common)
+        super().__init__(params, {**own(locals()), "amsgrad": True}, common)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         # PyTorch's Adam and AdamW both have amsgrad; which of them wrote it, checkpoints of old ones do not tell.
@@ -205,7 +197,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
         **common: Unpack[Common],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
+        super().__init__(params, own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.constant(o["lr"], p)
@@ -235,7 +227,7 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
+        super().__init__(params, own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"] / (1 + (t - 1) * o["lr_decay"]), state["sum"], o["eps"])
@@ -267,7 +259,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
+        super().__init__(params, own(locals()), common, decay="l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         v = rates.local_real(state["square_avg"])
@@ -302,7 +294,7 @@ class Adadelta(Optimizer):
         weight_decay: float = 0,
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
+        super().__init__(params, own(locals()), common, decay="l2")
 
 
 class AdaBound(Optimizer):
@@ -330,7 +322,7 @@ class AdaBound(Optimizer):
         weight_decay: float = 0,
         **common: Unpack[Common],
     ) -> None:
-        super().__init__(params, _own(locals()), common)
+        super().__init__(params, own(locals()), common)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         super().add_param_group(param_group)
@@ -391,7 +383,7 @@ class AdaShift(Optimizer):
         spatial: Spatial = "max",
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common)
+        super().__init__(params, own(locals()), common)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         v, late = rates.local_real(state["exp_avg_sq"]), t - o["window"]
@@ -426,7 +418,7 @@ class NosAdam(Optimizer):
         bias_correction: bool = True,
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common)
+        super().__init__(params, own(locals()), common)
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         if "betas" in group and "beta1" not in group:  # the authors' program, which has L2 decay alone
@@ -480,7 +472,7 @@ class Adafactor(Optimizer):
             raise ValueError(f"Adafactor: lr is {lr}, and relative_step=True computes it: give one of them")
         if warmup_init and not relative_step:
             raise ValueError("Adafactor: warmup_init=True is a part of relative_step=True")
-        super().__init__(params, _own(locals()), common)
+        super().__init__(params, own(locals()), common)
 
     def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
         values = super()._options(group)
@@ -535,7 +527,7 @@ class RAdam(Optimizer):
         decoupled_weight_decay: bool = False,
         **common: Unpack[Bounded],
     ) -> None:
-        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+        super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         correction = 1 - o["beta2"] ** t
@@ -547,613 +539,3 @@ class RAdam(Optimizer):
         else:
             eta = rates.constant(o["lr"], state["exp_avg_sq"])
         return eta, eta
-
-
-class Lion(Optimizer):
-    """Lion, Chen et al., arXiv 2302.06675: steps of one size, by the sign of an average of gradients.
-
-        p = p - lr sign(beta1 m + (1 - beta1) g)        m = beta2 m + (1 - beta2) g
-
-    Args, beside those of every Optimizer here:
-        betas: weight of the average in the step's sign, and decay of the average.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-    """
-
-    rule = "lion"
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-4,
-        betas: Betas = (0.9, 0.99),
-        weight_decay: float = 0,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        eta = rates.constant(o["lr"], p)
-        return eta, eta
-
-
-class NAdam(Optimizer):
-    """NAdam, Dozat, ICLR workshop 2016: Adam with Nesterov's momentum; as torch.optim.NAdam.
-
-    torch.optim's checkpoints have mu_product beside the states; here it follows from the number of updates.
-
-    Args, beside those of every Optimizer here:
-        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-        momentum_decay: how fast the momentum grows to beta1.
-        decoupled_weight_decay: torch.optim's word for decay="decoupled".
-    """
-
-    rule = "nadam"
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 2e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
-        return eta, eta
-
-
-class Adamax(Optimizer):
-    """Adamax, Kingma and Ba, arXiv 1412.6980: Adam with the largest gradient in place of the root mean square; as
-    torch.optim.Adamax.
-
-    Args, beside those of every Optimizer here:
-        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-    """
-
-    rule = "adamax"
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 2e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        lr = rates.constant(o["lr"] / (1 - o["beta1"] ** t), p)
-        eta = lr / rates.local_real(state["exp_inf"]).to(lr.dtype)
-        return eta, eta
-
-
-class AdaBelief(Optimizer):
-    """AdaBelief, Zhuang et al., arXiv 2010.07468: Adam that divides by how far gradients were from their average; as in
-    the authors' package.
-
-    Args, beside those of every Optimizer here:
-        eps: added to the divisor, and to the average of squares in every update.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-        rectify: early learning rates are rectified, as RAdam's.
-    """
-
-    rule = "adabelief"
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-16,
-        weight_decay: float = 0,
-        *,
-        rectify: bool = True,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        beta2 = o["beta2"]
-        correction = 1 - beta2**t
-        if not o["rectify"]:
-            eta = rates.divided(o["lr"], state["exp_avg_var"], o["eps"], 1 / correction)
-            return eta, eta
-        rho = 2 / (1 - beta2) - 1
-        rho_t = rho - 2 * t * beta2**t / correction
-        if rho_t < 5:
-            eta = rates.constant(o["lr"], p)
-            return eta, eta
-        r = math.sqrt(correction * (rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t))
-        eta = rates.divided(o["lr"] * r, state["exp_avg_var"], o["eps"])
-        return eta, eta
-
-
-class ADOPT(Optimizer):
-    """ADOPT, Taniguchi et al., arXiv 2411.02853: Adam that divides by the second moment of the update before. The first
-    update only fills it.
-
-        m = beta1 m + (1 - beta1) clip(g / max(sqrt(v), eps))        p = p - lr m        v = beta2 v + (1 - beta2) g^2
-
-    Args, beside those of every Optimizer here:
-        eps: the least divisor.
-        clip: whether a normalized gradient is clipped to (t - 1)^0.25.
-        weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-    """
-
-    rule = "adopt"
-    _states_tell_rates = False
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas = (0.9, 0.9999),
-        eps: float = 1e-6,
-        clip: bool = True,
-        weight_decay: float = 0,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common, decay="l2")
-
-
-class AdEMAMix(Optimizer):
-    """AdEMAMix, Pagliardini, Ablin, Grangier, arXiv 2409.03137: Adam with a second, slow average of gradients; as in the
-    authors' package.
-
-    Args, beside those of every Optimizer here:
-        betas: decay of the fast average of gradients, of the squares, and of the slow average.
-        alpha: weight of the slow average.
-        beta3_warmup: updates until the slow average's decay has grown from the fast one's; None: none.
-        alpha_warmup: updates until alpha has grown from 0; None: none.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-    """
-
-    rule = "ademamix"
-    _names = {
-        "betas": ("beta1", "beta2", "beta_slow"),
-        "beta3_warmup": ("beta_slow_warmup",),
-    }
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas3 = (0.9, 0.999, 0.9999),
-        alpha: float = 2.0,
-        beta3_warmup: Optional[int] = None,
-        alpha_warmup: Optional[int] = None,
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        values = super()._options(group)
-        for name in ("alpha_warmup", "beta_slow_warmup"):
-            values[name] = values[name] or 0
-        return values
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
-        return eta, eta
-
-
-class Adan(Optimizer):
-    """Adan, Xie et al., arXiv 2208.06677: Adam with an average of the changes of gradients; as in the authors' package,
-    whose weight decay is decoupled here as with its no_prox.
-
-    Args, beside those of every Optimizer here:
-        betas: decay of the averages of gradients, of their changes, and of squares.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-    """
-
-    rule = "adan"
-    _names = {"betas": ("beta1", "beta_diff", "beta2")}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas3 = (0.98, 0.92, 0.99),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
-        return eta, eta
-
-
-class LAMB(Optimizer):
-    """LAMB, You et al., arXiv 1904.00962: Adam whose step on a parameter has the length of lr times the parameter.
-
-    As in the paper, with the identity for its phi. It looks at whole parameters.
-
-    Args, beside those of every Optimizer here:
-        weight_decay: a part of the step whose length is set, unless decay says otherwise.
-        bias_correction: of both averages.
-    """
-
-    rule = "lamb"
-    _states_tell_rates = False
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-6,
-        weight_decay: float = 0,
-        *,
-        bias_correction: bool = True,
-        **common: Unpack[Bounded],
-    ) -> None:
-        # trust_ratio tells a checkpoint from one of Adam's.
-        super().__init__(params, {**_own(locals()), "trust_ratio": True}, common)
-
-
-class Prodigy(Optimizer):
-    """Prodigy, Mishchenko and Defazio, arXiv 2306.06101: Adam that estimates its learning rate; as in the authors' package.
-
-    The estimate d is one number for all parameters of all groups, which must be on the CPU. It looks at whole parameters.
-
-    Args, beside those of every Optimizer here:
-        lr: times d, the learning rate. The authors advise 1, with a schedule that decays it.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-        d0: the first d, which should be too small rather than too large.
-        d_coef: times the estimate of d: the way to tune the rule.
-        growth_rate: by at most this factor d grows in a step.
-        beta_d: decay of the sums that d is estimated from, the authors' beta3; 0 is the root of betas[1].
-        use_bias_correction: Adam's correction of averages.
-        safeguard_warmup: the sum that d is divided by does not see lr, for long warm-ups.
-    """
-
-    rule = "prodigy"
-    _states_tell_rates = False
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1.0,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        *,
-        d0: float = 1e-6,
-        d_coef: float = 1.0,
-        growth_rate: float = float("inf"),
-        beta_d: float = 0,
-        use_bias_correction: bool = False,
-        safeguard_warmup: bool = False,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-
-class StableAdamW(Optimizer):
-    """StableAdamW, Wortsman et al., arXiv 2304.13013: AdamW that steps less where a parameter's gradients are larger than
-    they were; as in optimi. It looks at whole parameters.
-
-    Args, beside those of every Optimizer here:
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-    """
-
-    rule = "stableadamw"
-    _states_tell_rates = False
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        betas: Betas = (0.9, 0.99),
-        eps: float = 1e-6,
-        weight_decay: float = 1e-2,
-        **common: Unpack[Bounded],
-    ) -> None:
-        # update_clipping tells a checkpoint from one of Adam's.
-        super().__init__(params, {**_own(locals()), "update_clipping": True}, common)
-
-
-class _ScheduleFree(Optimizer):
-    """What both have: the weights to train, and those to evaluate with. Which of them the parameters are is train_mode of
-    the groups, as in the authors' package, so that copies and checkpoints tell it."""
-
-    # What eval() replaced, and the parameter's count of writes after that. Copies and checkpoints do not have it.
-    _kept: Dict[Tensor, Tuple[Tensor, int]] = {}
-
-    def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        super().add_param_group(param_group)
-        self.param_groups[-1].setdefault("train_mode", all(g["train_mode"] for g in self.param_groups[:-1]))
-
-    @torch.no_grad()
-    def eval(self) -> None:
-        """Puts the weights to evaluate with in the parameters' place. Call train() before the next step."""
-        kept = {}
-        for beta1, p in self._to_switch(True):
-            y = self.state[p].get("master", p)
-            before = p.detach().clone()
-            p.copy_(y + (1 - 1 / beta1) * (self.state[p]["z"].to(y.dtype) - y))
-            kept[p] = before, p._version
-        self._kept = {**self._kept, **kept}
-        self._set_mode(False)
-
-    @torch.no_grad()
-    def train(self) -> None:
-        """Puts back the weights to train, bit for bit; where they came with a copy or a checkpoint that was made after
-        eval(), or have been changed since, computes them."""
-        for beta1, p in self._to_switch(False):
-            y, version = self._kept.get(p, (self.state[p].get("master"), p._version))
-            if y is None or version != p._version:
-                y = p + (1 - beta1) * (self.state[p]["z"].to(p.dtype) - p)
-            p.copy_(y)
-        self._kept = {}
-        self._set_mode(True)
-
-    def _to_switch(self, train_mode: bool) -> Iterator[Tuple[float, Tensor]]:
-        """The parameters that have both weights, of the groups in this mode, with their beta1."""
-        for group in self.param_groups:
-            if group["train_mode"] is not train_mode:
-                continue
-            beta1 = self._options(group)["beta1"]
-            for p in group["params"]:
-                if "z" in self.state.get(p, {}):
-                    yield beta1, p
-
-    def _set_mode(self, train_mode: bool) -> None:
-        for group in self.param_groups:
-            group["train_mode"] = train_mode
-
-    def step(self, closure: Any = None, **scaling: Any) -> Any:
-        """One update; see Optimizer.step."""
-        if not all(group["train_mode"] for group in self.param_groups):
-            raise RuntimeError("the parameters are the ones to evaluate with: call train() before a step")
-        return super().step(closure, **scaling)
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """See Optimizer.load_state_dict. If it was saved after eval(), the model's weights are to be those of then, too."""
-        super().load_state_dict(state_dict)
-        self._kept = {}
-
-    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        group["train_mode"] = bool(group.get("train_mode", True))
-        super()._complete(group, before)
-
-
-class ScheduleFreeAdamW(_ScheduleFree):
-    """Schedule-Free AdamW, Defazio et al., arXiv 2405.15682: an average of the path in place of a schedule.
-
-    Gradients are to be taken at the parameters as they are. Call eval() before an evaluation and train() after it.
-
-    Args, beside those of every Optimizer here:
-        betas: how near the parameters are to the average, and decay of the average of squared gradients.
-        warmup_steps: updates in which lr grows to its value.
-        r: update t weighs t^r in the average.
-        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
-        weight_decay: of the parameters, unless decay says otherwise.
-    """
-
-    rule = "schedulefree_adamw"
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 2.5e-3,
-        betas: Betas = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0,
-        warmup_steps: int = 0,
-        r: float = 0.0,
-        weight_lr_power: float = 2.0,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        lr = o["lr"] * min(1, t / o["warmup_steps"] if o["warmup_steps"] else 1)
-        eta = rates.divided(lr, state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
-        return eta, eta
-
-
-class ScheduleFreeSGD(_ScheduleFree):
-    """Schedule-Free SGD, Defazio et al., arXiv 2405.15682; see ScheduleFreeAdamW.
-
-    Args, beside those of every Optimizer here:
-        momentum: how near the parameters are to the average.
-        warmup_steps: updates in which lr grows to its value.
-        r: update t weighs t^r in the average.
-        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
-        weight_decay: of the parameters, unless decay says otherwise.
-    """
-
-    rule = "schedulefree_sgd"
-    _names = {"momentum": ("beta1",)}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1.0,
-        momentum: float = 0.9,
-        weight_decay: float = 0,
-        warmup_steps: int = 0,
-        r: float = 0.0,
-        weight_lr_power: float = 2.0,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        lr = o["lr"] * min(1, t / o["warmup_steps"] if o["warmup_steps"] else 1)
-        eta = rates.constant(lr, p)
-        return eta, eta
-
-
-class Sophia(Optimizer):
-    """Sophia, Liu et al., arXiv 2305.14342: divides by an estimate of the Hessian's diagonal, and clips; as the authors'
-    SophiaG. Call update_hessian() every so many steps, after a backward pass of which the squared gradients are such an
-    estimate: with labels that were drawn from the model's own answers.
-
-    Args, beside those of every Optimizer here:
-        betas: decay of the average of gradients, and of the estimates.
-        rho: the larger, the fewer elements are clipped.
-        bs: how many samples, or tokens, the loss is a mean of.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-    """
-
-    rule = "sophia"
-    _names = {"betas": ("beta1",)}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-4,
-        betas: Betas = (0.965, 0.99),
-        rho: float = 0.04,
-        weight_decay: float = 1e-1,
-        *,
-        bs: int = 5120,
-        **common: Unpack[Bounded],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        beta1, beta2 = numbers("betas", group["betas"], 2)
-        if not 0 <= beta2 < 1:
-            raise ValueError(f"the second of betas is {beta2:g}, expected 0 <= it < 1")
-        return super()._options({**group, "betas": beta1})
-
-    @torch.no_grad()
-    def update_hessian(self) -> None:
-        """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on.
-        After a GradScaler's scale(), call its unscale_() first."""
-        for group in self.param_groups:
-            beta2 = group["betas"][1]
-            for p in group["params"]:
-                hessian, g = self.state.get(p, {}).get("hessian"), p.grad
-                if g is None or hessian is None:
-                    continue
-                if g.layout is not torch.strided:
-                    raise RuntimeError(f"update_hessian: a gradient has layout {g.layout}, expected a dense one")
-                if g.is_complex():  # as pairs of reals, as in a step
-                    hessian, g = torch.view_as_real(hessian), torch.view_as_real(g.resolve_conj())
-                hessian.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-
-    def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
-        lr = rates.constant(o["lr"], p)
-        eta = lr / (o["rho"] * o["bs"] * rates.local_real(state["hessian"]).to(lr.dtype) + 1e-15)
-        return eta, eta
-
-
-class Muon(Optimizer):
-    """Muon, Jordan et al., kellerjordan.github.io/posts/muon: the momentum of a matrix made nearly orthogonal; as
-    torch.optim.Muon, whose steps of Newton and Schulz are in bfloat16; here they are on GPUs, and on CPUs in float32 or
-    float64.
-
-    A parameter of two or more dimensions is a matrix of its first dimension by all others. All others, and groups with
-    use_muon=False (embeddings, output layers), take AdamW's step. It looks at whole parameters.
-
-    Args, beside those of every Optimizer here:
-        lr: of matrices.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-        momentum: decay of the average of gradients.
-        nesterov: the step is of that average with the gradient averaged in once more.
-        ns_coefficients: a, b and c of X = a X + (b A + c A^2) X, with A = X X^T.
-        eps: the least norm that a matrix is divided by.
-        ns_steps: how many such steps.
-        adjust_lr_fn: "original" (None), "match_rms_adamw" or "spectral_unclamped".
-        use_muon: False: AdamW takes matrices, too.
-        adamw_lr: of what AdamW takes; it follows what a scheduler makes of lr.
-        adamw_betas: betas of AdamW.
-        adamw_eps: eps of AdamW.
-    """
-
-    rule = "muon"
-    _states_tell_rates = False
-    _names = {
-        "ns_coefficients": ("ns_a", "ns_b", "ns_c"),
-        "adamw_betas": ("adamw_beta1", "adamw_beta2"),
-        "adjust_lr_fn": ("adjust_lr",),
-    }
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 1e-3,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: Tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
-        eps: float = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: Optional[str] = None,
-        *,
-        use_muon: bool = True,
-        adamw_lr: float = 3e-4,
-        adamw_betas: Betas = (0.9, 0.95),
-        adamw_eps: float = 1e-10,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        super().add_param_group(param_group)
-        group = self.param_groups[-1]
-        group.setdefault("base_lr", float(group["lr"]))
-
-    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
-        group.setdefault("base_lr", float(group.get("initial_lr", group["lr"])))  # torch.optim's has none
-        super()._complete(group, before)
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        values = super()._options({**group, "adjust_lr_fn": group["adjust_lr_fn"] or "original"})
-        if group.get("base_lr", 0) > 0:  # none yet while a new group is checked
-            values["adamw_lr"] *= values["lr"] / group["base_lr"]
-        return values
-
-
-class SOAP(Optimizer):
-    """SOAP, Vyas et al., arXiv 2409.11321: Adam in the eigenbasis of Shampoo's averages, for matrices; as the authors'.
-
-    A parameter of two or more dimensions is a matrix of its first dimension by all others. All others take Adam's step. The
-    first step moves nothing. On CPUs only; it looks at whole parameters.
-
-    Args, beside those of every Optimizer here:
-        shampoo_beta: decay of the averages that have the eigenbasis; None: as the second of betas.
-        weight_decay: decoupled from the gradient, unless decay says otherwise.
-        precondition_frequency: steps from one change of the basis to the next.
-        max_precondition_dim: the longest side of a matrix that has a basis of its own.
-        correct_bias: of both averages.
-    """
-
-    rule = "soap"
-    _states_tell_rates = False
-    _names = {"correct_bias": ("bias_correction",)}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: Rate = 3e-3,
-        betas: Betas = (0.95, 0.95),
-        shampoo_beta: Optional[float] = None,
-        weight_decay: float = 1e-2,
-        precondition_frequency: int = 10,
-        max_precondition_dim: int = 10000,
-        *,
-        correct_bias: bool = True,
-        eps: float = 1e-8,
-        **common: Unpack[Common],
-    ) -> None:
-        super().__init__(params, _own(locals()), common)
-
-    def _options(self, group: Dict[str, Any]) -> Dict[str, Any]:
-        beta = group["shampoo_beta"]
-        return super()._options({**group, "shampoo_beta": -1 if beta is None else beta})
