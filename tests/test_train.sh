@@ -165,6 +165,7 @@ made=$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' elsewhere/stopped/result.json)
 "$ADAMOD" train --resume --out elsewhere/stopped --set train.steps=$((made + 2)) >said || fail "without a recipe: $(cat said)"
 grep -q "^elsewhere/stopped: $((made + 2)) updates" said || fail "a run goes on without its recipe to $(cat said)"
 refused 2 '--resume needs the run'"'"'s directory, --out DIR' "$ADAMOD" train --resume
+refused 2 'train: . is a directory, expected a recipe; a run goes on by --resume --out .' "$ADAMOD" train --resume .
 refused 1 'nowhere: no run to resume' "$ADAMOD" train --resume --out nowhere
 
 # So does a terminal that closes, unless nohup is to keep a run alive.

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -106,6 +107,10 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
     }
     if (a->how.reset && !a->how.resume) return cli_usage("train", "--reset is for a run that is resumed");
     if (a->dry_run && a->how.resume) return cli_usage("train", "--dry-run is for a new run, not with --resume");
+    struct stat st;
+    if (a->how.resume && !a->out && a->recipe && stat(a->recipe, &st) == 0 && S_ISDIR(st.st_mode))
+        return cli_usage("train", "%.200s is a directory, expected a recipe; a run goes on by --resume --out %.200s",
+                         a->recipe, a->recipe);
     if (a->recipe || (a->how.resume && a->out)) return -1;
     return cli_usage("train", a->how.resume ? "--resume needs the run's directory, --out DIR"
                                             : "needs a recipe, say recipes/demo.yaml");
