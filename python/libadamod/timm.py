@@ -35,7 +35,7 @@ def _info(name: str, cls: Type[optimizers.Optimizer]) -> Any:
         has_eps="eps" in arguments and isinstance(arguments["eps"].default, float),  # Adafactor has two
         has_momentum="momentum" in arguments,
         has_betas="betas" in arguments,
-        num_betas=2,
+        num_betas=len(arguments["betas"].default) if "betas" in arguments else 2,
     )
 
 

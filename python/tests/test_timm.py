@@ -50,7 +50,9 @@ class Factory(unittest.TestCase):
             with self.subTest(cls.__name__):
                 # As timm's train.py calls it: with arguments that not all have.
                 arguments = {} if cls is lt.Adafactor else {"lr": 0.1}
-                optimizer = self.create(f"libadamod.{cls.__name__.lower()}", eps=1e-7, betas=(0.9, 0.99), **arguments)
+                name = f"libadamod.{cls.__name__.lower()}"
+                betas = (0.9, 0.99, 0.999)[: timm.optim.get_optimizer_info(name).num_betas]
+                optimizer = self.create(name, eps=1e-7, betas=betas, **arguments)
                 self.assertIs(type(optimizer), cls)
                 self.step(optimizer)
 
@@ -58,7 +60,8 @@ class Factory(unittest.TestCase):
         for name, info in self.before.items():
             self.assertIs(timm.optim.get_optimizer_info(name), info)
         self.assertIs(type(self.create("adamw", lr=0.1)), torch.optim.AdamW)
-        free = {"adamod", "amsgrad", "adabound", "amsbound", "adashift", "nosadam"}
+        free = {"adamod", "amsgrad", "adabound", "amsbound", "adashift", "nosadam", "ademamix", "prodigy", "soap", "sophia"}
+        free |= {"stableadamw", "schedulefreeadamw", "schedulefreesgd"}
         self.assertEqual({name for name in self.names if "." not in name}, free - set(self.before))
 
     def test_momentum_is_timms(self):
