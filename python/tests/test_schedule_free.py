@@ -4,11 +4,17 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
+import importlib
 import unittest
 
 import libadamod.torch as lt
 import torch
 from support import clones, make_params, train
+
+try:
+    ports = importlib.import_module("pytorch_optimizer")
+except Exception:  # some versions fail with some PyTorch
+    ports = None
 
 CLASSES = (lt.ScheduleFreeAdamW, lt.ScheduleFreeSGD)
 
@@ -42,6 +48,24 @@ class Evaluating(unittest.TestCase):
                     for p in others:
                         p.grad = torch.ones_like(p)
                     self.goes_on(again, others, trained)
+
+    @unittest.skipUnless(hasattr(ports, "ScheduleFreeSGD"), "there is no pytorch_optimizer with Schedule-Free")
+    def test_saved_by_the_port(self):
+        for cls in CLASSES:
+            for evaluating in (False, True):
+                params = make_params((6, 5), dtype=torch.float64)
+                theirs = getattr(ports, cls.__name__)(params, lr=0.1, warmup_steps=5)
+                theirs.train()
+                train(theirs, params, 7)
+                if evaluating:
+                    theirs.eval()
+                others = clones(params)
+                ours = cls(others)
+                ours.load_state_dict(copy.deepcopy(theirs.state_dict()))
+                for optimizer, ps in ((theirs, params), (ours, others)):
+                    optimizer.train()
+                    train(optimizer, ps, 5, first=8)
+                torch.testing.assert_close(others[0].detach(), params[0].detach(), rtol=1e-12, atol=1e-12)
 
     def test_copied(self):
         for cls in CLASSES:
