@@ -107,7 +107,6 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
 said 2 "report: mpirun started 2 of it, which do not work together: start one" ranks 2 "$ADAMOD" report language.2
-export OMPI_MCA_odls_base_sigkill_timeout=0 # what follows is said before a rank ends: mpirun need not wait for the others
 said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
     --set train.shard=true --set optimizer.rule=prodigy
 said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2
