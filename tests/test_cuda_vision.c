@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static double apart(const float *a, const float *b, int64_t n) {
     double difference = 0, size = 0;
@@ -107,5 +108,22 @@ TEST(wide_densenets_on_a_device) {
     }
 }
 
+/* Whose convolutions are those of Hopper's instructions, where the device has them: of images of 32, 16, 8 and 4 pixels. */
+TEST(wide_resnets_on_a_device) {
+    static const struct {
+        const char *blocks, *widths;
+        int64_t side;
+    } cases[] = {{"2,1", "64,128", 32}, {"1,1", "256,512", 8}};
+    if (!cudacheck_open()) SKIP("no device");
+    for (int i = 0; i < 2; i++) {
+        resnet_settings r = small_resnet("batch");
+        strcpy(r.model.blocks, cases[i].blocks);
+        strcpy(r.model.widths, cases[i].widths);
+        const model m = {.resnet = &r, .side = cases[i].side};
+        compare(&m, NN_MIXED, 3e-2, 2e-1);
+        repeat(&m, NN_MIXED);
+    }
+}
+
 RUN_TESTS(ENTRY(resnets_on_a_device), ENTRY(resnets_without_norms_on_a_device), ENTRY(densenets_on_a_device),
-          ENTRY(wide_densenets_on_a_device))
+          ENTRY(wide_densenets_on_a_device), ENTRY(wide_resnets_on_a_device))

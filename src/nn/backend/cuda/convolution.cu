@@ -5,6 +5,8 @@
  * bf16 it wants channels in packs of 8, too, or is many times slower: x and W are copied with zeros behind each pixel.
  * Where y is copied, its moments are found on the way, and its gradient's linear part is added. */
 #include "nn/backend/cuda/cudnn.h"
+#include "nn/backend/cuda/hopper/convolution.h"
+#include "nn/backend/cuda/hopper/weights.h"
 #include "nn/backend/cuda/norm_product.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
@@ -32,7 +34,7 @@ static bool w_is_copied(const nn_call *c) { return in_of(c) != padded_in(c); }
 static bool y_is_copied(const nn_call *c) { return c->output[0].stride != out_of(c); }
 
 static int64_t taps(const nn_call *c) { return nn_numbers(c->input[1].shape) / in_of(c); }
-/* Whether the gradient of W is not cuDNN's. */
+/* Whether the gradient of W is weight_gradient.h's. */
 static bool own_weight_gradient(const nn_call *c) {
     return c->output_grad[0] && c->input_grad[1] && weight_gradient_fits(c, out_of(c));
 }
@@ -51,6 +53,20 @@ static conv_shape shape_of(const nn_call *c) {
                       c->attributes->stride,
                       c->attributes->padding,
                       c->input[0].type};
+}
+
+/* As hopper/ sees it: with the channels that there are. */
+static conv_shape hopper_shape(const nn_call *c) {
+    conv_shape s = shape_of(c);
+    s.in = in_of(c);
+    return s;
+}
+
+/* Whether a result is hopper/'s. */
+static bool is_hopper(const nn_call *c, conv_result result) {
+    const conv_shape s = hopper_shape(c);
+    if (is_product(c) || c->input[0].stride != s.in || y_is_copied(c)) return false;
+    return result == CONV_DW ? hopper_weights_fits(&s) : hopper_convolution_fits(&s, result);
 }
 
 static cudaDataType_t data_type(nn_type type) { return type == NN_BF16 ? CUDA_R_16BF : CUDA_R_32F; }
@@ -72,6 +88,7 @@ static product_shape product_of(const nn_call *c, conv_result result) {
 typedef struct conv_plan {
     product products[3];
     convolution convolutions[3];
+    bool hopper[3];     /* hopper/ has it, and nothing else here is made */
     bool adds;          /* the one of dx adds to what is there */
     unsigned *counters; /* of moments; NULL: none */
     /* Where both gradients are computed, those of W go their own way meanwhile. NULL: they do not. */
@@ -98,6 +115,11 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
         const product_shape s = product_of(c, result);
         return product_make(&p->products[result], &s, c->precision, c->training);
     }
+    p->hopper[result] = is_hopper(c, result);
+    if (p->hopper[result]) {
+        p->adds = result == CONV_DX || p->adds;
+        return ADAMOD_OK;
+    }
     const conv_shape s = shape_of(c);
     const bool add = result == CONV_DX && c->accumulate[0] && !x_is_copied(c);
     const conv_way way = {result, c->precision, false, c->training}, adding = {result, c->precision, true, c->training};
@@ -110,16 +132,24 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
 
 static moments_work moments_of_y(const nn_call *c) { return moments_of(nn_pixels(&c->output[0]), out_of(c)); }
 
+static hopper_moments_room hopper_room(const nn_call *c) {
+    const conv_shape s = hopper_shape(c);
+    return is_hopper(c, CONV_Y) ? hopper_convolution_moments(&s) : hopper_moments_room{};
+}
+
 /* Of y's moments: numbers that are 0 between launches. */
 static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
-    const size_t n =
-        c->maker ? norm_product_counters(c) : moments_counters(moments_of_y(c).tiles, moments_columns(out_of(c)));
+    const hopper_moments_room hopper = hopper_room(c);
+    const size_t n = c->maker          ? norm_product_counters(c)
+                     : hopper.counters ? hopper.counters
+                                       : moments_counters(moments_of_y(c).tiles, moments_columns(out_of(c)));
     if (!c->output_moments.first || c->output_grad[0]) return ADAMOD_OK;
     return nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c);
 }
 
 static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
-    if (!own_weight_gradient(c) || !c->input_grad[0]) return ADAMOD_OK;
+    const bool wanted = c->output_grad[0] && c->input_grad[0] && c->input_grad[1];
+    if (!wanted || !(own_weight_gradient(c) || is_hopper(c, CONV_DW))) return ADAMOD_OK;
     cudaError_t e = cudaStreamCreateWithFlags(&p->side, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->forked, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming);
@@ -156,6 +186,14 @@ typedef struct conv_space {
     size_t bytes;
 } conv_space;
 
+/* For W without gaps, or for its gradient. */
+static size_t bytes_of_w(const nn_call *c, const conv_plan *p) {
+    const conv_shape s = hopper_shape(c);
+    if (p->hopper[CONV_DW]) return round_up((int64_t)(hopper_weights_workspace(&s) * sizeof(float)));
+    if (own_weight_gradient(c)) return round_up((int64_t)(weight_gradient_workspace(c) * sizeof(float)));
+    return round_up(taps(c) * padded_in(c) * (int64_t)size_of(c->input[0].type));
+}
+
 static conv_space space_of(const nn_call *c) {
     const conv_plan *p = (const conv_plan *)c->prepared;
     conv_space s = {};
@@ -164,8 +202,7 @@ static conv_space space_of(const nn_call *c) {
     own = (own + 255) / 256 * 256;
     const int64_t in = padded_in(c), size = (int64_t)size_of(c->input[0].type);
     const size_t x = round_up(nn_pixels(&c->input[0]) * in * size);
-    const size_t w = own_weight_gradient(c) ? round_up((int64_t)(weight_gradient_workspace(c) * sizeof(float)))
-                                            : round_up(taps(c) * in * size);
+    const size_t w = bytes_of_w(c, p);
     const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
     s.x = s.own + own;
@@ -173,7 +210,9 @@ static conv_space space_of(const nn_call *c) {
     s.w = s.y + (y_is_copied(c) ? y : 0);
     s.moments = s.w + (w_is_copied(c) || c->output_grad[0] ? w : 0);
     s.bytes = (size_t)(s.moments - s.own);
-    if (c->output_moments.first) s.bytes += moments_floats(moments_of_y(c).tiles, out_of(c)) * sizeof(float);
+    const size_t hopper = hopper_room(c).floats;
+    if (c->output_moments.first)
+        s.bytes += (hopper ? hopper : moments_floats(moments_of_y(c).tiles, out_of(c))) * sizeof(float);
     return s;
 }
 
@@ -343,6 +382,13 @@ static void conv_forward(const nn_call *c) {
         return;
     }
     const conv_space s = space_of(c);
+    if (p->hopper[CONV_Y]) {
+        const conv_shape shape = hopper_shape(c);
+        const hopper_moments moments = {c->output_moments, (float *)s.moments, p->counters, y->live_rows};
+        hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false,
+                               &moments);
+        return;
+    }
     void *to = y_is_copied(c) ? s.y : y->data;
     convolution_run(&p->convolutions[CONV_Y], stream_of(c), x_without_gaps(c, &s), w_without_gaps(c, &s), to, s.own);
     if (y_is_copied(c)) place_y(c, &s);
@@ -360,6 +406,12 @@ static void products_backward(const nn_call *c, conv_plan *p) {
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     const nn_array *x = &c->input[0];
+    if (p->hopper[CONV_DX]) {
+        const conv_shape shape = hopper_shape(c);
+        hopper_convolution_run(&shape, CONV_DX, stream_of(c), dy, c->input[1].data, c->input_grad[0], c->accumulate[0],
+                               NULL);
+        return;
+    }
     const bool direct = !x_is_copied(c) && (p->adds || !c->accumulate[0]);
     void *dx = direct ? (void *)c->input_grad[0] : s->x;
     convolution_run(&p->convolutions[CONV_DX], stream_of(c), dx, w_without_gaps(c, s), dy, s->own);
@@ -370,19 +422,26 @@ static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, 
 
 static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     const nn_type type = c->input[0].type;
+    if (p->hopper[CONV_DW]) {
+        const conv_shape shape = hopper_shape(c);
+        hopper_weights_run(&shape, stream_of(c), c->input[0].data, dy, c->input_grad[1], c->accumulate[1],
+                           (float *)s->w);
+        return;
+    }
     const bool direct = type == NN_F32 && !c->accumulate[1] && !w_is_copied(c);
     void *dw = direct ? (void *)c->input_grad[1] : s->w;
     convolution_run(&p->convolutions[CONV_DW], stream_of(c), x_without_gaps(c, s), dw, dy, s->own);
     if (!direct) BY_TYPE(type, add_weights, c, dw);
 }
 
-/* Both gradients side by side: many of these leave most of a device idle. */
+/* Both gradients side by side: many of these leave most of a device idle, or do at their ends. */
 static void gradients_at_once(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     nn_call weights = *c;
     weights.stream = p->side;
     cudaEventRecord(p->forked, stream_of(c));
     cudaStreamWaitEvent(p->side, p->forked, 0);
-    weight_gradient_run(&weights, dy, out_of(c), (float *)s->w);
+    if (p->hopper[CONV_DW]) weights_backward(&weights, p, s, dy);
+    else weight_gradient_run(&weights, dy, out_of(c), (float *)s->w);
     cudaEventRecord(p->joined, p->side);
     input_backward(c, p, s, dy);
     cudaStreamWaitEvent(stream_of(c), p->joined, 0);
@@ -417,7 +476,9 @@ static bool y_is_copied_in_packs(const nn_call *c) {
            y->offset % 8 == 0;
 }
 
-static bool conv_gives_moments(const nn_call *c) { return c->maker || y_is_copied_in_packs(c); }
+static bool conv_gives_moments(const nn_call *c) {
+    return c->maker || y_is_copied_in_packs(c) || hopper_room(c).floats;
+}
 
 static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
     return strcmp(op, "batch_norm") == 0 && norm_product_fits(c, maker);

@@ -1,0 +1,515 @@
+/* The result, a block's: 64 channels a warp group, by the pixels of a tile. Pixels are columns, so that 64 channels are enough
+ * for the widest products. The tile's pixels lie in shared memory row by row of all its images, so that the pixels a row
+ * further are the same number of lines further: a box, of 64 channels of the pixels under one of the three columns of a
+ * kernel, serves all three of its rows. Outside of an image TMA fills in zeros.
+ *
+ * The gradient of x is the same from that of y, with weights turned around. */
+#include "nn/backend/cuda/hopper/convolution.h"
+#include "nn/backend/cuda/hopper/hopper.cuh"
+#include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/results.cuh"
+#include "nn/backend/cuda/hopper/stem.h"
+
+enum {
+    GROUPS = 2,
+    THREADS = GROUPS * GROUP + 32, /* the last warp loads */
+    BLOCK = 64 * LINE,             /* bytes of weights: 64 by 64 channels of a tap */
+    KERNEL = 3
+};
+
+#define HOPPER_KERNEL __global__ static void __launch_bounds__(THREADS, 1)
+
+/* ---- whole images, 128 channels ---- */
+
+/* Tiles of PIXELS, some images of WIDTH x WIDTH. SHARE blocks of a cluster take the same weights to other pixels, each loads
+ * its part for all; SPLIT of them share the sum over channels. */
+template <int WIDTH_, int PIXELS_, int SHARE_, int SPLIT_, int PIXEL_SLOTS_, int WEIGHT_SLOTS_> struct image_tiles {
+    static constexpr int WIDTH = WIDTH_, PIXELS = PIXELS_, SHARE = SHARE_, SPLIT = SPLIT_;
+    static constexpr int PIXEL_SLOTS = PIXEL_SLOTS_, WEIGHT_SLOTS = WEIGHT_SLOTS_;
+    static constexpr int IMAGES = PIXELS / (WIDTH * WIDTH),
+                         ROW = WIDTH * IMAGES; /* ROW: pixels of a row of all images */
+    static constexpr int CLUSTER = SHARE * SPLIT, CHANNELS = GROUPS * 64;
+    static constexpr int BOX = (WIDTH + 2) * ROW * LINE, WEIGHTS = GROUPS * BLOCK;
+    static constexpr int WEIGHT_ROWS = SHARE == 4 ? 32 : 64; /* of a box */
+    static constexpr int BYTES = ATOM + PIXEL_SLOTS * BOX + WEIGHT_SLOTS * WEIGHTS + GROUPS * PART * LINE;
+    static_assert(BYTES <= 227 << 10, "shared memory");
+    static_assert(SPLIT == 1 || PIXELS / 2 * GROUP * 4 <= PIXEL_SLOTS * BOX, "room for the sums of another block");
+};
+
+struct tile_work {
+    int columns, chunks; /* blocks of CHANNELS of the result; 64s of channels that a block sums over */
+    bool add;
+    conv_moments moments;
+};
+
+template <typename T> struct tile_place {
+    int column, image, share, split;
+    uint32_t pixels, weights, stages, full, empty, weights_full, weights_empty; /* shared memory */
+    __device__ tile_place(const tile_work &g, uint32_t barriers) {
+        const int rank = T::CLUSTER > 1 ? (int)cluster_rank() : 0, cluster = (int)blockIdx.x / T::CLUSTER;
+        share = rank % T::SHARE;
+        split = rank / T::SHARE;
+        column = cluster % g.columns;
+        image = (cluster / g.columns * T::SHARE + share) * T::IMAGES;
+        pixels = shared_begin();
+        weights = pixels + T::PIXEL_SLOTS * T::BOX;
+        stages = weights + T::WEIGHT_SLOTS * T::WEIGHTS;
+        full = barriers;
+        empty = full + 8 * T::PIXEL_SLOTS;
+        weights_full = empty + 8 * T::PIXEL_SLOTS;
+        weights_empty = weights_full + 8 * T::WEIGHT_SLOTS;
+    }
+};
+
+/* This block's part of the weights of a tap, for all that share them. */
+template <typename T, bool BACK>
+__device__ static inline void load_weights(const tile_place<T> &at, const CUtensorMap *map, int chunk, int column,
+                                           int row, uint32_t to, uint32_t barrier) {
+    constexpr int BOXES = T::SHARE == 1 ? GROUPS : 1;
+    barrier_expect(barrier, T::WEIGHTS);
+#pragma unroll
+    for (int i = 0; i < BOXES; i++) {
+        const int part = T::SHARE == 1 ? i * 2 : at.share * 4 / T::SHARE; /* in halves of a block */
+        const int mine = at.column * T::CHANNELS + part / 2 * 64, sum = chunk * 64, low = part % 2 * 32;
+        const box_place p = BACK ? box_place{mine, sum + low, KERNEL - 1 - column, KERNEL - 1 - row}
+                                 : box_place{sum, mine + low, column, row};
+        if (T::SHARE == 1) box_load(to + part * (BLOCK / 2), map, p, barrier);
+        else
+            box_load_for(to + part * (BLOCK / 2), map, p, barrier,
+                         (uint16_t)(((1 << T::SHARE) - 1) << at.split * T::SHARE));
+    }
+}
+
+template <typename T, bool BACK>
+__device__ static inline void load_tile(const tile_work &g, const tile_place<T> &at, const CUtensorMap *x,
+                                        const CUtensorMap *w) {
+    ring_place<T::PIXEL_SLOTS> p;
+    ring_place<T::WEIGHT_SLOTS> q;
+    for (int box = 0; box < KERNEL * g.chunks; box++) {
+        const int chunk = at.split * g.chunks + box / KERNEL, column = box % KERNEL;
+        barrier_wait(at.empty + 8 * p.slot, p.parity ^ 1);
+        barrier_expect(at.full + 8 * p.slot, T::BOX);
+        box_load(at.pixels + p.slot * T::BOX, x, {chunk * 64, column - 1, at.image, -1}, at.full + 8 * p.slot);
+        for (int row = 0; row < KERNEL; row++) {
+            barrier_wait(at.weights_empty + 8 * q.slot, q.parity ^ 1);
+            load_weights<T, BACK>(at, w, chunk, column, row, at.weights + q.slot * T::WEIGHTS,
+                                  at.weights_full + 8 * q.slot);
+            q.next();
+        }
+        p.next();
+    }
+}
+
+/* 64 channels of the result, for 64 of those that are summed over. */
+template <int PIXELS, bool BACK>
+__device__ static inline void multiply_tap(float (&sums)[PIXELS / 2], uint32_t weights, uint32_t pixels, int add) {
+    const uint64_t a = matrix_at(weights, ATOM, ATOM), b = matrix_at(pixels, ATOM, ATOM);
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        multiply<BACK, 0>(columns<PIXELS>(), sums, matrix_moved(a, BACK ? k * 16 * LINE : k * 32),
+                          matrix_moved(b, k * 32), add || k > 0);
+}
+
+template <typename T> __device__ static inline void free_weights(const tile_place<T> &at, int slot) {
+    const int lane = (int)threadIdx.x % 32;
+    if (T::SHARE == 1 && lane == 0) barrier_arrive(at.weights_empty + 8 * slot);
+    if (T::SHARE > 1 && lane < T::SHARE) barrier_arrive_at(at.weights_empty + 8 * slot, at.split * T::SHARE + lane);
+}
+
+template <typename T, bool BACK>
+__device__ static inline void sum_tile(const tile_work &g, const tile_place<T> &at, int group,
+                                       float (&sums)[T::PIXELS / 2]) {
+    ring_place<T::PIXEL_SLOTS> p;
+    ring_place<T::WEIGHT_SLOTS> q;
+    int last_weights = -1, last_pixels = -1;
+    for (int box = 0; box < KERNEL * g.chunks; box++) {
+        const uint32_t pixels = at.pixels + p.slot * T::BOX;
+        barrier_wait(at.full + 8 * p.slot, p.parity);
+#pragma unroll
+        for (int row = 0; row < KERNEL; row++) {
+            const uint32_t weights = at.weights + q.slot * T::WEIGHTS + group * BLOCK;
+            barrier_wait(at.weights_full + 8 * q.slot, q.parity);
+            products_begin();
+            multiply_tap<T::PIXELS, BACK>(sums, weights, pixels + row * T::ROW * LINE, box > 0 || row > 0);
+            products_commit();
+            products_wait<1>();
+            if (last_weights >= 0) free_weights(at, last_weights);
+            if (row == 0 && last_pixels >= 0 && threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last_pixels);
+            last_weights = q.slot;
+            q.next();
+        }
+        last_pixels = p.slot;
+        p.next();
+    }
+    products_wait<0>();
+}
+
+/* The group whose number is the block's half of the sum gets the other half's sums. Both blocks have done with their pixels. */
+template <typename T>
+__device__ static inline void join_splits(const tile_place<T> &at, int group, float (&sums)[T::PIXELS / 2]) {
+    const uint32_t mine = at.pixels + threadIdx.x % GROUP * 16;
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there)
+                 : "r"(mine), "r"((1 - at.split) * T::SHARE + at.share));
+    if (group != at.split) {
+#pragma unroll
+        for (int i = 0; i < T::PIXELS / 2; i += 4)
+            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(there + i / 4 * GROUP * 16),
+                         "f"(sums[i]), "f"(sums[i + 1]), "f"(sums[i + 2]), "f"(sums[i + 3])
+                         : "memory");
+    }
+    cluster_meet();
+    if (group != at.split) return;
+#pragma unroll
+    for (int i = 0; i < T::PIXELS / 2; i += 4) {
+        float x[4];
+        asm volatile("ld.shared::cta.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                     : "r"(mine + i / 4 * GROUP * 16)
+                     : "memory");
+        for (int k = 0; k < 4; k++) sums[i + k] += x[k];
+    }
+}
+
+template <typename T, bool BACK>
+__device__ static inline void leave_tile(const tile_work &g, const tile_place<T> &at, int group,
+                                         float (&sums)[T::PIXELS / 2], const CUtensorMap *y) {
+    const int channel = at.column * T::CHANNELS + group * 64;
+    leave_pixels<T::PIXELS>(sums, at.stages + group * PART * LINE, y, {channel, 0, at.image, 0}, PART / T::ROW, g.add);
+    keep_in_place(sums);
+    if (!BACK && g.moments.w.to.first && at.image < g.moments.images)
+        leave_moments<T::PIXELS, T::WIDTH, T::IMAGES>(sums, g.moments.w, at.image / T::IMAGES, channel,
+                                                      live_images(g.moments) - at.image);
+    if (threadIdx.x % GROUP == 0) boxes_are_read();
+}
+
+template <typename T, bool BACK>
+HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
+                          const __grid_constant__ CUtensorMap y, const __grid_constant__ tile_work g) {
+    __shared__ uint64_t barriers[2 * (T::PIXEL_SLOTS + T::WEIGHT_SLOTS)];
+    const tile_place<T> at(g, shared_address(barriers));
+    const int group = (int)threadIdx.x / GROUP;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < T::PIXEL_SLOTS; i++)
+            barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, GROUPS * 4);
+        for (int i = 0; i < T::WEIGHT_SLOTS; i++)
+            barrier_init(at.weights_full + 8 * i, 1), barrier_init(at.weights_empty + 8 * i, GROUPS * 4 * T::SHARE);
+        barriers_are_made();
+    }
+    __syncthreads();
+    if (T::CLUSTER > 1) cluster_meet();
+    if (group == GROUPS) {
+        if (threadIdx.x % 32 == 0) load_tile<T, BACK>(g, at, &x, &w);
+        __syncwarp();
+        if (T::CLUSTER > 1) cluster_meet();
+        if (T::SPLIT > 1) cluster_meet();
+    } else {
+        float sums[T::PIXELS / 2];
+        sum_tile<T, BACK>(g, at, group, sums);
+        keep_in_place(sums);
+        if (T::CLUSTER > 1) cluster_meet(); /* nobody needs this block's barriers any more */
+        if (T::SPLIT > 1) join_splits<T>(at, group, sums);
+        if (T::SPLIT == 1 || group == at.split) leave_tile<T, BACK>(g, at, group, sums, &y);
+    }
+    if (BACK || !g.moments.w.to.first) return;
+    join_block<T::CHANNELS / T::SPLIT>(g.moments.w, at.image / T::IMAGES, g.moments.w.tiles,
+                                       at.column * T::SPLIT + at.split, live_images(g.moments) * g.moments.pixels);
+}
+
+/* ---- 64 channels of rows of 32 pixels ---- */
+
+/* The weights stay in shared memory; warp groups take tiles of some rows in turns, so that one multiplies while the other's
+ * results leave. ONE: a box of all pixels with their neighbours serves all nine taps, and two columns of 34 are computed for
+ * nothing. */
+template <bool ONE_> struct row_tiles {
+    static constexpr bool ONE = ONE_;
+    static constexpr int WIDTH = 32, ROWS = ONE ? 4 : 8, PITCH = ONE ? WIDTH + 2 : WIDTH;
+    static constexpr int PIXELS = ROWS * PITCH, BOXES = ONE ? 1 : KERNEL, SLOTS = ONE ? 4 : 3;
+    static constexpr int BOX = (ROWS + 2) * PITCH * LINE, SLOT = (BOX + ATOM - 1) / ATOM * ATOM;
+    static constexpr int WEIGHTS = KERNEL * KERNEL * BLOCK, STAGE = PART * LINE, DUMP = ONE ? ATOM : 0;
+    static constexpr int BYTES = ATOM + SLOTS * SLOT + WEIGHTS + GROUPS * STAGE + DUMP;
+    static_assert(BYTES <= 227 << 10, "shared memory");
+};
+
+struct row_work {
+    int tiles, in_image; /* of an image */
+    bool add;
+    conv_moments moments;
+};
+
+struct row_place {
+    uint32_t boxes, weights, stages, full, empty, weights_full;
+    template <typename T> __device__ void find(uint32_t barriers) {
+        boxes = shared_begin();
+        weights = boxes + T::SLOTS * T::SLOT;
+        stages = weights + T::WEIGHTS;
+        full = barriers;
+        empty = full + 8 * T::SLOTS;
+        weights_full = empty + 8 * T::SLOTS;
+    }
+};
+
+template <typename T, bool BACK>
+__device__ static inline void load_rows(const row_work &g, const row_place &at, const CUtensorMap *x,
+                                        const CUtensorMap *w) {
+    ring_place<T::SLOTS> p;
+    int next = 0; /* column of weights */
+    for (int tile = (int)blockIdx.x; tile < g.tiles; tile += (int)gridDim.x) {
+        for (int box = 0; box < T::BOXES; box++) {
+            for (; next < (T::ONE ? KERNEL : box + 1) && next < KERNEL; next++) {
+                const uint32_t barrier = at.weights_full + 8 * next;
+                barrier_expect(barrier, KERNEL * BLOCK);
+                box_load(at.weights + next * KERNEL * BLOCK, w, {0, 0, BACK ? KERNEL - 1 - next : next, 0}, barrier);
+            }
+            barrier_wait(at.empty + 8 * p.slot, p.parity ^ 1);
+            barrier_expect(at.full + 8 * p.slot, T::BOX);
+            box_load(at.boxes + p.slot * T::SLOT, x,
+                     {0, T::ONE ? -1 : box - 1, tile / g.in_image, tile % g.in_image * T::ROWS - 1},
+                     at.full + 8 * p.slot);
+            p.next();
+        }
+    }
+}
+
+template <typename T, bool BACK>
+__device__ static inline void multiply_column(float (&sums)[T::PIXELS / 2], uint32_t weights, uint32_t pixels,
+                                              int add) {
+#pragma unroll
+    for (int row = 0; row < KERNEL; row++) {
+        multiply_tap<T::PIXELS, BACK>(sums, weights + (BACK ? KERNEL - 1 - row : row) * BLOCK,
+                                      pixels + row * T::PITCH * LINE, add || row > 0);
+    }
+}
+
+/* A barrier tells its phases apart only from the one before: a group waits for its boxes when the other has seen those of
+ * the tile before, which it tells unless this is the last tile. */
+template <typename T, bool BACK>
+__device__ static inline void sum_rows(const row_place &at, int tile, bool is_last, float (&sums)[T::PIXELS / 2]) {
+    int last = -1;
+    if (tile > 0) turn_wait(tile % GROUPS);
+#pragma unroll 1
+    for (int box = 0; box < T::BOXES; box++) {
+        const int n = tile * T::BOXES + box, slot = n % T::SLOTS;
+        const uint32_t pixels = at.boxes + slot * T::SLOT;
+        barrier_wait(at.full + 8 * slot, n / T::SLOTS & 1);
+        if (box == T::BOXES - 1 && !is_last) turn_give((tile + 1) % GROUPS);
+        if (T::ONE) {
+#pragma unroll
+            for (int column = 0; column < KERNEL; column++) {
+                barrier_wait(at.weights_full + 8 * column, 0);
+                products_begin();
+                multiply_column<T, BACK>(sums, at.weights + column * KERNEL * BLOCK, pixels + column * LINE,
+                                         column > 0);
+            }
+        } else {
+            barrier_wait(at.weights_full + 8 * box, 0);
+            products_begin();
+            multiply_column<T, BACK>(sums, at.weights + box * KERNEL * BLOCK, pixels, box > 0);
+        }
+        products_commit();
+        products_wait<1>();
+        if (last >= 0 && threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last);
+        last = slot;
+    }
+    products_wait<0>();
+    if (threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last);
+}
+
+/* As leave_pixels, but for those computed for nothing. */
+template <typename T>
+__device__ static inline void leave_rows(const float (&sums)[T::PIXELS / 2], uint32_t stage, uint32_t dump,
+                                         const CUtensorMap *map, const box_place &to, bool add) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, group = (int)threadIdx.x / GROUP;
+    const int unit = warp * 2 + lane / 8 % 2;
+    if (threadIdx.x % GROUP == 0) boxes_are_read();
+    group_meet(group);
+#pragma unroll
+    for (int i = 0; i < (T::PIXELS + 15) / 16; i++) {
+        const int pixel = i * 16 + lane / 16 * 8 + lane % 8, column = pixel % T::PITCH;
+        const int line = pixel / T::PITCH * T::WIDTH + column;
+        const bool there = column < T::WIDTH && pixel < T::PIXELS;
+        const uint32_t address =
+            there ? stage + (uint32_t)(line * LINE + ((unit ^ line % 8) << 4)) : dump + (unit << 4);
+        float eight[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) eight[k] = i * 8 + k < T::PIXELS / 2 ? sums[i * 8 + k] : 0;
+        store_turned(address, eight);
+    }
+    fence_for_boxes();
+    group_meet(group);
+    if (threadIdx.x % GROUP == 0) box_store(map, to, stage, add);
+}
+
+template <typename T, bool BACK>
+HOPPER_KERNEL row_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
+                         const __grid_constant__ CUtensorMap y, const __grid_constant__ row_work g) {
+    __shared__ uint64_t barriers[2 * T::SLOTS + KERNEL];
+    row_place at;
+    at.find<T>(shared_address(barriers));
+    const int group = (int)threadIdx.x / GROUP;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < T::SLOTS; i++) barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, 4);
+        for (int i = 0; i < KERNEL; i++) barrier_init(at.weights_full + 8 * i, 1);
+        barriers_are_made();
+    }
+    __syncthreads();
+    if (group == GROUPS) {
+        if (threadIdx.x % 32 == 0) load_rows<T, BACK>(g, at, &x, &w);
+        __syncwarp();
+    }
+    const uint32_t stage = at.stages + group * T::STAGE;
+    for (int i = group; group < GROUPS && (int)blockIdx.x + i * (int)gridDim.x < g.tiles; i += GROUPS) {
+        const int tile = (int)blockIdx.x + i * (int)gridDim.x;
+        const box_place to = {0, 0, tile / g.in_image, tile % g.in_image * T::ROWS};
+        float sums[T::PIXELS / 2];
+        sum_rows<T, BACK>(at, i, tile + (int)gridDim.x >= g.tiles, sums);
+        keep_in_place(sums);
+        if constexpr (T::ONE) leave_rows<T>(sums, stage, at.stages + GROUPS * T::STAGE, &y, to, g.add);
+        else leave_pixels<T::PIXELS>(sums, stage, &y, to, PART / T::WIDTH, g.add);
+        keep_in_place(sums);
+        if (!BACK && g.moments.w.to.first)
+            leave_moments<T::PIXELS, T::WIDTH, 1, T::PITCH>(sums, g.moments.w, tile, 0, live_images(g.moments) - to.b);
+    }
+    if (threadIdx.x % GROUP == 0) boxes_are_read();
+    if (!BACK && g.moments.w.to.first)
+        join_block<64>(g.moments.w, blockIdx.x, gridDim.x, 0, live_images(g.moments) * g.moments.pixels);
+}
+
+/* ---- launches ---- */
+
+/* A convolution as both directions see it. */
+struct conv_work {
+    int64_t images, width, from_channels, to_channels;
+    const void *from, *w, *to;
+    int64_t in, out; /* of w */
+    bool add;
+    hopper_moments moments;
+    cudaStream_t stream;
+};
+
+static conv_moments moments_for(const conv_work &c, int64_t pixels) {
+    return moments_in_tiles(c.moments, c.images, c.width, c.to_channels, pixels);
+}
+
+static map_shape pixels_map(const conv_work &c, int64_t channels, int images, int rows, int wide) {
+    return {{channels, c.width, c.images, c.width},
+            {1, channels, c.width * c.width * channels, c.width * channels},
+            {LINE_NUMBERS, wide, images, rows}};
+}
+
+/* Of [out, row, column, in]. */
+static map_shape weights_map(const conv_work &c, int lines, int rows) {
+    return {{c.in, c.out, KERNEL, KERNEL},
+            {1, KERNEL * KERNEL * c.in, c.in, KERNEL * c.in},
+            {LINE_NUMBERS, lines, 1, rows}};
+}
+
+struct conv_maps {
+    CUtensorMap from, w, to;
+};
+
+static bool make_maps(const conv_work &c, const map_shape &from, const map_shape &w, const map_shape &to,
+                      conv_maps *m) {
+    return hopper_map(&m->from, c.from, &from) && hopper_map(&m->w, c.w, &w) && hopper_map(&m->to, c.to, &to);
+}
+
+template <typename T, bool BACK> static cudaError_t run_tiles(const conv_work &c) {
+    tile_work g = {(int)(c.to_channels / T::CHANNELS), (int)(c.from_channels / 64 / T::SPLIT), c.add,
+                   moments_for(c, T::PIXELS)};
+    const int64_t tiles = parts(parts(c.images, T::IMAGES), T::SHARE);
+    conv_maps m;
+    if (!make_maps(c, pixels_map(c, c.from_channels, T::IMAGES, T::WIDTH + 2, T::WIDTH),
+                   weights_map(c, T::WEIGHT_ROWS, 1), pixels_map(c, c.to_channels, T::IMAGES, PART / T::ROW, T::WIDTH),
+                   &m))
+        return cudaErrorInvalidValue;
+    void *arguments[] = {&m.from, &m.w, &m.to, &g};
+    return hopper_launch((const void *)tile_kernel<T, BACK>, (unsigned)(tiles * g.columns * T::CLUSTER), THREADS,
+                         T::CLUSTER, T::BYTES, arguments, c.stream);
+}
+
+static int multiprocessors(void) {
+    int device = 0, n = 0;
+    cudaGetDevice(&device);
+    return cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) == cudaSuccess && n > 0 ? n : 1;
+}
+
+template <typename T, bool BACK> static cudaError_t run_rows(const conv_work &c) {
+    const int in_image = T::WIDTH / T::ROWS, room = multiprocessors();
+    row_work g = {(int)c.images * in_image, in_image, c.add, moments_for(c, T::ROWS * T::WIDTH)};
+    conv_maps m;
+    if (!make_maps(c, pixels_map(c, 64, 1, T::ROWS + 2, T::PITCH), weights_map(c, 64, KERNEL),
+                   pixels_map(c, 64, 1, PART / T::WIDTH, T::WIDTH), &m))
+        return cudaErrorInvalidValue;
+    void *arguments[] = {&m.from, &m.w, &m.to, &g};
+    return hopper_launch((const void *)row_kernel<T, BACK>, (unsigned)(g.tiles < room ? g.tiles : room), THREADS, 1,
+                         T::BYTES, arguments, c.stream);
+}
+
+/* ---- by shape ---- */
+
+/* Tiles were chosen by trial on an H200, 128 images. */
+typedef row_tiles<false> tiles_32;
+typedef image_tiles<16, 256, 1, 1, 3, 5> tiles_16;
+typedef image_tiles<8, 128, 1, 1, 4, 7> tiles_8;
+typedef image_tiles<4, 128, 1, 2, 4, 6> tiles_4;
+
+typedef cudaError_t (*conv_function)(const conv_work &c);
+
+static cudaError_t run_stem(const conv_work &c) {
+    return hopper_stem(c.images, c.from, c.w, c.to, c.moments, c.stream);
+}
+
+/* NULL: there is none. */
+template <bool BACK> static conv_function function_of(int64_t width, int64_t from, int64_t to) {
+    if (!BACK && width == STEM_WIDTH && from == STEM_IN && to == STEM_OUT) return run_stem;
+    if (width == 32 && from == 64 && to == 64) return run_rows<tiles_32, BACK>;
+    if (from % 64 || to % tiles_16::CHANNELS) return NULL;
+    if (width == 16) return run_tiles<tiles_16, BACK>;
+    if (width == 8) return run_tiles<tiles_8, BACK>;
+    return width == 4 && from % (64 * tiles_4::SPLIT) == 0 ? run_tiles<tiles_4, BACK> : NULL;
+}
+
+static conv_function function_for(const conv_shape *s, conv_result result) {
+    return result == CONV_DX ? function_of<true>(s->width, s->out, s->in) : function_of<false>(s->width, s->in, s->out);
+}
+
+bool hopper_convolution_fits(const conv_shape *s, conv_result result) {
+    return s->type == NN_BF16 && s->kernel == KERNEL && s->stride == 1 && s->padding == 1 && s->height == s->width &&
+           s->rows > 0 && s->rows < 1 << 20 && function_for(s, result) && hopper_is_here();
+}
+
+/* Pixels of a tile. */
+static int64_t tile_of(const conv_shape *s) {
+    if (s->in == STEM_IN) return STEM_TILE;
+    if (s->width == 32) return tiles_32::ROWS * tiles_32::WIDTH;
+    return s->width == 16 ? tiles_16::PIXELS : s->width == 8 ? tiles_8::PIXELS : tiles_4::PIXELS;
+}
+
+hopper_moments_room hopper_convolution_moments(const conv_shape *s) {
+    const int64_t tiles = parts(s->rows * s->width * s->width, tile_of(s));
+    hopper_moments_room room = {};
+    if (s->width == 32 && s->in != STEM_IN && tiles > (int64_t)MOST_TILES * multiprocessors()) return room;
+    room.floats = moments_floats(tiles, s->out);
+    room.counters = moments_counters(tiles, s->out / 64);
+    return room;
+}
+
+void hopper_convolution_run(const conv_shape *s, conv_result result, cudaStream_t stream, const void *from,
+                            const void *w, void *to, bool add, const hopper_moments *moments) {
+    const bool back = result == CONV_DX;
+    const conv_work c = {s->rows,
+                         s->width,
+                         back ? s->out : s->in,
+                         back ? s->in : s->out,
+                         from,
+                         w,
+                         to,
+                         s->in,
+                         s->out,
+                         add,
+                         moments ? *moments : hopper_moments{},
+                         stream};
+    const cudaError_t e = function_for(s, result)(c);
+    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution", cudaGetErrorString(e));
+}
