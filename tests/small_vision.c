@@ -33,10 +33,14 @@ static void check(adamod_status status) {
     exit(1);
 }
 
+static int room = SMALL_IMAGES;
+
+void small_vision_take(int images) { room = images; }
+
 static small_vision build(const resnet_settings *r, const densenet_settings *d, int64_t side) {
     small_vision s = {.params = nn_params_create(), .side = side};
     s.graph = nn_graph_create(s.params);
-    s.rows = nn_symbol(s.graph, "images", SMALL_IMAGES);
+    s.rows = nn_symbol(s.graph, "images", room);
     const nn_value x = nn_input_images(s.graph, "images", NN_F32, s.rows, side, side, 3);
     const nn_value targets = nn_input(s.graph, "targets", NN_I32, s.rows, 0);
     nn_pad(s.graph, targets, -1);
@@ -70,7 +74,7 @@ small_vision small_vision_make(const resnet_settings *r, const densenet_settings
     small_vision s = build(r, d, side);
     stir(s.params);
     check(adamod_pool_create(&s.pool, threads));
-    plan(&s, backend, SMALL_ROWS, false);
+    plan(&s, backend, room - 1, false);
     return s;
 }
 
@@ -79,7 +83,7 @@ small_vision small_vision_make_on(const resnet_settings *r, const densenet_setti
     small_vision s = build(r, d, side);
     stir(s.params);
     check(nn_params_to_device(s.params, device, precision));
-    plan(&s, NULL, SMALL_ROWS, false);
+    plan(&s, NULL, room - 1, false);
     return s;
 }
 
@@ -87,7 +91,7 @@ small_vision small_vision_make_with(const densenet_settings *d, const nn_backend
     small_vision s = build(NULL, d, SMALL_SIDE);
     stir(s.params);
     check(fake_device_take(s.params, backend, NN_FULL));
-    plan(&s, NULL, SMALL_IMAGES, d->model.sync_norm);
+    plan(&s, NULL, room, d->model.sync_norm);
     return s;
 }
 

@@ -22,7 +22,10 @@ typedef struct small_vision {
 resnet_settings small_resnet(const char *norm);
 densenet_settings small_densenet(void);
 
-/* One of the two is NULL. side: of the images. Exits with a message where it cannot be made. A batch of SMALL_ROWS images is fed. */
+/* Of models made from now on: images that a plan has room for, SMALL_IMAGES at first. A batch of one less is fed. */
+void small_vision_take(int images);
+
+/* One of the two is NULL. side: of the images. Exits with a message where it cannot be made. */
 small_vision small_vision_make(const resnet_settings *r, const densenet_settings *d, int64_t side, const char *backend,
                                int threads);
 small_vision small_vision_make_on(const resnet_settings *r, const densenet_settings *d, int64_t side,

@@ -90,15 +90,21 @@ TEST(densenets_on_a_device) {
     check(&(model){.densenet = &d});
 }
 
-/* Whose norms are part of the convolutions behind them: those have 128 channels. The sides are those of tiles of each size.
- * Of the smallest images, tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to 11 bits in a
+static densenet_settings wide_densenet(const char *blocks) {
+    densenet_settings d = small_densenet();
+    strcpy(d.model.blocks, blocks);
+    d.model.growth = 32;
+    d.model.stem = 64;
+    return d;
+}
+
+/* Whose norms are part of the convolutions behind them: those have 128 channels, and 32. The sides are those of tiles of
+ * each size. Of the smallest images, tf32 moves gradients by 0.09, and so does rounding the factors of all convolutions to 11 bits in a
  * model that is otherwise computed in f64: so few numbers are in a batch norm that single ones that ReLU sees matter. Larger
  * ones are held to what other models are. */
 TEST(wide_densenets_on_a_device) {
-    densenet_settings d = small_densenet();
+    const densenet_settings d = wide_densenet("2,3");
     if (!cudacheck_open()) SKIP("no device");
-    d.model.growth = 32;
-    d.model.stem = 64;
     static const int64_t sides[] = {8, 48, 64};
     for (int i = 0; i < 3; i++) {
         const model m = {.densenet = &d, .side = sides[i]};
@@ -125,5 +131,19 @@ TEST(wide_resnets_on_a_device) {
     }
 }
 
+/* One layer, so that little is between a fault and what is compared; of as many pixels as tiles of each size want. */
+TEST(dense_layers_on_a_device) {
+    const densenet_settings d = wide_densenet("1");
+    if (!cudacheck_open()) SKIP("no device");
+    static const int sizes[][2] = {{4, 5}, {8, 5}, {8, 70}, {16, 5}, {32, 18}}; /* sides, images */
+    for (int i = 0; i < 5; i++) {
+        const model m = {.densenet = &d, .side = sizes[i][0]};
+        small_vision_take(sizes[i][1]);
+        compare(&m, NN_MIXED, 1e-2, 8e-2);
+        repeat(&m, NN_MIXED);
+    }
+    small_vision_take(SMALL_IMAGES);
+}
+
 RUN_TESTS(ENTRY(resnets_on_a_device), ENTRY(resnets_without_norms_on_a_device), ENTRY(densenets_on_a_device),
-          ENTRY(wide_densenets_on_a_device), ENTRY(wide_resnets_on_a_device))
+          ENTRY(wide_densenets_on_a_device), ENTRY(wide_resnets_on_a_device), ENTRY(dense_layers_on_a_device))

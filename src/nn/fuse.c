@@ -157,7 +157,7 @@ static void absorb(nn_plan *plan, int s, int maker) {
 
 static void absorb_makers(nn_plan *plan) {
     for (int s = 1; s < plan->n_forward; s++) {
-        if (!plan->steps[s].sharing.absorbs || !follows_alone(plan, s)) continue;
+        if (!plan->steps[s].sharing.absorbs || plan->steps[s].call.maker || !follows_alone(plan, s)) continue;
         const int back = backward_of(plan, plan->steps[s].node);
         if (back < 0 || back + 1 >= plan->n_steps || plan->steps[back + 1].node != plan->steps[s - 1].node) continue;
         if (!can_absorb(plan, s, s - 1) || !can_absorb(plan, back, back + 1)) continue;
@@ -166,7 +166,7 @@ static void absorb_makers(nn_plan *plan) {
     }
 }
 
-/* An op that has taken in another may leave moments that it could not before. */
+/* An op that has taken in another may leave moments that it could not before, with which another may be taken in. */
 adamod_status nn_plan_fuse(nn_plan *plan) {
     if (!plan->on_device || !plan->options.training) return ADAMOD_OK;
     int64_t *room = calloc((size_t)plan->graph->n_values + 1, sizeof *room);
@@ -176,6 +176,7 @@ adamod_status nn_plan_fuse(nn_plan *plan) {
         share_pairs(plan, room);
         absorb_makers(plan);
         share_pairs(plan, room);
+        absorb_makers(plan);
     }
     free(room);
     return status;

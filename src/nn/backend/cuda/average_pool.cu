@@ -92,7 +92,7 @@ static bool wants_moments(const nn_call *c) { return c->output_moments.first && 
 
 static adamod_status pool_prepare(const nn_call *c, void **counters) {
     const moments_work w = moments_of_y(c);
-    const size_t n = moments_counters(w.tiles, moments_columns(w.channels));
+    const size_t n = (size_t)moments_columns(w.channels);
     return wants_moments(c) ? nn_cuda_zeros(counters, n * sizeof(unsigned), c) : ADAMOD_OK;
 }
 

@@ -48,19 +48,31 @@ template <int BLOCK> __device__ static inline void find_places(const border_shap
     }
 }
 
+/* Which places of the pixels from `first` on are outside of their images. */
+struct border_edges {
+    bool top, bottom;
+    __device__ border_edges(const border_shape &s, int64_t first) {
+        const int row = (int)(first >> s.width_bits) & (s.height - 1);
+        top = row == 0;
+        bottom = row + s.rows == s.height;
+    }
+    __device__ bool outside(int place) const {
+        const int kind = place & 3;
+        return kind == OUTSIDE || (kind == ABOVE && top) || (kind == BELOW && bottom);
+    }
+};
+
 /* Begins to copy CHANNELS channels of the pixels from `first` on, with their border, to places of ROW numbers. x is that of
  * the first channel of pixel 0, of so many pixels. */
 template <int CHANNELS, int ROW, int BLOCK>
 __device__ static inline void copy_bordered(const border_shape &s, const int *places, const bf16 *x, int64_t stride,
                                             int64_t pixels, int64_t first, bf16 *to) {
     constexpr int PACKS = CHANNELS / 8;
-    const int row = (int)(first >> s.width_bits) & (s.height - 1);
-    const bool top = row == 0, bottom = row + s.rows == s.height;
+    const border_edges edges(s, first);
     for (int at = (int)threadIdx.x; at < s.places() * PACKS; at += BLOCK) {
-        const int place = at / PACKS, pack = at % PACKS, kind = places[place] & 3;
+        const int place = at / PACKS, pack = at % PACKS;
         const int64_t pixel = first + (places[place] >> 2);
-        const bool outside = kind == OUTSIDE || (kind == ABOVE && top) || (kind == BELOW && bottom);
-        const bool there = !outside && pixel < pixels;
+        const bool there = !edges.outside(places[place]) && pixel < pixels;
         copy_async(to + place * ROW + pack * 8, there ? x + pixel * stride + pack * 8 : x, there);
     }
 }

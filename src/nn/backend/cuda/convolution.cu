@@ -6,8 +6,9 @@
  * Where y is copied, its moments are found on the way, and its gradient's linear part is added. */
 #include "nn/backend/cuda/cudnn.h"
 #include "nn/backend/cuda/hopper/convolution.h"
+#include "nn/backend/cuda/hopper/norm_convolution.h"
+#include "nn/backend/cuda/hopper/norm_product.h"
 #include "nn/backend/cuda/hopper/weights.h"
-#include "nn/backend/cuda/norm_product.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
 #include "nn/backend/cuda/weight_gradient.h"
@@ -90,7 +91,7 @@ typedef struct conv_plan {
     convolution convolutions[3];
     bool hopper[3];     /* hopper/ has it, and nothing else here is made */
     bool adds;          /* the one of dx adds to what is there */
-    unsigned *counters; /* of moments; NULL: none */
+    unsigned *counters; /* NULL: none */
     /* Where both gradients are computed, those of W go their own way meanwhile. NULL: they do not. */
     cudaStream_t side;
     cudaEvent_t forked, joined;
@@ -137,19 +138,22 @@ static hopper_moments_room hopper_room(const nn_call *c) {
     return is_hopper(c, CONV_Y) ? hopper_convolution_moments(&s) : hopper_moments_room{};
 }
 
-/* Of y's moments: numbers that are 0 between launches. */
+/* Numbers that are 0 between launches, for those who come last to something. */
+static size_t counters_of(const nn_call *c) {
+    if (c->maker) return is_product(c) ? norm_product_counters(c) : norm_convolution_counters(c);
+    if (!c->output_moments.first || c->output_grad[0]) return 0;
+    const size_t hopper = hopper_room(c).counters;
+    return hopper ? hopper : (size_t)moments_columns(out_of(c));
+}
+
 static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
-    const hopper_moments_room hopper = hopper_room(c);
-    const size_t n = c->maker          ? norm_product_counters(c)
-                     : hopper.counters ? hopper.counters
-                                       : moments_counters(moments_of_y(c).tiles, moments_columns(out_of(c)));
-    if (!c->output_moments.first || c->output_grad[0]) return ADAMOD_OK;
-    return nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c);
+    const size_t n = counters_of(c);
+    return n ? nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c) : ADAMOD_OK;
 }
 
 static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
-    const bool wanted = c->output_grad[0] && c->input_grad[0] && c->input_grad[1];
-    if (!wanted || !(own_weight_gradient(c) || is_hopper(c, CONV_DW))) return ADAMOD_OK;
+    const bool both = c->output_grad[0] && c->input_grad[1] && (c->maker || c->input_grad[0]);
+    if (!both || !(own_weight_gradient(c) || is_hopper(c, CONV_DW))) return ADAMOD_OK;
     cudaError_t e = cudaStreamCreateWithFlags(&p->side, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->forked, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming);
@@ -179,10 +183,10 @@ static adamod_status conv_prepare(const nn_call *c, void **prepared) {
     return status;
 }
 
-/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then what moments are joined
- * from. */
+/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then what moments or other
+ * sums are joined from. */
 typedef struct conv_space {
-    char *own, *x, *y, *w, *moments;
+    char *own, *x, *y, *w, *sums;
     size_t bytes;
 } conv_space;
 
@@ -208,10 +212,11 @@ static conv_space space_of(const nn_call *c) {
     s.x = s.own + own;
     s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
     s.w = s.y + (y_is_copied(c) ? y : 0);
-    s.moments = s.w + (w_is_copied(c) || c->output_grad[0] ? w : 0);
-    s.bytes = (size_t)(s.moments - s.own);
+    s.sums = s.w + (w_is_copied(c) || c->output_grad[0] ? w : 0);
+    s.bytes = (size_t)(s.sums - s.own);
     const size_t hopper = hopper_room(c).floats;
-    if (c->output_moments.first)
+    if (c->maker) s.bytes += norm_convolution_workspace(c) * sizeof(float);
+    else if (c->output_moments.first)
         s.bytes += (hopper ? hopper : moments_floats(moments_of_y(c).tiles, out_of(c))) * sizeof(float);
     return s;
 }
@@ -222,7 +227,7 @@ static size_t met_bytes(const nn_call *c) {
 }
 
 static size_t conv_workspace(const nn_call *c) {
-    if (c->maker) return norm_product_workspace(c);
+    if (c->maker && is_product(c)) return norm_product_workspace(c);
     return (is_product(c) ? PRODUCT_WORKSPACE + met_bytes(c) : space_of(c).bytes) / sizeof(float);
 }
 
@@ -364,7 +369,7 @@ static void place_y(const nn_call *c, const conv_space *s) {
         return;
     }
     moments_work w = moments_of_y(c);
-    w.partials = (float *)s->moments;
+    w.partials = (float *)s->sums;
     w.counters = ((conv_plan *)c->prepared)->counters;
     w.to = c->output_moments;
     find_moments(c, w, y, s->y, out_of(c), y->data);
@@ -373,18 +378,19 @@ static void place_y(const nn_call *c, const conv_space *s) {
 static void conv_forward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     const nn_array *y = &c->output[0];
-    if (c->maker) {
-        norm_product_forward(c, p->counters);
-        return;
-    }
     if (is_product(c)) {
-        product_run(c, &p->products[CONV_Y], c->input[1].data, met_x(c), y->data, false, NULL);
+        if (c->maker) norm_product_forward(c, p->counters);
+        else product_run(c, &p->products[CONV_Y], c->input[1].data, met_x(c), y->data, false, NULL);
         return;
     }
     const conv_space s = space_of(c);
+    if (c->maker) {
+        norm_convolution_forward(c, (float *)s.sums, p->counters);
+        return;
+    }
     if (p->hopper[CONV_Y]) {
         const conv_shape shape = hopper_shape(c);
-        const hopper_moments moments = {c->output_moments, (float *)s.moments, p->counters, y->live_rows};
+        const hopper_moments moments = {c->output_moments, (float *)s.sums, p->counters, y->live_rows};
         hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false,
                                &moments);
         return;
@@ -405,6 +411,10 @@ static void products_backward(const nn_call *c, conv_plan *p) {
 }
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
+    if (c->maker) {
+        norm_convolution_backward(c, dy, (float *)s->sums, p->counters);
+        return;
+    }
     const nn_array *x = &c->input[0];
     if (p->hopper[CONV_DX]) {
         const conv_shape shape = hopper_shape(c);
@@ -449,12 +459,9 @@ static void gradients_at_once(const nn_call *c, conv_plan *p, const conv_space *
 
 static void conv_backward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
-    if (c->maker) {
-        norm_product_backward(c);
-        return;
-    }
     if (is_product(c)) {
-        products_backward(c, p);
+        if (c->maker) norm_product_backward(c);
+        else products_backward(c, p);
         return;
     }
     const conv_space s = space_of(c);
@@ -463,7 +470,7 @@ static void conv_backward(const nn_call *c) {
         gradients_at_once(c, p, &s, dy);
         return;
     }
-    if (c->input_grad[0]) input_backward(c, p, &s, dy);
+    if (c->maker || c->input_grad[0]) input_backward(c, p, &s, dy);
     if (own_weight_gradient(c)) weight_gradient_run(c, dy, out_of(c), (float *)s.w);
     else if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }
@@ -481,7 +488,9 @@ static bool conv_gives_moments(const nn_call *c) {
 }
 
 static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
-    return strcmp(op, "batch_norm") == 0 && norm_product_fits(c, maker);
+    if (strcmp(op, "batch_norm") != 0) return false;
+    if (is_product(c)) return norm_product_fits(c, maker);
+    return y_is_copied_in_packs(c) && weight_gradient_fits(c, out_of(c)) && norm_convolution_fits(c, maker);
 }
 
 const nn_kernels nn_cuda_convolution = {conv_forward, conv_backward, NULL, conv_workspace, conv_prepare, conv_release,

@@ -212,9 +212,8 @@ HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_co
         if (T::SPLIT > 1) join_splits<T>(at, group, sums);
         if (T::SPLIT == 1 || group == at.split) leave_tile<T, BACK>(g, at, group, sums, &y);
     }
-    if (BACK || !g.moments.w.to.first) return;
-    join_block<T::CHANNELS / T::SPLIT>(g.moments.w, at.image / T::IMAGES, g.moments.w.tiles,
-                                       at.column * T::SPLIT + at.split, live_images(g.moments) * g.moments.pixels);
+    if (BACK || !g.moments.w.to.first || at.image >= g.moments.images) return;
+    join_block<T::CHANNELS / T::SPLIT, THREADS>(g.moments, at.column * T::SPLIT + at.split, g.moments.w.tiles);
 }
 
 /* ---- 64 channels of rows of 32 pixels ---- */
@@ -372,8 +371,7 @@ HOPPER_KERNEL row_kernel(const __grid_constant__ CUtensorMap x, const __grid_con
             leave_moments<T::PIXELS, T::WIDTH, 1, T::PITCH>(sums, g.moments.w, tile, 0, live_images(g.moments) - to.b);
     }
     if (threadIdx.x % GROUP == 0) boxes_are_read();
-    if (!BACK && g.moments.w.to.first)
-        join_block<64>(g.moments.w, blockIdx.x, gridDim.x, 0, live_images(g.moments) * g.moments.pixels);
+    if (!BACK && g.moments.w.to.first) join_block<64, THREADS>(g.moments, 0, gridDim.x);
 }
 
 /* ---- launches ---- */
@@ -488,11 +486,7 @@ static int64_t tile_of(const conv_shape *s) {
 
 hopper_moments_room hopper_convolution_moments(const conv_shape *s) {
     const int64_t tiles = parts(s->rows * s->width * s->width, tile_of(s));
-    hopper_moments_room room = {};
-    if (s->width == 32 && s->in != STEM_IN && tiles > (int64_t)MOST_TILES * multiprocessors()) return room;
-    room.floats = moments_floats(tiles, s->out);
-    room.counters = moments_counters(tiles, s->out / 64);
-    return room;
+    return {moments_floats(tiles, s->out), (size_t)(s->out / 64)};
 }
 
 void hopper_convolution_run(const conv_shape *s, conv_result result, cudaStream_t stream, const void *from,

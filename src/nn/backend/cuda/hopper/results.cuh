@@ -7,10 +7,7 @@
 #include "nn/backend/cuda/hopper/hopper.cuh"
 #include "nn/backend/cuda/moments.cuh"
 
-enum {
-    PART = 128,     /* pixels that leave at once */
-    MOST_TILES = 32 /* of a block, where moments are wanted */
-};
+enum { PART = 128 }; /* pixels that leave at once */
 
 __device__ static inline uint32_t two_numbers(float a, float b) {
     const __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
@@ -103,47 +100,12 @@ __device__ static inline void leave_moments(const float (&sums)[PIXELS / 2], con
     }
 }
 
-/* As join_tiles, for the tiles first, first + step ... of a block, MOST_TILES at most; all threads call it. Not
- * inline, so that it takes no registers from products. */
-template <int COLS>
-__device__ static __noinline__ void join_block(const moments_work &w, int64_t first, int64_t step, int64_t column,
-                                               int64_t live) {
-    const int64_t size = group_size(w.tiles), groups = group_count(w.tiles), channel = column * COLS + threadIdx.x;
-    const bool mine = threadIdx.x < COLS;
-    unsigned *const counters = w.counters + column * (groups + 1);
-    __shared__ unsigned done[MOST_TILES + 1]; /* whether a group is complete, for each tile; then whether all are */
-    __syncthreads();
-    if (threadIdx.x < MOST_TILES) {
-        const int64_t tile = first + threadIdx.x * step, group = tile / size, rest = w.tiles - group * size;
-        bool last = false;
-        if (tile < w.tiles) last = add_acquire_release(counters + group, 1) == (rest < size ? rest : size) - 1;
-        if (last) counters[group] = 0;
-        done[threadIdx.x] = last;
-    }
-    __syncthreads();
-    unsigned complete = 0;
-#pragma unroll 1
-    for (int i = 0; i < MOST_TILES; i++) {
-        if (!done[i]) continue;
-        const int64_t group = (first + i * step) / size, rest = w.tiles - group * size;
-        complete++;
-        if (!mine) continue;
-        const moment m =
-            join_all(w.partials + channel, w.channels, group * size, rest < size ? rest : size, w.size, live);
-        float *const to = w.partials + (w.tiles + group) * 2 * w.channels + channel;
-        to[0] = m.mean;
-        to[w.channels] = m.squares;
-    }
-    if (!complete) return;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        done[MOST_TILES] = add_acquire_release(counters + groups, complete) == groups - complete;
-        if (done[MOST_TILES]) counters[groups] = 0;
-    }
-    __syncthreads();
-    if (!done[MOST_TILES] || !mine) return;
-    const float *of_groups = w.partials + w.tiles * 2 * w.channels + channel;
-    tell_moments(w, channel, join_all(of_groups, w.channels, 0, groups, w.size * size, live));
+/* After all of the block's results have left: joins the moments of all blocks, if it is the last. The shared memory that they
+ * left by has room. Not inline, so that it takes no registers from products. */
+template <int COLS, int THREADS>
+__device__ static __noinline__ void join_block(const conv_moments &m, int64_t column, int64_t blocks) {
+    join_tiles<COLS, THREADS>(m.w, column, blocks, live_images(m) * m.pixels,
+                              (moment *)__cvta_shared_to_generic(shared_begin()));
 }
 
 #endif

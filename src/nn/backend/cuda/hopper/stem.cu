@@ -75,7 +75,7 @@ __global__ static void __launch_bounds__(GROUP) stem_kernel(const __grid_constan
     keep_in_place(sums);
     if (m.w.to.first) leave_moments<STEM_TILE, STEM_WIDTH, 1>(sums, m.w, tile, 0, live_images(m) - image);
     if (threadIdx.x == 0) boxes_are_read();
-    if (m.w.to.first) join_block<STEM_OUT>(m.w, tile, m.w.tiles, 0, live_images(m) * m.pixels);
+    if (m.w.to.first) join_block<STEM_OUT, GROUP>(m, 0, m.w.tiles);
 }
 
 /* ---- the gradient of W ---- */

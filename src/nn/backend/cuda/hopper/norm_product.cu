@@ -1,0 +1,573 @@
+#include "nn/backend/cuda/hopper/norm_product.h"
+#include "nn/backend/cuda/hopper/following.cuh"
+#include "nn/backend/cuda/hopper/tile_output.cuh"
+#include "nn/backend/cuda/sum_parts.cuh"
+
+#include <string.h>
+
+enum {
+    OUT = 128,       /* channels of y */
+    MOST_IN = 2048,  /* channels of x */
+    BACK_GROUPS = 3, /* of warps, of a block of backward */
+    BACK_BLOCK = BACK_GROUPS * GROUP,
+    PROCESSORS = 132 /* as many multiprocessors as chips for this have */
+};
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+/* ---- forward ---- */
+
+struct forward_work {
+    const bf16 *x, *w;
+    bf16 *y;
+    int64_t x_stride, y_stride, pixels, channels;
+    norm_arrays norm;
+    const int64_t *live_rows;
+    int64_t pixels_a_row;
+    moments_work found;
+};
+
+/* N channels out of some pixels, by GROUPS groups of warps. Each has 64 pixels and 64 channels of x at a time: either pixels
+ * below each other, or, SPLIT, the same pixels and channels side by side, whose sums are added up in the end. */
+template <int N, int GROUPS, bool SPLIT, int DEPTH_OF_PIPE, int BLOCKS> struct forward_shape {
+    static constexpr int COLS = N, THREADS = GROUPS * GROUP, WARPS = THREADS / 32, STAGES = DEPTH_OF_PIPE;
+    static constexpr int BLOCKS_AT_ONCE = BLOCKS, ALL_GROUPS = GROUPS;
+    static constexpr bool IS_SPLIT = SPLIT;
+    static constexpr int ROWS = SPLIT ? 64 : 64 * GROUPS, DEPTH = SPLIT ? SLAB * GROUPS : SLAB;
+    struct stage {
+        bf16 x[GROUPS][64 * SLAB], w[SPLIT ? GROUPS : 1][N * SLAB];
+    };
+    struct memory {
+        union {
+            stage stages[STAGES];
+            group_sums_of<N> sums[SPLIT ? GROUPS : 1];
+        };
+        bf16 out[SPLIT ? 1 : WARPS][SPLIT ? 8 : 16 * SLAB]; /* half of what a warp has to store */
+        tile_sums<N, WARPS> found;
+        float4 lines[1]; /* as many as there are pairs of channels in whole depths */
+    };
+    static size_t bytes(int64_t channels) { return sizeof(memory) + (size_t)(parts(channels, DEPTH) * DEPTH / 2) * 16; }
+};
+
+typedef forward_shape<128, 4, false, 3, 1> wide_shape;
+typedef forward_shape<64, 2, true, 3, 2> half_shape;
+typedef forward_shape<32, 4, true, 4, 1> quarter_shape;
+
+/* Begins to copy a depth of channels from `channel` on, of the pixels from `pixel` on. */
+template <typename S>
+__device__ static inline void load_depth(const forward_work &f, typename S::stage &to, int64_t pixel, int64_t end,
+                                         int64_t channel) {
+    const int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP;
+    const bf16 *const w = f.w + blockIdx.y * S::COLS * f.channels;
+    if (S::IS_SPLIT) {
+        channel += group * SLAB;
+        copy_slab<S::COLS, GROUP>(to.w[S::IS_SPLIT ? group : 0], thread, w + channel, f.channels, S::COLS,
+                                  f.channels - channel);
+    } else {
+        copy_slab<S::COLS, S::THREADS>(to.w[0], (int)threadIdx.x, w + channel, f.channels, S::COLS,
+                                       f.channels - channel);
+        pixel += group * 64;
+    }
+    copy_slab<64, GROUP>(to.x[group], thread, f.x + pixel * f.x_stride + channel, f.x_stride, end - pixel,
+                         f.channels - channel);
+}
+
+/* acc += relu(norm(x)) w^T of a group's slabs. */
+template <int N>
+__device__ static inline void multiply_slab(const bf16 *x, const bf16 *w, const float4 *lines, float (&acc)[N / 8][4],
+                                            bool add) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16 + lane % 16;
+    uint32_t left[SLAB / 16][4];
+#pragma unroll
+    for (int k = 0; k < SLAB / 16; k++) load_matrices(left[k], x + slab_place(row, k * 2 + lane / 16));
+#pragma unroll
+    for (int k = 0; k < SLAB / 16; k++) {
+        const float4 first = lines[k * 8 + lane % 4], second = lines[k * 8 + 4 + lane % 4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) left[k][i] = normalised(left[k][i], i < 2 ? first : second);
+    }
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < SLAB / 16; k++) multiply_rows(acc, left[k], slab_matrix(w + k * 16), add || k > 0);
+    products_end();
+    products_wait<0>();
+}
+
+/* A warp's 16 pixels from `pixel` on, by halves of the channels; zeros where they are not of the batch. */
+template <typename S>
+__device__ static inline void store_rows(const tile_output &to, typename S::memory &s, float (&acc)[S::COLS / 8][4],
+                                         int64_t pixel, bool first) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    bf16 *const out = s.out[S::IS_SPLIT ? 0 : warp];
+    const bool lives[2] = {pixel + lane / 4 < to.live, pixel + 8 + lane / 4 < to.live};
+#pragma unroll
+    for (int half = 0; half < S::COLS / SLAB; half++) {
+#pragma unroll
+        for (int n = 0; n < 8; n += 2) {
+            uint32_t m[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *from = acc[half * 8 + n + i / 2] + i % 2 * 2;
+                m[i] = lives[i % 2] ? narrow_pair(from[0], from[1]) : 0;
+            }
+            store_matrices(out + slab_place(lane % 16, n + lane / 16), m);
+        }
+        __syncwarp();
+        uint4 packs[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            packs[i] = *reinterpret_cast<const uint4 *>(out + slab_place(lane / 8 + i * 4, lane % 8));
+        store_packs<8>(to, packs, pixel + lane / 8, 4, half * SLAB + lane % 8 * 8, first, s.found);
+        __syncwarp();
+    }
+    add_count<8>(s.found, count_live<4>(pixel + lane / 8, 4, to.live), first);
+}
+
+/* A block has some pixels, which it takes ROWS at a time: what it reads for the next is on its way before the last are
+ * stored. SPLIT, it has ROWS. */
+template <typename S>
+__global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE) product_kernel(const forward_work f) {
+    typename S::memory &s = *reinterpret_cast<typename S::memory *>(shared_memory);
+    wait_for_former();
+    const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
+    const int64_t first = (int64_t)blockIdx.x * f.found.size;
+    const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
+    const int chunks = (int)parts(f.channels, S::DEPTH), group = (int)threadIdx.x / GROUP;
+    int64_t to_load = first;
+    int load_chunk = 0, load_stage = 0;
+    const auto load = [&] {
+        if (to_load < end) load_depth<S>(f, s.stages[load_stage], to_load, end, (int64_t)load_chunk * S::DEPTH);
+        copies_commit();
+        load_stage = load_stage + 1 == S::STAGES ? 0 : load_stage + 1;
+        if (++load_chunk == chunks) load_chunk = 0, to_load += S::ROWS;
+    };
+    for (int i = 0; i < S::STAGES - 1; i++) load();
+    find_lines<S::THREADS>(f.norm, f.channels, parts(f.channels, S::DEPTH) * S::DEPTH, (float)live, s.lines);
+    float acc[S::COLS / 8][4];
+    int stage = 0;
+    for (int64_t pixel = first; pixel < end; pixel += S::ROWS) {
+        for (int i = 0; i < chunks; i++) {
+            copies_wait<S::STAGES - 2>();
+            show_to_products();
+            __syncthreads();
+            load();
+            const float4 *lines = s.lines + (i * S::DEPTH + (S::IS_SPLIT ? group * SLAB : 0)) / 2;
+            multiply_slab<S::COLS>(s.stages[stage].x[group], s.stages[stage].w[S::IS_SPLIT ? group : 0], lines, acc,
+                                   i > 0);
+            stage = stage + 1 == S::STAGES ? 0 : stage + 1;
+        }
+        const tile_output to = {f.y + blockIdx.y * S::COLS, f.y_stride, end, live, f.found.to.first != NULL};
+        if (S::IS_SPLIT) store_sums<S::COLS, S::ALL_GROUPS>(to, s.sums, acc, pixel, s.found);
+        else store_rows<S>(to, s, acc, pixel + threadIdx.x / 32 * 16, pixel == first);
+    }
+    if (f.found.to.first) leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.found);
+}
+
+/* ---- backward ---- */
+
+struct backward_work {
+    const bf16 *x, *w, *dy;
+    target<bf16> dx;
+    int64_t x_stride, dy_stride, pixels, channels;
+    norm_arrays norm;
+    float *dw, *sums; /* of each part of the pixels: [OUT, channels]; [2, channels]: of g, and of g (x - mean) */
+    int64_t columns, parts, tiles;
+};
+
+enum { TILE = 64, WEIGHTS_ROW = SLAB + 8 }; /* pixels that a group takes at a time; numbers of a row of sums */
+
+/* What a group has of 64 channels of x. */
+struct back_stage {
+    bf16 dy[OUT / SLAB][TILE * SLAB], x[TILE * SLAB], dx[TILE * SLAB];
+};
+struct back_memory {
+    bf16 w[OUT * SLAB];
+    union {
+        back_stage stages[2];
+        float weights[OUT][WEIGHTS_ROW];
+    } groups[BACK_GROUPS];
+    float sums[2][BACK_BLOCK / 32][SLAB];
+    float4 lines[SLAB / 2];
+    float2 means[SLAB / 2];
+};
+
+typedef float back_tile[SLAB / 8][4];
+
+/* Of a thread's 16 channels: 8 n + 2 (lane % 4) + e is number 2 n + e. */
+struct back_sums {
+    float sum[SLAB / 4], product[SLAB / 4];
+};
+
+__device__ static inline void find_back_lines(const backward_work &b, back_memory &s, int64_t channel) {
+    if (threadIdx.x >= SLAB) return;
+    const int64_t k = channel + threadIdx.x;
+    norm_line line = {0, 0, 0, 0};
+    if (k < b.channels) line = saved_line(b.norm, b.channels, k);
+    float *const to = place_in(s.lines, threadIdx.x);
+    to[0] = line.factor;
+    to[2] = line.shift;
+    reinterpret_cast<float *>(s.means)[threadIdx.x] = line.mean;
+}
+
+__device__ static inline void load_tile(const backward_work &b, back_stage &to, int thread, int64_t tile,
+                                        int64_t channel) {
+    const int64_t first = tile * TILE, rows = b.pixels - first, cols = b.channels - channel;
+    for (int h = 0; h < OUT / SLAB; h++)
+        copy_slab<TILE, GROUP>(to.dy[h], thread, b.dy + first * b.dy_stride + h * SLAB, b.dy_stride, rows, SLAB);
+    copy_slab<TILE, GROUP>(to.x, thread, b.x + first * b.x_stride + channel, b.x_stride, rows, cols);
+    if (b.dx.to && b.dx.add)
+        copy_slab<TILE, GROUP>(to.dx, thread, b.dx.to + first * b.x_stride + channel, b.x_stride, rows, cols);
+}
+
+/* Gradients of relu(norm(x)): dy W. */
+__device__ static inline void multiply_pixels(const back_stage &s, const bf16 *w, back_tile &acc) {
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < OUT / 16; k++)
+        multiply_slabs<false>(acc, slab_matrix(s.dy[k / 4] + k % 4 * 16), slab_matrix(w + k * 16 * SLAB), k > 0);
+    products_end();
+    products_wait<0>();
+}
+
+/* acc += dy^T x, under way. */
+__device__ static inline void multiply_weights(const back_stage &s, back_tile (&acc)[OUT / SLAB]) {
+    products_begin();
+#pragma unroll
+    for (int k = 0; k < TILE / 16; k++) {
+#pragma unroll
+        for (int h = 0; h < OUT / SLAB; h++)
+            multiply_slabs<true>(acc[h], slab_matrix(s.dy[h] + k * 16 * SLAB), slab_matrix(s.x + k * 16 * SLAB), true);
+    }
+    products_end();
+}
+
+/* The slope of relu, the sums, what is added to dx; and x becomes relu(norm(x)), for the gradient of W. */
+__device__ static inline void finish_pixels(const back_memory &m, bool add, back_stage &s, const back_tile &acc,
+                                            back_sums &of) {
+    const int lane = (int)threadIdx.x % 32, row = (int)threadIdx.x % GROUP / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int n = 0; n < SLAB / 8; n += 2) {
+        const int place = slab_place(row, n + lane / 16);
+        uint32_t x[4], dx[4] = {};
+        load_matrices(x, s.x + place);
+        if (add) load_matrices(dx, s.dx + place);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int block = n + i / 2;
+            const float4 line = m.lines[block * 4 + lane % 4];
+            const float2 mean = m.means[block * 4 + lane % 4];
+            const float x0 = low(x[i]), x1 = high(x[i]);
+            const float z0 = fmaf(x0, line.x, line.z), z1 = fmaf(x1, line.y, line.w);
+            const float g0 = z0 > 0 ? acc[block][i % 2 * 2] : 0, g1 = z1 > 0 ? acc[block][i % 2 * 2 + 1] : 0;
+            of.sum[2 * block] += g0;
+            of.sum[2 * block + 1] += g1;
+            of.product[2 * block] = fmaf(g0, x0 - mean.x, of.product[2 * block]);
+            of.product[2 * block + 1] = fmaf(g1, x1 - mean.y, of.product[2 * block + 1]);
+            dx[i] = narrow_pair(fmaf(g0, line.x, low(dx[i])), fmaf(g1, line.y, high(dx[i])));
+            x[i] = narrow_relu(z0, z1);
+        }
+        store_matrices(s.x + place, x);
+        store_matrices(s.dx + place, dx);
+    }
+}
+
+__device__ static inline void store_dx(const backward_work &b, const back_stage &s, int thread, int64_t first,
+                                       int64_t channel) {
+    const int pack = thread % 8;
+#pragma unroll
+    for (int i = 0; i < TILE * 8 / GROUP; i++) {
+        const int row = i * (GROUP / 8) + thread / 8;
+        if (first + row < b.pixels && channel + pack * 8 < b.channels)
+            store_pack(b.dx.to + (first + row) * b.x_stride + channel + pack * 8,
+                       load_pack(s.dx + slab_place(row, pack)));
+    }
+}
+
+/* A part's sums over its pixels: over the lanes of a warp that have the same columns, then over warps. */
+__device__ static inline void leave_columns(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
+                                            back_sums &of) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+#pragma unroll
+    for (int i = 0; i < SLAB / 4; i++) {
+        for (int step = 4; step < 32; step *= 2) {
+            of.sum[i] += __shfl_xor_sync(0xffffffffu, of.sum[i], step);
+            of.product[i] += __shfl_xor_sync(0xffffffffu, of.product[i], step);
+        }
+        const int col = i / 2 * 8 + lane % 4 * 2 + i % 2;
+        if (lane < 4) s.sums[0][warp][col] = of.sum[i], s.sums[1][warp][col] = of.product[i];
+    }
+    __syncthreads();
+    const int which = (int)threadIdx.x / SLAB, col = (int)threadIdx.x % SLAB;
+    if (which > 1 || channel + col >= b.channels) return;
+    float sum = 0;
+    for (int k = 0; k < BACK_BLOCK / 32; k++) sum += s.sums[which][k][col];
+    b.sums[(part * 2 + which) * b.channels + channel + col] = sum;
+}
+
+/* The sums of all groups, in their order, to the block's part. */
+__device__ static inline void leave_weights(const backward_work &b, back_memory &s, int64_t channel, int64_t part,
+                                            const back_tile (&acc)[OUT / SLAB]) {
+    const int lane = (int)threadIdx.x % 32, group = (int)threadIdx.x / GROUP;
+    const int row = (int)threadIdx.x % GROUP / 32 * 16 + lane / 4;
+#pragma unroll
+    for (int i = 0; i < OUT / SLAB * (SLAB / 8) * 2; i++) {
+        const int h = i / (SLAB / 4), n = i / 2 % (SLAB / 8), below = i % 2;
+        *reinterpret_cast<float2 *>(&s.groups[group].weights[h * 64 + below * 8 + row][n * 8 + lane % 4 * 2]) =
+            make_float2(acc[h][n][below * 2], acc[h][n][below * 2 + 1]);
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < OUT * SLAB / 4; i += BACK_BLOCK) {
+        const int out = i / (SLAB / 4), col = i % (SLAB / 4) * 4;
+        float4 sum = make_float4(0, 0, 0, 0);
+        for (int g = 0; g < BACK_GROUPS; g++)
+            add_to(sum, *reinterpret_cast<const float4 *>(&s.groups[g].weights[out][col]));
+        if (channel + col < b.channels)
+            *reinterpret_cast<float4 *>(b.dw + (part * OUT + out) * b.channels + channel + col) = sum;
+    }
+}
+
+/* A block has 64 channels and a part of the pixels; its groups take turns at tiles, and wait for each other in the end
+ * alone. */
+__global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(const backward_work b) {
+    back_memory &s = *reinterpret_cast<back_memory *>(shared_memory);
+    const int64_t channel = blockIdx.x % b.columns * SLAB, part = blockIdx.x / b.columns;
+    const int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP;
+    const int64_t first = part * BACK_GROUPS + group, step = b.parts * BACK_GROUPS;
+    const bool add = b.dx.to && b.dx.add;
+    if (threadIdx.x < 2 * GROUP)
+        copy_slab<OUT, 2 * GROUP>(s.w, (int)threadIdx.x, b.w + channel, b.channels, OUT, b.channels - channel);
+    copies_commit();
+    if (first < b.tiles) load_tile(b, s.groups[group].stages[0], thread, first, channel);
+    copies_commit();
+    find_back_lines(b, s, channel);
+    copies_wait<1>();
+    show_to_products();
+    __syncthreads();
+    back_sums of = {};
+    back_tile weights[OUT / SLAB] = {};
+    int stage = 0;
+    for (int64_t tile = first; tile < b.tiles; tile += step, stage ^= 1) {
+        back_stage &now = s.groups[group].stages[stage];
+        if (tile + step < b.tiles) load_tile(b, s.groups[group].stages[stage ^ 1], thread, tile + step, channel);
+        copies_commit();
+        copies_wait<1>();
+        show_to_products();
+        group_meet(group);
+        back_tile acc;
+        multiply_pixels(now, s.w, acc);
+        finish_pixels(s, add, now, acc, of);
+        show_to_products();
+        group_meet(group);
+        multiply_weights(now, weights);
+        if (b.dx.to) store_dx(b, now, thread, tile * TILE, channel);
+        products_wait<0>();
+        group_meet(group);
+    }
+    leave_columns(b, s, channel, part, of);
+    leave_weights(b, s, channel, part, weights);
+}
+
+/* ---- the sums of all parts ---- */
+
+struct sum_work {
+    const float *dw, *sums, *gamma, *saved;
+    int64_t parts, channels, weight_blocks;
+    target<float> to_w, to_gamma, to_beta;
+    nn_channel_pairs linear;
+    bool linear_add;
+    const int64_t *live_rows;
+    int64_t pixels, pixels_a_row;
+};
+
+/* The gradient of x is dx + a + b x: with mean(g) = sum / n and p = product scale^2 / n,
+ * factor (g - mean(g) - (x - mean) p). */
+__device__ static inline void tell_channel(const sum_work &s, int64_t k, float sum, float product) {
+    const float mean = s.saved[k], scale = s.saved[s.channels + k], factor = s.gamma[k] * scale;
+    const float n = fmaxf((float)(s.live_rows ? *s.live_rows * s.pixels_a_row : s.pixels), 1);
+    const float p = product * scale * scale / n;
+    const float dgamma[1] = {product * scale}, dbeta[1] = {sum};
+    put<1>(s.to_gamma, k, dgamma);
+    put<1>(s.to_beta, k, dbeta);
+    const float a[1] = {-factor * (sum / n - mean * p)}, b[1] = {-factor * p};
+    put<1>(target<float>{s.linear.first, s.linear_add}, k, a);
+    put<1>(target<float>{s.linear.first ? s.linear.first + s.linear.stride : NULL, s.linear_add}, k, b);
+}
+
+__device__ static inline void sum_channels(const sum_work &s) {
+    __shared__ float shared[2][PARTS_SLICES][PARTS_COLS];
+    const int col = (int)threadIdx.x % PARTS_COLS, slice = (int)threadIdx.x / PARTS_COLS;
+    const int64_t k = (blockIdx.x - s.weight_blocks) * PARTS_COLS + col;
+    float sums[2] = {0, 0};
+#pragma unroll 4
+    for (int64_t part = slice; k < s.channels && part < s.parts; part += PARTS_SLICES) {
+        sums[0] += __ldcg(s.sums + part * 2 * s.channels + k);
+        sums[1] += __ldcg(s.sums + (part * 2 + 1) * s.channels + k);
+    }
+    shared[0][slice][col] = sums[0];
+    shared[1][slice][col] = sums[1];
+    __syncthreads();
+    if (slice > 0 || k >= s.channels) return;
+    for (int i = 1; i < PARTS_SLICES; i++) sums[0] += shared[0][i][col], sums[1] += shared[1][i][col];
+    tell_channel(s, k, sums[0], sums[1]);
+}
+
+__global__ static void __launch_bounds__(PARTS_BLOCK) sum_kernel(const sum_work s) {
+    wait_for_former();
+    if (blockIdx.x < s.weight_blocks) sum_parts(s.dw, s.parts, OUT * s.channels / 4, blockIdx.x, s.to_w);
+    else sum_channels(s);
+}
+
+/* ---- launches ---- */
+
+enum { MOST_SHARED = 218 << 10 }; /* beside what kernels have of a known size */
+static_assert(sizeof(back_memory) <= MOST_SHARED, "what backward needs");
+static_assert(sizeof(wide_shape::memory) + MOST_IN / 2 * sizeof(float4) <= MOST_SHARED, "what forward needs");
+static_assert(sizeof(quarter_shape::memory) + MOST_IN / 2 * sizeof(float4) <= MOST_SHARED, "what forward needs");
+
+/* The kernels are of one kind of chip. */
+static bool device_fits(void) {
+    int device = 0, major = 0, minor = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
+           minor == 0;
+}
+
+/* Everything begins at a pack. */
+static bool in_packs(const nn_array *a) {
+    return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
+}
+
+bool norm_product_fits(const nn_call *c, const nn_call *norm) {
+    const nn_array *x = &norm->input[0];
+    const int64_t *w = c->input[1].shape->dim;
+    return c->training && w[0] == OUT && w[1] == 1 && c->attributes->padding == 0 && c->attributes->stride == 1 &&
+           c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) && nn_channels(x) <= MOST_IN &&
+           !norm->input[1].shape && norm->attributes->activation == NN_RELU && norm->moments.first &&
+           norm->linear.first && device_fits();
+}
+
+/* How forward is cut: so that many multiprocessors have something to do. */
+struct forward_kind {
+    const void *kernel;
+    int64_t rows, cols;
+    unsigned threads;
+    size_t bytes;
+    bool split;
+};
+
+template <typename S> static forward_kind kind_as(int64_t channels) {
+    return {(const void *)product_kernel<S>, S::ROWS, S::COLS, S::THREADS, S::bytes(channels), S::IS_SPLIT};
+}
+
+static forward_kind kind_of(const nn_call *c) {
+    const int64_t pixels = nn_pixels(&c->output[0]), channels = nn_channels(&c->maker->input[0]);
+    if (parts(pixels, wide_shape::ROWS) >= PROCESSORS / 2) return kind_as<wide_shape>(channels);
+    if (parts(pixels, 64) >= PROCESSORS / 2) return kind_as<half_shape>(channels);
+    return kind_as<quarter_shape>(channels);
+}
+
+static backward_work cut_backward(const nn_call *c) {
+    backward_work b = {};
+    b.pixels = nn_pixels(&c->output[0]);
+    b.channels = nn_channels(&c->maker->input[0]);
+    b.tiles = parts(b.pixels, TILE);
+    b.columns = parts(b.channels, SLAB);
+    b.parts = PROCESSORS / b.columns;
+    if (b.parts > parts(b.tiles, BACK_GROUPS)) b.parts = parts(b.tiles, BACK_GROUPS);
+    if (b.parts < 1) b.parts = 1;
+    return b;
+}
+
+/* Blocks one below the other, and pixels of each. */
+static moments_work cut_forward(const nn_call *c) {
+    const int64_t pixels = nn_pixels(&c->output[0]);
+    const forward_kind kind = kind_of(c);
+    moments_work w = {};
+    w.size = kind.split ? kind.rows : parts(parts(pixels, kind.rows), PROCESSORS) * kind.rows;
+    w.tiles = parts(pixels, w.size);
+    w.channels = OUT;
+    return w;
+}
+
+size_t norm_product_workspace(const nn_call *c) {
+    if (!c->output_grad[0]) return moments_floats(cut_forward(c).tiles, OUT);
+    const backward_work b = cut_backward(c);
+    return (size_t)(b.parts * b.channels * (OUT + 2));
+}
+
+size_t norm_product_counters(const nn_call *c) { return c->output_grad[0] ? 0 : (size_t)(OUT / kind_of(c).cols); }
+
+/* One limit for all nodes that have a kernel. */
+static void launch(const nn_call *c, const void *kernel, dim3 blocks, unsigned threads, size_t shared, void *work,
+                   bool follows) {
+    void *arguments[] = {work};
+    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
+    if (e == cudaSuccess && follows) e = launch_following(kernel, blocks, threads, arguments, shared, stream_of(c));
+    else if (e == cudaSuccess) e = cudaLaunchKernel(kernel, blocks, threads, arguments, shared, stream_of(c));
+    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution of what is normalised", cudaGetErrorString(e));
+}
+
+void norm_product_forward(const nn_call *c, unsigned *counters) {
+    const nn_call *norm = c->maker;
+    const nn_array *x = &norm->input[0], *y = &c->output[0];
+    const forward_kind kind = kind_of(c);
+    forward_work f = {};
+    f.x = (const bf16 *)x->data;
+    f.w = (const bf16 *)c->input[1].data;
+    f.y = (bf16 *)y->data;
+    f.x_stride = x->stride;
+    f.y_stride = y->stride;
+    f.pixels = nn_pixels(y);
+    f.channels = nn_channels(x);
+    f.norm = norm_arrays_of(norm);
+    f.live_rows = x->live_rows;
+    f.pixels_a_row = x->cols / f.channels;
+    f.found = cut_forward(c);
+    f.found.partials = c->workspace;
+    f.found.counters = counters;
+    f.found.to = c->output_moments;
+    if (f.pixels == 0) return;
+    const dim3 blocks((unsigned)f.found.tiles, (unsigned)(OUT / kind.cols));
+    launch(c, kind.kernel, blocks, kind.threads, kind.bytes, &f, true);
+}
+
+static void sum_all(const nn_call *c, const backward_work &b) {
+    const nn_call *norm = c->maker;
+    sum_work s = {};
+    s.dw = b.dw;
+    s.sums = b.sums;
+    s.gamma = b.norm.gamma;
+    s.saved = b.norm.saved;
+    s.parts = b.parts;
+    s.channels = b.channels;
+    s.weight_blocks = parts(OUT * b.channels / 4, PARTS_COLS);
+    s.to_w = target_of<float>(c, 1);
+    s.to_gamma = {norm->input_grad[2], norm->accumulate[2] || c->accumulate_sums};
+    s.to_beta = {norm->input_grad[3], norm->accumulate[3] || c->accumulate_sums};
+    s.linear = norm->linear;
+    s.linear_add = norm->accumulate[0];
+    s.live_rows = norm->input[0].live_rows;
+    s.pixels = b.pixels;
+    s.pixels_a_row = norm->input[0].cols / b.channels;
+    const unsigned blocks = (unsigned)(s.weight_blocks + parts(b.channels, PARTS_COLS));
+    launch(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s, true);
+}
+
+void norm_product_backward(const nn_call *c) {
+    const nn_call *norm = c->maker;
+    backward_work b = cut_backward(c);
+    b.x = (const bf16 *)norm->input[0].data;
+    b.w = (const bf16 *)c->input[1].data;
+    b.dy = (const bf16 *)c->output_grad[0];
+    b.dx = target_of<bf16>(norm, 0);
+    b.x_stride = norm->input[0].stride;
+    b.dy_stride = c->output[0].stride;
+    b.norm = norm_arrays_of(norm);
+    b.dw = c->workspace;
+    b.sums = b.dw + b.parts * OUT * b.channels;
+    if (b.pixels == 0) return;
+    launch(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK, sizeof(back_memory), &b,
+           false); /* what came before may have been on two branches */
+    sum_all(c, b);
+}
