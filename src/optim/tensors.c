@@ -297,14 +297,6 @@ static adamod_status adamod__more_tensors(adamod_optimizer *opt) {
     return ADAMOD_OK;
 }
 
-static adamod_status adamod__check_bound(const adamod_optimizer *opt, int g, const char *name) {
-    const bool bounded = opt->groups[g].options[OPT_BOUND] == BOUND_MOMENTAL;
-    if (!opt->device || !opt->rule->host_bound || !bounded) return ADAMOD_OK;
-    return adamod__fail(ADAMOD_ERROR_DEVICE,
-                        "%s: %s: bound is momental, expected none on a GPU, where it has no kernels", name,
-                        opt->rule->name);
-}
-
 adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tensor *in, int64_t *id) {
     if (!opt) return adamod__null_handle();
     if (!in) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the tensor is NULL");
@@ -319,8 +311,8 @@ adamod_status adamod_add_tensor(adamod_optimizer *opt, int g, const adamod_tenso
         return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the ranges of its arrays", name);
     }
     tensor t = {0};
-    if ((status = adamod__check_bound(opt, g, name)) || (status = adamod__describe(opt, g, in, name, &t)) ||
-        (status = adamod__check_range(opt, &t, name)) || (status = adamod__device_unlay(opt))) {
+    if ((status = adamod__describe(opt, g, in, name, &t)) || (status = adamod__check_range(opt, &t, name)) ||
+        (status = adamod__device_unlay(opt))) {
         return status;
     }
     if (!(t.name = strdup(name))) return adamod__fail(ADAMOD_ERROR_MEMORY, "%s: out of memory for the name", name);

@@ -277,7 +277,7 @@ class LAMB(Optimizer):
 class Prodigy(Optimizer):
     """Prodigy, Mishchenko and Defazio, arXiv 2306.06101: Adam that estimates its learning rate; as in the authors' package.
 
-    The estimate d is one number for all parameters of all groups, which must be on the CPU. It looks at whole parameters.
+    The estimate d is one number for all parameters of all groups on one device. It looks at whole parameters.
 
     Args, beside those of every Optimizer here:
         lr: times d, the learning rate. The authors advise 1, with a schedule that decays it.

@@ -70,7 +70,7 @@ static const option_spec adamod__adafactor_options[] = {
 
 RULE_DRIVER(adafactor);
 RULE_DEFINITION(adafactor, .summary = "Adam's v as the product of a row and a column, for matrices",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adafactor_driver, .host_bound = true);
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adafactor_driver);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

@@ -82,7 +82,7 @@ static const option_spec adamod__adashift_options[] = {
 
 RULE_DRIVER(adashift);
 RULE_DEFINITION(adashift, .summary = "Adam with a gradient in v that is n updates old",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adashift_driver, .host_bound = true);
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__adashift_driver);
 
 #elif defined(ADAMOD_RULE_CUDA)
 

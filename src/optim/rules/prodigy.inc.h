@@ -84,7 +84,10 @@ static const option_spec adamod__prodigy_options[] = {
 
 RULE_DRIVER(prodigy);
 RULE_DEFINITION(prodigy, .summary = "Adam that estimates its learning rate from how far it has come",
-                .default_decay = DECAY_DECOUPLED, .driver = &adamod__prodigy_driver, .together = true,
-                .host_only = true);
+                .default_decay = DECAY_DECOUPLED, .driver = &adamod__prodigy_driver, .together = true);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(prodigy)
 
 #endif

@@ -52,6 +52,13 @@ template <class R> struct row_pass {
         const R r = (R)(scale / sqrt(get(1, row) / means_of(v)[v.first_matrix[tensor] + matrix]));
         return r / root_of(load_as<R>(t.state[2], t.state_type, matrix * t.cols + i % t.cols));
     }
+    /* The lesser of a rate and its running average, if there is one: the momental bound. */
+    __device__ __forceinline__ R bound(R rate, int64_t block, uint32_t at) const {
+        if (!t.state[3]) return rate;
+        const R s = k.beta3 * load_as<R>(t.state[3], t.state_type, block + at) + k.beta3c * rate;
+        store_state<R>(t, 3, 0, block, at, s, now.key);
+        return s < rate ? s : rate;
+    }
     static __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
     static __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
 };
@@ -243,7 +250,8 @@ template <class RULE> static __device__ void pass_update(const view &v, piece c)
     for (int64_t i = p.first + threadIdx.x; i < p.last; i += ROW_THREADS) {
         const int64_t block = p.first + (i - p.first) / BLOCK * BLOCK;
         R before;
-        apply<RULE>(p, p.k, block, (uint32_t)(i - block), p.gradient(i) * p.rate(i, p.now.wide.high), &before);
+        const uint32_t at = (uint32_t)(i - block);
+        apply<RULE>(p, p.k, block, at, p.gradient(i) * p.bound(p.rate(i, p.now.wide.high), block, at), &before);
     }
 }
 
@@ -280,9 +288,10 @@ static __device__ void pass_collect(const view &v, piece c, shared_counts *count
                 const R g = p.gradient(block + r + lane), rate = p.rate(block + r + lane, p.now.wide.high);
                 R before;
                 sum[0] += (double)g * (double)g;
-                const element<R> x = apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * rate, &before);
+                const R step = p.bound(rate, block, (uint32_t)(r + lane));
+                const element<R> x = apply<RULE>(p, p.k, block, (uint32_t)(r + lane), g * step, &before);
                 distance = (double)x.p - (double)before;
-                counts->add(v, &seen, (double)rate, (double)rate, false);
+                counts->add(v, &seen, (double)rate, (double)step, false);
                 counts->look(x.p, x.m, x.v, x.s, x.t, x.u);
             }
             sum[1] = add_in_order(sum[1], distance * distance, lanes);

@@ -25,6 +25,14 @@ static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __gri
     v.largest[blockIdx.x] = most;
 }
 
+/* The momental bound of the tensor's learning rate. */
+template <class R>
+static __device__ double bound_rate(const device_tensor &t, const adamod__coef_f64 &c, double rate, uint64_t key) {
+    const double s = c.beta3 * (double)load_as<R>(t.state[3], t.state_type, 0) + c.beta3c * rate;
+    store_state<R>(t, 3, 0, 0, 0, (R)s, key);
+    return s < rate ? s : rate;
+}
+
 /* v takes the largest square; lr then is divided by its root here, once. */
 template <class R> static __device__ void finish_spatial(const view &v, int64_t i) {
     const device_tensor &t = v.tensors[i];
@@ -35,8 +43,8 @@ template <class R> static __device__ void finish_spatial(const view &v, int64_t 
     const double before = (double)load_as<R>(t.state[1], t.state_type, 0);
     const double x = c.beta2 * before + c.beta2c * most * most;
     store_state<R>(t, 1, 0, 0, 0, (R)adamod__saturated(x, t.state_type == ADAMOD_F64), now.key);
-    c.lr = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
-    c.high = c.lr;
+    c.high = x > 0 ? c.lr / (sqrt(x * c.vscale) + c.eps) : x;
+    c.lr = t.state[3] ? bound_rate<R>(t, c, c.high, now.key) : c.high;
     now.wide = c;
     now.narrow = narrowed(c);
 }

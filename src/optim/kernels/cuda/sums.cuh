@@ -4,6 +4,28 @@
 
 #include "optim/kernels/cuda/update_any.cuh"
 
+/* Elements of arrays that all have the type of computation: nothing in between keeps loads from being under way together. */
+template <class RULE>
+static __device__ __forceinline__ element<typename RULE::R> load_plain(const device_tensor &t, const array_step &now,
+                                                                       const typename RULE::K &k, int64_t i) {
+    typedef typename RULE::R R;
+    element<R> x = {};
+    x.p = ((const R *)t.p)[i];
+    x.g = shape_gradient(((const R *)t.g)[i], x.p, k, now.transform);
+    if (RULE::states & STATE_M) x.m = ((const R *)t.state[0])[i];
+    if (RULE::states & STATE_V) x.v = ((const R *)t.state[1])[i];
+    if (RULE::states & STATE_S) x.s = ((const R *)t.state[2])[i];
+    if (RULE::states & STATE_T) x.t = ((const R *)t.state[3])[i];
+    if (RULE::states & STATE_U) x.u = ((const R *)t.state[4])[i];
+    return x;
+}
+
+template <bool SQUARES, class R>
+static __device__ __forceinline__ void add_element(double (&sum)[2], const element<R> &x) {
+    sum[0] += SQUARES ? (double)x.eta * (double)x.eta : (double)x.eta;
+    sum[1] += SQUARES ? (double)x.step * (double)x.step : (double)x.step;
+}
+
 /* A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that sums come in the library's order. */
 template <class RULE, bool SQUARES>
 static __global__ void __launch_bounds__(UPDATE_THREADS)
@@ -18,16 +40,24 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
     k.flag |= SUMS_FLAG;
     const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
     const int warps = UPDATE_THREADS / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const int type = sizeof(R) == 8 ? ADAMOD_F64 : ADAMOD_F32;
+    const bool plain = t.p_type == type && t.g_type == type && t.state_type == type;
     double sums[2] = {0, 0};
     int round = 0;
     for (int64_t at = first; at < last; at += warps * BLOCK, round++) {
         const int64_t block = at + warp * BLOCK;
         double sum[2] = {0, 0};
-        for (int r = lane; r < BLOCK && block + r < last; r += 32) {
-            R before;
-            const element<R> x = update_element<RULE>(load_element<RULE, false>(t, now, k, block + r, &before), k);
-            sum[0] += SQUARES ? (double)x.eta * (double)x.eta : (double)x.eta;
-            sum[1] += SQUARES ? (double)x.step * (double)x.step : (double)x.step;
+        if (plain && block + BLOCK <= last) {
+#pragma unroll 8
+            for (int r = 0; r < BLOCK; r += 32) {
+                add_element<SQUARES>(sum, update_element<RULE>(load_plain<RULE>(t, now, k, block + r + lane), k));
+            }
+        } else {
+            for (int r = lane; r < BLOCK && block + r < last; r += 32) {
+                R before;
+                const element<R> x = load_element<RULE, false>(t, now, k, block + r, &before);
+                add_element<SQUARES>(sum, update_element<RULE>(x, k));
+            }
         }
         sum[0] = sum_lanes(sum[0]);
         sum[1] = sum_lanes(sum[1]);
