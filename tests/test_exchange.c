@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_RANKS = 16 };
+enum { MOST_RANKS = 16, STATES = 7 };
 #define MESSAGE message, sizeof message
 
 static comm *c;
@@ -38,6 +38,7 @@ static void make(side *s, int64_t numbers, bool by_nccl, bool in_parts) {
     nccl *joined = NULL;
     s->graph = nn_graph_create(s->params);
     nn_parameter(s->graph, "w", 1, &numbers, (nn_init){.kind = NN_ZEROS});
+    nn_persistent(s->graph, "mean", 1, (int64_t[]){STATES}, (nn_init){.kind = NN_ZEROS});
     CHECK_INT(nn_params_allocate(s->params, 1), ADAMOD_OK);
     CHECK_INT(fake_device_take(s->params, &backend, NN_MIXED), ADAMOD_OK);
     make_parts(s);
@@ -129,6 +130,18 @@ TEST(parts_and_sums_come_to_all) {
     }
 }
 
+TEST(states_become_their_mean) {
+    side s;
+    make(&s, 16, true, false);
+    const int size = comm_size(c);
+    float *states = nn_params_states(s.params);
+    CHECK(exchange_means_states(s.exchange));
+    for (int i = 0; i < STATES; i++) states[i] = (float)(comm_rank(c) * 2 + i);
+    CHECK_INT(exchange_mean_states(s.exchange), ADAMOD_OK);
+    for (int i = 0; i < STATES; i++) CHECK_CLOSE(states[i], (size - 1) + i, 1e-6);
+    drop(&s);
+}
+
 /* ---- failures ---- */
 
 static adamod_status sum_once(side *s) {
@@ -165,7 +178,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     static const check_test tests[] = {ENTRY(nccl_sums_gradients), ENTRY(nccl_sums_each_part_for_its_rank),
-                                       ENTRY(parts_and_sums_come_to_all), ENTRY(what_nccl_says_is_told)};
+                                       ENTRY(parts_and_sums_come_to_all), ENTRY(states_become_their_mean),
+                                       ENTRY(what_nccl_says_is_told)};
     const int status = check_run(tests, sizeof tests / sizeof *tests, argc > 1 ? argv[1] : "");
     comm_free(c);
     return status;

@@ -10,7 +10,15 @@
 typedef struct nccl_id {
     char bytes[128];
 } nccl_id;
-enum { NCCL_BYTE = 0, NCCL_FLOAT = 7, NCCL_DOUBLE = 8, NCCL_SUM = 0, STREAM_BESIDE = 1, EVENT_WITHOUT_TIME = 2 };
+enum {
+    NCCL_BYTE = 0,
+    NCCL_FLOAT = 7,
+    NCCL_DOUBLE = 8,
+    NCCL_SUM = 0,
+    NCCL_MEAN = 4,
+    STREAM_BESIDE = 1,
+    EVENT_WITHOUT_TIME = 2
+};
 
 typedef struct functions {
     int (*version)(int *version);
@@ -173,6 +181,11 @@ int nccl_sum_parts(nccl *n, float *x, int64_t first, int64_t count, const int64_
 
 int nccl_add(nccl *n, double *x, int64_t count, void *stream, char *message, size_t size) {
     const int status = n->f->all_reduce(x, x, (size_t)count, NCCL_DOUBLE, NCCL_SUM, n->comm, stream);
+    return failed(n, "ncclAllReduce", status, message, size);
+}
+
+int nccl_mean(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size) {
+    const int status = n->f->all_reduce(x, x, (size_t)count, NCCL_FLOAT, NCCL_MEAN, n->comm, stream);
     return failed(n, "ncclAllReduce", status, message, size);
 }
 

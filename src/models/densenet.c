@@ -19,7 +19,7 @@ static const key_spec keys[] = {
     CHOICE_KEY(densenet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
                "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
     SWITCH_KEY(densenet_settings, model.sync_norm, "false", STRICT,
-               "batch norms over the batches of all ranks, in place of each rank's own; on the CPU"),
+               "batch norms over the batches of all ranks, in place of each rank's own"),
 };
 const key_table densenet_keys = {keys, sizeof keys / sizeof *keys, sizeof(densenet_settings)};
 

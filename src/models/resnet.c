@@ -17,7 +17,7 @@ static const key_spec keys[] = {
     CHOICE_KEY(resnet_settings, model.gamma, "ones", VISION_GAMMAS, STRICT,
                "first values of the norms' weights; uniform: from 0 to 1, as PyTorch 1.1"),
     SWITCH_KEY(resnet_settings, model.sync_norm, "false", STRICT,
-               "batch norms over the batches of all ranks, in place of each rank's own; on the CPU"),
+               "batch norms over the batches of all ranks, in place of each rank's own"),
 };
 const key_table resnet_keys = {keys, sizeof keys / sizeof *keys, sizeof(resnet_settings)};
 

@@ -147,6 +147,8 @@ void nn_params_narrow(const nn_params *p) {
     if (on && on->half) on->backend->device->narrow(on->device, on->half, on->data, on->count);
 }
 
+float *nn_params_states(const nn_params *p) { return p->on_device ? p->on_device->states : p->state_data; }
+
 nn_param_memory nn_params_memory(const nn_params *p, const nn_param *param) {
     const nn_device_params *on = p->on_device;
     if (!on) return (nn_param_memory){p->data + param->offset, p->grad + param->offset, NULL};

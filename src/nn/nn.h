@@ -111,6 +111,7 @@ adamod_status nn_params_read(const nn_params *p, void *host, const void *on_devi
 adamod_status nn_params_write(const nn_params *p, void *on_device, const void *host, size_t bytes);
 /* On a device, after others have written parameters there: renews the copies of them as bf16, where there are some. */
 void nn_params_narrow(const nn_params *p);
+float *nn_params_states(const nn_params *p); /* where they are; NULL: there are none */
 /* Where the optimizer finds a parameter, its gradient and, where the parameter is kept as bf16 too, that copy. */
 typedef struct nn_param_memory {
     float *data, *grad;

@@ -318,12 +318,27 @@ static void mean_states(exchange *x, int ranks) {
     }
 }
 
-adamod_status exchange_states(exchange *x, int ranks, bool carried) {
+/* Every round has a batch of every rank. */
+bool exchange_means_states(const exchange *x) {
+    const exchange_options *o = &x->o;
+    return o->nccl && !o->carries && o->batches % comm_size(o->comm) == 0 && nn_params_states(o->params);
+}
+
+adamod_status exchange_mean_states(exchange *x) {
+    const nn_params *p = x->o.params;
+    char message[256];
+    note(x, nccl_mean(x->o.nccl, nn_params_states(p), p->state_count, nn_params_stream(p), message, sizeof message),
+         message);
+    return noted(x);
+}
+
+adamod_status exchange_states(exchange *x, int ranks) {
     nn_params *p = x->o.params;
     if (!x->o.comm || !p->state_data) return ADAMOD_OK;
     const adamod_status status = nn_params_fetch_states(p);
     if (status) return status;
-    if (carried) comm_broadcast(x->o.comm, p->state_data, (size_t)p->state_count * sizeof *p->state_data, ranks - 1);
+    if (x->o.carries)
+        comm_broadcast(x->o.comm, p->state_data, (size_t)p->state_count * sizeof *p->state_data, ranks - 1);
     else mean_states(x, ranks);
     return nn_params_store_states(p);
 }

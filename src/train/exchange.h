@@ -18,18 +18,19 @@ typedef struct exchange exchange;
 
 typedef struct exchange_options {
     comm *comm;
-    nccl *
-        nccl; /* sums on the device, and is the exchange's then. NULL: parameters on a device come to the host for each sum, and
-                 * a rank adds up those of its own batches first */
     nn_params *params;
-    const int64_t *
-        parts; /* rank r has the parameters' numbers parts[r] to parts[r + 1] - 1: on a device NCCL's sums are for those
-                 * alone. NULL: every rank has all. They live as long as the exchange */
     nn_plan *plan; /* that computes the gradients */
     int batches;   /* of an update */
     comm_order order;
-    bool
-        overlap; /* sums begin while a backward pass goes on: on the host in a thread of their own, where order is ORDERED */
+    bool carries; /* a batch goes on from the persistent states that the one before it left */
+    /* Sums begin while a backward pass goes on: on the host in a thread of their own, where order is ORDERED. */
+    bool overlap;
+    /* Sums on the device, and is the exchange's then. NULL: parameters on a device come to the host for each sum, and a rank
+     * adds up those of its own batches first. */
+    nccl *nccl;
+    /* Rank r has the parameters' numbers parts[r] to parts[r + 1] - 1: NCCL's sums are for those alone. NULL: every rank has
+     * all. They live as long as the exchange. */
+    const int64_t *parts;
 } exchange_options;
 
 /* 0, or -1 with one line in message. */
@@ -66,8 +67,11 @@ void exchange_add(exchange *x, double *numbers, int64_t n);
 /* The numbers of the batches of a round, added to sums in the order of batches. */
 void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4]);
 
-/* The persistent states of all ranks become one. carried: the last batch's, which went on from those before it; else the
- * mean of what the batches of the round left. */
-adamod_status exchange_states(exchange *x, int ranks, bool carried);
+/* The persistent states of all ranks become one: the last batch's, where it went on from those before it; else the mean of
+ * what the batches of the round left. Where they are on a device and exchange_means_states says so, exchange_mean_states does
+ * it, which can be recorded. */
+adamod_status exchange_states(exchange *x, int ranks);
+bool exchange_means_states(const exchange *x);
+adamod_status exchange_mean_states(exchange *x);
 
 #endif

@@ -179,10 +179,6 @@ static int share_norms(experiment *e, bool on_device, bool *any, char *message, 
     if ((!e->comm && !on_device) || !e->plan) return 0;
     if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, e, !on_device, any), message, size))
         return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
-    if (*any && e->params->on_device)
-        return text_fail(message, size,
-                         "model.sync_norm is for the CPU: set train.backend to cpu, or model.sync_norm to "
-                         "false");
     if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
         return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
                          e->recipe.train.accumulate, comm_size(e->comm));
@@ -198,6 +194,7 @@ static int open_exchange(experiment *e, nccl *on_device, bool norms, char *messa
                                 .parts = shard_parts(e->shard),
                                 .plan = e->plan,
                                 .batches = r->train.accumulate,
+                                .carries = e->task->carries,
                                 .order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED,
                                 .overlap = overlaps(e, e->comm) && !norms};
     const int failed = exchange_open(&e->exchange, &o, message, size);

@@ -102,7 +102,7 @@ static void run_round(experiment *s, checkpoint_meta *at, int first, int ranks, 
     }
     exchange_gradients(s->exchange, ranks, first == 0, first + ranks == n);
     exchange_losses(s->exchange, ranks, mine, u->sums);
-    (void)exchange_states(s->exchange, ranks, s->task->carries); /* on the host it cannot fail */
+    (void)exchange_states(s->exchange, ranks); /* on the host it cannot fail */
 }
 
 static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update *u, char *message, size_t size) {
@@ -140,8 +140,10 @@ static adamod_status run_recorded(void *context) {
     nn_plan_forward(r->s->plan);
     if (r->variant & STEPS) exchange_begin_on_device(r->s->exchange);
     nn_plan_backward(r->s->plan, r->variant & ADDS);
-    if (!(r->variant & STEPS)) return ADAMOD_OK;
-    const adamod_status status = exchange_is_on_device(r->s->exchange) ? exchange_on_device(r->s->exchange) : ADAMOD_OK;
+    adamod_status status = ADAMOD_OK;
+    if (r->variant & STEPS && exchange_is_on_device(r->s->exchange)) status = exchange_on_device(r->s->exchange);
+    if (!status && exchange_means_states(r->s->exchange)) status = exchange_mean_states(r->s->exchange);
+    if (!(r->variant & STEPS)) return status;
     return status ? status : step_on_device(r->s);
 }
 
@@ -225,7 +227,8 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
             status = run_before(s, i);
         }
         const bool ends = i % ranks == ranks - 1 || i == n - 1;
-        if (!status && ends && ranks > 1) status = exchange_states(s->exchange, i % ranks + 1, s->task->carries);
+        if (!status && ends && ranks > 1 && !exchange_means_states(s->exchange))
+            status = exchange_states(s->exchange, i % ranks + 1);
     }
     if (!status && ranks > 1 && !exchange_is_on_device(s->exchange)) status = sum_and_step(s, collect, u);
     if (!status) return 0;
