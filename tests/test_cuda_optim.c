@@ -646,15 +646,19 @@ static void change_by_hand(pair *x, int one_in, bool finite) {
     static const uint16_t odd[] = {0x0000, 0x8000, 0x7f80, 0xff80, 0x7fc1, 0x0001, 0x7c00, 0x7bff};
     for (int k = 0; k < x->n; k++) {
         pair_array *a = &x->arrays[k];
-        uint16_t *p = a->p;
+        uint16_t *p = a->p, *device = malloc(2 * a->count);
+        to_host(device, a->device_p, 2 * a->count);
         for (size_t i = 0; i < a->count; i++) {
             if ((int)(fabs(pair_uniform(x)) * one_in) != 0) continue;
             const double what = pair_uniform(x);
             if (what < 0) pair_put(a->param_type, p, i, 2 * pair_uniform(x));
             else if (finite || what < 0.9) p[i] ^= 1;
             else p[i] = odd[(int)(1e6 * what) % 8];
+            device[i] = p[i];
         }
-        to_device(a->device_p, p, 2 * a->count);
+        to_device(a->device_p, device,
+                  2 * a->count); /* what was not changed is its own: Muon's may be a rounding away */
+        free(device);
     }
 }
 

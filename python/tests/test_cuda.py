@@ -414,7 +414,8 @@ class Graphs(Cuda):
 
     def test_replays_are_steps(self):
         in_8_bits = {"state_type": "q8", "min_8bit_size": 0}
-        cases = [(cls, {}) for cls in CLASSES] + [(cls, {**in_8_bits, **o}) for cls, o, _ in EIGHT_BITS]
+        cases = [(cls, {}) for cls in CLASSES if cls is not lt.SOAP]
+        cases += [(cls, {**in_8_bits, **o}) for cls, o, _ in EIGHT_BITS]
         for cls, options in cases:
             one, params, other, others, graph = self.captured(cls, **options)
             for t in range(3, 9):

@@ -183,19 +183,20 @@ static adamod_status conv_prepare(const nn_call *c, void **prepared) {
     return status;
 }
 
-/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then what moments or other
- * sums are joined from. */
+/* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then parts of the gradient of W,
+ * and what moments or other sums are joined from. */
 typedef struct conv_space {
-    char *own, *x, *y, *w, *sums;
+    char *own, *x, *y, *w, *parts, *sums;
     size_t bytes;
 } conv_space;
 
-/* For W without gaps, or for its gradient. */
-static size_t bytes_of_w(const nn_call *c, const conv_plan *p) {
+/* For parts of the gradient of W: 0 where cuDNN computes it, or nobody. */
+static size_t bytes_of_parts(const nn_call *c, const conv_plan *p) {
     const conv_shape s = hopper_shape(c);
+    if (!c->output_grad[0]) return 0;
     if (p->hopper[CONV_DW]) return round_up((int64_t)(hopper_weights_workspace(&s) * sizeof(float)));
     if (own_weight_gradient(c)) return round_up((int64_t)(weight_gradient_workspace(c) * sizeof(float)));
-    return round_up(taps(c) * padded_in(c) * (int64_t)size_of(c->input[0].type));
+    return 0;
 }
 
 static conv_space space_of(const nn_call *c) {
@@ -206,13 +207,14 @@ static conv_space space_of(const nn_call *c) {
     own = (own + 255) / 256 * 256;
     const int64_t in = padded_in(c), size = (int64_t)size_of(c->input[0].type);
     const size_t x = round_up(nn_pixels(&c->input[0]) * in * size);
-    const size_t w = bytes_of_w(c, p);
+    const size_t w = round_up(taps(c) * in * size), parts = bytes_of_parts(c, p);
     const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
     s.x = s.own + own;
     s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
     s.w = s.y + (y_is_copied(c) ? y : 0);
-    s.sums = s.w + (w_is_copied(c) || c->output_grad[0] ? w : 0);
+    s.parts = s.w + (w_is_copied(c) || (c->output_grad[0] && parts == 0) ? w : 0);
+    s.sums = s.parts + parts;
     s.bytes = (size_t)(s.sums - s.own);
     const size_t hopper = hopper_room(c).floats;
     if (c->maker) s.bytes += norm_convolution_workspace(c) * sizeof(float);
@@ -435,7 +437,7 @@ static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s
     if (p->hopper[CONV_DW]) {
         const conv_shape shape = hopper_shape(c);
         hopper_weights_run(&shape, stream_of(c), c->input[0].data, dy, c->input_grad[1], c->accumulate[1],
-                           (float *)s->w);
+                           (float *)s->parts);
         return;
     }
     const bool direct = type == NN_F32 && !c->accumulate[1] && !w_is_copied(c);
@@ -451,7 +453,7 @@ static void gradients_at_once(const nn_call *c, conv_plan *p, const conv_space *
     cudaEventRecord(p->forked, stream_of(c));
     cudaStreamWaitEvent(p->side, p->forked, 0);
     if (p->hopper[CONV_DW]) weights_backward(&weights, p, s, dy);
-    else weight_gradient_run(&weights, dy, out_of(c), (float *)s->w);
+    else weight_gradient_run(&weights, dy, out_of(c), (float *)s->parts);
     cudaEventRecord(p->joined, p->side);
     input_backward(c, p, s, dy);
     cudaStreamWaitEvent(stream_of(c), p->joined, 0);
@@ -471,7 +473,7 @@ static void conv_backward(const nn_call *c) {
         return;
     }
     if (c->maker || c->input_grad[0]) input_backward(c, p, &s, dy);
-    if (own_weight_gradient(c)) weight_gradient_run(c, dy, out_of(c), (float *)s.w);
+    if (own_weight_gradient(c)) weight_gradient_run(c, dy, out_of(c), (float *)s.parts);
     else if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }
 
