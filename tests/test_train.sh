@@ -296,6 +296,9 @@ exec 3>&- 4<&-
 wait $pid
 printf 'eins\nzwei\ndrei\n' >three.txt
 "$ADAMOD" translate whole <three.txt | cmp - one.by.one || fail "a file is translated otherwise than a pipe"
+"$ADAMOD" translate whole three.txt | cmp - one.by.one || fail "a file that is named is translated otherwise"
+refused 1 'none.txt: cannot open' "$ADAMOD" translate whole none.txt
+refused 2 "unexpected argument 'three.txt': one file at most" "$ADAMOD" translate whole three.txt three.txt
 "$ADAMOD" translate whole --batch 2 <three.txt | cmp - one.by.one || fail "batches of two are translated otherwise"
 gzip -c three.txt >three.txt.gz
 if ! "$ADAMOD" translate whole <three.txt.gz 2>err | cmp -s - one.by.one; then

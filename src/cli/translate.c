@@ -17,6 +17,7 @@ static const cli_flag flags[] = {
 enum { MOST_LINES = 8192 }; /* of a batch: those of similar lengths are translated together */
 
 typedef struct arguments {
+    const char *file;     /* NULL: standard input */
     int64_t nbest, batch; /* 0: not given */
     bool scores;
 } arguments;
@@ -30,8 +31,16 @@ static int read_flag(void *context, int flag, const char *value) {
     return good ? 0 : CLI_USAGE;
 }
 
+static int take_file(void *context, const char *value) {
+    arguments *a = context;
+    if (a->file) return cli_usage("translate", "unexpected argument '%.80s': one file at most", value);
+    a->file = value;
+    return 0;
+}
+
 /* Lines that are read, then translated. */
 typedef struct lines {
+    const char *from; /* for messages */
     char *bytes[MOST_LINES];
     text_slice line[MOST_LINES];
     int n;
@@ -52,7 +61,7 @@ static int read_lines(text_input *in, int most, lines *l, char *message, size_t 
         const int got = text_input_line(in, &line, message, size);
         if (got <= 0) return got;
         char *copy = malloc(line.n + 1);
-        if (!copy) return text_fail(message, size, "standard input:%lld: out of memory", (long long)l->first + l->n);
+        if (!copy) return text_fail(message, size, "%s:%lld: out of memory", l->from, (long long)l->first + l->n);
         if (line.n) memcpy(copy, line.bytes, line.n);
         l->bytes[l->n] = copy;
         l->line[l->n++] = (text_slice){copy, line.n};
@@ -65,7 +74,7 @@ static void warn_of_long(const experiment *e, const lines *l, int nbest, const t
     for (int i = 0; i < l->n; i++) {
         const long long n = answers[(size_t)i * (size_t)nbest].tokens;
         if (n <= most) continue;
-        fprintf(stderr, "adamod: translate: standard input:%lld: %lld tokens, of which data.max_length %d are read\n",
+        fprintf(stderr, "adamod: translate: %s:%lld: %lld tokens, of which data.max_length %d are read\n", l->from,
                 (long long)l->first + i, n, most);
     }
 }
@@ -82,7 +91,7 @@ static int translate_lines(experiment *e, const arguments *a, const lines *l) {
     translation_answer *answers = calloc((size_t)l->n * (size_t)nbest, sizeof *answers);
     if (!answers) return cli_fail("translate", "out of memory");
     int status = translation_translate(e, l->n, l->line, nbest, answers, message, sizeof message);
-    if (status) status = cli_fail("translate", "standard input:%lld: %s", (long long)l->first, message);
+    if (status) status = cli_fail("translate", "%s:%lld: %s", l->from, (long long)l->first, message);
     else warn_of_long(e, l, nbest, answers);
     for (int i = 0; !status && i < l->n * nbest; i++) {
         if (answers[i].text) print_answer(a, l->first + i / nbest, &answers[i]);
@@ -99,7 +108,8 @@ static int translate_all(experiment *e, const arguments *a) {
     text_input *in;
     char message[1024];
     int status = 0, more = 1;
-    if (text_input_open(&in, NULL, message, sizeof message)) return cli_fail("translate", "%s", message);
+    if (text_input_open(&in, a->file, message, sizeof message)) return cli_fail("translate", "%s", message);
+    l.from = text_input_name(in);
     const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? MOST_LINES : 1;
     while (more > 0 && !status) {
         more = read_lines(in, at_once, &l, message, sizeof message);
@@ -121,10 +131,12 @@ int cli_translate(int argc, char **argv) {
     arguments a = {0};
     trained t = {.command = "translate",
                  .flags = flags,
-                 .help = "usage: adamod translate RUN [--beam N] [--nbest N] [--scores] ... < text\n\n"
-                         "Translates standard input line by line with a run's model. A line from a pipe or a terminal\n"
-                         "is answered at once. A score is the sum of log p divided by length^length-penalty.\n\n",
+                 .help = "usage: adamod translate RUN [FILE] [--beam N] [--nbest N] [--scores] ... < text\n\n"
+                         "Translates a file or standard input line by line with a run's model. A line from a pipe or\n"
+                         "a terminal is answered at once. A score is the sum of log p divided by\n"
+                         "length^length-penalty.\n\n",
                  .own = read_flag,
+                 .operand = take_file,
                  .context = &a};
     experiment e;
     int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
