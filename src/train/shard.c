@@ -136,6 +136,13 @@ static adamod_status spread(const shard *s, bool to_evaluate) {
     return status;
 }
 
+static adamod_status agree(const shard *s, adamod_status status) {
+    char message[512] = "";
+    if (status) snprintf(message, sizeof message, "%s", adamod__last_message());
+    const int agreed = comm_agree(s->e->comm, status, message, sizeof message);
+    return agreed ? adamod__fail((adamod_status)agreed, "%s", message) : ADAMOD_OK;
+}
+
 adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken) {
     double factor = 1;
     adamod_status status = adamod_set(s->whole, "grad_scale", scale);
@@ -143,6 +150,7 @@ adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, b
     if (status || !*taken) return status;
     status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
     if (!status && own_first(s) < own_end(s)) status = adamod_step(s->e->optimizer);
+    status = agree(s, status); /* before others wait for its part */
     return status ? status : spread(s, false);
 }
 

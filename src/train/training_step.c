@@ -24,10 +24,19 @@ static int library_failed(const update *u, char *message, size_t size) {
 
 static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite, "stop") == 0; }
 
-/* A failure that the other ranks cannot be told of, as they are in the middle of something that needs this one. */
-static void fail_alone(const experiment *s, const char *message) {
+/* A failure that other ranks cannot be told of, as they are in the middle of something that needs this one. */
+static int failed_alone(const experiment *s, const update *u, char *message, size_t size) {
+    library_failed(u, message, size);
+    if (comm_size(s->comm) == 1) return -1;
     fprintf(stderr, "adamod: rank %d: %s\n", comm_rank(s->comm), message);
     comm_abort(s->comm, 1);
+}
+
+/* What the library refuses because it is not finite, it refuses on all ranks alike: it has seen the sum. */
+static bool has_diverged(adamod_status status, update *u) {
+    if (status != ADAMOD_ERROR_NONFINITE) return false;
+    snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
+    return true;
 }
 
 /* ---- batches ---- */
@@ -115,10 +124,7 @@ static int run_on_host(experiment *s, checkpoint_meta *at, bool collect, update 
     }
     u->lr = NAN;
     const adamod_status status = u->taken ? step(s, collect, u) : ADAMOD_OK;
-    if (status == ADAMOD_ERROR_NONFINITE) {
-        snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
-        return 0;
-    }
+    if (has_diverged(status, u)) return 0;
     return status ? library_failed(u, message, size) : 0;
 }
 
@@ -231,10 +237,8 @@ static int run_on_device(experiment *s, checkpoint_meta *at, bool collect, updat
             status = exchange_states(s->exchange, i % ranks + 1);
     }
     if (!status && ranks > 1 && !exchange_is_on_device(s->exchange)) status = sum_and_step(s, collect, u);
-    if (!status) return 0;
-    library_failed(u, message, size);
-    if (ranks > 1) fail_alone(s, message); /* the others wait for its part */
-    return -1;
+    if (!status || has_diverged(status, u)) return 0;
+    return failed_alone(s, u, message, size); /* the others wait for its part */
 }
 
 /* What the optimizer did. An update it refused has no report; the library says why. */
@@ -249,8 +253,7 @@ static adamod_status read_report(experiment *s, update *u) {
 
 static int end_on_device(experiment *s, update *u, char *message, size_t size) {
     adamod_status status = u->waited ? ADAMOD_OK : wait_for_batch(s, u);
-    if (status && comm_size(s->comm) > 1) fail_alone(s, adamod__last_message());
-    if (status) return library_failed(u, message, size);
+    if (status) return failed_alone(s, u, message, size);
     comm_add(s->comm, u->sums, 4);
     u->taken = isfinite(u->sums[0]);
     u->norm = -1;
@@ -259,10 +262,7 @@ static int end_on_device(experiment *s, update *u, char *message, size_t size) {
         return 0;
     }
     status = read_report(s, u);
-    if (status == ADAMOD_ERROR_NONFINITE) {
-        snprintf(u->diverged, sizeof u->diverged, "%s", adamod__last_message());
-        return 0;
-    }
+    if (has_diverged(status, u)) return 0;
     return status ? library_failed(u, message, size) : 0;
 }
 
