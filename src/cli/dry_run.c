@@ -5,6 +5,7 @@
 #include "train/estimate.h"
 #include "train/progress.h"
 #include "train/resume.h"
+#include "train/together.h"
 
 #include <string.h>
 #include <sys/resource.h>
@@ -106,7 +107,8 @@ int training_dry_run(const recipe *r, comm *c) {
         experiment_close(&e);
         return cli_fail("train", "%s", message);
     }
-    if (comm_agree(c, resume_init(&e, message, sizeof message), message, sizeof message)) {
+    if (comm_agree(c, resume_init(&e, message, sizeof message), message, sizeof message) ||
+        together_compare(&e, message, sizeof message)) {
         experiment_close(&e);
         return cli_fail("train", "%s", message);
     }

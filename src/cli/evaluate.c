@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/ranks.h"
 #include "cli/trained.h"
+#include "train/together.h"
 
 #include <math.h>
 #include <string.h>
@@ -92,8 +93,10 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
     if (first && isatty(STDERR_FILENO)) e->progress = show_progress;
     e->progress_context = &shown;
     e->comm = t->comm;
-    if (!e->task->has(e, split)) {
+    if (together_compare(e, message, sizeof message)) status = cli_fail("evaluate", "%s", message);
+    else if (!e->task->has(e, split))
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");
+    if (status) {
         experiment_close(e);
         return status;
     }

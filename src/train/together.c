@@ -1,11 +1,13 @@
 #include "train/together.h"
 
-#include "base/crc32.h"
+#include "base/clock.h"
 #include "base/pool.h"
 #include "base/text.h"
 #include "comm/nccl.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,7 +79,7 @@ int together_share(recipe *r, comm *c, char *message, size_t size) {
 
 typedef struct fingerprints {
     char host[64];
-    uint64_t recipe, meaning;
+    uint64_t recipe, meaning, weights;
     int32_t parts;
     uint64_t part[TASK_MOST_PARTS];
 } fingerprints;
@@ -108,7 +110,13 @@ static const char *find_difference(const fingerprints *a, const fingerprints *b,
     for (int i = 0; i < a->parts; i++) {
         if (a->part[i] != b->part[i]) return parts[i].key;
     }
-    return a->meaning != b->meaning ? "vocabulary" : NULL;
+    if (a->meaning != b->meaning) return "vocabulary";
+    return a->weights != b->weights ? "model" : NULL;
+}
+
+static uint64_t hash_weights(const nn_params *p) {
+    const uint64_t hash = task_hash(0, p->data, (size_t)p->count * sizeof *p->data);
+    return p->state_data ? task_hash(hash, p->state_data, (size_t)p->state_count * sizeof *p->state_data) : hash;
 }
 
 int together_compare(const experiment *e, char *message, size_t size) {
@@ -122,6 +130,7 @@ int together_compare(const experiment *e, char *message, size_t size) {
     memcpy(mine.host, comm_local(c).host, sizeof mine.host);
     mine.recipe = hash_recipe(&e->recipe);
     mine.meaning = e->task->fingerprint(e);
+    mine.weights = hash_weights(e->params);
     mine.parts = e->task->data ? e->task->data(e, parts) : 0;
     for (int i = 0; i < mine.parts; i++) mine.part[i] = parts[i].fingerprint;
     comm_gather(c, &mine, sizeof mine, all);
@@ -136,13 +145,25 @@ int together_compare(const experiment *e, char *message, size_t size) {
     return failed;
 }
 
+/* A file that rank 0 makes there for the others to find: what else has the name of the run's files may be another run's. */
+static int leave_mark(const char *mark, char *message, size_t size) {
+    const int fd = open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0) return close(fd);
+    return text_fail(message, size, "%s: cannot write: %s", mark, strerror(errno));
+}
+
 int together_see(comm *c, const char *directory, char *message, size_t size) {
-    char path[4200];
-    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
-    comm_barrier(c);
-    const int failed = c && access(path, R_OK)
-                           ? text_fail(message, size, "%s: cannot see what rank 0 has there: %s: %s", directory,
-                                       comm_local(c).host, strerror(errno))
-                           : 0;
-    return comm_agree(c, failed, message, size);
+    char mark[4200];
+    uint64_t now = (uint64_t)(1e6 * clock_wall_seconds());
+    const bool first = comm_rank(c) == 0;
+    if (!c) return 0;
+    comm_broadcast(c, &now, sizeof now, 0);
+    snprintf(mark, sizeof mark, "%s/.ranks-%016" PRIx64, directory, now);
+    if (comm_agree(c, first ? leave_mark(mark, message, size) : 0, message, size)) return -1;
+    int failed = access(mark, F_OK) ? text_fail(message, size, "%s: cannot see what rank 0 has there: %s: %s",
+                                                directory, comm_local(c).host, strerror(errno))
+                                    : 0;
+    failed = comm_agree(c, failed, message, size);
+    if (first) unlink(mark);
+    return failed ? -1 : 0;
 }

@@ -16,7 +16,7 @@ void together_place(recipe *r, const comm *c);
 /* The same of ranks that train: a GPU that two ask for is refused, unless train.comm is mpi. */
 int together_share(recipe *r, comm *c, char *message, size_t size);
 
-/* Whether recipe and data are the same everywhere; the program is (comm.h). */
+/* Whether recipe, data and the model's weights are the same everywhere; the program is (comm.h). */
 int together_compare(const experiment *e, char *message, size_t size);
 
 /* Whether all ranks see the directory that rank 0 has made or opened. */

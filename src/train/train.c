@@ -180,7 +180,8 @@ static int measure_with(trainer *t, task_split split, task_depth depth, task_sam
                         char *message, size_t size) {
     char other[256];
     if (exchange_weights(t, true, message, size)) return -1;
-    const int failed = t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size);
+    const int failed =
+        together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size), message, size);
     if (failed) return exchange_weights(t, false, other, sizeof other), failed;
     return exchange_weights(t, false, message, size);
 }
