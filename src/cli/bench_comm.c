@@ -59,17 +59,24 @@ static void run(comm *c, int way, float *x, float *copy, int64_t n) {
     else comm_all_reduce(c, x, n, way == ORDERED ? COMM_ORDERED : COMM_FAST);
 }
 
+static double slowest(comm *c, double seconds, double *all) {
+    comm_gather(c, &seconds, sizeof seconds, all);
+    for (int r = 0; r < comm_size(c); r++) {
+        if (all[r] > seconds) seconds = all[r];
+    }
+    return seconds;
+}
+
 /* In turns, so that what else the machine does meets all of them. */
-static void measure(comm *c, float *x, float *copy, double *times, int repeat, measured *m) {
+static void measure(comm *c, float *x, float *copy, double *of_ranks, double *times, int repeat, measured *m) {
     const int64_t n = (int64_t)(m->bytes / sizeof *x);
     for (int i = -1; i < repeat; i++) { /* the first is not counted */
         for (int way = 0; way < WAYS; way++) {
             comm_barrier(c);
             const double begin = clock_seconds();
             run(c, way, x, copy, n);
-            int ns = (int)(1e9 * (clock_seconds() - begin));
-            comm_most(c, &ns, 1);
-            if (i >= 0) times[way * repeat + i] = 1e-9 * ns;
+            const double seconds = slowest(c, clock_seconds() - begin, of_ranks);
+            if (i >= 0) times[way * repeat + i] = seconds;
         }
     }
     for (int way = 0; way < WAYS; way++) m->seconds[way] = bench_quantile(times + way * repeat, repeat, 0.5);
@@ -92,15 +99,18 @@ static int bench(comm *c, const arguments *a) {
     const size_t most = (size_t)a->mib << 20;
     float *x = calloc(1, most), *copy = calloc(1, most);
     double *times = malloc(WAYS * (size_t)a->repeat * sizeof *times);
-    int status = x && copy && times ? 0 : cli_fail("bench comm", "out of memory for %lld MiB", (long long)a->mib);
+    double *of_ranks = malloc((size_t)comm_size(c) * sizeof *of_ranks);
+    int status =
+        x && copy && times && of_ranks ? 0 : cli_fail("bench comm", "out of memory for %lld MiB", (long long)a->mib);
     status = ranks_agree("bench comm", c, status);
     if (!status && a->json) printf("{\"ranks\": %d, \"sums\": [", comm_size(c));
     for (size_t bytes = 1 << 16; !status && bytes <= most; bytes *= 4) {
         measured m = {.bytes = bytes};
-        measure(c, x, copy, times, (int)a->repeat, &m);
+        measure(c, x, copy, of_ranks, times, (int)a->repeat, &m);
         print_row(&m, comm_size(c), a->json, bytes == 1 << 16);
     }
     if (!status && a->json) printf("]}\n");
+    free(of_ranks);
     free(times);
     free(copy);
     free(x);
