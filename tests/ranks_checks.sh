@@ -54,12 +54,23 @@ train() {
     if [ "$n" -eq 1 ]; then "$ADAMOD" train "$@" >said 2>err || fail "train $*: $(cat err)"
     else ranks "$n" "$ADAMOD" train "$@" >said 2>err || fail "$n ranks, train $*: $(cat err)"; fi
 }
-# said STATUS TEXT COMMAND...: one line of ours, whatever mpirun adds.
+# said STATUS TEXT COMMAND...: one line of ours, whatever mpirun adds. The command runs beside what follows, since mpirun takes
+# two seconds to end ranks; said_all waits for all of them and looks.
+said_so_far=0
 said() {
-    local status=0 wanted=$1 text=$2
-    shift 2
-    "$@" >out 2>err || status=$?
-    [ $status -eq "$wanted" ] || fail "$* has status $status, expected $wanted"
-    grep -qF -- "$text" err || fail "$* says '$(cat err)', expected '$text'"
-    [ "$(grep -c '^adamod' err)" -eq 1 ] || fail "$* says '$(cat err)'"
+    said_so_far=$((said_so_far + 1))
+    local place=said.$said_so_far
+    mkdir "$place"
+    printf '%s\n' "$1" "$2" "${*:3}" >"$place/expected"
+    { "${@:3}" >"$place/out" 2>"$place/err" </dev/null && echo 0 || echo $?; } >"$place/status" &
+}
+said_all() {
+    local place wanted text command
+    wait
+    for place in said.*/; do
+        { read -r wanted && read -r text && read -r command; } <"$place/expected"
+        [ "$(cat "$place/status")" = "$wanted" ] || fail "$command has status $(cat "$place/status"), expected $wanted"
+        grep -qF -- "$text" "$place/err" || fail "$command says '$(cat "$place/err")', expected '$text'"
+        [ "$(grep -c '^adamod' "$place/err")" -eq 1 ] || fail "$command says '$(cat "$place/err")'"
+    done
 }

@@ -22,6 +22,12 @@ fi
 ranks 3 "$BUILD_DIR/tests/test_exchange" >out 2>&1 || fail "3 ranks: $(cat out)" # as on GPUs, by NCCL
 [ "$(grep -c '5 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"
 
+# An update that fails on one rank: all are told, or all end.
+ranks 3 "$BUILD_DIR/tests/test_update" told >out 2>&1 || fail "3 ranks: $(cat out)"
+[ "$(grep -c '2 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"
+said 1 'adamod: rank 1: update 1: the device was told to fail' ranks 2 "$BUILD_DIR/tests/test_update" at_a_sum
+said 1 'adamod: rank 1: update 1: the device was told to fail' ranks 2 "$BUILD_DIR/tests/test_update" at_an_end
+
 # ---- the same run ----
 
 for recipe in translation language; do
@@ -106,6 +112,7 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 # ---- what is wrong is said once ----
 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
+said 2 "unknown command 'trian'; did you mean 'train'?" ranks 2 "$ADAMOD" trian translation.yaml
 said 2 "report: mpirun started 2 of it, which do not work together: start one" ranks 2 "$ADAMOD" report language.2
 said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
     --set train.shard=true --set optimizer.rule=prodigy
@@ -119,6 +126,10 @@ said 1 '3 ranks, but 2 sentences to train with' ranks 3 "$ADAMOD" train translat
 cp "$ADAMOD" other && echo >>other
 said 1 'its program is not that of rank 0' \
     ranks 1 "$ADAMOD" train translation.yaml --out bad : -n 1 ./other train translation.yaml --out bad
+# Where one machine has no MPI, which its first rank says.
+said 1 'train: rank 1: no MPI library: nothing.so: ' ranks 1 "$ADAMOD" train translation.yaml --out bad : \
+    -n 1 env OMPI_COMM_WORLD_LOCAL_RANK=0 ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad
+said 1 'train: no MPI library: nothing.so: ' ranks 2 env ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad
 mkdir host0 host1
 cp s.txt host0
 sed 's/40/41/' s.txt >host1/s.txt
@@ -126,16 +137,27 @@ sed 's/40/41/' s.txt >host1/s.txt
 own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$1" --out ../bad --set train.accumulate=2 \
      --set data.source=/proc/self/cwd/s.txt'
 said 1 "its data.source is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD" "$work/translation.yaml"
-# Hosts that do not see the same directory: each rank has its own. Nothing stays of a new one, all of one that was there.
+# Hosts that do not see the same directory: each rank has its own. Nothing stays of a new one, all of one that was there. A host's
+# own of that name is not rank 0's; nor is another model the same, to begin with or to evaluate.
 # shellcheck disable=SC2016
-own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" train "$@"'
-said 1 'rank 1: bad: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" ../images.yaml --out bad
-[ ! -e host0/bad ] || fail "a run that another host cannot see leaves $(ls host0/bad)"
+own='cd "host$OMPI_COMM_WORLD_RANK" && exec "$0" "$@"'
 cp -r images.2 host0/old
-said 1 'rank 1: old: no run to resume' ranks 2 bash -c "$own" "$ADAMOD" --resume --out old
-diff -r images.2 host0/old || fail "a run that another host cannot see changes"
-[ ! -e bad ] || fail "a run that was refused leaves a directory"
+cp -r images.2 host0/model
+cp -r images.2 host1/stale
+cp -r images.one host1/model
+cp images.2/recipe.yaml host1/model
+said 1 'rank 1: bad: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" train ../images.yaml --out bad
+said 1 'rank 1: stale: cannot see what rank 0 has there' ranks 2 bash -c "$own" "$ADAMOD" train ../images.yaml --out stale
+said 1 'rank 1: old: no run to resume' ranks 2 bash -c "$own" "$ADAMOD" train --resume --out old
+said 1 'its model is not that of rank 0' ranks 2 bash -c "$own" "$ADAMOD" evaluate model
+said 1 'its model is not that of rank 0' ranks 2 bash -c "$own" "$ADAMOD" train ../images.yaml --out ../bad \
+    --set train.init_from=/proc/self/cwd/model/checkpoints/last.safetensors
 said 1 "nowhere: not a run directory" ranks 2 "$ADAMOD" evaluate nowhere
+said_all
+[ ! -e host0/bad ] && [ ! -e host0/stale ] || fail "a run that another host cannot see leaves $(ls host0)"
+diff -r images.2 host0/old || fail "a run that another host cannot see changes"
+diff -r images.2 host1/stale || fail "a run of another host's changes"
+[ ! -e bad ] || fail "a run that was refused leaves a directory"
 ranks 2 "$ADAMOD" train images.yaml --dry-run --set train.accumulate=4 >out 2>err || fail "--dry-run: $(cat err)"
 grep -q '^ranks  *2$' out && grep -q '^  *sums of gradients 6.0 MiB$' out || fail "--dry-run of two ranks: $(cat out)"
 ranks 2 "$ADAMOD" bench comm --mib 1 --repeat 2 --json >out 2>err || fail "bench comm: $(cat err)"

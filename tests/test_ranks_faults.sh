@@ -99,6 +99,7 @@ ended 10
 [ -z "$(find full/checkpoints ! -name '*.safetensors' -type f)" ] || fail "a full disk leaves $(ls full/checkpoints)"
 [ ! -e full/checkpoints/last.safetensors ] || train 1 --resume --out full --set train.steps=1
 said 1 'stopped: ' ranks 2 "$ADAMOD" train translation.yaml --out nan --set train.accumulate=2 --set optimizer.lr=1e15
+said_all
 grep -q '"status":"diverged"' nan/result.json || fail "it did not diverge: $(cat nan/result.json)"
 
 finish

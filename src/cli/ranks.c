@@ -2,13 +2,26 @@
 
 #include "cli/training.h"
 
+#include <time.h>
+
 static char kept[2048];
+
+/* A rank without MPI cannot ask the others who speaks. Rank 0 does. Of the others the first of each machine does, unless it was
+ * told to stop meanwhile: where rank 0 has failed too, the launcher ends all, Open MPI after a second. */
+static int fail_alone(const char *command, const char *message) {
+    const comm_launch l = comm_launched();
+    const atomic_int *stop = training_signals();
+    if (l.rank == 0) return cli_fail(command, "%s", message);
+    for (int i = 0; i < 75 && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    return *stop || l.local > 0 ? CLI_FAILURE : cli_fail(command, "rank %d: %s", l.rank, message);
+}
 
 int ranks_join(const char *command, comm **out) {
     char message[512];
     *out = NULL;
     if (comm_launched().size <= 1) return 0;
     (void)training_signals(); /* before MPI starts threads of its own */
+    if (!comm_library(message, sizeof message)) return fail_alone(command, message);
     if (comm_open(out, message, sizeof message))
         return comm_launched().rank == 0 ? cli_fail(command, "%s", message) : CLI_FAILURE;
     cli_keep(kept, sizeof kept);

@@ -38,17 +38,18 @@ static bool number_of(const char *variable, int *out) {
 /* Slurm sets its variables for a batch script as well, which srun has not started: that has no step's rank. */
 comm_launch comm_launched(void) {
     static const struct {
-        const char *by, *rank, *size, *also;
-    } known[] = {{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
-                 {"mpiexec", "PMI_RANK", "PMI_SIZE", NULL},
-                 {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"}};
+        const char *by, *rank, *size, *local, *also;
+    } known[] = {{"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", NULL},
+                 {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", NULL},
+                 {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         comm_launch l = {.by = known[i].by};
         if (known[i].also && !getenv(known[i].also)) continue;
-        if (number_of(known[i].rank, &l.rank) && number_of(known[i].size, &l.size) && l.size > 0 && l.rank < l.size)
-            return l;
+        if (!number_of(known[i].rank, &l.rank) || !number_of(known[i].size, &l.size)) continue;
+        if (!number_of(known[i].local, &l.local)) l.local = 0;
+        if (l.size > 0 && l.rank < l.size) return l;
     }
-    return (comm_launch){NULL, 0, 1};
+    return (comm_launch){NULL, 0, 1, 0};
 }
 
 bool comm_library(char *out, size_t size) {

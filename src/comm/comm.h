@@ -27,6 +27,7 @@ typedef struct comm comm;
 typedef struct comm_launch {
     const char *by; /* "mpirun", "srun"; NULL: by nobody that starts ranks */
     int rank, size; /* 0 and 1 then */
+    int local;      /* among the ranks of this machine */
 } comm_launch;
 comm_launch comm_launched(void);
 
