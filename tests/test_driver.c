@@ -137,6 +137,34 @@ TEST(a_driver_changes_coefficients_of_one_array) {
     adamod_hyper_free(h);
 }
 
+/* What all chunks of an array share is found once in an update, not once a chunk. */
+static int states_asked;
+static void count_states(const double *o, int ndim, state_spec specs[]) {
+    (void)o, (void)ndim, (void)specs;
+    states_asked++;
+}
+
+TEST(states_are_asked_for_once_an_array) {
+    enum { CHUNKS = 8 };
+    const int64_t sizes[] = {adamod__chunk_size(1), CHUNKS * adamod__chunk_size(1)};
+    int asked[2];
+    for (int i = 0; i < 2; i++) {
+        rule record;
+        adamod_hyper *h = toy_hyper(&record, NULL);
+        record.states = count_states;
+        float *values = calloc((size_t)sizes[i], 2 * sizeof *values);
+        if (!CHECK(values)) abort();
+        adamod_span x = {.param = values, .grad = values + sizes[i], .count = sizes[i], .step = 1, .ndim = 1};
+        x.shape[0] = sizes[i];
+        states_asked = 0;
+        CHECK_INT(adamod_update(h, &x, 1, NULL), ADAMOD_OK);
+        asked[i] = states_asked;
+        free(values);
+        adamod_hyper_free(h);
+    }
+    CHECK_INT(asked[1], asked[0]);
+}
+
 static size_t too_much(const work *w) {
     (void)w;
     return SIZE_MAX;
@@ -165,5 +193,5 @@ TEST(states_in_8_bits_if_the_record_says_so) {
 }
 
 RUN_TESTS(ENTRY(a_driver_takes_some_arrays_and_leaves_others), ENTRY(statistics_of_what_a_driver_leaves),
-          ENTRY(a_driver_changes_coefficients_of_one_array), ENTRY(a_workspace_that_cannot_be),
-          ENTRY(states_in_8_bits_if_the_record_says_so))
+          ENTRY(a_driver_changes_coefficients_of_one_array), ENTRY(states_are_asked_for_once_an_array),
+          ENTRY(a_workspace_that_cannot_be), ENTRY(states_in_8_bits_if_the_record_says_so))

@@ -198,6 +198,7 @@ typedef struct work_space {
     int64_t *first_chunk; /* of each item, and one past the last */
     int64_t *coef_of;     /* index into coefs, for each item */
     adamod__coef_f64 *coefs;
+    struct block_source *sources;  /* of each item with a gradient: see update.h */
     double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
     void *workspace;               /* the driver's: see update.h */
     size_t items, n_coefs, chunks; /* room for so many */

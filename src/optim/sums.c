@@ -39,11 +39,11 @@ static void adamod__sum_chunk(void *context, int64_t chunk, int thread) {
     size_t i;
     int64_t first, last;
     adamod__chunk_range(c, chunk, &i, &first, &last);
-    const block_source b = adamod__source(c->w, &c->w->items[i], &c->space->coefs[c->space->coef_of[i]]);
+    const block_source *b = &c->space->sources[i];
     block_buffers *buffer = adamod__memory_of(c, thread).buffer;
     double sum[2] = {0, 0};
     for (int64_t at = first; at < last; at += BLOCK) {
-        adamod__sum_block(c->w, &b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, all->squares, sum);
+        adamod__sum_block(c->w, b, at, last - at < BLOCK ? (size_t)(last - at) : BLOCK, buffer, all->squares, sum);
     }
     c->space->partial[2 * chunk] = sum[0];
     c->space->partial[2 * chunk + 1] = sum[1];

@@ -327,12 +327,14 @@ adamod_status adamod__work_reserve(const work *w, work_space *space) {
     }
     space->chunk = adamod__chunk_size(total);
     for (size_t i = 0; i < w->n; i++) chunks += (w->items[i].span->count + space->chunk - 1) / space->chunk;
-    size_t items = space->items, more = space->items;
+    size_t items = space->items, more = space->items, most = space->items;
     void *p;
     if (!(p = adamod__grow(space->first_chunk, &items, w->n + 1, sizeof *space->first_chunk))) goto failed;
     space->first_chunk = p;
     if (!(p = adamod__grow(space->coef_of, &more, w->n + 1, sizeof *space->coef_of))) goto failed;
     space->coef_of = p;
+    if (!(p = adamod__grow(space->sources, &most, w->n + 1, sizeof *space->sources))) goto failed;
+    space->sources = p;
     space->items = items;
     if (!(p = adamod__grow(space->coefs, &space->n_coefs, coefs + 1, sizeof *space->coefs))) goto failed;
     space->coefs = p;
@@ -352,6 +354,7 @@ void adamod__work_free(work_space *space) {
     free(space->first_chunk);
     free(space->coef_of);
     free(space->coefs);
+    free(space->sources);
     free(space->partial);
     free(space->workspace);
     free(space->caller.buffer);
@@ -395,6 +398,13 @@ static void adamod__lay_coefs(const work *w, work_space *space) {
     }
 }
 
+static void adamod__lay_sources(const work *w, work_space *space) {
+    for (size_t i = 0; i < w->n; i++) {
+        const work_item *x = &w->items[i];
+        if (x->span->grad) space->sources[i] = adamod__source(w, x, &space->coefs[space->coef_of[i]]);
+    }
+}
+
 int64_t adamod__lay_given(const work *w, work_space *space) {
     return adamod__lay_chunks(w, space, adamod__has_gradient);
 }
@@ -413,14 +423,14 @@ static void adamod__update_chunk(void *context, int64_t chunk, int thread) {
     int64_t first, last;
     adamod__chunk_range(c, chunk, &i, &first, &last);
     const work_item *item = &c->w->items[i];
-    const block_source source = adamod__source(c->w, item, &c->space->coefs[c->space->coef_of[i]]);
+    const block_source *source = &c->space->sources[i];
     const thread_memory memory = adamod__memory_of(c, thread);
     stats_counts *counts = c->w->stats ? memory.counts : NULL;
     if (counts) adamod__stats_clear(counts);
-    const int64_t size = adamod__as_it_is(&source, counts) ? last - first : BLOCK;
+    const int64_t size = adamod__as_it_is(source, counts) ? last - first : BLOCK;
     for (int64_t at = first; at < last; at += size) {
         const size_t n = last - at < size ? (size_t)(last - at) : (size_t)size;
-        adamod__update_block(c->w, &source, at, n, memory.buffer, NULL, NULL, counts);
+        adamod__update_block(c->w, source, at, n, memory.buffer, NULL, NULL, counts);
     }
     if (!counts) return;
     c->space->partial[2 * chunk] = counts->grad_sumsq;
@@ -514,6 +524,7 @@ double adamod__work_largest(const work *w, work_space *space) { return adamod__r
 void adamod__work_run(const work *w, work_space *space) {
     work_context context = {w, space};
     adamod__lay_coefs(w, space);
+    adamod__lay_sources(w, space);
     if (w->rule->driver) w->rule->driver->run(w, space);
     const int64_t chunks = adamod__lay_chunks(w, space, adamod__kernels_update);
     adamod__pool_run(w->pool, chunks, adamod__update_chunk, &context);

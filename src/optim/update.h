@@ -9,8 +9,8 @@
 
 #include "optim/internal.h"
 
-/* Of rules with a driver, every array has coefficients of its own, which run may change: space->coefs[space->coef_of[i]].
- * They can depend on the array's shape (step_info.rows and cols), and so can its variant. */
+/* Of rules with a driver, every array has coefficients of its own, which run may change: space->coefs[space->coef_of[i]];
+ * all but variant, l2 and clip. They can depend on the array's shape (step_info.rows and cols), and so can its variant. */
 struct rule_driver {
     /* Called once in every update, before the kernels. Items without a gradient take no part. It lays out its own chunks,
      * if it takes any: space->first_chunk, and space->partial for two sums of each. */
@@ -41,6 +41,8 @@ typedef struct block_source {
     update_fn low; /* takes the bf16 parameter as it is; NULL: there is none for these types */
 } block_source;
 
+/* Those of all items with a gradient are made before a driver runs: space->sources[i]. Making one for every chunk took 8 % of
+ * SGD's time, since by then its arrays have driven all that it reads out of the caches. */
 block_source adamod__source(const work *w, const work_item *item, const adamod__coef_f64 *coef);
 
 /* The values that n <= BLOCK elements of the parameter are updated from, to be overwritten: the array itself, the buffer,
