@@ -2,18 +2,27 @@
 
 #include "cli/training.h"
 
+#include <signal.h>
+#include <string.h>
 #include <time.h>
 
 static char kept[2048];
 
 /* A rank without MPI cannot ask the others who speaks. Rank 0 does. Of the others the first of each machine does, unless it was
  * told to stop meanwhile: where rank 0 has failed too, the launcher ends all, Open MPI after a second. */
-static int fail_alone(const char *command, const char *message) {
+static void say_alone(const char *command, const char *message) {
     const comm_launch l = comm_launched();
     const atomic_int *stop = training_signals();
-    if (l.rank == 0) return cli_fail(command, "%s", message);
-    for (int i = 0; i < 75 && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
-    return *stop || l.local > 0 ? CLI_FAILURE : cli_fail(command, "rank %d: %s", l.rank, message);
+    for (int i = 0; l.rank > 0 && i < 75 && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    if (l.rank == 0) cli_fail(command, "%s", message);
+    else if (!*stop && l.local == 0) cli_fail(command, "rank %d: %s", l.rank, message);
+}
+
+/* MPICH's launcher lets the others wait for ever for one that exits before it has joined, but not for one that is killed. */
+static int fail_alone(const char *command, const char *message) {
+    say_alone(command, message);
+    if (strcmp(comm_launched().by, "mpiexec") == 0) raise(SIGKILL);
+    return CLI_FAILURE;
 }
 
 int ranks_join(const char *command, comm **out) {
