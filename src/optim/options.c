@@ -76,7 +76,7 @@ const rule *adamod__find_rule(const char *name) {
         if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
         adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
     }
-    char known[256] = "";
+    char known[24 * RULE_COUNT] = "";
     for (int i = 0; i < RULE_COUNT; i++) {
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", adamod__rules[i]->name);
