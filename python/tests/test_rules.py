@@ -4,6 +4,7 @@ SPDX-License-Identifier: MIT
 """
 
 import copy
+import inspect
 import math
 import unittest
 
@@ -199,7 +200,7 @@ def arguments_of(rule, options):
         arguments.setdefault("lr", names["lr"].value)
     if rule == "schedulefree_sgd" and "beta1" in arguments:
         arguments["momentum"] = arguments.pop("beta1")
-    if rule not in ("nosadam", "adafactor", "schedulefree_sgd") and "beta1" in names:
+    if "betas" in inspect.signature(cls).parameters:
         betas = BETAS_OF.get(rule, ("beta1", "beta2"))
         arguments["betas"] = tuple(arguments.pop(b, names[b].value if b in names else 0.99) for b in betas)
     arguments.setdefault("decay", names["decay"].value)

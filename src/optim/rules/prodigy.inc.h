@@ -10,7 +10,7 @@
  *
  * p0 is where the array began. What it is divided by, d, makes a d / (sqrt(v) + d' eps) a learning rate as Adam's: statistics
  * show it, and the momental bound is on it. The driver (../prodigy.c) puts d into the coefficients, and lets the formula run
- * on copies first, with bit 2 of the flag set, to leave what is to be summed. */
+ * first with SUMS_FLAG set, which leaves what is to be summed and stores nothing. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(prodigy)
