@@ -244,3 +244,25 @@ void pair_run(pair *x, int steps) {
     }
     CHECK(pair_same(x));
 }
+
+void pair_same_statistics(pair *x, int g) {
+    adamod_statistics a, b;
+    memset(&a, 0, sizeof a);
+    memset(&b, 0, sizeof b);
+    OK(adamod_get_statistics(x->cpu, g, &a));
+    OK(adamod_get_statistics(x->gpu, g, &b));
+    CHECK_INT(a.elements, b.elements);
+    CHECK_INT(a.nonfinite, b.nonfinite);
+    CHECK(memcmp(a.eta, b.eta, sizeof a.eta) == 0);
+    CHECK(memcmp(a.step, b.step, sizeof a.step) == 0);
+    CHECK(memcmp(a.idle_eta, b.idle_eta, sizeof a.idle_eta) == 0);
+    CHECK(memcmp(a.idle_step, b.idle_step, sizeof a.idle_step) == 0);
+    const double *u = &a.bounded, *v = &b.bounded;
+    bool near = false; /* then so is the change of the parameters */
+    for (int i = 0; i < x->n; i++) near = near || x->arrays[i].near > 0;
+    if (near) CHECK_CLOSE(a.update_norm, b.update_norm, 0.05 * a.update_norm);
+    for (int i = 0; i < (near ? 8 : 9); i++) {
+        if (x->loose) CHECK_CLOSE(u[i], v[i], 1e-12 * fabs(u[i]));
+        else if (!CHECK(u[i] == v[i])) printf("    %s: number %d: %.17g and %.17g\n", x->what, i, u[i], v[i]);
+    }
+}

@@ -96,5 +96,7 @@ int same_array(const pair *x, const char *what, int index, adamod_type type, con
 int pair_same(pair *x);
 /* Steps with ordinary gradients; then both must be the same. */
 void pair_run(pair *x, int steps);
+/* Checks that both have the same statistics of a group; -1: of all. */
+void pair_same_statistics(pair *x, int g);
 
 #endif

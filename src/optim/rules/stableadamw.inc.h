@@ -18,7 +18,10 @@ FORMULA(stableadamw) {
     x.eta = k->lr / (SQRT(x.v) + k->eps);
     BOUND(s)
     x.p = x.p - x.step * x.m;
-    if (k->flag) x.eta = x.g / SQRT(GREATER(x.v, (V){0} + k->high));
+    if (k->flag) {
+        x.eta = x.g / SQRT(GREATER(x.v, (V){0} + k->high));
+        x.step = (V){0}; /* not summed: nothing need be computed for it */
+    }
     return x;
 }
 KERNEL(stableadamw, M | VV)

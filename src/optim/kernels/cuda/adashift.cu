@@ -1,28 +1,53 @@
 /* AdaShift's driver: with spatial = max, v of a tensor, which is one number: see ../../adashift.c. */
-#include "optim/kernels/cuda/device.cuh"
+#include "optim/kernels/cuda/joins.cuh"
 
 static __device__ bool is_spatial(const view &v, int64_t i) {
     return v.tensors[i].g && v.tensors[i].variant == 1 && v.tensors[i].count > 0;
 }
 
-/* The largest of a chunk of what leaves the queue. */
-static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __grid_constant__ view v) {
-    const piece c = v.chunks[blockIdx.x];
+/* Where the largest of a tensor is found, by its bits, which order as the numbers do: 0 again when it was read. */
+static __device__ unsigned long long *largest_of(const view &v, int64_t i) {
+    return (unsigned long long *)v.block_sums + 2 * first_block(v, i, 0, v.first_chunk[i]);
+}
+
+enum { SPATIAL_EACH = 16 }; /* elements of a thread */
+
+template <class R, int TYPE>
+static __device__ __forceinline__ double spatial_largest(const device_tensor &t, int64_t turn, int64_t i,
+                                                         int64_t last) {
+    R x[SPATIAL_EACH];
+    double most = 0;
+#pragma unroll
+    for (int r = 0; r < SPATIAL_EACH; r++) {
+        const int64_t at = i + r * SUM_THREADS;
+        x[r] = at < last ? load_as<R>(t.state[2], TYPE < 0 ? t.state_type : TYPE, turn + at) : (R)0;
+    }
+#pragma unroll
+    for (int r = 0; r < SPATIAL_EACH; r++) most = larger(most, fabs((double)x[r]));
+    return most;
+}
+
+/* The largest of what leaves the queue; so many blocks of threads share a chunk. */
+static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __grid_constant__ view v, int tiles) {
+    const piece c = v.chunks[blockIdx.x / (unsigned)tiles];
     const device_tensor &t = v.tensors[c.tensor];
     if (v.shared->skip || !is_spatial(v, c.tensor)) return;
     const int64_t first = c.index * v.chunk, last = first + v.chunk < t.count ? first + v.chunk : t.count;
+    const int64_t i = first + (int64_t)(blockIdx.x % (unsigned)tiles) * (SPATIAL_EACH * SUM_THREADS) + threadIdx.x;
     const int64_t turn = v.now[c.tensor].turn;
-    double most = 0;
-    for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
-        most = larger(most, fabs(load_as<double>(t.state[2], t.state_type, turn + i)));
-    }
+    double most;
+    if (t.state_type == ADAMOD_F32) most = spatial_largest<float, ADAMOD_F32>(t, turn, i, last);
+    else if (t.state_type == ADAMOD_BF16) most = spatial_largest<float, ADAMOD_BF16>(t, turn, i, last);
+    else most = spatial_largest<double, -1>(t, turn, i, last);
     __shared__ double warps[SUM_THREADS / 32];
     most = largest_lane(most);
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
     __syncthreads();
     if (threadIdx.x != 0) return;
     for (int w = 1; w < SUM_THREADS / 32; w++) most = larger(most, warps[w]);
-    v.largest[blockIdx.x] = most;
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(fabs(most));
+    unsigned long long *to = largest_of(v, c.tensor);
+    if (bits > *(volatile unsigned long long *)to) atomicMax(to, bits); /* NaNs are above infinity */
 }
 
 /* The momental bound of the tensor's learning rate. */
@@ -38,8 +63,8 @@ template <class R> static __device__ void finish_spatial(const view &v, int64_t 
     const device_tensor &t = v.tensors[i];
     array_step &now = v.now[i];
     adamod__coef_f64 c = now.wide;
-    double most = 0;
-    for (int64_t chunk = v.first_chunk[i]; chunk < v.first_chunk[i + 1]; chunk++) most = larger(most, v.largest[chunk]);
+    const double most = __longlong_as_double((long long)*largest_of(v, i));
+    *largest_of(v, i) = 0;
     const double before = (double)load_as<R>(t.state[1], t.state_type, 0);
     const double x = c.beta2 * before + c.beta2c * most * most;
     store_state<R>(t, 1, 0, 0, 0, (R)adamod__saturated(x, t.state_type == ADAMOD_F64), now.key);
@@ -60,7 +85,8 @@ static __global__ void finish_spatial_kernel(const __grid_constant__ view v) {
 
 static void run(const view *v, int, cudaStream_t stream) {
     if (v->n_chunks == 0) return;
-    spatial_kernel<<<(unsigned)v->n_chunks, SUM_THREADS, 0, stream>>>(*v);
+    const int tiles = (int)((v->chunk + SPATIAL_EACH * SUM_THREADS - 1) / (SPATIAL_EACH * SUM_THREADS));
+    spatial_kernel<<<(unsigned)v->n_chunks *(unsigned)tiles, SUM_THREADS, 0, stream>>>(*v, tiles);
     finish_spatial_kernel<<<1, 256, 0, stream>>>(*v);
 }
 

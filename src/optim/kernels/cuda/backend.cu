@@ -353,17 +353,18 @@ static int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1
 /* The tables on the host, before they are copied. */
 struct tables {
     piece *tiles, *chunks, *row_chunks; /* the latter behind the chunks */
-    int64_t *first_chunk, *first_row_chunk, *first_matrix, *first_column;
-    int64_t n_tiles, n_chunks, n_row_chunks, n_matrices, n_columns;
+    int64_t *first_chunk, *first_element, *first_row_chunk, *first_row, *first_strip;
+    int64_t n_tiles, n_chunks, n_elements, n_row_chunks, n_rows, n_strips;
 };
 
 static void free_tables(tables *t) {
     free(t->tiles);
     free(t->chunks);
     free(t->first_chunk);
+    free(t->first_element);
     free(t->first_row_chunk);
-    free(t->first_matrix);
-    free(t->first_column);
+    free(t->first_row);
+    free(t->first_strip);
 }
 
 static void add_pieces(piece *to, int64_t *n, int64_t tensor, int64_t pieces) {
@@ -374,25 +375,29 @@ static void count_tables(const adamod__device *d, const device_layout *l, tables
     for (int64_t i = 0; i < l->n; i++) {
         const device_tensor *x = &l->tensors[i];
         t->first_chunk[i] = t->n_chunks;
+        t->first_element[i] = t->n_elements;
         t->first_row_chunk[i] = t->n_row_chunks;
-        t->first_matrix[i] = t->n_matrices;
-        t->first_column[i] = t->n_columns;
+        t->first_row[i] = t->n_rows;
+        t->first_strip[i] = t->n_strips;
         t->n_tiles += pieces_of(x->count, cuda_tile(d->rule, d->tuning, x));
         t->n_chunks += pieces_of(x->count, l->chunk);
+        t->n_elements += x->count;
         if (!d->driver || !d->driver->matrices) continue;
         t->n_row_chunks += pieces_of(x->count, row_chunk(x, l->chunk));
-        t->n_matrices += matrices_of(x);
-        t->n_columns += matrices_of(x) * x->cols;
+        t->n_rows += rows_of(x);
+        t->n_strips += strips_of(x);
     }
     t->first_chunk[l->n] = t->n_chunks;
+    t->first_element[l->n] = t->n_elements;
     t->first_row_chunk[l->n] = t->n_row_chunks;
-    t->first_matrix[l->n] = t->n_matrices;
-    t->first_column[l->n] = t->n_columns;
+    t->first_row[l->n] = t->n_rows;
+    t->first_strip[l->n] = t->n_strips;
 }
 
 static bool make_tables(const adamod__device *d, const device_layout *l, tables *t) {
-    int64_t **const firsts[] = {&t->first_chunk, &t->first_row_chunk, &t->first_matrix, &t->first_column};
-    for (int i = 0; i < 4; i++) {
+    int64_t **const firsts[] = {&t->first_chunk, &t->first_element, &t->first_row_chunk, &t->first_row,
+                                &t->first_strip};
+    for (int i = 0; i < 5; i++) {
         if (!(*firsts[i] = (int64_t *)calloc((size_t)l->n + 1, sizeof(int64_t)))) return false;
     }
     count_tables(d, l, t);
@@ -457,8 +462,10 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
     v->largest = b.take<double>(t->n_chunks);
     v->row_chunks = b.take<piece>(t->n_row_chunks);
     v->first_row_chunk = b.take<int64_t>(l->n + 1);
-    v->first_matrix = b.take<int64_t>(l->n + 1);
-    v->first_column = b.take<int64_t>(l->n + 1);
+    v->first_row = b.take<int64_t>(l->n + 1);
+    v->first_strip = b.take<int64_t>(l->n + 1);
+    v->first_element = b.take<int64_t>(l->n + 1);
+    v->block_sums = d->driver ? b.take<double>(2 * (t->n_elements / BLOCK + most_chunks + 1)) : NULL;
     v->workspace = d->workspace;
     *tiles = b.take<piece>(t->n_tiles);
     v->n = l->n;
@@ -467,8 +474,7 @@ static size_t place(adamod__device *d, const device_layout *l, const tables *t, 
     v->n_groups = l->n_groups;
     v->rule = d->rule;
     v->n_row_chunks = t->n_row_chunks;
-    v->n_matrices = t->n_matrices;
-    v->n_columns = t->n_columns;
+    v->n_strips = t->n_strips;
     v->shared = d->shared;
     v->mirror = d->mirror;
     v->limits = d->limits;
@@ -493,8 +499,9 @@ static adamod_status upload_tables(adamod__device *d, const device_layout *l, co
         {v->first_chunk, t->first_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
         {v->row_chunks, t->row_chunks, (size_t)t->n_row_chunks * sizeof(piece)},
         {v->first_row_chunk, t->first_row_chunk, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->first_matrix, t->first_matrix, (size_t)(l->n + 1) * sizeof(int64_t)},
-        {v->first_column, t->first_column, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->first_row, t->first_row, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->first_strip, t->first_strip, (size_t)(l->n + 1) * sizeof(int64_t)},
+        {v->first_element, t->first_element, (size_t)(l->n + 1) * sizeof(int64_t)},
         {tiles, t->tiles, (size_t)t->n_tiles * sizeof(piece)},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -82,11 +82,13 @@ typedef struct view {
     control *shared;
     device_mirror *mirror; /* on the host */
     const device_limit *limits;
-    const piece *chunks;        /* as the library cuts arrays to sum over them */
-    const int64_t *first_chunk; /* of each tensor, and one past the last */
-    double *partial;            /* two numbers for each chunk */
-    double *largest;            /* one for each chunk */
-    double *part_sums;          /* of each rank: the sum of partial, the largest; where parameters are in parts */
+    const piece *chunks;          /* as the library cuts arrays to sum over them */
+    const int64_t *first_chunk;   /* of each tensor, and one past the last */
+    double *partial;              /* two numbers for each chunk */
+    double *largest;              /* one for each chunk */
+    const int64_t *first_element; /* of each tensor, among those of all */
+    double *block_sums;           /* two numbers for each block of elements: see joins.cuh */
+    double *part_sums;            /* of each rank: the sum of partial, the largest; where parameters are in parts */
     int64_t n, n_chunks, chunk;
     int n_groups, rule;
     int rank, ranks; /* ranks 0: all parameters are here */
@@ -95,12 +97,12 @@ typedef struct view {
     double *sums; /* of squares of gradients and of changes, for each chunk */
     const float *edge;
     const uint16_t *bin;
-    /* of drivers with matrices: chunks of whole rows; matrices and columns of all tensors before each */
+    /* of drivers with matrices: chunks of whole rows; rows, and strips of columns, of all tensors before each */
     const piece *row_chunks;
-    const int64_t *first_row_chunk, *first_matrix, *first_column;
+    const int64_t *first_row_chunk, *first_row, *first_strip;
     void *workspace; /* the driver's */
     int64_t workspace_bytes;
-    int64_t n_row_chunks, n_matrices, n_columns;
+    int64_t n_row_chunks, n_strips;
     double *row_sums; /* as sums, for each chunk of rows */
     /* on the host, for who launches: as tensors and groups are when the step is asked for */
     const device_tensor *host_tensors;
@@ -116,15 +118,20 @@ typedef struct cuda_driver {
     void (*run)(const view *v, int collect, cudaStream_t stream);
     /* The variants that run updates itself, a bit for each; tensors of the others are left to the update. */
     uint32_t takes;
-    /* It reads the tables of rows, columns and matrices. */
+    /* It reads the tables of rows and strips of columns. */
     bool matrices;
     /* Bytes of workspace for these tensors, on the host; NULL: none. */
     int64_t (*workspace)(const device_layout *l);
 } cuda_driver;
 
-/* Matrices in a tensor: there may be many behind each other. */
-static inline int64_t matrices_of(const device_tensor *t) {
-    return t->cols > 0 && t->rows > 0 ? t->count / (t->rows * t->cols) : 0;
+/* Rows of all matrices in a tensor: there may be many behind each other. */
+static inline int64_t rows_of(const device_tensor *t) { return t->cols > 0 ? t->count / t->cols : 0; }
+
+/* Strips of STRIP columns of all matrices in a tensor; 0: they are small, and a thread takes a column. */
+enum { STRIP = 32, SMALL_ROWS = 64, SMALL_COLS = 1024 };
+static __host__ __device__ inline int64_t strips_of(const device_tensor *t) {
+    const bool small = t->rows <= SMALL_ROWS && t->cols <= SMALL_COLS;
+    return t->cols == 0 || small ? 0 : (t->count / t->rows + STRIP - 1) / STRIP;
 }
 
 /* Elements in a chunk of a tensor's whole rows. */

@@ -73,19 +73,23 @@ static __device__ prodigy_numbers estimate(const view &v, int64_t lead) {
     return x;
 }
 
+/* The sums of a tensor, a warp for each. */
+static __global__ void __launch_bounds__(32 * JOIN_WARPS) tensors_kernel(const __grid_constant__ view v) {
+    __shared__ double numbers[JOIN_WARPS][ORDERED];
+    const int64_t i = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;
+    if (v.shared->skip || i >= v.n || !takes_part(v.tensors[i])) return;
+    double sum[2];
+    join_chunks(v, v.first_chunk[i], v.first_chunk[i + 1], numbers[threadIdx.x / 32], sum);
+    if (threadIdx.x % 32 != 0) return;
+    v.partial[2 * v.first_chunk[i]] = sum[0];
+    v.partial[2 * v.first_chunk[i] + 1] = sum[1];
+}
+
 static __global__ void __launch_bounds__(DECIDE_THREADS) estimate_kernel(const __grid_constant__ view v) {
     __shared__ prodigy_numbers now;
     if (v.shared->skip) return;
     const int64_t lead = find_lead(v);
     if (lead < 0) return;
-    for (int64_t i = threadIdx.x; i < v.n; i += DECIDE_THREADS) {
-        if (!takes_part(v.tensors[i])) continue;
-        double sum[2];
-        tensor_sums(v, i, sum);
-        v.partial[2 * v.first_chunk[i]] = sum[0];
-        v.partial[2 * v.first_chunk[i] + 1] = sum[1];
-    }
-    __syncthreads();
     if (threadIdx.x == 0) now = estimate(v, lead);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < v.n; i += DECIDE_THREADS) {
@@ -106,6 +110,8 @@ static void run(const view *v, int, cudaStream_t stream) {
     begin_kernel<<<1, DECIDE_THREADS, 0, stream>>>(*v);
     run_sums<false>(v, stream, 0, prodigy_variants_f32);
     run_sums<false>(v, stream, 1, prodigy_variants_f64);
+    run_join(v, stream);
+    tensors_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);
     estimate_kernel<<<1, DECIDE_THREADS, 0, stream>>>(*v);
 }
 

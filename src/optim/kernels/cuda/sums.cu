@@ -24,18 +24,20 @@ static __device__ void finish(int rule, const double *o, const double *sum, int6
     }
 }
 
-static __global__ void finish_kernel(const __grid_constant__ view v) {
-    if (v.shared->skip) return;
-    for (int64_t i = threadIdx.x; i < v.n; i += blockDim.x) {
-        const device_tensor &t = v.tensors[i];
-        if (!t.g || t.count == 0) continue;
-        double sum[2];
-        tensor_sums(v, i, sum);
-        adamod__coef_f64 c = v.now[i].wide;
-        finish(v.rule, v.effective + t.group * OPT_COUNT, sum, t.count, &c);
-        v.now[i].wide = c;
-        v.now[i].narrow = narrowed(c);
-    }
+/* A tensor's coefficients, a warp for each. */
+static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __grid_constant__ view v) {
+    __shared__ double numbers[JOIN_WARPS][ORDERED];
+    const int64_t i = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;
+    if (v.shared->skip || i >= v.n) return;
+    const device_tensor &t = v.tensors[i];
+    if (!t.g || t.count == 0) return;
+    double sum[2];
+    join_chunks(v, v.first_chunk[i], v.first_chunk[i + 1], numbers[threadIdx.x / 32], sum);
+    if (threadIdx.x % 32 != 0) return;
+    adamod__coef_f64 c = v.now[i].wide;
+    finish(v.rule, v.effective + t.group * OPT_COUNT, sum, t.count, &c);
+    v.now[i].wide = c;
+    v.now[i].narrow = narrowed(c);
 }
 
 #define SUMS_DRIVER(name)                                                                                              \
@@ -43,7 +45,8 @@ static __global__ void finish_kernel(const __grid_constant__ view v) {
         if (v->n_chunks == 0) return;                                                                                  \
         run_sums<true>(v, stream, 0, name##_variants_f32);                                                             \
         run_sums<true>(v, stream, 1, name##_variants_f64);                                                             \
-        finish_kernel<<<1, 256, 0, stream>>>(*v);                                                                      \
+        run_join(v, stream);                                                                                           \
+        finish_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);           \
     }                                                                                                                  \
     extern const cuda_driver cuda_##name##_driver;                                                                     \
     const cuda_driver cuda_##name##_driver = {run_##name, 0, false, NULL};
