@@ -1,7 +1,8 @@
 /* `adamod optim bench --device cuda`: a step against what the GPU's memory allows, and against PyTorch on the same GPU.
  *
  * The yardstick is a copy within the device in the same run: a step that moves B bytes cannot take less time than a copy
- * that reads and writes B together. Steps are replays of a captured graph between two events; "eager" is the time of one
+ * that reads and writes B together. Rules that need sums over whole arrays before an element can move read some of them
+ * more than once, which B counts. Steps are replays of a captured graph between two events; "eager" is the time of one
  * of many calls of adamod_step in a row. Contestants take turns; times are medians.
  *
  * SPDX-License-Identifier: MIT
@@ -93,6 +94,51 @@ static int64_t count_elements(const bench_shape *shapes, int n) {
         total += count;
     }
     return total;
+}
+
+/* ---- bytes ---- */
+
+/* How often a step must read arrays before its update: the parameter, the gradient, and states. */
+typedef struct bench_sums {
+    const char *rule;
+    int params, grads, states;
+} bench_sums;
+
+static bench_sums sums_of(const char *rule) {
+    static const bench_sums all[] = {
+        {"lamb", 1, 1, 2},        /* the norms of the parameter and of the update */
+        {"stableadamw", 0, 1, 1}, /* g^2 / v */
+        {"prodigy", 1, 1, 2},     /* s, and g times the way from p0 */
+        {"adashift", 0, 0, 1},    /* the largest of what leaves the queue */
+        {"adafactor", 1, 2, 0},   /* rows and columns and the size of the parameter; the size of the update */
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strcmp(rule, all[i].rule) == 0) return all[i];
+    }
+    return (bench_sums){rule, 0, 0, 0};
+}
+
+/* Bytes that a step must read and write for each element of an array with so many dimensions. */
+static int bytes_of(const char *rule, bench_type type, int states, int ndim) {
+    bench_sums sums = sums_of(rule);
+    if (strcmp(rule, "adafactor") == 0 &&
+        ndim < 2) { /* v is as large as the array: read and written, then read twice */
+        states = 1;
+        sums.states = 2;
+    }
+    const int param = type == BENCH_MASTER ? 6 : type == BENCH_BF16 ? 2 : 4;
+    const int grad = type == BENCH_MASTER || type == BENCH_BF16 ? 2 : 4;
+    const int state = type == BENCH_BF16 ? 2 : type == BENCH_Q8 ? 1 : 4;
+    return bench_bytes(type, states) + sums.params * param + sums.grads * grad + sums.states * state;
+}
+
+static double bytes_needed(const bench_case *x, const char *rule, int states) {
+    double bytes = 0;
+    for (int i = 0; i < x->n_shapes; i++) {
+        const double elements = (double)count_elements(&x->shapes[i], 1);
+        bytes += elements * bytes_of(rule, x->type, states, x->shapes[i].ndim);
+    }
+    return bytes;
 }
 
 /* ---- a contestant ---- */
@@ -283,14 +329,15 @@ typedef struct cuda_row {
 
 static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
     contestant *c = &race->ours[i];
-    const double bytes = (double)bench_bytes(race->rows[i].type, b->states) * (double)race->rows[i].elements;
+    const double elements = (double)race->rows[i].elements,
+                 bytes = bytes_needed(&race->rows[i], b->ask->rule, b->states);
     const double seconds = bench_quantile(c->graph_seconds, race->rounds, 0.5);
     cuda_row r = {.ms = 1e3 * seconds, .eager_ms = 1e3 * bench_quantile(c->eager_seconds, race->rounds, 0.5)};
     r.gb_per_s = 1e-9 * bytes / seconds;
     r.share = bytes / b->copy_rate / seconds;
     if (!race->torch) return r;
     r.adamw_ms = 1e3 * bench_quantile(race->adamw, race->rounds, 0.5);
-    r.times_adamw = r.adamw_ms / 28 / (r.ms / bench_bytes(race->rows[i].type, b->states));
+    r.times_adamw = r.adamw_ms / 28 / (r.ms / (bytes / elements));
     if (b->same) r.same_ms = 1e3 * bench_quantile(race->same, race->rounds, 0.5);
     r.times_same = r.same_ms / r.ms;
     return r;
@@ -401,7 +448,7 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
     enum { ROUNDS = 5, MOST = 64 };
     const bench_case x = {
         .name = name, .type = type, .shapes = shapes, .n_shapes = n, .elements = count_elements(shapes, n), .sets = 1};
-    const double bytes = (double)bench_bytes(x.type, b->states) * (double)x.elements;
+    const double bytes = bytes_needed(&x, b->ask->rule, b->states);
     int failed = 0;
     for (int tuning = 0; tuning < MOST && !failed; tuning++) {
         contestant c = {0};
@@ -472,7 +519,7 @@ static void print_setup(const cuda_bench *b, const char *why) {
         printf("}\n");
     } else {
         printf("adamod %s: rule %s, %d bytes an element in f32, %s\n", adamod_version_string(), b->ask->rule,
-               bench_bytes(BENCH_F32, b->states), b->device.name);
+               bytes_of(b->ask->rule, BENCH_F32, b->states, 2), b->device.name);
         if (b->torch) printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
         else printf("torch is not measured: %s\n", why);
         const char *same = bench_title(b->same);

@@ -12,7 +12,7 @@
 struct bench_torch {
     bench_python *process;
     char version[64];
-    bool fused, muon;
+    bool fused, muon, adafactor;
     const char *same; /* what it was prepared for beside AdamW */
 };
 
@@ -76,16 +76,20 @@ static const char script[] =
     "    def step(self):\n"
     "        for optimizer in self.both: optimizer.step()\n"
     "\n"
+    "def adafactor(params):\n"
+    "    return torch.optim.Adafactor(params, foreach=device != 'cpu')\n"
+    "\n"
     "kind = 'fused'\n"
     "fused = has_fused()\n"
     "kind = 'fused' if fused else 'foreach'\n"
-    "say(version=torch.__version__, fused=fused, muon=hasattr(torch.optim, 'Muon'))\n"
+    "say(version=torch.__version__, fused=fused, muon=hasattr(torch.optim, 'Muon'),\n"
+    "    adafactor=hasattr(torch.optim, 'Adafactor'))\n"
     "sets = {'probe': [AdaMod([parameter([65536]) for _ in range(20)])]}\n"
     "for line in sys.stdin:\n"
     "    try:\n"
     "        ask = json.loads(line)\n"
     "        if ask['do'] == 'prepare':\n"
-    "            make = {'adamw': adamw, 'adamod': AdaMod, 'muon': Muon}\n"
+    "            make = {'adamw': adamw, 'adamod': AdaMod, 'muon': Muon, 'adafactor': adafactor}\n"
     "            sets = {who: [make[who]([parameter(shape) for shape in ask['shapes']]) for _ in range(ask['sets'])]\n"
     "                    for who in ask['who']}\n"
     "            say(ok=True)\n"
@@ -148,9 +152,13 @@ bool bench_torch_drop(bench_torch *t) {
     return bench_python_answer(t->process);
 }
 
+static bool says(const bench_torch *t, const char *what) {
+    char answer[16] = "";
+    return bench_python_get(t->process, what, answer, sizeof answer) && strcmp(answer, "true") == 0;
+}
+
 bench_torch *bench_torch_start(const char *python, int threads, const char *device, char *message, size_t size) {
     bench_torch *t = calloc(1, sizeof *t);
-    char fused[16] = "", muon[16] = "";
     if (!t) return NULL;
     const bool sleeps = threads > 1 && strcmp(device, "cpu") == 0 && !getenv("GOMP_SPINCOUNT");
     const char *const trials[BENCH_TRIALS] = {sleeps ? BENCH_WAIT_ASLEEP : NULL};
@@ -160,8 +168,9 @@ bench_torch *bench_torch_start(const char *python, int threads, const char *devi
         return NULL;
     }
     bench_python_get(t->process, "version", t->version, sizeof t->version);
-    t->fused = bench_python_get(t->process, "fused", fused, sizeof fused) && strcmp(fused, "true") == 0;
-    t->muon = bench_python_get(t->process, "muon", muon, sizeof muon) && strcmp(muon, "true") == 0;
+    t->fused = says(t, "fused");
+    t->muon = says(t, "muon");
+    t->adafactor = says(t, "adafactor");
     return t;
 }
 
@@ -169,6 +178,8 @@ const char *bench_torch_python(const bench_torch *t) { return bench_python_name(
 const char *bench_torch_version(const bench_torch *t) { return t->version; }
 bool bench_torch_fused(const bench_torch *t) { return t->fused; }
 bool bench_torch_has(const bench_torch *t, const char *rule) {
-    return strcmp(rule, "adamod") == 0 || (t->muon && strcmp(rule, "muon") == 0);
+    if (strcmp(rule, "muon") == 0) return t->muon;
+    if (strcmp(rule, "adafactor") == 0) return t->adafactor;
+    return strcmp(rule, "adamod") == 0;
 }
 const char *bench_torch_error(const bench_torch *t) { return bench_python_error(t->process); }

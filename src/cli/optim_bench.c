@@ -43,7 +43,8 @@ static void print_help(void) {
         "  layer     the matrices of a layer of Transformer-big; not unless it is asked for\n\n"
         "'of loop' is the share of the loop's speed. 'x AdamW' is how many times faster than AdamW a needed byte is\n"
         "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is. With --rule muon the\n"
-        "latter is 'x Muon', over torch.optim.Muon, with AdamW for vectors and embeddings on either side.\n\n"
+        "latter is 'x Muon', over torch.optim.Muon, with AdamW for vectors and embeddings on either side; with --rule\n"
+        "adafactor 'x Adafactor'.\n\n"
         "With --device cuda the arrays are on a GPU, and 'of copy' is the share of the speed at which it copies its own\n"
         "memory: ResNet-34, Transformer-big and one array of 268M, in f32, bf16 with f32 masters, and bf16 alone. A step\n"
         "is a replay of a CUDA graph, 'eager' a call of adamod_step. --sizes, --cases, --threads and --isa do not "
@@ -196,10 +197,15 @@ void bench_json_same(const char *rule, double ms, double times) {
     bench_json_pair(name, times);
 }
 
-const char *bench_title(const char *rule) { return rule && strcmp(rule, "muon") == 0 ? "Muon" : "AdaMod"; }
+const char *bench_title(const char *rule) {
+    if (rule && strcmp(rule, "muon") == 0) return "Muon";
+    return rule && strcmp(rule, "adafactor") == 0 ? "Adafactor" : "AdaMod";
+}
 
 bench_verdict bench_goal_same(const char *rule, double adamod) {
     if (rule && strcmp(rule, "muon") == 0) return (bench_verdict){.goal = "speed over torch.optim.Muon", .bound = 1};
+    if (rule && strcmp(rule, "adafactor") == 0)
+        return (bench_verdict){.goal = "speed over torch.optim.Adafactor", .bound = 1};
     return (bench_verdict){.goal = "speed over the published AdaMod in torch", .bound = adamod};
 }
 

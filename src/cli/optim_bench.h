@@ -62,7 +62,7 @@ const char *bench_torch_python(const bench_torch *torch);
 const char *bench_torch_version(const bench_torch *torch);
 /* Whether this torch has a fused AdamW for the device; if not, its foreach one is measured. */
 bool bench_torch_fused(const bench_torch *torch);
-/* Whether torch can run the rule itself: adamod in its operations, muon as its Muon where it has one. */
+/* Whether torch can run the rule itself: adamod in its operations, muon and adafactor as its own where it has them. */
 bool bench_torch_has(const bench_torch *torch, const char *rule);
 /* same: a rule that torch runs beside AdamW, PEER_SAME; or NULL. false or negative after a failure, which is in
  * bench_torch_error. */
