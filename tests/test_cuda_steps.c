@@ -407,13 +407,15 @@ static void change_by_hand(pair *x, int one_in, bool finite) {
         for (size_t i = 0; i < a->count; i++) {
             if ((int)(fabs(pair_uniform(x)) * one_in) != 0) continue;
             const double what = pair_uniform(x);
+            const uint16_t before = p[i];
             if (what < 0) pair_put(a->param_type, p, i, 2 * pair_uniform(x));
             else if (finite || what < 0.9) p[i] ^= 1;
             else p[i] = odd[(int)(1e6 * what) % 8];
+            /* Muon's may be a rounding away on the device: what is a change here must be one there. */
+            if ((p[i] == before) != (p[i] == device[i])) p[i] ^= 2;
             device[i] = p[i];
         }
-        to_device(a->device_p, device,
-                  2 * a->count); /* what was not changed is its own: Muon's may be a rounding away */
+        to_device(a->device_p, device, 2 * a->count);
         free(device);
     }
 }
