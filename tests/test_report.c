@@ -515,7 +515,7 @@ TEST(what_the_page_says_of_metrics_is_the_tasks) {
     free(text);
     text = contents(below("task-figures/valid-top5.gp"));
     CHECK_HAS(text, "set label 1 'validation one of the first five (%)' at screen ");
-    CHECK_HAS(text, "set yrange [0:102]\n");
+    CHECK_HAS(text, "set yrange [80:101]\n"); /* it is never below 90 */
     CHECK_HAS(text, "using ($1/1):10 ");
     free(text);
     text = contents(below("task-figures/valid-calls.gp")); /* neither is better: as the numbers lie */
@@ -527,17 +527,21 @@ TEST(what_the_page_says_of_metrics_is_the_tasks) {
 TEST(what_should_rise_is_drawn_from_zero_on) {
     static const char task[] = "{\"metrics\":[{\"name\":\"f1\",\"better\":\"higher\",\"headline\":true},"
                                "{\"name\":\"reward\",\"better\":\"higher\",\"headline\":true},"
+                               "{\"name\":\"hits\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true},"
                                "{\"name\":\"growth\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true}]}";
-    const char *run = make_task_run("rising", "net", task, "\"f1\":0.4,\"reward\":-20,\"growth\":300");
+    const char *run = make_task_run("rising", "net", task, "\"f1\":0.4,\"reward\":-20,\"hits\":40,\"growth\":300");
     free(plain_page_of(&run, 1, "rising.html"));
     char *f1 = contents(below("rising-figures/valid-f1.gp")),
          *reward = contents(below("rising-figures/valid-reward.gp")),
+         *hits = contents(below("rising-figures/valid-hits.gp")),
          *growth = contents(below("rising-figures/valid-growth.gp"));
     CHECK_HAS(f1, "set yrange [0:0.42]\n");
     CHECK_HAS(reward, "set yrange [-20:-19]\n"); /* zero is far off */
-    CHECK_HAS(growth, "set yrange [0:315]\n");   /* beyond a hundred */
+    CHECK_HAS(hits, "set yrange [0:102]\n");
+    CHECK_HAS(growth, "set yrange [0:315]\n"); /* beyond a hundred */
     free(f1);
     free(reward);
+    free(hits);
     free(growth);
 }
 

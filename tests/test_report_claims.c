@@ -67,6 +67,14 @@ TEST(different_recipes_are_different_variants) {
     CHECK_STR(variants_of(runs, 1), "net:1");
 }
 
+TEST(the_rule_is_enough_of_a_name) {
+    const char *runs[] = {make_loss_run("o1", "optimizer:\n  rule: adam\n  lr: 1e-3\n", 1), NULL, NULL};
+    runs[1] = make_loss_run("o2", "optimizer:\n  rule: sgd\n  lr: 0.1\n  momentum: 0.9\n", 2);
+    runs[2] = make_loss_run("o3", "optimizer:\n  rule: sgd\n  lr: 0.2\n", 3);
+    CHECK_STR(variants_of(runs, 2), "net (adam):1|net (sgd):1");
+    CHECK_HAS(variants_of(runs, 3), "net (optimizer.rule=sgd, optimizer.lr=0.2, "); /* two of that rule */
+}
+
 TEST(what_only_records_is_no_difference) {
     const char *runs[] = {make_loss_run("r1",
                                         "train:\n  seed: 1\n  threads: 1\n  log_every: 1\n  histogram_every: 5\n"
@@ -423,12 +431,12 @@ TEST(the_subtitle_is_the_tasks) {
     free(text);
 }
 
-RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(what_only_records_is_no_difference),
-          ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
-          ENTRY(what_diverged_is_not_the_best), ENTRY(validation_is_never_called_test),
-          ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
-          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
-          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
-          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
-          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
-          ENTRY(the_subtitle_is_the_tasks))
+RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_enough_of_a_name),
+          ENTRY(what_only_records_is_no_difference), ENTRY(data_count_by_content),
+          ENTRY(losses_that_measure_something_else_are_not_ranked), ENTRY(what_diverged_is_not_the_best),
+          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(a_score_says_which_of_its_name_it_is),
+          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
+          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
+          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
+          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(the_subtitle_is_the_tasks))

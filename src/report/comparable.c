@@ -116,8 +116,21 @@ static void add_words(words *w, const char *key, const char *value) {
     if (w->n++ > NAMED || w->used >= w->size) return;
     if (w->n > NAMED) w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
     else
-        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s=%.*s", w->n > 1 ? ", " : "", key, VALUE,
-                                    slash && slash[1] ? slash + 1 : value);
+        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
+                                    *key ? "=" : "", VALUE, slash && slash[1] ? slash + 1 : value);
+}
+
+/* Whether no two variants of a name have the same value of a key. */
+static bool tells_all_apart(const report *r, const char *name, const char *key) {
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *a = r->variant[i].run[0];
+        if (!same_text(base_name(a), name)) continue;
+        for (int k = 0; k < i; k++) {
+            const report_run *b = r->variant[k].run[0];
+            if (same_text(base_name(b), name) && same_value(a, b, key)) return false;
+        }
+    }
+    return true;
 }
 
 /* Whether one of the first so many variants of the same name has the key. */
@@ -130,11 +143,16 @@ static bool had_before(const report *r, int variant, int before, const char *key
     return false;
 }
 
-/* A variant's own keys first; then those that only others of its name have. */
+/* The rule, where that is enough. Otherwise a variant's own keys first; then those that only others of its name have. */
 void report_difference(const report *r, int variant, char *out, size_t size) {
     const report_run *own = r->variant[variant].run[0];
+    const char *rule = report_pairs_find(&own->recipe, "optimizer.rule");
     words w = {.out = out, .size = size};
     *out = '\0';
+    if (rule && tells_all_apart(r, base_name(own), "optimizer.rule")) {
+        add_words(&w, "", rule);
+        return;
+    }
     for (int i = -1; i < r->n_variants; i++) {
         const report_run *run = i < 0 ? own : r->variant[i].run[0];
         if (!same_text(base_name(run), base_name(own))) continue;

@@ -379,10 +379,13 @@ static report_spread spread_at(const report *r, const report_variant *v, report_
     return report_spread_of(room, n);
 }
 
+enum { MARKED = 60 }; /* points of a line that have dots */
+
 /* What a script needs to know of a score. */
 typedef struct score {
     panel_extent e;
-    bool drawn; /* some variant has more than one row of it, so that there is a line */
+    double later; /* the least after the first quarter of a variant's updates */
+    bool drawn;   /* some variant has more than one row of it, so that there is a line */
 } score;
 
 static void write_evaluations(FILE *out, const report *r, const report_variant *v, report_group group, double *room,
@@ -400,6 +403,7 @@ static void write_evaluations(FILE *out, const report *r, const report_variant *
             if (!y.n) continue;
             scores[k].drawn |= b->line_of[k].n > 0;
             panel_include(&scores[k].e, &y);
+            if (step > last_step(v) / 4) scores[k].later = fmin(scores[k].later, y.min);
             panel_extend(b, k, y.median);
             for (int a = 0; a < AXES; a++) panel_reach(&scores[k].e, (panel_axis)a, place[a]);
         }
@@ -438,10 +442,16 @@ static int write_split(report_figures *f, const report *r, report_group group, p
     return report_file_close(f, &file);
 }
 
-/* Percents are seen best as parts of a hundred, and what should rise from zero on. */
-static void set_score_range(panel *p, const metric *m, const panel_extent *e) {
-    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) p->y_high = 102;
-    else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
+/* Percents are seen best as parts of a hundred, and what should rise from zero on. Where all are soon above a half, small
+ * differences are what matters: the part where they are. */
+static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
+    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
+        p->y_high = 102;
+        if (later > 50 && later <= 100) {
+            p->y_low = 10 * floor((later - 1) / 10);
+            p->y_high = 100 + 0.05 * (100 - p->y_low);
+        }
+    } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
     else panel_range(p, e);
 }
 
@@ -457,15 +467,17 @@ static void name_score(const report *r, report_group group, int which, panel_axi
 }
 
 static int draw_score(report_figures *f, const report *r, report_group group, const panel_blocks *b, int which,
-                      const panel_extent *e, int width) {
+                      const score *s, int width) {
     const metric *m = score_metric(r, which);
+    const panel_extent *e = &s->e;
     const bool perplexity = is_perplexity(r, which);
     char data[16], label[160];
     const char *what = which ? m->about : "loss", *split = group == REPORT_TESTS ? "test" : "validation";
     snprintf(data, sizeof data, "%s.dat", split_of(group));
     snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split, what, m->unit);
     panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};
-    set_score_range(&p, m, e);
+    for (int i = 0; i < r->n_variants; i++) p.marks &= b[i].line_of[which].n <= MARKED;
+    set_score_range(&p, m, e, s->later);
     for (int a = 0; a < AXES; a++) {
         char name[64];
         if (!(e->last[a] > 0)) continue;
@@ -481,12 +493,12 @@ static int draw_split(report_figures *f, const report *r, report_group group, pa
     score *scores = calloc((size_t)n_scores(r), sizeof *scores);
     bool several = false; /* loss and something else */
     if (!scores) return text_fail(f->message, f->size, "out of memory");
-    for (int k = 0; k < n_scores(r); k++) scores[k].e = panel_no_extent;
+    for (int k = 0; k < n_scores(r); k++) scores[k] = (score){.e = panel_no_extent, .later = INFINITY};
     int status = write_split(f, r, group, b, scores);
     for (int k = 1; k <= r->n_metrics; k++) several |= scores[k].drawn;
     for (int k = 0; k < n_scores(r) && !status; k++) {
         const bool narrow = several && !is_perplexity(r, k);
-        if (scores[k].drawn) status = draw_score(f, r, group, b, k, &scores[k].e, narrow ? NARROW : WIDTH);
+        if (scores[k].drawn) status = draw_score(f, r, group, b, k, &scores[k], narrow ? NARROW : WIDTH);
     }
     free(scores);
     return status;
