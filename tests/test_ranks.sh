@@ -54,6 +54,14 @@ train 1 translation.yaml --out wide $wide --set train.evaluate_pairs=0
 # shellcheck disable=SC2086
 train 3 translation.yaml --out wide.3 $wide --set train.evaluate_pairs=0 --set train.overlap=on
 [ "$(tensors wide)" = "$(tensors wide.3)" ] || fail "sums beside the backward pass differ"
+# A rank with a core to spare, and one without: neither begins before the pass has ended.
+if [ "$(nproc)" -gt 1 ]; then
+    # shellcheck disable=SC2086
+    mpirun --oversubscribe --bind-to none -n 1 taskset -c 0 "$ADAMOD" train translation.yaml --out wide.2 $wide \
+        --set train.evaluate_pairs=0 : -n 1 "$ADAMOD" train translation.yaml --out wide.2 $wide --set train.evaluate_pairs=0 \
+        >said 2>err || fail "ranks of one core and of all: $(cat err)"
+    [ "$(tensors wide)" = "$(tensors wide.2)" ] || fail "ranks of one core and of all differ"
+fi
 # The optimizer's states shared out, also by a rule that looks at whole arrays; what is decided of all gradients is the same.
 shared='--set optimizer.rule=adafactor --set optimizer.clip_norm=0.1 --set train.histogram_dense=0 --set train.histogram_every=0'
 # shellcheck disable=SC2086
@@ -124,6 +132,8 @@ said 1 "its recipe is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD"
 head -n 2 s.txt >few.txt
 said 1 '3 ranks, but 2 sentences to train with' ranks 3 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=3 \
     --set data.source=few.txt --set data.target=few.txt
+said 1 'rank 1 ('"$(hostname)"') is to compute on a GPU, but rank 0' ranks 1 "$ADAMOD" train images.yaml --out bad --device cpu : \
+    -n 1 "$ADAMOD" train images.yaml --out bad --device cuda:0 --set train.comm=mpi
 cp "$ADAMOD" other && echo >>other
 said 1 'its program is not that of rank 0' \
     ranks 1 "$ADAMOD" train translation.yaml --out bad : -n 1 ./other train translation.yaml --out bad

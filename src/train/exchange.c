@@ -154,7 +154,7 @@ static int make(exchange *x, char *message, size_t size) {
     if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
     if (!x->losses || (n > 0 && !x->sums))
         return text_fail(message, size, "out of memory for the sums of %lld gradients", (long long)n);
-    const bool thread = ordered && o->overlap && o->comm && comm_threads(o->comm);
+    const bool thread = ordered && o->overlap && o->comm;
     if (thread && start_beside(x, message, size)) return -1;
     if (!thread && !(o->nccl && o->overlap)) return 0;
     const int64_t numbers = o->nccl ? 4 * (int64_t)COMM_BLOCK : COMM_BLOCK; /* a link of GPUs wants more at a time */

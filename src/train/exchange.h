@@ -23,7 +23,8 @@ typedef struct exchange_options {
     int batches;   /* of an update */
     comm_order order;
     bool carries; /* a batch goes on from the persistent states that the one before it left */
-    /* Sums begin while a backward pass goes on: on the host in a thread of their own, where order is ORDERED. */
+    /* Sums begin while a backward pass goes on, the same on all ranks: on the host in a thread of their own, which
+     * comm_threads must allow, where order is ORDERED. */
     bool overlap;
     /* Sums on the device, and is the exchange's then. NULL: parameters on a device come to the host for each sum, and a rank
      * adds up those of its own batches first. */

@@ -166,9 +166,17 @@ static int join_devices(const experiment *e, comm *c, nccl **out, char *message,
 
 /* By itself where there is something to wait for; on the host where a core is there for it, too: MPI waits for others by
  * asking again and again. */
-static bool overlaps(const experiment *e, const comm *c) {
+static bool could_overlap(const experiment *e, const comm *c) {
+    if (!e->params->on_device && !comm_threads(c)) return false;
     if (strcmp(e->recipe.train.overlap, "auto") != 0) return strcmp(e->recipe.train.overlap, "on") == 0;
     return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
+}
+
+/* All ranks or none: the order of blocks is another. */
+static bool overlaps(const experiment *e, comm *c) {
+    int cannot = !could_overlap(e, c);
+    comm_most(c, &cannot, 1);
+    return !cannot;
 }
 
 static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }

@@ -40,27 +40,39 @@ typedef struct claim {
     char host[64], gpu[40];
 } claim;
 
-/* The first rank whose GPU is an earlier one's. */
-static int refuse_twice(const recipe *r, comm *c, char *message, size_t size) {
-    claim mine = {{0}, {0}}, *all = calloc((size_t)comm_size(c), sizeof *all);
+static claim claim_of(const recipe *r, const comm *c) {
     const char *device = r->train.backend;
-    int failed = 0;
-    if (!all) comm_abort(c, 1);
+    claim mine = {{0}, {0}};
     memcpy(mine.host, comm_local(c).host, sizeof mine.host);
     if (strncmp(device, "cuda:", 5) == 0 && !nccl_gpu(atoi(device + 5), mine.gpu))
         snprintf(mine.gpu, sizeof mine.gpu, "%s", device);
-    comm_gather(c, &mine, sizeof mine, all);
-    for (int i = 1; !failed && i < comm_size(c); i++) {
-        for (int k = 0; !failed && *all[i].gpu && k < i; k++) {
+    return mine;
+}
+
+/* The first rank that is not where rank 0 is, as what ranks exchange differs. */
+static int refuse_mixture(const claim *all, int n, char *message, size_t size) {
+    for (int i = 1; i < n; i++) {
+        const bool gpu = *all[i].gpu != '\0';
+        if (gpu != (*all[0].gpu != '\0'))
+            return text_fail(message, size,
+                             "rank %d (%s) is to compute on %s, but rank 0 (%s) on %s: choose by --device", i,
+                             all[i].host, gpu ? "a GPU" : "the CPU", all[0].host, gpu ? "the CPU" : "a GPU");
+    }
+    return 0;
+}
+
+/* The first rank whose GPU is an earlier one's. */
+static int refuse_twice(const claim *all, int n, char *message, size_t size) {
+    for (int i = 1; i < n; i++) {
+        for (int k = 0; *all[i].gpu && k < i; k++) {
             if (memcmp(&all[i], &all[k], sizeof all[i]) != 0) continue;
-            failed = text_fail(message, size,
-                               "%s: ranks %d and %d have the same GPU: start as many ranks as there are GPUs, with "
-                               "--device cuda, or share it by --set train.comm=mpi",
-                               all[i].host, k, i);
+            return text_fail(message, size,
+                             "%s: ranks %d and %d have the same GPU: start as many ranks as there are GPUs, with "
+                             "--device cuda, or share it by --set train.comm=mpi",
+                             all[i].host, k, i);
         }
     }
-    free(all);
-    return failed;
+    return 0;
 }
 
 void together_place(recipe *r, const comm *c) {
@@ -72,7 +84,14 @@ void together_place(recipe *r, const comm *c) {
 int together_share(recipe *r, comm *c, char *message, size_t size) {
     if (!c) return 0;
     together_place(r, c);
-    return strcmp(r->train.comm, "mpi") == 0 ? 0 : refuse_twice(r, c, message, size);
+    const claim mine = claim_of(r, c);
+    claim *all = calloc((size_t)comm_size(c), sizeof *all);
+    if (!all) comm_abort(c, 1);
+    comm_gather(c, &mine, sizeof mine, all);
+    int failed = refuse_mixture(all, comm_size(c), message, size);
+    if (!failed && strcmp(r->train.comm, "mpi") != 0) failed = refuse_twice(all, comm_size(c), message, size);
+    free(all);
+    return failed;
 }
 
 /* ---- the same everywhere ---- */

@@ -13,7 +13,8 @@
 /* What a rank takes of its machine, where the recipe leaves it open: threads for its share of the cores, and a GPU of its own.
  * Of this function ranks need not agree. */
 void together_place(recipe *r, const comm *c);
-/* The same of ranks that train: a GPU that two ask for is refused, unless train.comm is mpi. */
+/* The same of ranks that train: some on GPUs and some not are refused, and so is a GPU that two ask for, unless train.comm is
+ * mpi. */
 int together_share(recipe *r, comm *c, char *message, size_t size);
 
 /* Whether recipe, data and the model's weights are the same everywhere; the program is (comm.h). */

@@ -183,6 +183,7 @@ static int measure_with(trainer *t, task_split split, task_depth depth, task_sam
     const int failed =
         together(t, t->s.task->evaluate(&t->s, split, depth, sample, t, out, message, size), message, size);
     if (failed) return exchange_weights(t, false, other, sizeof other), failed;
+    comm_broadcast(t->o->comm, out, sizeof *out, 0); /* on another processor it may be another in the last bit */
     return exchange_weights(t, false, message, size);
 }
 
@@ -327,7 +328,9 @@ static int average(trainer *t, char *message, size_t size) {
     char path[1300];
     snprintf(path, sizeof path, "%s/checkpoints/averaged.safetensors", t->o->directory);
     if (together(t, t->run ? write_average(t, path, message, size) : 0, message, size)) return -1;
-    if (access(path, F_OK)) return 0; /* there was none to take it over */
+    int there = t->run && access(path, F_OK) == 0;
+    comm_most(t->o->comm, &there, 1);
+    if (!there) return 0; /* there was none to take it over */
     return together(t, checkpoint_load(path, t->s.params, NULL, NULL, message, size), message, size);
 }
 
