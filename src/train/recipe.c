@@ -37,7 +37,7 @@ static const key_spec loop_keys[] = {
                "gradients of several batches: added in their order, the same for any ranks; or as is fastest"),
     CHOICE_KEY(
         recipe, train.overlap, "auto", "auto on off", LOOSE,
-        "ranks begin to add gradients during the backward pass; auto: on GPUs, and where a rank has several cores"),
+        "ranks begin to add gradients during the backward pass; auto: on GPUs, and where ranks have several cores each"),
     SWITCH_KEY(recipe, train.shard, "false", LOOSE,
                "share the optimizer's states out over ranks; there are no histograms then"),
     CHOICE_KEY(recipe, train.comm, "auto", "auto mpi nccl", LOOSE,
