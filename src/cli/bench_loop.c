@@ -46,6 +46,7 @@ struct bench_loop {
     pthread_mutex_t lock; /* with wake, for workers between bursts */
     pthread_cond_t wake;
     unsigned burst; /* number of bursts asked for */
+    bool near;      /* of the burst */
     bool stop;
     atomic_int arrived;  /* at the meeting after a step */
     atomic_uint meeting; /* number of meetings held */
@@ -84,23 +85,27 @@ void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed) {
 typedef uint32_t line __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t half_line __attribute__((vector_size(32), aligned(2), may_alias));
 
-/* Asks for what comes 2 KiB later, worth some 3 % where it was tried: more streams than prefetchers follow. */
-INLINE void ask_for(const void *array) { __builtin_prefetch((const void *)((uintptr_t)array + 2048)); }
+/* Asks for what comes later: near, 2 KiB ahead into the first-level cache, else 1 KiB ahead into the second. By the first a
+ * loop over three arrays and more is a tenth faster on Sapphire Rapids, by the second a sixth faster on Zen 4. */
+INLINE void ask_for(const void *array, bool near) {
+    if (near) __builtin_prefetch((const void *)((uintptr_t)array + 2048), 0, 3);
+    else __builtin_prefetch((const void *)((uintptr_t)array + 1024), 0, 2);
+}
 
-INLINE void move_part(const loop_set *s, int n, size_t first, size_t words) {
+INLINE void move_part(const loop_set *s, int n, bool near, size_t first, size_t words) {
     for (size_t i = first; i < first + words; i += LINE) {
-        ask_for((const uint32_t *)s->g + i);
-        for (int k = 0; k < n; k++) ask_for(s->both[k] + i);
+        ask_for((const uint32_t *)s->g + i, near);
+        for (int k = 0; k < n; k++) ask_for(s->both[k] + i, near);
         const line x = *(const line *)((const uint32_t *)s->g + i);
         for (int k = 0; k < n; k++) *(line *)(s->both[k] + i) ^= x;
     }
 }
 
-INLINE void move_halves(const loop_set *s, int n, size_t first, size_t words) {
+INLINE void move_halves(const loop_set *s, int n, bool near, size_t first, size_t words) {
     for (size_t i = first; i < first + words; i += LINE) {
-        ask_for((const uint16_t *)s->g + i);
-        ask_for(s->half + i);
-        for (int k = 0; k < n; k++) ask_for(s->both[k] + i);
+        ask_for((const uint16_t *)s->g + i, near);
+        ask_for(s->half + i, near);
+        for (int k = 0; k < n; k++) ask_for(s->both[k] + i, near);
         const half_line half = *(const half_line *)((const uint16_t *)s->g + i);
         const line x = __builtin_convertvector(half, line);
         for (int k = 0; k < n; k++) *(line *)(s->both[k] + i) ^= x;
@@ -108,22 +113,24 @@ INLINE void move_halves(const loop_set *s, int n, size_t first, size_t words) {
     }
 }
 
-INLINE void move_all(const loop_set *s, int n, size_t first, size_t words) {
+INLINE void move_all(const loop_set *s, int n, bool near, size_t first, size_t words) {
     const loop_set copy = *s; /* which no store can change */
-    if (s->half) move_halves(&copy, n, first, words);
-    else move_part(&copy, n, first, words);
+    if (s->half && near) move_halves(&copy, n, true, first, words);
+    else if (s->half) move_halves(&copy, n, false, first, words);
+    else if (near) move_part(&copy, n, true, first, words);
+    else move_part(&copy, n, false, first, words);
 }
 
 /* The same for every instruction set. */
 #define MOVE(name, attribute)                                                                                          \
-    attribute static void move_##name(const loop_set *s, int n, size_t first, size_t words) {                          \
+    attribute static void move_##name(const loop_set *s, int n, bool near, size_t first, size_t words) {               \
         switch (n) {                                                                                                   \
-            case 1: move_all(s, 1, first, words); break;                                                               \
-            case 2: move_all(s, 2, first, words); break;                                                               \
-            case 3: move_all(s, 3, first, words); break;                                                               \
-            case 4: move_all(s, 4, first, words); break;                                                               \
-            case 5: move_all(s, 5, first, words); break;                                                               \
-            default: move_all(s, 6, first, words); break;                                                              \
+            case 1: move_all(s, 1, near, first, words); break;                                                         \
+            case 2: move_all(s, 2, near, first, words); break;                                                         \
+            case 3: move_all(s, 3, near, first, words); break;                                                         \
+            case 4: move_all(s, 4, near, first, words); break;                                                         \
+            case 5: move_all(s, 5, near, first, words); break;                                                         \
+            default: move_all(s, 6, near, first, words); break;                                                        \
         }                                                                                                              \
     }
 
@@ -133,7 +140,7 @@ MOVE(avx2, __attribute__((target("avx2"))))
 MOVE(avx512, __attribute__((target("avx512f,avx512bw"))))
 #endif
 
-typedef void (*move_fn)(const loop_set *s, int n, size_t first, size_t words);
+typedef void (*move_fn)(const loop_set *s, int n, bool near, size_t first, size_t words);
 
 static move_fn best_move(void) {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -163,7 +170,7 @@ static void run_burst(bench_loop *loop, int index) {
     const size_t lines = loop->words / LINE, threads = (size_t)loop->threads, i = (size_t)index;
     const size_t first = lines * i / threads * LINE, last = lines * (i + 1) / threads * LINE;
     for (int s = 0; s < loop->n_sets; s++) {
-        move(&loop->sets[s], loop->n_both, first, last - first);
+        move(&loop->sets[s], loop->n_both, loop->near, first, last - first);
         meet(loop);
     }
 }
@@ -181,9 +188,10 @@ static void *work(void *argument) {
     }
 }
 
-double bench_loop_burst(bench_loop *loop) {
+double bench_loop_burst(bench_loop *loop, bool near) {
     const double start = clock_seconds();
     pthread_mutex_lock(&loop->lock);
+    loop->near = near;
     loop->burst++;
     pthread_cond_broadcast(&loop->wake);
     pthread_mutex_unlock(&loop->lock);

@@ -45,7 +45,8 @@ typedef struct bench_loop bench_loop;
 
 /* For a rule with so many states of the parameters' size (0 to 3). NULL if memory or threads are missing. */
 bench_loop *bench_loop_create(const bench_case *c, int states, int threads);
-double bench_loop_burst(bench_loop *loop);
+/* near: its prefetches are for the first-level cache, else for the second. Which is faster depends on the processor. */
+double bench_loop_burst(bench_loop *loop, bool near);
 void bench_loop_free(bench_loop *loop);
 /* Bytes a step must read and write for each element. */
 int bench_bytes(bench_type type, int states);
@@ -75,7 +76,7 @@ void bench_torch_stop(bench_torch *torch);
 /* ---- all of them, in turns (bench_race.c) ---- */
 
 /* A race is run by contestants with the same number of elements. The rows are ours, over one list of shapes each. */
-enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_ADAMW, BENCH_SAME, BENCH_CONTESTANTS };
+enum { BENCH_ROWS = 2, BENCH_LOOP = BENCH_ROWS, BENCH_NEAR_LOOP, BENCH_ADAMW, BENCH_SAME, BENCH_CONTESTANTS };
 
 typedef struct bench_race {
     const char *rule;
@@ -87,7 +88,8 @@ typedef struct bench_race {
     double budget;      /* seconds; after these, and least rounds, it is over */
     int least_rounds;
     int rounds;
-    double seconds[BENCH_CONTESTANTS]; /* of one step, the median over all rounds; negative: did not take part */
+    /* Of one step, the median over all rounds; negative: did not take part. BENCH_LOOP has that of the faster loop. */
+    double seconds[BENCH_CONTESTANTS];
 } bench_race;
 
 /* 0, or the command's exit status with the message printed. */

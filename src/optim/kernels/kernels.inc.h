@@ -90,17 +90,20 @@ typedef struct ELEMENT {
 #define VARIANT(name)                                                                                                  \
     { NAME(name##_plain), NAME(name##_stats), LOW_ENTRIES(name) }
 
-/* Five streams and a long division in between are too much for the processor to look ahead by itself: without this the
- * loop runs at 0.8 of the speed of memory, with it at memory's own. 1 KiB is the best of 0.5 to 4 KiB on Sapphire Rapids.
- * Beyond the end of an array a prefetch does nothing. One element at a time is too slow to gain from it. */
-#define AHEAD(pointer, i, write)                                                                                       \
-    if (WIDTH > 1) __builtin_prefetch((const char *)((pointer) + (i)) + 1024, write)
-#define STATES_AHEAD(states, i)                                                                                        \
-    if ((states)&M) AHEAD(m, i, 1);                                                                                    \
-    if ((states)&VV) AHEAD(v, i, 1);                                                                                   \
-    if ((states)&S) AHEAD(s, i, 1);                                                                                    \
-    if ((states)&T) AHEAD(t, i, 1);                                                                                    \
-    if ((states)&U) AHEAD(u, i, 1)
+/* Asks for what comes 1 KiB later, to be written or not. Loops over arrays as they are ask for it in the second-level cache:
+ * memory is their limit, and asking for it in the first made SGD a third slower on Zen 4. Loops that convert are slower, and
+ * want it in the first. docs/performance.md has what was tried. Beyond the end of an array a prefetch does nothing. One element
+ * at a time is too slow to gain from it. */
+#define L1 3
+#define L2 2
+#define AHEAD(pointer, i, write, cache)                                                                                \
+    if (WIDTH > 1) __builtin_prefetch((const char *)((pointer) + (i)) + 1024, write, cache)
+#define STATES_AHEAD(states, i, cache)                                                                                 \
+    if ((states)&M) AHEAD(m, i, 1, cache);                                                                             \
+    if ((states)&VV) AHEAD(v, i, 1, cache);                                                                            \
+    if ((states)&S) AHEAD(s, i, 1, cache);                                                                             \
+    if ((states)&T) AHEAD(t, i, 1, cache);                                                                             \
+    if ((states)&U) AHEAD(u, i, 1, cache)
 
 /* A copy of the coefficients that no store can alias stays in registers. With SUMS_FLAG, eta and step are all that is stored. */
 #define LOOP(formula, states, stats)                                                                                   \
@@ -112,9 +115,9 @@ typedef struct ELEMENT {
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
         x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
-        AHEAD(p, i, 1);                                                                                                \
-        AHEAD(g, i, 0);                                                                                                \
-        STATES_AHEAD(states, i);                                                                                       \
+        AHEAD(p, i, 1, L2);                                                                                            \
+        AHEAD(g, i, 0, L2);                                                                                            \
+        STATES_AHEAD(states, i, L2);                                                                                   \
         x.p = LOAD(p, i);                                                                                              \
         x.g = LOAD(g, i) * k.gscale;                                                                                   \
         if ((states)&M) x.m = LOAD(m, i);                                                                              \
@@ -243,9 +246,9 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
         ELEMENT x[2];                                                                                                  \
         x[0].m = x[0].v = x[0].s = x[0].t = x[0].u = x[0].eta = x[0].step = (V){0};                                    \
         x[1] = x[0];                                                                                                   \
-        AHEAD(p, at, 1);                                                                                               \
-        AHEAD(g, at, 0);                                                                                               \
-        STATES_AHEAD(states, at);                                                                                      \
+        AHEAD(p, at, 1, L1);                                                                                           \
+        AHEAD(g, at, 0, L1);                                                                                           \
+        STATES_AHEAD(states, at, L1);                                                                                  \
         PAIR_IN(p, p);                                                                                                 \
         PAIR_IN(g, g);                                                                                                 \
         if ((states)&M) PAIR_IN(m, m);                                                                                 \
@@ -289,15 +292,15 @@ INLINE int NAME(any_nan)(const ELEMENT x[2], int states, int coef_is_nan) {
     for (size_t i = 0; i < n; i += WIDTH) {                                                                            \
         ELEMENT x;                                                                                                     \
         x.m = x.v = x.s = x.t = x.u = x.eta = x.step = (V){0};                                                         \
-        AHEAD(p, i, 1);                                                                                                \
-        AHEAD(half, i, 1);                                                                                             \
-        STATES_AHEAD(states, i);                                                                                       \
+        AHEAD(p, i, 1, L1);                                                                                            \
+        AHEAD(half, i, 1, L1);                                                                                         \
+        STATES_AHEAD(states, i, L1);                                                                                   \
         x.p = NAME(follow_bf16)(LOAD(p, i), half + i);                                                                 \
         if (half_g) {                                                                                                  \
-            AHEAD(g16, i, 0);                                                                                          \
+            AHEAD(g16, i, 0, L1);                                                                                      \
             x.g = NAME(bf16_in)(g16 + i) * k.gscale;                                                                   \
         } else {                                                                                                       \
-            AHEAD(g, i, 0);                                                                                            \
+            AHEAD(g, i, 0, L1);                                                                                        \
             x.g = LOAD(g, i) * k.gscale;                                                                               \
         }                                                                                                              \
         if ((states)&M) x.m = LOAD(m, i);                                                                              \
@@ -511,6 +514,8 @@ static const real_kernels NAME(table) = {
 #undef AHEAD
 #undef ALL_REAL
 #undef STATES_AHEAD
+#undef L1
+#undef L2
 #undef PAIR_IN
 #undef PAIR_OUT
 #undef PAIRS_OUT
