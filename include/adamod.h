@@ -418,8 +418,8 @@ typedef struct adamod_span {
     void *master; /* f32 copy of a bf16 or f16 param, see adamod_tensor.master; NULL: stochastic rounding */
     void *state[ADAMOD_MAX_STATES];
     adamod_type param_type, grad_type, state_type; /* state_type: f64 for f64 parameters, else f32; or bf16, or q8 */
-    int ndim;                                      /* adafactor factors ndim >= 2; others need only count */
-    int64_t shape[ADAMOD_MAX_DIMS];                /* read when ndim > 0; its product must be count */
+    int ndim; /* arrays of 2 and more are matrices to adafactor, muon and soap; other rules need only count */
+    int64_t shape[ADAMOD_MAX_DIMS]; /* read when ndim > 0; its product must be count */
     int64_t count;
     int64_t step;                   /* number of this update of the array; the first is 1 */
     uint64_t stream;                /* random stream for stochastic rounding; give each array a different one */

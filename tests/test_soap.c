@@ -303,9 +303,33 @@ TEST(zeros_and_nothing) {
     adamod_free(opt);
 }
 
-/* One NaN makes its matrix NaN at the next update, and no other array; with nonfinite = skip it changes nothing. */
+/* The averages' decay is beta2 unless it is 0 or more. */
+TEST(a_shampoo_beta_below_0_is_beta2) {
+    static const double betas[] = {-1, -0.25, 0.95, 0.5};
+    float p[4][6];
+    for (int k = 0; k < 4; k++) {
+        float g[6];
+        adamod_optimizer *opt = NULL;
+        CHECK_INT(adamod_create(&opt, "soap"), ADAMOD_OK);
+        CHECK_INT(adamod_set(opt, "shampoo_beta", betas[k]) | adamod_set(opt, "precondition_frequency", 1), ADAMOD_OK);
+        CHECK_INT(adamod_add(opt, NULL, p[k], g, 2, (const int64_t[]){2, 3}), ADAMOD_OK);
+        for (int i = 0; i < 6; i++) p[k][i] = 1;
+        for (int t = 0; t < 4; t++) {
+            for (int i = 0; i < 6; i++) g[i] = (float)noise((uint64_t)(i + 6 * t));
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        }
+        adamod_free(opt);
+    }
+    CHECK(memcmp(p[0], p[1], sizeof p[0]) == 0 && memcmp(p[0], p[2], sizeof p[0]) == 0);
+    CHECK(memcmp(p[0], p[3], sizeof p[0]) != 0);
+}
+
+/* A NaN or an infinity makes its matrix NaN at the next update, a number whose square is infinite at that after the next
+ * change of the basis; and no other array. With nonfinite = skip it changes nothing. */
 TEST(not_finite) {
-    for (int skip = 0; skip < 2; skip++) {
+    static const float bad[] = {NAN, INFINITY, -1e30f};
+    for (int k = 0; k < 6; k++) {
+        const bool skip = k % 2;
         float p[2][6], g[2][6];
         adamod_optimizer *opt = NULL;
         CHECK_INT(adamod_create(&opt, "soap"), ADAMOD_OK);
@@ -316,8 +340,10 @@ TEST(not_finite) {
         }
         CHECK_INT(adamod_step(opt), ADAMOD_OK);
         for (int i = 0; i < 6; i++) CHECK(p[0][i] == 1); /* the first moves nothing */
-        g[0][4] = NAN;
+        CHECK_INT(adamod_set(opt, "precondition_frequency", 1), ADAMOD_OK);
+        g[0][4] = bad[k / 2];
         CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        if (isfinite(bad[k / 2])) CHECK_INT(adamod_step(opt), ADAMOD_OK);
         for (int i = 0; i < 6; i++) {
             CHECK(skip ? p[0][i] == 1 : isnan(p[0][i]));
             CHECK(skip ? p[1][i] == 1 : isfinite(p[1][i]) && p[1][i] != 1);
@@ -343,5 +369,5 @@ TEST(devices_are_refused) {
 }
 
 RUN_TESTS(ENTRY(eigenvectors), ENTRY(orthogonal_factors), ENTRY(matrices_against_the_reference),
-          ENTRY(threads_change_no_bit), ENTRY(zeros_and_nothing), ENTRY(not_finite), ENTRY(sizes_beyond_all_memory),
-          ENTRY(devices_are_refused))
+          ENTRY(threads_change_no_bit), ENTRY(zeros_and_nothing), ENTRY(a_shampoo_beta_below_0_is_beta2),
+          ENTRY(not_finite), ENTRY(sizes_beyond_all_memory), ENTRY(devices_are_refused))

@@ -75,7 +75,7 @@ static const option_spec adamod__soap_options[] = {
     OPTION_BETA2(0.95),
     OPTION_EPS(1e-8),
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: averages are not corrected"),
-    OPTION_REAL(SHAMPOO_BETA, "shampoo_beta", -1, -1, 1, 1, "decay of the averages L and R; -1: as beta2"),
+    OPTION_REAL(SHAMPOO_BETA, "shampoo_beta", -1, -1, 1, 1, "decay of the averages L and R; below 0: beta2"),
     OPTION_INTEGER(PRECONDITION_FREQUENCY, "precondition_frequency", 10, 1, 1000000, 0,
                    "updates from one change of the basis to the next"),
     OPTION_INTEGER(MAX_PRECONDITION_DIM, "max_precondition_dim", 10000, 0, 65536, 1,
