@@ -24,7 +24,7 @@ ranks 3 "$BUILD_DIR/tests/test_exchange" >out 2>&1 || fail "3 ranks: $(cat out)"
 
 # An update that fails on one rank: all are told, or all end.
 ranks 3 "$BUILD_DIR/tests/test_update" told >out 2>&1 || fail "3 ranks: $(cat out)"
-[ "$(grep -c '2 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"
+[ "$(grep -c '3 passed, 0 failed' out)" -eq 3 ] || fail "3 ranks: $(cat out)"
 said 1 'adamod: rank 1: update 1: the device was told to fail' ranks 2 "$BUILD_DIR/tests/test_update" at_a_sum
 said 1 'adamod: rank 1: update 1: the device was told to fail' ranks 2 "$BUILD_DIR/tests/test_update" at_an_end
 

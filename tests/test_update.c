@@ -13,6 +13,7 @@
 #include "train/training_step.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MESSAGE message, sizeof message
@@ -96,6 +97,21 @@ TEST(gradients_that_are_not_finite_are_told) {
     experiment_close(&e);
 }
 
+/* Where there is no NCCL, the host sums, and says so. */
+TEST(what_is_slow_is_told) {
+    experiment e;
+    open_on_device(&e);
+    strcpy(e.recipe.train.comm, "auto");
+    setenv("ADAMOD_NCCL_LIBRARY", "nothing.so", 1);
+    CHECK_INT(experiment_join(&e, c, MESSAGE), 0);
+    if (c) CHECK_HAS(e.slow, "gradients are summed by the host, not by NCCL: nothing.so: ");
+    else CHECK_INT(*e.slow, '\0');
+    strcpy(e.recipe.train.comm, "nccl");
+    CHECK_INT(experiment_join(&e, c, MESSAGE), -1);
+    CHECK_HAS(message, "nothing.so: ");
+    experiment_close(&e);
+}
+
 /* It happens where others wait for this rank: it ends all, and so the test. One process has nothing to sum, and goes on. */
 TEST(a_device_that_fails_at_a_sum_ends_all) {
     experiment e;
@@ -134,9 +150,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", message);
         return 1;
     }
-    static const check_test tests[] = {
-        ENTRY(a_part_that_fails_is_told_to_all), ENTRY(gradients_that_are_not_finite_are_told),
-        ENTRY(a_device_that_fails_at_a_sum_ends_all), ENTRY(a_device_that_fails_at_an_end_ends_all)};
+    static const check_test tests[] = {ENTRY(a_part_that_fails_is_told_to_all),
+                                       ENTRY(gradients_that_are_not_finite_are_told), ENTRY(what_is_slow_is_told),
+                                       ENTRY(a_device_that_fails_at_a_sum_ends_all),
+                                       ENTRY(a_device_that_fails_at_an_end_ends_all)};
     const int status = check_run(tests, sizeof tests / sizeof *tests, argc > 1 ? argv[1] : "");
     comm_free(c);
     return status;

@@ -150,7 +150,7 @@ static void find_length(experiment *e) {
 }
 
 /* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
-static int join_devices(const experiment *e, comm *c, nccl **out, char *message, size_t size) {
+static int join_devices(experiment *e, comm *c, nccl **out, char *message, size_t size) {
     const recipe *r = &e->recipe;
     const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
     if (must && !e->params->on_device)
@@ -161,7 +161,9 @@ static int join_devices(const experiment *e, comm *c, nccl **out, char *message,
                          "NCCL: %d ranks, but an update has %d batches, and each must have one; or set "
                          "train.comm to mpi",
                          comm_size(c), r->train.accumulate);
-    return nccl_open(out, c, message, size) && must ? -1 : 0;
+    if (!nccl_open(out, c, message, size)) return 0;
+    if (!must) snprintf(e->slow, sizeof e->slow, "gradients are summed by the host, not by NCCL: %s", message);
+    return must ? -1 : 0;
 }
 
 /* By itself where there is something to wait for; on the host where a core is there for it, too: MPI waits for others by
@@ -218,6 +220,7 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
     e->exchange = NULL;
     e->shard = NULL;
     e->comm = c;
+    *e->slow = '\0';
     if (join_devices(e, c, &on_device, message, size)) return -1;
     int failed = comm_agree(c, share_norms(e, on_device, &norms, message, size), message, size);
     const bool shards = e->recipe.train.shard && (c || on_device);

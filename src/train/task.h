@@ -169,7 +169,8 @@ struct experiment {
     int64_t steps; /* updates in all, as train.steps or train.epochs says */
     comm *comm;    /* who trains together; NULL: this process alone */
     exchange *exchange;
-    shard *shard; /* of the optimizer's states; NULL: every rank has all of them */
+    shard *shard;   /* of the optimizer's states; NULL: every rank has all of them */
+    char slow[256]; /* why what ranks exchange takes longer than it need; "": it does not */
     /* who wants to know how far an evaluation is; NULL: nobody */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     void *progress_context;

@@ -440,9 +440,10 @@ void train_note(const experiment *e, const recipe *r, const train_options *o) {
     }
 }
 
-/* A slow way that the recipe could avoid. */
+/* Slow ways that could be avoided. */
 static void note_plan(const trainer *t) {
     char line[256];
+    if (t->o->note && *t->s.slow) t->o->note(t->s.slow);
     if (t->o->note && nn_plan_remark(t->s.plan, line, sizeof line)) t->o->note(line);
 }
 
