@@ -38,7 +38,8 @@ static void print_help(void) {
            "       adamod train --resume --out DIR\n\n"
            "Trains what a recipe describes, into a run directory: metrics, learning-rate histograms,\n"
            "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n"
-           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n\n"
+           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n"
+           "Several that mpirun or srun starts train together: mpirun -n 4 adamod train RECIPE.\n\n"
            "--reset optimizer forgets the optimizer's states, and optimizer.* may differ from before. --reset options\n"
            "keeps the states: only options and schedules may differ, as the learning rate. --reset data goes on with\n"
            "training, validation or test data whose content has changed. It may be given again.\n\n");
