@@ -45,6 +45,7 @@ static inline __attribute__((always_inline)) __m256 adamod__bf16_load_avx2(const
 #define LESSER(x, y) ((V)_mm256_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm256_max_ps(x, y))
 #define MULTIPLY_ADD(x, y, z) ((V)_mm256_fmadd_ps(x, y, z))
+#define WIDEN(x) ((doubles)_mm256_cvtps_pd((__m128)(x)))
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx2(in))
 #define ROUND_BF16(x, add) adamod__bf16_round_avx2((__m256)(x), (__m256i)(add))
 #define STORE_UPPER(out, bits) adamod__store_upper_avx2(out, (__m256i)(bits))

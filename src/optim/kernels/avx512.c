@@ -44,6 +44,7 @@ static inline __attribute__((always_inline)) __m512 adamod__bf16_load_avx512(con
 #define LESSER(x, y) ((V)_mm512_min_ps(x, y))
 #define GREATER(x, y) ((V)_mm512_max_ps(x, y))
 #define MULTIPLY_ADD(x, y, z) ((V)_mm512_fmadd_ps(x, y, z))
+#define WIDEN(x) ((doubles)_mm512_cvtps_pd((__m256)(x))) /* of which gcc makes two conversions and two moves */
 #define LOAD_BF16(in) ((V)adamod__bf16_load_avx512(in))
 #define ROUND_BF16(x, add) adamod__bf16_round_avx512((__m512)(x), (__m512i)(add))
 #define STORE_UPPER(out, bits)                                                                                         \

@@ -6,6 +6,7 @@
  *   GREATER         x > y ? x : y
  *   MULTIPLY_ADD    x * y + z, rounded once
  *   TILE_ROWS, TILE_VECTORS   of products (tile in kernels.h): about as many as there are registers
+ *   WIDEN           half a vector as doubles, where the compiler's own conversion is slow
  * and for f32 alone what convert.inc.h needs. V is a vector on which + - * / work, so formulas read as formulas. */
 
 #define NAME3(name, isa, type) adamod__##name##_##isa##_##type
@@ -351,29 +352,39 @@ static void NAME(gradient)(void *out, const void *g, const void *p, size_t n, co
     }
 }
 
+#ifndef WIDEN
+#define WIDEN(x) __builtin_convertvector(x, doubles)
+#endif
 /* 32 running sums whatever the instruction set, so that the order of additions is always the same. */
 INLINE double NAME(sum_up)(const void *g, size_t n, double scale, const int squares) {
-    typedef double doubles __attribute__((vector_size(64)));
-    typedef REAL reals __attribute__((vector_size(8 * sizeof(REAL))));
-    doubles sum[4] = {{0}};
+    enum { SUMS = 32, LANES = WIDTH * sizeof(REAL) > 32 ? 8 : 4, VECTORS = SUMS / LANES };
+    typedef double doubles __attribute__((vector_size(LANES * sizeof(double))));
+    typedef REAL reals __attribute__((vector_size(LANES * sizeof(REAL))));
+    doubles sums[VECTORS] = {{0}};
     size_t i = 0;
-    for (; i + 32 <= n; i += 32) {
-        for (int j = 0; j < 4; j++) {
+    for (; i + SUMS <= n; i += SUMS) {
+        UNROLL
+        for (int j = 0; j < VECTORS; j++) {
             reals x;
-            memcpy(&x, (const char *)g + (i + 8 * (size_t)j) * sizeof(REAL), sizeof x);
-            const doubles d = __builtin_convertvector(x, doubles) * scale;
-            sum[j] += squares ? d * d : d;
+            memcpy(&x, (const char *)g + (i + LANES * (size_t)j) * sizeof(REAL), sizeof x);
+            const doubles d = WIDEN(x) * scale;
+            sums[j] += squares ? d * d : d;
         }
     }
+    double sum[SUMS];
+    memcpy(sum, sums, sizeof sum);
     for (; i < n; i++) {
         const double d = (double)NAME(at)(g, i) * scale;
-        sum[i / 8 % 4][i % 8] += squares ? d * d : d;
+        sum[i % SUMS] += squares ? d * d : d;
     }
-    const doubles all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    return ((all[0] + all[1]) + (all[2] + all[3])) + ((all[4] + all[5]) + (all[6] + all[7]));
+    for (int j = 0; j < 8; j++) sum[j] = (sum[j] + sum[8 + j]) + (sum[16 + j] + sum[24 + j]);
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static double NAME(sumsq)(const void *g, size_t n, double scale) { return NAME(sum_up)(g, n, scale, 1); }
+/* A constant 1 takes no multiplication. */
+static double NAME(sumsq)(const void *g, size_t n, double scale) {
+    return scale == 1 ? NAME(sum_up)(g, n, 1, 1) : NAME(sum_up)(g, n, scale, 1);
+}
 static double NAME(sum)(const void *g, size_t n) { return NAME(sum_up)(g, n, 1, 0); }
 
 static double NAME(maxabs_each)(const void *g, size_t first, size_t n, double scale, double most) {
@@ -543,3 +554,4 @@ static const real_kernels NAME(table) = {
 #undef GREATER
 #undef MULTIPLY_ADD
 #undef UNROLL
+#undef WIDEN
