@@ -407,8 +407,8 @@ static double NAME(maxabs)(const void *g, size_t n, double scale) {
         most = GREATER(most, GREATER(x, negative));
     }
     REAL lanes[WIDTH], others[WIDTH], largest = 0;
-    memcpy(lanes, &most, sizeof most);
-    memcpy(others, &other, sizeof other);
+    STORE(lanes, 0, most); /* of what memcpy reads, gcc keeps no copy in a register */
+    STORE(others, 0, other);
     for (int j = 0; j < WIDTH; j++) {
         if (others[j] != 0) return NAME(maxabs_each)(g, 0, n, scale, 0);
         largest = lanes[j] > largest ? lanes[j] : largest;
