@@ -135,8 +135,10 @@ static int bytes_of(const char *rule, bench_type type, int states, int ndim) {
 static double bytes_needed(const bench_case *x, const char *rule, int states) {
     double bytes = 0;
     for (int i = 0; i < x->n_shapes; i++) {
-        const double elements = (double)count_elements(&x->shapes[i], 1);
-        bytes += elements * bytes_of(rule, x->type, states, x->shapes[i].ndim);
+        const bench_shape *shape = &x->shapes[i];
+        const bool adamw = strcmp(rule, "muon") == 0 && (shape->ndim < 2 || bench_is_embedding(shape));
+        const double elements = (double)count_elements(shape, 1);
+        bytes += elements * bytes_of(rule, x->type, adamw ? 2 : states, shape->ndim);
     }
     return bytes;
 }
