@@ -113,6 +113,30 @@ TEST(no_gradients_change_nothing) {
     adamod_free(opt);
 }
 
+/* One element that is not finite: d stays as it is, other elements go on with it. With nonfinite = skip it is as if the
+ * update had not been. */
+TEST(not_finite) {
+    static const double bad[] = {NAN, INFINITY};
+    for (int k = 0; k < 4; k++) {
+        const bool skip = k >= 2;
+        double p[N], g[N], before = 0;
+        start(p);
+        adamod_optimizer *opt = cut(skip ? "d0=0.01 nonfinite=skip" : "d0=0.01", p, g, (const int[]){20}, 1, true);
+        if (!opt) return;
+        for (int t = 1; t <= 40; t++) {
+            slope(p, g, t);
+            if (!isfinite(g[0])) g[0] = 1;
+            if (t == 4) before = number(opt, 1, "d");
+            if (t == 4) g[0] = bad[k % 2];
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+        }
+        CHECK(skip ? number(opt, 1, "d") > before : number(opt, 1, "d") == before);
+        CHECK(skip ? isfinite(p[0]) : isnan(p[0]));
+        for (int i = 1; i < N; i++) CHECK(isfinite(p[i]) && p[i] != noise((uint64_t)i));
+        adamod_free(opt);
+    }
+}
+
 /* Whatever the scale of the problem, with the same options. */
 TEST(it_finds_its_learning_rate) {
     for (double far = 1e-2; far < 2e3; far *= 10) {
@@ -131,4 +155,4 @@ TEST(it_finds_its_learning_rate) {
 }
 
 RUN_TESTS(ENTRY(two_hundred_updates_are_the_reference), ENTRY(arrays_that_come_late),
-          ENTRY(no_gradients_change_nothing), ENTRY(it_finds_its_learning_rate))
+          ENTRY(no_gradients_change_nothing), ENTRY(not_finite), ENTRY(it_finds_its_learning_rate))
