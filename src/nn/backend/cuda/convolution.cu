@@ -8,6 +8,7 @@
 #include "nn/backend/cuda/hopper/convolution.h"
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/norm_product.h"
+#include "nn/backend/cuda/hopper/stem.h"
 #include "nn/backend/cuda/hopper/weights.h"
 #include "nn/backend/cuda/pixels.cuh"
 #include "nn/backend/cuda/product.h"
@@ -63,10 +64,21 @@ static conv_shape hopper_shape(const nn_call *c) {
     return s;
 }
 
+static bool y_is_copied_in_packs(const nn_call *c) {
+    const nn_array *y = &c->output[0];
+    return !is_product(c) && y_is_copied(c) && y->type == NN_BF16 && out_of(c) % 8 == 0 && y->stride % 8 == 0 &&
+           y->offset % 8 == 0;
+}
+
+/* Whether hopper/ takes y inside a wider array: that of a stem. */
+static bool is_stem_in_packs(const nn_call *c) {
+    return in_of(c) == STEM_IN && out_of(c) == STEM_OUT && y_is_copied_in_packs(c);
+}
+
 /* Whether a result is hopper/'s. */
 static bool is_hopper(const nn_call *c, conv_result result) {
     const conv_shape s = hopper_shape(c);
-    if (is_product(c) || c->input[0].stride != s.in || y_is_copied(c)) return false;
+    if (is_product(c) || c->input[0].stride != s.in || (y_is_copied(c) && !is_stem_in_packs(c))) return false;
     return result == CONV_DW ? hopper_weights_fits(&s) : hopper_convolution_fits(&s, result);
 }
 
@@ -377,6 +389,15 @@ static void place_y(const nn_call *c, const conv_space *s) {
     find_moments(c, w, y, s->y, out_of(c), y->data);
 }
 
+/* Into a wider array. */
+static void run_stem(const nn_call *c, const hopper_moments &moments) {
+    const nn_array *x = &c->input[0], *y = &c->output[0];
+    const cudaError_t e =
+        x->rows ? hopper_stem(x->rows, x->data, c->input[1].data, y->data, moments, stream_of(c), y->stride)
+                : cudaSuccess;
+    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution", cudaGetErrorString(e));
+}
+
 static void conv_forward(const nn_call *c) {
     conv_plan *p = (conv_plan *)c->prepared;
     const nn_array *y = &c->output[0];
@@ -393,8 +414,10 @@ static void conv_forward(const nn_call *c) {
     if (p->hopper[CONV_Y]) {
         const conv_shape shape = hopper_shape(c);
         const hopper_moments moments = {c->output_moments, (float *)s.sums, p->counters, y->live_rows};
-        hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false,
-                               &moments);
+        if (y_is_copied(c)) run_stem(c, moments);
+        else
+            hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false,
+                                   &moments);
         return;
     }
     void *to = y_is_copied(c) ? s.y : y->data;
@@ -478,12 +501,6 @@ static void conv_backward(const nn_call *c) {
 }
 
 /* ---- what is done for others ---- */
-
-static bool y_is_copied_in_packs(const nn_call *c) {
-    const nn_array *y = &c->output[0];
-    return !is_product(c) && y_is_copied(c) && y->type == NN_BF16 && out_of(c) % 8 == 0 && y->stride % 8 == 0 &&
-           y->offset % 8 == 0;
-}
 
 static bool conv_gives_moments(const nn_call *c) {
     return c->maker || y_is_copied_in_packs(c) || hopper_room(c).floats;

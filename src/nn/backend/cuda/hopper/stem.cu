@@ -153,15 +153,15 @@ __global__ static void __launch_bounds__(PARTS_BLOCK)
 
 /* ---- launches ---- */
 
-static map_shape y_map(int64_t images) {
+static map_shape y_map(int64_t images, int64_t stride) {
     return {{STEM_OUT, STEM_WIDTH, images, STEM_WIDTH},
-            {1, STEM_OUT, STEM_WIDTH * STEM_WIDTH * STEM_OUT, STEM_WIDTH * STEM_OUT},
+            {1, stride, STEM_WIDTH * STEM_WIDTH * stride, STEM_WIDTH * stride},
             {LINE_NUMBERS, STEM_WIDTH, 1, ROWS}};
 }
 
 cudaError_t hopper_stem(int64_t images, const void *x, const void *w, const void *y, const hopper_moments &moments,
-                        cudaStream_t stream) {
-    const map_shape shape = y_map(images);
+                        cudaStream_t stream, int64_t y_stride) {
+    const map_shape shape = y_map(images, y_stride);
     conv_moments m = moments_in_tiles(moments, images, STEM_WIDTH, STEM_OUT, STEM_TILE);
     CUtensorMap map;
     if (!hopper_map(&map, y, &shape)) return cudaErrorInvalidValue;
@@ -179,7 +179,7 @@ size_t hopper_stem_floats(int64_t images) { return (size_t)(parts_of(images) * S
 
 cudaError_t hopper_stem_weights(int64_t images, const void *x, const void *dy, target<float> dw, float *workspace,
                                 cudaStream_t stream) {
-    const map_shape shape = y_map(images);
+    const map_shape shape = y_map(images, STEM_OUT);
     const int64_t blocks = parts_of(images), fours = STEM_OUT * NUMBERS / 4;
     int tiles = (int)images * TILES;
     CUtensorMap map;
