@@ -1,6 +1,7 @@
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/bordered.cuh"
 #include "nn/backend/cuda/hopper/following.cuh"
+#include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
@@ -120,7 +121,7 @@ __device__ static inline void multiply_taps(const all_weights &w, int half, int 
 #pragma unroll
         for (int i = 0; i < 2; i++)
             multiply_rows(acc, now[i], slab_matrix(w[tap][half] + (k + step % KS + i) * 16), add || step + i > 0);
-        products_end();
+        products_commit();
         products_wait<1>();
     }
     products_wait<0>();
@@ -171,7 +172,7 @@ template <typename S> __global__ static void __launch_bounds__(S::THREADS, 1) co
     fetch_packs<S>(f, s.places, first, 0, held);
     settle_packs<S>(f, s.lines, 0, held, s.x[0]);
     copies_wait<0>();
-    show_to_products();
+    fence_for_boxes();
     float acc[OUT / 8][4];
     for (int64_t pixel = first; pixel < end; pixel += S::PIXELS) {
         if constexpr (S::IS_SPLIT) {
@@ -249,7 +250,7 @@ __device__ static inline void multiply_back(const all_weights &w, int half, cons
 #pragma unroll
         for (int k = 0; k < OUT / 16; k++)
             multiply_rows<true>(acc, left[tap % 2][k], slab_matrix(w[tap][half] + k * 16 * SLAB), tap > 0 || k > 0);
-        products_end();
+        products_commit();
         products_wait<1>();
     }
     products_wait<0>();
@@ -362,7 +363,7 @@ __global__ static void __launch_bounds__(BACK_BLOCK, 2) gradient_kernel(const ba
             xs[i] = load_raw<8>(b.x + p * b.x_stride + channel, p < end);
         }
         copies_wait<0>();
-        show_to_products();
+        fence_for_boxes();
         __syncthreads();
         load(pixel + BACK_PIXELS, stage ^ 1);
         float acc[SLAB / 8][4];
@@ -416,15 +417,6 @@ static_assert(sizeof(forward_shape<false>::memory) <= MOST_SHARED && sizeof(forw
               "what forward needs");
 static_assert(2 * (sizeof(back_memory) + 1024 + 256) <= 228 << 10, "two blocks of backward");
 
-/* The kernels are of one kind of chip. */
-static bool device_fits(void) {
-    int device = 0, major = 0, minor = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
-           minor == 0;
-}
-
 static bool in_packs(const nn_array *a) {
     return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
 }
@@ -446,7 +438,7 @@ bool norm_convolution_fits(const nn_call *c, const nn_call *norm) {
            nn_channels(x) == IN && c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) &&
            !norm->input[1].shape && norm->attributes->activation == NN_RELU && norm->moments.first &&
            !norm->linear.first && !norm->accumulate[0] && shape_fits<forward_shape<true>>(c) &&
-           (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && device_fits();
+           (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && hopper_is_here();
 }
 
 /* Blocks, and pixels of each. */

@@ -1,5 +1,6 @@
 #include "nn/backend/cuda/hopper/norm_product.h"
 #include "nn/backend/cuda/hopper/following.cuh"
+#include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
@@ -7,7 +8,6 @@
 
 enum {
     OUT = 128,       /* channels of y */
-    MOST_IN = 2048,  /* channels of x */
     BACK_GROUPS = 3, /* of warps, of a block of backward */
     BACK_BLOCK = BACK_GROUPS * GROUP,
     PROCESSORS = 132 /* as many multiprocessors as chips for this have */
@@ -18,9 +18,9 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 /* ---- forward ---- */
 
 struct forward_work {
-    const bf16 *x, *w;
+    CUtensorMap x, w;
     bf16 *y;
-    int64_t x_stride, y_stride, pixels, channels;
+    int64_t y_stride, pixels, channels;
     norm_arrays norm;
     const int64_t *live_rows;
     int64_t pixels_a_row;
@@ -37,39 +37,37 @@ template <int N, int GROUPS, bool SPLIT, int DEPTH_OF_PIPE, int BLOCKS> struct f
     struct stage {
         bf16 x[GROUPS][64 * SLAB], w[SPLIT ? GROUPS : 1][N * SLAB];
     };
+    typedef tile_sums<N, WARPS> moments;
     struct memory {
         union {
             stage stages[STAGES];
             group_sums_of<N> sums[SPLIT ? GROUPS : 1];
+            moments after; /* of who has several tiles, when these are done */
         };
-        bf16 out[SPLIT ? 1 : WARPS][SPLIT ? 8 : 16 * SLAB]; /* half of what a warp has to store */
-        tile_sums<N, WARPS> found;
+        bf16 out[SPLIT ? 1 : WARPS][SPLIT ? 8 : 16 * N]; /* what a warp has to store */
+        uint64_t full[STAGES];
+        typename std::conditional<SPLIT, moments, int>::type beside;
         float4 lines[1]; /* as many as there are pairs of channels in whole depths */
     };
     static size_t bytes(int64_t channels) { return sizeof(memory) + (size_t)(parts(channels, DEPTH) * DEPTH / 2) * 16; }
 };
 
 typedef forward_shape<128, 4, false, 3, 1> wide_shape;
-typedef forward_shape<64, 2, true, 3, 2> half_shape;
+typedef forward_shape<128, 2, true, 3, 1> half_shape;
 typedef forward_shape<32, 4, true, 4, 1> quarter_shape;
 
-/* Begins to copy a depth of channels from `channel` on, of the pixels from `pixel` on. */
+/* Begins to copy a depth of channels from `channel` on, of the pixels from `pixel` on; zeros where there are none. */
 template <typename S>
-__device__ static inline void load_depth(const forward_work &f, typename S::stage &to, int64_t pixel, int64_t end,
+__device__ static inline void load_depth(const forward_work &f, typename S::memory &s, int stage, int64_t pixel,
                                          int64_t channel) {
-    const int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP;
-    const bf16 *const w = f.w + blockIdx.y * S::COLS * f.channels;
-    if (S::IS_SPLIT) {
-        channel += group * SLAB;
-        copy_slab<S::COLS, GROUP>(to.w[S::IS_SPLIT ? group : 0], thread, w + channel, f.channels, S::COLS,
-                                  f.channels - channel);
-    } else {
-        copy_slab<S::COLS, S::THREADS>(to.w[0], (int)threadIdx.x, w + channel, f.channels, S::COLS,
-                                       f.channels - channel);
-        pixel += group * 64;
-    }
-    copy_slab<64, GROUP>(to.x[group], thread, f.x + pixel * f.x_stride + channel, f.x_stride, end - pixel,
-                         f.channels - channel);
+    typename S::stage &to = s.stages[stage];
+    const int64_t out = blockIdx.y * S::COLS;
+    barrier_expect(shared_address(&s.full[stage]), sizeof to);
+    if (!S::IS_SPLIT) slab_load(to.x[0], &f.x, channel, pixel, &s.full[stage]); /* all groups' in one */
+    for (int g = 0; S::IS_SPLIT && g < S::ALL_GROUPS; g++)
+        slab_load(to.x[g], &f.x, channel + g * SLAB, pixel, &s.full[stage]);
+    for (int g = 0; g < (S::IS_SPLIT ? S::ALL_GROUPS : 1); g++)
+        slab_load(to.w[S::IS_SPLIT ? g : 0], &f.w, channel + g * SLAB, out, &s.full[stage]);
 }
 
 /* acc += relu(norm(x)) w^T of a group's slabs. */
@@ -89,86 +87,120 @@ __device__ static inline void multiply_slab(const bf16 *x, const bf16 *w, const 
     products_begin();
 #pragma unroll
     for (int k = 0; k < SLAB / 16; k++) multiply_rows(acc, left[k], slab_matrix(w + k * 16), add || k > 0);
-    products_end();
+    products_commit();
     products_wait<0>();
 }
 
-/* A warp's 16 pixels from `pixel` on, by halves of the channels; zeros where they are not of the batch. */
-template <typename S>
-__device__ static inline void store_rows(const tile_output &to, typename S::memory &s, float (&acc)[S::COLS / 8][4],
-                                         int64_t pixel, bool first) {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    bf16 *const out = s.out[S::IS_SPLIT ? 0 : warp];
-    const bool lives[2] = {pixel + lane / 4 < to.live, pixel + 8 + lane / 4 < to.live};
+/* What a lane of a block that stays for several tiles has of its 8 channels: sums of x - origin and its square. */
+struct lane_sums {
+    uint4 origin;
+    float sum[8], squares[8];
+};
+
+/* A warp's 16 pixels from `pixel` on, two at a time; zeros where they are not of the batch. */
+__device__ static inline void store_rows(const tile_output &to, bf16 *out, const float (&acc)[OUT / 8][4],
+                                         int64_t pixel, bool first, lane_sums &sums) {
+    constexpr int PACKS = OUT / 8, R = 16 * PACKS / 32;
+    const auto place = [](int row, int pack) { return row * OUT + (pack ^ (row & 7)) * 8; };
+    const int lane = (int)threadIdx.x % 32, pack = lane % PACKS, row = lane / PACKS;
+    const int there = to.end - pixel < 16 ? (int)(to.end - pixel) : 16;
+    const int live = to.live - pixel < 16 ? (int)(to.live - pixel) : 16;
 #pragma unroll
-    for (int half = 0; half < S::COLS / SLAB; half++) {
-#pragma unroll
-        for (int n = 0; n < 8; n += 2) {
-            uint32_t m[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float *from = acc[half * 8 + n + i / 2] + i % 2 * 2;
-                m[i] = lives[i % 2] ? narrow_pair(from[0], from[1]) : 0;
-            }
-            store_matrices(out + slab_place(lane % 16, n + lane / 16), m);
-        }
-        __syncwarp();
-        uint4 packs[4];
+    for (int n = 0; n < PACKS; n += 2) {
+        uint32_t m[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            packs[i] = *reinterpret_cast<const uint4 *>(out + slab_place(lane / 8 + i * 4, lane % 8));
-        store_packs<8>(to, packs, pixel + lane / 8, 4, half * SLAB + lane % 8 * 8, first, s.found);
-        __syncwarp();
+            m[i] =
+                lane / 4 + i % 2 * 8 < live ? narrow_pair(acc[n + i / 2][i % 2 * 2], acc[n + i / 2][i % 2 * 2 + 1]) : 0;
+        store_matrices(out + place(lane % 16, n + lane / 16), m);
     }
-    add_count<8>(s.found, count_live<4>(pixel + lane / 8, 4, to.live), first);
+    __syncwarp();
+    if (first) sums.origin = *reinterpret_cast<const uint4 *>(out + place(0, pack));
+    float origin[8];
+    widen_raw<bf16>(sums.origin, origin);
+    bf16 *const y = to.y + (pixel + row) * to.stride + pack * 8;
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+        const uint4 p = *reinterpret_cast<const uint4 *>(out + place(row + i * 2, pack));
+        if (row + i * 2 < there) *reinterpret_cast<uint4 *>(y + i * 2 * to.stride) = p;
+        if (row + i * 2 >= live) continue;
+        float x[8];
+        widen_raw<bf16>(p, x);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            const float d = x[k] - origin[k];
+            sums.sum[k] += d;
+            sums.squares[k] = fmaf(d, d, sums.squares[k]);
+        }
+    }
+    __syncwarp();
 }
 
 /* A block has some pixels, which it takes ROWS at a time: what it reads for the next is on its way before the last are
  * stored. SPLIT, it has ROWS. */
 template <typename S>
-__global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE) product_kernel(const forward_work f) {
+__global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
+    product_kernel(const __grid_constant__ forward_work f) {
     typename S::memory &s = *reinterpret_cast<typename S::memory *>(shared_memory);
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::STAGES; i++) barrier_init(shared_address(&s.full[i]), 1);
+        barriers_are_made();
+    }
     wait_for_former();
+    __syncthreads();
     const int64_t live = f.live_rows ? *f.live_rows * f.pixels_a_row : f.pixels;
     const int64_t first = (int64_t)blockIdx.x * f.found.size;
     const int64_t end = first + f.found.size < f.pixels ? first + f.found.size : f.pixels;
-    const int chunks = (int)parts(f.channels, S::DEPTH), group = (int)threadIdx.x / GROUP;
+    const int chunks = (int)parts(f.channels, S::DEPTH), group = (int)threadIdx.x / GROUP, warp = (int)threadIdx.x / 32;
     int64_t to_load = first;
     int load_chunk = 0, load_stage = 0;
     const auto load = [&] {
-        if (to_load < end) load_depth<S>(f, s.stages[load_stage], to_load, end, (int64_t)load_chunk * S::DEPTH);
-        copies_commit();
+        if (to_load < end && threadIdx.x == 0) load_depth<S>(f, s, load_stage, to_load, (int64_t)load_chunk * S::DEPTH);
         load_stage = load_stage + 1 == S::STAGES ? 0 : load_stage + 1;
         if (++load_chunk == chunks) load_chunk = 0, to_load += S::ROWS;
     };
     for (int i = 0; i < S::STAGES - 1; i++) load();
     find_lines<S::THREADS>(f.norm, f.channels, parts(f.channels, S::DEPTH) * S::DEPTH, (float)live, s.lines);
     float acc[S::COLS / 8][4];
+    lane_sums sums = {};
     int stage = 0;
+    uint32_t parity = 0;
     for (int64_t pixel = first; pixel < end; pixel += S::ROWS) {
         for (int i = 0; i < chunks; i++) {
-            copies_wait<S::STAGES - 2>();
-            show_to_products();
-            __syncthreads();
+            __syncthreads(); /* what was loaded before the last is read */
             load();
+            barrier_wait(shared_address(&s.full[stage]), parity);
             const float4 *lines = s.lines + (i * S::DEPTH + (S::IS_SPLIT ? group * SLAB : 0)) / 2;
             multiply_slab<S::COLS>(s.stages[stage].x[group], s.stages[stage].w[S::IS_SPLIT ? group : 0], lines, acc,
                                    i > 0);
-            stage = stage + 1 == S::STAGES ? 0 : stage + 1;
+            if (++stage == S::STAGES) stage = 0, parity ^= 1;
         }
         const tile_output to = {f.y + blockIdx.y * S::COLS, f.y_stride, end, live, f.found.to.first != NULL};
-        if (S::IS_SPLIT) store_sums<S::COLS, S::ALL_GROUPS>(to, s.sums, acc, pixel, s.found);
-        else store_rows<S>(to, s, acc, pixel + threadIdx.x / 32 * 16, pixel == first);
+        if constexpr (S::IS_SPLIT) store_sums<S::COLS, S::ALL_GROUPS>(to, s.sums, acc, pixel, s.beside);
+        else store_rows(to, s.out[warp], acc, pixel + warp * 16, pixel == first, sums);
     }
-    if (f.found.to.first) leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.found);
+    if (!f.found.to.first) return;
+    if constexpr (S::IS_SPLIT) {
+        leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.beside);
+    } else {
+        float origin[8];
+        widen_raw<bf16>(sums.origin, origin);
+        __syncthreads(); /* nothing of the stages is read any more */
+        add_sums<OUT / 8>(s.after, (int)threadIdx.x % (OUT / 8) * 8, origin, sums.sum, sums.squares, true);
+        float n = 0;
+        for (int64_t pixel = first + warp * 16 + threadIdx.x % 32 / (OUT / 8); pixel < end; pixel += S::ROWS)
+            n += count_live<8>(pixel, 2, live);
+        add_count<OUT / 8>(s.after, n, true);
+        leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.after);
+    }
 }
 
 /* ---- backward ---- */
 
 struct backward_work {
-    const bf16 *x, *w, *dy;
-    target<bf16> dx;
-    int64_t x_stride, dy_stride, pixels, channels;
+    CUtensorMap x, w, dy, dx;
+    bool wanted, add; /* of dx */
+    int64_t pixels, channels;
     norm_arrays norm;
     float *dw, *sums; /* of each part of the pixels: [OUT, channels]; [2, channels]: of g, and of g (x - mean) */
     int64_t columns, parts, tiles;
@@ -189,6 +221,7 @@ struct back_memory {
     float sums[2][BACK_BLOCK / 32][SLAB];
     float4 lines[SLAB / 2];
     float2 means[SLAB / 2];
+    uint64_t full[BACK_GROUPS][2], w_full;
 };
 
 typedef float back_tile[SLAB / 8][4];
@@ -209,14 +242,13 @@ __device__ static inline void find_back_lines(const backward_work &b, back_memor
     reinterpret_cast<float *>(s.means)[threadIdx.x] = line.mean;
 }
 
-__device__ static inline void load_tile(const backward_work &b, back_stage &to, int thread, int64_t tile,
-                                        int64_t channel) {
-    const int64_t first = tile * TILE, rows = b.pixels - first, cols = b.channels - channel;
-    for (int h = 0; h < OUT / SLAB; h++)
-        copy_slab<TILE, GROUP>(to.dy[h], thread, b.dy + first * b.dy_stride + h * SLAB, b.dy_stride, rows, SLAB);
-    copy_slab<TILE, GROUP>(to.x, thread, b.x + first * b.x_stride + channel, b.x_stride, rows, cols);
-    if (b.dx.to && b.dx.add)
-        copy_slab<TILE, GROUP>(to.dx, thread, b.dx.to + first * b.x_stride + channel, b.x_stride, rows, cols);
+/* By one thread of a group. */
+__device__ static inline void load_tile(const backward_work &b, back_stage &to, int64_t tile, int64_t channel,
+                                        uint64_t *full) {
+    barrier_expect(shared_address(full), sizeof to - (b.add ? 0 : sizeof to.dx));
+    for (int h = 0; h < OUT / SLAB; h++) slab_load(to.dy[h], &b.dy, h * SLAB, tile * TILE, full);
+    slab_load(to.x, &b.x, channel, tile * TILE, full);
+    if (b.add) slab_load(to.dx, &b.dx, channel, tile * TILE, full);
 }
 
 /* Gradients of relu(norm(x)): dy W. */
@@ -225,7 +257,7 @@ __device__ static inline void multiply_pixels(const back_stage &s, const bf16 *w
 #pragma unroll
     for (int k = 0; k < OUT / 16; k++)
         multiply_slabs<false>(acc, slab_matrix(s.dy[k / 4] + k % 4 * 16), slab_matrix(w + k * 16 * SLAB), k > 0);
-    products_end();
+    products_commit();
     products_wait<0>();
 }
 
@@ -238,7 +270,7 @@ __device__ static inline void multiply_weights(const back_stage &s, back_tile (&
         for (int h = 0; h < OUT / SLAB; h++)
             multiply_slabs<true>(acc[h], slab_matrix(s.dy[h] + k * 16 * SLAB), slab_matrix(s.x + k * 16 * SLAB), true);
     }
-    products_end();
+    products_commit();
 }
 
 /* The slope of relu, the sums, what is added to dx; and x becomes relu(norm(x)), for the gradient of W. */
@@ -268,18 +300,6 @@ __device__ static inline void finish_pixels(const back_memory &m, bool add, back
         }
         store_matrices(s.x + place, x);
         store_matrices(s.dx + place, dx);
-    }
-}
-
-__device__ static inline void store_dx(const backward_work &b, const back_stage &s, int thread, int64_t first,
-                                       int64_t channel) {
-    const int pack = thread % 8;
-#pragma unroll
-    for (int i = 0; i < TILE * 8 / GROUP; i++) {
-        const int row = i * (GROUP / 8) + thread / 8;
-        if (first + row < b.pixels && channel + pack * 8 < b.channels)
-            store_pack(b.dx.to + (first + row) * b.x_stride + channel + pack * 8,
-                       load_pack(s.dx + slab_place(row, pack)));
     }
 }
 
@@ -328,41 +348,49 @@ __device__ static inline void leave_weights(const backward_work &b, back_memory 
 
 /* A block has 64 channels and a part of the pixels; its groups take turns at tiles, and wait for each other in the end
  * alone. */
-__global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(const backward_work b) {
+__global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(const __grid_constant__ backward_work b) {
     back_memory &s = *reinterpret_cast<back_memory *>(shared_memory);
     const int64_t channel = blockIdx.x % b.columns * SLAB, part = blockIdx.x / b.columns;
-    const int group = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP;
+    const int group = (int)threadIdx.x / GROUP;
     const int64_t first = part * BACK_GROUPS + group, step = b.parts * BACK_GROUPS;
-    const bool add = b.dx.to && b.dx.add;
-    if (threadIdx.x < 2 * GROUP)
-        copy_slab<OUT, 2 * GROUP>(s.w, (int)threadIdx.x, b.w + channel, b.channels, OUT, b.channels - channel);
-    copies_commit();
-    if (first < b.tiles) load_tile(b, s.groups[group].stages[0], thread, first, channel);
-    copies_commit();
+    const bool copies = threadIdx.x % GROUP == 0;
+    back_stage *const stages = s.groups[group].stages;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2 * BACK_GROUPS; i++) barrier_init(shared_address(&s.full[i / 2][i % 2]), 1);
+        barrier_init(shared_address(&s.w_full), 1);
+        barriers_are_made();
+        barrier_expect(shared_address(&s.w_full), sizeof s.w);
+        slab_load(s.w, &b.w, channel, 0, &s.w_full);
+    }
     find_back_lines(b, s, channel);
-    copies_wait<1>();
-    show_to_products();
     __syncthreads();
+    if (copies && first < b.tiles) load_tile(b, stages[0], first, channel, &s.full[group][0]);
+    barrier_wait(shared_address(&s.w_full), 0);
     back_sums of = {};
     back_tile weights[OUT / SLAB] = {};
     int stage = 0;
-    for (int64_t tile = first; tile < b.tiles; tile += step, stage ^= 1) {
-        back_stage &now = s.groups[group].stages[stage];
-        if (tile + step < b.tiles) load_tile(b, s.groups[group].stages[stage ^ 1], thread, tile + step, channel);
-        copies_commit();
-        copies_wait<1>();
-        show_to_products();
-        group_meet(group);
+    uint32_t parity = 0;
+    for (int64_t tile = first; tile < b.tiles; tile += step) {
+        back_stage &now = stages[stage];
+        if (copies && tile + step < b.tiles) {
+            boxes_are_read();
+            load_tile(b, stages[stage ^ 1], tile + step, channel, &s.full[group][stage ^ 1]);
+        }
+        barrier_wait(shared_address(&s.full[group][stage]), parity);
         back_tile acc;
         multiply_pixels(now, s.w, acc);
-        finish_pixels(s, add, now, acc, of);
-        show_to_products();
+        finish_pixels(s, b.add, now, acc, of);
+        fence_for_boxes();
         group_meet(group);
         multiply_weights(now, weights);
-        if (b.dx.to) store_dx(b, now, thread, tile * TILE, channel);
+        if (copies && b.wanted)
+            box_store(&b.dx, {(int)channel, (int)(tile * TILE), 0, 0}, shared_address(now.dx), false);
         products_wait<0>();
         group_meet(group);
+        stage ^= 1;
+        parity ^= stage == 0;
     }
+    if (copies) boxes_are_read();
     leave_columns(b, s, channel, part, of);
     leave_weights(b, s, channel, part, weights);
 }
@@ -421,30 +449,10 @@ __global__ static void __launch_bounds__(PARTS_BLOCK) sum_kernel(const sum_work 
 
 enum { MOST_SHARED = 218 << 10 }; /* beside what kernels have of a known size */
 static_assert(sizeof(back_memory) <= MOST_SHARED, "what backward needs");
-static_assert(sizeof(wide_shape::memory) + MOST_IN / 2 * sizeof(float4) <= MOST_SHARED, "what forward needs");
-static_assert(sizeof(quarter_shape::memory) + MOST_IN / 2 * sizeof(float4) <= MOST_SHARED, "what forward needs");
-
-/* The kernels are of one kind of chip. */
-static bool device_fits(void) {
-    int device = 0, major = 0, minor = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
-           minor == 0;
-}
 
 /* Everything begins at a pack. */
 static bool in_packs(const nn_array *a) {
     return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
-}
-
-bool norm_product_fits(const nn_call *c, const nn_call *norm) {
-    const nn_array *x = &norm->input[0];
-    const int64_t *w = c->input[1].shape->dim;
-    return c->training && w[0] == OUT && w[1] == 1 && c->attributes->padding == 0 && c->attributes->stride == 1 &&
-           c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) && nn_channels(x) <= MOST_IN &&
-           !norm->input[1].shape && norm->attributes->activation == NN_RELU && norm->moments.first &&
-           norm->linear.first && device_fits();
 }
 
 /* How forward is cut: so that many multiprocessors have something to do. */
@@ -460,11 +468,23 @@ template <typename S> static forward_kind kind_as(int64_t channels) {
     return {(const void *)product_kernel<S>, S::ROWS, S::COLS, S::THREADS, S::bytes(channels), S::IS_SPLIT};
 }
 
-static forward_kind kind_of(const nn_call *c) {
-    const int64_t pixels = nn_pixels(&c->output[0]), channels = nn_channels(&c->maker->input[0]);
+static forward_kind kind_for(int64_t pixels, int64_t channels) {
     if (parts(pixels, wide_shape::ROWS) >= PROCESSORS / 2) return kind_as<wide_shape>(channels);
-    if (parts(pixels, 64) >= PROCESSORS / 2) return kind_as<half_shape>(channels);
+    if (parts(pixels, half_shape::ROWS) >= PROCESSORS / 2) return kind_as<half_shape>(channels);
     return kind_as<quarter_shape>(channels);
+}
+
+static forward_kind kind_of(const nn_call *c) {
+    return kind_for(nn_pixels(&c->output[0]), nn_channels(&c->maker->input[0]));
+}
+
+bool norm_product_fits(const nn_call *c, const nn_call *norm) {
+    const nn_array *x = &norm->input[0];
+    const int64_t *w = c->input[1].shape->dim;
+    return c->training && w[0] == OUT && w[1] == 1 && c->attributes->padding == 0 && c->attributes->stride == 1 &&
+           c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) &&
+           kind_for(nn_pixels(x), nn_channels(x)).bytes <= MOST_SHARED && !norm->input[1].shape &&
+           norm->attributes->activation == NN_RELU && norm->moments.first && norm->linear.first && hopper_is_here();
 }
 
 static backward_work cut_backward(const nn_call *c) {
@@ -498,6 +518,12 @@ size_t norm_product_workspace(const nn_call *c) {
 
 size_t norm_product_counters(const nn_call *c) { return c->output_grad[0] ? 0 : (size_t)(OUT / kind_of(c).cols); }
 
+/* Rows of so many numbers, a box of them 64 numbers wide. */
+static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_t n, int64_t stride, int box) {
+    const map_shape s = {{columns, n, 1, 1}, {1, stride, stride, stride}, {SLAB, box, 1, 1}};
+    if (!hopper_map(map, rows, &s)) nn_cuda_launch_failed("a convolution of what is normalised", "no map of an array");
+}
+
 /* One limit for all nodes that have a kernel. */
 static void launch(const nn_call *c, const void *kernel, dim3 blocks, unsigned threads, size_t shared, void *work,
                    bool follows) {
@@ -513,10 +539,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     const nn_array *x = &norm->input[0], *y = &c->output[0];
     const forward_kind kind = kind_of(c);
     forward_work f = {};
-    f.x = (const bf16 *)x->data;
-    f.w = (const bf16 *)c->input[1].data;
     f.y = (bf16 *)y->data;
-    f.x_stride = x->stride;
     f.y_stride = y->stride;
     f.pixels = nn_pixels(y);
     f.channels = nn_channels(x);
@@ -528,6 +551,8 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     f.found.counters = counters;
     f.found.to = c->output_moments;
     if (f.pixels == 0) return;
+    map_rows(&f.x, x->data, f.channels, f.pixels, x->stride, (int)kind.rows);
+    map_rows(&f.w, c->input[1].data, f.channels, OUT, f.channels, (int)kind.cols);
     const dim3 blocks((unsigned)f.found.tiles, (unsigned)(OUT / kind.cols));
     launch(c, kind.kernel, blocks, kind.threads, kind.bytes, &f, true);
 }
@@ -557,16 +582,17 @@ static void sum_all(const nn_call *c, const backward_work &b) {
 void norm_product_backward(const nn_call *c) {
     const nn_call *norm = c->maker;
     backward_work b = cut_backward(c);
-    b.x = (const bf16 *)norm->input[0].data;
-    b.w = (const bf16 *)c->input[1].data;
-    b.dy = (const bf16 *)c->output_grad[0];
-    b.dx = target_of<bf16>(norm, 0);
-    b.x_stride = norm->input[0].stride;
-    b.dy_stride = c->output[0].stride;
+    const nn_array *x = &norm->input[0];
+    b.wanted = norm->input_grad[0];
+    b.add = b.wanted && norm->accumulate[0];
     b.norm = norm_arrays_of(norm);
     b.dw = c->workspace;
     b.sums = b.dw + b.parts * OUT * b.channels;
     if (b.pixels == 0) return;
+    map_rows(&b.x, x->data, b.channels, b.pixels, x->stride, TILE);
+    map_rows(&b.w, c->input[1].data, b.channels, OUT, b.channels, OUT);
+    map_rows(&b.dy, c->output_grad[0], OUT, b.pixels, c->output[0].stride, TILE);
+    map_rows(&b.dx, b.wanted ? norm->input_grad[0] : x->data, b.channels, b.pixels, x->stride, TILE);
     launch(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK, sizeof(back_memory), &b,
            false); /* what came before may have been on two branches */
     sum_all(c, b);

@@ -6,26 +6,18 @@
 #ifndef ADAMOD_NN_CUDA_WARP_GROUP_H
 #define ADAMOD_NN_CUDA_WARP_GROUP_H
 
+#include "nn/backend/cuda/hopper/hopper.cuh"
 #include "nn/backend/cuda/matrix.cuh"
 
-enum { GROUP = 128, SLAB = 64 }; /* threads; numbers of a slab's row */
+enum { SLAB = 64 }; /* numbers of a slab's row */
 
 /* Where a pack of a row lies in its slab. */
 __device__ static inline int slab_place(int row, int pack) { return row * SLAB + (pack ^ (row & 7)) * 8; }
 
-/* THREADS threads begin to copy ROWS rows of a slab; zeros beyond n rows and cols numbers. */
-template <int ROWS, int THREADS>
-__device__ static inline void copy_slab(bf16 *to, int thread, const bf16 *from, int64_t stride, int64_t n,
-                                        int64_t cols) {
-    const int row = thread / 8, pack = thread % 8;
-    const bf16 *const first = from + row * stride + pack * 8;
-    bf16 *const place = to + slab_place(row, pack); /* THREADS / 8 rows below, packs lie in the same order */
-#pragma unroll
-    for (int i = 0; i < ROWS * 8 / THREADS; i++) {
-        const int below = i * (THREADS / 8);
-        const bool there = row + below < n && pack * 8 < cols;
-        copy_async(place + below * SLAB, there ? first + below * stride : from, there);
-    }
+/* The box of a map of two dimensions at a place. */
+__device__ static inline void slab_load(bf16 *to, const CUtensorMap *map, int64_t column, int64_t row,
+                                        uint64_t *barrier) {
+    box_load(shared_address(to), map, {(int)column, (int)row, 0, 0}, shared_address(barrier));
 }
 
 /* A slab from some number on, as the instructions want it: its 8 rows are 1024 bytes, and packs change places in 128. */
@@ -33,20 +25,6 @@ __device__ static inline uint64_t slab_matrix(const bf16 *from) {
     const uint64_t address = (uint32_t)__cvta_generic_to_shared(from);
     return (address & 0x3ffff) >> 4 | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
-
-/* What a thread wrote to shared memory, before a barrier: products after it see it. */
-__device__ static inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-/* Around products: those between begin and end are under way until they are waited for. */
-__device__ static inline void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ static inline void products_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/* Until at most `left` of those that this thread ended are under way. */
-template <int left> __device__ static inline void products_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(left) : "memory");
-}
-
-/* The warps of one group meet. */
-__device__ static inline void group_meet(int group) { asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); }
 
 /* Four 8x8 matrices to shared memory, as load_matrices reads them. */
 __device__ static inline void store_matrices(bf16 *row, const uint32_t (&m)[4]) {
