@@ -34,8 +34,8 @@ int nccl_sum_parts(nccl *n, float *x, int64_t first, int64_t count, const int64_
 /* What stream is given from now on waits for all sums. */
 int nccl_join(nccl *n, void *stream, char *message, size_t size);
 
-/* On stream itself, in its order: x becomes its sum over ranks; its mean; and of x, of numbers of unit bytes, each rank's part comes to
- * all. */
+/* On stream itself, in its order: x becomes its sum over ranks; its mean; and of x, of numbers of unit bytes, each rank's
+ * part comes to all. */
 int nccl_add(nccl *n, double *x, int64_t count, void *stream, char *message, size_t size);
 int nccl_mean(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size);
 int nccl_spread(nccl *n, void *x, size_t unit, const int64_t *parts, void *stream, char *message, size_t size);
