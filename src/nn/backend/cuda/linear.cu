@@ -117,8 +117,11 @@ static adamod_status linear_prepare(const nn_call *c, void **prepared) {
 }
 
 static size_t linear_workspace(const nn_call *c) {
-    (void)c;
-    return PRODUCT_WORKSPACE / sizeof(float);
+    const linear_plan *p = (const linear_plan *)c->prepared;
+    const size_t bytes[] = {p->y.workspace, p->dx.workspace, p->dw.workspace, p->pair.workspace};
+    size_t most = 0;
+    for (size_t b : bytes) most = b > most ? b : most;
+    return (size_t)parts((int64_t)most, sizeof(float));
 }
 
 /* ---- activations that the library does not fuse ---- */

@@ -209,7 +209,9 @@ static cublasStatus_t choose(product *p, const product_shape *s, nn_precision pr
     const cublasStatus_t e = recommend(p, found, &n);
     if (e != CUBLAS_STATUS_SUCCESS) return e;
     const bool several = n > 1 && s->count == 1;
-    p->algo = found[measured && several && can_compare(s) ? measure(p, s, precision, found, n) : 0].algo;
+    const int best = measured && several && can_compare(s) ? measure(p, s, precision, found, n) : 0;
+    p->algo = found[best].algo;
+    p->workspace = found[best].workspaceSize;
     return e;
 }
 
@@ -237,6 +239,6 @@ void product_run(const nn_call *c, const product *p, const void *a, const void *
     const float one = 1, beta = add ? 1 : 0;
     if (bias) cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     const cublasStatus_t e = cublasLtMatmul(handle_of_device(), p->desc, &one, a, p->a, b, p->b, &beta, d, p->d, d,
-                                            p->d, &p->algo, c->workspace, PRODUCT_WORKSPACE, stream_of(c));
+                                            p->d, &p->algo, c->workspace, p->workspace, stream_of(c));
     if (e != CUBLAS_STATUS_SUCCESS) nn_cuda_launch_failed("a product of matrices", cublasLtGetStatusString(e));
 }

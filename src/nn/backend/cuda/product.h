@@ -6,7 +6,7 @@
 
 #include <cublasLt.h>
 
-/* What every run may use: the beginning of a call's workspace. */
+/* What a run may use at most: the beginning of a call's workspace. */
 enum { PRODUCT_WORKSPACE = 32 << 20 };
 
 /* D [m, n] = op(A) op(B), by columns. */
@@ -22,6 +22,7 @@ typedef struct product {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
+    size_t workspace; /* bytes that it takes */
     bool ready;
 } product;
 
