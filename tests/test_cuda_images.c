@@ -51,7 +51,7 @@ static void check_norm(const int64_t s[4], bool residual, bool relu, bool traini
     check_both(&o);
 }
 
-/* Channels that are whole packs and not, one block and many, what fits into shared memory and what does not. */
+/* Channels that are whole packs and not, one block and many, what fits into shared memory and what does in part. */
 TEST(batch_norms) {
     static const int64_t sizes[][4] = {{2, 2, 8, 0},   {3, 5, 3, 0},    {3, 5, 3, 4},     {7, 8, 64, 0}, {7, 8, 64, 32},
                                        {5, 4, 200, 0}, {64, 16, 64, 0}, {9, 16, 256, 16}, {1, 1, 32, 0}};
@@ -62,6 +62,7 @@ TEST(batch_norms) {
             check_norm(s, k & 1, k & 2, s[0] * s[1] > 1);
         }
     }
+    check_norm((const int64_t[]){220, 32, 8, 0}, true, true, true);
     check_norm((const int64_t[]){3, 4, 24, 0}, true, true, false);
 }
 

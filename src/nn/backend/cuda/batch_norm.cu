@@ -10,7 +10,7 @@
  * their sums are added up between the halves, in double precision and about 0, since each has another x_0.
  *
  * Sums are of x - x_0, x_0 the channel's first number, so that a mean far from 0 does not take the variance's digits. */
-#include "nn/backend/cuda/cuda.h"
+#include "nn/backend/cuda/hopper/following.cuh"
 
 #include <stdlib.h>
 
@@ -19,19 +19,21 @@ enum {
     PACKS = 8,               /* of a block: accesses side by side of a pixel */
     LANES = THREADS / PACKS, /* pixels at once */
     AHEAD = 4,               /* loads of a thread under way at once */
-    MOST_BLOCKS = 128,       /* as many multiprocessors as chips for this have, or fewer */
-    KEPT_BYTES = 160 << 10   /* of shared memory, at most, for what is read twice */
+    MOST_BLOCKS = 128        /* as many multiprocessors as chips for this have, or fewer */
 };
 
 enum halves { BOTH, SUMS, APPLY };
+enum keeps { NOTHING, SOME, ALL }; /* of a block's pixels, in shared memory between the halves */
 
 /* ---- the work of a launch ---- */
 
 typedef struct norm_plan {
-    unsigned *barriers;    /* two for each group of channels: how many came, how often all did */
+    unsigned *barriers;    /* for each group of channels */
     int64_t groups, parts; /* blocks: of channels, and of pixels */
     bool together, beside_others;
-    size_t kept; /* bytes of shared memory; 0: everything is read again */
+    int64_t kept; /* pixels of a block that are read once; 0: everything is read again */
+    bool keeps_all;
+    size_t shared; /* bytes of shared memory for them */
 } norm_plan;
 
 template <typename T> struct norm_work {
@@ -44,7 +46,7 @@ template <typename T> struct norm_work {
     nn_channel_pairs moments;
     unsigned *barriers;
     const int64_t *live_rows;
-    int64_t rows, pixels_a_row, channels, parts, pixels_a_part;
+    int64_t rows, pixels_a_row, channels, parts, pixels_a_part, kept;
     float eps, momentum;
     bool training, relu;
 };
@@ -74,17 +76,14 @@ template <typename T> __device__ static inline float live_pixels(const norm_work
     return (float)((w.live_rows ? *w.live_rows : w.rows) * w.pixels_a_row);
 }
 
-/* Blocks of one group meet: what each wrote before, all see after. */
-__device__ static inline void meet(unsigned *barrier, unsigned blocks) {
+/* Blocks of one group meet: what each wrote before, all see after. All of them together add the highest bit of a counter,
+ * which tells the others that the last has come. */
+__device__ static inline void meet(unsigned *counter, int64_t part, unsigned blocks) {
+    constexpr unsigned TURN = 1u << 31;
     __syncthreads();
     if (threadIdx.x == 0) {
-        const unsigned before = load_acquire(barrier + 1);
-        if (add_acquire_release(barrier, 1) == blocks - 1) {
-            *barrier = 0;
-            add_acquire_release(barrier + 1, 1);
-        } else {
-            while (load_acquire(barrier + 1) == before) {}
-        }
+        const unsigned before = add_acquire_release(counter, part == 0 ? TURN - (blocks - 1) : 1);
+        while (((load_acquire(counter) ^ before) & TURN) == 0) {}
     }
     __syncthreads();
 }
@@ -137,6 +136,7 @@ template <typename T> __device__ static inline float all_pixels(const norm_work<
 template <typename T, int N>
 __device__ static inline void take_sums(const norm_work<T> &w, const place<N> &at, float (&a)[N], float (&b)[N]) {
     constexpr int COLS = 2 * PACKS * N, SLICES = THREADS / COLS > 0 ? THREADS / COLS : 1;
+    constexpr int BATCH = 16; /* on their way at once */
     __shared__ float shared[SLICES][COLS];
     for (int i = (int)threadIdx.x; i < SLICES * COLS; i += THREADS) {
         const int slice = i / COLS, which = i % COLS / (PACKS * N), j = i % (PACKS * N);
@@ -144,8 +144,16 @@ __device__ static inline void take_sums(const norm_work<T> &w, const place<N> &a
         float sum = 0;
         if (channel < w.channels) {
             const float *p = w.partials + which * w.parts * w.channels + channel;
-#pragma unroll 8
-            for (int64_t part = slice; part < w.parts; part += SLICES) sum += __ldcg(p + part * w.channels);
+            for (int64_t part = slice; part < w.parts; part += BATCH * SLICES) {
+                float x[BATCH];
+#pragma unroll
+                for (int k = 0; k < BATCH; k++) {
+                    const int64_t at = part + k * SLICES;
+                    x[k] = at < w.parts ? __ldcg(p + at * w.channels) : 0;
+                }
+#pragma unroll
+                for (int k = 0; k < BATCH; k++) sum += x[k];
+            }
         }
         shared[slice][i % COLS] = sum;
     }
@@ -171,7 +179,7 @@ template <int N, typename T> __device__ static inline void open_raw(const raw<N,
     else widen_raw<T>(r, x);
 }
 
-/* f(pixel, what it has in shared memory) for each of the thread's pixels, AHEAD of them at once: load(pixel) first for all. */
+/* f(pixel, what was loaded) for each of the thread's pixels, AHEAD of them at once: load(pixel) first for all. */
 template <int N, typename Load, typename F>
 __device__ static inline void each_pixel(const place<N> &at, Load load, F f) {
     if (!at.there) return;
@@ -186,6 +194,22 @@ __device__ static inline void each_pixel(const place<N> &at, Load load, F f) {
             if (p + k * LANES < at.end) f(p + k * LANES, r[k]);
         }
     }
+}
+
+template <keeps KEEP, typename T, int N>
+__device__ static inline bool is_kept(const norm_work<T> &w, const place<N> &at, int64_t p) {
+    return KEEP == ALL || (KEEP == SOME && p - at.first < w.kept);
+}
+
+/* f(pixels, whether they are kept) for those of the block that are not, and those that are: as places, which begin and end
+ * where these do. */
+template <keeps KEEP, typename T, int N, typename F>
+__device__ static inline void each_kind(const norm_work<T> &w, const place<N> &at, F f) {
+    place<N> kept = at, other = at;
+    if (KEEP == SOME && at.first + w.kept < at.end) kept.end = at.first + w.kept;
+    if (KEEP == SOME) other.first = at.first + w.kept;
+    if (KEEP != ALL) f(other, false);
+    if (KEEP != NOTHING) f(kept, true);
 }
 
 /* Zeros in rows that are not of the batch: others' sums over all rows may meet them. */
@@ -209,18 +233,29 @@ __device__ static inline raw<N, T> *kept_at(const place<N> &at, int64_t p, int a
     return reinterpret_cast<raw<N, T> *>(kept) + (array * pixels + p - at.first) * PACKS + at.pack;
 }
 
-/* What a thread needs of its channels, loaded first, so that nothing waits for it later. */
+/* Running means and variances. */
+struct norm_running {
+    float *mean, *variance;
+};
+
+/* What a thread needs of its channels, loaded first, so that nothing waits for it later. The first of the first part's pixels
+ * tells everybody else what it finds. */
 template <int N> struct norm_start {
-    float origin[N], gamma[N], beta[N];
-    template <typename T> __device__ norm_start(const norm_work<T> &w, const place<N> &at) {
+    float origin[N] = {}, gamma[N], beta[N], mean[N] = {}, variance[N] = {};
+    bool tells;
+    template <typename T>
+    __device__ norm_start(const norm_work<T> &w, const place<N> &at, const norm_running &running) {
         const int64_t channel = at.there ? at.channel : 0;
-        load_floats<N>(w.x + channel, origin);
+        tells = at.part == 0 && at.lane == 0 && at.there;
 #pragma unroll
         for (int k = 0; k < N; k++) gamma[k] = w.gamma[channel + k], beta[k] = w.beta[channel + k];
+        if (w.training && !tells) return;
+#pragma unroll
+        for (int k = 0; k < N; k++) mean[k] = running.mean[channel + k], variance[k] = running.variance[channel + k];
     }
 };
 
-template <typename T, int N, bool KEEP>
+template <typename T, int N, keeps KEEP>
 __device__ static inline void forward_sums(const norm_work<T> &w, const place<N> &at, const float (&origin)[N]) {
     float sum[N] = {}, squares[N] = {};
     each_pixel<N>(
@@ -228,7 +263,7 @@ __device__ static inline void forward_sums(const norm_work<T> &w, const place<N>
         [&](int64_t p, const raw<N, T> &r) {
             float x[N];
             open_raw<N, T>(r, x);
-            if (KEEP) *kept_at<N, T>(at, p, 0, 0) = r;
+            if (is_kept<KEEP>(w, at, p)) *kept_at<N, T>(at, p, 0, 0) = r;
             for (int k = 0; k < N; k++) {
                 const float d = x[k] - origin[k];
                 sum[k] += d;
@@ -238,12 +273,10 @@ __device__ static inline void forward_sums(const norm_work<T> &w, const place<N>
     leave_sums<T, N>(w, at, sum, squares);
 }
 
-/* Mean and scale of the thread's channels; the first part of pixels tells them to everybody else. */
+/* Mean and scale of the thread's channels. */
 template <typename T, int N>
-__device__ static inline void find_moments(const norm_work<T> &w, const place<N> &at, const float (&origin)[N],
-                                           float *running_mean, float *running_variance, float (&mean)[N],
-                                           float (&scale)[N]) {
-    const bool tells = at.part == 0 && at.lane == 0 && at.there;
+__device__ static inline void find_moments(const norm_work<T> &w, const place<N> &at, const norm_start<N> &start,
+                                           const norm_running &running, float (&mean)[N], float (&scale)[N]) {
     if (w.training) {
         float sum[N] = {}, squares[N] = {};
         const float n = all_pixels(w);
@@ -252,7 +285,7 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
         for (int k = 0; k < N; k++) {
             const float d = n > 0 ? sum[k] / n : 0;
             float v = n > 0 ? fmaxf(squares[k] - sum[k] * d, 0) : 0;
-            mean[k] = origin[k] + d;
+            mean[k] = start.origin[k] + d;
             if (w.moments.first && at.there) {
                 mean[k] = w.moments.first[at.channel + k];
                 v = w.moments.first[w.moments.stride + at.channel + k] * n;
@@ -263,61 +296,62 @@ __device__ static inline void find_moments(const norm_work<T> &w, const place<N>
                 v = n > 0 ? (float)fmax(w.totals[w.channels + at.channel + k] - s * m, 0.0) : 0;
             }
             scale[k] = 1 / sqrtf(v / fmaxf(n, 1) + w.eps);
-            if (!tells || n == 0) continue;
-            float *const m = running_mean + at.channel + k, *const s = running_variance + at.channel + k;
-            *m = (1 - w.momentum) * *m + w.momentum * mean[k];
-            *s = (1 - w.momentum) * *s + w.momentum * (v / (n > 1 ? n - 1 : 1));
+            if (!start.tells || n == 0) continue;
+            running.mean[at.channel + k] = (1 - w.momentum) * start.mean[k] + w.momentum * mean[k];
+            running.variance[at.channel + k] =
+                (1 - w.momentum) * start.variance[k] + w.momentum * (v / (n > 1 ? n - 1 : 1));
         }
-    } else if (at.there) {
+    } else {
 #pragma unroll
-        for (int k = 0; k < N; k++) {
-            mean[k] = running_mean[at.channel + k];
-            scale[k] = 1 / sqrtf(running_variance[at.channel + k] + w.eps);
-        }
+        for (int k = 0; k < N; k++) mean[k] = start.mean[k], scale[k] = 1 / sqrtf(start.variance[k] + w.eps);
     }
-    if (!tells) return;
+    if (!start.tells) return;
     for (int k = 0; k < N; k++) w.saved[at.channel + k] = mean[k], w.saved[w.channels + at.channel + k] = scale[k];
 }
 
-template <typename T, int N, bool KEEP>
+template <typename T, int N, keeps KEEP>
 __device__ static inline void forward_apply(const norm_work<T> &w, const place<N> &at, const norm_start<N> &start,
-                                            float *running_mean, float *running_variance, T *y) {
+                                            const norm_running &running, T *y) {
     float mean[N] = {}, scale[N] = {};
-    find_moments<T, N>(w, at, start.origin, running_mean, running_variance, mean, scale);
+    find_moments<T, N>(w, at, start, running, mean, scale);
 #pragma unroll
     for (int k = 0; k < N; k++) scale[k] *= start.gamma[k];
     struct pair {
         raw<N, T> x, residual;
     };
-    each_pixel<N>(
-        at,
-        [&](int64_t p) {
-            pair r;
-            r.x = KEEP ? *kept_at<N, T>(at, p, 0, 0) : fetch<N>(w.x + p * w.x_stride + at.channel);
-            if (w.residual) r.residual = fetch<N>(w.residual + p * w.residual_stride + at.channel);
-            return r;
-        },
-        [&](int64_t p, const pair &r) {
-            float x[N], other[N] = {};
-            open_raw<N, T>(r.x, x);
-            if (w.residual) open_raw<N, T>(r.residual, other);
-            for (int k = 0; k < N; k++) {
-                const float z = fmaf(x[k] - mean[k], scale[k], start.beta[k]) + other[k];
-                x[k] = w.relu && z < 0 ? 0 : z;
-            }
-            store_floats<N>(y + p * w.y_stride + at.channel, x);
-        });
+    const auto of_pixels = [&](const place<N> &some, bool kept) {
+        each_pixel<N>(
+            some,
+            [&](int64_t p) {
+                pair r;
+                r.x = kept ? *kept_at<N, T>(at, p, 0, 0) : fetch<N>(w.x + p * w.x_stride + at.channel);
+                if (w.residual) r.residual = fetch<N>(w.residual + p * w.residual_stride + at.channel);
+                return r;
+            },
+            [&](int64_t p, const pair &r) {
+                float x[N], other[N] = {};
+                open_raw<N, T>(r.x, x);
+                if (w.residual) open_raw<N, T>(r.residual, other);
+                for (int k = 0; k < N; k++) {
+                    const float z = fmaf(x[k] - mean[k], scale[k], start.beta[k]) + other[k];
+                    x[k] = w.relu && z < 0 ? 0 : z;
+                }
+                store_floats<N>(y + p * w.y_stride + at.channel, x);
+            });
+    };
+    each_kind<KEEP>(w, at, of_pixels);
 }
 
-template <typename T, int N, halves WHICH, bool KEEP>
-__global__ static void __launch_bounds__(THREADS)
-    forward_kernel(norm_work<T> w, float *running_mean, float *running_variance, T *y) {
+template <typename T, int N, halves WHICH, keeps KEEP>
+__global__ static void __launch_bounds__(THREADS) forward_kernel(norm_work<T> w, norm_running running, T *y) {
     const place<N> at(w);
-    const norm_start<N> start(w, at);
+    norm_start<N> start(w, at, running);
+    if (WHICH == BOTH) wait_for_former();
+    load_floats<N>(w.x + (at.there ? at.channel : 0), start.origin);
     if (WHICH != APPLY) forward_sums<T, N, KEEP>(w, at, start.origin);
-    if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
+    if (WHICH == BOTH) meet(w.barriers + at.group, at.part, (unsigned)w.parts);
     if (WHICH != SUMS) {
-        forward_apply<T, N, KEEP>(w, at, start, running_mean, running_variance, y);
+        forward_apply<T, N, KEEP>(w, at, start, running, y);
         clear_dead<T, N>(w, at, y, w.y_stride);
     }
 }
@@ -373,7 +407,7 @@ __device__ static inline pixel_grad<N, T> load_grad(const norm_work<T> &w, const
     return r;
 }
 
-template <typename T, int N, bool KEEP>
+template <typename T, int N, keeps KEEP>
 __device__ static inline void backward_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
                                             const norm_channels<N> &of) {
     float sum[N] = {}, product[N] = {};
@@ -383,9 +417,9 @@ __device__ static inline void backward_sums(const norm_work<T> &w, const norm_gr
             float x[N], g[N];
             open_raw<N, T>(r.x, x);
             grad_of<N>(w, of, r, x, g);
-            if (KEEP) {
-                *kept_at<N, T>(at, p, 0, w.pixels_a_part) = r.x;
-                store_floats<N>(reinterpret_cast<T *>(kept_at<N, T>(at, p, 1, w.pixels_a_part)), g);
+            if (is_kept<KEEP>(w, at, p)) {
+                *kept_at<N, T>(at, p, 0, w.kept) = r.x;
+                store_floats<N>(reinterpret_cast<T *>(kept_at<N, T>(at, p, 1, w.kept)), g);
             }
             for (int k = 0; k < N; k++) {
                 sum[k] += g[k];
@@ -395,11 +429,10 @@ __device__ static inline void backward_sums(const norm_work<T> &w, const norm_gr
     leave_sums<T, N>(w, at, sum, product);
 }
 
-/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
-template <typename T, int N, bool KEEP>
-__device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
-                                             const norm_channels<N> &of) {
-    float sum[N], product[N];
+/* Means of the sums, as the gradient of x wants them; those of gamma and beta are told. */
+template <typename T, int N>
+__device__ static inline void find_sums(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
+                                        const norm_channels<N> &of, float (&sum)[N], float (&product)[N]) {
     take_sums<T, N>(w, at, sum, product);
     const float n = fmaxf(all_pixels(w), 1);
 #pragma unroll
@@ -418,33 +451,45 @@ __device__ static inline void backward_apply(const norm_work<T> &w, const norm_g
         sum[k] = w.training ? sum[k] / n : 0;
         product[k] = w.training ? product[k] * of.scale[k] * of.scale[k] / n : 0;
     }
-    if (!to.dx.to && !to.dresidual.to) return;
-    each_pixel<N>(
-        at,
-        [&](int64_t p) {
-            if (!KEEP) return load_grad<N>(w, to, at, p);
-            pixel_grad<N, T> r;
-            r.x = *kept_at<N, T>(at, p, 0, w.pixels_a_part);
-            r.dy = *kept_at<N, T>(at, p, 1, w.pixels_a_part);
-            return r;
-        },
-        [&](int64_t p, const pixel_grad<N, T> &r) {
-            float x[N], g[N];
-            open_raw<N, T>(r.x, x);
-            if (KEEP) open_raw<N, T>(r.dy, g);
-            else grad_of<N>(w, of, r, x, g);
-            for (int k = 0; k < N; k++) x[k] = (g[k] - sum[k] - (x[k] - of.mean[k]) * product[k]) * of.factor[k];
-            put<N>(to.dx, p * w.x_stride + at.channel, x);
-            put<N>(to.dresidual, p * w.residual_stride + at.channel, g);
-        });
 }
 
-template <typename T, int N, halves WHICH, bool KEEP>
+/* x and residual may be one value, so one gradient: a number's dx is complete before its residual's begins. */
+template <typename T, int N, keeps KEEP>
+__device__ static inline void backward_apply(const norm_work<T> &w, const norm_grads<T> &to, const place<N> &at,
+                                             const norm_channels<N> &of) {
+    float sum[N], product[N];
+    find_sums<T, N>(w, to, at, of, sum, product);
+    if (!to.dx.to && !to.dresidual.to) return;
+    const auto of_pixels = [&](const place<N> &some, bool kept) {
+        each_pixel<N>(
+            some,
+            [&](int64_t p) {
+                if (!kept) return load_grad<N>(w, to, at, p);
+                pixel_grad<N, T> r;
+                r.x = *kept_at<N, T>(at, p, 0, w.kept);
+                r.dy = *kept_at<N, T>(at, p, 1, w.kept);
+                return r;
+            },
+            [&](int64_t p, const pixel_grad<N, T> &r) {
+                float x[N], g[N];
+                open_raw<N, T>(r.x, x);
+                if (kept) open_raw<N, T>(r.dy, g);
+                else grad_of<N>(w, of, r, x, g);
+                for (int k = 0; k < N; k++) x[k] = (g[k] - sum[k] - (x[k] - of.mean[k]) * product[k]) * of.factor[k];
+                put<N>(to.dx, p * w.x_stride + at.channel, x);
+                put<N>(to.dresidual, p * w.residual_stride + at.channel, g);
+            });
+    };
+    each_kind<KEEP>(w, at, of_pixels);
+}
+
+template <typename T, int N, halves WHICH, keeps KEEP>
 __global__ static void __launch_bounds__(THREADS) backward_kernel(norm_work<T> w, norm_grads<T> to) {
     const place<N> at(w);
     const norm_channels<N> of(w, at);
+    if (WHICH == BOTH) wait_for_former();
     if (WHICH != APPLY) backward_sums<T, N, KEEP>(w, to, at, of);
-    if (WHICH == BOTH) meet(w.barriers + 2 * at.group, (unsigned)w.parts);
+    if (WHICH == BOTH) meet(w.barriers + at.group, at.part, (unsigned)w.parts);
     if (WHICH != SUMS) {
         backward_apply<T, N, KEEP>(w, to, at, of);
         clear_dead<T, N>(w, at, to.dx.add ? NULL : to.dx.to, w.x_stride);
@@ -499,6 +544,7 @@ template <typename T> static norm_work<T> work_of(const nn_call *c) {
     w.pixels_a_row = c->input[0].cols / w.channels;
     w.parts = p->parts;
     w.pixels_a_part = parts(w.rows * w.pixels_a_row, w.parts);
+    w.kept = p->kept;
     w.eps = (float)c->attributes->eps;
     w.momentum = (float)c->attributes->momentum;
     w.training = c->training;
@@ -520,12 +566,14 @@ static void launch_meeting(const void *kernel, unsigned blocks, size_t shared, v
     const norm_plan *p = (const norm_plan *)c->prepared;
     if (p->beside_others && blocks != 0)
         tell(cudaLaunchCooperativeKernel(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
+    else if (blocks != 0 && may_follow(kernel, stream_of(c)))
+        tell(launch_following(kernel, blocks, THREADS, arguments, shared, stream_of(c)));
     else launch(kernel, blocks, shared, arguments, c);
 }
 
 /* The kernels of one shape. */
 struct norm_kernels {
-    const void *kept, *both, *sums, *apply;
+    const void *all, *some, *both, *sums, *apply; /* those that keep all or some pixels, and those that keep none */
 };
 
 template <typename T> static void add_up_totals(const nn_call *c, const norm_work<T> &w, bool backward) {
@@ -537,15 +585,17 @@ template <typename T> static void add_up_totals(const nn_call *c, const norm_wor
 template <typename T, int N> static norm_kernels kernels_of(bool backward) {
     norm_kernels k;
     if (backward) {
-        k.kept = (const void *)backward_kernel<T, N, BOTH, true>;
-        k.both = (const void *)backward_kernel<T, N, BOTH, false>;
-        k.sums = (const void *)backward_kernel<T, N, SUMS, false>;
-        k.apply = (const void *)backward_kernel<T, N, APPLY, false>;
+        k.all = (const void *)backward_kernel<T, N, BOTH, ALL>;
+        k.some = (const void *)backward_kernel<T, N, BOTH, SOME>;
+        k.both = (const void *)backward_kernel<T, N, BOTH, NOTHING>;
+        k.sums = (const void *)backward_kernel<T, N, SUMS, NOTHING>;
+        k.apply = (const void *)backward_kernel<T, N, APPLY, NOTHING>;
     } else {
-        k.kept = (const void *)forward_kernel<T, N, BOTH, true>;
-        k.both = (const void *)forward_kernel<T, N, BOTH, false>;
-        k.sums = (const void *)forward_kernel<T, N, SUMS, false>;
-        k.apply = (const void *)forward_kernel<T, N, APPLY, false>;
+        k.all = (const void *)forward_kernel<T, N, BOTH, ALL>;
+        k.some = (const void *)forward_kernel<T, N, BOTH, SOME>;
+        k.both = (const void *)forward_kernel<T, N, BOTH, NOTHING>;
+        k.sums = (const void *)forward_kernel<T, N, SUMS, NOTHING>;
+        k.apply = (const void *)forward_kernel<T, N, APPLY, NOTHING>;
     }
     return k;
 }
@@ -556,13 +606,17 @@ static norm_kernels kernels_for(const nn_call *c, bool backward) {
     return packs ? kernels_of<float, 4>(backward) : kernels_of<float, 1>(backward);
 }
 
+static const void *meeting_kernel(const norm_kernels &k, const norm_plan *p) {
+    return p->kept == 0 ? k.both : p->keeps_all ? k.all : k.some;
+}
+
 template <typename T>
 static void launch_halves(const nn_call *c, const norm_work<T> &w, bool backward, void **arguments) {
     const norm_plan *p = (const norm_plan *)c->prepared;
     const norm_kernels k = kernels_for(c, backward);
     const unsigned blocks = (unsigned)(p->groups * p->parts);
     if (!backward && (!c->training || c->moments.first)) launch(k.apply, blocks, 0, arguments, c);
-    else if (p->together && !w.totals) launch_meeting(p->kept ? k.kept : k.both, blocks, p->kept, arguments, c);
+    else if (p->together && !w.totals) launch_meeting(meeting_kernel(k, p), blocks, p->shared, arguments, c);
     else {
         launch(k.sums, blocks, 0, arguments, c);
         add_up_totals(c, w, backward);
@@ -572,9 +626,9 @@ static void launch_halves(const nn_call *c, const norm_work<T> &w, bool backward
 
 template <typename T> static void run_forward(const nn_call *c) {
     norm_work<T> w = work_of<T>(c);
-    float *mean = (float *)c->output[1].data, *variance = (float *)c->output[2].data;
+    norm_running running = {(float *)c->output[1].data, (float *)c->output[2].data};
     T *y = (T *)c->output[0].data;
-    void *arguments[] = {&w, &mean, &variance, &y};
+    void *arguments[] = {&w, &running, &y};
     launch_halves(c, w, false, arguments);
 }
 
@@ -595,26 +649,50 @@ static void norm_release(void *prepared) {
     free(p);
 }
 
+static int device_number(cudaDeviceAttr which) {
+    int device = 0, n = 0;
+    const bool known =
+        cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetAttribute(&n, which, device) == cudaSuccess;
+    cudaGetLastError();
+    return known ? n : 0;
+}
+
 /* Whether so many blocks run at once. */
 static bool fits(const void *kernel, size_t shared, int64_t blocks) {
-    int device = 0, processors = 0, each = 0;
-    cudaGetDevice(&device);
-    bool ok = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-    ok = ok && (!shared || cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, KEPT_BYTES) ==
-                               cudaSuccess); /* one limit for all nodes that have this kernel */
-    ok = ok && cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, shared) == cudaSuccess;
+    const int processors = device_number(cudaDevAttrMultiProcessorCount);
+    int each = 0;
+    const bool ok = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, shared) == cudaSuccess;
     cudaGetLastError();
     return ok && blocks <= (int64_t)processors * each;
 }
 
-/* NVIDIA's Multi-Process Service lets several processes' kernels run at the same time. */
-static bool has_service() {
-    int device = 0, yes = 0;
-    const bool known = cudaGetDevice(&device) == cudaSuccess &&
-                       cudaDeviceGetAttribute(&yes, cudaDevAttrMpsEnabled, device) == cudaSuccess;
+/* What a block of that kernel may ask for; one limit for all nodes that have it. */
+static size_t most_shared(const void *kernel) {
+    const int all = device_number(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    cudaFuncAttributes a;
+    bool ok = cudaFuncGetAttributes(&a, kernel) == cudaSuccess && (size_t)all > a.sharedSizeBytes;
+    const size_t most = ok ? (size_t)all - a.sharedSizeBytes : 0;
+    ok = ok && cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most) == cudaSuccess;
     cudaGetLastError();
-    return known && yes;
+    return ok ? most : 0;
 }
+
+/* As many of a block's pixels as there is room for. A block asks for more than half of a multiprocessor's memory, so that each
+ * has one of its own: those that begin while another kernel ends would else crowd on the first that are free. */
+static void keep_pixels(const nn_call *c, norm_plan *p, const norm_kernels &k, bool backward) {
+    const int64_t size = group_of(c) * (c->input[0].type == NN_BF16 ? 2 : 4) * (backward ? 2 : 1);
+    const int64_t all = parts(capacity_pixels(c), p->parts);
+    const size_t most_all = most_shared(k.all), most_some = most_shared(k.some);
+    const int64_t most = (int64_t)(most_all < most_some ? most_all : most_some), half = most / 2 + 1024;
+    p->keeps_all = all * size <= most;
+    p->kept = p->keeps_all ? all : most / size / LANES * LANES;
+    if (p->kept == 0) return;
+    p->shared = (size_t)(p->kept * size > half ? p->kept * size : half);
+    if (!fits(meeting_kernel(k, p), p->shared, p->groups * p->parts)) p->kept = 0, p->shared = 0;
+}
+
+/* NVIDIA's Multi-Process Service lets several processes' kernels run at the same time. */
+static bool has_service() { return device_number(cudaDevAttrMpsEnabled) != 0; }
 
 static adamod_status norm_prepare(const nn_call *c, void **prepared) {
     norm_plan *p = (norm_plan *)calloc(1, sizeof *p);
@@ -622,12 +700,10 @@ static adamod_status norm_prepare(const nn_call *c, void **prepared) {
     const bool backward = c->output_grad[0];
     const norm_kernels k = kernels_for(c, backward);
     count_blocks(c, p);
-    const int64_t size = group_of(c) * (c->input[0].type == NN_BF16 ? 2 : 4) * (backward ? 2 : 1);
-    p->kept = (size_t)(parts(capacity_pixels(c), p->parts) * size);
-    if (p->kept > KEPT_BYTES || !fits(k.kept, p->kept, p->groups * p->parts)) p->kept = 0;
+    keep_pixels(c, p, k, backward);
     p->beside_others = has_service();
     p->together = p->kept || fits(k.both, 0, p->groups * p->parts);
-    const size_t bytes = (size_t)p->groups * 2 * sizeof *p->barriers;
+    const size_t bytes = (size_t)p->groups * sizeof *p->barriers;
     cudaError_t e = cudaMalloc((void **)&p->barriers, bytes);
     if (e == cudaSuccess) e = cudaMemsetAsync(p->barriers, 0, bytes, stream_of(c));
     const adamod_status status = nn_cuda_failed(e, "preparing a batch norm");

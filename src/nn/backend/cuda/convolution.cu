@@ -145,17 +145,19 @@ static adamod_status prepare_result(const nn_call *c, conv_plan *p, conv_result 
 
 static moments_work moments_of_y(const nn_call *c) { return moments_of(nn_pixels(&c->output[0]), out_of(c)); }
 
-static hopper_moments_room hopper_room(const nn_call *c) {
-    const conv_shape s = hopper_shape(c);
-    return is_hopper(c, CONV_Y) ? hopper_convolution_moments(&s) : hopper_moments_room{};
+/* Whether moments of y are found by hopper/, not on the way from workspace to y. */
+static bool is_stem_with_moments(const nn_call *c) { return is_stem_in_packs(c) && is_hopper(c, CONV_Y); }
+
+static size_t floats_of_moments(const nn_call *c) {
+    if (is_stem_with_moments(c)) return hopper_stem_moments(c->input[0].rows).floats;
+    return moments_floats(moments_of_y(c).tiles, out_of(c));
 }
 
 /* Numbers that are 0 between launches, for those who come last to something. */
 static size_t counters_of(const nn_call *c) {
     if (c->maker) return is_product(c) ? norm_product_counters(c) : norm_convolution_counters(c);
     if (!c->output_moments.first || c->output_grad[0]) return 0;
-    const size_t hopper = hopper_room(c).counters;
-    return hopper ? hopper : (size_t)moments_columns(out_of(c));
+    return is_stem_with_moments(c) ? hopper_stem_moments(0).counters : (size_t)moments_columns(out_of(c));
 }
 
 static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
@@ -163,9 +165,22 @@ static adamod_status prepare_counters(const nn_call *c, conv_plan *p) {
     return n ? nn_cuda_zeros((void **)&p->counters, n * sizeof *p->counters, c) : ADAMOD_OK;
 }
 
+/* Whether both gradients are wanted. */
+static bool wants_both(const nn_call *c) {
+    return c->output_grad[0] && c->input_grad[1] && (c->maker || c->input_grad[0]);
+}
+
+static bool is_copied(const nn_call *c) { return x_is_copied(c) || w_is_copied(c) || y_is_copied(c); }
+
+/* Whether they are computed at the same time: not where workspace would have to hold copies for both. */
+static bool is_at_once(const nn_call *c) {
+    if (!wants_both(c)) return false;
+    if (is_product(c)) return !c->maker;
+    return own_weight_gradient(c) || is_hopper(c, CONV_DW) || (!c->maker && !is_copied(c));
+}
+
 static adamod_status prepare_side(const nn_call *c, conv_plan *p) {
-    const bool both = c->output_grad[0] && c->input_grad[1] && (c->maker || c->input_grad[0]);
-    if (!both || !(own_weight_gradient(c) || is_hopper(c, CONV_DW))) return ADAMOD_OK;
+    if (!is_at_once(c)) return ADAMOD_OK;
     cudaError_t e = cudaStreamCreateWithFlags(&p->side, cudaStreamNonBlocking);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->forked, cudaEventDisableTiming);
     if (e == cudaSuccess) e = cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming);
@@ -198,7 +213,7 @@ static adamod_status conv_prepare(const nn_call *c, void **prepared) {
 /* Workspace: cuDNN's own, then x, y and W, or their gradients, without gaps or not yet added; then parts of the gradient of W,
  * and what moments or other sums are joined from. */
 typedef struct conv_space {
-    char *own, *x, *y, *w, *parts, *sums;
+    char *own, *side, *x, *y, *w, *parts, *sums; /* side: cuDNN's own for W, where that is computed meanwhile */
     size_t bytes;
 } conv_space;
 
@@ -214,25 +229,35 @@ static size_t bytes_of_parts(const nn_call *c, const conv_plan *p) {
 static conv_space space_of(const nn_call *c) {
     const conv_plan *p = (const conv_plan *)c->prepared;
     conv_space s = {};
-    size_t own = 0;
-    for (const convolution &v : p->convolutions) own = v.workspace > own ? v.workspace : own;
-    own = (own + 255) / 256 * 256;
+    size_t own = 0, side = 0;
+    for (const convolution &v : p->convolutions) {
+        size_t *const at = p->side && &v == &p->convolutions[CONV_DW] ? &side : &own;
+        *at = v.workspace > *at ? v.workspace : *at;
+    }
+    own = round_up((int64_t)own);
+    side = round_up((int64_t)side);
     const int64_t in = padded_in(c), size = (int64_t)size_of(c->input[0].type);
     const size_t x = round_up(nn_pixels(&c->input[0]) * in * size);
     const size_t w = round_up(taps(c) * in * size), parts = bytes_of_parts(c, p);
     const size_t y = round_up(nn_pixels(&c->output[0]) * out_of(c) * size);
     s.own = (char *)c->workspace;
-    s.x = s.own + own;
+    s.side = s.own + own;
+    s.x = s.side + side;
     s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
     s.w = s.y + (y_is_copied(c) ? y : 0);
     s.parts = s.w + (w_is_copied(c) || (c->output_grad[0] && parts == 0) ? w : 0);
     s.sums = s.parts + parts;
     s.bytes = (size_t)(s.sums - s.own);
-    const size_t hopper = hopper_room(c).floats;
     if (c->maker) s.bytes += norm_convolution_workspace(c) * sizeof(float);
-    else if (c->output_moments.first)
-        s.bytes += (hopper ? hopper : moments_floats(moments_of_y(c).tiles, out_of(c))) * sizeof(float);
+    else if (c->output_moments.first) s.bytes += floats_of_moments(c) * sizeof(float);
     return s;
+}
+
+/* A product's own. */
+static size_t product_bytes(const nn_call *c) {
+    size_t most = 0;
+    for (const product &p : ((const conv_plan *)c->prepared)->products) most = p.workspace > most ? p.workspace : most;
+    return round_up((int64_t)most);
 }
 
 /* Of the pixels that a product meets, behind the product's own workspace. */
@@ -240,9 +265,13 @@ static size_t met_bytes(const nn_call *c) {
     return skips_pixels(c) ? round_up(nn_pixels(&c->output[0]) * in_of(c) * (int64_t)size_of(c->input[0].type)) : 0;
 }
 
+/* A product and the pixels that it meets. */
+static size_t product_room(const nn_call *c) { return product_bytes(c) + met_bytes(c); }
+
 static size_t conv_workspace(const nn_call *c) {
+    const conv_plan *p = (const conv_plan *)c->prepared;
     if (c->maker && is_product(c)) return norm_product_workspace(c);
-    return (is_product(c) ? PRODUCT_WORKSPACE + met_bytes(c) : space_of(c).bytes) / sizeof(float);
+    return (is_product(c) ? product_room(c) * (p->side ? 2 : 1) : space_of(c).bytes) / sizeof(float);
 }
 
 /* ---- copies ---- */
@@ -364,7 +393,7 @@ template <typename T> static void by_access(const nn_call *c, void *met, bool ga
     else run_met<T, 1>(c, met, gather);
 }
 
-static void *met_place(const nn_call *c) { return (char *)c->workspace + PRODUCT_WORKSPACE; }
+static void *met_place(const nn_call *c) { return (char *)c->workspace + product_bytes(c); }
 
 /* x as products read it. */
 static void *met_x(const nn_call *c) {
@@ -415,9 +444,7 @@ static void conv_forward(const nn_call *c) {
         const conv_shape shape = hopper_shape(c);
         const hopper_moments moments = {c->output_moments, (float *)s.sums, p->counters, y->live_rows};
         if (y_is_copied(c)) run_stem(c, moments);
-        else
-            hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false,
-                                   &moments);
+        else hopper_convolution_run(&shape, CONV_Y, stream_of(c), c->input[0].data, c->input[1].data, y->data, false);
         return;
     }
     void *to = y_is_copied(c) ? s.y : y->data;
@@ -425,14 +452,15 @@ static void conv_forward(const nn_call *c) {
     if (y_is_copied(c)) place_y(c, &s);
 }
 
-static void products_backward(const nn_call *c, conv_plan *p) {
+static void product_input_backward(const nn_call *c, conv_plan *p) {
     const bool skips = skips_pixels(c);
-    if (c->input_grad[0])
-        product_run(c, &p->products[CONV_DX], c->input[1].data, c->output_grad[0],
-                    skips ? met_place(c) : c->input_grad[0], !skips && c->accumulate[0], NULL);
-    if (c->input_grad[0] && skips) BY_TYPE(c->input[0].type, by_access, c, met_place(c), false);
-    if (c->input_grad[1])
-        product_run(c, &p->products[CONV_DW], met_x(c), c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
+    product_run(c, &p->products[CONV_DX], c->input[1].data, c->output_grad[0], skips ? met_place(c) : c->input_grad[0],
+                !skips && c->accumulate[0], NULL);
+    if (skips) BY_TYPE(c->input[0].type, by_access, c, met_place(c), false);
+}
+
+static void product_weights_backward(const nn_call *c, conv_plan *p) {
+    product_run(c, &p->products[CONV_DW], met_x(c), c->output_grad[0], c->input_grad[1], c->accumulate[1], NULL);
 }
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
@@ -443,8 +471,7 @@ static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, 
     const nn_array *x = &c->input[0];
     if (p->hopper[CONV_DX]) {
         const conv_shape shape = hopper_shape(c);
-        hopper_convolution_run(&shape, CONV_DX, stream_of(c), dy, c->input[1].data, c->input_grad[0], c->accumulate[0],
-                               NULL);
+        hopper_convolution_run(&shape, CONV_DX, stream_of(c), dy, c->input[1].data, c->input_grad[0], c->accumulate[0]);
         return;
     }
     const bool direct = !x_is_copied(c) && (p->adds || !c->accumulate[0]);
@@ -469,17 +496,31 @@ static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s
     if (!direct) BY_TYPE(type, add_weights, c, dw);
 }
 
-/* Both gradients side by side: many of these leave most of a device idle, or do at their ends. */
-static void gradients_at_once(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
+/* Both gradients side by side: many of these leave most of a device idle, or do at their ends. What of_weights launches goes to
+ * the stream of the call that it gets. */
+template <typename W, typename I>
+static void gradients_at_once(const nn_call *c, conv_plan *p, W of_weights, I of_input) {
     nn_call weights = *c;
     weights.stream = p->side;
     cudaEventRecord(p->forked, stream_of(c));
     cudaStreamWaitEvent(p->side, p->forked, 0);
-    if (p->hopper[CONV_DW]) weights_backward(&weights, p, s, dy);
-    else weight_gradient_run(&weights, dy, out_of(c), (float *)s->parts);
+    of_weights(&weights);
     cudaEventRecord(p->joined, p->side);
-    input_backward(c, p, s, dy);
+    of_input();
     cudaStreamWaitEvent(stream_of(c), p->joined, 0);
+}
+
+static void products_backward(const nn_call *c, conv_plan *p) {
+    const auto of_weights = [&](nn_call *weights) {
+        weights->workspace = (float *)((char *)c->workspace + product_room(c));
+        product_weights_backward(weights, p);
+    };
+    if (p->side) {
+        gradients_at_once(c, p, of_weights, [&] { product_input_backward(c, p); });
+        return;
+    }
+    if (c->input_grad[0]) product_input_backward(c, p);
+    if (c->input_grad[1]) product_weights_backward(c, p);
 }
 
 static void conv_backward(const nn_call *c) {
@@ -491,8 +532,14 @@ static void conv_backward(const nn_call *c) {
     }
     const conv_space s = space_of(c);
     void *dy = dy_without_gaps(c, &s);
+    const auto of_weights = [&](const nn_call *weights) {
+        conv_space meanwhile = s;
+        meanwhile.own = s.side;
+        if (own_weight_gradient(c)) weight_gradient_run(weights, dy, out_of(c), (float *)s.parts);
+        else weights_backward(weights, p, &meanwhile, dy);
+    };
     if (p->side) {
-        gradients_at_once(c, p, &s, dy);
+        gradients_at_once(c, p, of_weights, [&] { input_backward(c, p, &s, dy); });
         return;
     }
     if (c->maker || c->input_grad[0]) input_backward(c, p, &s, dy);
@@ -502,9 +549,7 @@ static void conv_backward(const nn_call *c) {
 
 /* ---- what is done for others ---- */
 
-static bool conv_gives_moments(const nn_call *c) {
-    return c->maker || y_is_copied_in_packs(c) || hopper_room(c).floats;
-}
+static bool conv_gives_moments(const nn_call *c) { return c->maker || y_is_copied_in_packs(c); }
 
 static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
     if (strcmp(op, "batch_norm") != 0) return false;

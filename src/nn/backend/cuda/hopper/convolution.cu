@@ -5,6 +5,7 @@
  *
  * The gradient of x is the same from that of y, with weights turned around. */
 #include "nn/backend/cuda/hopper/convolution.h"
+#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/hopper.cuh"
 #include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/results.cuh"
@@ -39,7 +40,6 @@ template <int WIDTH_, int PIXELS_, int SHARE_, int SPLIT_, int PIXEL_SLOTS_, int
 struct tile_work {
     int columns, chunks; /* blocks of CHANNELS of the result; 64s of channels that a block sums over */
     bool add;
-    conv_moments moments;
 };
 
 template <typename T> struct tile_place {
@@ -80,17 +80,23 @@ __device__ static inline void load_weights(const tile_place<T> &at, const CUtens
     }
 }
 
+/* The weights of the first box do not wait for what computes the pixels. */
 template <typename T, bool BACK>
 __device__ static inline void load_tile(const tile_work &g, const tile_place<T> &at, const CUtensorMap *x,
                                         const CUtensorMap *w) {
+    static_assert(T::WEIGHT_SLOTS >= KERNEL, "room for the weights of a box");
     ring_place<T::PIXEL_SLOTS> p;
     ring_place<T::WEIGHT_SLOTS> q;
+    for (int row = 0; row < KERNEL; row++, q.next())
+        load_weights<T, BACK>(at, w, at.split * g.chunks, 0, row, at.weights + q.slot * T::WEIGHTS,
+                              at.weights_full + 8 * q.slot);
+    wait_for_former();
     for (int box = 0; box < KERNEL * g.chunks; box++) {
         const int chunk = at.split * g.chunks + box / KERNEL, column = box % KERNEL;
         barrier_wait(at.empty + 8 * p.slot, p.parity ^ 1);
         barrier_expect(at.full + 8 * p.slot, T::BOX);
         box_load(at.pixels + p.slot * T::BOX, x, {chunk * 64, column - 1, at.image, -1}, at.full + 8 * p.slot);
-        for (int row = 0; row < KERNEL; row++) {
+        for (int row = 0; box > 0 && row < KERNEL; row++) {
             barrier_wait(at.weights_empty + 8 * q.slot, q.parity ^ 1);
             load_weights<T, BACK>(at, w, chunk, column, row, at.weights + q.slot * T::WEIGHTS,
                                   at.weights_full + 8 * q.slot);
@@ -177,10 +183,6 @@ __device__ static inline void leave_tile(const tile_work &g, const tile_place<T>
                                          float (&sums)[T::PIXELS / 2], const CUtensorMap *y) {
     const int channel = at.column * T::CHANNELS + group * 64;
     leave_pixels<T::PIXELS>(sums, at.stages + group * PART * LINE, y, {channel, 0, at.image, 0}, PART / T::ROW, g.add);
-    keep_in_place(sums);
-    if (!BACK && g.moments.w.to.first && at.image < g.moments.images)
-        leave_moments<T::PIXELS, T::WIDTH, T::IMAGES>(sums, g.moments.w, at.image / T::IMAGES, channel,
-                                                      live_images(g.moments) - at.image);
     if (threadIdx.x % GROUP == 0) boxes_are_read();
 }
 
@@ -212,8 +214,6 @@ HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_co
         if (T::SPLIT > 1) join_splits<T>(at, group, sums);
         if (T::SPLIT == 1 || group == at.split) leave_tile<T, BACK>(g, at, group, sums, &y);
     }
-    if (BACK || !g.moments.w.to.first || at.image >= g.moments.images) return;
-    join_block<T::CHANNELS / T::SPLIT, THREADS>(g.moments, at.column * T::SPLIT + at.split, g.moments.w.tiles);
 }
 
 /* ---- 64 channels of rows of 32 pixels ---- */
@@ -234,7 +234,6 @@ template <bool ONE_> struct row_tiles {
 struct row_work {
     int tiles, in_image; /* of an image */
     bool add;
-    conv_moments moments;
 };
 
 struct row_place {
@@ -253,14 +252,14 @@ template <typename T, bool BACK>
 __device__ static inline void load_rows(const row_work &g, const row_place &at, const CUtensorMap *x,
                                         const CUtensorMap *w) {
     ring_place<T::SLOTS> p;
-    int next = 0; /* column of weights */
+    for (int column = 0; column < KERNEL; column++) {
+        const uint32_t barrier = at.weights_full + 8 * column;
+        barrier_expect(barrier, KERNEL * BLOCK);
+        box_load(at.weights + column * KERNEL * BLOCK, w, {0, 0, BACK ? KERNEL - 1 - column : column, 0}, barrier);
+    }
+    wait_for_former();
     for (int tile = (int)blockIdx.x; tile < g.tiles; tile += (int)gridDim.x) {
         for (int box = 0; box < T::BOXES; box++) {
-            for (; next < (T::ONE ? KERNEL : box + 1) && next < KERNEL; next++) {
-                const uint32_t barrier = at.weights_full + 8 * next;
-                barrier_expect(barrier, KERNEL * BLOCK);
-                box_load(at.weights + next * KERNEL * BLOCK, w, {0, 0, BACK ? KERNEL - 1 - next : next, 0}, barrier);
-            }
             barrier_wait(at.empty + 8 * p.slot, p.parity ^ 1);
             barrier_expect(at.full + 8 * p.slot, T::BOX);
             box_load(at.boxes + p.slot * T::SLOT, x,
@@ -366,12 +365,8 @@ HOPPER_KERNEL row_kernel(const __grid_constant__ CUtensorMap x, const __grid_con
         keep_in_place(sums);
         if constexpr (T::ONE) leave_rows<T>(sums, stage, at.stages + GROUPS * T::STAGE, &y, to, g.add);
         else leave_pixels<T::PIXELS>(sums, stage, &y, to, PART / T::WIDTH, g.add);
-        keep_in_place(sums);
-        if (!BACK && g.moments.w.to.first)
-            leave_moments<T::PIXELS, T::WIDTH, 1, T::PITCH>(sums, g.moments.w, tile, 0, live_images(g.moments) - to.b);
     }
     if (threadIdx.x % GROUP == 0) boxes_are_read();
-    if (!BACK && g.moments.w.to.first) join_block<64, THREADS>(g.moments, 0, gridDim.x);
 }
 
 /* ---- launches ---- */
@@ -382,13 +377,8 @@ struct conv_work {
     const void *from, *w, *to;
     int64_t in, out; /* of w */
     bool add;
-    hopper_moments moments;
     cudaStream_t stream;
 };
-
-static conv_moments moments_for(const conv_work &c, int64_t pixels) {
-    return moments_in_tiles(c.moments, c.images, c.width, c.to_channels, pixels);
-}
 
 static map_shape pixels_map(const conv_work &c, int64_t channels, int images, int rows, int wide) {
     return {{channels, c.width, c.images, c.width},
@@ -413,8 +403,7 @@ static bool make_maps(const conv_work &c, const map_shape &from, const map_shape
 }
 
 template <typename T, bool BACK> static cudaError_t run_tiles(const conv_work &c) {
-    tile_work g = {(int)(c.to_channels / T::CHANNELS), (int)(c.from_channels / 64 / T::SPLIT), c.add,
-                   moments_for(c, T::PIXELS)};
+    tile_work g = {(int)(c.to_channels / T::CHANNELS), (int)(c.from_channels / 64 / T::SPLIT), c.add};
     const int64_t tiles = parts(parts(c.images, T::IMAGES), T::SHARE);
     conv_maps m;
     if (!make_maps(c, pixels_map(c, c.from_channels, T::IMAGES, T::WIDTH + 2, T::WIDTH),
@@ -434,7 +423,7 @@ static int multiprocessors(void) {
 
 template <typename T, bool BACK> static cudaError_t run_rows(const conv_work &c) {
     const int in_image = T::WIDTH / T::ROWS, room = multiprocessors();
-    row_work g = {(int)c.images * in_image, in_image, c.add, moments_for(c, T::ROWS * T::WIDTH)};
+    row_work g = {(int)c.images * in_image, in_image, c.add};
     conv_maps m;
     if (!make_maps(c, pixels_map(c, 64, 1, T::ROWS + 2, T::PITCH), weights_map(c, 64, KERNEL),
                    pixels_map(c, 64, 1, PART / T::WIDTH, T::WIDTH), &m))
@@ -455,7 +444,7 @@ typedef image_tiles<4, 128, 1, 2, 4, 6> tiles_4;
 typedef cudaError_t (*conv_function)(const conv_work &c);
 
 static cudaError_t run_stem(const conv_work &c) {
-    return hopper_stem(c.images, c.from, c.w, c.to, c.moments, c.stream);
+    return hopper_stem(c.images, c.from, c.w, c.to, hopper_moments{}, c.stream);
 }
 
 /* NULL: there is none. */
@@ -477,33 +466,11 @@ bool hopper_convolution_fits(const conv_shape *s, conv_result result) {
            s->rows > 0 && s->rows < 1 << 20 && function_for(s, result) && hopper_is_here();
 }
 
-/* Pixels of a tile. */
-static int64_t tile_of(const conv_shape *s) {
-    if (s->in == STEM_IN) return STEM_TILE;
-    if (s->width == 32) return tiles_32::ROWS * tiles_32::WIDTH;
-    return s->width == 16 ? tiles_16::PIXELS : s->width == 8 ? tiles_8::PIXELS : tiles_4::PIXELS;
-}
-
-hopper_moments_room hopper_convolution_moments(const conv_shape *s) {
-    const int64_t tiles = parts(s->rows * s->width * s->width, tile_of(s));
-    return {moments_floats(tiles, s->out), (size_t)(s->out / 64)};
-}
-
 void hopper_convolution_run(const conv_shape *s, conv_result result, cudaStream_t stream, const void *from,
-                            const void *w, void *to, bool add, const hopper_moments *moments) {
+                            const void *w, void *to, bool add) {
     const bool back = result == CONV_DX;
-    const conv_work c = {s->rows,
-                         s->width,
-                         back ? s->out : s->in,
-                         back ? s->in : s->out,
-                         from,
-                         w,
-                         to,
-                         s->in,
-                         s->out,
-                         add,
-                         moments ? *moments : hopper_moments{},
-                         stream};
+    const conv_work c = {s->rows, s->width, back ? s->out : s->in, back ? s->in : s->out, from, w, to, s->in, s->out,
+                         add,     stream};
     const cudaError_t e = function_for(s, result)(c);
     if (e != cudaSuccess) nn_cuda_launch_failed("a convolution", cudaGetErrorString(e));
 }

@@ -5,10 +5,13 @@
 
 #include "nn/backend/cuda/cuda.h"
 
-/* Until the kernel before is done, and what it wrote can be seen; then the next one may begin. */
+/* Until the kernel before is done, and what it wrote can be seen; then the next one may begin. Older chips have no such
+ * kernels. */
 __device__ static inline void wait_for_former(void) {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /* Of a kernel that waits for the former, which is the only one that its stream waits for. */
@@ -25,6 +28,33 @@ static inline cudaError_t launch_following(const void *kernel, dim3 blocks, unsi
     config.attrs = &follows;
     config.numAttrs = 1;
     return cudaLaunchKernelExC(&config, kernel, arguments);
+}
+
+/* What a stream that is being recorded waits for: one kernel and nothing else? */
+static inline bool waits_for_one_kernel(cudaStream_t stream) {
+    size_t n = 0;
+#if CUDART_VERSION >= 12030
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+#if CUDART_VERSION >= 13000
+    cudaError_t e = cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n);
+#else
+    cudaError_t e = cudaStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &edges, &n);
+#endif
+    if (e != cudaSuccess || status != cudaStreamCaptureStatusActive || n != 1) return false;
+    return cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+#else
+    (void)stream;
+    return n == 1;
+#endif
+}
+
+/* Whether a kernel that waits for the former may be launched so. Compiled for older chips, it does not wait. */
+static inline bool may_follow(const void *kernel, cudaStream_t stream) {
+    cudaFuncAttributes a;
+    return waits_for_one_kernel(stream) && cudaFuncGetAttributes(&a, kernel) == cudaSuccess && a.ptxVersion >= 90;
 }
 
 #endif

@@ -1,4 +1,5 @@
 #include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/following.cuh"
 
 typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
@@ -44,17 +45,26 @@ bool hopper_map(CUtensorMap *map, const void *array, const map_shape *s) {
 
 cudaError_t hopper_launch(const void *kernel, unsigned blocks, int threads, int cluster, int bytes, void **arguments,
                           cudaStream_t stream) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = (unsigned)cluster;
-    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned n = 0;
+    if (cluster > 1) {
+        attributes[n].id = cudaLaunchAttributeClusterDimension;
+        attributes[n].val.clusterDim.x = (unsigned)cluster;
+        attributes[n].val.clusterDim.y = attributes[n].val.clusterDim.z = 1;
+        n++;
+    }
+    if (may_follow(kernel, stream)) {
+        attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[n].val.programmaticStreamSerializationAllowed = 1;
+        n++;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3(blocks);
     config.blockDim = dim3((unsigned)threads);
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = cluster > 1;
+    config.attrs = attributes;
+    config.numAttrs = n;
     const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     return e == cudaSuccess ? cudaLaunchKernelExC(&config, kernel, arguments) : e;
 }

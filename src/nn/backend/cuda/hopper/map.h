@@ -17,7 +17,7 @@ bool hopper_is_here(void);
 /* false: the array cannot be described. */
 bool hopper_map(CUtensorMap *map, const void *array, const map_shape *s);
 
-/* Blocks in clusters of so many, each with so many bytes of shared memory. */
+/* Blocks in clusters of so many, each with so many bytes of shared memory, of a kernel that waits for the former. */
 cudaError_t hopper_launch(const void *kernel, unsigned blocks, int threads, int cluster, int bytes, void **arguments,
                           cudaStream_t stream);
 

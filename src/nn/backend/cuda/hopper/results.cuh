@@ -3,8 +3,8 @@
 #ifndef ADAMOD_NN_CUDA_HOPPER_RESULTS_H
 #define ADAMOD_NN_CUDA_HOPPER_RESULTS_H
 
-#include "nn/backend/cuda/hopper/convolution.h"
 #include "nn/backend/cuda/hopper/hopper.cuh"
+#include "nn/backend/cuda/hopper/stem.h"
 #include "nn/backend/cuda/moments.cuh"
 
 enum { PART = 128 }; /* pixels that leave at once */

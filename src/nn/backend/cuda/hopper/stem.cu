@@ -1,5 +1,6 @@
 /* A line of shared memory has the 27 numbers under the kernel at a pixel, and zeros behind them. */
 #include "nn/backend/cuda/hopper/stem.h"
+#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/results.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
@@ -58,8 +59,9 @@ __global__ static void __launch_bounds__(GROUP) stem_kernel(const __grid_constan
                                                             const uint16_t *w, const __grid_constant__ conv_moments m) {
     const uint32_t pixels = shared_begin(), weights = pixels + BOX, stage = weights + WEIGHTS;
     const int tile = (int)blockIdx.x, image = tile / TILES;
-    fill_pixel(pixels, x, tile);
     fill_weights(weights, w);
+    wait_for_former();
+    fill_pixel(pixels, x, tile);
     fence_for_boxes();
     __syncthreads();
     float sums[STEM_TILE / 2];
@@ -128,6 +130,7 @@ __global__ static void __launch_bounds__(GROUPS *GROUP, 1)
     }
     clear_lines(gradients + BOX);
     __syncthreads();
+    wait_for_former();
     float sums[SUMS] = {};
     if (first < tiles)
         sum_tiles(&dy, x, gradients, gradients + BOX, barrier, first, (int)gridDim.x * GROUPS, tiles, sums);
@@ -174,6 +177,8 @@ static int64_t parts_of(int64_t images) {
     const int64_t most = parts(images * TILES, GROUPS);
     return most < MOST_PARTS ? most : (int64_t)MOST_PARTS;
 }
+
+hopper_moments_room hopper_stem_moments(int64_t images) { return {moments_floats(images * TILES, STEM_OUT), 1}; }
 
 size_t hopper_stem_floats(int64_t images) { return (size_t)(parts_of(images) * STEM_OUT * NUMBERS); }
 

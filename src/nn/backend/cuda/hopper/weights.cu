@@ -3,6 +3,7 @@
  * so that the pixels for another row of the kernel are so many lines further, and the 192 columns of the product are 64 at
  * three places. Blocks have parts of the pixels; their sums are added in the order of the parts. */
 #include "nn/backend/cuda/hopper/weights.h"
+#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/hopper.cuh"
 #include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/stem.h"
@@ -160,6 +161,7 @@ __global__ static void __launch_bounds__(T::THREADS, 1)
     if constexpr (T::ONE) clear_ends<T>(stages);
     __syncthreads();
     if (T::SHARE > 1) cluster_meet();
+    wait_for_former();
     if (group == T::GROUPS) {
         if (threadIdx.x % 32 == 0) load_chunks<T>(at, stages, full, empty, &x, &dy);
         __syncwarp();
