@@ -8,6 +8,9 @@
 #include <type_traits>
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
+#ifndef UPDATE_BLOCKS
+#define UPDATE_BLOCKS 2
+#endif
 enum { NARROW = 8 };                 /* a thread takes a row of no more columns, or a warp */
 enum { WIDE = 4096 };                /* a block of threads takes one of more */
 enum { EACH = 8, PART = 32 * EACH }; /* elements that a lane has on their way at a time, and a warp */
@@ -26,10 +29,6 @@ static int64_t workspace(const device_layout *l) {
 
 static __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
 static __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
-
-/* sum + x x: the square of an f32 is exact in f64, so that a fused multiply-add rounds as the two do. */
-static __device__ __forceinline__ double add_square(double sum, float x) { return __fma_rn((double)x, (double)x, sum); }
-static __device__ __forceinline__ double add_square(double sum, double x) { return sum + x * x; }
 
 /* Most arrays have fewer elements than 32 bits can count, and a GPU divides those sooner. */
 static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b, int64_t *rest) {
@@ -54,6 +53,47 @@ static __device__ __noinline__ void store_any(const device_tensor *t, int which,
     if (which < 0) store_param<R>(*t, block, at, x, key);
     else store_state<R>(*t, which, 0, block, at, x, key);
 }
+
+/* What learning rates of a part of a row are divided by: the roots of C, which serve for one row after the other. */
+template <class R> struct column_roots {
+    int64_t from = -1; /* of C */
+    R root[EACH];
+
+    __device__ __forceinline__ void prepare() {
+#pragma unroll
+        for (int r = 0; r < EACH; r++) root[r] = root_of(root[r]);
+    }
+    __device__ __forceinline__ void divide(R (&rate)[EACH], R by) const {
+#pragma unroll
+        for (int r = 0; r < EACH; r++) rate[r] = by / root[r];
+    }
+};
+
+/* By quick's division, where all are in its range. */
+template <> struct column_roots<float> {
+    int64_t from = -1;
+    float root[EACH];
+    bool fit;
+
+    static __device__ __forceinline__ bool fits(float x) { return x >= 0x1p-60f && x <= 0x1p60f; }
+    __device__ __forceinline__ void prepare() {
+        fit = true;
+#pragma unroll
+        for (int r = 0; r < EACH; r++) {
+            root[r] = root_of(root[r]);
+            fit = fit && fits(root[r]);
+        }
+    }
+    __device__ __forceinline__ void divide(float (&rate)[EACH], float by) const {
+        if (fit && fits(by)) {
+#pragma unroll
+            for (int r = 0; r < EACH; r++) rate[r] = (quick{by} / quick{root[r]}).x;
+        } else {
+#pragma unroll
+            for (int r = 0; r < EACH; r++) rate[r] = by / root[r];
+        }
+    }
+};
 
 /* ---- a chunk ---- */
 
@@ -133,11 +173,12 @@ template <class R, int PATH> struct row_pass {
         return s < rate ? s : rate;
     }
 
-    /* What gradients are multiplied by, times scale: of a lane's elements i, i + 32, ... before end, which are those of
-     * a warp from i minus the lane's number on. */
-    __device__ __forceinline__ void rates(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
-        if (!factored) rates_of_v(rate, i, end, (R)scale);
-        else rates_of_rows(rate, i, end, scale);
+    /* What gradients are multiplied by, times scale: of a lane's elements i, i + 32, ..., which are those of a warp from i
+     * minus the lane's number on; what is not left is not read. */
+    __device__ __forceinline__ void rates(R (&rate)[EACH], int64_t i, int left, double scale,
+                                          column_roots<R> *roots) const {
+        if (!factored) rates_of_v(rate, i, left, (R)scale);
+        else rates_of_rows(rate, i, left, scale, roots);
     }
 
     /* Of one. */
@@ -149,32 +190,35 @@ template <class R, int PATH> struct row_pass {
     }
 
   private:
-    __device__ __forceinline__ void rates_of_v(R (&rate)[EACH], int64_t i, int64_t end, R scale) const {
+    __device__ __forceinline__ void rates_of_v(R (&rate)[EACH], int64_t i, int left, R scale) const {
 #pragma unroll
-        for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(1, i + 32 * r) : (R)1;
+        for (int r = 0; r < EACH; r++) rate[r] = 32 * r < left ? state(1, i + 32 * r) : (R)1;
 #pragma unroll
         for (int r = 0; r < EACH; r++) rate[r] = scale / root_of(rate[r]);
     }
-    __device__ __forceinline__ void rates_of_rows(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
+    __device__ __forceinline__ void rates_of_rows(R (&rate)[EACH], int64_t i, int left, double scale,
+                                                  column_roots<R> *known) const {
         const double *roots = roots_of(v, tensor);
         const int lane = (int)threadIdx.x % 32;
         int64_t column, in_matrix;
         int64_t row = divide(i - lane, t.cols, &column), matrix = divide(row, t.rows, &in_matrix);
         if (column + PART <= t.cols) { /* all in one row */
-            const R r1 = (R)(scale / roots[row]);
-            const int64_t from = matrix * t.cols + column + lane;
+            const int64_t from = matrix * t.cols + column;
+            const double root = roots[row];
+            if (known->from != from) {
 #pragma unroll
-            for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(2, from + 32 * r) : (R)1;
-#pragma unroll
-            for (int r = 0; r < EACH; r++) rate[r] = r1 / root_of(rate[r]);
-            return;
+                for (int r = 0; r < EACH; r++) known->root[r] = state(2, from + lane + 32 * r);
+                known->prepare();
+                known->from = from;
+            }
+            return known->divide(rate, (R)(scale / root));
         }
         double root[EACH];
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
             root[r] = 1;
             rate[r] = 1;
-            if (i + 32 * r >= end) continue;
+            if (32 * r >= left) continue;
             row = divide(i + 32 * r, t.cols, &column);
             matrix = divide(row, t.rows, &in_matrix);
             root[r] = roots[row];
@@ -251,8 +295,13 @@ template <class P> static __device__ __forceinline__ double gradient_squares(con
         [&](typename P::real_type x, int64_t i) { return p.shape(x, i); });
 }
 
-/* How a launch cuts chunks: so many blocks of threads each. */
-static int tiles_of(const view *v) { return (int)((v->chunk + WARPS * BLOCK - 1) / (WARPS * BLOCK)); }
+/* How a launch cuts chunks: so many blocks of threads each, whose warps take about that many blocks of elements. What a
+ * block of threads looks up first takes as long as the elements of one or two. */
+enum { BLOCKS_EACH = 4 };
+static int tiles_of(const view *v) {
+    const int64_t tile = BLOCKS_EACH * WARPS * BLOCK;
+    return (int)((v->chunk + tile - 1) / tile);
+}
 
 /* Calls body(first element, elements, number in the chunk) for each block of elements that this warp takes. */
 template <class P, class BODY>
@@ -269,7 +318,7 @@ static __device__ __forceinline__ void each_block(const P &p, int tile, int tile
 template <class P> static __device__ __forceinline__ double few_squares(const P &p, int64_t first, int n) {
     double c[NARROW];
 #pragma unroll
-    for (int j = 0; j < NARROW; j++) c[j] = j < n ? add_square(0, p.shape(p.raw(first + j), first + j)) : 0;
+    for (int j = 0; j < NARROW; j++) c[j] = j < n ? add_square(0.0, p.shape(p.raw(first + j), first + j)) : 0;
     return ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
 }
 
@@ -367,46 +416,64 @@ template <class P> static __device__ __forceinline__ void put_column(const P &p,
     p.put(2, column, p.average(p.get(2, column), sum / (double)p.t.rows));
 }
 
-/* STRIP columns of large matrices: all warps read, one adds, row by row. */
-template <class P> static __device__ __forceinline__ void strip_columns(const P &p, int64_t strip, void *memory) {
+/* STRIP columns of large matrices: all warps read, two tiles ahead, and leave squares; one adds, row by row. */
+enum { DEEP = 8, STRIP_ROWS = WARPS * DEEP };
+typedef double strip_tile[STRIP_ROWS][STRIP];
+
+template <class P> struct strip_columns {
     typedef typename P::real_type R;
-    enum { DEEP = 64 / sizeof(R), ROWS = WARPS * DEEP };
-    R(*tile)[ROWS][STRIP] = (R(*)[ROWS][STRIP])memory;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const bool adds = warp == (int)(strip % WARPS); /* not always those of the same quarter of a multiprocessor */
-    const int64_t columns = p.t.count / p.t.rows, column = strip * STRIP + lane;
-    int64_t in_row;
-    const int64_t matrix = divide(column, p.t.cols, &in_row), from = matrix * p.t.rows * p.t.cols + in_row;
-    const int64_t rows = column < columns ? p.t.rows : 0;
-    R x[DEEP];
-    const auto ask = [&](int64_t first) {
+    const P &p;
+    strip_tile *tiles;
+    int lane, warp;
+    bool adds;
+    int64_t column, from, rows;
+    double sum = 0;
+
+    __device__ strip_columns(const P &pass, int64_t strip, strip_tile *memory)
+        : p(pass), tiles(memory), lane((int)threadIdx.x % 32), warp((int)threadIdx.x / 32),
+          adds(warp == (int)(strip % WARPS)), /* not always in the same quarter of a multiprocessor */
+          column(strip * STRIP + lane) {
+        int64_t in_row;
+        const int64_t matrix = divide(column, p.t.cols, &in_row);
+        from = matrix * p.t.rows * p.t.cols + in_row;
+        rows = column * p.t.rows < p.t.count ? p.t.rows : 0;
+    }
+    __device__ __forceinline__ void ask(R (&x)[DEEP], int64_t first) const {
 #pragma unroll
         for (int j = 0; j < DEEP; j++) {
             const int64_t row = first + warp * DEEP + j;
             x[j] = row < rows ? p.raw(from + row * p.t.cols) : (R)0;
         }
-    };
-    double sum = 0;
-    ask(0);
-    for (int64_t first = 0, round = 0; first < p.t.rows; first += ROWS, round ^= 1) {
+    }
+    /* The rows from first on, which x has of; then asks for more. */
+    __device__ __forceinline__ void add(R (&x)[DEEP], int64_t first, int tile) {
 #pragma unroll
         for (int j = 0; j < DEEP; j++) {
             const int64_t row = first + warp * DEEP + j;
-            tile[round][warp * DEEP + j][lane] = row < rows ? p.shape(x[j], from + row * p.t.cols) : (R)0;
+            const double y = row < rows ? (double)p.shape(x[j], from + row * p.t.cols) : 0;
+            tiles[tile][warp * DEEP + j][lane] = y * y;
         }
         __syncthreads(); /* and no one reads what the next replace */
-        ask(first + ROWS);
-        if (!adds) continue;
-        const int n = rows - first < ROWS ? (int)(rows - first) : (int)ROWS;
-        if (n == ROWS) {
-#pragma unroll 32
-            for (int j = 0; j < ROWS; j++) sum = add_square(sum, tile[round][j][lane]);
+        ask(x, first + 2 * STRIP_ROWS);
+        if (!adds) return;
+        if (p.t.rows - first >= STRIP_ROWS) {
+#pragma unroll
+            for (int j = 0; j < STRIP_ROWS; j++) sum += tiles[tile][j][lane];
         } else {
-            for (int j = 0; j < n; j++) sum = add_square(sum, tile[round][j][lane]);
+            for (int j = 0; j < (int)(p.t.rows - first); j++) sum += tiles[tile][j][lane];
         }
     }
-    if (adds && column < columns) put_column(p, column, sum);
-}
+    __device__ __forceinline__ void run() {
+        R even[DEEP], odd[DEEP];
+        ask(even, 0);
+        ask(odd, STRIP_ROWS);
+        for (int64_t first = 0; first < p.t.rows; first += 2 * STRIP_ROWS) {
+            add(even, first, 0);
+            if (first + STRIP_ROWS < p.t.rows) add(odd, first + STRIP_ROWS, 1);
+        }
+        if (adds && rows > 0) put_column(p, column, sum);
+    }
+};
 
 /* The matrices that begin in a chunk. */
 template <class P> struct matrices_in {
@@ -470,45 +537,56 @@ template <class P> static __device__ __forceinline__ void large_matrices(const P
 
 /* Blocks of threads for the chunks come first, since one of them may take long, then those for strips. */
 template <class P> static __global__ void __launch_bounds__(THREADS, 3) columns_kernel(const __grid_constant__ view v) {
-    __shared__ __align__(16) char memory[2 * WARPS * 64 * STRIP];
+    __shared__ strip_tile memory[2];
     static_assert(sizeof memory >= WARPS * ORDERED * sizeof(double), "for either");
     const int64_t strip = (int64_t)blockIdx.x - v.n_row_chunks;
     const int64_t tensor = strip < 0 ? v.row_chunks[blockIdx.x].tensor : find_in(v.first_strip, v.n, strip);
     const int64_t chunk = strip < 0 ? (int64_t)blockIdx.x : v.first_row_chunk[tensor];
     if (v.tensors[tensor].cols == 0 || !takes<P>(v, chunk)) return;
     const P p(v, chunk);
-    if (strip >= 0) strip_columns(p, strip - v.first_strip[tensor], memory);
+    if (strip >= 0) strip_columns<P>(p, strip - v.first_strip[tensor], memory).run();
     else if (strips_of(&p.t) > 0) large_matrices(p, (double *)memory);
     else small_matrices(p);
 }
 
 /* ---- third pass: the sum of squares of u ---- */
 
-template <class P> static __device__ __forceinline__ double update_squares(const P &p, int64_t block, int n) {
+enum { PARTS = BLOCK / PART };
+/* Elements of a lane from i on that are left before end; no more than a part has matter. */
+static __device__ __forceinline__ int left_from(int64_t i, int64_t end) {
+    return end - i < PART ? (int)(end - i) : PART;
+}
+
+template <class P>
+static __device__ __forceinline__ double update_squares(const P &p, int64_t block, int n,
+                                                        column_roots<typename P::real_type> (&roots)[PARTS]) {
     typedef typename P::real_type R;
-    const int lane = (int)threadIdx.x % 32;
-    const int64_t end = block + n;
     double sum = 0;
-    for (int64_t i = block + lane; i - lane < end; i += PART) {
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        if (part * PART >= n) break;
+        const int64_t i = block + part * PART + threadIdx.x % 32;
+        const int left = left_from(i, block + n);
         R g[EACH], rate[EACH];
 #pragma unroll
-        for (int r = 0; r < EACH; r++) g[r] = i + 32 * r < end ? p.raw(i + 32 * r) : (R)0;
-        p.rates(rate, i, end, 1);
+        for (int r = 0; r < EACH; r++) g[r] = 32 * r < left ? p.raw(i + 32 * r) : (R)0;
+        p.rates(rate, i, left, 1, &roots[part]);
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            if (i + 32 * r < end) sum = add_square(sum, p.shape(g[r], i + 32 * r) * rate[r]);
+            if (32 * r < left) sum = add_square(sum, p.shape(g[r], i + 32 * r) * rate[r]);
         }
     }
     return sum_lanes(sum);
 }
 
 template <class P>
-static __global__ void __launch_bounds__(THREADS, 4) update_norm_kernel(const __grid_constant__ view v, int tiles) {
+static __global__ void __launch_bounds__(THREADS, 3) update_norm_kernel(const __grid_constant__ view v, int tiles) {
     const int64_t chunk = blockIdx.x / (unsigned)tiles;
     if (!takes<P>(v, chunk)) return;
     const P p(v, chunk);
+    column_roots<typename P::real_type> roots[PARTS];
     each_block(p, (int)(blockIdx.x % (unsigned)tiles), tiles, [&](int64_t block, int n, int64_t number) {
-        const double sum = update_squares(p, block, n);
+        const double sum = update_squares(p, block, n, roots);
         if (threadIdx.x % 32 == 0) v.block_sums[2 * (p.blocks + number) + 1] = sum;
     });
 }
@@ -562,26 +640,28 @@ static __device__ __forceinline__ element<typename RULE::R> apply(const P &p, in
     return x;
 }
 
-template <class RULE, class P> static __device__ __forceinline__ void update_block(const P &p, int64_t block, int n) {
+template <class RULE, class P>
+static __device__ __forceinline__ void update_block(const P &p, int64_t block, int n, double scale,
+                                                    column_roots<typename RULE::R> (&roots)[PARTS]) {
     typedef typename RULE::R R;
-    const int lane = (int)threadIdx.x % 32;
-    const int64_t end = block + n;
-    for (int64_t i = block + lane; i - lane < end; i += PART) {
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        if (part * PART >= n) break;
+        const int64_t i = block + part * PART + threadIdx.x % 32;
+        const int left = left_from(i, block + n);
         R g[EACH], x[EACH], m[EACH], rate[EACH];
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            const int64_t e = i + 32 * r;
-            g[r] = e < end ? p.raw(e) : (R)0;
-            x[r] = e < end ? p.param(e) : (R)0;
-            m[r] = (RULE::states & STATE_M) && e < end ? p.state(0, e) : (R)0;
+            g[r] = 32 * r < left ? p.raw(i + 32 * r) : (R)0;
+            x[r] = 32 * r < left ? p.param(i + 32 * r) : (R)0;
+            m[r] = (RULE::states & STATE_M) && 32 * r < left ? p.state(0, i + 32 * r) : (R)0;
         }
-        p.rates(rate, i, end, p.now.wide.high);
+        p.rates(rate, i, left, scale, &roots[part]);
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            const int64_t e = i + 32 * r;
-            if (e >= end) continue;
+            if (32 * r >= left) continue;
             const R shaped = shape_gradient(g[r], x[r], p.k, p.transform);
-            const uint32_t at = (uint32_t)(e - block);
+            const uint32_t at = (uint32_t)(i - block) + 32 * r;
             apply<RULE>(p, block, at, x[r], m[r], shaped * p.bound(rate[r], block, at));
         }
     }
@@ -598,14 +678,17 @@ template <> struct rules<double> {
 };
 
 template <class P>
-static __global__ void __launch_bounds__(THREADS, 3) update_kernel(const __grid_constant__ view v, int tiles) {
+static __global__ void __launch_bounds__(THREADS, UPDATE_BLOCKS)
+    update_kernel(const __grid_constant__ view v, int tiles) {
     typedef rules<typename P::real_type> rule;
     const int64_t chunk = blockIdx.x / (unsigned)tiles;
     if (!takes<P>(v, chunk)) return;
     const P p(v, chunk);
+    const double scale = p.now.wide.high;
+    column_roots<typename P::real_type> roots[PARTS];
     each_block(p, (int)(blockIdx.x % (unsigned)tiles), tiles, [&](int64_t block, int n, int64_t) {
-        if (p.t.variant) update_block<typename rule::momentum>(p, block, n);
-        else update_block<typename rule::plain>(p, block, n);
+        if (p.t.variant) update_block<typename rule::momentum>(p, block, n, scale, roots);
+        else update_block<typename rule::plain>(p, block, n, scale, roots);
     });
 }
 

@@ -12,19 +12,26 @@ static __device__ unsigned long long *largest_of(const view &v, int64_t i) {
 
 enum { SPATIAL_EACH = 16 }; /* elements of a thread */
 
-template <class R, int TYPE>
-static __device__ __forceinline__ double spatial_largest(const device_tensor &t, int64_t turn, int64_t i,
-                                                         int64_t last) {
-    R x[SPATIAL_EACH];
-    double most = 0;
+/* In f32 by the bits, whose order is the numbers'. */
+template <int TYPE>
+static __device__ __forceinline__ double known_largest(const device_tensor &t, int64_t at, int64_t left) {
+    float x[SPATIAL_EACH];
+    uint32_t most = 0;
 #pragma unroll
     for (int r = 0; r < SPATIAL_EACH; r++) {
-        const int64_t at = i + r * SUM_THREADS;
-        x[r] = at < last ? load_as<R>(t.state[2], TYPE < 0 ? t.state_type : TYPE, turn + at) : (R)0;
+        x[r] = r * SUM_THREADS < left ? load_as<float>(t.state[2], TYPE, at + r * SUM_THREADS) : 0;
     }
 #pragma unroll
-    for (int r = 0; r < SPATIAL_EACH; r++) most = larger(most, fabs((double)x[r]));
-    return most;
+    for (int r = 0; r < SPATIAL_EACH; r++) most = max(most, __float_as_uint(x[r]) & 0x7fffffffu);
+    return (double)__uint_as_float(__reduce_max_sync(0xffffffffu, most));
+}
+
+static __device__ double any_largest(const device_tensor &t, int64_t at, int64_t left) {
+    double most = 0;
+    for (int r = 0; r < SPATIAL_EACH && r * SUM_THREADS < left; r++) {
+        most = larger(most, fabs(load_as<double>(t.state[2], t.state_type, at + r * SUM_THREADS)));
+    }
+    return largest_lane(most);
 }
 
 /* The largest of what leaves the queue; so many blocks of threads share a chunk. */
@@ -36,11 +43,10 @@ static __global__ void __launch_bounds__(SUM_THREADS) spatial_kernel(const __gri
     const int64_t i = first + (int64_t)(blockIdx.x % (unsigned)tiles) * (SPATIAL_EACH * SUM_THREADS) + threadIdx.x;
     const int64_t turn = v.now[c.tensor].turn;
     double most;
-    if (t.state_type == ADAMOD_F32) most = spatial_largest<float, ADAMOD_F32>(t, turn, i, last);
-    else if (t.state_type == ADAMOD_BF16) most = spatial_largest<float, ADAMOD_BF16>(t, turn, i, last);
-    else most = spatial_largest<double, -1>(t, turn, i, last);
+    if (t.state_type == ADAMOD_F32) most = known_largest<ADAMOD_F32>(t, turn + i, last - i);
+    else if (t.state_type == ADAMOD_BF16) most = known_largest<ADAMOD_BF16>(t, turn + i, last - i);
+    else most = any_largest(t, turn + i, last - i);
     __shared__ double warps[SUM_THREADS / 32];
-    most = largest_lane(most);
     if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
     __syncthreads();
     if (threadIdx.x != 0) return;

@@ -5,6 +5,12 @@
 
 #include "optim/kernels/cuda/device.cuh"
 
+/* sum + x x: the square of an f32 is exact in f64, so that a fused multiply-add rounds as the two do. */
+[[maybe_unused]] static __device__ __forceinline__ double add_square(double sum, float x) {
+    return __fma_rn((double)x, (double)x, sum);
+}
+[[maybe_unused]] static __device__ __forceinline__ double add_square(double sum, double x) { return sum + x * x; }
+
 enum { ORDERED = 256 }; /* numbers that a warp has in shared memory at a time */
 
 /* f(0) + f(1) + ... + f(n - 1), one after the other, as a plain loop adds them. A warp calls it; every lane has it. */
