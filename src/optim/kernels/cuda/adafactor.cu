@@ -2,6 +2,7 @@
  * parameter; C, the mean of each matrix's R, and the root that R of each row is divided by; the size of the update; the
  * parameter. Sums are taken in the library's order: those of blocks come first, by as many warps as there are, and wait in
  * memory until they are added up. */
+#include "optim/kernels/cuda/collect.cuh"
 #include "optim/kernels/cuda/formulas.cuh"
 #include "optim/kernels/cuda/joins.cuh"
 
@@ -30,11 +31,15 @@ static int64_t workspace(const device_layout *l) {
 static __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
 static __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
 
-/* Most arrays have fewer elements than 32 bits can count, and a GPU divides those sooner. */
+/* Most arrays have fewer elements than 32 bits can count, and a GPU divides those sooner. Of others there are fewer than 2^53:
+ * the quotient of doubles is at most one off. */
 static __device__ __forceinline__ int64_t divide(int64_t a, int64_t b, int64_t *rest) {
     if (((uint64_t)a | (uint64_t)b) >> 32) {
-        *rest = a % b;
-        return a / b;
+        int64_t q = (int64_t)((double)a / (double)b), r = a - q * b;
+        if (r < 0) q--, r += b;
+        else if (r >= b) q++, r -= b;
+        *rest = r;
+        return q;
     }
     *rest = (int64_t)((uint32_t)a % (uint32_t)b);
     return (int64_t)((uint32_t)a / (uint32_t)b);
@@ -692,44 +697,20 @@ static __global__ void __launch_bounds__(THREADS, UPDATE_BLOCKS)
     });
 }
 
-/* The same with statistics: a block of threads takes a chunk, since its sums are not of blocks alone. */
+/* The same with statistics: a block of threads takes a chunk. */
 template <class RULE, class P>
 static __device__ void pass_collect(const P &p, shared_counts *counts, rounds<2> *shared) {
     typedef typename RULE::R R;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    double grads = 0, updates = 0;
-    int round = 0;
-    extremes seen;
-    counts->clear();
-    for (int64_t at = p.first; at < p.last; at += WARPS * BLOCK, round++) {
-        const int64_t block = at + warp * BLOCK;
-        double sum[2] = {0, 0};
-        for (int r = 0; r < BLOCK && block + r < p.last; r += 32) {
-            const int lanes = p.last - block - r < 32 ? (int)(p.last - block - r) : 32;
-            double distance = 0;
-            if (lane < lanes) {
-                const uint32_t e = (uint32_t)(r + lane);
-                const R before = p.param(block + e), m = RULE::states & STATE_M ? p.state(0, block + e) : (R)0;
-                const R g = shape_gradient(p.raw(block + e), before, p.k, p.transform);
-                sum[0] += (double)g * (double)g;
-                const R rate = p.rate_of(block + e, p.now.wide.high), step = p.bound(rate, block, e);
-                const element<R> x = apply<RULE>(p, block, e, before, m, g * step);
-                distance = (double)x.p - (double)before;
-                counts->add(p.v, &seen, (double)rate, (double)step, false);
-                counts->look(x.p, x.m, x.v, x.s, x.t, x.u);
-            }
-            sum[1] = add_in_order(sum[1], distance * distance, lanes);
-        }
-        sum[0] = sum_lanes(sum[0]);
-        shared->gather(round, sum, active_warps(at, p.last), [&](int j, double y) {
-            if (j == 0) grads += y;
-            else updates += y;
-        });
-    }
-    counts->flush(seen, &p.v.counts[p.t.group]);
-    if (threadIdx.x != 0) return;
-    p.v.row_sums[2 * blockIdx.x] = grads;
-    p.v.row_sums[2 * blockIdx.x + 1] = updates;
+    double *to = p.v.row_sums + 2 * blockIdx.x;
+    collect_elements<R>(p.v, p.t.group, p.first, p.last, counts, shared, to, [&](int64_t block, uint32_t at) {
+        const R before = p.param(block + at), m = RULE::states & STATE_M ? p.state(0, block + at) : (R)0;
+        const R g = shape_gradient(p.raw(block + at), before, p.k, p.transform);
+        const R rate = p.rate_of(block + at, p.now.wide.high), step = p.bound(rate, block, at);
+        element<R> x = apply<RULE>(p, block, at, before, m, g * step);
+        x.eta = rate;
+        x.step = step;
+        return collected<R>{x, before, g};
+    });
 }
 
 static __global__ void __launch_bounds__(THREADS) collect_kernel(const __grid_constant__ view v) {

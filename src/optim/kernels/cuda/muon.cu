@@ -3,6 +3,7 @@
  *
  * One launch goes over all matrices for the momentum and their norms. Then they come in batches that the workspace has
  * room for: a launch for each product of a batch, whatever the shapes. */
+#include "optim/kernels/cuda/collect.cuh"
 #include "optim/kernels/cuda/formulas.cuh"
 #include "optim/kernels/cuda/product.cuh"
 
@@ -427,44 +428,17 @@ static __global__ void __launch_bounds__(TILE_THREADS)
     else step_fours<true>(a, x);
 }
 
-/* The same with statistics, of one matrix. A block of threads takes a chunk, a warp BLOCK elements of it at a time, so that
- * sums come in the library's order. */
+/* The same with statistics, of one matrix. */
 template <class RULE>
 static __device__ void collect_chunk(const view &v, const muon_tile &a, const uint16_t *x, shared_counts *counts,
                                      rounds<2> *shared, double *sums) {
     typedef typename RULE::R R;
-    const int warps = (int)blockDim.x / 32, warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    double grads = 0, updates = 0;
-    int round = 0;
-    extremes seen;
-    counts->clear();
-    for (int64_t at = a.first; at < a.last; at += warps * BLOCK, round++) {
-        const int64_t block = at + warp * BLOCK;
-        double sum[2] = {0, 0};
-        for (int r = 0; r < BLOCK && block + r < a.last; r += 32) {
-            const int lanes = a.last - block - r < 32 ? (int)(a.last - block - r) : 32;
-            double distance = 0;
-            if (lane < lanes) {
-                R before;
-                const double g = (double)gradient_of<R, -1>(a.t, a.now, block + r + lane);
-                sum[0] += g * g;
-                const element<R> y = step_element<RULE>(a, x, block + r + lane, &before);
-                distance = (double)y.p - (double)before;
-                counts->add(v, &seen, (double)y.eta, (double)y.step, false);
-                counts->look(y.p, y.m, y.v, y.s, y.t, y.u);
-            }
-            sum[1] = add_in_order(sum[1], distance * distance, lanes);
-        }
-        sum[0] = sum_lanes(sum[0]);
-        shared->gather(round, sum, active_warps(at, a.last), [&](int j, double y) {
-            if (j == 0) grads += y;
-            else updates += y;
-        });
-    }
-    counts->flush(seen, &v.counts[a.t.group]);
-    if (threadIdx.x != 0) return;
-    sums[0] = grads;
-    sums[1] = updates;
+    collect_elements<R>(v, a.t.group, a.first, a.last, counts, shared, sums, [&](int64_t block, uint32_t at) {
+        R before;
+        const R g = gradient_of<R, -1>(a.t, a.now, block + at);
+        const element<R> y = step_element<RULE>(a, x, block + at, &before);
+        return collected<R>{y, before, g};
+    });
 }
 
 static __global__ void __launch_bounds__(UPDATE_THREADS)
