@@ -8,6 +8,7 @@
 #include "nn/backend/cuda/hopper/convolution.h"
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/norm_product.h"
+#include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/stem.h"
 #include "nn/backend/cuda/hopper/weights.h"
 #include "nn/backend/cuda/pixels.cuh"
@@ -36,9 +37,9 @@ static bool w_is_copied(const nn_call *c) { return in_of(c) != padded_in(c); }
 static bool y_is_copied(const nn_call *c) { return c->output[0].stride != out_of(c); }
 
 static int64_t taps(const nn_call *c) { return nn_numbers(c->input[1].shape) / in_of(c); }
-/* Whether the gradient of W is weight_gradient.h's. */
+/* Whether the gradient of W is weight_gradient.h's, or, where a norm is taken in, norm_weights.h's. */
 static bool own_weight_gradient(const nn_call *c) {
-    return c->output_grad[0] && c->input_grad[1] && weight_gradient_fits(c, out_of(c));
+    return c->output_grad[0] && c->input_grad[1] && (c->maker || weight_gradient_fits(c, out_of(c)));
 }
 static size_t round_up(int64_t bytes) { return (size_t)parts(bytes, 256) * 256; }
 
@@ -222,8 +223,8 @@ static size_t bytes_of_parts(const nn_call *c, const conv_plan *p) {
     const conv_shape s = hopper_shape(c);
     if (!c->output_grad[0]) return 0;
     if (p->hopper[CONV_DW]) return round_up((int64_t)(hopper_weights_workspace(&s) * sizeof(float)));
-    if (own_weight_gradient(c)) return round_up((int64_t)(weight_gradient_workspace(c) * sizeof(float)));
-    return 0;
+    if (!own_weight_gradient(c)) return 0;
+    return round_up((int64_t)((c->maker ? norm_weights_workspace(c) : weight_gradient_workspace(c)) * sizeof(float)));
 }
 
 static conv_space space_of(const nn_call *c) {
@@ -244,7 +245,7 @@ static conv_space space_of(const nn_call *c) {
     s.side = s.own + own;
     s.x = s.side + side;
     s.y = s.x + (x_is_copied(c) || (c->output_grad[0] && c->accumulate[0] && !p->adds) ? x : 0);
-    s.w = s.y + (y_is_copied(c) ? y : 0);
+    s.w = s.y + (y_is_copied(c) && !c->maker ? y : 0);
     s.parts = s.w + (w_is_copied(c) || (c->output_grad[0] && parts == 0) ? w : 0);
     s.sums = s.parts + parts;
     s.bytes = (size_t)(s.sums - s.own);
@@ -465,7 +466,7 @@ static void product_weights_backward(const nn_call *c, conv_plan *p) {
 
 static void input_backward(const nn_call *c, conv_plan *p, const conv_space *s, void *dy) {
     if (c->maker) {
-        norm_convolution_backward(c, dy, (float *)s->sums, p->counters);
+        norm_convolution_backward(c, (float *)s->sums, p->counters);
         return;
     }
     const nn_array *x = &c->input[0];
@@ -494,6 +495,11 @@ static void weights_backward(const nn_call *c, conv_plan *p, const conv_space *s
     void *dw = direct ? (void *)c->input_grad[1] : s->w;
     convolution_run(&p->convolutions[CONV_DW], stream_of(c), x_without_gaps(c, s), dw, dy, s->own);
     if (!direct) BY_TYPE(type, add_weights, c, dw);
+}
+
+static void own_weights_backward(const nn_call *c, const conv_space *s, void *dy) {
+    if (c->maker) norm_weights_backward(c, (float *)s->parts);
+    else weight_gradient_run(c, dy, out_of(c), (float *)s->parts);
 }
 
 /* Both gradients side by side: many of these leave most of a device idle, or do at their ends. What of_weights launches goes to
@@ -531,11 +537,11 @@ static void conv_backward(const nn_call *c) {
         return;
     }
     const conv_space s = space_of(c);
-    void *dy = dy_without_gaps(c, &s);
+    void *dy = c->maker ? NULL : dy_without_gaps(c, &s); /* kernels with a norm take it as it is */
     const auto of_weights = [&](const nn_call *weights) {
         conv_space meanwhile = s;
         meanwhile.own = s.side;
-        if (own_weight_gradient(c)) weight_gradient_run(weights, dy, out_of(c), (float *)s.parts);
+        if (own_weight_gradient(c)) own_weights_backward(weights, &s, dy);
         else weights_backward(weights, p, &meanwhile, dy);
     };
     if (p->side) {
@@ -543,7 +549,7 @@ static void conv_backward(const nn_call *c) {
         return;
     }
     if (c->maker || c->input_grad[0]) input_backward(c, p, &s, dy);
-    if (own_weight_gradient(c)) weight_gradient_run(c, dy, out_of(c), (float *)s.parts);
+    if (own_weight_gradient(c)) own_weights_backward(c, &s, dy);
     else if (c->input_grad[1]) weights_backward(c, p, &s, dy);
 }
 
@@ -554,7 +560,7 @@ static bool conv_gives_moments(const nn_call *c) { return c->maker || y_is_copie
 static bool conv_absorbs(const nn_call *c, const char *op, const nn_call *maker) {
     if (strcmp(op, "batch_norm") != 0) return false;
     if (is_product(c)) return norm_product_fits(c, maker);
-    return y_is_copied_in_packs(c) && weight_gradient_fits(c, out_of(c)) && norm_convolution_fits(c, maker);
+    return y_is_copied_in_packs(c) && norm_convolution_fits(c, maker);
 }
 
 const nn_kernels nn_cuda_convolution = {conv_forward, conv_backward, NULL, conv_workspace, conv_prepare, conv_release,

@@ -68,21 +68,37 @@ __device__ static inline norm_line saved_line(const norm_arrays &norm, int64_t c
 template <int THREADS>
 __device__ static inline void find_lines(const norm_arrays &norm, int64_t channels, int64_t room, float n,
                                          float4 *lines) {
-    const int64_t block = blockIdx.y * gridDim.x + blockIdx.x, blocks = (int64_t)gridDim.x * gridDim.y;
-#pragma unroll 2
-    for (int64_t k = threadIdx.x; k < room; k += THREADS) {
-        const int64_t at = k < channels ? k : 0;
-        const float mean = __ldg(norm.moments.first + at), v = __ldg(norm.moments.first + norm.moments.stride + at);
-        const norm_line line = line_of(mean, 1 / sqrtf(v + norm.eps), __ldg(norm.gamma + at), __ldg(norm.beta + at));
-        float *const to = place_in(lines, k);
-        to[0] = k < channels ? line.factor : 0;
-        to[2] = k < channels ? line.shift : 0;
-        if (k >= channels || k / 32 % blocks != block) continue;
-        norm.saved[k] = line.mean;
-        norm.saved[channels + k] = line.scale;
-        if (n == 0) continue;
-        norm.mean[k] = (1 - norm.momentum) * norm.mean[k] + norm.momentum * mean;
-        norm.variance[k] = (1 - norm.momentum) * norm.variance[k] + norm.momentum * (v * n / (n > 1 ? n - 1 : 1));
+    constexpr int AHEAD = 4; /* channels of a thread whose numbers are on their way at once */
+    const unsigned block = blockIdx.y * gridDim.x + blockIdx.x, blocks = gridDim.x * gridDim.y;
+    for (int64_t first = threadIdx.x; first < room; first += AHEAD * THREADS) {
+        float mean[AHEAD], v[AHEAD], gamma[AHEAD], beta[AHEAD], old_mean[AHEAD], old_v[AHEAD];
+        bool told[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t k = first + i * THREADS, at = k < channels ? k : 0;
+            told[i] = k < channels && (unsigned)k / 32 % blocks == block;
+            mean[i] = __ldg(norm.moments.first + at);
+            v[i] = __ldg(norm.moments.first + norm.moments.stride + at);
+            gamma[i] = __ldg(norm.gamma + at);
+            beta[i] = __ldg(norm.beta + at);
+            old_mean[i] = told[i] ? norm.mean[at] : 0;
+            old_v[i] = told[i] ? norm.variance[at] : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int64_t k = first + i * THREADS;
+            if (k >= room) break;
+            const norm_line line = line_of(mean[i], 1 / sqrtf(v[i] + norm.eps), gamma[i], beta[i]);
+            float *const to = place_in(lines, k);
+            to[0] = k < channels ? line.factor : 0;
+            to[2] = k < channels ? line.shift : 0;
+            if (!told[i]) continue;
+            norm.saved[k] = line.mean;
+            norm.saved[channels + k] = line.scale;
+            if (n == 0) continue;
+            norm.mean[k] = (1 - norm.momentum) * old_mean[i] + norm.momentum * mean[i];
+            norm.variance[k] = (1 - norm.momentum) * old_v[i] + norm.momentum * (v[i] * n / (n > 1 ? n - 1 : 1));
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 #include "nn/backend/cuda/weight_gradient.h"
 #include "nn/backend/cuda/bordered.cuh"
-#include "nn/backend/cuda/norm_line.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
 /* A block has CHANNELS of x, CHANNELS of y and a part of the pixels, of which it takes PIXELS at a time: whole rows of an
@@ -30,7 +29,6 @@ struct grad_work {
     const bf16 *x, *dy;
     int64_t x_stride, dy_stride, pixels, in, out, chunks, parts;
     border_shape s;
-    norm_arrays norm; /* of x, where it is to be normalised */
     target<float> dw; /* [parts, out, TAPS, in]; added to only where there is one part */
 };
 
@@ -41,29 +39,6 @@ __device__ static inline void copy_dy(const grad_work &g, grad_stage &to, int64_
         const bool there = first + pixel < g.pixels;
         copy_async(to.dy + pixel * ROW + pack * 8,
                    there ? g.dy + (first + pixel) * g.dy_stride + channel + pack * 8 : g.dy, there);
-    }
-}
-
-/* x becomes relu(norm(x)), as forward has it. */
-__device__ static inline void normalise_chunk(const grad_work &g, const int *places, const float4 (&lines)[4],
-                                              int64_t first, bf16 *x) {
-    const border_edges edges(g.s, first);
-    for (int at = (int)threadIdx.x; at < g.s.places() * (CHANNELS / 8); at += BLOCK) {
-        uint4 *const pack = reinterpret_cast<uint4 *>(x + at / (CHANNELS / 8) * ROW + at % (CHANNELS / 8) * 8);
-        if (edges.outside(places[at / (CHANNELS / 8)])) continue;
-        const uint4 p = *pack;
-        *pack = make_uint4(normalised(p.x, lines[0]), normalised(p.y, lines[1]), normalised(p.z, lines[2]),
-                           normalised(p.w, lines[3]));
-    }
-}
-
-/* Lines of the 8 channels from `channel` on. */
-__device__ static inline void take_lines(const grad_work &g, int64_t channel, float4 (&lines)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const norm_line a = saved_line(g.norm, g.in, channel + i * 2),
-                        b = saved_line(g.norm, g.in, channel + i * 2 + 1);
-        lines[i] = make_float4(a.factor, b.factor, a.shift, b.shift);
     }
 }
 
@@ -124,7 +99,7 @@ __device__ static inline void leave_sums(const grad_work &g, float *shared, int 
 
 extern __shared__ __align__(128) unsigned char shared_memory[];
 
-template <bool NORM> __global__ static void __launch_bounds__(BLOCK, 1) gradient_kernel(const grad_work g) {
+__global__ static void __launch_bounds__(BLOCK, 1) gradient_kernel(const grad_work g) {
     grad_memory &s = *reinterpret_cast<grad_memory *>(shared_memory);
     const int64_t columns = g.in / CHANNELS, tiles = columns * (g.out / CHANNELS);
     const int64_t tile = blockIdx.x % tiles, part = blockIdx.x / tiles;
@@ -139,9 +114,7 @@ template <bool NORM> __global__ static void __launch_bounds__(BLOCK, 1) gradient
         copies_commit();
     };
     grad_tile acc = {};
-    float4 lines[4];
     int stage = 0;
-    if (NORM) take_lines(g, to_in + threadIdx.x % (CHANNELS / 8) * 8, lines);
     find_places<BLOCK>(g.s, s.places);
     __syncthreads();
     load(part, 0);
@@ -149,10 +122,6 @@ template <bool NORM> __global__ static void __launch_bounds__(BLOCK, 1) gradient
         load(chunk + g.parts, stage ^ 1);
         copies_wait<1>();
         __syncthreads();
-        if (NORM) {
-            normalise_chunk(g, s.places, lines, chunk * PIXELS, s.stages[stage].x);
-            __syncthreads();
-        }
         multiply_chunk(g, s.stages[stage], pair, half, acc);
         __syncthreads();
     }
@@ -209,15 +178,14 @@ size_t weight_gradient_workspace(const nn_call *c) {
 
 void weight_gradient_run(const nn_call *c, const void *dy, int64_t dy_stride, float *workspace) {
     grad_work g = cut(c);
-    const nn_array *x = c->maker ? &c->maker->input[0] : &c->input[0];
-    if (c->maker) g.norm = norm_arrays_of(c->maker);
+    const nn_array *x = &c->input[0];
     g.x = (const bf16 *)x->data;
     g.dy = (const bf16 *)dy;
     g.x_stride = x->stride;
     g.dy_stride = dy_stride;
     g.dw = g.parts == 1 ? target_of<float>(c, 1) : target<float>{workspace, false};
     if (g.pixels == 0) return;
-    const void *kernel = c->maker ? (const void *)gradient_kernel<true> : (const void *)gradient_kernel<false>;
+    const void *kernel = (const void *)gradient_kernel;
     void *arguments[] = {&g};
     const unsigned blocks = (unsigned)(g.in / CHANNELS * (g.out / CHANNELS) * g.parts);
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(grad_memory));

@@ -14,7 +14,24 @@ __device__ static inline void wait_for_former(void) {
 #endif
 }
 
-/* Of a kernel that waits for the former, which is the only one that its stream waits for. */
+/* Whether what comes next in a stream may begin before all that it waits for is done: where it is recorded, it must wait for
+ * one kernel alone. */
+static inline bool may_begin_early(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaGraphNode_t *nodes = NULL;
+    const cudaGraphEdgeData *edges = NULL;
+    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+    size_t n = 0;
+#if CUDART_VERSION >= 13000
+    const cudaError_t e = cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n);
+#else
+    const cudaError_t e = cudaStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &edges, &n);
+#endif
+    if (e != cudaSuccess || status != cudaStreamCaptureStatusActive) return e == cudaSuccess;
+    return n == 1 && cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+}
+
+/* Of a kernel that waits for the former. */
 static inline cudaError_t launch_following(const void *kernel, dim3 blocks, unsigned threads, void **arguments,
                                            size_t shared, cudaStream_t stream) {
     cudaLaunchAttribute follows = {};
@@ -26,7 +43,7 @@ static inline cudaError_t launch_following(const void *kernel, dim3 blocks, unsi
     config.dynamicSmemBytes = shared;
     config.stream = stream;
     config.attrs = &follows;
-    config.numAttrs = 1;
+    config.numAttrs = may_begin_early(stream);
     return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 

@@ -208,6 +208,8 @@ template <int N> struct columns {};
 #define ARGUMENTS(...) __VA_ARGS__
 WARP_GROUP_PRODUCT(64, REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24, ARGUMENTS(SUMS_32(0)), "%32",
                    "%33", "%34", "%35", "%36")
+WARP_GROUP_PRODUCT(96, REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24 "," REGISTERS_32 "," REGISTERS_40,
+                   ARGUMENTS(SUMS_32(0), SUMS_8(32), SUMS_8(40)), "%48", "%49", "%50", "%51", "%52")
 WARP_GROUP_PRODUCT(128,
                    REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24 "," REGISTERS_32 "," REGISTERS_40
                                "," REGISTERS_48 "," REGISTERS_56,

@@ -1,7 +1,9 @@
 #include "nn/backend/cuda/hopper/norm_convolution.h"
-#include "nn/backend/cuda/bordered.cuh"
+#include "nn/backend/cuda/hopper/bordered_gradient.cuh"
 #include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/norm_rows.h"
+#include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
@@ -191,7 +193,7 @@ template <typename S> __global__ static void __launch_bounds__(S::THREADS, 1) co
             store_rows<S>(to, s, acc, pixel + warp * 16, pixel == first);
         }
     }
-    if (f.found.to.first) leave_tile(f.found, blockIdx.x, 0, live, s.found);
+    if (f.found.to.first) leave_block(f.found, 0, live, s.found);
 }
 
 /* ---- backward: the gradient of x ---- */
@@ -205,7 +207,8 @@ enum {
 };
 
 struct backward_work {
-    const bf16 *x, *w, *dy;
+    const bf16 *x, *w;
+    bordered_gradient dy;
     bf16 *dx; /* first g, the gradient of norm(x) */
     int64_t x_stride, dx_stride, pixels, size;
     border_shape s;
@@ -222,12 +225,13 @@ struct back_memory {
     all_weights w;
     union {
         struct {
-            bf16 dy[2][BACK_PLACES * DY_ROW], dz[HALVES][BACK_PIXELS * SLAB];
+            bf16 dy[BACK_PLACES * DY_ROW], y[BACK_PLACES * OUT], dz[HALVES][BACK_PIXELS * SLAB];
         };
         float sums[2][BACK_BLOCK / 32][SLAB];
         float4 parts[4][2 * IN / 4];
     };
     int places[BACK_PLACES];
+    linear_lines linear;
 };
 
 /* Of a thread's 8 channels. */
@@ -318,8 +322,7 @@ __device__ static inline void sum_blocks(const backward_work &b, back_memory &s)
     const int col = (int)threadIdx.x % FOURS, slice = (int)threadIdx.x / FOURS;
     const float4 *const from = reinterpret_cast<const float4 *>(b.partials) + col;
     float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 16
-    for (unsigned i = slice; i < gridDim.x; i += SLICES) add_to(sum, __ldcg(from + (int64_t)i * FOURS));
+    sum_apart<SLICES, 16>(from, FOURS, slice, gridDim.x, sum);
     s.parts[slice][col] = sum;
     __syncthreads();
     if (threadIdx.x >= IN) return;
@@ -339,23 +342,24 @@ __global__ static void __launch_bounds__(BACK_BLOCK, 2) gradient_kernel(const ba
     const int half = (int)threadIdx.x / GROUP, thread = (int)threadIdx.x % GROUP, lane = thread % 32;
     const int channel = half * SLAB + thread % 8 * 8, row = thread / 32 * 16 + lane % 16;
     const int corner = corner_of(b.s, row);
-    const auto load = [&](int64_t pixel, int stage) {
-        if (pixel < end) copy_bordered<OUT, DY_ROW, BACK_BLOCK>(b.s, s.places, b.dy, OUT, b.pixels, pixel, s.dy[stage]);
+    const auto load = [&](int64_t pixel) {
+        if (pixel < end) copy_gradient<DY_ROW, BACK_BLOCK>(b.dy, b.s, s.places, pixel, s.dy, s.y);
         copies_commit();
     };
     copy_weights<BACK_BLOCK>(b.w, s.w);
     find_places<BACK_BLOCK>(b.s, s.places);
     wait_for_former();
+    find_linear(b.dy, s.linear);
+    const int64_t live = live_pixels(b.dy);
     __syncthreads();
-    load(first, 0);
+    load(first);
     back_channels of;
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         of.line[k] = saved_line(b.norm, IN, channel + k);
         of.sum[k] = of.product[k] = 0;
     }
-    int stage = 0;
-    for (int64_t pixel = first; pixel < end; pixel += BACK_PIXELS, stage ^= 1) {
+    for (int64_t pixel = first; pixel < end; pixel += BACK_PIXELS) {
         uint4 xs[R];
 #pragma unroll
         for (int i = 0; i < R; i++) {
@@ -363,11 +367,13 @@ __global__ static void __launch_bounds__(BACK_BLOCK, 2) gradient_kernel(const ba
             xs[i] = load_raw<8>(b.x + p * b.x_stride + channel, p < end);
         }
         copies_wait<0>();
+        add_linear<DY_ROW, BACK_BLOCK>(b.dy, b.s, s.places, s.linear, pixel, live, s.dy, s.y);
         fence_for_boxes();
         __syncthreads();
-        load(pixel + BACK_PIXELS, stage ^ 1);
         float acc[SLAB / 8][4];
-        multiply_back(s.w, half, s.dy[stage], corner, b.s.wide(), acc);
+        multiply_back(s.w, half, s.dy, corner, b.s.wide(), acc);
+        __syncthreads(); /* all have read dy */
+        load(pixel + BACK_PIXELS);
 #pragma unroll
         for (int n = 0; n < SLAB / 8; n += 2) {
             const uint32_t m[4] = {narrow_pair(acc[n][0], acc[n][1]), narrow_pair(acc[n][2], acc[n][3]),
@@ -417,6 +423,10 @@ static_assert(sizeof(forward_shape<false>::memory) <= MOST_SHARED && sizeof(forw
               "what forward needs");
 static_assert(2 * (sizeof(back_memory) + 1024 + 256) <= 228 << 10, "two blocks of backward");
 
+static_assert((int)forward_shape<false>::PIXELS == (int)NORM_ROWS_PIXELS &&
+                  (int)forward_shape<true>::PIXELS == (int)NORM_IMAGE_PIXELS,
+              "cut in the same way");
+
 static bool in_packs(const nn_array *a) {
     return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
 }
@@ -438,7 +448,7 @@ bool norm_convolution_fits(const nn_call *c, const nn_call *norm) {
            nn_channels(x) == IN && c->input[1].type == NN_BF16 && in_packs(x) && in_packs(&c->output[0]) &&
            !norm->input[1].shape && norm->attributes->activation == NN_RELU && norm->moments.first &&
            !norm->linear.first && !norm->accumulate[0] && shape_fits<forward_shape<true>>(c) &&
-           (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && hopper_is_here();
+           (!is_wide(c) || shape_fits<forward_shape<false>>(c)) && norm_weights_fit(c) && hopper_is_here();
 }
 
 /* Blocks, and pixels of each. */
@@ -493,17 +503,18 @@ void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *coun
     f.found.counters = counters;
     f.found.to = c->output_moments;
     if (f.pixels == 0) return;
-    if (is_wide(c)) run_forward<forward_shape<false>>(c, &f);
+    if (is_wide(c) ? norm_rows_fit(c) : norm_image_fits(c)) norm_rows_forward(c, &f.found);
+    else if (is_wide(c)) run_forward<forward_shape<false>>(c, &f);
     else run_forward<forward_shape<true>>(c, &f);
 }
 
-void norm_convolution_backward(const nn_call *c, const void *dy, float *workspace, unsigned *counters) {
+void norm_convolution_backward(const nn_call *c, float *workspace, unsigned *counters) {
     const nn_call *norm = c->maker;
     const nn_array *x = &norm->input[0];
     backward_work b = {};
     b.x = (const bf16 *)x->data;
     b.w = (const bf16 *)c->input[1].data;
-    b.dy = (const bf16 *)dy;
+    b.dy = bordered_gradient_of(c);
     b.dx = (bf16 *)norm->input_grad[0];
     b.x_stride = b.dx_stride = x->stride;
     b.pixels = nn_pixels(x);

@@ -10,10 +10,10 @@
 bool norm_convolution_fits(const nn_call *c, const nn_call *norm);
 
 /* Of c->maker, the norm. Forward finds y's moments where they are wanted. Backward is the gradient of x and those of the
- * norm's parameters, but not that of W; dy has no gaps. */
+ * norm's parameters, but not that of W. */
 size_t norm_convolution_workspace(const nn_call *c); /* floats */
 size_t norm_convolution_counters(const nn_call *c);  /* unsigned numbers, 0 between launches */
 void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *counters);
-void norm_convolution_backward(const nn_call *c, const void *dy, float *workspace, unsigned *counters);
+void norm_convolution_backward(const nn_call *c, float *workspace, unsigned *counters);
 
 #endif

@@ -8,6 +8,7 @@
 
 enum {
     OUT = 128,       /* channels of y */
+    DEEP_FROM = 512, /* channels of x that are worth fetching once for all of y */
     BACK_GROUPS = 3, /* of warps, of a block of backward */
     BACK_BLOCK = BACK_GROUPS * GROUP,
     PROCESSORS = 132 /* as many multiprocessors as chips for this have */
@@ -53,7 +54,8 @@ template <int N, int GROUPS, bool SPLIT, int DEPTH_OF_PIPE, int BLOCKS> struct f
 };
 
 typedef forward_shape<128, 4, false, 3, 1> wide_shape;
-typedef forward_shape<128, 2, true, 3, 1> half_shape;
+typedef forward_shape<128, 2, true, 3, 1> deep_shape;
+typedef forward_shape<64, 2, true, 3, 2> half_shape;
 typedef forward_shape<32, 4, true, 4, 1> quarter_shape;
 
 /* Begins to copy a depth of channels from `channel` on, of the pixels from `pixel` on; zeros where there are none. */
@@ -89,51 +91,6 @@ __device__ static inline void multiply_slab(const bf16 *x, const bf16 *w, const 
     for (int k = 0; k < SLAB / 16; k++) multiply_rows(acc, left[k], slab_matrix(w + k * 16), add || k > 0);
     products_commit();
     products_wait<0>();
-}
-
-/* What a lane of a block that stays for several tiles has of its 8 channels: sums of x - origin and its square. */
-struct lane_sums {
-    uint4 origin;
-    float sum[8], squares[8];
-};
-
-/* A warp's 16 pixels from `pixel` on, two at a time; zeros where they are not of the batch. */
-__device__ static inline void store_rows(const tile_output &to, bf16 *out, const float (&acc)[OUT / 8][4],
-                                         int64_t pixel, bool first, lane_sums &sums) {
-    constexpr int PACKS = OUT / 8, R = 16 * PACKS / 32;
-    const auto place = [](int row, int pack) { return row * OUT + (pack ^ (row & 7)) * 8; };
-    const int lane = (int)threadIdx.x % 32, pack = lane % PACKS, row = lane / PACKS;
-    const int there = to.end - pixel < 16 ? (int)(to.end - pixel) : 16;
-    const int live = to.live - pixel < 16 ? (int)(to.live - pixel) : 16;
-#pragma unroll
-    for (int n = 0; n < PACKS; n += 2) {
-        uint32_t m[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            m[i] =
-                lane / 4 + i % 2 * 8 < live ? narrow_pair(acc[n + i / 2][i % 2 * 2], acc[n + i / 2][i % 2 * 2 + 1]) : 0;
-        store_matrices(out + place(lane % 16, n + lane / 16), m);
-    }
-    __syncwarp();
-    if (first) sums.origin = *reinterpret_cast<const uint4 *>(out + place(0, pack));
-    float origin[8];
-    widen_raw<bf16>(sums.origin, origin);
-    bf16 *const y = to.y + (pixel + row) * to.stride + pack * 8;
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-        const uint4 p = *reinterpret_cast<const uint4 *>(out + place(row + i * 2, pack));
-        if (row + i * 2 < there) *reinterpret_cast<uint4 *>(y + i * 2 * to.stride) = p;
-        if (row + i * 2 >= live) continue;
-        float x[8];
-        widen_raw<bf16>(p, x);
-#pragma unroll
-        for (int k = 0; k < 8; k++) {
-            const float d = x[k] - origin[k];
-            sums.sum[k] += d;
-            sums.squares[k] = fmaf(d, d, sums.squares[k]);
-        }
-    }
-    __syncwarp();
 }
 
 /* A block has some pixels, which it takes ROWS at a time: what it reads for the next is on its way before the last are
@@ -177,21 +134,13 @@ __global__ static void __launch_bounds__(S::THREADS, S::BLOCKS_AT_ONCE)
         }
         const tile_output to = {f.y + blockIdx.y * S::COLS, f.y_stride, end, live, f.found.to.first != NULL};
         if constexpr (S::IS_SPLIT) store_sums<S::COLS, S::ALL_GROUPS>(to, s.sums, acc, pixel, s.beside);
-        else store_rows(to, s.out[warp], acc, pixel + warp * 16, pixel == first, sums);
+        else store_rows<OUT>(to, s.out[warp], acc, pixel + warp * 16, pixel == first, sums);
     }
     if (!f.found.to.first) return;
     if constexpr (S::IS_SPLIT) {
-        leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.beside);
+        leave_block(f.found, blockIdx.y, live, s.beside);
     } else {
-        float origin[8];
-        widen_raw<bf16>(sums.origin, origin);
-        __syncthreads(); /* nothing of the stages is read any more */
-        add_sums<OUT / 8>(s.after, (int)threadIdx.x % (OUT / 8) * 8, origin, sums.sum, sums.squares, true);
-        float n = 0;
-        for (int64_t pixel = first + warp * 16 + threadIdx.x % 32 / (OUT / 8); pixel < end; pixel += S::ROWS)
-            n += count_live<8>(pixel, 2, live);
-        add_count<OUT / 8>(s.after, n, true);
-        leave_tile(f.found, blockIdx.x, blockIdx.y, live, s.after);
+        leave_lanes<S::ROWS>(f.found, blockIdx.y, first, end, live, sums, s.after);
     }
 }
 
@@ -362,6 +311,7 @@ __global__ static void __launch_bounds__(BACK_BLOCK, 1) product_back_kernel(cons
         barrier_expect(shared_address(&s.w_full), sizeof s.w);
         slab_load(s.w, &b.w, channel, 0, &s.w_full);
     }
+    wait_for_former();
     find_back_lines(b, s, channel);
     __syncthreads();
     if (copies && first < b.tiles) load_tile(b, stages[0], first, channel, &s.full[group][0]);
@@ -426,11 +376,8 @@ __device__ static inline void sum_channels(const sum_work &s) {
     const int col = (int)threadIdx.x % PARTS_COLS, slice = (int)threadIdx.x / PARTS_COLS;
     const int64_t k = (blockIdx.x - s.weight_blocks) * PARTS_COLS + col;
     float sums[2] = {0, 0};
-#pragma unroll 4
-    for (int64_t part = slice; k < s.channels && part < s.parts; part += PARTS_SLICES) {
-        sums[0] += __ldcg(s.sums + part * 2 * s.channels + k);
-        sums[1] += __ldcg(s.sums + (part * 2 + 1) * s.channels + k);
-    }
+    for (int i = 0; k < s.channels && i < 2; i++)
+        sum_apart<PARTS_SLICES, 8>(s.sums + i * s.channels + k, 2 * s.channels, slice, s.parts, sums[i]);
     shared[0][slice][col] = sums[0];
     shared[1][slice][col] = sums[1];
     __syncthreads();
@@ -470,7 +417,8 @@ template <typename S> static forward_kind kind_as(int64_t channels) {
 
 static forward_kind kind_for(int64_t pixels, int64_t channels) {
     if (parts(pixels, wide_shape::ROWS) >= PROCESSORS / 2) return kind_as<wide_shape>(channels);
-    if (parts(pixels, half_shape::ROWS) >= PROCESSORS / 2) return kind_as<half_shape>(channels);
+    if (parts(pixels, deep_shape::ROWS) >= PROCESSORS / 2)
+        return channels < DEEP_FROM ? kind_as<half_shape>(channels) : kind_as<deep_shape>(channels);
     return kind_as<quarter_shape>(channels);
 }
 
@@ -525,12 +473,10 @@ static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_
 }
 
 /* One limit for all nodes that have a kernel. */
-static void launch(const nn_call *c, const void *kernel, dim3 blocks, unsigned threads, size_t shared, void *work,
-                   bool follows) {
+static void launch(const nn_call *c, const void *kernel, dim3 blocks, unsigned threads, size_t shared, void *work) {
     void *arguments[] = {work};
     cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
-    if (e == cudaSuccess && follows) e = launch_following(kernel, blocks, threads, arguments, shared, stream_of(c));
-    else if (e == cudaSuccess) e = cudaLaunchKernel(kernel, blocks, threads, arguments, shared, stream_of(c));
+    if (e == cudaSuccess) e = launch_following(kernel, blocks, threads, arguments, shared, stream_of(c));
     if (e != cudaSuccess) nn_cuda_launch_failed("a convolution of what is normalised", cudaGetErrorString(e));
 }
 
@@ -554,7 +500,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     map_rows(&f.x, x->data, f.channels, f.pixels, x->stride, (int)kind.rows);
     map_rows(&f.w, c->input[1].data, f.channels, OUT, f.channels, (int)kind.cols);
     const dim3 blocks((unsigned)f.found.tiles, (unsigned)(OUT / kind.cols));
-    launch(c, kind.kernel, blocks, kind.threads, kind.bytes, &f, true);
+    launch(c, kind.kernel, blocks, kind.threads, kind.bytes, &f);
 }
 
 static void sum_all(const nn_call *c, const backward_work &b) {
@@ -576,7 +522,7 @@ static void sum_all(const nn_call *c, const backward_work &b) {
     s.pixels = b.pixels;
     s.pixels_a_row = norm->input[0].cols / b.channels;
     const unsigned blocks = (unsigned)(s.weight_blocks + parts(b.channels, PARTS_COLS));
-    launch(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s, true);
+    launch(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s);
 }
 
 void norm_product_backward(const nn_call *c) {
@@ -593,7 +539,6 @@ void norm_product_backward(const nn_call *c) {
     map_rows(&b.w, c->input[1].data, b.channels, OUT, b.channels, OUT);
     map_rows(&b.dy, c->output_grad[0], OUT, b.pixels, c->output[0].stride, TILE);
     map_rows(&b.dx, b.wanted ? norm->input_grad[0] : x->data, b.channels, b.pixels, x->stride, TILE);
-    launch(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK, sizeof(back_memory), &b,
-           false); /* what came before may have been on two branches */
+    launch(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK, sizeof(back_memory), &b);
     sum_all(c, b);
 }

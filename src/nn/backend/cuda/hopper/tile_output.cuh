@@ -52,6 +52,132 @@ template <int R> __device__ static inline float count_live(int64_t pixel, int64_
     return n;
 }
 
+/* ---- moments of a block, and of all: as leave_tile, in fewer steps that wait for each other ---- */
+
+/* Of N, `step` apart: first their mean, then the squares about it. */
+template <int N> __device__ static inline moment join_all(const moment *from, int step) {
+    moment all = {0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        all.n += from[i * step].n;
+        all.mean = fmaf(from[i * step].n, from[i * step].mean, all.mean);
+    }
+    all.mean = all.n > 0 ? all.mean / all.n : 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float d = from[i * step].mean - all.mean;
+        all.squares += fmaf(from[i * step].n * d, d, from[i * step].squares);
+    }
+    return all;
+}
+
+/* Of a column of a tile, over the warps. */
+template <int COLS, int WARPS> __device__ static inline moment join_warps(const tile_sums<COLS, WARPS> &sums, int col) {
+    moment all = {0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) {
+        all.n += sums.n[i];
+        all.mean += fmaf(sums.n[i], sums.origin[i][col], sums.sum[i][col]);
+    }
+    all.mean = all.n > 0 ? all.mean / all.n : 0;
+#pragma unroll
+    for (int i = 0; i < WARPS; i++) {
+        const float n = sums.n[i], s = sums.sum[i][col], mean = n > 0 ? s * __frcp_rn(n) : 0;
+        const float d = sums.origin[i][col] + mean - all.mean;
+        all.squares += fmaf(n * d, d, fmaxf(sums.squares[i][col] - s * mean, 0));
+    }
+    return all;
+}
+
+template <int COLS, int WARPS>
+__device__ static inline void leave_block(const moments_work &w, int64_t column, int64_t live,
+                                          const tile_sums<COLS, WARPS> &sums) {
+    constexpr int SLICES = 32 * WARPS / COLS;
+    __shared__ moment room[SLICES][COLS];
+    const int col = (int)threadIdx.x % COLS, slice = (int)threadIdx.x / COLS;
+    const int64_t channel = column * COLS + col;
+    __syncthreads();
+    if (slice == 0) {
+        const moment mine = join_warps(sums, col);
+        float *const to = w.partials + (int64_t)blockIdx.x * 2 * w.channels + channel;
+        to[0] = mine.mean;
+        to[w.channels] = mine.squares;
+    }
+    if (!comes_last(w.counters + column, w.tiles)) return;
+    moment all = {0, 0, 0};
+#pragma unroll 1
+    for (int64_t tile = slice; tile < w.tiles; tile += SLICES * JOINED)
+        all = join(all, join_some(w, w.partials + channel, tile, SLICES, live));
+    room[slice][col] = all;
+    __syncthreads();
+    if (slice == 0) tell_moments(w, channel, join_all<SLICES>(&room[0][col], COLS));
+}
+
+/* What a lane of a block that stays for several tiles has of its 8 channels: sums of x - origin and its square. */
+struct lane_sums {
+    uint4 origin;
+    float sum[8], squares[8];
+};
+
+/* A warp's 16 pixels from `pixel` on, of COLS channels, by way of `out`; zeros where they are not of the batch. Lanes that are
+ * COLS / 8 apart have the same channels. */
+template <int COLS>
+__device__ static inline void store_rows(const tile_output &to, bf16 *out, const float (&acc)[COLS / 8][4],
+                                         int64_t pixel, bool first, lane_sums &sums) {
+    constexpr int PACKS = COLS / 8, STEP = 32 / PACKS;
+    const auto place = [](int row, int pack) {
+        return row * COLS + (pack ^ (PACKS < 8 ? row / 2 & (PACKS - 1) : row & 7)) * 8;
+    };
+    const int lane = (int)threadIdx.x % 32, pack = lane % PACKS, row = lane / PACKS;
+    const int there = to.end - pixel < 16 ? (int)(to.end - pixel) : 16;
+    const int live = to.live - pixel < 16 ? (int)(to.live - pixel) : 16;
+#pragma unroll
+    for (int n = 0; n < PACKS; n += 2) {
+        uint32_t m[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            m[i] =
+                lane / 4 + i % 2 * 8 < live ? narrow_pair(acc[n + i / 2][i % 2 * 2], acc[n + i / 2][i % 2 * 2 + 1]) : 0;
+        store_matrices(out + place(lane % 16, n + lane / 16), m);
+    }
+    __syncwarp();
+    if (first) sums.origin = *reinterpret_cast<const uint4 *>(out + place(0, pack));
+    float origin[8];
+    widen_raw<bf16>(sums.origin, origin);
+    bf16 *const y = to.y + (pixel + row) * to.stride + pack * 8;
+#pragma unroll
+    for (int i = 0; i < 16; i += STEP) {
+        const uint4 p = *reinterpret_cast<const uint4 *>(out + place(row + i, pack));
+        if (row + i < there) *reinterpret_cast<uint4 *>(y + i * to.stride) = p;
+        if (row + i >= live) continue;
+        float x[8];
+        widen_raw<bf16>(p, x);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            const float d = x[k] - origin[k];
+            sums.sum[k] += d;
+            sums.squares[k] = fmaf(d, d, sums.squares[k]);
+        }
+    }
+    __syncwarp();
+}
+
+/* The moments of a block's pixels, ROWS of them a tile, when nobody reads `room` any more. */
+template <int ROWS, int COLS, int WARPS>
+__device__ static inline void leave_lanes(const moments_work &w, int64_t column, int64_t first, int64_t end,
+                                          int64_t live, const lane_sums &of, tile_sums<COLS, WARPS> &room) {
+    constexpr int PACKS = COLS / 8, STEP = 32 / PACKS;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    float origin[8], n = 0;
+    widen_raw<bf16>(of.origin, origin);
+    __syncthreads();
+    add_sums<PACKS>(room, lane % PACKS * 8, origin, of.sum, of.squares, true);
+    for (int64_t pixel = first + warp * 16 + lane / PACKS; pixel < end; pixel += ROWS)
+        n += count_live<16 / STEP>(pixel, STEP, live);
+    add_count<PACKS>(room, n, true);
+    leave_block(w, column, live, room);
+}
+
 /* A group's products of 64 pixels and N channels. Four rows begin in different banks. */
 template <int N> struct group_sums_of { float row[64][N + 8]; };
 

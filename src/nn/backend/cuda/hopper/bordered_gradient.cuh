@@ -1,0 +1,86 @@
+/* Gradients in shared memory with a border around their pixels (bordered.cuh), and their linear part with them: what is
+ * computed from a gradient and its array is never in memory. */
+#ifndef ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
+#define ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
+
+#include "nn/backend/cuda/bordered.cuh"
+#include "nn/backend/cuda/norm_line.cuh"
+
+enum { GRAD_CHANNELS = 32, GRAD_PACKS = GRAD_CHANNELS / 8 };
+
+/* Of so many pixels, `stride` numbers apart: dy + a + b y in rows of the batch, zeros in others; dy alone where linear.first
+ * is NULL. */
+struct bordered_gradient {
+    const bf16 *dy, *y;
+    int64_t stride, pixels;
+    nn_channel_pairs linear;
+    const int64_t *live_rows;
+    int64_t pixels_a_row;
+};
+
+static inline bordered_gradient bordered_gradient_of(const nn_call *c) {
+    const nn_array *y = &c->output[0];
+    return {
+        (const bf16 *)c->output_grad[0], (const bf16 *)y->data, y->stride, nn_pixels(y), c->output_linear, y->live_rows,
+        y->cols / GRAD_CHANNELS};
+}
+
+__device__ static inline int64_t live_pixels(const bordered_gradient &g) {
+    return g.live_rows ? *g.live_rows * g.pixels_a_row : g.pixels;
+}
+
+/* {b, b, a, a} of each two channels, for everybody after a barrier. */
+typedef float4 linear_lines[GRAD_CHANNELS / 2];
+
+__device__ static inline void find_linear(const bordered_gradient &g, linear_lines &lines) {
+    if (threadIdx.x >= GRAD_CHANNELS || !g.linear.first) return;
+    float *const to = place_in(lines, threadIdx.x);
+    to[0] = g.linear.first[g.linear.stride + threadIdx.x];
+    to[2] = g.linear.first[threadIdx.x];
+}
+
+/* Begins to copy the pixels from `first` on with their border, to places of ROW numbers, and y to one pack after the other:
+ * add_linear has the same packs in the same thread. */
+template <int ROW, int BLOCK>
+__device__ static inline void copy_gradient(const bordered_gradient &g, const border_shape &s, const int *places,
+                                            int64_t first, bf16 *to, bf16 *ys) {
+    const border_edges edges(s, first);
+    const int pack = (int)threadIdx.x % GRAD_PACKS;
+#pragma unroll 1
+    for (int at = (int)threadIdx.x; at < s.places() * GRAD_PACKS; at += BLOCK) {
+        const int place = at / GRAD_PACKS;
+        const int64_t pixel = first + (places[place] >> 2);
+        const bool there = !edges.outside(places[place]) && pixel < g.pixels;
+        const int64_t from = there ? pixel * g.stride + pack * 8 : 0;
+        copy_async(to + place * ROW + pack * 8, g.dy + from, there);
+        if (g.linear.first) copy_async(ys + at * 8, g.y + from, there);
+    }
+}
+
+__device__ static inline uint32_t with_linear(uint32_t dy, uint32_t y, const float4 &k) {
+    return narrow_pair(low(dy) + fmaf(k.x, low(y), k.z), high(dy) + fmaf(k.y, high(y), k.w));
+}
+
+/* To what this thread copied, when it is there. */
+template <int ROW, int BLOCK>
+__device__ static inline void add_linear(const bordered_gradient &g, const border_shape &s, const int *places,
+                                         const linear_lines &lines, int64_t first, int64_t live, bf16 *to,
+                                         const bf16 *ys) {
+    const border_edges edges(s, first);
+    const int pack = (int)threadIdx.x % GRAD_PACKS;
+    if (!g.linear.first) return;
+#pragma unroll 1
+    for (int at = (int)threadIdx.x; at < s.places() * GRAD_PACKS; at += BLOCK) {
+        const int place = at / GRAD_PACKS;
+        const int64_t pixel = first + (places[place] >> 2);
+        if (edges.outside(places[place])) continue;
+        uint4 *const dy = reinterpret_cast<uint4 *>(to + place * ROW + pack * 8);
+        const uint4 d = *dy, y = *reinterpret_cast<const uint4 *>(ys + at * 8);
+        *dy = pixel < live
+                  ? make_uint4(with_linear(d.x, y.x, lines[pack * 4]), with_linear(d.y, y.y, lines[pack * 4 + 1]),
+                               with_linear(d.z, y.z, lines[pack * 4 + 2]), with_linear(d.w, y.w, lines[pack * 4 + 3]))
+                  : make_uint4(0, 0, 0, 0);
+    }
+}
+
+#endif

@@ -1,0 +1,215 @@
+/* dW[out, tap, in] is the sum over pixels of x of dy, as many places away as the tap says, times relu(norm(x)). Rows of the
+ * product are outs of all taps, 16 of them a warp's, which has them in registers; its columns are the channels of x, as they
+ * lie in shared memory. So x is fetched once for all taps, and only dy is read at nine places. */
+#include "nn/backend/cuda/hopper/norm_weights.h"
+#include "nn/backend/cuda/hopper/bordered_gradient.cuh"
+#include "nn/backend/cuda/hopper/following.cuh"
+#include "nn/backend/cuda/hopper/warp_group.cuh"
+#include "nn/backend/cuda/sum_parts.cuh"
+
+enum {
+    IN = 128,
+    OUT = GRAD_CHANNELS,
+    TAPS = 9,
+    HALVES = IN / SLAB,
+    UNITS = TAPS * OUT / 16,         /* of rows, one for a warp */
+    BLOCK = (UNITS + 3) / 4 * GROUP, /* the last warps have none */
+    PIXELS = 128,                    /* at a time */
+    MOST_PLACES = 288,               /* with borders: of 8 images of 4 x 4 */
+    DY_ROW = OUT + 8,                /* numbers of a place: 8 of them begin in different banks */
+    STAGES = 3,
+    SUMS_ROW = SLAB + 8,
+    PROCESSORS = 132 /* as many multiprocessors as chips for this have */
+};
+
+struct weights_work {
+    const bf16 *x;
+    bordered_gradient dy;
+    int64_t x_stride, pixels;
+    int chunks;
+    border_shape s;
+    norm_arrays norm;
+    target<float> dw; /* [blocks, OUT, TAPS, IN]; added to only where there is one block */
+};
+
+struct weights_memory {
+    union {
+        bf16 x[STAGES][HALVES][PIXELS * SLAB];
+        float sums[TAPS * OUT][SUMS_ROW];
+    };
+    bf16 dy[STAGES][MOST_PLACES * DY_ROW], y[STAGES - 1][MOST_PLACES * OUT];
+    float4 lines[IN / 2];
+    linear_lines linear;
+    int places[MOST_PLACES];
+};
+
+__device__ static inline void copy_pixels(const weights_work &w, int64_t first, bf16 (&to)[HALVES][PIXELS * SLAB]) {
+    const int pack = (int)threadIdx.x % (IN / 8);
+#pragma unroll 1
+    for (int row = (int)threadIdx.x / (IN / 8); row < PIXELS; row += BLOCK / (IN / 8)) {
+        const bool there = first + row < w.pixels;
+        copy_async(to[pack / 8] + slab_place(row, pack % 8), there ? w.x + (first + row) * w.x_stride + pack * 8 : w.x,
+                   there);
+    }
+}
+
+/* What this thread copied becomes relu(norm(x)), as forward has it; beyond the last pixel, dy is 0. */
+__device__ static inline void normalise_pixels(const float4 *lines, bf16 (&x)[HALVES][PIXELS * SLAB]) {
+    const int pack = (int)threadIdx.x % (IN / 8);
+#pragma unroll 2
+    for (int row = (int)threadIdx.x / (IN / 8); row < PIXELS; row += BLOCK / (IN / 8)) {
+        uint4 *const at = reinterpret_cast<uint4 *>(x[pack / 8] + slab_place(row, pack % 8));
+        uint4 p = *at;
+        p.x = normalised(p.x, lines[pack * 4]); /* read again each time: there are no registers to keep them in */
+        p.y = normalised(p.y, lines[pack * 4 + 1]);
+        p.z = normalised(p.z, lines[pack * 4 + 2]);
+        p.w = normalised(p.w, lines[pack * 4 + 3]);
+        *at = p;
+    }
+}
+
+__device__ static inline void find_saved_lines(const norm_arrays &norm, float4 *lines) {
+    if (threadIdx.x >= IN) return;
+    const norm_line line = saved_line(norm, IN, threadIdx.x);
+    float *const to = place_in(lines, threadIdx.x);
+    to[0] = line.factor;
+    to[2] = line.shift;
+}
+
+typedef float weights_tile[HALVES][SLAB / 8][4];
+
+/* acc += dy^T x of a chunk, of the warp's outs and tap: `dy` is where they are of the first place of nine. */
+__device__ static inline void multiply_chunk(const border_shape &s, const bf16 (&x)[HALVES][PIXELS * SLAB],
+                                             const bf16 *dy, weights_tile &acc) {
+    const int lane = (int)threadIdx.x % 32, pixel = lane / 16 * 8 + lane % 8;
+    const uint64_t right[HALVES] = {slab_matrix(x[0]), slab_matrix(x[1])};
+#pragma unroll 1
+    for (int k = 0; k < PIXELS; k += 16) { /* one at a time: other groups multiply meanwhile */
+        uint32_t left[4];
+        load_matrices_transposed(left, dy + corner_of(s, k + pixel) * DY_ROW);
+        products_begin();
+#pragma unroll
+        for (int h = 0; h < HALVES; h++) multiply_rows<true>(acc[h], left, matrix_moved(right[h], k * LINE), true);
+        products_commit();
+        products_wait<0>();
+    }
+}
+
+/* The block's sums, by way of shared memory that nobody reads any more. */
+__device__ static inline void leave_sums(const weights_work &w, weights_memory &s, int unit, const weights_tile &acc) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int h = 0; h < HALVES; h++) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < SLAB / 8 * 2; i++) {
+            const int n = i / 2, below = i % 2;
+            float *const to = &s.sums[unit < UNITS ? unit * 16 + below * 8 + lane / 4 : 0][n * 8 + lane % 4 * 2];
+            if (unit < UNITS)
+                *reinterpret_cast<float2 *>(to) = make_float2(acc[h][n][below * 2], acc[h][n][below * 2 + 1]);
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < TAPS * OUT * (SLAB / 4); i += BLOCK) {
+            const int row = i / (SLAB / 4), col = i % (SLAB / 4) * 4, tap = row / OUT, out = row % OUT;
+            put<4>(w.dw, (((int64_t)blockIdx.x * OUT + out) * TAPS + tap) * IN + h * SLAB + col, &s.sums[row][col]);
+        }
+    }
+}
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+/* A block takes chunks of pixels, one in gridDim.x. */
+__global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_work w) {
+    weights_memory &s = *reinterpret_cast<weights_memory *>(shared_memory);
+    const int lane = (int)threadIdx.x % 32, unit = (int)threadIdx.x / 32, tap = unit < UNITS ? unit / 2 : 0;
+    const auto load = [&](int chunk, int stage, int turn) {
+        if (chunk < w.chunks) {
+            const int64_t first = (int64_t)chunk * PIXELS;
+            copy_gradient<DY_ROW, BLOCK>(w.dy, w.s, s.places, first, s.dy[stage], s.y[turn]);
+            copy_pixels(w, first, s.x[stage]);
+        }
+        copies_commit();
+    };
+    find_places<BLOCK>(w.s, s.places);
+    wait_for_former();
+    const int64_t live = live_pixels(w.dy);
+    find_linear(w.dy, s.linear);
+    find_saved_lines(w.norm, s.lines);
+    __syncthreads();
+    const int step = (int)gridDim.x;
+    load((int)blockIdx.x, 0, 0);
+    load((int)blockIdx.x + step, 1, 1);
+    weights_tile acc = {};
+    int stage = 0, turn = 0;
+    const int begin = ((2 - tap / 3) * w.s.wide() + 2 - tap % 3) * DY_ROW + unit % 2 * 16 + lane / 8 % 2 * 8;
+    for (int chunk = (int)blockIdx.x; chunk < w.chunks; chunk += step) {
+        copies_wait<STAGES - 2>();
+        add_linear<DY_ROW, BLOCK>(w.dy, w.s, s.places, s.linear, (int64_t)chunk * PIXELS, live, s.dy[stage], s.y[turn]);
+        normalise_pixels(s.lines, s.x[stage]);
+        fence_for_boxes();
+        __syncthreads();
+        load(chunk + (STAGES - 1) * step, stage == 0 ? STAGES - 1 : stage - 1, turn);
+        multiply_chunk(w.s, s.x[stage], s.dy[stage] + begin, acc);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        turn ^= 1;
+    }
+    copies_wait<0>();
+    leave_sums(w, s, unit, acc);
+}
+
+__global__ static void __launch_bounds__(PARTS_BLOCK)
+    sum_kernel(const float *from, int64_t parts, int64_t fours, target<float> to) {
+    wait_for_former();
+    sum_parts(from, parts, fours, blockIdx.x, to);
+}
+
+/* ---- launches ---- */
+
+static_assert(sizeof(weights_memory) <= (218 << 10) && STAGES == 3, "shared memory; two turns");
+
+static border_shape shape_of(const nn_call *c) { return border_shape_of(c->output[0].shape, PIXELS); }
+
+bool norm_weights_fit(const nn_call *c) {
+    const border_shape s = shape_of(c);
+    return s.pieces > 0 && s.places() <= MOST_PLACES;
+}
+
+/* As many as there is something to do for, and all the same. */
+static int64_t blocks_of(const nn_call *c) {
+    const int64_t chunks = parts(nn_pixels(&c->output[0]), PIXELS);
+    return chunks ? parts(chunks, parts(chunks, PROCESSORS)) : 0;
+}
+
+size_t norm_weights_workspace(const nn_call *c) {
+    const int64_t blocks = blocks_of(c);
+    return blocks > 1 ? (size_t)(blocks * OUT * TAPS * IN) : 0;
+}
+
+void norm_weights_backward(const nn_call *c, float *workspace) {
+    const nn_array *x = &c->maker->input[0];
+    const int64_t blocks = blocks_of(c), fours = OUT * TAPS * IN / 4;
+    weights_work w = {};
+    w.x = (const bf16 *)x->data;
+    w.dy = bordered_gradient_of(c);
+    w.x_stride = x->stride;
+    w.pixels = nn_pixels(x);
+    w.chunks = (int)parts(w.pixels, PIXELS);
+    w.s = shape_of(c);
+    w.norm = norm_arrays_of(c->maker);
+    target<float> to = target_of<float>(c, 1);
+    w.dw = blocks > 1 ? target<float>{workspace, false} : to;
+    if (blocks == 0) return;
+    void *arguments[] = {&w};
+    const void *const kernel = (const void *)weights_kernel;
+    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(weights_memory));
+    if (e == cudaSuccess)
+        e = launch_following(kernel, (unsigned)blocks, BLOCK, arguments, sizeof(weights_memory), stream_of(c));
+    if (e == cudaSuccess && blocks > 1) {
+        int64_t n = blocks, numbers = fours;
+        const float *from = workspace;
+        void *sums[] = {&from, &n, &numbers, &to};
+        e = launch_following((const void *)sum_kernel, (unsigned)parts(fours, PARTS_COLS), PARTS_BLOCK, sums, 0,
+                             stream_of(c));
+    }
+    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution's gradient", cudaGetErrorString(e));
+}
