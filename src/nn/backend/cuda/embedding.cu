@@ -167,7 +167,7 @@ __device__ static inline void sum_many(const sorted &s, int64_t first, const T *
     for (int e = 0; e < N; e++) {
         sum[e] = 0;
         for (int k = 0; k < WARPS; k++) sum[e] += shared[k][lane][e];
-        sum[e] *= scale;
+        sum[e] = __fmul_rn(sum[e], scale);
     }
     if (warp == 0 && column < cols) put<N>(grad, id * cols + column, sum);
     __syncthreads();
@@ -186,7 +186,7 @@ __global__ static void __launch_bounds__(32 * WARPS)
     if (begins && !is_many) {
         float sum[N] = {0};
         add_tokens<N>(s, place, id, dy, cols, column, sum);
-        for (int e = 0; e < N; e++) sum[e] *= scale;
+        for (int e = 0; e < N; e++) sum[e] = __fmul_rn(sum[e], scale); /* rounded also where it is added to others */
         if (column < cols) put<N>(grad, id * cols + column, sum);
     }
     if (lane == 0) many[warp] = is_many;
