@@ -22,16 +22,13 @@ enum {
 
 /* ---- whole images, 128 channels ---- */
 
-/* Tiles of PIXELS, some images of WIDTH x WIDTH. SHARE blocks of a cluster take the same weights to other pixels, each loads
- * its part for all; SPLIT of them share the sum over channels. */
-template <int WIDTH_, int PIXELS_, int SHARE_, int SPLIT_, int PIXEL_SLOTS_, int WEIGHT_SLOTS_> struct image_tiles {
-    static constexpr int WIDTH = WIDTH_, PIXELS = PIXELS_, SHARE = SHARE_, SPLIT = SPLIT_;
+/* Tiles of PIXELS, some images of WIDTH x WIDTH. SPLIT blocks of a cluster share the sum over channels. */
+template <int WIDTH_, int PIXELS_, int SPLIT_, int PIXEL_SLOTS_, int WEIGHT_SLOTS_> struct image_tiles {
+    static constexpr int WIDTH = WIDTH_, PIXELS = PIXELS_, SPLIT = SPLIT_;
     static constexpr int PIXEL_SLOTS = PIXEL_SLOTS_, WEIGHT_SLOTS = WEIGHT_SLOTS_;
     static constexpr int IMAGES = PIXELS / (WIDTH * WIDTH),
                          ROW = WIDTH * IMAGES; /* ROW: pixels of a row of all images */
-    static constexpr int CLUSTER = SHARE * SPLIT, CHANNELS = GROUPS * 64;
-    static constexpr int BOX = (WIDTH + 2) * ROW * LINE, WEIGHTS = GROUPS * BLOCK;
-    static constexpr int WEIGHT_ROWS = SHARE == 4 ? 32 : 64; /* of a box */
+    static constexpr int CHANNELS = GROUPS * 64, BOX = (WIDTH + 2) * ROW * LINE, WEIGHTS = GROUPS * BLOCK;
     static constexpr int BYTES = ATOM + PIXEL_SLOTS * BOX + WEIGHT_SLOTS * WEIGHTS + GROUPS * PART * LINE;
     static_assert(BYTES <= 227 << 10, "shared memory");
     static_assert(SPLIT == 1 || PIXELS / 2 * GROUP * 4 <= PIXEL_SLOTS * BOX, "room for the sums of another block");
@@ -43,14 +40,13 @@ struct tile_work {
 };
 
 template <typename T> struct tile_place {
-    int column, image, share, split;
+    int column, image, split;
     uint32_t pixels, weights, stages, full, empty, weights_full, weights_empty; /* shared memory */
     __device__ tile_place(const tile_work &g, uint32_t barriers) {
-        const int rank = T::CLUSTER > 1 ? (int)cluster_rank() : 0, cluster = (int)blockIdx.x / T::CLUSTER;
-        share = rank % T::SHARE;
-        split = rank / T::SHARE;
+        const int cluster = (int)blockIdx.x / T::SPLIT;
+        split = T::SPLIT > 1 ? (int)cluster_rank() : 0;
         column = cluster % g.columns;
-        image = (cluster / g.columns * T::SHARE + share) * T::IMAGES;
+        image = cluster / g.columns * T::IMAGES;
         pixels = shared_begin();
         weights = pixels + T::PIXEL_SLOTS * T::BOX;
         stages = weights + T::WEIGHT_SLOTS * T::WEIGHTS;
@@ -61,22 +57,17 @@ template <typename T> struct tile_place {
     }
 };
 
-/* This block's part of the weights of a tap, for all that share them. */
+/* The weights of a tap. */
 template <typename T, bool BACK>
 __device__ static inline void load_weights(const tile_place<T> &at, const CUtensorMap *map, int chunk, int column,
                                            int row, uint32_t to, uint32_t barrier) {
-    constexpr int BOXES = T::SHARE == 1 ? GROUPS : 1;
     barrier_expect(barrier, T::WEIGHTS);
 #pragma unroll
-    for (int i = 0; i < BOXES; i++) {
-        const int part = T::SHARE == 1 ? i * 2 : at.share * 4 / T::SHARE; /* in halves of a block */
-        const int mine = at.column * T::CHANNELS + part / 2 * 64, sum = chunk * 64, low = part % 2 * 32;
-        const box_place p = BACK ? box_place{mine, sum + low, KERNEL - 1 - column, KERNEL - 1 - row}
-                                 : box_place{sum, mine + low, column, row};
-        if (T::SHARE == 1) box_load(to + part * (BLOCK / 2), map, p, barrier);
-        else
-            box_load_for(to + part * (BLOCK / 2), map, p, barrier,
-                         (uint16_t)(((1 << T::SHARE) - 1) << at.split * T::SHARE));
+    for (int i = 0; i < GROUPS; i++) {
+        const int mine = at.column * T::CHANNELS + i * 64, sum = chunk * 64;
+        const box_place p =
+            BACK ? box_place{mine, sum, KERNEL - 1 - column, KERNEL - 1 - row} : box_place{sum, mine, column, row};
+        box_load(to + i * BLOCK, map, p, barrier);
     }
 }
 
@@ -116,12 +107,6 @@ __device__ static inline void multiply_tap(float (&sums)[PIXELS / 2], uint32_t w
                           matrix_moved(b, k * 32), add || k > 0);
 }
 
-template <typename T> __device__ static inline void free_weights(const tile_place<T> &at, int slot) {
-    const int lane = (int)threadIdx.x % 32;
-    if (T::SHARE == 1 && lane == 0) barrier_arrive(at.weights_empty + 8 * slot);
-    if (T::SHARE > 1 && lane < T::SHARE) barrier_arrive_at(at.weights_empty + 8 * slot, at.split * T::SHARE + lane);
-}
-
 template <typename T, bool BACK>
 __device__ static inline void sum_tile(const tile_work &g, const tile_place<T> &at, int group,
                                        float (&sums)[T::PIXELS / 2]) {
@@ -139,7 +124,7 @@ __device__ static inline void sum_tile(const tile_work &g, const tile_place<T> &
             multiply_tap<T::PIXELS, BACK>(sums, weights, pixels + row * T::ROW * LINE, box > 0 || row > 0);
             products_commit();
             products_wait<1>();
-            if (last_weights >= 0) free_weights(at, last_weights);
+            if (last_weights >= 0 && threadIdx.x % 32 == 0) barrier_arrive(at.weights_empty + 8 * last_weights);
             if (row == 0 && last_pixels >= 0 && threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last_pixels);
             last_weights = q.slot;
             q.next();
@@ -155,9 +140,7 @@ template <typename T>
 __device__ static inline void join_splits(const tile_place<T> &at, int group, float (&sums)[T::PIXELS / 2]) {
     const uint32_t mine = at.pixels + threadIdx.x % GROUP * 16;
     uint32_t there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(there)
-                 : "r"(mine), "r"((1 - at.split) * T::SHARE + at.share));
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(1 - at.split));
     if (group != at.split) {
 #pragma unroll
         for (int i = 0; i < T::PIXELS / 2; i += 4)
@@ -196,21 +179,20 @@ HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_co
         for (int i = 0; i < T::PIXEL_SLOTS; i++)
             barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, GROUPS * 4);
         for (int i = 0; i < T::WEIGHT_SLOTS; i++)
-            barrier_init(at.weights_full + 8 * i, 1), barrier_init(at.weights_empty + 8 * i, GROUPS * 4 * T::SHARE);
+            barrier_init(at.weights_full + 8 * i, 1), barrier_init(at.weights_empty + 8 * i, GROUPS * 4);
         barriers_are_made();
     }
     __syncthreads();
-    if (T::CLUSTER > 1) cluster_meet();
+    if (T::SPLIT > 1) cluster_meet();
     if (group == GROUPS) {
         if (threadIdx.x % 32 == 0) load_tile<T, BACK>(g, at, &x, &w);
         __syncwarp();
-        if (T::CLUSTER > 1) cluster_meet();
-        if (T::SPLIT > 1) cluster_meet();
+        if (T::SPLIT > 1) cluster_meet(), cluster_meet(); /* as the groups do */
     } else {
         float sums[T::PIXELS / 2];
         sum_tile<T, BACK>(g, at, group, sums);
         keep_in_place(sums);
-        if (T::CLUSTER > 1) cluster_meet(); /* nobody needs this block's barriers any more */
+        if (T::SPLIT > 1) cluster_meet(); /* nobody needs this block's barriers any more */
         if (T::SPLIT > 1) join_splits<T>(at, group, sums);
         if (T::SPLIT == 1 || group == at.split) leave_tile<T, BACK>(g, at, group, sums, &y);
     }
@@ -219,17 +201,18 @@ HOPPER_KERNEL tile_kernel(const __grid_constant__ CUtensorMap x, const __grid_co
 /* ---- 64 channels of rows of 32 pixels ---- */
 
 /* The weights stay in shared memory; warp groups take tiles of some rows in turns, so that one multiplies while the other's
- * results leave. ONE: a box of all pixels with their neighbours serves all nine taps, and two columns of 34 are computed for
- * nothing. */
-template <bool ONE_> struct row_tiles {
-    static constexpr bool ONE = ONE_;
-    static constexpr int WIDTH = 32, ROWS = ONE ? 4 : 8, PITCH = ONE ? WIDTH + 2 : WIDTH;
-    static constexpr int PIXELS = ROWS * PITCH, BOXES = ONE ? 1 : KERNEL, SLOTS = ONE ? 4 : 3;
-    static constexpr int BOX = (ROWS + 2) * PITCH * LINE, SLOT = (BOX + ATOM - 1) / ATOM * ATOM;
-    static constexpr int WEIGHTS = KERNEL * KERNEL * BLOCK, STAGE = PART * LINE, DUMP = ONE ? ATOM : 0;
-    static constexpr int BYTES = ATOM + SLOTS * SLOT + WEIGHTS + GROUPS * STAGE + DUMP;
-    static_assert(BYTES <= 227 << 10, "shared memory");
+ * results leave. */
+enum {
+    ROW_WIDTH = 32,
+    ROWS = 8,
+    ROW_PIXELS = ROWS * ROW_WIDTH,
+    SLOTS = 3, /* of boxes; a tile has KERNEL of them */
+    ROW_BOX = (ROWS + 2) * ROW_WIDTH * LINE,
+    ROW_WEIGHTS = KERNEL * KERNEL * BLOCK,
+    ROW_STAGE = PART * LINE,
+    ROW_BYTES = ATOM + SLOTS * ROW_BOX + ROW_WEIGHTS + GROUPS * ROW_STAGE
 };
+static_assert(ROW_BYTES <= 227 << 10 && ROW_BOX % ATOM == 0, "shared memory");
 
 struct row_work {
     int tiles, in_image; /* of an image */
@@ -238,20 +221,20 @@ struct row_work {
 
 struct row_place {
     uint32_t boxes, weights, stages, full, empty, weights_full;
-    template <typename T> __device__ void find(uint32_t barriers) {
+    __device__ explicit row_place(uint32_t barriers) {
         boxes = shared_begin();
-        weights = boxes + T::SLOTS * T::SLOT;
-        stages = weights + T::WEIGHTS;
+        weights = boxes + SLOTS * ROW_BOX;
+        stages = weights + ROW_WEIGHTS;
         full = barriers;
-        empty = full + 8 * T::SLOTS;
-        weights_full = empty + 8 * T::SLOTS;
+        empty = full + 8 * SLOTS;
+        weights_full = empty + 8 * SLOTS;
     }
 };
 
-template <typename T, bool BACK>
+template <bool BACK>
 __device__ static inline void load_rows(const row_work &g, const row_place &at, const CUtensorMap *x,
                                         const CUtensorMap *w) {
-    ring_place<T::SLOTS> p;
+    ring_place<SLOTS> p;
     for (int column = 0; column < KERNEL; column++) {
         const uint32_t barrier = at.weights_full + 8 * column;
         barrier_expect(barrier, KERNEL * BLOCK);
@@ -259,52 +242,41 @@ __device__ static inline void load_rows(const row_work &g, const row_place &at, 
     }
     wait_for_former();
     for (int tile = (int)blockIdx.x; tile < g.tiles; tile += (int)gridDim.x) {
-        for (int box = 0; box < T::BOXES; box++) {
+        for (int box = 0; box < KERNEL; box++) {
             barrier_wait(at.empty + 8 * p.slot, p.parity ^ 1);
-            barrier_expect(at.full + 8 * p.slot, T::BOX);
-            box_load(at.boxes + p.slot * T::SLOT, x,
-                     {0, T::ONE ? -1 : box - 1, tile / g.in_image, tile % g.in_image * T::ROWS - 1},
+            barrier_expect(at.full + 8 * p.slot, ROW_BOX);
+            box_load(at.boxes + p.slot * ROW_BOX, x, {0, box - 1, tile / g.in_image, tile % g.in_image * ROWS - 1},
                      at.full + 8 * p.slot);
             p.next();
         }
     }
 }
 
-template <typename T, bool BACK>
-__device__ static inline void multiply_column(float (&sums)[T::PIXELS / 2], uint32_t weights, uint32_t pixels,
+template <bool BACK>
+__device__ static inline void multiply_column(float (&sums)[ROW_PIXELS / 2], uint32_t weights, uint32_t pixels,
                                               int add) {
 #pragma unroll
     for (int row = 0; row < KERNEL; row++) {
-        multiply_tap<T::PIXELS, BACK>(sums, weights + (BACK ? KERNEL - 1 - row : row) * BLOCK,
-                                      pixels + row * T::PITCH * LINE, add || row > 0);
+        multiply_tap<ROW_PIXELS, BACK>(sums, weights + (BACK ? KERNEL - 1 - row : row) * BLOCK,
+                                       pixels + row * ROW_WIDTH * LINE, add || row > 0);
     }
 }
 
 /* A barrier tells its phases apart only from the one before: a group waits for its boxes when the other has seen those of
  * the tile before, which it tells unless this is the last tile. */
-template <typename T, bool BACK>
-__device__ static inline void sum_rows(const row_place &at, int tile, bool is_last, float (&sums)[T::PIXELS / 2]) {
+template <bool BACK>
+__device__ static inline void sum_rows(const row_place &at, int tile, bool is_last, float (&sums)[ROW_PIXELS / 2]) {
     int last = -1;
     if (tile > 0) turn_wait(tile % GROUPS);
 #pragma unroll 1
-    for (int box = 0; box < T::BOXES; box++) {
-        const int n = tile * T::BOXES + box, slot = n % T::SLOTS;
-        const uint32_t pixels = at.boxes + slot * T::SLOT;
-        barrier_wait(at.full + 8 * slot, n / T::SLOTS & 1);
-        if (box == T::BOXES - 1 && !is_last) turn_give((tile + 1) % GROUPS);
-        if (T::ONE) {
-#pragma unroll
-            for (int column = 0; column < KERNEL; column++) {
-                barrier_wait(at.weights_full + 8 * column, 0);
-                products_begin();
-                multiply_column<T, BACK>(sums, at.weights + column * KERNEL * BLOCK, pixels + column * LINE,
-                                         column > 0);
-            }
-        } else {
-            barrier_wait(at.weights_full + 8 * box, 0);
-            products_begin();
-            multiply_column<T, BACK>(sums, at.weights + box * KERNEL * BLOCK, pixels, box > 0);
-        }
+    for (int box = 0; box < KERNEL; box++) {
+        const int n = tile * KERNEL + box, slot = n % SLOTS;
+        const uint32_t pixels = at.boxes + slot * ROW_BOX;
+        barrier_wait(at.full + 8 * slot, n / SLOTS & 1);
+        if (box == KERNEL - 1 && !is_last) turn_give((tile + 1) % GROUPS);
+        barrier_wait(at.weights_full + 8 * box, 0);
+        products_begin();
+        multiply_column<BACK>(sums, at.weights + box * KERNEL * BLOCK, pixels, box > 0);
         products_commit();
         products_wait<1>();
         if (last >= 0 && threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last);
@@ -314,57 +286,30 @@ __device__ static inline void sum_rows(const row_place &at, int tile, bool is_la
     if (threadIdx.x % 32 == 0) barrier_arrive(at.empty + 8 * last);
 }
 
-/* As leave_pixels, but for those computed for nothing. */
-template <typename T>
-__device__ static inline void leave_rows(const float (&sums)[T::PIXELS / 2], uint32_t stage, uint32_t dump,
-                                         const CUtensorMap *map, const box_place &to, bool add) {
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4, group = (int)threadIdx.x / GROUP;
-    const int unit = warp * 2 + lane / 8 % 2;
-    if (threadIdx.x % GROUP == 0) boxes_are_read();
-    group_meet(group);
-#pragma unroll
-    for (int i = 0; i < (T::PIXELS + 15) / 16; i++) {
-        const int pixel = i * 16 + lane / 16 * 8 + lane % 8, column = pixel % T::PITCH;
-        const int line = pixel / T::PITCH * T::WIDTH + column;
-        const bool there = column < T::WIDTH && pixel < T::PIXELS;
-        const uint32_t address =
-            there ? stage + (uint32_t)(line * LINE + ((unit ^ line % 8) << 4)) : dump + (unit << 4);
-        float eight[8];
-#pragma unroll
-        for (int k = 0; k < 8; k++) eight[k] = i * 8 + k < T::PIXELS / 2 ? sums[i * 8 + k] : 0;
-        store_turned(address, eight);
-    }
-    fence_for_boxes();
-    group_meet(group);
-    if (threadIdx.x % GROUP == 0) box_store(map, to, stage, add);
-}
-
-template <typename T, bool BACK>
+template <bool BACK>
 HOPPER_KERNEL row_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
                          const __grid_constant__ CUtensorMap y, const __grid_constant__ row_work g) {
-    __shared__ uint64_t barriers[2 * T::SLOTS + KERNEL];
-    row_place at;
-    at.find<T>(shared_address(barriers));
+    __shared__ uint64_t barriers[2 * SLOTS + KERNEL];
+    const row_place at(shared_address(barriers));
     const int group = (int)threadIdx.x / GROUP;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < T::SLOTS; i++) barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, 4);
+        for (int i = 0; i < SLOTS; i++) barrier_init(at.full + 8 * i, 1), barrier_init(at.empty + 8 * i, 4);
         for (int i = 0; i < KERNEL; i++) barrier_init(at.weights_full + 8 * i, 1);
         barriers_are_made();
     }
     __syncthreads();
     if (group == GROUPS) {
-        if (threadIdx.x % 32 == 0) load_rows<T, BACK>(g, at, &x, &w);
+        if (threadIdx.x % 32 == 0) load_rows<BACK>(g, at, &x, &w);
         __syncwarp();
     }
-    const uint32_t stage = at.stages + group * T::STAGE;
+    const uint32_t stage = at.stages + group * ROW_STAGE;
     for (int i = group; group < GROUPS && (int)blockIdx.x + i * (int)gridDim.x < g.tiles; i += GROUPS) {
         const int tile = (int)blockIdx.x + i * (int)gridDim.x;
-        const box_place to = {0, 0, tile / g.in_image, tile % g.in_image * T::ROWS};
-        float sums[T::PIXELS / 2];
-        sum_rows<T, BACK>(at, i, tile + (int)gridDim.x >= g.tiles, sums);
+        const box_place to = {0, 0, tile / g.in_image, tile % g.in_image * ROWS};
+        float sums[ROW_PIXELS / 2];
+        sum_rows<BACK>(at, i, tile + (int)gridDim.x >= g.tiles, sums);
         keep_in_place(sums);
-        if constexpr (T::ONE) leave_rows<T>(sums, stage, at.stages + GROUPS * T::STAGE, &y, to, g.add);
-        else leave_pixels<T::PIXELS>(sums, stage, &y, to, PART / T::WIDTH, g.add);
+        leave_pixels<ROW_PIXELS>(sums, stage, &y, to, PART / ROW_WIDTH, g.add);
     }
     if (threadIdx.x % GROUP == 0) boxes_are_read();
 }
@@ -387,10 +332,9 @@ static map_shape pixels_map(const conv_work &c, int64_t channels, int images, in
 }
 
 /* Of [out, row, column, in]. */
-static map_shape weights_map(const conv_work &c, int lines, int rows) {
-    return {{c.in, c.out, KERNEL, KERNEL},
-            {1, KERNEL * KERNEL * c.in, c.in, KERNEL * c.in},
-            {LINE_NUMBERS, lines, 1, rows}};
+static map_shape weights_map(const conv_work &c, int rows) {
+    return {
+        {c.in, c.out, KERNEL, KERNEL}, {1, KERNEL * KERNEL * c.in, c.in, KERNEL * c.in}, {LINE_NUMBERS, 64, 1, rows}};
 }
 
 struct conv_maps {
@@ -404,15 +348,14 @@ static bool make_maps(const conv_work &c, const map_shape &from, const map_shape
 
 template <typename T, bool BACK> static cudaError_t run_tiles(const conv_work &c) {
     tile_work g = {(int)(c.to_channels / T::CHANNELS), (int)(c.from_channels / 64 / T::SPLIT), c.add};
-    const int64_t tiles = parts(parts(c.images, T::IMAGES), T::SHARE);
+    const int64_t tiles = parts(c.images, T::IMAGES);
     conv_maps m;
-    if (!make_maps(c, pixels_map(c, c.from_channels, T::IMAGES, T::WIDTH + 2, T::WIDTH),
-                   weights_map(c, T::WEIGHT_ROWS, 1), pixels_map(c, c.to_channels, T::IMAGES, PART / T::ROW, T::WIDTH),
-                   &m))
+    if (!make_maps(c, pixels_map(c, c.from_channels, T::IMAGES, T::WIDTH + 2, T::WIDTH), weights_map(c, 1),
+                   pixels_map(c, c.to_channels, T::IMAGES, PART / T::ROW, T::WIDTH), &m))
         return cudaErrorInvalidValue;
     void *arguments[] = {&m.from, &m.w, &m.to, &g};
-    return hopper_launch((const void *)tile_kernel<T, BACK>, (unsigned)(tiles * g.columns * T::CLUSTER), THREADS,
-                         T::CLUSTER, T::BYTES, arguments, c.stream);
+    return hopper_launch((const void *)tile_kernel<T, BACK>, (unsigned)(tiles * g.columns * T::SPLIT), THREADS,
+                         T::SPLIT, T::BYTES, arguments, c.stream);
 }
 
 static int multiprocessors(void) {
@@ -421,25 +364,24 @@ static int multiprocessors(void) {
     return cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) == cudaSuccess && n > 0 ? n : 1;
 }
 
-template <typename T, bool BACK> static cudaError_t run_rows(const conv_work &c) {
-    const int in_image = T::WIDTH / T::ROWS, room = multiprocessors();
+template <bool BACK> static cudaError_t run_rows(const conv_work &c) {
+    const int in_image = ROW_WIDTH / ROWS, room = multiprocessors();
     row_work g = {(int)c.images * in_image, in_image, c.add};
     conv_maps m;
-    if (!make_maps(c, pixels_map(c, 64, 1, T::ROWS + 2, T::PITCH), weights_map(c, 64, KERNEL),
-                   pixels_map(c, 64, 1, PART / T::WIDTH, T::WIDTH), &m))
+    if (!make_maps(c, pixels_map(c, 64, 1, ROWS + 2, ROW_WIDTH), weights_map(c, KERNEL),
+                   pixels_map(c, 64, 1, PART / ROW_WIDTH, ROW_WIDTH), &m))
         return cudaErrorInvalidValue;
     void *arguments[] = {&m.from, &m.w, &m.to, &g};
-    return hopper_launch((const void *)row_kernel<T, BACK>, (unsigned)(g.tiles < room ? g.tiles : room), THREADS, 1,
-                         T::BYTES, arguments, c.stream);
+    return hopper_launch((const void *)row_kernel<BACK>, (unsigned)(g.tiles < room ? g.tiles : room), THREADS, 1,
+                         ROW_BYTES, arguments, c.stream);
 }
 
 /* ---- by shape ---- */
 
 /* Tiles were chosen by trial on an H200, 128 images. */
-typedef row_tiles<false> tiles_32;
-typedef image_tiles<16, 256, 1, 1, 3, 5> tiles_16;
-typedef image_tiles<8, 128, 1, 1, 4, 7> tiles_8;
-typedef image_tiles<4, 128, 1, 2, 4, 6> tiles_4;
+typedef image_tiles<16, 256, 1, 3, 5> tiles_16;
+typedef image_tiles<8, 128, 1, 4, 7> tiles_8;
+typedef image_tiles<4, 128, 2, 4, 6> tiles_4;
 
 typedef cudaError_t (*conv_function)(const conv_work &c);
 
@@ -450,7 +392,7 @@ static cudaError_t run_stem(const conv_work &c) {
 /* NULL: there is none. */
 template <bool BACK> static conv_function function_of(int64_t width, int64_t from, int64_t to) {
     if (!BACK && width == STEM_WIDTH && from == STEM_IN && to == STEM_OUT) return run_stem;
-    if (width == 32 && from == 64 && to == 64) return run_rows<tiles_32, BACK>;
+    if (width == ROW_WIDTH && from == 64 && to == 64) return run_rows<BACK>;
     if (from % 64 || to % tiles_16::CHANNELS) return NULL;
     if (width == 16) return run_tiles<tiles_16, BACK>;
     if (width == 8) return run_tiles<tiles_8, BACK>;

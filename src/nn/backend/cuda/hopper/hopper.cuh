@@ -42,17 +42,6 @@ __device__ static inline void barrier_expect(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/* At a block of the cluster. */
-__device__ static inline void barrier_arrive_at(uint32_t barrier, uint32_t rank) {
-    asm volatile("{\n"
-                 ".reg .b32 there;\n"
-                 "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
-                 "}" ::"r"(barrier),
-                 "r"(rank)
-                 : "memory");
-}
-
 __device__ static inline void barrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -109,15 +98,6 @@ __device__ static inline void box_load(uint32_t to, const CUtensorMap *map, cons
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
                  "%6}], [%2];" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(p.c), "r"(p.a), "r"(p.b), "r"(p.d)
-                 : "memory");
-}
-
-/* To the same place in the blocks of the mask, completing the same barrier of each. */
-__device__ static inline void box_load_for(uint32_t to, const CUtensorMap *map, const box_place &p, uint32_t barrier,
-                                           uint16_t mask) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
-                 "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(p.c), "r"(p.a), "r"(p.b), "r"(p.d), "h"(mask)
                  : "memory");
 }
 
@@ -214,12 +194,6 @@ WARP_GROUP_PRODUCT(128,
                    REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24 "," REGISTERS_32 "," REGISTERS_40
                                "," REGISTERS_48 "," REGISTERS_56,
                    ARGUMENTS(SUMS_32(0), SUMS_32(32)), "%64", "%65", "%66", "%67", "%68")
-WARP_GROUP_PRODUCT(136,
-                   REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24 "," REGISTERS_32 "," REGISTERS_40
-                               "," REGISTERS_48 "," REGISTERS_56 ","
-                               "%64,%65,%66,%67",
-                   ARGUMENTS(SUMS_32(0), SUMS_32(32), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67])), "%68", "%69",
-                   "%70", "%71", "%72")
 WARP_GROUP_PRODUCT(192,
                    REGISTERS_0 "," REGISTERS_8 "," REGISTERS_16 "," REGISTERS_24 "," REGISTERS_32 "," REGISTERS_40
                                "," REGISTERS_48 "," REGISTERS_56 "," REGISTERS_64 "," REGISTERS_72 "," REGISTERS_80

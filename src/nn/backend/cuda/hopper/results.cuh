@@ -69,13 +69,12 @@ static inline conv_moments moments_in_tiles(const hopper_moments &to, int64_t im
 __device__ static inline int64_t live_images(const conv_moments &m) { return m.live_rows ? *m.live_rows : m.images; }
 
 /* Of a tile, IMAGES images or a part of one: those of the group's 64 channels of pixels whose image is below live. A thread has
- * two channels, four threads have the same. Of PITCH pixels of a row, the first WIDTH count. */
-template <int PIXELS, int WIDTH, int IMAGES, int PITCH = WIDTH>
+ * two channels, four threads have the same. */
+template <int PIXELS, int WIDTH, int IMAGES>
 __device__ static inline void leave_moments(const float (&sums)[PIXELS / 2], const moments_work &w, int64_t tile,
                                             int64_t channel, int64_t live) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
-    constexpr int COUNT = PIXELS / PITCH * WIDTH;
-    const float n = live < IMAGES ? (float)((live < 0 ? 0 : live) * (COUNT / IMAGES)) : COUNT;
+    const float n = live < IMAGES ? (float)((live < 0 ? 0 : live) * (PIXELS / IMAGES)) : PIXELS;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const float origin = __shfl_sync(0xffffffffu, sums[2 * half], lane & ~3);
@@ -85,7 +84,7 @@ __device__ static inline void leave_moments(const float (&sums)[PIXELS / 2], con
             const uint32_t two = two_numbers(sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1]);
             const float a = __uint_as_float(two << 16) - origin, b = __uint_as_float(two & 0xffff0000u) - origin;
             const int pixel = i * 8 + lane % 4 * 2;
-            if (pixel / PITCH % IMAGES < live && pixel % PITCH < WIDTH) {
+            if (pixel / WIDTH % IMAGES < live) {
                 sum += a + b;
                 squares = fmaf(a, a, fmaf(b, b, squares));
             }

@@ -1,5 +1,5 @@
 /* The gradient of W: 64 channels of y a warp group, by 64 channels of x for the three rows of one column of the kernel. Sums
- * go over pixels, some rows of an image or whole images at a time; in shared memory they lie as in hopper_convolution.cu,
+ * go over pixels, some rows of an image or whole images at a time; in shared memory they lie as in convolution.cu,
  * so that the pixels for another row of the kernel are so many lines further, and the 192 columns of the product are 64 at
  * three places. Blocks have parts of the pixels; their sums are added in the order of the parts. */
 #include "nn/backend/cuda/hopper/weights.h"
@@ -18,21 +18,16 @@ enum {
 };
 
 /* OUTS 64s of channels of y by COLUMNS columns of the kernel, a warp group each, ROWS rows of an image or all of several at a
- * time. SHARE blocks of a cluster have the same channels of y and other channels of x; each loads a part of dy for both. ONE: one
- * box of x with a pixel more on either side serves all columns, the next one a line further; rows of dy are as long, with
- * zeros. */
-template <int WIDTH_, int ROWS_, int OUTS_, int COLUMNS_, int STAGES_, int SHARE_, bool ONE_> struct grad_tiles {
-    static constexpr int WIDTH = WIDTH_, ROWS = ROWS_, OUTS = OUTS_, COLUMNS = COLUMNS_, STAGES = STAGES_,
-                         SHARE = SHARE_;
-    static constexpr bool ONE = ONE_;
+ * time. */
+template <int WIDTH_, int ROWS_, int OUTS_, int COLUMNS_, int STAGES_> struct grad_tiles {
+    static constexpr int WIDTH = WIDTH_, ROWS = ROWS_, OUTS = OUTS_, COLUMNS = COLUMNS_, STAGES = STAGES_;
     static constexpr int IMAGES = ROWS == WIDTH ? CHUNK / (WIDTH * WIDTH) : 1, PIECES = WIDTH / ROWS; /* of an image */
-    static constexpr int PITCH = ONE ? WIDTH + 2 : WIDTH, ROW = PITCH * IMAGES, PIXELS = ROWS * ROW;
-    static constexpr int X_BOXES = ONE ? 1 : COLUMNS, X_BYTES = (ROWS + 2) * ROW * LINE, DY_BOX = PIXELS * LINE;
-    static constexpr int X_BOX = (X_BYTES + ATOM - 1) / ATOM * ATOM,
-                         X_STEP = ONE ? LINE : X_BOX; /* from column to column */
-    static constexpr int STAGE = OUTS * DY_BOX + X_BOXES * X_BOX, LOADED = OUTS * DY_BOX + X_BOXES * X_BYTES;
+    static constexpr int ROW = WIDTH * IMAGES, PIXELS = ROWS * ROW;
+    static constexpr int X_BOX = (ROWS + 2) * ROW * LINE, DY_BOX = PIXELS * LINE; /* bytes; x has a box a column */
+    static constexpr int STAGE = OUTS * DY_BOX + COLUMNS * X_BOX;
     static constexpr int GROUPS = OUTS * COLUMNS, THREADS = GROUPS * GROUP + 32, BYTES = ATOM + STAGES * STAGE;
-    static_assert(PIXELS % 16 == 0 && DY_BOX % ATOM == 0 && (SHARE == 1 || SHARE == OUTS) && BYTES <= 227 << 10, "");
+    static_assert(PIXELS % 16 == 0 && DY_BOX % ATOM == 0 && X_BOX % ATOM == 0, "boxes begin at atoms");
+    static_assert(BYTES <= 227 << 10, "shared memory");
 };
 
 struct grad_work {
@@ -55,17 +50,6 @@ struct grad_place {
 };
 
 template <typename T>
-__device__ static inline void load_dy(const grad_place &at, uint32_t to, const CUtensorMap *dy, int image, int row,
-                                      uint32_t barrier) {
-    if (T::SHARE == 1) {
-        for (int i = 0; i < T::OUTS; i++) box_load(to + i * T::DY_BOX, dy, {at.out + i * 64, 0, image, row}, barrier);
-    } else {
-        const int i = (int)cluster_rank();
-        box_load_for(to + i * T::DY_BOX, dy, {at.out + i * 64, 0, image, row}, barrier, (1 << T::SHARE) - 1);
-    }
-}
-
-template <typename T>
 __device__ static inline void load_chunks(const grad_place &at, uint32_t stages, uint32_t full, uint32_t empty,
                                           const CUtensorMap *x, const CUtensorMap *dy) {
     ring_place<T::STAGES> p;
@@ -73,18 +57,12 @@ __device__ static inline void load_chunks(const grad_place &at, uint32_t stages,
         const int image = chunk / T::PIECES * T::IMAGES, row = chunk % T::PIECES * T::ROWS;
         const uint32_t to = stages + p.slot * T::STAGE, barrier = full + 8 * p.slot;
         barrier_wait(empty + 8 * p.slot, p.parity ^ 1);
-        barrier_expect(barrier, T::LOADED);
-        load_dy<T>(at, to, dy, image, row, barrier);
-        for (int i = 0; i < T::X_BOXES; i++)
+        barrier_expect(barrier, T::STAGE);
+        for (int i = 0; i < T::OUTS; i++) box_load(to + i * T::DY_BOX, dy, {at.out + i * 64, 0, image, row}, barrier);
+        for (int i = 0; i < T::COLUMNS; i++)
             box_load(to + T::OUTS * T::DY_BOX + i * T::X_BOX, x, {at.in, at.column + i - 1, image, row - 1}, barrier);
         p.next();
     }
-}
-
-template <typename T> __device__ static inline void free_stage(uint32_t barrier) {
-    const int lane = (int)threadIdx.x % 32;
-    if (T::SHARE == 1 && lane == 0) barrier_arrive(barrier);
-    if (T::SHARE > 1 && lane < T::SHARE) barrier_arrive_at(barrier, (uint32_t)lane);
 }
 
 template <typename T>
@@ -92,7 +70,7 @@ __device__ static inline void sum_chunks(const grad_place &at, int group, uint32
                                          uint32_t empty, float (&sums)[SUMS]) {
     ring_place<T::STAGES> p;
     int last = -1;
-    const uint32_t of_dy = group % T::OUTS * T::DY_BOX, of_x = T::OUTS * T::DY_BOX + group / T::OUTS * T::X_STEP;
+    const uint32_t of_dy = group % T::OUTS * T::DY_BOX, of_x = T::OUTS * T::DY_BOX + group / T::OUTS * T::X_BOX;
     for (int chunk = at.first; chunk < at.end; chunk++) {
         const uint32_t stage = stages + p.slot * T::STAGE;
         const uint64_t a = matrix_at(stage + of_dy, ATOM, ATOM), b = matrix_at(stage + of_x, ATOM, T::ROW * LINE);
@@ -104,7 +82,7 @@ __device__ static inline void sum_chunks(const grad_place &at, int group, uint32
                            matrix_moved(b, k * 16 * LINE), chunk > at.first || k > 0);
         products_commit();
         products_wait<1>();
-        if (last >= 0) free_stage<T>(empty + 8 * last);
+        if (last >= 0 && threadIdx.x % 32 == 0) barrier_arrive(empty + 8 * last);
         last = p.slot;
         p.next();
     }
@@ -134,16 +112,6 @@ __device__ static inline void leave_sums(const grad_work &g, const grad_place &a
     }
 }
 
-/* What lies behind boxes of x is multiplied by zeros, and must be numbers. */
-template <typename T> __device__ static inline void clear_ends(uint32_t stages) {
-    constexpr int WORDS = (T::X_BOX - T::X_BYTES) / 4;
-    for (int i = (int)threadIdx.x; i < T::STAGES * WORDS; i += T::THREADS) {
-        const uint32_t to = stages + i / WORDS * T::STAGE + T::OUTS * T::DY_BOX + T::X_BYTES + i % WORDS * 4;
-        asm volatile("st.shared::cta.u32 [%0], %1;" ::"r"(to), "r"(0) : "memory");
-    }
-    fence_for_boxes();
-}
-
 template <typename T>
 __global__ static void __launch_bounds__(T::THREADS, 1)
     hopper_gradient_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap dy,
@@ -154,13 +122,10 @@ __global__ static void __launch_bounds__(T::THREADS, 1)
     const uint32_t full = shared_address(barriers), empty = full + 8 * T::STAGES;
     const int group = (int)threadIdx.x / GROUP;
     if (threadIdx.x == 0) {
-        for (int i = 0; i < T::STAGES; i++)
-            barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 4 * T::GROUPS * T::SHARE);
+        for (int i = 0; i < T::STAGES; i++) barrier_init(full + 8 * i, 1), barrier_init(empty + 8 * i, 4 * T::GROUPS);
         barriers_are_made();
     }
-    if constexpr (T::ONE) clear_ends<T>(stages);
     __syncthreads();
-    if (T::SHARE > 1) cluster_meet();
     wait_for_former();
     if (group == T::GROUPS) {
         if (threadIdx.x % 32 == 0) load_chunks<T>(at, stages, full, empty, &x, &dy);
@@ -171,7 +136,6 @@ __global__ static void __launch_bounds__(T::THREADS, 1)
         keep_in_place(sums);
         leave_sums(g, at, at.out + group % T::OUTS * 64, at.column + group / T::OUTS, sums);
     }
-    if (T::SHARE > 1) cluster_meet(); /* nobody needs this block's barriers any more */
 }
 
 __global__ static void __launch_bounds__(PARTS_BLOCK)
@@ -202,17 +166,17 @@ static cudaError_t run_gradient(const conv_shape *s, cudaStream_t stream, const 
     const int64_t width = T::WIDTH;
     const map_shape of_x = {{s->in, width, s->rows, width},
                             {1, s->in, width * width * s->in, width * s->in},
-                            {LINE_NUMBERS, T::PITCH, T::IMAGES, T::ROWS + 2}};
+                            {LINE_NUMBERS, T::WIDTH, T::IMAGES, T::ROWS + 2}};
     const map_shape of_dy = {{s->out, width, s->rows, width},
                              {1, s->out, width * width * s->out, width * s->out},
-                             {LINE_NUMBERS, T::PITCH, T::IMAGES, T::ROWS}};
+                             {LINE_NUMBERS, T::WIDTH, T::IMAGES, T::ROWS}};
     CUtensorMap maps[2];
     if (!hopper_map(&maps[0], x, &of_x) || !hopper_map(&maps[1], dy, &of_dy)) return cudaErrorInvalidValue;
     g.dw = g.parts == 1 ? dw : target<float>{workspace, false};
     void *arguments[] = {&maps[0], &maps[1], &g};
     const void *kernel = (const void *)hopper_gradient_kernel<T>;
     const unsigned blocks = (unsigned)(g.in_tiles * g.out_tiles * g.column_tiles * g.parts);
-    const cudaError_t e = hopper_launch(kernel, blocks, T::THREADS, T::SHARE, T::BYTES, arguments, stream);
+    const cudaError_t e = hopper_launch(kernel, blocks, T::THREADS, 1, T::BYTES, arguments, stream);
     if (e != cudaSuccess || g.parts == 1) return e;
     const int64_t fours = s->out * TAPS * s->in / 4;
     hopper_sum_kernel<<<(unsigned)parts(fours, PARTS_COLS), PARTS_BLOCK, 0, stream>>>(workspace, g.parts, fours, dw);
@@ -223,9 +187,9 @@ static cudaError_t run_gradient(const conv_shape *s, cudaStream_t stream, const 
 
 /* f(its tiles), of a width. */
 template <typename F> static auto by_width(int64_t width, F f) {
-    if (width == 32) return f(grad_tiles<32, 4, 1, 3, 2, 1, false>());
-    if (width == 16) return f(grad_tiles<16, 8, 2, 1, 4, 1, false>());
-    return width == 8 ? f(grad_tiles<8, 8, 2, 1, 4, 1, false>()) : f(grad_tiles<4, 4, 2, 1, 4, 1, false>());
+    if (width == 32) return f(grad_tiles<32, 4, 1, 3, 2>());
+    if (width == 16) return f(grad_tiles<16, 8, 2, 1, 4>());
+    return width == 8 ? f(grad_tiles<8, 8, 2, 1, 4>()) : f(grad_tiles<4, 4, 2, 1, 4>());
 }
 
 static bool is_stem(const conv_shape *s) { return s->in == STEM_IN && s->out == STEM_OUT && s->width == STEM_WIDTH; }
