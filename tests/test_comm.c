@@ -142,7 +142,8 @@ TEST(launchers_are_known_by_what_they_set) {
 
 int main(int argc, char **argv) {
     char message[200];
-    if (comm_launched().size > 1 && comm_open(&c, message, sizeof message)) {
+    bool alone;
+    if (comm_launched().size > 1 && comm_open(&c, &alone, message, sizeof message)) {
         fprintf(stderr, "%s\n", message);
         return 1;
     }

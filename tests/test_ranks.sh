@@ -123,6 +123,16 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
 said 2 "unknown command 'trian'; did you mean 'train'?" ranks 2 "$ADAMOD" trian translation.yaml
 said 2 "report: mpirun started 2 of it, which do not work together: start one" ranks 2 "$ADAMOD" report language.2
+# Variables of a launcher that has nothing to do with it: there is no rank 0 to speak.
+left='env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=1'
+# shellcheck disable=SC2086
+said 1 'or unset OMPI_COMM_WORLD_SIZE to run alone' $left "$ADAMOD" train translation.yaml --out bad
+# shellcheck disable=SC2086
+said 2 'report: mpirun started 4 of it, which do not work together: start one, or unset OMPI_COMM_WORLD_SIZE' $left "$ADAMOD" report x
+# shellcheck disable=SC2086
+said 2 "unknown command 'trian'; did you mean 'train'?" $left "$ADAMOD" trian translation.yaml
+said 1 'train: rank 2: no MPI library: nothing.so: ' env PMI_SIZE=4 PMI_RANK=2 MPI_LOCALRANKID=2 PMI_FD=999 \
+    ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad
 said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
     --set train.shard=true --set optimizer.rule=prodigy
 said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2

@@ -146,7 +146,8 @@ TEST(a_device_that_fails_at_an_end_ends_all) {
 }
 
 int main(int argc, char **argv) {
-    if (comm_launched().size > 1 && comm_open(&c, MESSAGE)) {
+    bool alone;
+    if (comm_launched().size > 1 && comm_open(&c, &alone, MESSAGE)) {
         fprintf(stderr, "%s\n", message);
         return 1;
     }

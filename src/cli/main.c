@@ -152,7 +152,7 @@ static int run(int argc, char **argv) {
         if (words) return start(&commands[i], argc - words, argv + words);
     }
 #ifdef ADAMOD_TRAINER
-    if (comm_launched().rank > 0) return CLI_USAGE; /* rank 0 says why */
+    if (!ranks_speak()) return CLI_USAGE;
 #endif
     if (argv[0][0] == '-') return cli_usage(NULL, "unknown flag '%.40s'; 'adamod --help' shows what there is", argv[0]);
     return bad_command(argc, argv);

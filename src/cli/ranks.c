@@ -2,37 +2,60 @@
 
 #include "cli/training.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 static char kept[2048];
 
-/* A rank without MPI cannot ask the others who speaks. Rank 0 does. Of the others the first of each machine does, unless it was
- * told to stop meanwhile: where rank 0 has failed too, the launcher ends all, Open MPI after a second. */
+/* Whether it was told to stop meanwhile. */
+static bool waits(double seconds) {
+    const atomic_int *stop = training_signals();
+    for (int i = 0; i < 50 * seconds && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    return *stop;
+}
+
+/* MPICH's launcher is at the other end of PMI_FD. */
+static bool mpich_launched(void) {
+    const char *fd = getenv("PMI_FD");
+    return fd && strcmp(comm_launched().by, "mpiexec") == 0 && fcntl(atoi(fd), F_GETFD) >= 0;
+}
+
+/* Of ranks that fail alike, rank 0 speaks: Open MPI's launcher then ends the others, a second later. Who lives on has variables
+ * left over from elsewhere, and nobody to speak for it. Other launchers let all live. */
+bool ranks_speak(void) {
+    const comm_launch l = comm_launched();
+    return l.rank == 0 || (!mpich_launched() && strcmp(l.by, "srun") != 0 && !waits(2));
+}
+
+/* A rank that could not join the others cannot ask them who speaks: on each machine the first does, as it may be the only one
+ * where something is wrong. All wait for rank 0 first. */
 static void say_alone(const char *command, const char *message) {
     const comm_launch l = comm_launched();
-    const atomic_int *stop = training_signals();
-    for (int i = 0; l.rank > 0 && i < 75 && !*stop; i++) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     if (l.rank == 0) cli_fail(command, "%s", message);
-    else if (!*stop && l.local == 0) cli_fail(command, "rank %d: %s", l.rank, message);
+    else if (!waits(1.5) && (l.local == 0 || ranks_speak())) cli_fail(command, "rank %d: %s", l.rank, message);
 }
 
 /* MPICH's launcher lets the others wait for ever for one that exits before it has joined, but not for one that is killed. */
 static int fail_alone(const char *command, const char *message) {
     say_alone(command, message);
-    if (strcmp(comm_launched().by, "mpiexec") == 0) raise(SIGKILL);
+    if (mpich_launched()) raise(SIGKILL);
     return CLI_FAILURE;
 }
 
 int ranks_join(const char *command, comm **out) {
     char message[512];
+    bool alone;
     *out = NULL;
     if (comm_launched().size <= 1) return 0;
     (void)training_signals(); /* before MPI starts threads of its own */
     if (!comm_library(message, sizeof message)) return fail_alone(command, message);
-    if (comm_open(out, message, sizeof message))
+    if (comm_open(out, &alone, message, sizeof message)) {
+        if (alone) return fail_alone(command, message);
         return comm_launched().rank == 0 ? cli_fail(command, "%s", message) : CLI_FAILURE;
+    }
     cli_keep(kept, sizeof kept);
     if (comm_rank(*out) > 0 && !freopen("/dev/null", "w", stdout)) comm_abort(*out, CLI_FAILURE);
     return 0;
@@ -63,6 +86,8 @@ int ranks_leave(const char *command, comm *c, int status) {
 int ranks_refuse(const char *command) {
     const comm_launch l = comm_launched();
     if (l.size <= 1) return 0;
-    return l.rank ? CLI_USAGE
-                  : cli_usage(command, "%s started %d of it, which do not work together: start one", l.by, l.size);
+    return !ranks_speak()
+               ? CLI_USAGE
+               : cli_usage(command, "%s started %d of it, which do not work together: start one, or unset %s", l.by,
+                           l.size, l.variable);
 }

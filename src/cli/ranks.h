@@ -16,6 +16,9 @@ int ranks_agree(const char *command, comm *c, int status);
 /* At the end: prints what is kept, which all ranks agree on, waits for the others and returns the status. */
 int ranks_leave(const char *command, comm *c, int status);
 
+/* Where all ranks fail alike and none has joined: whether this one is to say why. May wait for the launcher to end it. */
+bool ranks_speak(void);
+
 /* For commands that do not work together: CLI_USAGE, with one line in all, where several ranks were started; else 0. */
 int ranks_refuse(const char *command);
 

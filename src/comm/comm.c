@@ -43,13 +43,13 @@ comm_launch comm_launched(void) {
                  {"mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", NULL},
                  {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        comm_launch l = {.by = known[i].by};
+        comm_launch l = {.by = known[i].by, .variable = known[i].size};
         if (known[i].also && !getenv(known[i].also)) continue;
         if (!number_of(known[i].rank, &l.rank) || !number_of(known[i].size, &l.size)) continue;
         if (!number_of(known[i].local, &l.local)) l.local = 0;
         if (l.size > 0 && l.rank < l.size) return l;
     }
-    return (comm_launch){NULL, 0, 1, 0};
+    return (comm_launch){NULL, NULL, 0, 1, 0};
 }
 
 bool comm_library(char *out, size_t size) {
@@ -109,6 +109,16 @@ size_t comm_memory(const comm *c) {
     return c ? (COMM_BLOCK + 64 * (size_t)c->size) * sizeof *c->received + 4 * (size_t)c->size * sizeof *c->counts : 0;
 }
 
+static int refuse_size(const comm *c, char *message, size_t size) {
+    const comm_launch l = comm_launched();
+    if (!l.by) return text_fail(message, size, "nobody started ranks, but %s knows of %d", c->mpi->name, c->size);
+    return text_fail(message, size, "%s started %d ranks, but %s knows of %d: %s, or unset %s to run alone", l.by,
+                     l.size, c->mpi->name, c->size,
+                     strcmp(l.by, "srun") == 0 ? "choose another srun --mpi=KIND"
+                                               : "name the MPI of that by ADAMOD_MPI_LIBRARY",
+                     l.variable);
+}
+
 static int make(comm *c, char *message, size_t size) {
     int provided = 0;
     if (c->mpi->init(NULL, NULL, MPI_SERIALIZED, &provided))
@@ -116,19 +126,15 @@ static int make(comm *c, char *message, size_t size) {
     c->threads = provided >= MPI_SERIALIZED;
     if (c->mpi->rank(c->mpi->world, &c->rank) || c->mpi->size(c->mpi->world, &c->size))
         return text_fail(message, size, "%s does not say which rank this is", c->mpi->name);
-    const comm_launch l = comm_launched();
-    if (l.size != c->size)
-        return text_fail(message, size,
-                         "%s started %d ranks, but %s knows of %d: it is another MPI's, see "
-                         "ADAMOD_MPI_LIBRARY",
-                         l.by ? l.by : "nobody", l.size, c->mpi->name, c->size);
+    if (comm_launched().size != c->size) return refuse_size(c, message, size);
     c->counts = malloc(4 * (size_t)c->size * sizeof *c->counts);
     c->received = malloc((COMM_BLOCK + 64 * (size_t)c->size) * sizeof *c->received);
     return c->counts && c->received ? 0 : text_fail(message, size, "out of memory for %d ranks", c->size);
 }
 
-int comm_open(comm **out, char *message, size_t size) {
+int comm_open(comm **out, bool *alone, char *message, size_t size) {
     comm *c = calloc(1, sizeof *c);
+    *alone = true;
     if (!c) return text_fail(message, size, "out of memory for ranks");
     c->mpi = mpi_load(message, size);
     if (!c->mpi || make(c, message, size)) {
@@ -137,6 +143,7 @@ int comm_open(comm **out, char *message, size_t size) {
         free(c);
         return -1;
     }
+    *alone = false;
     if (look_around(c, message, size)) {
         comm_free(c);
         return -1;

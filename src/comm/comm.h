@@ -1,7 +1,7 @@
 /* comm.h - processes that work together: which of them this is, and what they exchange.
  *
  *     comm *c = NULL;                                          // NULL: one process alone, which every function takes
- *     if (comm_launched().size > 1 && comm_open(&c, message, sizeof message)) ...
+ *     if (comm_launched().size > 1 && comm_open(&c, &alone, message, sizeof message)) ...
  *     comm_all_reduce(c, gradients, n, COMM_ORDERED);          // the sum over all ranks, on each of them
  *     comm_free(c);
  *
@@ -25,15 +25,16 @@ typedef struct comm comm;
 
 /* What the environment says of how this process was started; MPI is not touched. */
 typedef struct comm_launch {
-    const char *by; /* "mpirun", "srun"; NULL: by nobody that starts ranks */
-    int rank, size; /* 0 and 1 then */
-    int local;      /* among the ranks of this machine */
+    const char *by;       /* "mpirun", "srun"; NULL: by nobody that starts ranks */
+    const char *variable; /* that says the size; it may be left over from elsewhere */
+    int rank, size;       /* 0 and 1 then */
+    int local;            /* among the ranks of this machine */
 } comm_launch;
 comm_launch comm_launched(void);
 
-/* Joins the other ranks, which must run the same program. 0, or -1 with one line in message. Before it, signals must be blocked that MPI's own threads are
- * not to have. */
-int comm_open(comm **out, char *message, size_t size);
+/* Joins the other ranks, which must run the same program. 0, or -1 with one line in message: all ranks have the same, unless
+ * this one is *alone, as it could not join them. Before it, signals must be blocked that MPI's own threads are not to have. */
+int comm_open(comm **out, bool *alone, char *message, size_t size);
 /* Waits for all ranks. */
 void comm_free(comm *c);
 /* Ends all ranks at once, wherever they are: for what cannot wait until they can agree. */
