@@ -51,8 +51,6 @@ template <typename T> struct norm_work {
     bool training, relu;
 };
 
-template <typename T, int N> static constexpr int group_channels(void) { return PACKS * N; }
-
 /* A thread's place: its block's channels and pixels, its own first channel, and its lane among pixels. */
 template <int N> struct place {
     int64_t channel, first, end; /* pixels */

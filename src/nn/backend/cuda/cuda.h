@@ -191,14 +191,8 @@ static inline drop drop_of(const nn_call *c) {
     return d;
 }
 
-/* Once for each thread, before its factors. */
+/* Once for each thread, before it asks what is kept. */
 __device__ static inline uint64_t drop_key(const drop &d) { return d.threshold ? nn_stream_key(*d.random, d.node) : 0; }
-
-/* Factors of elements 4 * block .. 4 * block + 3. */
-__device__ static inline void drop_factors(const drop &d, uint64_t key, uint64_t block, float factor[4]) {
-    const nn_random4 r = nn_philox(key, block);
-    for (int i = 0; i < 4; i++) factor[i] = r.x[i] >= d.threshold ? d.scale : 0;
-}
 
 __device__ static inline bool drop_keeps(const drop &d, uint64_t key, int64_t i) {
     return !d.threshold || nn_random_bits(key, (uint64_t)i) >= d.threshold;

@@ -4,9 +4,10 @@
 #define ADAMOD_NN_CUDA_HOPPER_BORDERED_GRADIENT_H
 
 #include "nn/backend/cuda/bordered.cuh"
+#include "nn/backend/cuda/hopper/norm_shape.cuh"
 #include "nn/backend/cuda/norm_line.cuh"
 
-enum { GRAD_CHANNELS = 32, GRAD_PACKS = GRAD_CHANNELS / 8 };
+enum { GRAD_PACKS = OUT / 8 };
 
 /* Of so many pixels, `stride` numbers apart: dy + a + b y in rows of the batch, zeros in others; dy alone where linear.first
  * is NULL. */
@@ -20,9 +21,13 @@ struct bordered_gradient {
 
 static inline bordered_gradient bordered_gradient_of(const nn_call *c) {
     const nn_array *y = &c->output[0];
-    return {
-        (const bf16 *)c->output_grad[0], (const bf16 *)y->data, y->stride, nn_pixels(y), c->output_linear, y->live_rows,
-        y->cols / GRAD_CHANNELS};
+    return {(const bf16 *)c->output_grad[0],
+            (const bf16 *)y->data,
+            y->stride,
+            nn_pixels(y),
+            c->output_linear,
+            y->live_rows,
+            y->cols / OUT};
 }
 
 __device__ static inline int64_t live_pixels(const bordered_gradient &g) {
@@ -30,10 +35,10 @@ __device__ static inline int64_t live_pixels(const bordered_gradient &g) {
 }
 
 /* {b, b, a, a} of each two channels, for everybody after a barrier. */
-typedef float4 linear_lines[GRAD_CHANNELS / 2];
+typedef float4 linear_lines[OUT / 2];
 
 __device__ static inline void find_linear(const bordered_gradient &g, linear_lines &lines) {
-    if (threadIdx.x >= GRAD_CHANNELS || !g.linear.first) return;
+    if (threadIdx.x >= OUT || !g.linear.first) return;
     float *const to = place_in(lines, threadIdx.x);
     to[0] = g.linear.first[g.linear.stride + threadIdx.x];
     to[2] = g.linear.first[threadIdx.x];

@@ -14,10 +14,12 @@ __device__ static inline void wait_for_former(void) {
 #endif
 }
 
-/* Whether what comes next in a stream may begin before all that it waits for is done: where it is recorded, it must wait for
- * one kernel alone. */
-static inline bool may_begin_early(cudaStream_t stream) {
+/* Whether a stream is being recorded; if so, whether what comes next in it waits for one kernel alone. CUDA before 12.3 does
+ * not tell: false. */
+static inline cudaError_t find_recording(cudaStream_t stream, bool *recorded, bool *one_kernel) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    *one_kernel = false;
+#if CUDART_VERSION >= 12030
     const cudaGraphNode_t *nodes = NULL;
     const cudaGraphEdgeData *edges = NULL;
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
@@ -27,8 +29,21 @@ static inline bool may_begin_early(cudaStream_t stream) {
 #else
     const cudaError_t e = cudaStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &edges, &n);
 #endif
-    if (e != cudaSuccess || status != cudaStreamCaptureStatusActive) return e == cudaSuccess;
-    return n == 1 && cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+    *recorded = status == cudaStreamCaptureStatusActive;
+    if (e == cudaSuccess && *recorded && n == 1)
+        *one_kernel = cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
+#else
+    const cudaError_t e = cudaStreamIsCapturing(stream, &status);
+    *recorded = status == cudaStreamCaptureStatusActive;
+#endif
+    return e;
+}
+
+/* Whether what comes next in a stream may begin before all that it waits for is done: where it is recorded, it must wait for
+ * one kernel alone. */
+static inline bool may_begin_early(cudaStream_t stream) {
+    bool recorded = false, one_kernel = false;
+    return find_recording(stream, &recorded, &one_kernel) == cudaSuccess && (!recorded || one_kernel);
 }
 
 /* Of a kernel that waits for the former. */
@@ -47,31 +62,13 @@ static inline cudaError_t launch_following(const void *kernel, dim3 blocks, unsi
     return cudaLaunchKernelExC(&config, kernel, arguments);
 }
 
-/* What a stream that is being recorded waits for: one kernel and nothing else? */
-static inline bool waits_for_one_kernel(cudaStream_t stream) {
-    size_t n = 0;
-#if CUDART_VERSION >= 12030
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    const cudaGraphNode_t *nodes = NULL;
-    const cudaGraphEdgeData *edges = NULL;
-    cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
-#if CUDART_VERSION >= 13000
-    cudaError_t e = cudaStreamGetCaptureInfo(stream, &status, NULL, NULL, &nodes, &edges, &n);
-#else
-    cudaError_t e = cudaStreamGetCaptureInfo_v3(stream, &status, NULL, NULL, &nodes, &edges, &n);
-#endif
-    if (e != cudaSuccess || status != cudaStreamCaptureStatusActive || n != 1) return false;
-    return cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
-#else
-    (void)stream;
-    return n == 1;
-#endif
-}
-
-/* Whether a kernel that waits for the former may be launched so. Compiled for older chips, it does not wait. */
+/* Whether a kernel that waits for the former may be launched so: where it is recorded behind one kernel alone. Compiled for
+ * older chips, it does not wait. */
 static inline bool may_follow(const void *kernel, cudaStream_t stream) {
+    bool recorded = false, one_kernel = false;
     cudaFuncAttributes a;
-    return waits_for_one_kernel(stream) && cudaFuncGetAttributes(&a, kernel) == cudaSuccess && a.ptxVersion >= 90;
+    return find_recording(stream, &recorded, &one_kernel) == cudaSuccess && one_kernel &&
+           cudaFuncGetAttributes(&a, kernel) == cudaSuccess && a.ptxVersion >= 90;
 }
 
 #endif

@@ -1,19 +1,12 @@
 #include "nn/backend/cuda/hopper/norm_convolution.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
-#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/norm_reading.cuh"
 #include "nn/backend/cuda/hopper/norm_rows.h"
+#include "nn/backend/cuda/hopper/norm_shape.cuh"
 #include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
-
-enum {
-    IN = 128,
-    OUT = 32,
-    TAPS = 9,
-    HALVES = IN / SLAB, /* of x's channels */
-    PROCESSORS = 132    /* as many multiprocessors as chips for this have */
-};
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
@@ -418,7 +411,6 @@ __global__ static void __launch_bounds__(APPLY_BLOCK) apply_kernel(const backwar
 
 /* ---- launches ---- */
 
-enum { MOST_SHARED = 218 << 10 }; /* beside what kernels have of a known size */
 static_assert(sizeof(forward_shape<false>::memory) <= MOST_SHARED && sizeof(forward_shape<true>::memory) <= MOST_SHARED,
               "what forward needs");
 static_assert(2 * (sizeof(back_memory) + 1024 + 256) <= 228 << 10, "two blocks of backward");
@@ -426,10 +418,6 @@ static_assert(2 * (sizeof(back_memory) + 1024 + 256) <= 228 << 10, "two blocks o
 static_assert((int)forward_shape<false>::PIXELS == (int)NORM_ROWS_PIXELS &&
                   (int)forward_shape<true>::PIXELS == (int)NORM_IMAGE_PIXELS,
               "cut in the same way");
-
-static bool in_packs(const nn_array *a) {
-    return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
-}
 
 /* Whether groups of warps have pixels of their own: where there are enough for most multiprocessors. */
 static bool is_wide(const nn_call *c) {
@@ -473,17 +461,10 @@ size_t norm_convolution_workspace(const nn_call *c) {
 
 size_t norm_convolution_counters(const nn_call *) { return 1; }
 
-/* One limit for all nodes that have a kernel. */
-static void launch(const nn_call *c, const void *kernel, int64_t blocks, unsigned threads, size_t shared, void *work) {
-    void *arguments[] = {work};
-    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
-    if (e == cudaSuccess) e = launch_following(kernel, (unsigned)blocks, threads, arguments, shared, stream_of(c));
-    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution of what is normalised", cudaGetErrorString(e));
-}
-
 template <typename S> static void run_forward(const nn_call *c, forward_work *f) {
     f->s = border_shape_of(c->output[0].shape, S::PIXELS);
-    launch(c, (const void *)convolution_kernel<S>, f->found.tiles, S::THREADS, sizeof(typename S::memory), f);
+    launch_reading(c, (const void *)convolution_kernel<S>, (unsigned)f->found.tiles, S::THREADS,
+                   sizeof(typename S::memory), f);
 }
 
 void norm_convolution_forward(const nn_call *c, float *workspace, unsigned *counters) {
@@ -529,6 +510,7 @@ void norm_convolution_backward(const nn_call *c, float *workspace, unsigned *cou
     b.dgamma = {norm->input_grad[2], norm->accumulate[2] || c->accumulate_sums};
     b.dbeta = {norm->input_grad[3], norm->accumulate[3] || c->accumulate_sums};
     if (b.pixels == 0) return;
-    launch(c, (const void *)gradient_kernel, back_blocks(c), BACK_BLOCK, sizeof(back_memory), &b);
-    launch(c, (const void *)apply_kernel, parts(b.pixels, 4 * APPLY_BLOCK / (IN / 8)), APPLY_BLOCK, 0, &b);
+    launch_reading(c, (const void *)gradient_kernel, (unsigned)back_blocks(c), BACK_BLOCK, sizeof(back_memory), &b);
+    launch_reading(c, (const void *)apply_kernel, (unsigned)parts(b.pixels, 4 * APPLY_BLOCK / (IN / 8)), APPLY_BLOCK, 0,
+                   &b);
 }

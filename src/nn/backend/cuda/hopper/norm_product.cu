@@ -1,6 +1,6 @@
 #include "nn/backend/cuda/hopper/norm_product.h"
-#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/norm_reading.cuh"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
@@ -10,8 +10,7 @@ enum {
     OUT = 128,       /* channels of y */
     DEEP_FROM = 512, /* channels of x that are worth fetching once for all of y */
     BACK_GROUPS = 3, /* of warps, of a block of backward */
-    BACK_BLOCK = BACK_GROUPS * GROUP,
-    PROCESSORS = 132 /* as many multiprocessors as chips for this have */
+    BACK_BLOCK = BACK_GROUPS * GROUP
 };
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
@@ -394,13 +393,7 @@ __global__ static void __launch_bounds__(PARTS_BLOCK) sum_kernel(const sum_work 
 
 /* ---- launches ---- */
 
-enum { MOST_SHARED = 218 << 10 }; /* beside what kernels have of a known size */
 static_assert(sizeof(back_memory) <= MOST_SHARED, "what backward needs");
-
-/* Everything begins at a pack. */
-static bool in_packs(const nn_array *a) {
-    return a->type == NN_BF16 && nn_channels(a) % 8 == 0 && a->stride % 8 == 0 && a->offset % 8 == 0;
-}
 
 /* How forward is cut: so that many multiprocessors have something to do. */
 struct forward_kind {
@@ -472,14 +465,6 @@ static void map_rows(CUtensorMap *map, const void *rows, int64_t columns, int64_
     if (!hopper_map(map, rows, &s)) nn_cuda_launch_failed("a convolution of what is normalised", "no map of an array");
 }
 
-/* One limit for all nodes that have a kernel. */
-static void launch(const nn_call *c, const void *kernel, dim3 blocks, unsigned threads, size_t shared, void *work) {
-    void *arguments[] = {work};
-    cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
-    if (e == cudaSuccess) e = launch_following(kernel, blocks, threads, arguments, shared, stream_of(c));
-    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution of what is normalised", cudaGetErrorString(e));
-}
-
 void norm_product_forward(const nn_call *c, unsigned *counters) {
     const nn_call *norm = c->maker;
     const nn_array *x = &norm->input[0], *y = &c->output[0];
@@ -500,7 +485,7 @@ void norm_product_forward(const nn_call *c, unsigned *counters) {
     map_rows(&f.x, x->data, f.channels, f.pixels, x->stride, (int)kind.rows);
     map_rows(&f.w, c->input[1].data, f.channels, OUT, f.channels, (int)kind.cols);
     const dim3 blocks((unsigned)f.found.tiles, (unsigned)(OUT / kind.cols));
-    launch(c, kind.kernel, blocks, kind.threads, kind.bytes, &f);
+    launch_reading(c, kind.kernel, blocks, kind.threads, kind.bytes, &f);
 }
 
 static void sum_all(const nn_call *c, const backward_work &b) {
@@ -522,7 +507,7 @@ static void sum_all(const nn_call *c, const backward_work &b) {
     s.pixels = b.pixels;
     s.pixels_a_row = norm->input[0].cols / b.channels;
     const unsigned blocks = (unsigned)(s.weight_blocks + parts(b.channels, PARTS_COLS));
-    launch(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s);
+    launch_reading(c, (const void *)sum_kernel, blocks, PARTS_BLOCK, 0, &s);
 }
 
 void norm_product_backward(const nn_call *c) {
@@ -539,6 +524,7 @@ void norm_product_backward(const nn_call *c) {
     map_rows(&b.w, c->input[1].data, b.channels, OUT, b.channels, OUT);
     map_rows(&b.dy, c->output_grad[0], OUT, b.pixels, c->output[0].stride, TILE);
     map_rows(&b.dx, b.wanted ? norm->input_grad[0] : x->data, b.channels, b.pixels, x->stride, TILE);
-    launch(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK, sizeof(back_memory), &b);
+    launch_reading(c, (const void *)product_back_kernel, (unsigned)(b.columns * b.parts), BACK_BLOCK,
+                   sizeof(back_memory), &b);
     sum_all(c, b);
 }

@@ -2,15 +2,12 @@
  * at itself and at its left. So relu(norm(x)) is multiplied where it lies in shared memory, moved by whole rows of the image
  * alone, and what neighbours give each other is added up in registers. */
 #include "nn/backend/cuda/hopper/norm_rows.h"
-#include "nn/backend/cuda/hopper/following.cuh"
 #include "nn/backend/cuda/hopper/map.h"
+#include "nn/backend/cuda/hopper/norm_reading.cuh"
+#include "nn/backend/cuda/hopper/norm_shape.cuh"
 #include "nn/backend/cuda/hopper/tile_output.cuh"
 
 enum {
-    IN = 128,
-    OUT = 32,
-    TAPS = 9,
-    HALVES = IN / SLAB, /* of x's channels */
     GROUPS = 4,
     THREADS = GROUPS * GROUP,
     WARPS = THREADS / 32,
@@ -251,7 +248,6 @@ __global__ static void __launch_bounds__(IMAGE_THREADS, 1) image_kernel(const __
 
 /* ---- launches ---- */
 
-enum { MOST_SHARED = 218 << 10 }; /* beside what kernels have of a known size */
 static_assert(sizeof(rows_shape<32>::memory) <= MOST_SHARED && sizeof(rows_shape<16>::memory) <= MOST_SHARED,
               "shared memory");
 
@@ -272,12 +268,8 @@ static void run(const nn_call *c, rows_work *f, int64_t width, int rows, const v
     const map_shape shape = {{IN, width, height, x->rows},
                              {1, stride, width * stride, height * width * stride},
                              {SLAB, (int)width, rows, 1}};
-    void *arguments[] = {f};
-    cudaError_t e = hopper_map(&f->x, x->data, &shape) ? cudaSuccess : cudaErrorInvalidValue;
-    if (e == cudaSuccess) e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, MOST_SHARED);
-    if (e == cudaSuccess)
-        e = launch_following(kernel, (unsigned)f->found.tiles, threads, arguments, bytes, stream_of(c));
-    if (e != cudaSuccess) nn_cuda_launch_failed("a convolution of what is normalised", cudaGetErrorString(e));
+    if (hopper_map(&f->x, x->data, &shape)) launch_reading(c, kernel, (unsigned)f->found.tiles, threads, bytes, f);
+    else nn_cuda_launch_failed("a convolution of what is normalised", "no map of an array");
 }
 
 template <int WIDTH> static void run_rows(const nn_call *c, rows_work *f) {

@@ -3,23 +3,18 @@
  * lie in shared memory. So x is fetched once for all taps, and only dy is read at nine places. */
 #include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
-#include "nn/backend/cuda/hopper/following.cuh"
-#include "nn/backend/cuda/hopper/warp_group.cuh"
+#include "nn/backend/cuda/hopper/norm_reading.cuh"
+#include "nn/backend/cuda/hopper/norm_shape.cuh"
 #include "nn/backend/cuda/sum_parts.cuh"
 
 enum {
-    IN = 128,
-    OUT = GRAD_CHANNELS,
-    TAPS = 9,
-    HALVES = IN / SLAB,
     UNITS = TAPS * OUT / 16,         /* of rows, one for a warp */
     BLOCK = (UNITS + 3) / 4 * GROUP, /* the last warps have none */
     PIXELS = 128,                    /* at a time */
     MOST_PLACES = 288,               /* with borders: of 8 images of 4 x 4 */
     DY_ROW = OUT + 8,                /* numbers of a place: 8 of them begin in different banks */
     STAGES = 3,
-    SUMS_ROW = SLAB + 8,
-    PROCESSORS = 132 /* as many multiprocessors as chips for this have */
+    SUMS_ROW = SLAB + 8
 };
 
 struct weights_work {
@@ -165,7 +160,7 @@ __global__ static void __launch_bounds__(PARTS_BLOCK)
 
 /* ---- launches ---- */
 
-static_assert(sizeof(weights_memory) <= (218 << 10) && STAGES == 3, "shared memory; two turns");
+static_assert(sizeof(weights_memory) <= MOST_SHARED && STAGES == 3, "shared memory; two turns");
 
 static border_shape shape_of(const nn_call *c) { return border_shape_of(c->output[0].shape, PIXELS); }
 
