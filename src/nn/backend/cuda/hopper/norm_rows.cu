@@ -1,6 +1,7 @@
-/* A row of the product is a pixel; its columns are the channels of y, three times: for what the pixel gives y at its right,
- * at itself and at its left. So relu(norm(x)) is multiplied where it lies in shared memory, moved by whole rows of the image
- * alone, and what neighbours give each other is added up in registers. */
+/* The product has a row for each pixel of x. Its columns are the channels of y three times, for the three taps of a row of
+ * the kernel: what the pixel gives y at its right, at itself and at its left. The kernel's other rows are the same product
+ * with x a row of the image further. So relu(norm(x)) is multiplied where it lies in shared memory, with no border at its
+ * sides, and what neighbours give each other is added up in registers. */
 #include "nn/backend/cuda/hopper/norm_rows.h"
 #include "nn/backend/cuda/hopper/map.h"
 #include "nn/backend/cuda/hopper/norm_reading.cuh"
@@ -29,7 +30,7 @@ struct rows_work {
     moments_work found;
 };
 
-/* A row for each channel of y and tap of one row of the kernel. */
+/* For each half of x's channels and row of the kernel, a slab: a row for each tap and channel of y. */
 typedef bf16 row_weights[HALVES][3][COLUMNS * SLAB];
 
 template <int WIDTH> struct rows_shape {
@@ -54,7 +55,8 @@ template <int BLOCK> __device__ static inline void copy_weights(const bf16 *from
     }
 }
 
-/* Lines become relu(norm(x)), those above and below an image stay 0. `row`: the first one's, of the image. */
+/* Lines, a pixel each, become relu(norm(x)); those above and below an image stay 0. `row`: the image's row that the first
+ * line is in. */
 template <int WIDTH, int LINES, int THREADS_OF_IT>
 __device__ static inline void normalise_lines(const float4 *lines, int row, int height, bf16 *x) {
     const int thread = (int)threadIdx.x % THREADS_OF_IT, pack = thread % 8;
@@ -69,7 +71,7 @@ __device__ static inline void normalise_lines(const float4 *lines, int row, int 
     }
 }
 
-/* A group's 64 pixels by half of the channels, under way. x: the line above the first of them. */
+/* Begins the product of a group's 64 pixels by half of the channels. x: the line a row above the first of them. */
 template <int WIDTH>
 __device__ static inline void multiply_half(const bf16 *x, const bf16 (&w)[3][COLUMNS * SLAB], bool add,
                                             float (&sums)[SUMS]) {
@@ -86,7 +88,10 @@ __device__ static inline void multiply_half(const bf16 *x, const bf16 (&w)[3][CO
     products_commit();
 }
 
-/* What the first and last pixel of a warp give those of other warps, where a row of the image goes on there. */
+/* A thread's sums are of pixels lane / 4 and lane / 4 + 8 of its warp's 16: of each 8 columns, two numbers of the first and
+ * then two of the second. */
+
+/* What the last pixel of a warp gives the next one, and the first pixel the one before, for the warps that have these. */
 __device__ static inline void leave_edges(const float (&sums)[SUMS], float (&edges)[WARPS][2][OUT]) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
 #pragma unroll
@@ -100,12 +105,14 @@ __device__ static inline void leave_edges(const float (&sums)[SUMS], float (&edg
     }
 }
 
-/* y of a warp's 16 pixels: from the pixel at the left, itself, and that at the right. */
+/* y of a warp's 16 pixels: from the pixel at the left, itself, and that at the right. The neighbours of a lane's pixels are
+ * those of the lanes 4 before and 4 behind it; at an end of the 8, the other 8's; at an end of the 16, another warp's if a
+ * row of the image goes on there (CROSSES), and nobody's if it ends. */
 template <int WIDTH>
 __device__ static inline void add_neighbours(const float (&sums)[SUMS], const float (*edges)[2][OUT],
                                              float (&y)[OUT / 8][4]) {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const int first = (warp * 16 + lane / 4) % WIDTH, second = (warp * 16 + lane / 4 + 8) % WIDTH;
+    const int first = (warp * 16 + lane / 4) % WIDTH, second = (warp * 16 + lane / 4 + 8) % WIDTH; /* in their rows */
     constexpr bool CROSSES = WIDTH > 16;
 #pragma unroll
     for (int i = 0; i < OUT / 8 * 2; i++) {
@@ -127,8 +134,8 @@ __device__ static inline void add_neighbours(const float (&sums)[SUMS], const fl
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-/* A block has some pixels, which it takes PIXELS at a time, by halves of the channels: one is normalised while the one before
- * is multiplied and those behind it are on their way. */
+/* A block takes its pixels PIXELS at a time, by halves of the channels: an item is one half of such pixels. An item is
+ * normalised while the one before is multiplied and those behind it are on their way. */
 template <int WIDTH>
 __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_constant__ rows_work f) {
     typedef rows_shape<WIDTH> S;
@@ -188,7 +195,7 @@ __global__ static void __launch_bounds__(THREADS, 1) rows_kernel(const __grid_co
     if (f.found.to.first) leave_lanes<PIXELS>(f.found, 0, first, end, live, found, s.found);
 }
 
-/* ---- an image of 8 x 8 for each block: a group has half of the channels ---- */
+/* ---- an image of 8 x 8 for each block: each of its two groups has half of the channels ---- */
 
 enum { SIDE = 8, IMAGE_LINES = (SIDE + 2) * SIDE, IMAGE_THREADS = HALVES * GROUP };
 
@@ -260,7 +267,7 @@ bool norm_image_fits(const nn_call *c) {
     return c->output[0].shape->dim[1] == SIDE && c->output[0].shape->dim[2] == SIDE;
 }
 
-/* x in boxes of so many rows. */
+/* Launches a kernel that reads x in boxes of so many rows. */
 static void run(const nn_call *c, rows_work *f, int64_t width, int rows, const void *kernel, unsigned threads,
                 size_t bytes) {
     const nn_array *x = &c->maker->input[0];

@@ -1,6 +1,7 @@
-/* dW[out, tap, in] is the sum over pixels of x of dy, as many places away as the tap says, times relu(norm(x)). Rows of the
- * product are outs of all taps, 16 of them a warp's, which has them in registers; its columns are the channels of x, as they
- * lie in shared memory. So x is fetched once for all taps, and only dy is read at nine places. */
+/* dW[out, tap, in] is a sum over pixels p of x: relu(norm(x))[p, in] times dy[q, out], where q is the pixel of y that the tap
+ * takes p to. As a product, rows are (tap, out), columns are in. A warp has 16 rows: half of a tap's outs, whose dy it has in
+ * registers. The columns are x as it lies in shared memory. So x is fetched once for all taps, and only dy is read at nine
+ * places. */
 #include "nn/backend/cuda/hopper/norm_weights.h"
 #include "nn/backend/cuda/hopper/bordered_gradient.cuh"
 #include "nn/backend/cuda/hopper/norm_reading.cuh"
@@ -8,8 +9,8 @@
 #include "nn/backend/cuda/sum_parts.cuh"
 
 enum {
-    UNITS = TAPS * OUT / 16,         /* of rows, one for a warp */
-    BLOCK = (UNITS + 3) / 4 * GROUP, /* the last warps have none */
+    UNITS = TAPS * OUT / 16,         /* of 16 rows, one for a warp */
+    BLOCK = (UNITS + 3) / 4 * GROUP, /* the last warps have none: they multiply, and leave nothing */
     PIXELS = 128,                    /* at a time */
     MOST_PLACES = 288,               /* with borders: of 8 images of 4 x 4 */
     DY_ROW = OUT + 8,                /* numbers of a place: 8 of them begin in different banks */
@@ -48,7 +49,7 @@ __device__ static inline void copy_pixels(const weights_work &w, int64_t first, 
     }
 }
 
-/* What this thread copied becomes relu(norm(x)), as forward has it; beyond the last pixel, dy is 0. */
+/* What this thread copied becomes relu(norm(x)), as forward has it. Beyond the last pixel it is not 0, but dy is. */
 __device__ static inline void normalise_pixels(const float4 *lines, bf16 (&x)[HALVES][PIXELS * SLAB]) {
     const int pack = (int)threadIdx.x % (IN / 8);
 #pragma unroll 2
@@ -73,7 +74,8 @@ __device__ static inline void find_saved_lines(const norm_arrays &norm, float4 *
 
 typedef float weights_tile[HALVES][SLAB / 8][4];
 
-/* acc += dy^T x of a chunk, of the warp's outs and tap: `dy` is where they are of the first place of nine. */
+/* acc += dy^T x of a chunk. `dy`: where the warp's tap finds the first of its outs, for a pixel whose nine places begin at
+ * place 0. */
 __device__ static inline void multiply_chunk(const border_shape &s, const bf16 (&x)[HALVES][PIXELS * SLAB],
                                              const bf16 *dy, weights_tile &acc) {
     const int lane = (int)threadIdx.x % 32, pixel = lane / 16 * 8 + lane % 8;
@@ -113,7 +115,7 @@ __device__ static inline void leave_sums(const weights_work &w, weights_memory &
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-/* A block takes chunks of pixels, one in gridDim.x. */
+/* A block takes chunks of PIXELS, one in gridDim.x. */
 __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_work w) {
     weights_memory &s = *reinterpret_cast<weights_memory *>(shared_memory);
     const int lane = (int)threadIdx.x % 32, unit = (int)threadIdx.x / 32, tap = unit < UNITS ? unit / 2 : 0;
@@ -136,6 +138,7 @@ __global__ static void __launch_bounds__(BLOCK, 1) weights_kernel(const weights_
     load((int)blockIdx.x + step, 1, 1);
     weights_tile acc = {};
     int stage = 0, turn = 0;
+    /* The kernel is turned around: the tap that is i rows and j columns from its corner meets dy 2 - i and 2 - j from there. */
     const int begin = ((2 - tap / 3) * w.s.wide() + 2 - tap % 3) * DY_ROW + unit % 2 * 16 + lane / 8 % 2 * 8;
     for (int chunk = (int)blockIdx.x; chunk < w.chunks; chunk += step) {
         copies_wait<STAGES - 2>();
@@ -160,7 +163,7 @@ __global__ static void __launch_bounds__(PARTS_BLOCK)
 
 /* ---- launches ---- */
 
-static_assert(sizeof(weights_memory) <= MOST_SHARED && STAGES == 3, "shared memory; two turns");
+static_assert(sizeof(weights_memory) <= MOST_SHARED && STAGES == 3, "shared memory; y has two turns");
 
 static border_shape shape_of(const nn_call *c) { return border_shape_of(c->output[0].shape, PIXELS); }
 
@@ -169,7 +172,7 @@ bool norm_weights_fit(const nn_call *c) {
     return s.pieces > 0 && s.places() <= MOST_PLACES;
 }
 
-/* As many as there is something to do for, and all the same. */
+/* At most one for each multiprocessor, with as many chunks each. */
 static int64_t blocks_of(const nn_call *c) {
     const int64_t chunks = parts(nn_pixels(&c->output[0]), PIXELS);
     return chunks ? parts(chunks, parts(chunks, PROCESSORS)) : 0;

@@ -1,4 +1,4 @@
-/* What groups of warps have computed, to where it belongs, with its moments. */
+/* Results of warp groups on their way to y, a pixel a row, and their moments (moments.cuh). */
 #ifndef ADAMOD_NN_CUDA_TILE_OUTPUT_H
 #define ADAMOD_NN_CUDA_TILE_OUTPUT_H
 
@@ -6,15 +6,16 @@
 #include "nn/backend/cuda/norm_line.cuh"
 #include "nn/backend/cuda/hopper/warp_group.cuh"
 
-/* Pixels of y up to end, of which some live; y is that of the block's first channel. */
 struct tile_output {
-    bf16 *y;
-    int64_t stride, end, live;
+    bf16 *y; /* of pixel 0 and the block's first channel */
+    int64_t stride;
+    int64_t end;  /* the block's pixels are below */
+    int64_t live; /* those of the batch are below: they count for moments; others are 0 */
     bool moments; /* are wanted */
 };
 
-/* R packs of a lane, of different pixels, to y and into the sums of its warp. Lanes that are PACKS apart have the same
- * channels. */
+/* R packs of a lane, of pixels `pixel`, pixel + step ..., to y and into the sums of its warp. Lanes that are PACKS apart have
+ * the same channels. first: the warp's first packs, so that sums begin, and the first pixel is their origin. */
 template <int PACKS, int R, int COLS, int WARPS>
 __device__ static inline void store_packs(const tile_output &to, const uint4 (&packs)[R], int64_t pixel, int64_t step,
                                           int channel, bool first, tile_sums<COLS, WARPS> &sums) {
@@ -45,7 +46,7 @@ __device__ static inline void store_packs(const tile_output &to, const uint4 (&p
     if (to.moments) add_sums<PACKS>(sums, channel, origin, sum, squares, first);
 }
 
-/* How many of R pixels live. */
+/* How many of R pixels, `step` apart, are below live. */
 template <int R> __device__ static inline float count_live(int64_t pixel, int64_t step, int64_t live) {
     float n = 0;
     for (int r = 0; r < R; r++) n += pixel + r * step < live;
@@ -54,7 +55,7 @@ template <int R> __device__ static inline float count_live(int64_t pixel, int64_
 
 /* ---- moments of a block, and of all: as leave_tile, in fewer steps that wait for each other ---- */
 
-/* Of N, `step` apart: first their mean, then the squares about it. */
+/* Joins N moments, `step` apart: first their mean, then the squares about it. */
 template <int N> __device__ static inline moment join_all(const moment *from, int step) {
     moment all = {0, 0, 0};
 #pragma unroll
@@ -71,7 +72,7 @@ template <int N> __device__ static inline moment join_all(const moment *from, in
     return all;
 }
 
-/* Of a column of a tile, over the warps. */
+/* Joins the warps' sums of a column. */
 template <int COLS, int WARPS> __device__ static inline moment join_warps(const tile_sums<COLS, WARPS> &sums, int col) {
     moment all = {0, 0, 0};
 #pragma unroll
@@ -89,6 +90,7 @@ template <int COLS, int WARPS> __device__ static inline moment join_warps(const 
     return all;
 }
 
+/* The moments of block blockIdx.x, a tile of COLS channels, number `column`; and of all tiles, if it is the last. */
 template <int COLS, int WARPS>
 __device__ static inline void leave_block(const moments_work &w, int64_t column, int64_t live,
                                           const tile_sums<COLS, WARPS> &sums) {
@@ -119,8 +121,8 @@ struct lane_sums {
     float sum[8], squares[8];
 };
 
-/* A warp's 16 pixels from `pixel` on, of COLS channels, by way of `out`; zeros where they are not of the batch. Lanes that are
- * COLS / 8 apart have the same channels. */
+/* A warp's 16 pixels from `pixel` on, of COLS channels, to y by way of `out`, the warp's shared memory; zeros where they are
+ * not of the batch. Lanes that are COLS / 8 apart have the same channels. first: as in store_packs. */
 template <int COLS>
 __device__ static inline void store_rows(const tile_output &to, bf16 *out, const float (&acc)[COLS / 8][4],
                                          int64_t pixel, bool first, lane_sums &sums) {
@@ -162,7 +164,8 @@ __device__ static inline void store_rows(const tile_output &to, bf16 *out, const
     __syncwarp();
 }
 
-/* The moments of a block's pixels, ROWS of them a tile, when nobody reads `room` any more. */
+/* leave_block of a block's pixels [first, end), which it took ROWS at a time, each warp 16 of them. `room` is shared memory
+ * that others may be reading when it begins. */
 template <int ROWS, int COLS, int WARPS>
 __device__ static inline void leave_lanes(const moments_work &w, int64_t column, int64_t first, int64_t end,
                                           int64_t live, const lane_sums &of, tile_sums<COLS, WARPS> &room) {
@@ -178,11 +181,11 @@ __device__ static inline void leave_lanes(const moments_work &w, int64_t column,
     leave_block(w, column, live, room);
 }
 
-/* A group's products of 64 pixels and N channels. Four rows begin in different banks. */
+/* A group's sums of 64 pixels and N channels. Rows are 8 numbers longer, so that four of them begin in different banks. */
 template <int N> struct group_sums_of { float row[64][N + 8]; };
 
-/* The sums of GROUPS groups' products of the same pixels, to y. `shared` is memory that others may be reading when it
- * begins. */
+/* Adds up what GROUPS groups have of the same 64 pixels from `pixel` on, to y. `shared` is memory that others may be reading
+ * when it begins. */
 template <int N, int GROUPS, int WARPS>
 __device__ static inline void store_sums(const tile_output &to, group_sums_of<N> *shared, float (&acc)[N / 8][4],
                                          int64_t pixel, tile_sums<N, WARPS> &sums) {
