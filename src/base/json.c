@@ -87,6 +87,11 @@ void json_string(json *j, const char *text) {
     add_quoted(j, text);
 }
 
+void json_pair(json *j, const char *key, const char *text) {
+    json_key(j, key);
+    json_string(j, text);
+}
+
 void json_integer(json *j, int64_t x) {
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, x);

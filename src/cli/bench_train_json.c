@@ -13,11 +13,6 @@ static void add(json *j, const char *key, double x) {
     json_number(j, x);
 }
 
-static void add_text(json *j, const char *key, const char *text) {
-    json_key(j, key);
-    json_string(j, text);
-}
-
 static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
     json_key(j, key);
     json_open(j, '{');
@@ -58,10 +53,10 @@ static void add_rates(json *j, const bench_train_result *r, const bench_spread *
 }
 
 static void add_setup(json *j, const bench_train_result *r) {
-    add_text(j, "version", adamod_version_string());
-    add_text(j, "recipe", r->recipe);
-    add_text(j, "rule", r->s->recipe.optimizer.rule);
-    add_text(j, "library", nn_profile_library());
+    json_pair(j, "version", adamod_version_string());
+    json_pair(j, "recipe", r->recipe);
+    json_pair(j, "rule", r->s->recipe.optimizer.rule);
+    json_pair(j, "library", nn_profile_library());
     add(j, "parameters", (double)nn_params_total(r->s->params));
     add(j, "threads", r->threads);
     add(j, "steps", r->steps);
@@ -96,11 +91,11 @@ static void add_memory(json *j, const bench_train_result *r) {
 /* The members of one peer, in an object of its own. */
 static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
     json_open(j, '{');
-    add_text(j, "version", p->version);
-    if (*p->attention) add_text(j, "attention", p->attention);
-    if (*p->layout) add_text(j, "layout", p->layout);
-    add_text(j, "optimizer", p->optimizer);
-    add_text(j, "environment", bench_train_peer_settings(p));
+    json_pair(j, "version", p->version);
+    if (*p->attention) json_pair(j, "attention", p->attention);
+    if (*p->layout) json_pair(j, "layout", p->layout);
+    json_pair(j, "optimizer", p->optimizer);
+    json_pair(j, "environment", bench_train_peer_settings(p));
     if (p->rows > 0) add(j, "padding", bench_train_padding(r));
     add(j, "check_loss", p->loss);
     add(j, "relative_difference", bench_train_difference(r, p));
@@ -111,7 +106,7 @@ static void add_peer(json *j, const bench_train_result *r, const bench_train_pee
         add(j, "convolutions_share", p->convolutions / r->step.median);
     }
     if (*r->device.name) {
-        add_text(j, "how", p->how);
+        json_pair(j, "how", p->how);
         add(j, "reserved_bytes", p->reserved);
     }
     json_close(j, '}');
@@ -123,7 +118,7 @@ static void add_torch(json *j, const bench_train_result *r) {
         add_peer(j, r, &r->peer, &r->peer_step);
     } else {
         json_string(j, NULL);
-        add_text(j, "no_torch", r->no_torch);
+        json_pair(j, "no_torch", r->no_torch);
     }
     if (!r->device.graph.process) return;
     json_key(j, "torch_graph");
@@ -154,9 +149,9 @@ static void add_shapes(json *j, const bench_train_device *d) {
     for (int i = 0; i < d->n_kernels; i++) {
         const nn_profile_step *s = &d->kernels[i].step;
         json_open(j, '{');
-        add_text(j, "op", s->op);
-        add_text(j, "direction", directions[s->backward]);
-        add_text(j, "shape", s->shape);
+        json_pair(j, "op", s->op);
+        json_pair(j, "direction", directions[s->backward]);
+        json_pair(j, "shape", s->shape);
         add(j, "calls", d->kernels[i].calls);
         add(j, "ms", 1e3 * s->seconds);
         json_close(j, '}');
@@ -166,8 +161,8 @@ static void add_shapes(json *j, const bench_train_device *d) {
 
 static void add_device(json *j, const bench_train_result *r) {
     const bench_train_device *d = &r->device;
-    add_text(j, "device", d->name);
-    add_text(j, "precision", bench_train_precision(r->s));
+    json_pair(j, "device", d->name);
+    json_pair(j, "precision", bench_train_precision(r->s));
     add(j, "burst", d->burst);
     add_rates(j, r, &r->step, 0, d->used);
     add(j, "flops", r->flops);

@@ -46,10 +46,8 @@ static void print_text(const experiment *e, const trained *t, task_split split, 
 static int print_json(const experiment *e, const trained *t, task_split split, const task_result *r) {
     json j = {0};
     json_open(&j, '{');
-    json_key(&j, "split");
-    json_string(&j, split == SPLIT_TEST ? "test" : "valid");
-    json_key(&j, "checkpoint");
-    json_string(&j, t->checkpoint);
+    json_pair(&j, "split", split == SPLIT_TEST ? "test" : "valid");
+    json_pair(&j, "checkpoint", t->checkpoint);
     json_key(&j, e->task->items);
     json_number(&j, r->items);
     if (strcmp(e->task->samples, e->task->items) != 0) {
@@ -62,8 +60,7 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
         if (!e->task->metrics[i].signature) continue;
         char name[64];
         snprintf(name, sizeof name, "%s_signature", e->task->metrics[i].name);
-        json_key(&j, name);
-        json_string(&j, e->task->metrics[i].signature);
+        json_pair(&j, name, e->task->metrics[i].signature);
     }
     json_key(&j, "seconds");
     json_number(&j, r->seconds);

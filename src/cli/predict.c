@@ -55,14 +55,12 @@ static int print_json(const arguments *a, const char *path, const class_names *c
     int k = -1;
     json j = {0};
     json_open(&j, '{');
-    json_key(&j, "image");
-    json_string(&j, path);
+    json_pair(&j, "image", path);
     json_key(&j, "classes");
     json_open(&j, '[');
     for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
         json_open(&j, '{');
-        json_key(&j, "label");
-        json_string(&j, c->name[k]);
+        json_pair(&j, "label", c->name[k]);
         json_key(&j, "probability");
         json_number(&j, (double)p[k]);
         json_close(&j, '}');

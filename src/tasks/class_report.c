@@ -96,8 +96,7 @@ static int write_mistake(json *j, const class_mistake *m, const pictures *p, lit
     json_integer(j, m->prediction);
     json_key(j, "probability");
     json_number(j, m->probability);
-    json_key(j, "pixels");
-    json_string(j, l->text);
+    json_pair(j, "pixels", l->text);
     json_close(j, '}');
     return 0;
 }
@@ -113,8 +112,7 @@ int class_report_write(const class_report *c, const pictures *p, int64_t step, c
     json_open(&j, '{');
     json_key(&j, "step");
     json_integer(&j, step);
-    json_key(&j, "split");
-    json_string(&j, split);
+    json_pair(&j, "split", split);
     json_key(&j, "classes");
     json_open(&j, '[');
     for (int i = 0; i < c->classes; i++) json_string(&j, p->classes.name[i]);

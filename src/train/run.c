@@ -194,11 +194,6 @@ static void read_system(const char *path, const char *key, char *out, size_t siz
     if (file) fclose(file);
 }
 
-static void add_pair(json *j, const char *key, const char *value) {
-    json_key(j, key);
-    json_string(j, value);
-}
-
 static void add_machine(const run *r, json *j) {
     char processor[128], host[128] = "", began[40] = "";
     adamod_optimizer *opt = NULL;
@@ -208,20 +203,20 @@ static void add_machine(const run *r, json *j) {
     (void)gethostname(host, sizeof host - 1);
     if (gmtime_r(&seconds, &utc)) strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &utc);
     json_open(j, '{');
-    add_pair(j, "version", adamod_version_string());
+    json_pair(j, "version", adamod_version_string());
 #ifdef __clang__
-    add_pair(j, "compiler", "clang " __clang_version__);
+    json_pair(j, "compiler", "clang " __clang_version__);
 #else
-    add_pair(j, "compiler", "gcc " __VERSION__);
+    json_pair(j, "compiler", "gcc " __VERSION__);
 #endif
-    add_pair(j, "started", began);
-    add_pair(j, "host", host);
-    add_pair(j, "processor", processor);
+    json_pair(j, "started", began);
+    json_pair(j, "host", host);
+    json_pair(j, "processor", processor);
     json_key(j, "cores");
     json_integer(j, sysconf(_SC_NPROCESSORS_ONLN));
-    if (adamod_create(&opt, "adamod") == ADAMOD_OK) add_pair(j, "instruction_set", adamod_isa(opt));
+    if (adamod_create(&opt, "adamod") == ADAMOD_OK) json_pair(j, "instruction_set", adamod_isa(opt));
     adamod_free(opt);
-    for (int i = 0; i < r->n_descriptions; i++) add_pair(j, r->description[i][0], r->description[i][1]);
+    for (int i = 0; i < r->n_descriptions; i++) json_pair(j, r->description[i][0], r->description[i][1]);
     json_close(j, '}');
 }
 
@@ -243,18 +238,18 @@ static int write_machine(run *r, const line *to) {
 static void add_metric(json *j, const metric *m) {
     static const char *const better[] = {"lower", "neither", "higher"};
     json_open(j, '{');
-    add_pair(j, "name", m->name);
-    add_pair(j, "label", m->label);
-    add_pair(j, "about", m->about);
-    add_pair(j, "unit", m->unit);
+    json_pair(j, "name", m->name);
+    json_pair(j, "label", m->label);
+    json_pair(j, "about", m->about);
+    json_pair(j, "unit", m->unit);
     json_key(j, "scale");
     json_number(j, m->scale);
     json_key(j, "decimals");
     json_integer(j, m->decimals);
-    add_pair(j, "better", better[m->better - METRIC_LOWER]);
+    json_pair(j, "better", better[m->better - METRIC_LOWER]);
     json_key(j, "headline");
     json_boolean(j, m->headline);
-    if (m->signature) add_pair(j, "signature", m->signature);
+    if (m->signature) json_pair(j, "signature", m->signature);
     json_close(j, '}');
 }
 
@@ -262,12 +257,12 @@ static int write_task(const run *r, const line *to) {
     const task *t = recipe_task(&r->recipe);
     json j = {0};
     json_open(&j, '{');
-    add_pair(&j, "task", t->name);
-    add_pair(&j, "about", t->about);
-    add_pair(&j, "items", t->items);
-    add_pair(&j, "samples", t->samples);
-    if (t->answers) add_pair(&j, "answers", t->answers);
-    if (t->limit) add_pair(&j, "limit", t->limit);
+    json_pair(&j, "task", t->name);
+    json_pair(&j, "about", t->about);
+    json_pair(&j, "items", t->items);
+    json_pair(&j, "samples", t->samples);
+    if (t->answers) json_pair(&j, "answers", t->answers);
+    if (t->limit) json_pair(&j, "limit", t->limit);
     json_key(&j, "subtitle");
     json_open(&j, '[');
     for (const char *const *key = t->subtitle; key && *key; key++) json_string(&j, *key);
@@ -292,10 +287,10 @@ int run_add_data(run *r, int n, const task_part *parts, char *message, size_t si
         char fingerprint[24];
         snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, parts[i].fingerprint);
         json_open(&j, '{');
-        add_pair(&j, "split", task_split_name(parts[i].split));
-        add_pair(&j, "key", parts[i].key);
-        add_pair(&j, "file", parts[i].file);
-        add_pair(&j, "fingerprint", fingerprint);
+        json_pair(&j, "split", task_split_name(parts[i].split));
+        json_pair(&j, "key", parts[i].key);
+        json_pair(&j, "file", parts[i].file);
+        json_pair(&j, "fingerprint", fingerprint);
         json_close(&j, '}');
     }
     json_close(&j, ']');
@@ -516,8 +511,7 @@ void run_counted(run_metrics *m, const char *name, double value) { put(m, name, 
 /* The object's fields, and (e may be NULL) the same for TensorBoard. */
 static void add_metrics(const run_metrics *m, json *j, tfevents *e) {
     char tag[64];
-    json_key(j, "kind");
-    json_string(j, m->kind);
+    json_pair(j, "kind", m->kind);
     json_key(j, "step");
     json_integer(j, m->step);
     for (int i = 0; i < m->n; i++) {
@@ -608,7 +602,7 @@ int run_add_sample(run *r, int64_t step, int n, const task_text *texts, char *me
     json_open(&j, '{');
     json_key(&j, "step");
     json_integer(&j, step);
-    for (int i = 0; i < n; i++) add_pair(&j, texts[i].name, texts[i].text);
+    for (int i = 0; i < n; i++) json_pair(&j, texts[i].name, texts[i].text);
     json_close(&j, '}');
     return append_both(r, SAMPLES, &j, &none, &to);
 }
@@ -719,7 +713,7 @@ int run_finish(run *r, const run_result *result, double *loss, char *message, si
     if (run_mark(r, ignored, sizeof ignored, message, size)) return -1; /* a result must not outlive its data */
     if (find_training_loss(r, result->step, loss, &to)) return -1;
     json_open(&j, '{');
-    add_pair(&j, "status", result->status);
+    json_pair(&j, "status", result->status);
     json_key(&j, "step");
     json_integer(&j, result->step);
     json_key(&j, "seconds");
