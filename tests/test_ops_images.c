@@ -113,6 +113,14 @@ static void check_running_statistics(const nn_kernels *kernels) {
     CHECK_CLOSE(mean, 0.75 * 10 + 0.25 * 3, 1e-6);
     CHECK_CLOSE(variance, 0.75 * 20 + 0.25 * 14 / 3, 1e-6); /* 4 + 1 + 0 + 9 over 4 - 1 */
     CHECK_CLOSE(y[0], -2 / sqrt(3.5 + 1e-5), 1e-6);
+    double added[2];
+    const float left[2] = {10, 20}; /* what is added, later, has the same bits */
+    const float taken[2] = {mean, variance};
+    c.added = added;
+    kernels->forward(&c);
+    CHECK(mean == taken[0] && variance == taken[1]);
+    for (int i = 0; i < 2; i++) CHECK(nn_run(left[i], 0.25, added[i]) == taken[i]);
+    c.added = NULL;
     c.training = false;
     kernels->forward(&c);
     CHECK_CLOSE(y[0], (1 - mean) / sqrt(variance + 1e-5), 1e-6);

@@ -74,12 +74,13 @@ for recipe in translation language; do # with any number of ranks
     numbers $recipe.whole >whole.txt
     numbers $recipe.killed | cmp - whole.txt || fail "$recipe: a run whose ranks were killed ends elsewhere"
 done
-# The running statistics of images are those of so many ranks; and states are shared out.
-how="--set train.shard=true --set train.steps=10 --set train.checkpoint_every=2 --set train.evaluate_every=0"
+# With running statistics of norms; and states are shared out.
+how="--set train.shard=true --set train.accumulate=3 --set train.steps=10 --set train.checkpoint_every=2 --set train.evaluate_every=0 \
+    --set train.histogram_dense=0 --set train.histogram_every=0"
 # shellcheck disable=SC2086
-train 2 images.yaml --out images.whole $how
+train 1 images.yaml --out images.whole $how
 # shellcheck disable=SC2086
-kill_one 2 images.yaml images.killed $how
+kill_one 3 images.yaml images.killed $how
 train 2 --resume --out images.killed --set train.steps=10
 numbers images.whole >whole.txt
 numbers images.killed | cmp - whole.txt || fail "images: a run whose ranks were killed ends elsewhere"

@@ -61,6 +61,11 @@ typedef struct nn_channel_pairs {
     int64_t stride;
 } nn_channel_pairs;
 
+/* A running statistic takes what a batch adds to it. */
+static inline float nn_run(float state, double momentum, double added) {
+    return (float)((1 - momentum) * state + added);
+}
+
 /* One call of an op's forward or backward kernel. */
 typedef struct nn_call {
     const nn_attributes *attributes;
@@ -108,6 +113,9 @@ typedef struct nn_call {
     /* The call of the op that made input 0, which the kernels do, too: input 0 and its gradient have no memory. NULL:
      * none. */
     const struct nn_call *maker;
+    /* On the host, in training: what a batch adds to running statistics, momentum times its own, goes here, output after
+     * output of the op's running; they stay as they are. NULL: they take it at once. */
+    double *added;
 } nn_call;
 
 typedef void (*nn_kernel)(const nn_call *c);

@@ -364,6 +364,13 @@ void nn_plan_tell_all(nn_plan *plan);
  * has no such norms. */
 typedef void nn_add_up(void *context, double *x, int64_t n);
 adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool waits, bool *any);
+/* Processes that each run a batch of their own, on the host: running statistics, but for norms that are shared, stay as they are
+ * in training from now on. What a batch adds to them goes to added, of as many numbers as nn_plan_defers returns; added NULL: they
+ * take it at once again. nn_plan_take adds it, of whichever process: taken in the order of batches, statistics have the bits of
+ * one process that runs batch after batch. */
+int64_t nn_plan_defers(const nn_plan *plan);
+void nn_plan_defer(nn_plan *plan, double *added);
+void nn_plan_take(nn_plan *plan, const double *added);
 /* Until the outputs of the oldest run that was not waited for can be read. */
 adamod_status nn_plan_wait(nn_plan *plan);
 

@@ -60,6 +60,7 @@ struct nn_op {
     bool joins;                  /* output 0 is all inputs side by side, in the last dimension. The plan places inputs
                                   * inside it where it can, and gradients likewise: kernels copy only those that are
                                   * elsewhere */
+    unsigned running;            /* bit i: output i is running statistics: see nn_call.added */
 };
 
 /* The ops that devices have kernels of, too. */

@@ -83,3 +83,43 @@ adamod_status nn_plan_share(nn_plan *plan, nn_add_up *add, void *context, bool w
     if (!*any || (plan->on_device ? plan->options.shares : strcmp(plan->options.backend, "cpu") == 0)) return ADAMOD_OK;
     return adamod__fail(ADAMOD_ERROR_NAME, "backend %s has no batch norms of several processes", plan->options.backend);
 }
+
+/* ---- running statistics of several processes ---- */
+
+static int64_t nn_count_running(const plan_step *step, int output) {
+    const nn_array *a = &step->call.output[output];
+    const bool runs = (step->node->op->running >> output & 1) && !step->call.attributes->shared;
+    return runs ? a->rows * a->cols : 0;
+}
+
+static int64_t nn_count_step(const plan_step *step) {
+    int64_t n = 0;
+    for (int k = 0; k < NN_MAX_OUTPUTS; k++) n += nn_count_running(step, k);
+    return n;
+}
+
+int64_t nn_plan_defers(const nn_plan *plan) {
+    int64_t n = 0;
+    for (int s = 0; s < plan->n_forward; s++) n += nn_count_step(&plan->steps[s]);
+    return n;
+}
+
+void nn_plan_defer(nn_plan *plan, double *added) {
+    for (int s = 0; s < plan->n_forward; s++) {
+        const int64_t n = nn_count_step(&plan->steps[s]);
+        plan->steps[s].call.added = n > 0 ? added : NULL;
+        if (added) added += n;
+    }
+}
+
+void nn_plan_take(nn_plan *plan, const double *added) {
+    for (int s = 0; s < plan->n_forward; s++) {
+        const nn_call *c = &plan->steps[s].call;
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+            const int64_t n = nn_count_running(&plan->steps[s], k);
+            float *state = c->output[k].data;
+            for (int64_t i = 0; i < n; i++) state[i] = nn_run(state[i], c->attributes->momentum, added[i]);
+            added += n;
+        }
+    }
+}

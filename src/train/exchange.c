@@ -22,6 +22,9 @@ struct exchange {
     exchange_options o;
     float *sums;    /* this rank's part of each block, where an update has several rounds; else NULL */
     double *losses; /* four of each rank */
+    /* Of running statistics on the host: what this rank's batch adds, and after it what those of all add. NULL: there are none */
+    double *added;
+    int64_t n_added;
     int blocks;
     overlap *beside;      /* NULL: sums come after the pass */
     bool active;          /* the pass is one whose gradients NCCL sums */
@@ -144,7 +147,22 @@ static int64_t sums_kept(const exchange *x) {
     return is_ordered(x) && x->o.batches > comm_size(x->o.comm) ? x->blocks * most_of_part(x) : 0;
 }
 
-size_t exchange_memory(const exchange *x) { return (size_t)sums_kept(x) * sizeof *x->sums + comm_memory(x->o.comm); }
+static size_t added_bytes(const exchange *x) {
+    return (size_t)x->n_added * ((size_t)comm_size(x->o.comm) + 1) * sizeof *x->added;
+}
+
+size_t exchange_memory(const exchange *x) {
+    return (size_t)sums_kept(x) * sizeof *x->sums + added_bytes(x) + comm_memory(x->o.comm);
+}
+
+static int defer_statistics(exchange *x, char *message, size_t size) {
+    const exchange_options *o = &x->o;
+    x->n_added = o->comm && o->plan && !o->carries && !o->params->on_device ? nn_plan_defers(o->plan) : 0;
+    if (x->n_added == 0) return 0;
+    if (!(x->added = malloc(added_bytes(x)))) return text_fail(message, size, "out of memory for running statistics");
+    nn_plan_defer(o->plan, x->added);
+    return 0;
+}
 
 static int make(exchange *x, char *message, size_t size) {
     const exchange_options *o = &x->o;
@@ -154,6 +172,7 @@ static int make(exchange *x, char *message, size_t size) {
     if (n > 0) x->sums = malloc((size_t)n * sizeof *x->sums);
     if (!x->losses || (n > 0 && !x->sums))
         return text_fail(message, size, "out of memory for the sums of %lld gradients", (long long)n);
+    if (defer_statistics(x, message, size)) return -1;
     const bool thread = ordered && o->overlap && o->comm;
     if (thread && start_beside(x, message, size)) return -1;
     if (!thread && !(o->nccl && o->overlap)) return 0;
@@ -178,10 +197,12 @@ int exchange_open(exchange **out, const exchange_options *o, char *message, size
 void exchange_free(exchange *x) {
     if (!x) return;
     if (x->o.plan) (void)nn_plan_watch(x->o.plan, 1, NULL, NULL);
+    if (x->added) nn_plan_defer(x->o.plan, NULL);
     stop_beside(x);
     nccl_free(x->o.nccl);
     free(x->sums);
     free(x->losses);
+    free(x->added);
     free(x);
 }
 
@@ -318,6 +339,13 @@ static void mean_states(exchange *x, int ranks) {
     }
 }
 
+/* In the order of batches. */
+static void take_added(exchange *x, int ranks) {
+    double *all = x->added + x->n_added;
+    comm_gather(x->o.comm, x->added, (size_t)x->n_added * sizeof *all, all);
+    for (int r = 0; r < ranks; r++) nn_plan_take(x->o.plan, all + r * x->n_added);
+}
+
 /* Every round has a batch of every rank. */
 bool exchange_means_states(const exchange *x) {
     const exchange_options *o = &x->o;
@@ -335,6 +363,10 @@ adamod_status exchange_mean_states(exchange *x) {
 adamod_status exchange_states(exchange *x, int ranks) {
     nn_params *p = x->o.params;
     if (!x->o.comm || !p->state_data) return ADAMOD_OK;
+    if (x->added) {
+        take_added(x, ranks);
+        return ADAMOD_OK;
+    }
     const adamod_status status = nn_params_fetch_states(p);
     if (status) return status;
     if (x->o.carries)

@@ -68,8 +68,8 @@ void exchange_add(exchange *x, double *numbers, int64_t n);
 /* The numbers of the batches of a round, added to sums in the order of batches. */
 void exchange_losses(exchange *x, int ranks, const double mine[4], double sums[4]);
 
-/* The persistent states of all ranks become one: the last batch's, where it went on from those before it; else the mean of
- * what the batches of the round left. Where they are on a device and exchange_means_states says so, exchange_mean_states does
+/* The persistent states of all ranks become one: the last batch's, where it went on from those before it; running statistics on
+ * the host as if one process had run batch after batch; else the mean of what the batches of the round left. Where they are on a device and exchange_means_states says so, exchange_mean_states does
  * it, which can be recorded. */
 adamod_status exchange_states(exchange *x, int ranks);
 bool exchange_means_states(const exchange *x);

@@ -53,8 +53,14 @@ static void batch_moments(const nn_call *c, int64_t k) {
     const double v = n ? squares / (double)n : 0, momentum = n ? c->attributes->momentum : 0;
     c->saved[k] = (float)m;
     c->saved[nn_channels(x) + k] = (float)(1 / sqrt(v + c->attributes->eps));
-    mean[k] = (float)((1 - momentum) * mean[k] + momentum * m);
-    variance[k] = (float)((1 - momentum) * variance[k] + momentum * squares / (double)(n > 1 ? n - 1 : 1));
+    const double added[2] = {momentum * m, momentum * squares / (double)(n > 1 ? n - 1 : 1)};
+    if (c->added) {
+        c->added[k] = added[0];
+        c->added[nn_channels(x) + k] = added[1];
+    } else {
+        mean[k] = nn_run(mean[k], momentum, added[0]);
+        variance[k] = nn_run(variance[k], momentum, added[1]);
+    }
 }
 
 static void batch_norm_forward(const nn_call *c) {
@@ -130,6 +136,7 @@ const nn_op nn_op_batch_norm = {
     .shape = batch_norm_shape,
     .ref = {.forward = batch_norm_forward, .backward = batch_norm_backward},
     .aliases = {0, 1 + 4, 1 + 5},
+    .running = 1u << 1 | 1u << 2,
     .full_inputs = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 5,
     .strided_inputs = 1u << 0 | 1u << 1,
     .strided_outputs = 1u << 0,

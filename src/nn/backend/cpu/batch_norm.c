@@ -120,7 +120,7 @@ static void moments_task(void *context, int64_t task) {
                 j->sums + 2 * task * j->channels);
 }
 
-/* The batch's moments go to saved, and into the running ones. */
+/* The batch's moments go to saved, and into the running ones or to what will be added to them. */
 static void finish_moments(void *context, int64_t k) {
     const job *j = context;
     const nn_call *c = j->c;
@@ -131,8 +131,14 @@ static void finish_moments(void *context, int64_t k) {
     const double m = j->pixels ? sums[0] / n : 0, squares = fmax(sums[1] - n * m * m, 0);
     c->saved[k] = (float)m;
     c->saved[j->channels + k] = (float)(1 / sqrt((j->pixels ? squares / n : 0) + c->attributes->eps));
-    mean[k] = (float)((1 - momentum) * mean[k] + momentum * m);
-    variance[k] = (float)((1 - momentum) * variance[k] + momentum * squares / (n > 1 ? n - 1 : 1));
+    const double added[2] = {momentum * m, momentum * squares / (n > 1 ? n - 1 : 1)};
+    if (c->added) {
+        c->added[k] = added[0];
+        c->added[j->channels + k] = added[1];
+    } else {
+        mean[k] = nn_run(mean[k], momentum, added[0]);
+        variance[k] = nn_run(variance[k], momentum, added[1]);
+    }
 }
 
 static void running_moments(const job *j) {
