@@ -92,15 +92,75 @@ bool report_same_variant(const report_run *a, const report_run *b) {
 
 static const char *base_name(const report_run *r) { return report_pairs_find(&r->recipe, "name"); }
 
-/* Whether variants of the same name as this one differ in a key or, with content, in a part of the data. */
-static bool tells_apart(const report *r, int variant, const char *key, bool content) {
+/* Whether variants of the same name as this one differ in a part of the data. */
+static bool has_own_content(const report *r, int variant, const char *part) {
     const report_run *own = r->variant[variant].run[0];
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *other = r->variant[i].run[0];
-        if (i == variant || !same_text(base_name(other), base_name(own))) continue;
-        if (content ? !same_content(own, other, key) : !same_value(own, other, key)) return true;
+        if (i != variant && same_text(base_name(other), base_name(own)) && !same_content(own, other, part)) return true;
     }
     return false;
+}
+
+static bool told_apart(const report_run *a, const report_run *b, const report_keys *keys, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!same_value(a, b, keys->at[i])) return true;
+    }
+    return false;
+}
+
+/* How many kinds of variants of a name there are, if those that these keys do not tell apart are of one kind. */
+static int kinds(const report *r, const char *name, const report_keys *keys) {
+    int n = 0;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = r->variant[i].run[0];
+        bool is_new = same_text(base_name(run), name);
+        for (int k = 0; k < i && is_new; k++) {
+            const report_run *other = r->variant[k].run[0];
+            is_new = !same_text(base_name(other), name) || told_apart(run, other, keys, keys->n);
+        }
+        n += is_new;
+    }
+    return n;
+}
+
+/* The key that, with those there are, tells the most variants of a name apart, of several the one that recipes have first;
+ * NULL: none tells more than they do. */
+static const char *next_key(const report *r, const char *name, const report_keys *keys) {
+    const char *best = NULL;
+    int most = kinds(r, name, keys);
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = r->variant[i].run[0];
+        for (size_t k = 0; same_text(base_name(run), name) && k < run->recipe.n; k++) {
+            report_keys more = *keys;
+            more.at[more.n++] = run->recipe.at[k].key;
+            const int n = only_records(run, run->recipe.at[k].key) ? 0 : kinds(r, name, &more);
+            if (n <= most) continue;
+            most = n;
+            best = run->recipe.at[k].key;
+        }
+    }
+    return best;
+}
+
+void report_telling_keys(const report *r, int variant, report_keys *out) {
+    const char *name = base_name(r->variant[variant].run[0]), *key;
+    *out = (report_keys){{"optimizer.rule"}, 1};
+    if (kinds(r, name, out) == 1) out->n = 0;
+    while (out->n < REPORT_TELLING - 1 && (key = next_key(r, name, out))) out->at[out->n++] = key;
+}
+
+/* How many of the first keys tell a variant from all others of its name that all of them do. */
+static int enough_keys(const report *r, int variant, const report_keys *keys) {
+    const report_run *own = r->variant[variant].run[0];
+    int n = 0;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *other = r->variant[i].run[0];
+        if (i == variant || !same_text(base_name(other), base_name(own))) continue;
+        if (!told_apart(own, other, keys, keys->n)) continue;
+        while (!told_apart(own, other, keys, n)) n++;
+    }
+    return n;
 }
 
 typedef struct words {
@@ -112,59 +172,33 @@ typedef struct words {
 enum { NAMED = 3, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
 
 static void add_words(words *w, const char *key, const char *value) {
+    static const char part[] = "optimizer.";
     const char *slash = strrchr(value, '/');
     if (w->n++ > NAMED || w->used >= w->size) return;
-    if (w->n > NAMED) w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
-    else
-        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
-                                    *key ? "=" : "", VALUE, slash && slash[1] ? slash + 1 : value);
-}
-
-/* Whether no two variants of a name have the same value of a key. */
-static bool tells_all_apart(const report *r, const char *name, const char *key) {
-    for (int i = 0; i < r->n_variants; i++) {
-        const report_run *a = r->variant[i].run[0];
-        if (!same_text(base_name(a), name)) continue;
-        for (int k = 0; k < i; k++) {
-            const report_run *b = r->variant[k].run[0];
-            if (same_text(base_name(b), name) && same_value(a, b, key)) return false;
-        }
-    }
-    return true;
-}
-
-/* Whether one of the first so many variants of the same name has the key. */
-static bool had_before(const report *r, int variant, int before, const char *key) {
-    const report_run *own = r->variant[variant].run[0];
-    for (int i = 0; i < before; i++) {
-        const report_run *run = r->variant[i].run[0];
-        if (same_text(base_name(run), base_name(own)) && report_pairs_find(&run->recipe, key)) return true;
-    }
-    return false;
-}
-
-/* The rule, where that is enough. Otherwise a variant's own keys first; then those that only others of its name have. */
-void report_difference(const report *r, int variant, char *out, size_t size) {
-    const report_run *own = r->variant[variant].run[0];
-    const char *rule = report_pairs_find(&own->recipe, "optimizer.rule");
-    words w = {.out = out, .size = size};
-    *out = '\0';
-    if (rule && tells_all_apart(r, base_name(own), "optimizer.rule")) {
-        add_words(&w, "", rule);
+    if (w->n > NAMED) {
+        w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
         return;
     }
-    for (int i = -1; i < r->n_variants; i++) {
-        const report_run *run = i < 0 ? own : r->variant[i].run[0];
-        if (!same_text(base_name(run), base_name(own))) continue;
-        for (size_t k = 0; k < run->recipe.n; k++) {
-            const char *key = run->recipe.at[k].key, *value = report_pairs_find(&own->recipe, key);
-            if (i >= 0 && (value || had_before(r, variant, i, key))) continue;
-            if (!only_records(own, key) && tells_apart(r, variant, key, false)) add_words(&w, key, value ? value : "–");
-        }
+    if (begins(key, part)) key += strlen(part);
+    if (strcmp(key, "rule") == 0) key = "";
+    w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
+                                *key ? "=" : "", VALUE, slash && slash[1] ? slash + 1 : value);
+}
+
+/* Options that a variant does not have are not named, unless there is nothing else to say. */
+void report_difference(const report *r, int variant, const report_keys *keys, char *out, size_t size) {
+    const report_run *own = r->variant[variant].run[0];
+    const int n = enough_keys(r, variant, keys);
+    words w = {.out = out, .size = size};
+    *out = '\0';
+    for (int i = 0; i < n; i++) {
+        const char *value = report_pairs_find(&own->recipe, keys->at[i]);
+        if (value) add_words(&w, keys->at[i], value);
     }
+    if (!w.n && n > 0) add_words(&w, keys->at[0], "–");
     for (size_t k = 0; !w.n && k < own->data.n; k++) {
         const report_pair *part = &own->data.at[k];
-        if (tells_apart(r, variant, part->key, true)) add_words(&w, part->key, part->value);
+        if (has_own_content(r, variant, part->key)) add_words(&w, part->key, part->value);
     }
 }
 

@@ -270,12 +270,17 @@ static bool is_name_of_another(const report *r, int variant) {
 
 /* Variants of one name by what tells them apart. */
 static int name_variants(report *r) {
+    const char *of = NULL; /* the name that the keys are of */
+    report_keys keys;
     for (int i = 0; i < r->n_variants; i++) {
         report_variant *v = &r->variant[i];
+        const char *base = name_of(v->run[0]);
         char what[256], *name = NULL;
         if (!is_name_of_another(r, i)) continue;
-        report_difference(r, i, what, sizeof what);
-        if (asprintf(&name, "%s (%s)", name_of(v->run[0]), *what ? what : "another") < 0) return -1;
+        if (!of || strcmp(of, base) != 0) report_telling_keys(r, i, &keys);
+        of = base;
+        report_difference(r, i, &keys, what, sizeof what);
+        if (asprintf(&name, "%s (%s)", base, *what ? what : "another") < 0) return -1;
         free(v->name);
         v->name = name;
     }

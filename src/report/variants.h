@@ -81,8 +81,16 @@ void report_times(const report *r, char *out, size_t size);
 
 /* Whether runs are of one variant, by recipe and data. */
 bool report_same_variant(const report_run *a, const report_run *b);
-/* What tells a variant from others of the same name, "train.steps=40", of the variants there are; "": nothing. */
-void report_difference(const report *r, int variant, char *out, size_t size);
+/* A few keys that tell the variants of one name apart, as far as keys do: the rule, if they have several, then in the
+ * order in which they tell the most. */
+enum { REPORT_TELLING = 16 };
+typedef struct report_keys {
+    const char *at[REPORT_TELLING];
+    int n;
+} report_keys;
+void report_telling_keys(const report *r, int variant, report_keys *out);
+/* What tells a variant from others of its name, by those keys: "adam, lr=0.1", "train.steps=40"; "": nothing. */
+void report_difference(const report *r, int variant, const report_keys *keys, char *out, size_t size);
 
 /* What a run measured at a point, for the column of the validation loss or of a metric, whatever the split; NAN:
  * nothing. */
