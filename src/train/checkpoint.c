@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "train/checkpoint.h"
+#include "train/checkpoint_parts.h"
 
 #include "base/error.h"
 #include "base/json.h"
@@ -22,26 +22,19 @@
 
 static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
-static const char evaluation_key[] = "evaluation";
+const char checkpoint_evaluation_key[] = "evaluation";
 
-/* Of its header. The largest model that a recipe can ask for, 1000 layers, stays below it, so what is saved can be read;
- * and a file that is something else does not fill the memory. */
-#define MOST_HEADER ((uint64_t)48 << 20)
+int checkpoint_fail_memory(const checkpoint_line *to) {
+    return text_fail(to->message, to->size, "%s: out of memory", to->path);
+}
 
-/* Where to complain. */
-typedef struct line {
-    const char *path;
-    char *message;
-    size_t size;
-} line;
+static int fail_library(const checkpoint_line *to) {
+    return text_fail(to->message, to->size, "%s", adamod__last_message());
+}
 
-static int fail_memory(const line *to) { return text_fail(to->message, to->size, "%s: out of memory", to->path); }
-
-static int fail_library(const line *to) { return text_fail(to->message, to->size, "%s", adamod__last_message()); }
-
-static bool is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
-static bool is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
-static bool is_param(const char *name) { return !is_optimizers(name) && !is_state(name); }
+bool checkpoint_is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
+bool checkpoint_is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
+bool checkpoint_is_param(const char *name) { return !checkpoint_is_optimizers(name) && !checkpoint_is_state(name); }
 
 uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n) {
     const unsigned char *p = data;
@@ -138,14 +131,14 @@ static void add_pair(outgoing *out, const char *key, const char *value) {
     out->pairs[out->n_pairs++] = (adamod__st_pair){key, value};
 }
 
-static int list_metadata(outgoing *out, const checkpoint_meta *meta, const line *to) {
+static int list_metadata(outgoing *out, const checkpoint_meta *meta, const checkpoint_line *to) {
     add_pair(out, "format", format);
     add_pair(out, "version", adamod_version_string());
     for (int i = 0; i < NUMBERS; i++) add_pair(out, numbers[i].name, number_text(meta, &numbers[i], out->number[i]));
     if (*meta->mark) add_pair(out, "mark", meta->mark);
     if (*meta->data) add_pair(out, "data", meta->data);
     if (!meta->recipe) return 0;
-    if (!(out->recipe = recipe_text(meta->recipe))) return fail_memory(to);
+    if (!(out->recipe = recipe_text(meta->recipe))) return checkpoint_fail_memory(to);
     add_pair(out, "recipe", out->recipe);
     return 0;
 }
@@ -163,22 +156,22 @@ static void add_tensor(outgoing *out, const char *name, const nn_param *p, float
     memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
 }
 
-static int list_params(outgoing *out, const nn_params *params, const line *to) {
+static int list_params(outgoing *out, const nn_params *params, const checkpoint_line *to) {
     if (!params->data) return text_fail(to->message, to->size, "%s: the parameters have no memory yet", to->path);
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
-        if (!is_param(p->name)) {
+        if (!checkpoint_is_param(p->name)) {
             return text_fail(to->message, to->size, "%s: a parameter is called '%s', which is kept for %s", to->path,
-                             p->name, is_state(p->name) ? "persistent states" : "the optimizer");
+                             p->name, checkpoint_is_state(p->name) ? "persistent states" : "the optimizer");
         }
         add_tensor(out, p->name, p, params->data);
     }
     return 0;
 }
 
-static int list_states(outgoing *out, const nn_params *params, const line *to) {
+static int list_states(outgoing *out, const nn_params *params, const checkpoint_line *to) {
     out->state_names = calloc((size_t)params->n_states + 1, sizeof *out->state_names);
-    if (!out->state_names) return fail_memory(to);
+    if (!out->state_names) return checkpoint_fail_memory(to);
     for (int i = 0; i < params->n_states; i++) {
         const nn_param *p = &params->states[i];
         if (!state_name(p, out->state_names[i])) {
@@ -190,15 +183,15 @@ static int list_states(outgoing *out, const nn_params *params, const line *to) {
 }
 
 static int list_all(outgoing *out, const nn_params *params, const adamod_optimizer *optimizer,
-                    const checkpoint_meta *meta, const line *to) {
+                    const checkpoint_meta *meta, const checkpoint_line *to) {
     if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return fail_library(to);
     out->tensors = calloc((size_t)(params->n + params->n_states) + out->states.n + 1, sizeof *out->tensors);
-    if (!out->tensors) return fail_memory(to);
+    if (!out->tensors) return checkpoint_fail_memory(to);
     if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
     if (!optimizer) return 0;
     const double weight = adamod__evaluation_weight(optimizer);
     snprintf(out->evaluation, sizeof out->evaluation, "%.17g", weight);
-    if (weight != 0) add_pair(out, evaluation_key, out->evaluation);
+    if (weight != 0) add_pair(out, checkpoint_evaluation_key, out->evaluation);
     memcpy(out->tensors + out->n, out->states.tensors, out->states.n * sizeof *out->tensors);
     out->n += out->states.n;
     for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) out->pairs[out->n_pairs++] = out->states.metadata[i];
@@ -207,7 +200,7 @@ static int list_all(outgoing *out, const nn_params *params, const adamod_optimiz
 
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size) {
-    const line to = {path, message, size};
+    const checkpoint_line to = {path, message, size};
     outgoing out = {0};
     int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&out, params, optimizer, meta, &to);
     if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
@@ -231,13 +224,13 @@ static bool is_checkpoint(const adamod__st_file *file) {
 }
 
 /* A text of the metadata, where there is one. */
-static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const line *to) {
+static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const checkpoint_line *to) {
     const char *found = adamod__st_metadata(file, name);
     if ((size_t)snprintf(out, room, "%s", found ? found : "") < room) return 0;
     return text_fail(to->message, to->size, "%s: its %s is longer than %zu bytes", to->path, name, room - 1);
 }
 
-static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const line *to) {
+int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const checkpoint_line *to) {
     const char *found = adamod__st_metadata(file, "format");
     if (!is_checkpoint(file)) {
         return text_fail(to->message, to->size, "%s: not a checkpoint: its format is '%.40s', expected '%s'", to->path,
@@ -255,7 +248,7 @@ static int read_metadata(const adamod__st_file *file, checkpoint_meta *meta, con
                : 0;
 }
 
-static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const line *to) {
+static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const checkpoint_line *to) {
     const char *text = adamod__st_metadata(file, "recipe");
     char name[1024];
     snprintf(name, sizeof name, "%.1000s: recipe", to->path);
@@ -264,7 +257,7 @@ static int read_recipe(const adamod__st_file *file, const task *const *tasks, re
     return recipe_parse(r, text, strlen(text), name, to->message, to->size);
 }
 
-static int check_fingerprint(uint64_t wanted, uint64_t found, const line *to) {
+static int check_fingerprint(uint64_t wanted, uint64_t found, const checkpoint_line *to) {
     if (!wanted || !found || wanted == found) return 0;
     return text_fail(to->message, to->size,
                      "%s: made with another vocabulary or other classes: its fingerprint is %016" PRIx64
@@ -274,7 +267,7 @@ static int check_fingerprint(uint64_t wanted, uint64_t found, const line *to) {
 
 /* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
 static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
-                          const line *to) {
+                          const checkpoint_line *to) {
     char difference[512];
     recipe was;
     if (check_fingerprint(wanted->fingerprint, found->fingerprint, to)) return -1;
@@ -285,12 +278,12 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
 }
 
 /* What a file has of a parameter or state, called name there. */
-static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const line *to) {
+static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const checkpoint_line *to) {
     const adamod__st_entry *e = adamod__st_find(file, name);
     char has[128], wants[128];
     if (!e) {
         return text_fail(to->message, to->size, "%s: from another model: it has no %s '%s'", to->path,
-                         is_state(name) ? "persistent state" : "parameter", p->name);
+                         checkpoint_is_state(name) ? "persistent state" : "parameter", p->name);
     }
     if (e->dtype != ADAMOD__ST_F32) {
         return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, name,
@@ -305,8 +298,8 @@ static int check_tensor(const adamod__st_file *file, const char *name, const nn_
 
 /* Whether the model has what the file calls name. */
 static bool is_known(const nn_params *params, const char *name) {
-    return is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) != NULL
-                          : nn_params_find(params, name) != NULL;
+    return checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) != NULL
+                                     : nn_params_find(params, name) != NULL;
 }
 
 /* What belongs to a place in the data is for who goes on from there. */
@@ -314,7 +307,7 @@ static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !
 
 /* Every parameter and state is there, and no other parameter; and no other state, if training is to go on: who only
  * computes need not have the states of training. */
-static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const line *to) {
+static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const checkpoint_line *to) {
     char name[256];
     for (int i = 0; i < params->n; i++) {
         if (check_tensor(file, params->list[i].name, &params->list[i], to)) return -1;
@@ -325,25 +318,27 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     }
     size_t others = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
-        others += is_param(file->entries[i].name) || (is_state(file->entries[i].name) && goes_on);
+        others += checkpoint_is_param(file->entries[i].name) || (checkpoint_is_state(file->entries[i].name) && goes_on);
     }
     if (others == (size_t)params->n + (goes_on ? (size_t)params->n_states : 0)) return 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const char *found = file->entries[i].name;
-        if (is_optimizers(found) || (is_state(found) && !goes_on) || is_known(params, found)) continue;
+        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found))
+            continue;
         return text_fail(to->message, to->size, "%s: from another model: this one has no %s '%.80s'", to->path,
-                         is_state(found) ? "persistent state" : "parameter",
-                         is_state(found) ? found + strlen(state_part) : found);
+                         checkpoint_is_state(found) ? "persistent state" : "parameter",
+                         checkpoint_is_state(found) ? found + strlen(state_part) : found);
     }
     return 0;
 }
 
 /* The numbers of all parameters, laid out as params->data is, then those of all states, which are as they were where they
  * are not wanted; to be freed. */
-static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const line *to) {
+static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
+                          const checkpoint_line *to) {
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
     char name[256];
-    if (!data) (void)fail_memory(to);
+    if (!data) (void)checkpoint_fail_memory(to);
     for (int i = 0; data && i < params->n + params->n_states; i++) {
         const bool state = i >= params->n;
         const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
@@ -360,10 +355,9 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
     return data;
 }
 
-/* Rules that average their path train other weights than those to use: parameter + weight (z - parameter). y is a
- * parameter's, of n numbers. */
-static int to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n, const line *to) {
-    const char *text = adamod__st_metadata(file, evaluation_key);
+int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n,
+                                const checkpoint_line *to) {
+    const char *text = adamod__st_metadata(file, checkpoint_evaluation_key);
     const double weight = text ? strtod(text, NULL) : 0;
     char name[300];
     if (weight == 0) return 0;
@@ -374,40 +368,41 @@ static int to_evaluate_with(const adamod__st_file *file, const char *parameter, 
                          name);
     }
     float *z = malloc(n * sizeof *z + 1);
-    if (!z) return fail_memory(to);
+    if (!z) return checkpoint_fail_memory(to);
     const int failed = adamod__st_read(file, e, z, to->message, to->size);
     for (size_t k = 0; !failed && k < n; k++) y[k] = y[k] + (float)weight * (z[k] - y[k]);
     free(z);
     return failed ? -1 : 0;
 }
 
-static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data, const line *to) {
+static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data,
+                                const checkpoint_line *to) {
     int status = 0;
     for (int i = 0; !status && i < params->n; i++) {
         const nn_param *p = &params->list[i];
-        status = to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
+        status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
     }
     return status;
 }
 
 /* Whether it is read for a model that is only used. */
 static bool is_used(const nn_params *params, const char *name) {
-    const nn_param *state = is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
+    const nn_param *state = checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
     return is_known(params, name) && (!state || is_wanted(state, false));
 }
 
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
-static int verify(const adamod__st_file *file, bool all, const nn_params *params, const line *to) {
+static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_line *to) {
     uint64_t most = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
         if (bytes > most) most = bytes;
     }
     char *block = malloc((size_t)most + 1);
-    int status = block ? 0 : fail_memory(to);
+    int status = block ? 0 : checkpoint_fail_memory(to);
     for (size_t i = 0; !status && i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
-        if (!all && !is_optimizers(e->name) && is_used(params, e->name)) continue;
+        if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name)) continue;
         if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
     }
     free(block);
@@ -421,17 +416,17 @@ static void copy_numbers(float *to, const float *from, const nn_param *list, int
 }
 
 /* Nothing can fail any more but a device. */
-static int store(nn_params *params, const float *data, const line *to) {
+static int store(nn_params *params, const float *data, const checkpoint_line *to) {
     copy_numbers(params->data, data, params->list, params->n);
     copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
     return nn_params_store(params) ? fail_library(to) : 0;
 }
 
 static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
-                const line *to) {
+                const checkpoint_line *to) {
     checkpoint_meta found = {0};
     const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
-    if (read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
+    if (checkpoint_read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
     if (check_params(file, params, goes_on, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
         return text_fail(to->message, to->size, "%s: it has only parameters, no optimizer state to resume from",
@@ -453,19 +448,20 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
 
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size) {
-    const line to = {path, message, size};
+    const checkpoint_line to = {path, message, size};
     adamod__st_file file;
     if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
     const int status = load(&file, params, optimizer, meta, &to);
     adamod__st_close(&file);
     return status;
 }
 
-static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t fingerprint, const line *to) {
+static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t fingerprint,
+                        const checkpoint_line *to) {
     checkpoint_meta found = {0};
     if (is_checkpoint(file) &&
-        (read_metadata(file, &found, to) || check_fingerprint(fingerprint, found.fingerprint, to)))
+        (checkpoint_read_metadata(file, &found, to) || check_fingerprint(fingerprint, found.fingerprint, to)))
         return -1;
     if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, false, to);
@@ -476,20 +472,20 @@ static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t
 }
 
 int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size) {
-    const line to = {path, message, size};
+    const checkpoint_line to = {path, message, size};
     adamod__st_file file;
     if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
-    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
     const int status = load_weights(&file, params, fingerprint, &to);
     adamod__st_close(&file);
     return status;
 }
 
 int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size) {
-    const line to = {path, message, size};
+    const checkpoint_line to = {path, message, size};
     adamod__st_file file;
-    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
-    int status = read_metadata(&file, meta, &to);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    int status = checkpoint_read_metadata(&file, meta, &to);
     if (!status) status = verify(&file, true, NULL, &to);
     *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
     adamod__st_close(&file);
@@ -497,161 +493,16 @@ int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, 
 }
 
 int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size) {
-    const line to = {path, message, size};
+    const checkpoint_line to = {path, message, size};
     checkpoint_meta found = {0};
     recipe read;
     adamod__st_file file;
-    if (adamod__st_open_within(path, MOST_HEADER, &file, message, size)) return -1;
-    int status = read_metadata(&file, &found, &to);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    int status = checkpoint_read_metadata(&file, &found, &to);
     if (!status && r) status = read_recipe(&file, r->tasks, &read, &to);
     adamod__st_close(&file);
     if (status) return status;
     if (r) *r = read;
     *meta = found;
     return 0;
-}
-
-/* ---- Averaging --------------------------------------------------------------------------------------------------- */
-
-/* Of several checkpoints; the last is what the others must look like. */
-typedef struct averaging {
-    const char *const *paths;
-    adamod__st_file *files;
-    size_t n;
-    const line *to;
-} averaging;
-
-static int open_all(averaging *a, const char *const *paths, size_t n) {
-    checkpoint_meta unused;
-    if (!n) return text_fail(a->to->message, a->to->size, "%s: no checkpoints to average", a->to->path);
-    a->paths = paths;
-    a->files = calloc(n, sizeof *a->files);
-    if (!a->files) return fail_memory(a->to);
-    for (; a->n < n; a->n++) {
-        const line at = {paths[a->n], a->to->message, a->to->size};
-        if (adamod__st_open_within(at.path, MOST_HEADER, &a->files[a->n], at.message, at.size)) return -1;
-        if (read_metadata(&a->files[a->n], &unused, &at)) return a->n++, -1; /* this one is open already */
-    }
-    return 0;
-}
-
-static const adamod__st_file *last_of(const averaging *a) { return &a->files[a->n - 1]; }
-
-static size_t count_params(const adamod__st_file *file) {
-    size_t n = 0;
-    for (size_t i = 0; i < file->n_entries; i++) n += is_param(file->entries[i].name);
-    return n;
-}
-
-static int check_same(const averaging *a) {
-    const adamod__st_file *last = last_of(a);
-    for (size_t i = 0; i < last->n_entries; i++) {
-        const adamod__st_entry *x = &last->entries[i];
-        if (!is_state(x->name) || x->dtype == ADAMOD__ST_F32) continue;
-        return text_fail(a->to->message, a->to->size, "%s: '%.80s' is %s, expected F32", a->paths[a->n - 1], x->name,
-                         adamod__st_dtype_name(x->dtype));
-    }
-    for (size_t f = 0; f < a->n; f++) {
-        size_t same = 0;
-        for (size_t i = 0; i < last->n_entries; i++) {
-            const adamod__st_entry *x = &last->entries[i], *y = adamod__st_find(&a->files[f], x->name);
-            if (!is_param(x->name)) continue;
-            same += y && y->dtype == ADAMOD__ST_F32 && x->dtype == y->dtype && x->ndim == y->ndim &&
-                    memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
-        }
-        if (same == count_params(last) && same == count_params(&a->files[f])) continue;
-        return text_fail(a->to->message, a->to->size, "%s: not of the same model as %s", a->paths[f],
-                         a->paths[a->n - 1]);
-    }
-    return 0;
-}
-
-/* One parameter of all files, as it is evaluated with, or a persistent state, which is the last one's: a mean of hidden states means nothing. sum
- * and part have room for it. */
-static int average_one(const averaging *a, const adamod__st_entry *e, double *sum, float *part, float *out) {
-    const size_t n = (size_t)(e->end - e->begin) / sizeof *out;
-    const size_t first = is_state(e->name) ? a->n - 1 : 0;
-    memset(sum, 0, n * sizeof *sum);
-    for (size_t f = first; f < a->n; f++) {
-        const adamod__st_entry *x = adamod__st_find(&a->files[f], e->name);
-        if (adamod__st_read(&a->files[f], x, part, a->to->message, a->to->size)) return -1;
-        if (!is_state(e->name) && to_evaluate_with(&a->files[f], e->name, part, n, a->to)) return -1;
-        for (size_t i = 0; i < n; i++) sum[i] += (double)part[i];
-    }
-    for (size_t i = 0; i < n; i++) out[i] = (float)(sum[i] / (double)(a->n - first));
-    return 0;
-}
-
-/* All parameters, their means end to end in means; tensors has room for all. */
-static int average_each(const averaging *a, adamod__st_tensor *tensors, float *means) {
-    const adamod__st_file *last = last_of(a);
-    uint64_t largest = 0;
-    for (size_t i = 0; i < last->n_entries; i++) {
-        const uint64_t bytes = last->entries[i].end - last->entries[i].begin;
-        if (!is_optimizers(last->entries[i].name) && bytes > largest) largest = bytes;
-    }
-    double *sum = malloc(2 * largest + 1);
-    float *part = malloc(largest + 1);
-    int status = sum && part ? 0 : -1;
-    if (status) (void)fail_memory(a->to);
-    for (size_t i = 0; !status && i < last->n_entries; i++) {
-        const adamod__st_entry *e = &last->entries[i];
-        if (is_optimizers(e->name)) continue;
-        *tensors = (adamod__st_tensor){.name = e->name, .dtype = e->dtype, .ndim = e->ndim, .data = means};
-        memcpy(tensors->shape, e->shape, sizeof tensors->shape);
-        status = average_one(a, e, sum, part, means);
-        tensors++;
-        means += (e->end - e->begin) / sizeof *means;
-    }
-    free(sum);
-    free(part);
-    return status;
-}
-
-/* The last one's, without its optimizer's; returns how many. */
-static size_t copy_metadata(const averaging *a, adamod__st_pair *pairs, const char *count) {
-    const adamod__st_file *last = last_of(a);
-    size_t n = 0;
-    for (size_t i = 0; i < last->n_metadata; i++) {
-        const adamod__st_pair *pair = &last->metadata[i];
-        if (is_optimizers(pair->key) || strcmp(pair->key, evaluation_key) == 0) continue;
-        if (strcmp(pair->key, "averaged") != 0) pairs[n++] = *pair;
-    }
-    pairs[n++] = (adamod__st_pair){"averaged", count};
-    return n;
-}
-
-static int write_average(const averaging *a) {
-    const adamod__st_file *last = last_of(a);
-    uint64_t bytes = 0;
-    char count[24];
-    snprintf(count, sizeof count, "%zu", a->n);
-    for (size_t i = 0; i < last->n_entries; i++) {
-        if (!is_optimizers(last->entries[i].name)) bytes += last->entries[i].end - last->entries[i].begin;
-    }
-    float *means = malloc(bytes + 1);
-    adamod__st_tensor *tensors = calloc(last->n_entries + 1, sizeof *tensors);
-    adamod__st_pair *pairs = calloc(last->n_metadata + 1, sizeof *pairs);
-    size_t n = 0;
-    for (size_t i = 0; i < last->n_entries; i++) n += !is_optimizers(last->entries[i].name);
-    int status = means && tensors && pairs ? average_each(a, tensors, means) : fail_memory(a->to);
-    if (!status &&
-        adamod__st_write(a->to->path, pairs, copy_metadata(a, pairs, count), tensors, n, a->to->message, a->to->size)) {
-        status = -1;
-    }
-    free(means);
-    free(tensors);
-    free(pairs);
-    return status;
-}
-
-int checkpoint_average(const char *const *paths, size_t n, const char *out_path, char *message, size_t size) {
-    const line to = {out_path, message, size};
-    averaging a = {.to = &to};
-    int status = open_all(&a, paths, n);
-    if (!status) status = check_same(&a);
-    if (!status) status = write_average(&a);
-    for (size_t i = 0; i < a.n; i++) adamod__st_close(&a.files[i]);
-    free(a.files);
-    return status;
 }
