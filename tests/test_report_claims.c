@@ -39,20 +39,23 @@ static void put_data(const char *run, const char *train, const char *valid) {
     put(run, "data.json", text);
 }
 
-/* Names of the variants, as "a|b". */
-static char *variants_of(const char *const *runs, int n) {
+/* Names of the variants with their numbers of runs, or what figures call them, as "a|b". */
+static char *list_variants(const char *const *runs, int n, bool labels) {
     report r;
     static char names[1024];
     size_t used = 0;
     *names = '\0';
     if (!CHECK_INT(report_load(&r, runs, n, KNOWN, MESSAGE), 0)) return names;
     for (int i = 0; i < r.n_variants; i++) {
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s:%d", i ? "|" : "", r.variant[i].name,
-                                 r.variant[i].n);
+        const report_variant *v = &r.variant[i];
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? "|" : "", labels ? v->label : v->name);
+        if (!labels) used += (size_t)snprintf(names + used, sizeof names - used, ":%d", v->n);
     }
     report_free(&r);
     return names;
 }
+
+static char *variants_of(const char *const *runs, int n) { return list_variants(runs, n, false); }
 
 /* ---- averages ---- */
 
@@ -83,6 +86,8 @@ TEST(names_have_the_fewest_keys_that_tell_runs_apart) {
     CHECK_STR(variants_of(runs, 4),
               "net (adamod):1|net (adam, lr=1e-3):1|net (adam, lr=1e-3, schedule.lr=warmup(0,9)):1|"
               "net (adam, lr=1e-2):1");
+    CHECK_STR(list_variants(runs, 2, true), "adamod|adam"); /* figures have no room for what all have in common */
+    CHECK_STR(list_variants(runs, 1, true), "net");
 }
 
 TEST(what_only_records_is_no_difference) {

@@ -117,7 +117,7 @@ static void write_plot(FILE *out, const panel *p, const report *r, const panel_b
     } else if (l == LOOK_LINE) {
         fprintf(out, "%d with %s linewidth 2 dashtype dash(%d) linecolor rgb colour(%d) title ", p->y,
                 p->marks ? "linespoints pointtype 7 pointsize 0.5" : "lines", i, i);
-        const char *name = r->variant[variant].name;
+        const char *name = r->variant[variant].label;
         report_quote(out, name, letters_that_fit(name, p->width - LEFT - RIGHT - SAMPLE));
     } else {
         fprintf(out, "%d:('×') with labels font font_name.',20' textcolor rgb colour(%d) notitle", p->y, i);
@@ -156,7 +156,7 @@ static int key_columns(const panel *p, const report *r, const panel_blocks *b, i
     int longest = 0, shown = 0;
     for (int i = 0; i < r->n_variants; i++) {
         if (b[i].line < 0) continue;
-        const int n = (int)text_count_tokens(TEXT_CHARACTERS, text_of(r->variant[i].name));
+        const int n = (int)text_count_tokens(TEXT_CHARACTERS, text_of(r->variant[i].label));
         if (n > longest) longest = n < NAME_LENGTH ? n : NAME_LENGTH;
         shown++;
     }

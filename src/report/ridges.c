@@ -316,7 +316,7 @@ static int make_rates(const report *r, ridge_panel *out) {
         if (!p->run) continue;
         n++;
         snprintf(p->name, sizeof p->name, "rates-%d", n);
-        set_title(p, r->variant[i].name, "");
+        set_title(p, r->variant[i].label, "");
     }
     return n;
 }
@@ -330,7 +330,8 @@ static int make_bounds(const report *r, ridge_panel *out) {
         for (int after = 0; after < 2; after++, n++) {
             out[n] = (ridge_panel){.run = report_histogram_run(&r->variant[i]), .variant = i, .before = !after};
             snprintf(out[n].name, sizeof out[n].name, "bound-%d-%s", n / 2 + 1, after ? "after" : "before");
-            if (bounded > 1) set_title(&out[n], r->variant[i].name, after ? ", after the bound" : ", before the bound");
+            if (bounded > 1)
+                set_title(&out[n], r->variant[i].label, after ? ", after the bound" : ", before the bound");
             else set_title(&out[n], "", after ? "after the bound" : "before the bound");
         }
     }

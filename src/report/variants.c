@@ -251,21 +251,20 @@ static int add_to_variant(report *r, const report_run *run) {
     }
     report_variant *v = &r->variant[i];
     if (i == r->n_variants) {
-        *v = (report_variant){.name = strdup(name_of(run)), .run = calloc((size_t)r->n, sizeof *v->run)};
+        *v = (report_variant){.run = calloc((size_t)r->n, sizeof *v->run)};
         r->n_variants++;
-        if (!v->run || !v->name) return -1;
+        if (!v->run) return -1;
     }
     v->run[v->n++] = run;
     v->fates[report_fate_of(run)]++;
     return 0;
 }
 
-static bool is_name_of_another(const report *r, int variant) {
-    for (int i = 0; i < r->n_variants; i++) {
-        if (i != variant && strcmp(name_of(r->variant[i].run[0]), name_of(r->variant[variant].run[0])) == 0)
-            return true;
-    }
-    return false;
+/* How many variants have the recipe's name of this one. */
+static int namesakes(const report *r, const report_variant *v) {
+    int n = 0;
+    for (int i = 0; i < r->n_variants; i++) n += strcmp(name_of(r->variant[i].run[0]), name_of(v->run[0])) == 0;
+    return n;
 }
 
 /* Variants of one name by what tells them apart. */
@@ -275,14 +274,17 @@ static int name_variants(report *r) {
     for (int i = 0; i < r->n_variants; i++) {
         report_variant *v = &r->variant[i];
         const char *base = name_of(v->run[0]);
-        char what[256], *name = NULL;
-        if (!is_name_of_another(r, i)) continue;
-        if (!of || strcmp(of, base) != 0) report_telling_keys(r, i, &keys);
-        of = base;
-        report_difference(r, i, &keys, what, sizeof what);
-        if (asprintf(&name, "%s (%s)", base, *what ? what : "another") < 0) return -1;
-        free(v->name);
-        v->name = name;
+        const int n = namesakes(r, v);
+        char what[256] = "";
+        if (n > 1) {
+            if (!of || strcmp(of, base) != 0) report_telling_keys(r, i, &keys);
+            of = base;
+            report_difference(r, i, &keys, what, sizeof what);
+            if (!*what) snprintf(what, sizeof what, "another");
+        }
+        const int made = n > 1 ? asprintf(&v->name, "%s (%s)", base, what) : asprintf(&v->name, "%s", base);
+        if (made < 0) return v->name = NULL, -1;
+        if (!(v->label = strdup(n > 1 && n == r->n_variants ? what : v->name))) return -1;
     }
     return 0;
 }
@@ -304,6 +306,7 @@ void report_free(report *r) {
     for (int i = 0; i < r->n_variants; i++) {
         free(r->variant[i].run);
         free(r->variant[i].name);
+        free(r->variant[i].label);
     }
     free(r->run);
     free(r->variant);

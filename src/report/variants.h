@@ -44,7 +44,8 @@ typedef enum report_fate {
 
 /* Runs of one recipe, but for the seed and for what only records; of the same data, as far as that is known. */
 typedef struct report_variant {
-    char *name; /* the recipe's; where others have that too, with what differs: "Adam (train.steps=40)" */
+    char *name;  /* the recipe's; where others have that too, with what differs: "Adam (train.steps=40)" */
+    char *label; /* in figures, which have little room: what differs alone, where all have the same recipe's name */
     const report_run **run;
     int n, fates[REPORT_FATES];
     /* Over the runs that finished; where none did, over those that did not diverge; else over all. */
