@@ -1,7 +1,7 @@
 /* The host's side of libadamod_cuda: the handle of a device, and what its files do to it.
  *
- * backend.cu opens the handle and has the library's table of functions; layout.cu makes the tables that kernels read.
- * What kernels and host share is in cuda_backend.h. */
+ * backend.cu opens the handle and has the library's table of functions; layout.cu makes the tables that kernels read;
+ * statistics.cu has what is counted. What kernels and host share is in cuda_backend.h. */
 #ifndef ADAMOD_CUDA_HOST_H
 #define ADAMOD_CUDA_HOST_H
 
@@ -78,6 +78,10 @@ adamod_status allocate(const adamod__device *d, size_t bytes, void **out);
 /* Memory that graphs may know is kept until the end. */
 void keep(adamod__device *d, void *memory);
 
+/* Copies between the host and the device, done when they return. */
+adamod_status copy_in(adamod__device *d, void *to, const void *from, size_t bytes);
+adamod_status copy_out(adamod__device *d, void *to, const void *from, size_t bytes);
+
 /* Hands out parts of one block of memory; with no block it only counts. */
 struct bump {
     char *base;
@@ -89,9 +93,21 @@ struct bump {
     }
 };
 
+/* ---- the stream ---- */
+
+/* Whether it is being captured into a graph. */
+adamod_status capturing(adamod__device *d, int *yes);
+
 /* ---- layout.cu ---- */
 
 /* Makes all that follows from the parameters anew: tables on the device, the handle's copies, classes of launches. */
 adamod_status lay_out(adamod__device *d, const device_layout *l);
+
+/* ---- statistics.cu: collect and statistics as in device.h ---- */
+
+adamod_status collect(adamod__device *d, const float *edge, const uint16_t *bin);
+/* Room for counts, made by the first step that collects. */
+adamod_status reserve_counts(adamod__device *d);
+adamod_status statistics(adamod__device *d, stats_counts *groups, int *filled);
 
 #endif
