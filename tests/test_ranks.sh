@@ -127,6 +127,11 @@ said 1 'train: rank 2: no MPI library: nothing.so: ' env PMI_SIZE=4 PMI_RANK=2 M
     ADAMOD_MPI_LIBRARY=nothing.so "$ADAMOD" train translation.yaml --out bad
 said 1 'looks at all parameters together' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=2 \
     --set train.shard=true --set optimizer.rule=prodigy
+# Ranks that are told to do different things do not wait for each other.
+said 2 'its command is not that of rank 0' ranks 1 "$ADAMOD" train images.yaml --out bad : -n 1 "$ADAMOD" evaluate images.2
+said 2 'its flags are not those of rank 0' ranks 1 "$ADAMOD" train images.yaml --out bad : -n 1 "$ADAMOD" train images.yaml --dry-run
+said 2 'its flags are not those of rank 0' ranks 1 "$ADAMOD" train images.yaml --out bad : -n 1 "$ADAMOD" train --help
+said 2 'its flags are not those of rank 0' ranks 1 "$ADAMOD" evaluate images.2 : -n 1 "$ADAMOD" evaluate images.2 --split valid
 said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 --set train.accumulate=2
 # shellcheck disable=SC2016
 own='exec "$0" train translation.yaml --out bad --set train.accumulate=2 --set train.seed=$OMPI_COMM_WORLD_RANK'

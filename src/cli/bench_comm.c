@@ -102,7 +102,7 @@ static int bench(comm *c, const arguments *a) {
     double *of_ranks = malloc((size_t)comm_size(c) * sizeof *of_ranks);
     int status =
         x && copy && times && of_ranks ? 0 : cli_fail("bench comm", "out of memory for %lld MiB", (long long)a->mib);
-    status = ranks_agree("bench comm", c, status);
+    status = ranks_agree("bench comm", c, status, NULL);
     if (!status && a->json) printf("{\"ranks\": %d, \"sums\": [", comm_size(c));
     for (size_t bytes = 1 << 16; !status && bytes <= most; bytes *= 4) {
         measured m = {.bytes = bytes};
@@ -120,9 +120,12 @@ static int bench(comm *c, const arguments *a) {
 int cli_bench_comm(int argc, char **argv) {
     comm *c;
     arguments a;
+    char told[64];
     int status = ranks_join("bench comm", &c);
     if (status) return status;
-    status = ranks_agree("bench comm", c, parse(argc, argv, &a));
+    status = parse(argc, argv, &a);
+    snprintf(told, sizeof told, "%lld %lld", (long long)a.mib, (long long)a.repeat);
+    status = ranks_agree("bench comm", c, status, told);
     if (status < 0) status = c ? bench(c, &a) : cli_usage("bench comm", "needs ranks: mpirun -n 2 adamod bench comm");
     return ranks_leave("bench comm", c, status);
 }

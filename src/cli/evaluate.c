@@ -117,7 +117,8 @@ int cli_evaluate(int argc, char **argv) {
     experiment e;
     int status = ranks_join("evaluate", &t.comm);
     if (status) return status;
-    status = ranks_agree("evaluate", t.comm, trained_open(&t, argc, argv, &e, TASK_SCORE | TASK_APPLY));
+    status = trained_open(&t, argc, argv, &e, TASK_SCORE | TASK_APPLY);
+    status = ranks_agree("evaluate", t.comm, status, a.split ? a.split : "");
     if (status < 0) status = evaluate(&a, &t, &e);
     return ranks_leave("evaluate", t.comm, status);
 }

@@ -1,9 +1,11 @@
 #include "cli/ranks.h"
 
+#include "base/crc32.h"
 #include "cli/training.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -45,6 +47,27 @@ static int fail_alone(const char *command, const char *message) {
     return CLI_FAILURE;
 }
 
+typedef struct listener {
+    char host[64];
+    uint32_t told;
+} listener;
+
+/* Ranks that were told to do different things would wait for each other for ever. */
+static int compare(comm *c, const char *what, const char *told) {
+    listener mine = {{0}, adamod__crc32(0, told, strlen(told))}, *all = calloc((size_t)comm_size(c), sizeof *all);
+    const comm_place here = comm_local(c);
+    int other = 1;
+    if (!all) comm_abort(c, CLI_FAILURE);
+    memcpy(mine.host, here.host, sizeof mine.host);
+    comm_gather(c, &mine, sizeof mine, all);
+    while (other < comm_size(c) && all[other].told == all[0].told) other++;
+    const bool differs = other < comm_size(c);
+    if (differs)
+        snprintf(kept, sizeof kept, "rank %d (%s): its %s of rank 0 (%s)", other, all[other].host, what, all[0].host);
+    free(all);
+    return differs ? CLI_USAGE : 0;
+}
+
 int ranks_join(const char *command, comm **out) {
     char message[512];
     bool alone;
@@ -58,7 +81,7 @@ int ranks_join(const char *command, comm **out) {
     }
     cli_keep(kept, sizeof kept);
     if (comm_rank(*out) > 0 && !freopen("/dev/null", "w", stdout)) comm_abort(*out, CLI_FAILURE);
-    return 0;
+    return compare(*out, "command is not that", command) ? ranks_leave(command, *out, CLI_USAGE) : 0;
 }
 
 /* Says it aloud again. */
@@ -67,8 +90,9 @@ static void print_kept(const char *command, const comm *c) {
     if (comm_rank(c) == 0 && *kept) cli_fail(command, "%s", kept);
 }
 
-int ranks_agree(const char *command, comm *c, int status) {
-    const int agreed = comm_agree(c, status > 0 ? status : 0, kept, sizeof kept);
+int ranks_agree(const char *command, comm *c, int status, const char *told) {
+    int agreed = comm_agree(c, status > 0 ? status : 0, kept, sizeof kept);
+    if (c && !agreed && told) agreed = compare(c, "flags are not those", status < 0 ? told : "nothing to do");
     if (!c || !agreed) return status;
     print_kept(command, c);
     *kept = '\0';

@@ -10,8 +10,9 @@
  * again. The exit status, or 0. */
 int ranks_join(const char *command, comm **out);
 
-/* The same status on all ranks: that of the first rank whose is above 0, with its message printed; else this one's own. */
-int ranks_agree(const char *command, comm *c, int status);
+/* The same status on all ranks: that of the first rank whose is above 0, with its message printed; else this one's own. told:
+ * flags, beside what the recipe has, that must be the same on all that go on (-1), and all must; NULL: there are none. */
+int ranks_agree(const char *command, comm *c, int status, const char *told);
 
 /* At the end: prints what is kept, which all ranks agree on, waits for the others and returns the status. */
 int ranks_leave(const char *command, comm *c, int status);

@@ -138,11 +138,14 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
 int cli_train(int argc, char **argv) {
     arguments a = {0};
     static recipe r;
-    char directory[160];
+    char directory[160], told[600];
     train_result result;
     int status = ranks_join("train", &a.how.comm);
     if (status) return status;
-    status = ranks_agree("train", a.how.comm, read_all(argc, argv, &a, &r));
+    status = read_all(argc, argv, &a, &r);
+    snprintf(told, sizeof told, "%d %d %.500s %d", a.dry_run, a.how.resume, a.how.resume_from ? a.how.resume_from : "",
+             a.how.reset);
+    status = ranks_agree("train", a.how.comm, status, told);
     if (status < 0 && a.dry_run) {
         status = training_dry_run(&r, a.how.comm);
     } else if (status < 0) {
