@@ -60,6 +60,10 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     echo text >text.png
     refused 1 'text.png: neither PNG nor JPEG' "$ADAMOD" predict whole text.png red.png
     grep -q '^red.png: ' out || fail "a bad picture keeps the others from being answered: $(cat out)"
+    # Names of files speak neither to the terminal nor in lines of their own.
+    cp red.png $'two\nlines\033.png' && cp text.png $'bad\nname.png'
+    refused 1 'adamod: predict: bad?name.png: neither' "$ADAMOD" predict whole $'bad\nname.png' $'two\nlines\033.png'
+    grep -q '^two?lines?.png: ' out || fail "predict says $(cat -v out)"
     # Of many pictures answers come portion by portion: the first while the last is still to be written.
     mkfifo late.png
     read -ra many <<<"text.png $(printf 'red.png %.0s' {1..299})"

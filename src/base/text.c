@@ -15,7 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,6 +32,14 @@ int text_fail(char *msg, size_t msg_size, const char *format, ...) {
     (void)vsnprintf(msg, msg_size, format, args);
     va_end(args);
     return -1;
+}
+
+void text_print(FILE *out, const char *text) {
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        const bool second = *c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F */
+        fputc(*c < 0x20 || *c == 0x7f || second ? '?' : *c, out);
+        c += second;
+    }
 }
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */

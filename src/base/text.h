@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What a token is: a word, that is a run of anything but ASCII spaces; or a code point, spaces included. */
 typedef enum text_unit { TEXT_WORDS, TEXT_CHARACTERS } text_unit;
@@ -23,6 +24,10 @@ text_slice text_of(const char *string);
 
 /* Writes the line and returns -1. */
 int text_fail(char *msg, size_t msg_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Prints what may have the name of a file in it: control characters as '?', so that a line stays one line and no name
+ * speaks to the terminal. */
+void text_print(FILE *out, const char *text);
 
 /* How many bytes the code point at the beginning has; 0: there is none, or it is not UTF-8 (RFC 3629: neither overlong
  * forms nor surrogates nor anything above U+10FFFF). */

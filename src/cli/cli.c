@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "base/edit_distance.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -24,10 +25,12 @@ static void print_message(const char *command, const char *format, va_list argum
         vsnprintf(kept, kept_size, format, arguments);
         return;
     }
+    char line[8192];
+    vsnprintf(line, sizeof line, format, arguments);
     fflush(stdout); /* so that the message comes after what was printed before */
     fputs("adamod: ", stderr);
     if (command) fprintf(stderr, "%s: ", command);
-    vfprintf(stderr, format, arguments);
+    text_print(stderr, line);
     fputc('\n', stderr);
 }
 

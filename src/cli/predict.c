@@ -1,6 +1,7 @@
 /* adamod predict: what pictures show, by a trained model. */
 #include "base/json.h"
 #include "base/pool.h"
+#include "base/text.h"
 #include "cli/trained.h"
 #include "data/image_file.h"
 #include "tasks/images.h"
@@ -45,7 +46,8 @@ static int next_likeliest(const float *p, int n, int before) {
 
 static void print_text(const arguments *a, const char *path, const class_names *c, const float *p) {
     int k = -1;
-    printf("%s:", path);
+    text_print(stdout, path);
+    putchar(':');
     for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++)
         printf("%s %s %.1f %%", i ? "," : "", c->name[k], 100 * (double)p[k]);
     printf("\n");

@@ -1,5 +1,6 @@
 #include "cli/training.h"
 
+#include "base/text.h"
 #include "base/thread.h"
 #include "train/checkpoints.h"
 #include "train/run.h"
@@ -87,7 +88,11 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
     return recipe_set_flag(r, "--device", "train.backend", device, message, size);
 }
 
-void training_note(const char *line) { fprintf(stderr, "adamod: %s\n", line); }
+void training_note(const char *line) {
+    fputs("adamod: ", stderr);
+    text_print(stderr, line);
+    fputc('\n', stderr);
+}
 
 static bool noted; /* the runs of a comparison would say the same again */
 

@@ -21,10 +21,9 @@ void report_note(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    for (char *c = line; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?'; /* a name must not speak to the terminal */
-    }
-    fprintf(stderr, "adamod: report: %s\n", line);
+    fputs("adamod: report: ", stderr);
+    text_print(stderr, line);
+    fputc('\n', stderr);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
