@@ -403,7 +403,7 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     CHECK(p.n == 0 && p.classes.n == 0);
     CHECK_INT(read_folder(&p, "t", true, &report), 0);
     CHECK(p.n == 2 && p.labels[0] == 0 && p.labels[1] == 1);
-    CHECK(report.files == 4 && report.unreadable == 2);
+    CHECK(report.files == 4 && report.unreadable == 2 && report.missing == 0);
     CHECK_STR(report.first, "t/a/0.PNG: read beyond end of data");
     CHECK(p.bytes[0] == 200 && p.bytes[192] == 200);
     pictures_free(&p);
@@ -413,6 +413,9 @@ TEST(unreadable_pictures_are_refused_or_skipped_by_name) {
     pictures_free(&p);
     CHECK_INT(unlink("t/b/link.jpg"), 0);
     put_file("t/a/2.PNG", "", 0);
+    CHECK_INT(read_folder(&p, "t", true, &report), 0);
+    CHECK(p.n == 1 && p.classes.n == 2 && report.missing == 1); /* no picture of a is left */
+    pictures_free(&p);
     put_file("t/b/0.PNG", "", 0);
     CHECK_INT(read_folder(&p, "t", true, &report), -1); /* none is left */
     CHECK_STR(message, "t/a/0.PNG: read beyond end of data; 4 of 4 pictures cannot be read");
@@ -434,8 +437,12 @@ TEST(folders_without_pictures_say_so) {
     CHECK_STR(message, "e: no picture in its subdirectories, expected .png, .jpg or .jpeg");
     mkdir("e/a\nb", 0777);
     CHECK_INT(read_folder(&p, "e", false, &report), -1);
-    CHECK_STR(message, "e: the name of a class has a control character");
+    CHECK_STR(message, "e/a\nb: the name of a class has a control character");
     CHECK_INT(p.classes.n, 0);
+    CHECK_INT(rmdir("e/a\nb"), 0);
+    CHECK_INT(symlink("nowhere", "e/c"), 0); /* a class must not go unnoticed */
+    CHECK_INT(read_folder(&p, "e", true, &report), -1);
+    CHECK_STR(message, "e/c: cannot open: No such file or directory");
     pictures_free(&p);
 }
 

@@ -65,8 +65,10 @@ static int list(name_list *out, const char *directory, bool directories, char *m
         if (e->d_name[0] == '.' || (!directories && !is_picture(e->d_name))) continue;
         const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
         if (n >= (int)sizeof path) continue;
-        const bool there = stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read */
-        if (directories ? there && S_ISDIR(info.st_mode) : !there || S_ISREG(info.st_mode))
+        const bool there =
+            stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read, or a class */
+        if (directories && !there) failed = text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+        else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
             failed = add_name(out, e->d_name, msg, msg_size);
     }
     if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
@@ -92,7 +94,7 @@ static void free_work(work *w) {
     free_names(&w->paths);
 }
 
-static int list_class(work *w, const char *directory, int32_t label, bool *any, char *msg, size_t msg_size) {
+static int list_class(work *w, const char *directory, int32_t label, char *msg, size_t msg_size) {
     name_list files;
     char path[4800];
     if (list(&files, directory, false, msg, msg_size)) return -1;
@@ -105,7 +107,6 @@ static int list_class(work *w, const char *directory, int32_t label, bool *any, 
         w->labels[w->paths.n] = label;
         failed = add_name(&w->paths, path, msg, msg_size);
     }
-    *any = files.n > 0;
     free_names(&files);
     return failed;
 }
@@ -114,13 +115,12 @@ static int name_classes(class_names *c, const name_list *found, const char *dire
     char why[200];
     for (int64_t i = 0; i < found->n; i++) {
         if (class_names_add(c, found->name[i], why, sizeof why))
-            return text_fail(msg, msg_size, "%s: %s", directory, why);
+            return text_fail(msg, msg_size, "%s/%s: %s", directory, found->name[i], why);
     }
     return 0;
 }
 
-static int list_classes(work *w, class_names *classes, const char *directory, image_folder_report *report, char *msg,
-                        size_t msg_size) {
+static int list_classes(work *w, class_names *classes, const char *directory, char *msg, size_t msg_size) {
     name_list found;
     char path[2400];
     if (list(&found, directory, true, msg, msg_size)) return -1;
@@ -128,15 +128,12 @@ static int list_classes(work *w, class_names *classes, const char *directory, im
     if (!found.n)
         failed = text_fail(msg, msg_size, "%s: no subdirectory in it, expected one for each class", directory);
     if (!failed && !classes->n) failed = name_classes(classes, &found, directory, msg, msg_size);
-    report->missing = classes->n;
     for (int64_t i = 0; !failed && i < found.n; i++) {
         const int label = class_names_find(classes, found.name[i]);
-        bool any = false;
         snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
         if (label < 0)
             failed = text_fail(msg, msg_size, "%s: class '%.60s' is not in the training set", directory, found.name[i]);
-        else failed = list_class(w, path, label, &any, msg, msg_size);
-        report->missing -= any;
+        else failed = list_class(w, path, label, msg, msg_size);
     }
     free_names(&found);
     if (!failed && !w->paths.n)
@@ -155,6 +152,19 @@ static void read_one(void *context, int64_t i, int thread) {
     const int failed = image_read_square(w->paths.name[i], w->to->size, to, why, sizeof why);
     if (failed) w->reasons[i] = strdup(why);
     w->to->labels[w->to->n + i] = failed ? -1 : w->labels[i];
+}
+
+/* Classes that none of the pictures from a place on is of. */
+static int count_missing(const pictures *p, int64_t from, int *out, char *msg, size_t msg_size) {
+    bool *seen = calloc((size_t)p->classes.n, sizeof *seen);
+    if (!seen) return text_fail(msg, msg_size, "out of memory for %d classes", p->classes.n);
+    *out = p->classes.n;
+    for (int64_t i = from; i < p->n; i++) {
+        *out -= !seen[p->labels[i]];
+        seen[p->labels[i]] = true;
+    }
+    free(seen);
+    return 0;
 }
 
 /* Closes the gaps of those that could not be read. */
@@ -186,13 +196,14 @@ int image_folder_read(pictures *out, const char *directory, const image_folder_o
                       char *msg, size_t msg_size) {
     work w = {.to = out};
     const bool named = out->classes.n > 0;
+    const int64_t before = out->n;
     *report = (image_folder_report){0};
     int failed = *image_formats() ? 0
                                   : text_fail(msg, msg_size,
                                               "%s: this build reads no pictures: it was made without "
                                               "libpng and libjpeg",
                                               directory);
-    if (!failed) failed = list_classes(&w, &out->classes, directory, report, msg, msg_size);
+    if (!failed) failed = list_classes(&w, &out->classes, directory, msg, msg_size);
     if (!failed) failed = pictures_reserve(out, w.paths.n, msg, msg_size);
     if (!failed && !(w.reasons = calloc((size_t)w.paths.n, sizeof *w.reasons)))
         failed = text_fail(msg, msg_size, "out of memory for %lld pictures", (long long)w.paths.n);
@@ -200,6 +211,10 @@ int image_folder_read(pictures *out, const char *directory, const image_folder_o
         report->files = w.paths.n;
         adamod__pool_run(o->pool, w.paths.n, read_one, &w);
         failed = gather(&w, o->skip, report, msg, msg_size);
+    }
+    if (!failed && count_missing(out, before, &report->missing, msg, msg_size)) {
+        out->n = before;
+        failed = -1;
     }
     free_work(&w);
     if (failed && !named) class_names_free(&out->classes);

@@ -22,7 +22,7 @@ typedef struct image_folder_options {
 /* What became of the files. */
 typedef struct image_folder_report {
     int64_t files, unreadable;
-    int missing;     /* classes without a picture here */
+    int missing;     /* classes without a picture here that can be read */
     char first[400]; /* of those that could not be read, with the reason */
 } image_folder_report;
 
