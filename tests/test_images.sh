@@ -84,6 +84,12 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     "$ADAMOD" train tiny.yaml --out folder-run "${folder[@]}" --set data.unreadable=skip >out 2>err || fail "says $(cat err)"
     grep -q 'folder: used 2 of 3 pictures; 1 cannot be read, the first .*folder/b/text.png: neither PNG nor JPEG$' err ||
         fail "skipping says $(cat err)"
+    "$ADAMOD" evaluate folder-run >out 2>err
+    if grep 'not the data' err; then fail "evaluate takes the same data for others"; fi
+    # Of other pictures others are held out: those that were trained on.
+    cp red.png folder/a/more.png && cp red.png folder/b/more.png
+    "$ADAMOD" evaluate folder-run >out 2>err
+    grep -q '/folder: not the data that the run had as data.valid_path; it may' err || fail "evaluate says $(cat err)"
 else
     grep -q 'this build reads no PNG' err || fail "predict says $(cat err)"
 fi

@@ -2,6 +2,7 @@
 #include "base/json.h"
 #include "cli/ranks.h"
 #include "cli/trained.h"
+#include "train/resume.h"
 #include "train/together.h"
 
 #include <math.h>
@@ -87,6 +88,7 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
     const bool first = comm_rank(t->comm) == 0;
     int status = 0;
     if (first && e->task->note(e, split, message, sizeof message)) training_note(message);
+    if (first && resume_other_data(e, split, &t->meta, t->run, message, sizeof message)) training_note(message);
     if (first && isatty(STDERR_FILENO)) e->progress = show_progress;
     e->progress_context = &shown;
     e->comm = t->comm;

@@ -1,7 +1,6 @@
 #include "cli/trained.h"
 
 #include "base/text.h"
-#include "train/checkpoint.h"
 #include "train/checkpoints.h"
 #include "train/together.h"
 
@@ -74,8 +73,8 @@ int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     if (recipe_check(&r, message, sizeof message)) return cli_usage(t->command, "%s", message);
     together_place(&r, t->comm);
     if (experiment_open(e, &r, t->run, uses, message, sizeof message)) return cli_fail(t->command, "%s", message);
-    checkpoint_meta meta = {.fingerprint = e->task->fingerprint(e)};
-    if (checkpoint_load(checkpoint, e->params, NULL, &meta, message, sizeof message)) {
+    t->meta = (checkpoint_meta){.fingerprint = e->task->fingerprint(e)};
+    if (checkpoint_load(checkpoint, e->params, NULL, &t->meta, message, sizeof message)) {
         experiment_close(e);
         checkpoints_offer(t->run, checkpoint, false, message, sizeof message);
         return cli_fail(t->command, "%s", message);

@@ -3,6 +3,7 @@
 #define CLI_TRAINED_H
 
 #include "cli/training.h"
+#include "train/checkpoint.h"
 
 /* The first flags of each such command, in this order; its own follow. Those of a command that never translates follow where
  * the flags of translation would. */
@@ -39,6 +40,7 @@ typedef struct trained {
 
     const char *run;
     const char *checkpoint; /* "best"; once the run is open, the one that was read */
+    checkpoint_meta meta;   /* of that */
 } trained;
 
 /* Parses the command line and brings the run's model into memory: exit status, or -1 to go on. */

@@ -79,6 +79,20 @@ static bool differs(const task_part *p, const char *was) {
     return find_part(was, p->key, &before) && before != p->fingerprint;
 }
 
+bool resume_other_data(const experiment *e, task_split split, const checkpoint_meta *at, const char *directory,
+                       char *out, size_t size) {
+    task_part part[TASK_MOST_PARTS];
+    const int n = e->task->data(e, part);
+    for (int i = 0; i < n; i++) {
+        const task_part *p = &part[i];
+        if (p->split != split || !differs(p, at->data)) continue;
+        text_fail(out, size, "%s: not the data that the run had as %s; it may have been trained on some of these",
+                  *p->file ? p->file : directory, p->key);
+        return true;
+    }
+    return false;
+}
+
 static int check_data(const resuming *s, const char *was) {
     for (int i = 0; i < s->n_parts; i++) {
         const task_part *p = &s->part[i];

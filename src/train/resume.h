@@ -37,4 +37,9 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
 /* The same for a rank that does not write the run, once the one that does has: at is where that stands. */
 int resume_follow(experiment *e, const char *directory, const checkpoint_meta *at, char *message, size_t size);
 
+/* Of a run that is evaluated: one line where a split's data are not those that its checkpoint says it had
+ * (checkpoint_meta.data). False: they are, or that is not known. */
+bool resume_other_data(const experiment *e, task_split split, const checkpoint_meta *at, const char *directory,
+                       char *out, size_t size);
+
 #endif
