@@ -62,6 +62,10 @@ extern const int storage_count;
 /* More than one chunk in the first array and the last. */
 enum { MIXED = 7 };
 extern const int64_t shapes_mixed[MIXED][2];
+/* So many that a handle takes to threads; the last a matrix that rules of matrices share out, and not larger: their time
+ * grows with the cube of its sides. */
+enum { MANY = 5 };
+extern const int64_t shapes_many[MANY][2];
 
 config config_of(int variant, int storage);
 adamod_type grad_type_of(const config *c, int k);

@@ -284,6 +284,6 @@ TEST(gradients_at_the_ends_of_the_range) {
 }
 
 RUN_TESTS(ENTRY(norm_has_the_same_bits), ENTRY(norm_of_huge_and_tiny_numbers),
-          ENTRY(clip_norm_of_huge_and_tiny_numbers), ENTRY(nonfinite_error_changes_nothing),
-          ENTRY(nonfinite_skip_changes_nothing_and_counts), ENTRY(nonfinite_pass_spreads),
+          ENTRY(clip_norm_of_huge_and_tiny_numbers), ENTRY_OF_ONE_THREAD(nonfinite_error_changes_nothing),
+          ENTRY_OF_ONE_THREAD(nonfinite_skip_changes_nothing_and_counts), ENTRY(nonfinite_pass_spreads),
           ENTRY(gradients_at_the_ends_of_the_range))

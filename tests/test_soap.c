@@ -263,18 +263,20 @@ TEST(matrices_against_the_reference) {
 /* ---- threads ---- */
 
 static void run_threads(int threads, float *p) {
-    enum { N = 150 * 130 };
-    static float g[N];
+    enum { N = 150 * 130, LONG = 50000 }; /* so many that a handle takes to threads */
+    static float g[N], vector[LONG], slope[LONG];
     float tiny[2][20], h[20];
     adamod_optimizer *opt = NULL;
     CHECK_INT(adamod_create(&opt, "soap"), ADAMOD_OK);
     CHECK_INT(adamod_set(opt, "threads", threads) | adamod_set(opt, "precondition_frequency", 1), ADAMOD_OK);
     CHECK_INT(adamod_add(opt, "w", p, g, 3, (const int64_t[]){150, 13, 10}), ADAMOD_OK);
+    CHECK_INT(adamod_add(opt, "vector", vector, slope, 1, (const int64_t[]){LONG}), ADAMOD_OK);
     for (int a = 0; a < 2; a++) CHECK_INT(adamod_add(opt, NULL, tiny[a], h, 2, (const int64_t[]){4, 5}), ADAMOD_OK);
     for (int i = 0; i < 20; i++) tiny[0][i] = tiny[1][i] = 1, h[i] = (float)noise((uint64_t)i);
     for (int i = 0; i < N; i++) p[i] = (float)noise((uint64_t)i), g[i] = (float)noise((uint64_t)(i + N));
     for (int k = 0; k < 3; k++) CHECK_INT(adamod_step(opt), ADAMOD_OK);
     CHECK(memcmp(tiny[0], tiny[1], sizeof tiny[0]) == 0 && tiny[0][0] != 1);
+    CHECK(threads == 1 || threads_now() < 0 || threads_now() >= threads);
     adamod_free(opt);
 }
 

@@ -21,10 +21,10 @@ static const struct {
     int ndim;
     int64_t shape[2];
 } layout[TENSORS] = {
-    {0, ADAMOD_F32, 1, {20001}},    /* more than one chunk */
-    {1, ADAMOD_F32, 2, {23, 37}},   /* a matrix, for adafactor */
-    {2, ADAMOD_F64, 1, {17000}},    /* f64, and more than one chunk */
-    {1, ADAMOD_BF16, 2, {600, 30}}, /* with masters */
+    {0, ADAMOD_F32, 1, {31001}},     /* several chunks, and with the others so many that a handle takes to threads */
+    {1, ADAMOD_F32, 2, {23, 37}},    /* a matrix, for adafactor */
+    {2, ADAMOD_F64, 1, {17000}},     /* f64, and more than one chunk */
+    {1, ADAMOD_BF16, 2, {140, 120}}, /* with masters; small sides, whose cubes soap's time grows with */
     {0, ADAMOD_F32, 1, {1}},
 };
 /* Group 3 has no parameters. */
@@ -56,9 +56,27 @@ static double gradient(int tensor, int64_t i, int number) {
     return noise(id * 64 + (uint64_t)number) * ldexp(1, (int)(10 * noise(id) - 7));
 }
 
+static int64_t count_of(int k) { return layout[k].shape[0] * (layout[k].ndim > 1 ? layout[k].shape[1] : 1); }
+
+/* First parameters, and gradients by their number from 1: made once, for all models. */
+static const void *source(int k, int number) {
+    enum { MOST_STEPS = 4 };
+    static void *made[TENSORS][MOST_STEPS + 1];
+    if (number > MOST_STEPS) abort();
+    if (!made[k][number]) {
+        const int64_t n = count_of(k);
+        void *array = made[k][number] = calloc((size_t)n, type_size(layout[k].type));
+        if (!array) abort();
+        for (int64_t i = 0; i < n; i++) {
+            set(layout[k].type, array, i, number ? gradient(k, i, number) : noise((uint64_t)(1000000 * (k + 1) + i)));
+        }
+    }
+    return made[k][number];
+}
+
 static void fill_gradients(model *m, int number) {
     for (int k = 0; k < TENSORS; k++) {
-        for (int64_t i = 0; i < m->count[k]; i++) set(layout[k].type, m->g[k], i, gradient(k, i, number));
+        memcpy(m->g[k], source(k, number), (size_t)m->count[k] * type_size(layout[k].type));
     }
 }
 
@@ -74,15 +92,13 @@ static void make(model *m, const char *rule) {
 
 static void add_tensors(model *m) {
     for (int k = 0; k < TENSORS; k++) {
-        m->count[k] = layout[k].shape[0] * (layout[k].ndim > 1 ? layout[k].shape[1] : 1);
+        m->count[k] = count_of(k);
         const size_t n = (size_t)m->count[k];
         m->p[k] = calloc(n, type_size(layout[k].type));
         m->g[k] = calloc(n, type_size(layout[k].type));
         m->before[k] = calloc(n, sizeof(double));
         if (!m->p[k] || !m->g[k] || !m->before[k]) abort();
-        for (int64_t i = 0; i < m->count[k]; i++) {
-            set(layout[k].type, m->p[k], i, noise((uint64_t)(1000000 * (k + 1) + i)));
-        }
+        memcpy(m->p[k], source(k, 0), n * type_size(layout[k].type));
         adamod_tensor t = {.param = m->p[k],
                            .grad = m->g[k],
                            .param_type = layout[k].type,
@@ -125,13 +141,6 @@ static void step(model *m, int number) {
 
 /* ---- The same in double ------------------------------------------------------------------------------------------- */
 
-/* Every element's eta and step, of one group or (-1) all. */
-typedef struct rates {
-    double *eta, *step;
-    int64_t n;
-    double grad_sumsq, update_sumsq;
-} rates;
-
 static double option(const model *m, int group, const char *name) {
     double value = NAN;
     CHECK_INT(adamod_group_get(m->opt, group, name, &value), ADAMOD_OK);
@@ -172,16 +181,16 @@ static void rates_of_adam(const char *rule, const model *m, int k, double *eta, 
     const double t = (double)adamod_steps(m->opt), lr = option(m, group, "lr"), eps = option(m, group, "eps");
     const double bc1 = 1 - pow(option(m, group, "beta1"), t), bc2 = 1 - pow(option(m, group, "beta2"), t);
     const state v = state_of(m, k, "exp_avg_sq");
-    const bool bound = !strcmp(rule, "adabound");
+    const bool bound = !strcmp(rule, "adabound"), adamod = !strcmp(rule, "adamod"), amsgrad = !strcmp(rule, "amsgrad");
     state s = {0};
-    if (!strcmp(rule, "adamod")) s = state_of(m, k, "exp_avg_lr");
-    if (!strcmp(rule, "amsgrad")) s = state_of(m, k, "max_exp_avg_sq");
+    if (adamod) s = state_of(m, k, "exp_avg_lr");
+    if (amsgrad) s = state_of(m, k, "max_exp_avg_sq");
     const double gamma = bound ? option(m, group, "gamma") : 0, last = bound ? option(m, group, "final_lr") : 0;
     for (int64_t i = 0; i < m->count[k]; i++) {
         eta[i] = bound ? lr * sqrt(bc2) / bc1 / (sqrt(in(&v, i)) + eps) : lr / (sqrt(in(&v, i) / bc2) + eps);
         after[i] = eta[i];
-        if (!strcmp(rule, "adamod")) after[i] = fmin(eta[i], in(&s, i));
-        if (!strcmp(rule, "amsgrad")) after[i] = lr / (sqrt(in(&s, i) / bc2) + eps);
+        if (adamod) after[i] = fmin(eta[i], in(&s, i));
+        if (amsgrad) after[i] = lr / (sqrt(in(&s, i) / bc2) + eps);
         if (bound) after[i] = fmin(fmax(eta[i], last * (1 - 1 / (gamma * t + 1))), last * (1 + 1 / (gamma * t)));
     }
 }
@@ -226,105 +235,142 @@ static void rates_of_adafactor(const model *m, int k, double *eta, double *after
     for (int64_t i = 0; i < n; i++) after[i] = eta[i] = eta[i] * factor;
 }
 
-static rates rates_of(const char *rule, const model *m, int group) {
-    rates r = {0};
-    int64_t total = 1;
-    for (int k = 0; k < TENSORS; k++) total += m->count[k];
-    r.eta = calloc((size_t)total, sizeof(double));
-    r.step = calloc((size_t)total, sizeof(double));
-    if (!r.eta || !r.step) abort();
-    for (int k = 0; k < TENSORS; k++) {
-        if (group >= 0 && layout[k].group != group) continue;
-        double *eta = r.eta + r.n, *after = r.step + r.n;
-        const view gradients = view_of(m, k);
-        if (!strcmp(rule, "sgd")) {
-            const double lr = option(m, layout[k].group, "lr");
-            for (int64_t i = 0; i < m->count[k]; i++) eta[i] = after[i] = lr;
-        } else if (!strcmp(rule, "adashift")) {
-            rates_of_adashift(m, k, eta, after);
-        } else if (!strcmp(rule, "adafactor")) {
-            rates_of_adafactor(m, k, eta, after);
-        } else {
-            rates_of_adam(rule, m, k, eta, after);
-        }
-        const state now = parameters_of(m, k);
-        for (int64_t i = 0; i < m->count[k]; i++) {
-            const double g = seen(&gradients, i), d = get(now.type, now.data, i) - m->before[k][i];
-            r.grad_sumsq += g * g;
-            r.update_sumsq += d * d;
-        }
-        r.n += m->count[k];
-    }
-    return r;
-}
+/* Learning rates of an array: the bins that they are in, where one that lies on the edge of two may be in either. */
+typedef struct summary {
+    double *values, least, most;
+    int64_t surely[ADAMOD_HIST_BINS], perhaps[ADAMOD_HIST_BINS], unsure;
+} summary;
 
-static int ascending(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+static int in_range(double bin) { return bin < 0 ? 0 : bin >= ADAMOD_HIST_BINS ? ADAMOD_HIST_BINS - 1 : (int)bin; }
 
-/* A value that lies on the edge of two bins may be in either. */
-static int bin_of(double x) {
-    if (x <= 0) return 0;
-    const double width = (ADAMOD_HIST_HIGH - ADAMOD_HIST_LOW) / ADAMOD_HIST_BINS;
-    const double at = floor((log10(x) - ADAMOD_HIST_LOW) / width);
-    return at < 0 ? 0 : at >= ADAMOD_HIST_BINS ? ADAMOD_HIST_BINS - 1 : (int)at;
-}
-
-static void check_histogram(const double *values, int64_t n, const int64_t *histogram) {
-    int64_t least[ADAMOD_HIST_BINS] = {0}, most[ADAMOD_HIST_BINS] = {0}, sum = 0, unsure = 0;
+static void summarize(summary *s, int64_t n) {
+    const double width = (ADAMOD_HIST_HIGH - ADAMOD_HIST_LOW) / ADAMOD_HIST_BINS, slack = log10(1 + 2e-6) / width;
+    s->least = INFINITY;
+    s->most = -INFINITY;
     for (int64_t i = 0; i < n; i++) {
-        const int low = bin_of(values[i] * (1 - 2e-6)), high = bin_of(values[i] * (1 + 2e-6));
-        if (low == high) least[low]++;
-        for (int b = low; b <= high; b++) most[b]++;
-        unsure += low != high;
+        const double x = s->values[i], at = x > 0 ? (log10(x) - ADAMOD_HIST_LOW) / width : 0;
+        const int low = in_range(floor(at - slack)), high = in_range(floor(at + slack));
+        if (low == high) s->surely[low]++;
+        for (int b = low; b <= high; b++) s->perhaps[b]++;
+        s->unsure += low != high;
+        s->least = fmin(s->least, x);
+        s->most = fmax(s->most, x);
     }
-    for (int b = 0; b < ADAMOD_HIST_BINS; b++) {
-        if (!CHECK(histogram[b] >= least[b] && histogram[b] <= most[b])) printf("  bin %d\n", b);
-        sum += histogram[b];
+}
+
+/* What there is to know of an array: its eta and what became of it, and how many of these are less. */
+typedef struct rates {
+    summary eta, step;
+    int64_t surely, perhaps;
+    double grad_sumsq, update_sumsq;
+} rates;
+
+static void find_rates(rates *r, const char *rule, const model *m, int k) {
+    const int64_t n = m->count[k];
+    memset(r, 0, sizeof *r);
+    double *eta = r->eta.values = calloc((size_t)n, sizeof(double));
+    double *after = r->step.values = calloc((size_t)n, sizeof(double));
+    if (!eta || !after) abort();
+    if (!strcmp(rule, "sgd")) {
+        const double lr = option(m, layout[k].group, "lr");
+        for (int64_t i = 0; i < n; i++) eta[i] = after[i] = lr;
+    } else if (!strcmp(rule, "adashift")) {
+        rates_of_adashift(m, k, eta, after);
+    } else if (!strcmp(rule, "adafactor")) {
+        rates_of_adafactor(m, k, eta, after);
+    } else {
+        rates_of_adam(rule, m, k, eta, after);
     }
-    CHECK_INT(sum, n);
-    CHECK(unsure <= n / 1000 + 1); /* or this checks nothing */
+    const view gradients = view_of(m, k);
+    const state now = parameters_of(m, k);
+    for (int64_t i = 0; i < n; i++) {
+        const double g = seen(&gradients, i), d = get(now.type, now.data, i) - m->before[k][i];
+        r->grad_sumsq += g * g;
+        r->update_sumsq += d * d;
+        r->surely += after[i] < eta[i] * (1 - 2e-6);
+        r->perhaps += after[i] < eta[i] * (1 + 2e-6);
+    }
+    summarize(&r->eta, n);
+    summarize(&r->step, n);
 }
 
 #define RELATIVE(a, b, tolerance) CHECK_CLOSE(a, b, (tolerance)*fabs(b))
 
-/* Sorts values. The median is the lower of the two in the middle. */
-static void check_summary(double *values, int64_t n, double least, double median, double most,
-                          const int64_t *histogram) {
-    check_histogram(values, n, histogram);
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    RELATIVE(least, values[0], 3e-6);
-    RELATIVE(most, values[n - 1], 3e-6);
-    RELATIVE(median, values[(n - 1) / 2], 0.0325);
+/* Of all arrays of a group; n[k] is 0 for the others. */
+static void check_summary(const summary *const s[TENSORS], const int64_t n[TENSORS], double least, double median,
+                          double most, const int64_t *histogram) {
+    int64_t total = 0, sum = 0, unsure = 0, below = 0, up_to = 0;
+    double first = INFINITY, last = -INFINITY;
+    for (int k = 0; k < TENSORS; k++) {
+        if (!n[k]) continue;
+        total += n[k];
+        unsure += s[k]->unsure;
+        first = fmin(first, s[k]->least);
+        last = fmax(last, s[k]->most);
+        for (int64_t i = 0; i < n[k]; i++) {
+            below += s[k]->values[i] < median / 1.0325;
+            up_to += s[k]->values[i] <= median / 0.9675;
+        }
+    }
+    for (int b = 0; b < ADAMOD_HIST_BINS; b++) {
+        int64_t surely = 0, perhaps = 0;
+        for (int k = 0; k < TENSORS; k++) {
+            if (n[k]) surely += s[k]->surely[b], perhaps += s[k]->perhaps[b];
+        }
+        if (!CHECK(histogram[b] >= surely && histogram[b] <= perhaps)) printf("  bin %d\n", b);
+        sum += histogram[b];
+    }
+    CHECK_INT(sum, total);
+    CHECK(unsure <= total / 1000 + 1); /* or this checks nothing */
+    RELATIVE(least, first, 3e-6);
+    RELATIVE(most, last, 3e-6);
+    /* within 0.0325 of the lower of the two in the middle */
+    CHECK(below <= (total - 1) / 2 && up_to > (total - 1) / 2);
 }
 
-static void check_statistics(const char *rule, const model *m, int group) {
+static void check_group(const char *rule, const model *m, const rates r[TENSORS], int group) {
     adamod_statistics s;
-    rates r = rates_of(rule, m, group);
+    const summary *eta[TENSORS], *after[TENSORS];
+    int64_t n[TENSORS], total = 0, surely = 0, perhaps = 0;
+    double grad_sumsq = 0, update_sumsq = 0;
+    for (int k = 0; k < TENSORS; k++) {
+        eta[k] = &r[k].eta;
+        after[k] = &r[k].step;
+        n[k] = group < 0 || layout[k].group == group ? m->count[k] : 0;
+        if (!n[k]) continue;
+        total += n[k];
+        surely += r[k].surely;
+        perhaps += r[k].perhaps;
+        grad_sumsq += r[k].grad_sumsq;
+        update_sumsq += r[k].update_sumsq;
+    }
     memset(&s, 0xff, sizeof s);
     CHECK_INT(adamod_get_statistics(m->opt, group, &s), ADAMOD_OK);
-    CHECK_INT(s.elements, r.n);
-    RELATIVE(s.grad_norm, sqrt(r.grad_sumsq), 1e-6);
-    RELATIVE(s.update_norm, sqrt(r.update_sumsq), 1e-12);
-    if (r.n == 0) {
+    CHECK_INT(s.elements, total);
+    RELATIVE(s.grad_norm, sqrt(grad_sumsq), 1e-6);
+    RELATIVE(s.update_norm, sqrt(update_sumsq), 1e-12);
+    if (total == 0) {
         adamod_statistics none = {0};
         CHECK(memcmp(&s, &none, sizeof s) == 0);
-    } else {
-        int64_t surely = 0, perhaps = 0;
-        for (int64_t i = 0; i < r.n; i++) {
-            surely += r.step[i] < r.eta[i] * (1 - 2e-6);
-            perhaps += r.step[i] < r.eta[i] * (1 + 2e-6);
-        }
-        const bool never = !strcmp(rule, "adam") || !strcmp(rule, "sgd") || !strcmp(rule, "adafactor");
-        if (never) CHECK(s.bounded == 0);
-        CHECK(s.bounded * (double)r.n > (double)surely - 0.5);
-        CHECK(s.bounded * (double)r.n < (double)perhaps + 0.5);
-        check_summary(r.eta, r.n, s.eta_min, s.eta_median, s.eta_max, s.eta);
-        check_summary(r.step, r.n, s.step_min, s.step_median, s.step_max, s.step);
+        return;
     }
-    free(r.eta);
-    free(r.step);
+    const bool never = !strcmp(rule, "adam") || !strcmp(rule, "sgd") || !strcmp(rule, "adafactor");
+    if (never) CHECK(s.bounded == 0);
+    CHECK(s.bounded * (double)total > (double)surely - 0.5);
+    CHECK(s.bounded * (double)total < (double)perhaps + 0.5);
+    check_summary(eta, n, s.eta_min, s.eta_median, s.eta_max, s.eta);
+    check_summary(after, n, s.step_min, s.step_median, s.step_max, s.step);
+}
+
+/* Of all parameters and of each group. */
+static void check_statistics(const char *rule, const model *m) {
+    static rates r[TENSORS];
+    for (int k = 0; k < TENSORS; k++) find_rates(&r[k], rule, m, k);
+    for (int group = -1; group < GROUPS; group++) check_group(rule, m, r, group);
+    for (int k = 0; k < TENSORS; k++) {
+        free(r[k].eta.values);
+        free(r[k].step.values);
+    }
 }
 
 /* ---- Tests -------------------------------------------------------------------------------------------------------- */
@@ -351,7 +397,7 @@ TEST(against_a_count_in_double) {
         for (int t = 1; t <= 4; t++) {
             step(&m, t);
             if (t == 2 || t == 3) continue; /* the first, and one when all is under way */
-            for (int g = -1; g < GROUPS; g++) check_statistics(rules[i].rule, &m, g);
+            check_statistics(rules[i].rule, &m);
         }
         unmake(&m);
     }
@@ -367,7 +413,7 @@ TEST(adashift_of_each_element) {
     add_tensors(&m);
     for (int t = 1; t <= 3; t++) {
         step(&m, t);
-        check_statistics("adashift", &m, -1);
+        check_statistics("adashift", &m);
         adamod_statistics s;
         CHECK_INT(adamod_get_statistics(m.opt, -1, &s), ADAMOD_OK);
         if (t == 1) CHECK(s.bounded == 1 && s.step_max == 0);            /* nothing moves yet */
@@ -390,7 +436,7 @@ TEST(norms_of_what_the_rule_sees) {
     add_tensors(&m);
     for (int t = 1; t <= 2; t++) {
         step(&m, t);
-        for (int g = -1; g < GROUPS; g++) check_statistics("adam", &m, g);
+        check_statistics("adam", &m);
     }
     /* The norm before clipping is adamod_grad_norm's. */
     double sum = 0;
@@ -484,12 +530,16 @@ TEST(collecting_changes_no_bit) {
 
 /* The stateless update counts what the handle counts, and changes no bit by it. */
 TEST(of_raw_updates) {
-    enum { ROWS = 230, COLS = 97, N = ROWS * COLS, MOST = 10 * N, STEPS = 12 };
-    static float p[N], g[N], raw[N], memory[ADAMOD_MAX_STATES][MOST];
+    enum { ROWS = 131, COLS = 127, N = ROWS * COLS, MOST = 10 * N, STEPS = 12 };
+    static float first[N], gradients[STEPS][N], p[N], g[N], raw[N], memory[ADAMOD_MAX_STATES][MOST];
     static adamod_statistics s, t;
     const int64_t shape[2] = {ROWS, COLS};
     adamod_pool *pool;
     CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
+    for (int i = 0; i < N; i++) {
+        first[i] = (float)noise((uint64_t)i);
+        for (int k = 0; k < STEPS; k++) gradients[k][i] = (float)gradient(0, i, k + 1);
+    }
     for (int r = 0; adamod_rule_name(r); r++) {
         adamod_optimizer *opt;
         adamod_hyper *h;
@@ -497,7 +547,10 @@ TEST(of_raw_updates) {
         adamod_span x = {.param = raw, .grad = g, .ndim = 2, .shape = {ROWS, COLS}, .count = N};
         CHECK_INT(adamod_create(&opt, adamod_rule_name(r)), ADAMOD_OK);
         CHECK_INT(adamod_hyper_create(&h, adamod_rule_name(r)), ADAMOD_OK);
-        for (int i = 0; i < N; i++) raw[i] = p[i] = (float)noise((uint64_t)i);
+        /* adashift stands still until its window is full */
+        const int steps = fast() && strcmp(adamod_rule_name(r), "adashift") != 0 ? 3 : STEPS;
+        memcpy(p, first, sizeof p);
+        memcpy(raw, first, sizeof raw);
         CHECK_INT(adamod_add(opt, NULL, p, g, 2, shape), ADAMOD_OK);
         CHECK_INT(adamod_collect(opt, 1), ADAMOD_OK);
         for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
@@ -506,8 +559,8 @@ TEST(of_raw_updates) {
             for (int64_t k = 0; k < d.count; k++) memory[i][k] = (float)d.initial;
             x.state[i] = memory[i];
         }
-        for (x.step = 1; x.step <= STEPS; x.step++) {
-            for (int i = 0; i < N; i++) g[i] = (float)gradient(0, i, (int)x.step);
+        for (x.step = 1; x.step <= steps; x.step++) {
+            memcpy(g, gradients[x.step - 1], sizeof g);
             memset(&t, 0xff, sizeof t);
             CHECK_INT(adamod_step(opt), ADAMOD_OK);
             CHECK_INT(adamod_update_collect(h, &x, 1, x.step % 2 ? pool : NULL, &t), ADAMOD_OK);

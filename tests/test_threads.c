@@ -84,7 +84,7 @@ static bool set_mode(int mode) {
 #endif
 }
 
-/* Two steps; the second with the mode set, after the threads were started; a third with them started under it. */
+/* Two steps; the second with the mode set, after threads, if any, were started; a third with them started under it. */
 static written_bytes run_in_mode(const config *c, int mode) {
     bitwise_run r;
     written_bytes out = {0};
@@ -92,8 +92,10 @@ static written_bytes run_in_mode(const config *c, int mode) {
     CHECK_INT(bitwise_step(&r), ADAMOD_OK);
     if (!CHECK(set_mode(mode))) return out;
     CHECK_INT(bitwise_step(&r), ADAMOD_OK);
-    CHECK_INT(adamod_set(r.opt, "threads", c->threads + 1), ADAMOD_OK); /* other ones */
+    const int threads = c->threads > 1 ? c->threads + 1 : 1; /* other ones */
+    CHECK_INT(adamod_set(r.opt, "threads", threads), ADAMOD_OK);
     CHECK_INT(bitwise_step(&r), ADAMOD_OK);
+    CHECK(threads == 1 || threads_now() < 0 || threads_now() >= threads);
     if (mode == 1) CHECK_INT(fegetround(), FE_UPWARD);
     if (mode == 2) CHECK_INT(fegetround(), FE_TOWARDZERO);
     set_mode(0);
@@ -102,18 +104,35 @@ static written_bytes run_in_mode(const config *c, int mode) {
     return out;
 }
 
+static void check_modes(const config *c) {
+    written_bytes expected = run_in_mode(c, 0);
+    for (int mode = 1; mode < MODES; mode++) {
+        written_bytes found = run_in_mode(c, mode);
+        if (!CHECK(same_bytes(&expected, &found))) printf("%s {%s}: mode %d\n", c->rule, c->options, mode);
+        free(found.bytes);
+    }
+    free(expected.bytes);
+}
+
 TEST(modes_of_the_caller_change_no_step) {
     if (getenv("ADAMOD_TEST_EMULATED")) SKIP("qemu has not all modes");
     EACH_KERNEL(v, s) {
-        config c = config_of(v, s);
+        const config c = config_of(v, s);
+        check_modes(&c);
+    }
+}
+
+/* Nor do those that the pool's threads begin with, whichever rule they work for. */
+TEST(modes_of_the_caller_change_no_step_of_threads) {
+    if (getenv("ADAMOD_TEST_EMULATED")) SKIP("qemu has not all modes");
+    static const char *const rules[] = {"adamod", "adafactor", "muon"};
+    for (int v = 0, next = 0; v < variant_count && next < 3; v++) {
+        if (strcmp(variants[v].rule, rules[next]) != 0) continue;
+        config c = config_of(v, next++);
+        c.n = MANY;
+        c.shapes = shapes_many;
         c.threads = 2;
-        written_bytes expected = run_in_mode(&c, 0);
-        for (int mode = 1; mode < MODES; mode++) {
-            written_bytes found = run_in_mode(&c, mode);
-            if (!CHECK(same_bytes(&expected, &found))) printf("%s {%s}: mode %d\n", c.rule, c.options, mode);
-            free(found.bytes);
-        }
-        free(expected.bytes);
+        check_modes(&c);
     }
 }
 
@@ -224,6 +243,6 @@ TEST(no_library_from_the_environment_with_other_rights) {
     CHECK_INT(status, 0);
 }
 
-RUN_TESTS(ENTRY(workers_take_no_signals), ENTRY(modes_of_the_caller_change_no_step),
-          ENTRY(modes_of_the_caller_change_nothing_else), ENTRY(flags_are_left_alone),
-          ENTRY(no_library_from_the_environment_with_other_rights))
+RUN_TESTS(ENTRY(workers_take_no_signals), ENTRY_OF_ONE_THREAD(modes_of_the_caller_change_no_step),
+          ENTRY(modes_of_the_caller_change_no_step_of_threads), ENTRY(modes_of_the_caller_change_nothing_else),
+          ENTRY(flags_are_left_alone), ENTRY(no_library_from_the_environment_with_other_rights))

@@ -1,6 +1,7 @@
 /* Numbers for the tests: see values.h. */
 #include "values.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,13 @@
 bool fast(void) {
     const char *text = getenv("ADAMOD_TEST_FAST");
     return text && *text && *text != '0';
+}
+
+int threads_now(void) {
+    DIR *dir = opendir("/proc/self/task");
+    int n = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) n += entry->d_name[0] != '.';
+    return dir ? closedir(dir), n : -1;
 }
 
 /* ---- random numbers ---- */

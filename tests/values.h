@@ -22,6 +22,9 @@
 /* Whether ADAMOD_TEST_FAST asks for fewer repetitions. */
 bool fast(void);
 
+/* Threads of this process, or -1 where that is not known. */
+int threads_now(void);
+
 /* ---- random numbers, the same everywhere ---- */
 
 /* splitmix64; a test that must not depend on those before it sets the state. */
