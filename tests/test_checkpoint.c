@@ -167,6 +167,60 @@ TEST(training_goes_on_from_a_checkpoint_with_every_rule) {
     }
 }
 
+/* Whether two files have the same bytes. */
+static bool same_files(const char *a, const char *b) {
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    int c = 0, d = 0;
+    while (x && y && c == d && c != EOF) c = getc(x), d = getc(y);
+    const bool same = x && y && c == d;
+    if (x) fclose(x);
+    if (y) fclose(y);
+    return same;
+}
+
+TEST(what_is_written_beside_training_is_what_was_there_when_it_began) {
+    for (int i = 0; adamod_rule_name(i); i++) {
+        model m;
+        checkpoint_meta meta = some_meta();
+        char one[512], two[512], plain[512];
+        if (!make(&m, adamod_rule_name(i))) return;
+        snprintf(one, sizeof one, "%s", below("one.safetensors"));
+        snprintf(two, sizeof two, "%s", below("two.safetensors"));
+        snprintf(plain, sizeof plain, "%s", below("plain.safetensors"));
+        train(&m, 0, 5);
+        CHECK_INT(checkpoint_save(plain, &m.params, m.opt, &meta, MESSAGE), 0);
+        checkpoint_writer *w = checkpoint_begin((const char *[]){one, two}, 2, &m.params, m.opt, &meta, MESSAGE);
+        meta = (checkpoint_meta){0};
+        train(&m, 5, 12);
+        if (!CHECK_INT(checkpoint_end(w, MESSAGE), 0)) puts(message);
+        CHECK(same_files(one, plain));
+        CHECK(same_files(two, plain));
+        drop(&m);
+    }
+    CHECK_INT(checkpoint_end(NULL, MESSAGE), 0);
+    CHECK(!checkpoint_has_failed(NULL));
+}
+
+TEST(what_cannot_be_written_beside_training_is_told_at_the_end) {
+    model m;
+    const checkpoint_meta meta = some_meta();
+    char good[512], bad[512];
+    if (!make(&m, "adamod")) return;
+    snprintf(good, sizeof good, "%s", below("good.safetensors"));
+    snprintf(bad, sizeof bad, "%s", below("nowhere/bad.safetensors"));
+    checkpoint_writer *w = checkpoint_begin((const char *[]){bad, good}, 2, &m.params, m.opt, &meta, MESSAGE);
+    if (!CHECK(w)) return;
+    for (int i = 0; i < 2000 && !checkpoint_has_failed(w); i++) usleep(1000);
+    CHECK(checkpoint_has_failed(w));
+    CHECK_INT(checkpoint_end(w, MESSAGE), -1);
+    CHECK_HAS(message, "nowhere/bad.safetensors: ");
+    CHECK_INT(access(good, F_OK), -1); /* nothing is written after a failure */
+    w = checkpoint_begin((const char *[]){good}, 1, &m.params, m.opt, &meta, MESSAGE);
+    CHECK_INT(checkpoint_end(w, MESSAGE), 0);
+    CHECK_INT(access(good, F_OK), 0);
+    drop(&m);
+}
+
 TEST(metadata_come_back_exactly) {
     model m;
     recipe r, back;
@@ -815,7 +869,9 @@ TEST(hashes_tell_contents_apart) {
     CHECK(checkpoint_hash(CHECKPOINT_HASH, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c)); /* FNV's own example */
 }
 
-RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule), ENTRY(metadata_come_back_exactly),
+RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule),
+          ENTRY(what_is_written_beside_training_is_what_was_there_when_it_began),
+          ENTRY(what_cannot_be_written_beside_training_is_told_at_the_end), ENTRY(metadata_come_back_exactly),
           ENTRY(what_earlier_versions_did_not_write_is_not_known), ENTRY(parameters_can_be_loaded_alone),
           ENTRY(the_file_is_plain_safetensors), ENTRY(persistent_states_come_back_bit_for_bit),
           ENTRY(who_takes_the_model_alone_needs_no_carried_state), ENTRY(states_of_another_model_are_refused),

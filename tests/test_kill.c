@@ -33,12 +33,13 @@ static int *calls;    /* made so far, in memory that parent and child share */
 static int fatal;     /* the call to die in; 0: none */
 static bool half_way; /* a write does half of its work first */
 
-/* A run writes a checkpoint tensor by tensor: the first two of writes in a row to one file stand for all. */
+/* A run writes a checkpoint tensor by tensor: the first two of writes in a row to one file stand for all. In a row by one
+ * thread, so that there are as many in every run. */
 static bool now_fatal(int fd) {
-    static int last_fd = -1, in_a_row;
+    static _Thread_local int last_fd = -1, in_a_row;
     in_a_row = fd >= 0 && fd == last_fd ? in_a_row + 1 : 0;
     last_fd = fd;
-    return calls && in_a_row < 2 && ++*calls == fatal;
+    return calls && in_a_row < 2 && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) == fatal;
 }
 
 static void die_if_now(void) {

@@ -66,6 +66,9 @@ typedef struct adamod__st_pair {
     const char *key, *value;
 } adamod__st_pair;
 
+/* How many bytes a tensor's data take: NULL, or why there is no such tensor. */
+const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int64_t *shape, uint64_t *bytes);
+
 /* A tensor in a file: data bytes [begin, end). */
 typedef struct adamod__st_entry {
     const char *name;

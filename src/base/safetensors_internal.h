@@ -48,9 +48,6 @@ typedef struct st_quoted {
 } st_quoted;
 st_quoted adamod__st_quote(const char *s);
 
-/* NULL, or why there is no such tensor. */
-const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int64_t *shape, uint64_t *bytes);
-
 /* Takes the header's text, from malloc, which becomes file's: also after a failure. */
 adamod_status adamod__st_parse_text(const st_report *to, char *json, size_t len, uint64_t data_size,
                                     adamod__st_file *file);

@@ -17,6 +17,9 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +121,7 @@ typedef struct outgoing {
     char *recipe;
     char (*state_names)[256]; /* of the model's persistent states */
     adamod__state_list states;
+    void *copy; /* of tensors' data; NULL: it is the caller's */
 } outgoing;
 
 static void free_outgoing(outgoing *out) {
@@ -125,6 +129,7 @@ static void free_outgoing(outgoing *out) {
     free(out->recipe);
     free(out->state_names);
     adamod__state_list_free(&out->states);
+    free(out->copy);
 }
 
 static void add_pair(outgoing *out, const char *key, const char *value) {
@@ -205,6 +210,102 @@ int checkpoint_save(const char *path, const nn_params *params, const adamod_opti
     int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&out, params, optimizer, meta, &to);
     if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
     free_outgoing(&out);
+    return status;
+}
+
+/* ---- Saving beside training -------------------------------------------------------------------------------------- */
+
+#define MOST_COPIED ((uint64_t)1 << 30)
+
+struct checkpoint_writer {
+    checkpoint_meta meta;
+    outgoing out;
+    char **paths;
+    int n;
+    pthread_t thread;
+    bool beside; /* the thread was started */
+    atomic_bool failed;
+    char message[1024];
+};
+
+/* Which data are still the caller's: states that come from a device are copies already, but for counts of steps. */
+static bool is_callers(const outgoing *out, size_t i) {
+    return i < out->n - out->states.n || !out->states.copies || out->tensors[i].dtype == ADAMOD__ST_I64;
+}
+
+/* Puts tensors that are the caller's into memory of their own. False: there are too many of them, or there is no memory. */
+static bool copy_tensors(outgoing *out) {
+    uint64_t sum = 0, bytes = 0;
+    for (size_t i = 0; i < out->n; i++) {
+        const adamod__st_tensor *t = &out->tensors[i];
+        if (!is_callers(out, i)) continue;
+        if (adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes)) return false;
+        sum += bytes;
+    }
+    if (sum > MOST_COPIED || !(out->copy = malloc(sum + 1))) return false;
+    for (size_t i = 0, at = 0; i < out->n; i++) {
+        adamod__st_tensor *t = &out->tensors[i];
+        if (!is_callers(out, i)) continue;
+        (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
+        if (bytes) t->data = memcpy((char *)out->copy + at, t->data, bytes);
+        at += bytes;
+    }
+    return true;
+}
+
+static void *write_all(void *writer) {
+    checkpoint_writer *w = writer;
+    const outgoing *out = &w->out;
+    for (int i = 0; i < w->n && !w->failed; i++) {
+        if (adamod__st_write(w->paths[i], out->pairs, out->n_pairs, out->tensors, out->n, w->message,
+                             sizeof w->message)) {
+            w->failed = true;
+        }
+    }
+    return NULL;
+}
+
+/* Signals are for the thread that trains. */
+static bool start_thread(checkpoint_writer *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
+    const bool started = pthread_create(&w->thread, NULL, write_all, w) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void free_writer(checkpoint_writer *w) {
+    for (int i = 0; w->paths && i < w->n; i++) free(w->paths[i]);
+    free(w->paths);
+    free_outgoing(&w->out);
+    free(w);
+}
+
+checkpoint_writer *checkpoint_begin(const char *const *paths, int n, const nn_params *params,
+                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
+                                    size_t size) {
+    const checkpoint_line to = {paths[0], message, size};
+    checkpoint_writer *w = calloc(1, sizeof *w);
+    if (!w || !(w->paths = calloc((size_t)n, sizeof *w->paths))) return free(w), checkpoint_fail_memory(&to), NULL;
+    w->meta = *meta;
+    int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&w->out, params, optimizer, &w->meta, &to);
+    for (; !status && w->n < n; w->n++) {
+        if (!(w->paths[w->n] = strdup(paths[w->n]))) status = checkpoint_fail_memory(&to);
+    }
+    if (status) return free_writer(w), NULL;
+    w->beside = copy_tensors(&w->out) && start_thread(w);
+    if (!w->beside) write_all(w);
+    return w;
+}
+
+bool checkpoint_has_failed(const checkpoint_writer *w) { return w && w->failed; }
+
+int checkpoint_end(checkpoint_writer *w, char *message, size_t size) {
+    if (!w) return 0;
+    if (w->beside) pthread_join(w->thread, NULL);
+    const int status = w->failed ? text_fail(message, size, "%s", w->message) : 0;
+    free_writer(w);
     return status;
 }
 

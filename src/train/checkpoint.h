@@ -48,6 +48,18 @@ typedef struct checkpoint_meta {
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 
+/* The same, written to n paths one after the other while the caller goes on: from a copy, by a thread of its own. Where a
+ * copy would take more than 1 GiB, it returns only when all is written. Nothing else may be saving there before
+ * checkpoint_end. NULL: it was not begun. */
+typedef struct checkpoint_writer checkpoint_writer;
+checkpoint_writer *checkpoint_begin(const char *const *paths, int n, const nn_params *params,
+                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
+                                    size_t size);
+/* Whether it is known already that it could not be written. */
+bool checkpoint_has_failed(const checkpoint_writer *w);
+/* Waits for it and frees it: 0, or -1 with one line in message. NULL: nothing to wait for. */
+int checkpoint_end(checkpoint_writer *w, char *message, size_t size);
+
 /* Parameters and the model's persistent states; optimizer NULL: nothing else, whatever else is in the file. meta's recipe
  * and fingerprint are what the file must agree with, everything else is filled in; meta NULL: none of it is wanted. With
  * neither an optimizer nor a recipe, the model alone is taken: states by nn_carried stay as they are. */

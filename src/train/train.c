@@ -23,11 +23,14 @@
 typedef struct trainer {
     const train_options *o;
     experiment s;
-    run *run;           /* NULL: another rank writes it */
-    bool stop, save;    /* what the user wants, as all ranks have agreed on */
-    checkpoint_meta at; /* where it stands */
-    double last_loss;   /* per target, of the last update */
-    double started;     /* clock at the start of this process's training, less the seconds before */
+    run *run;                  /* NULL: another rank writes it */
+    bool stop, save;           /* what the user wants, as all ranks have agreed on */
+    checkpoint_writer *writer; /* of the checkpoint under way; NULL: there is none, or another rank's */
+    bool unsaved;              /* it could not be written, as all ranks have agreed on */
+    bool prune;                /* once it is written, those that are not to be kept go */
+    checkpoint_meta at;        /* where it stands */
+    double last_loss;          /* per target, of the last update */
+    double started;            /* clock at the start of this process's training, less the seconds before */
     progress progress;
     task_result valid;  /* of the last evaluation */
     char diverged[200]; /* why it cannot go on; "": it can */
@@ -43,12 +46,13 @@ static int together(const trainer *t, int failed, char *message, size_t size) {
     return comm_agree(t->o->comm, failed, message, size) ? -1 : 0;
 }
 
-/* What any rank was told by a signal, all are. */
+/* What any rank was told by a signal or by its writer, all are. */
 static void ask_user(trainer *t) {
-    int wanted[] = {t->o->stop && *t->o->stop, t->o->save && *t->o->save};
-    comm_most(t->o->comm, wanted, 2);
-    t->stop = wanted[0];
-    t->save = wanted[1];
+    int told[] = {t->o->stop && *t->o->stop, t->o->save && *t->o->save, checkpoint_has_failed(t->writer)};
+    comm_most(t->o->comm, told, 3);
+    t->stop = told[0];
+    t->save = told[1];
+    t->unsaved = told[2];
 }
 
 /* ---- one update ---- */
@@ -151,23 +155,59 @@ static int update_once(trainer *t, char *message, size_t size) {
 
 /* ---- evaluation and checkpoints ---- */
 
-static int write_checkpoint(trainer *t, const char *name, const adamod_optimizer *full, char *message, size_t size) {
-    char path[1200];
-    if (!t->run) return 0;
-    if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
-    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", run_directory(t->run), name);
-    return checkpoint_save(path, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
+static bool is_kept(const void *trainer_, int64_t step) {
+    const trainer *t = trainer_;
+    return epochs_due(t->s.epoch, t->s.recipe.train.keep_every, step);
 }
 
-static int save(trainer *t, const char *name, char *message, size_t size) {
+/* Waits for the checkpoint that is being written. */
+static int end_saving(trainer *t, char *message, size_t size) {
+    char directory[1200];
+    int failed = checkpoint_end(t->writer, message, size);
+    snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
+    if (!failed && t->prune && t->run) {
+        const size_t n = (size_t)t->s.recipe.train.average;
+        failed = checkpoint_prune(directory, n, is_kept, t, message, size);
+    }
+    t->writer = NULL;
+    t->prune = false;
+    return together(t, failed, message, size);
+}
+
+enum { NAMES = 3 }; /* that a checkpoint may have at once */
+
+static int begin_writing(trainer *t, const char *const *names, int n, const adamod_optimizer *full, char *message,
+                         size_t size) {
+    char path[NAMES][1200];
+    const char *paths[NAMES];
+    if (!t->run) return 0;
+    if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
+    for (int i = 0; i < n; i++) {
+        snprintf(path[i], sizeof path[i], "%s/checkpoints/%s.safetensors", run_directory(t->run), names[i]);
+        paths[i] = path[i];
+    }
+    t->writer = checkpoint_begin(paths, n, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
+    return t->writer ? 0 : -1;
+}
+
+/* Where the run stands, under these names, the last of which may be "last". It is written while training goes on. */
+static int save(trainer *t, const char *const *names, int n, char *message, size_t size) {
     adamod_optimizer *full = NULL;
+    if (end_saving(t, message, size)) return -1;
     t->at.seconds = seconds(t);
     if (t->s.shard && shard_gather(t->s.shard, &full, message, size)) return -1;
-    const int failed = write_checkpoint(t, name, full, message, size);
+    const int failed = begin_writing(t, names, n, full, message, size);
     adamod_free(full);
     if (together(t, failed, message, size)) return -1;
-    if (strcmp(name, "last") == 0) t->at.last_step = t->at.step;
+    for (int i = 0; i < n; i++) t->prune |= strncmp(names[i], "step-", 5) == 0;
+    if (strcmp(names[n - 1], "last") == 0) t->at.last_step = t->at.step;
     return 0;
+}
+
+/* The same as "last", and it is there on return. */
+static int save_last(trainer *t, char *message, size_t size) {
+    static const char *const name = "last";
+    return save(t, &name, 1, message, size) ? -1 : end_saving(t, message, size);
 }
 
 static int exchange_weights(trainer *t, bool to_evaluate, char *message, size_t size) {
@@ -209,7 +249,7 @@ static bool is_best(const trainer *t, double *value) {
     return t->at.best_step == 0 || (higher ? *value > t->at.best : *value < t->at.best);
 }
 
-static int evaluate(trainer *t, char *message, size_t size) {
+static int evaluate(trainer *t, bool *best, char *message, size_t size) {
     const double clock = clock_seconds();
     double value;
     progress_split(&t->progress, "validation");
@@ -220,27 +260,24 @@ static int evaluate(trainer *t, char *message, size_t size) {
     const run_metrics m = measured("valid", t, &t->valid);
     if (together(t, t->run ? run_add_metrics(t->run, &m, message, size) : 0, message, size)) return -1;
     if (t->valid.items > 0) t->at.stale++;
-    if (!is_best(t, &value)) return 0;
+    *best = is_best(t, &value);
+    if (!*best) return 0;
     t->at.best = value;
     t->at.best_step = t->at.step;
     t->at.stale = 0;
-    return save(t, "best", message, size);
+    return 0;
 }
 
-static bool is_kept(const void *trainer_, int64_t step) {
-    const trainer *t = trainer_;
-    return epochs_due(t->s.epoch, t->s.recipe.train.keep_every, step);
-}
-
-/* Those that the average at the end is taken over, and those to be kept for good. */
-static int save_step(trainer *t, char *message, size_t size) {
-    char name[64], directory[1200];
-    if (t->s.recipe.train.average < 1 && !is_kept(t, t->at.step)) return 0;
-    snprintf(name, sizeof name, "step-%lld", (long long)t->at.step);
-    if (save(t, name, message, size)) return -1;
-    snprintf(directory, sizeof directory, "%s/checkpoints", t->o->directory);
-    const size_t n = (size_t)t->s.recipe.train.average;
-    return together(t, t->run ? checkpoint_prune(directory, n, is_kept, t, message, size) : 0, message, size);
+/* Whether all numbers are finite. It looks at bits, since that is as fast as memory. */
+static bool is_finite(const float *x, int64_t n) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= UINT32_C(0x7f800000);
+        if (bits > most) most = bits;
+    }
+    return most < UINT32_C(0x7f800000);
 }
 
 /* An update that ruins the model shows in the loss of the next one, too late for a checkpoint between them, which would
@@ -250,10 +287,8 @@ static int check_model(trainer *t, char *message, size_t size) {
     const double clock = clock_seconds();
     task_result glance;
     bool finite = true;
-    for (int i = 0; finite && i < p->n; i++) {
-        const float *x = p->data + p->list[i].offset;
-        for (int64_t k = 0; finite && k < p->list[i].count; k++) finite = isfinite(x[k]);
-    }
+    if (together(t, experiment_failed(nn_params_fetch(p), message, size), message, size)) return -1;
+    for (int i = 0; finite && i < p->n; i++) finite = is_finite(p->data + p->list[i].offset, p->list[i].count);
     if (finite && measure(t, SPLIT_VALID, TASK_GLANCE, &glance, message, size)) return -1;
     if (!finite || !isfinite(glance.value[0])) {
         snprintf(t->diverged, sizeof t->diverged, "the %s not finite any more after update %lld",
@@ -273,27 +308,38 @@ static int save_on_demand(trainer *t, char *message, size_t size) {
     if (t->o->save) *t->o->save = 0;
     t->save = false;
     if (check_model(t, message, size) || *t->diverged) return *t->diverged ? 0 : -1;
-    if (save(t, "last", message, size)) return -1;
+    if (save_last(t, message, size)) return -1;
     progress_say(&t->progress, "saved a checkpoint");
     return 0;
 }
+
+/* Those that the average at the end is taken over, and those to be kept for good. */
+static bool wants_step(const trainer *t) { return t->s.recipe.train.average > 0 || is_kept(t, t->at.step); }
 
 static int after_update(trainer *t, char *message, size_t size) {
     const recipe *r = &t->s.recipe;
     const bool last = t->at.step == t->s.steps;
     const bool evaluates = last || epochs_due(t->s.epoch, r->train.evaluate_every, t->at.step);
     const bool saves = last || epochs_due(t->s.epoch, r->train.checkpoint_every, t->at.step) || is_kept(t, t->at.step);
+    const char *names[NAMES];
+    char step[32];
+    int n = 0;
     double clock = clock_seconds();
     if ((evaluates || saves) && (check_model(t, message, size) || *t->diverged)) return *t->diverged ? 0 : -1;
     if (evaluates) {
-        if (evaluate(t, message, size)) return -1;
+        bool best;
+        if (evaluate(t, &best, message, size)) return -1;
+        if (best) names[n++] = "best";
         progress_spent(&t->progress, PROGRESS_EVALUATING, clock_seconds() - clock);
         clock = clock_seconds();
     }
     if (saves || is_stale(t)) {
-        if (save_step(t, message, size) || save(t, "last", message, size)) return -1;
-        progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
+        snprintf(step, sizeof step, "step-%lld", (long long)t->at.step);
+        if (wants_step(t)) names[n++] = step;
+        names[n++] = "last";
     }
+    if (n > 0 && save(t, names, n, message, size)) return -1;
+    if (n > 0) progress_spent(&t->progress, PROGRESS_SAVING, clock_seconds() - clock);
     return t->save ? save_on_demand(t, message, size) : 0;
 }
 
@@ -351,6 +397,7 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
     const double clock = clock_seconds();
+    if (end_saving(t, message, size)) return -1;
     if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
     /* an average of checkpoints is evaluated as it is */
@@ -372,9 +419,10 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
 
 /* Because the user wants it, or because it diverged; then the last checkpoint is the one before that. */
 static int stop_early(trainer *t, train_result *out, char *message, size_t size) {
+    if (end_saving(t, message, size)) return -1;
     if (!*t->diverged && check_model(t, message, size)) return -1;
     const bool diverged = *t->diverged != '\0';
-    if (!diverged && save(t, "last", message, size)) return -1;
+    if (!diverged && save_last(t, message, size)) return -1;
     *out = (train_result){
         .status = diverged ? TRAIN_DIVERGED : TRAIN_INTERRUPTED, .step = t->at.step, .seconds = seconds(t)};
     memcpy(out->reason, t->diverged, sizeof out->reason);
@@ -450,6 +498,7 @@ static void note_plan(const trainer *t) {
 static int loop(trainer *t, train_result *out, char *message, size_t size) {
     while (t->at.step < t->s.steps && !is_stale(t)) {
         ask_user(t);
+        if (t->unsaved) return end_saving(t, message, size);
         if (t->stop && !t->pending) return stop_early(t, out, message, size);
         const double clock = clock_seconds();
         if (update_once(t, message, size)) return -1;
@@ -542,6 +591,8 @@ int train_run(const recipe *r, const train_options *o, train_result *out, char *
     t->o = o;
     t->last_loss = NAN;
     const int failed = begin(t, r, message, size) || loop(t, out, message, size);
+    char ignored[64];
+    (void)checkpoint_end(t->writer, ignored, sizeof ignored); /* of a run that failed */
     progress_end(&t->progress);
     if (t->run) run_close(t->run);
     experiment_close(&t->s);
