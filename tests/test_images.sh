@@ -102,6 +102,20 @@ refused 1 'shapes: data.batch is 41, but there are 40 training pictures' "$ADAMO
     --set data.batch=41
 refused 1 'cifar/data_batch_1.bin: cannot open' "$ADAMOD" train tiny.yaml --out never --set data.set=cifar10 \
     --set data.path=cifar
+# A signal does not wait for data.
+mkdir cifar && mkfifo cifar/data_batch_1.bin
+"$ADAMOD" train tiny.yaml --out never --set data.set=cifar10 --set data.path=cifar --set data.any_size=true >out 2>err &
+pid=$!
+exec 3>cifar/data_batch_1.bin # which it now reads
+kill -INT $pid
+for _ in $(seq 50); do
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.1
+done
+kill -9 $pid 2>/dev/null && fail "Ctrl-C does not end a run that reads its data"
+status=0 && wait $pid || status=$?
+[ $status -eq 130 ] || fail "a run that reads its data ends with status $status after Ctrl-C: $(cat err)"
+exec 3>&-
 rm whole/classes.txt
 refused 1 'whole/classes.txt: cannot open' "$ADAMOD" evaluate whole
 [ ! -e never ] || fail "a run that was refused left a directory"

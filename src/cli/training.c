@@ -17,13 +17,14 @@ adamod_status cli_trainer_status(void) { return experiment_cuda_status(); }
 adamod_status cli_trainer_lstm(char *out, size_t size) { return nn_device_lstm("cuda", out, size); }
 
 static atomic_int stop_wanted, save_wanted;
+static atomic_int reading; /* a run reads its data, which nothing interrupts, and has nothing to save yet */
 
 static void take_signal(int number) {
     if (number == SIGUSR1) {
         save_wanted = 1;
         return;
     }
-    if (stop_wanted) _exit(128 + number);
+    if (stop_wanted || reading) _exit(128 + number);
     stop_wanted = number;
 }
 
@@ -110,7 +111,11 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     o.save = &save_wanted;
     *out = (train_result){0};
     noted = true;
-    if (train_run(r, &o, out, message, sizeof message)) return cli_fail(command, "%s", message);
+    o.reading = &reading;
+    reading = 1;
+    const int failed = train_run(r, &o, out, message, sizeof message);
+    reading = 0;
+    if (failed) return cli_fail(command, "%s", message);
     if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
     if (out->status == TRAIN_FINISHED) print_finished(name, r, out);
     if (out->status == TRAIN_INTERRUPTED) {

@@ -565,6 +565,7 @@ int train_open(experiment *e, const recipe *r, const train_options *o, char *mes
 static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     const train_options *o = t->o;
     if (train_open(&t->s, r, o, message, size)) return -1;
+    if (o->reading) *o->reading = 0;
     if (together(t, o->resume ? 0 : resume_init(&t->s, message, size), message, size)) return -1;
     if (together_compare(&t->s, message, size)) return -1;
     int failed = 0;

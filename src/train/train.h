@@ -21,6 +21,8 @@ typedef struct train_options {
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
     const atomic_int *stop;         /* becomes non-zero when the user wants to stop */
     atomic_int *save;               /* the same for a checkpoint, and 0 when it was made; both may be NULL */
+    atomic_int
+        *reading; /* becomes 0 once the data are read, before which there is nothing to save; NULL: nobody asks */
 } train_options;
 
 typedef enum train_status { TRAIN_FINISHED, TRAIN_INTERRUPTED, TRAIN_DIVERGED } train_status;
