@@ -1,5 +1,6 @@
 /* class_tables.c - classifiers, class by class: how often each class is recognized, which are taken for which, and the
- * mistakes that the model was surest of. Tables, so that they need no gnuplot and can be read aloud.
+ * mistakes that the model was surest of. Tables, so that they need no gnuplot and can be read aloud; of many classes what
+ * is taken for what is a picture.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -11,6 +12,7 @@
 
 enum {
     MATRIX = 30,  /* classes of a matrix that is shown whole */
+    MAP = 300,    /* classes of one that is shown as a picture, a pixel for each cell; of more it would be megabytes */
     PAIRS = 10,   /* the most frequent mistakes */
     PICTURES = 24 /* the surest mistakes */
 };
@@ -139,6 +141,24 @@ static void write_matrix(FILE *out, const tally *t) {
     fputs("</tbody>\n</table></div>\n", out);
 }
 
+/* A share over white, as the cells of a matrix have it. */
+static void put_pixel(unsigned char *to, bool hit, double part) {
+    static const double blue[3] = {0, 114, 178}, orange[3] = {213, 94, 0};
+    const double *full = hit ? blue : orange, alpha = part > 0 ? sqrt(part) : 0;
+    for (int k = 0; k < 3; k++) to[k] = (unsigned char)lround(255 + alpha * (full[k] - 255));
+}
+
+static void write_map(FILE *out, const tally *t) {
+    const int n = t->like->n;
+    unsigned char *pixels = malloc((size_t)n * (size_t)n * 3);
+    if (!pixels) return;
+    for (int i = 0; i < n * n; i++) put_pixel(pixels + 3 * (size_t)i, i / n == i % n, share(t, i / n, i % n));
+    fprintf(out, "<img class=\"map\" alt=\"confusion matrix\" width=\"%d\" height=\"%d\" src=\"", n, n);
+    html_picture(out, pixels, n, n, 3);
+    fputs("\">\n", out);
+    free(pixels);
+}
+
 /* The place of the most frequent mistake that is rarer than one at a place, or as frequent and behind it. -1: none. */
 static int next_pair(const tally *t, int before) {
     const int n = t->like->n;
@@ -173,6 +193,7 @@ static void write_confusion(FILE *out, const report *r, const tally *t, int vari
     if (t->runs > 1) fprintf(out, ", sum of %d runs", t->runs);
     fputs("</p>\n", out);
     if (t->like->n <= MATRIX) write_matrix(out, t);
+    else if (t->like->n <= MAP) write_map(out, t);
     write_pairs(out, t);
 }
 
@@ -230,6 +251,10 @@ static void write_section(FILE *out, const report *r, const tally *t) {
     if (c->n <= MATRIX)
         fputs("<p>A row for each true class, a column for each answer of the model. The darker a cell, the larger its "
               "share of the row.</p>\n",
+              out);
+    else if (c->n <= MAP)
+        fputs("<p>A row for each true class, a column for each answer of the model, in the order of the table above: "
+              "right answers in blue, mistakes in orange. The darker a cell, the larger its share of the row.</p>\n",
               out);
     for (int v = 0; v < r->n_variants; v++) {
         if (t[v].runs) write_confusion(out, r, &t[v], v);

@@ -113,6 +113,7 @@ static const char style[] =
     ".confusion .hit{background:rgba(0,114,178,var(--share))}\n"
     ".confusion .miss{background:rgba(213,94,0,var(--share))}\n"
     ".confusion .deep{color:#fff}\n"
+    ".map{width:32rem;max-width:100%;height:auto;image-rendering:pixelated;display:block;border:1px solid var(--line)}\n"
     ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.5rem,1fr));gap:1rem}\n"
     ".mistake{margin:0}\n"
     ".mistake img{width:7rem;height:auto;image-rendering:pixelated;display:block}\n"
