@@ -6,6 +6,7 @@
 #include "check.h"
 #include "run_folders.h"
 #include "base/text.h"
+#include "report/page.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,6 +85,45 @@ TEST(curves_are_drawn_against_updates_epochs_and_time) {
     check_file(below("curves-figures/valid-accuracy-time.gp"), "set label 1 'validation accuracy (%)' at screen");
     check_file(below("curves-figures/lr-updates.gp"), "set logscale y\n"); /* from 1e-3 to 1 */
     check_file(below("curves-figures/grad-norm.dat"), "\n40 2 20 5 5 5\n");
+}
+
+/* A figure's caption, without gnuplot. */
+static char *caption_of(const char *run, const char *page, report_group group) {
+    report r;
+    report_figures f;
+    char *text = NULL, *path = strdup(getenv("PATH") ? getenv("PATH") : ""), at[300];
+    size_t n = 0;
+    snprintf(at, sizeof at, "%s", below("%s", page));
+    setenv("PATH", below("no-programs"), 1);
+    const int kept = divert(2, below("notes.txt"));
+    FILE *out = open_memstream(&text, &n);
+    if (CHECK_INT(report_load(&r, &run, 1, KNOWN, MESSAGE), 0)) {
+        if (CHECK_INT(report_draw(&f, &r, at, MESSAGE), 0)) page_caption(out, &r, &f, group);
+        report_figures_free(&f);
+        report_free(&r);
+    }
+    fclose(out);
+    restore(2, kept);
+    setenv("PATH", path, 1);
+    free(path);
+    return text;
+}
+
+/* What is soon above a half is seen best where it comes to lie, and what lies below is not kept quiet. */
+TEST(lines_that_begin_below_their_figure_are_told_of) {
+    for (int below_it = 0; below_it < 2; below_it++) {
+        const char *run = make_curves("rise", "net", pictures);
+        FILE *file = create(run, "metrics.jsonl");
+        for (int i = 1; i <= 8; i++)
+            fprintf(file, "{\"kind\":\"valid\",\"step\":%d,\"loss\":1,\"accuracy\":%s}\n", 5 * i,
+                    i > 1 || !below_it ? "0.9" : "0.4");
+        fprintf(file, "{\"kind\":\"train\",\"step\":40,\"loss\":1}\n");
+        fclose(file);
+        char *text = caption_of(run, "rise.html", REPORT_VALIDATIONS);
+        CHECK_INT(strstr(text, "A line that enters from below begins there. ") != NULL, below_it);
+        free(text);
+        check_file(below("rise-figures/valid-accuracy.gp"), "set yrange [80:101]\n");
+    }
 }
 
 TEST(perplexity_is_drawn_where_the_task_has_one) {
@@ -187,6 +227,7 @@ TEST(labels_stay_text) {
     free(text);
 }
 
-RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time), ENTRY(perplexity_is_drawn_where_the_task_has_one),
+RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time),
+          ENTRY(lines_that_begin_below_their_figure_are_told_of), ENTRY(perplexity_is_drawn_where_the_task_has_one),
           ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(learning_rates_of_two_updates_are_drawn),
           ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))

@@ -478,6 +478,7 @@ static int draw_score(report_figures *f, const report *r, report_group group, co
     panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};
     for (int i = 0; i < r->n_variants; i++) p.marks &= b[i].line_of[which].n <= MARKED;
     set_score_range(&p, m, e, s->later);
+    f->from_below[group] |= e->low < p.y_low;
     for (int a = 0; a < AXES; a++) {
         char name[64];
         if (!(e->last[a] > 0)) continue;

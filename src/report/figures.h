@@ -59,11 +59,12 @@ typedef struct report_figures {
     char *directory;
     report_drawing *drawing;
     int n;
-    char why[512];   /* why there are no drawings; "": there are */
-    int64_t window;  /* updates that the smoothed training loss is a mean of */
-    bool clipped;    /* a training loss goes beyond the top of its figure */
-    int64_t rows[2]; /* the first and the last update among the histograms */
-    char *message;   /* as given to report_draw */
+    char why[512];                  /* why there are no drawings; "": there are */
+    int64_t window;                 /* updates that the smoothed training loss is a mean of */
+    bool clipped;                   /* a training loss goes beyond the top of its figure */
+    bool from_below[REPORT_GROUPS]; /* a line begins below the bottom of a figure */
+    int64_t rows[2];                /* the first and the last update among the histograms */
+    char *message;                  /* as given to report_draw */
     size_t size;
 } report_figures;
 

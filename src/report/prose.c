@@ -418,7 +418,7 @@ static void caption_bounds(FILE *out, const report *r) {
     }
 }
 
-void page_caption(FILE *out, const report *r, const report_figures *f, report_group group) {
+static void write_caption(FILE *out, const report *r, const report_figures *f, report_group group) {
     switch (group) {
         case REPORT_LOSSES: caption_losses(out, r, f); break;
         case REPORT_TRAINING: caption_training(out, r); break;
@@ -430,4 +430,9 @@ void page_caption(FILE *out, const report *r, const report_figures *f, report_gr
         case REPORT_BOUNDS: caption_bounds(out, r); break;
         default: break;
     }
+}
+
+void page_caption(FILE *out, const report *r, const report_figures *f, report_group group) {
+    write_caption(out, r, f, group);
+    if (f->from_below[group]) fputs("A line that enters from below begins there. ", out);
 }
