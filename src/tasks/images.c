@@ -205,11 +205,24 @@ static int open_images(experiment *e, const char *directory, int uses, char *mes
     return failed ? -1 : 0;
 }
 
+/* Classes that the model is never shown: their folders are empty, or all their pictures are held out. */
+static int untrained(const images *s) {
+    bool *shown = calloc((size_t)s->all.classes.n, sizeof *shown);
+    int n = shown ? s->all.classes.n : 0; /* a note is not worth a failure */
+    for (int64_t i = 0; shown && i < s->n[SPLIT_TRAIN]; i++) {
+        bool *its = &shown[s->all.labels[s->place[SPLIT_TRAIN][i]]];
+        n -= !*its;
+        *its = true;
+    }
+    free(shown);
+    return n;
+}
+
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
     const image_folder_report *f = &s->report[split];
-    const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
+    const char *const paths[] = {*s->path ? s->path : r->data.set, r->data.valid_path, r->data.test_path};
     char missing[64] = "";
     if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
         snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
@@ -220,8 +233,12 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
         snprintf(out, size, "%s", s->gone);
         return true;
     }
-    if (f->missing) snprintf(missing, sizeof missing, "no picture of %d of %d classes", f->missing, s->all.classes.n);
-    if (!f->unreadable && !f->missing) return false;
+    const bool train = split == SPLIT_TRAIN;
+    const int missed = train ? untrained(s) : f->missing;
+    if (missed)
+        snprintf(missing, sizeof missing, "no %s of %d of %d classes", train ? "picture to train on" : "picture",
+                 missed, s->all.classes.n);
+    if (!f->unreadable && !missed) return false;
     if (!f->unreadable) {
         snprintf(out, size, "%.*s: %s", RECIPE_PATH, paths[split], missing);
         return true;
