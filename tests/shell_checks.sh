@@ -22,6 +22,18 @@ refused() {
     [ "$(wc -l <err)" -eq 1 ] || fail "$* says $(wc -l <err) lines"
 }
 
+# soon COMMAND...: waits until it succeeds; for a minute, as a machine that has much to do may take long.
+soon() {
+    local _
+    for _ in $(seq 1200); do
+        ! "$@" || return 0
+        sleep 0.05
+    done
+    return 1
+}
+# has_lines NUMBER FILE: that many at least.
+has_lines() { [ -e "$2" ] && [ "$(wc -l <"$2")" -ge "$1" ]; }
+
 # At the end: what came of it.
 finish() {
     echo "$((failures == 0)) passed, $((failures > 0)) failed"

@@ -669,7 +669,7 @@ TEST(a_crash_while_saving_leaves_the_last_one) {
         fflush(stdout);
         const pid_t child = fork();
         if (child == 0) {
-            alarm(10); /* should nobody be left to end it */
+            alarm(60); /* should nobody be left to end it */
             for (meta.step = 1000;; meta.step++) (void)checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE);
         }
         usleep(3000 + 1711 * (useconds_t)i);

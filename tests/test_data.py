@@ -114,7 +114,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(rest[:1 if start else CUT])  # a byte every time: not nothing, and it would never end
             self.wfile.flush()
             STALLED.set()
-            RELEASE.wait(20)
+            RELEASE.wait(60)
             self.close_connection = True
             return None
         return self.answer(status, rest, headers)
@@ -244,8 +244,8 @@ class Place:
                                                        known))
         return self
 
-    def command(self, *arguments):
-        return [PROGRAM, "data", arguments[0], "--mirrors", self.mirrors, "--timeout", "1", *arguments[1:]]
+    def command(self, *arguments, timeout=30):
+        return [PROGRAM, "data", arguments[0], "--mirrors", self.mirrors, "--timeout", str(timeout), *arguments[1:]]
 
     def run(self, *arguments, **keywords):
         result = subprocess.run(self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
@@ -399,9 +399,9 @@ def test_stalled_and_killed():
     place = Place().point("stall", [CIFAR])
     STALLED.clear()
     program = subprocess.Popen(place.command("get", "cifar10"), env=place.environment, stderr=subprocess.DEVNULL)
-    STALLED.wait(20)
+    STALLED.wait(60)
     part = place.path("downloads", CIFAR + ".part")
-    for _ in range(200):
+    for _ in range(6000):
         if os.path.exists(part) and os.path.getsize(part) == CUT:
             break
         time.sleep(0.01)
@@ -417,12 +417,12 @@ def test_stalled_and_killed():
 def start_waiting():
     """A server that says next to nothing: the program waits a second, twice, while other tests run."""
     place = Place().point("stall", ["cifar100/cifar-100-binary.tar.gz"])
-    return place, subprocess.Popen(place.command("get", "cifar100"), env=place.environment, stderr=subprocess.PIPE)
+    return place, subprocess.Popen(place.command("get", "cifar100", timeout=1), env=place.environment, stderr=subprocess.PIPE)
 
 
 def test_waiting(started):
     place, program = started
-    err = program.communicate(timeout=30)[1].decode()
+    err = program.communicate(timeout=60)[1].decode()
     check(program.returncode == 1 and err.count("\n") == 1, program.returncode, err)
     one_line_of(err, "no data came for 1 seconds", "what came is kept")
     part = place.read("downloads", "cifar100/cifar-100-binary.tar.gz.part")

@@ -41,7 +41,7 @@ TEST(any_number_of_threads) {
     if (threads_now() < 0 || !bitwise_open(&r, &c)) return;
     CHECK_INT(bitwise_step(&r), 0);
     /* threads that were joined may be listed a moment longer */
-    for (int i = 0; i < 500 && threads_now() != before + 6; i++) usleep(10000);
+    for (int i = 0; i < 6000 && threads_now() != before + 6; i++) usleep(10000);
     CHECK_INT(threads_now(), before + 6);
     bitwise_close(&r);
 }

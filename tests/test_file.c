@@ -224,7 +224,7 @@ TEST(a_rename_that_was_interrupted_when_it_was_done) {
 
 /* Writes the same file for ever; never returns. */
 static void write_for_ever(char letter) {
-    alarm(20); /* should nobody be left to end it */
+    alarm(60); /* should nobody be left to end it */
     for (;;)
         if (write_file(FILE_NAME, letter)) _exit(1);
 }

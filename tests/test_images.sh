@@ -68,10 +68,7 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     mkfifo late.png
     read -ra many <<<"text.png $(printf 'red.png %.0s' {1..299})"
     "$ADAMOD" predict whole "${many[@]}" late.png >out 2>err &
-    for _ in $(seq 100); do
-        if [ "$(wc -l <out)" -gt 200 ]; then break; fi
-        sleep 0.1
-    done
+    soon has_lines 255 out || true
     [ "$(wc -l <out)" -eq 255 ] || fail "predict has $(wc -l <out) answers before the last picture is there, expected 255"
     cat red.png >late.png
     if wait $!; then fail "predict takes text.png for a picture"; fi

@@ -120,11 +120,11 @@ echo '{"metrics": [{"name": "loss", "label": "loss", "decimals": 3, "better": "l
 touch "$WORK/alive-$name"
 case $name in # the runs of the first learning rate wait for one another, whatever their rule is
     *-0.1-seed-1 | lion-cold-0.01-seed-1)
-        for i in $(seq 200); do
+        for i in $(seq 3000); do
             [ "$(ls "$WORK"/alive-*-0.1-seed-1 "$WORK"/alive-lion-cold-0.01-seed-1 2>/dev/null | wc -l)" -lt 3 ] || break
-            sleep 0.01
+            sleep 0.02
         done
-        [ "$i" -lt 200 ] || exit 1
+        [ "$i" -lt 3000 ] || exit 1
         ;;
 esac
 case $name in

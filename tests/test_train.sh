@@ -142,13 +142,13 @@ fi
 # Ctrl-C saves, says how to go on, and going on ends where an undisturbed run ends.
 "$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 --set train.checkpoint_every=50000 >said 2>err &
 pid=$!
-for i in $(seq 1 100); do [ ! -e stopped/metrics.jsonl ] || [ "$(wc -l <stopped/metrics.jsonl)" -lt 3 ] || break; sleep 0.05; done
+soon has_lines 3 stopped/metrics.jsonl || fail "a run does not begin: $(cat err)"
 # No handler may run in a thread that computes: oneDNN's products do not survive it. (The main thread is one of them.)
 blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' /proc/$pid/status)
 [ $((blocked & 0x4202)) -eq $((0x4202)) ] || fail "signals are not blocked: $blocked"
 # A signal for a checkpoint does not stop it.
 kill -USR1 $pid
-for i in $(seq 1 100); do [ ! -s err ] || break; sleep 0.05; done
+soon test -s err || fail "USR1 says nothing"
 grep -Eq '^step [0-9]+/100000  epoch [0-9.]+  saved a checkpoint$' err || fail "USR1 says '$(cat err)'"
 [ -s stopped/checkpoints/last.safetensors ] || fail "USR1 saves no checkpoint"
 [ ! -e stopped/result.json ] || fail "USR1 ends a run"
@@ -174,7 +174,7 @@ hang_up() {
     rm -rf hung
     "$@" train tiny.yaml --out hung --set train.steps=100000 >/dev/null 2>&1 &
     pid=$!
-    for i in $(seq 1 100); do [ ! -e hung/metrics.jsonl ] || [ "$(wc -l <hung/metrics.jsonl)" -lt 3 ] || break; sleep 0.05; done
+    soon has_lines 3 hung/metrics.jsonl || fail "a run does not begin"
     kill -HUP $pid
     status=0
 }
@@ -185,8 +185,7 @@ grep -q interrupted hung/result.json || fail "a run whose terminal closes is not
 [ -s hung/checkpoints/last.safetensors ] || fail "a run whose terminal closes left no checkpoint"
 hang_up nohup "$ADAMOD"
 before=$(wc -l <hung/metrics.jsonl)
-for i in $(seq 1 100); do [ "$(wc -l <hung/metrics.jsonl)" -lt $((before + 3)) ] || break; sleep 0.05; done
-[ "$(wc -l <hung/metrics.jsonl)" -ge $((before + 3)) ] || fail "nohup does not keep a run alive"
+soon has_lines $((before + 3)) hung/metrics.jsonl || fail "nohup does not keep a run alive"
 kill -9 $pid
 wait $pid 2>/dev/null || true
 
@@ -289,7 +288,7 @@ pid=$!
 exec 3>ask 4<answer
 for word in eins zwei drei; do
     echo $word >&3
-    read -r -t 20 line <&4 || fail "a line from a pipe is not answered at once"
+    read -r -t 60 line <&4 || fail "a line from a pipe is not answered at once"
     echo "$line" >>one.by.one
 done
 exec 3>&- 4<&-
@@ -355,7 +354,7 @@ grep -q '^adamod: compare: bad failed$' err || fail "which run failed: $(cat err
 # A signal stops all of them, with a checkpoint each, and begins no other.
 "$ADAMOD" compare tiny.yaml --out halted --no-report --vary optimizer=adamod,adam,sgd --jobs 2 --set train.steps=100000 >said 2>err &
 pid=$!
-for i in $(seq 1 100); do [ ! -s halted/adamod/metrics.jsonl ] || [ ! -s halted/adam/metrics.jsonl ] || break; sleep 0.05; done
+for run in adamod adam; do soon test -s halted/$run/metrics.jsonl || fail "$run does not begin: $(cat err)"; done
 kill -INT $pid
 status=0
 wait $pid || status=$?
@@ -373,7 +372,7 @@ refused 2 "--jobs is '0', expected a whole number from 1 to 256" "$ADAMOD" compa
 # An interrupted comparison goes on with the run that was interrupted.
 "$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=100000 >said &
 pid=$!
-for i in $(seq 1 100); do [ ! -s paused/adamod/metrics.jsonl ] || break; sleep 0.05; done
+soon test -s paused/adamod/metrics.jsonl || fail "a comparison does not begin"
 kill -INT $pid
 wait $pid || true
 [ ! -e paused/sgd ] || fail "an interrupted comparison went on by itself"
