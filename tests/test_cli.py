@@ -20,6 +20,7 @@ import termios
 import time
 
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
+FAST = os.environ.get("ADAMOD_TEST_FAST", "0") not in ("", "0")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RULES = ("adamod adam amsgrad sgd adagrad rmsprop adadelta adabound amsbound adashift nosadam adafactor radam lion nadam "
          "adamax adabelief adopt ademamix adan lamb stableadamw "
@@ -388,7 +389,7 @@ def test_trace_continues_bit_for_bit():
     cases += [("adamod", ["--type", "bf16", "--low_precision", "stochastic", "--state_type", "bf16", "--seed", "7"]),
               ("adamod", ["--type", "f16"]), ("sgd", ["--momentum", "0.9"]), ("rmsprop", ["--centered", "1"]),
               ("adamod", ["--schedule", "lr=warmup(1e-7,80)", "--flavour", "published"]), ("adamod", ["--type", "f64"])]
-    for rule, more in cases:
+    for rule, more in cases[::4 if FAST else 1]:  # test_state.c asks it of every rule
         folder, more = Folder(steps=100), ["--rule", rule, "--shape", "3,4", *more]
         gradients = read_npy(folder / "g.npy")[2]
         write_npy(folder / "g1.npy", [50, 12], gradients[:600])
@@ -522,7 +523,7 @@ def test_bench():
     text = bench(*BENCH, "--no-torch", "--threads", "1")
     check(re.search(r"^flat +f32 +16384 +[\d.]+ +[\d.]+ +[\d.]+ +- +-$", text, re.M) and "1 thread\n" in text, text)
     check("rule adamod, 36 bytes an element" in text, text)
-    sizes = [16384] if os.environ.get("ADAMOD_TEST_FAST") else [16384, 32768]  # each takes a second and a half
+    sizes = [16384] if FAST else [16384, 32768]  # each takes a second and a half
     lines = [json.loads(line) for line in bench(*BENCH, "--sizes", ",".join(map(str, sizes)), "--no-torch", "--json",
                                                 "--isa", "plain", "--rule", "sgd").splitlines()]
     check(lines[0]["isa"] == "plain" and lines[0]["bytes_per_element"] == 12 and lines[0]["torch"] is None, lines[0])
@@ -532,7 +533,7 @@ def test_bench():
 
 def test_bench_without_a_python():
     """Another is looked for; where there is none, the bench says so and goes on."""
-    if os.environ.get("ADAMOD_TEST_FAST"):
+    if FAST:
         return  # torch takes the time
     lines = [json.loads(line) for line in bench(*BENCH, "--threads", "1", "--json", "--python", "/nonexistent")
              .splitlines()]
@@ -690,7 +691,7 @@ def test_bench_train_of_images_with_torch():
     """The same loss as a training step has, with the norms of the batch. Batches of 8, 8 and 4 pictures."""
     if not has_trainer():
         return
-    out, x = Tiny(PICTURES).results("--python", "/nonexistent")
+    out, x = Tiny(PICTURES).results(*(["--no-torch"] if FAST else ["--python", "/nonexistent"]))
     check(re.search(r"^a step: \d images; 1 thread", out, re.M) and " images/s" in out, out)
     check("tok" not in out and "padding" not in out and "target_tokens" not in x, out, x)
     check("images_per_second" in x and 4 <= x["images"] <= 8, x)
@@ -784,8 +785,9 @@ def test_bench_train_shape_of_language():
     os.mkdir(tiny / "tmp")
     words, n, h = 50, 6, 10
     small = [x for key in (f"data.words={words}", f"model.embedding={n}", f"model.hidden={h}") for x in ("--set", key)]
+    torch = ["--no-torch"] if FAST else ["--python", "/nonexistent"]  # which takes the time
     status, out, err = run("bench", "train", "--shape", "lstm", *small, "--steps", "1", "--device", "cpu", "--threads", "1",
-                           "--python", "/nonexistent", "--json", tiny / "out.json", env={**CALM, "TMPDIR": tiny / "tmp"})
+                           *torch, "--json", tiny / "out.json", env={**CALM, "TMPDIR": tiny / "tmp"})
     check(status == 0 and "a step: 1400 tokens" in out and "3 layers, embedding 6, hidden 10" in out, status, out, err)
     with open(tiny / "out.json") as file:
         x = json.load(file)
