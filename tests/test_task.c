@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #endif
 #include "check.h"
+#include "base/text.h"
 #include "scratch.h"
 #include "tasks/tasks.h"
 #include "train/checkpoint.h"
@@ -18,6 +19,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #define MESSAGE message, sizeof message
@@ -597,6 +599,30 @@ TEST(the_time_left_counts_evaluations_checkpoints_and_the_test) {
     CHECK_CLOSE(progress_left(&p), 0, 1e-9);
 }
 
+TEST(an_evaluation_says_that_the_run_stops_after_it) {
+    atomic_int stop = 0;
+    experiment e = {.recipe = recipe_of("train.progress_every=1e-9"), .task = &remainder_task, .steps = 30};
+    const train_options lines = {.show = TRAIN_LOG, .stop = &stop};
+    progress p;
+    char *text;
+    size_t n;
+    enter_scratch(true);
+    const int kept = dup(STDERR_FILENO), file = open("said", O_CREAT | O_WRONLY, 0666);
+    dup2(file, STDERR_FILENO);
+    progress_begin(&p, &lines, &e, 0, 0);
+    progress_split(&p, "test");
+    progress_within(&p, "numbers", 8, 24);
+    stop = 2;
+    progress_within(&p, "numbers", 8, 24);
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(file);
+    if (!CHECK_INT(text_read("said", &text, &n, MESSAGE), 0)) return;
+    CHECK_STR(text, "step 0/30  epoch 0.00  test set: numbers 8/24\n"
+                    "step 0/30  epoch 0.00  stops after the test set: numbers 8/24\n");
+    free(text);
+}
+
 static checkpoint_meta last_of(const char *directory) {
     char path[400];
     checkpoint_meta meta = {0};
@@ -704,6 +730,7 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(a_resumed_run_has_the_patience_that_is_left),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
-          ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test), ENTRY(keys_belong_to_their_task_and_model),
+          ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test),
+          ENTRY(an_evaluation_says_that_the_run_stops_after_it), ENTRY(keys_belong_to_their_task_and_model),
           ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

@@ -13,6 +13,7 @@ void progress_begin(progress *p, const train_options *o, const experiment *e, in
     const double every = o->show == TRAIN_LIVE ? 0.1 : e->recipe.train.progress_every;
     *p = (progress){.show = every > 0 ? o->show : TRAIN_SILENT,
                     .label = o->label,
+                    .stop = o->stop,
                     .e = e,
                     .every = every,
                     .shown = o->show == TRAIN_LIVE ? 0 : clock_seconds(),
@@ -154,8 +155,9 @@ void progress_within(void *context, const char *what, int64_t done, int64_t tota
         progress_duration(each * (double)(total - done), rest);
     }
     if (!is_time(p)) return;
-    snprintf(text, sizeof text, "%s set: %s %lld/%lld%s%s%s", p->split, what, (long long)done, (long long)total,
-             *rest ? "  " : "", rest, *rest ? " left" : "");
+    const bool stops = p->stop && *p->stop; /* who has pressed Ctrl-C should see that it was heard */
+    snprintf(text, sizeof text, "%s%s set: %s %lld/%lld%s%s%s", stops ? "stops after the " : "", p->split, what,
+             (long long)done, (long long)total, *rest ? "  " : "", rest, *rest ? " left" : "");
     show(p, text);
 }
 

@@ -17,7 +17,8 @@ typedef enum progress_part { PROGRESS_TRAINING, PROGRESS_EVALUATING, PROGRESS_SA
 
 typedef struct progress {
     train_show show;
-    const char *label; /* NULL: none */
+    const char *label;      /* NULL: none */
+    const atomic_int *stop; /* as in train_options */
     const experiment *e;
     double every;       /* seconds between lines */
     double shown;       /* clock when the last was */
