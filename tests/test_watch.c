@@ -1,4 +1,5 @@
-/* Gradients that a backward pass tells of while it goes on: each once, and complete.
+/* Gradients that a backward pass tells of while it goes on: each once, and complete; and running statistics of several
+ * processes.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -84,4 +85,52 @@ TEST(a_shared_table_is_complete_at_the_end) {
     small_free(&s);
 }
 
-RUN_TESTS(ENTRY(stretches_are_told_once_they_are_complete), ENTRY(a_shared_table_is_complete_at_the_end))
+static void run_images(small_vision *v, int rows) {
+    nn_plan_set_rows(v->plan, v->rows, rows);
+    nn_plan_forward(v->plan);
+}
+
+/* What batches of several processes add to running statistics, taken in order: as of one that runs them all. */
+static void check_statistics(small_vision *v) {
+    const int64_t n = nn_plan_defers(v->plan), count = v->params->state_count;
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *states = v->params->state_data, *before = malloc(bytes), *whole = malloc(bytes);
+    double *added = calloc(2 * (size_t)n, sizeof *added);
+    int64_t numbers = 0; /* without those that lie between states */
+    for (int i = 0; i < v->params->n_states; i++) numbers += v->params->states[i].count;
+    CHECK_INT(n, numbers);
+    memcpy(before, states, bytes);
+    for (int i = 0; i < 2; i++) run_images(v, SMALL_ROWS - 2 * i);
+    memcpy(whole, states, bytes);
+    memcpy(states, before, bytes);
+    for (int i = 0; i < 2; i++) {
+        nn_plan_defer(v->plan, added + i * n);
+        run_images(v, SMALL_ROWS - 2 * i);
+    }
+    CHECK(memcmp(states, before, bytes) == 0 && memcmp(whole, before, bytes) != 0);
+    for (int i = 0; i < 2; i++) nn_plan_take(v->plan, added + i * n);
+    CHECK(memcmp(states, whole, bytes) == 0);
+    nn_plan_defer(v->plan, NULL);
+    run_images(v, SMALL_ROWS);
+    CHECK(memcmp(states, whole, bytes) != 0);
+    free(before);
+    free(whole);
+    free(added);
+}
+
+TEST(running_statistics_can_be_taken_later) {
+    static const char *const backends[] = {"ref", "cpu"};
+    for (int i = 0; i < 2; i++) {
+        resnet_settings r = small_resnet("batch");
+        densenet_settings d = small_densenet();
+        small_vision v = small_vision_make(&r, NULL, SMALL_SIDE, backends[i], 1);
+        check_statistics(&v);
+        small_vision_free(&v);
+        v = small_vision_make(NULL, &d, SMALL_SIDE, backends[i], 1);
+        check_statistics(&v);
+        small_vision_free(&v);
+    }
+}
+
+RUN_TESTS(ENTRY(stretches_are_told_once_they_are_complete), ENTRY(a_shared_table_is_complete_at_the_end),
+          ENTRY(running_statistics_can_be_taken_later))
