@@ -78,15 +78,20 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     cp red.png folder/a && cp red.png folder/b && cp text.png folder/b
     folder=(--set data.set=folder --set data.path=folder --set data.batch=1 --set data.hold_out=40)
     refused 1 'folder/b/text.png: neither PNG nor JPEG' "$ADAMOD" train tiny.yaml --out bad "${folder[@]}"
-    "$ADAMOD" train tiny.yaml --out folder-run "${folder[@]}" --set data.unreadable=skip >out 2>err || fail "says $(cat err)"
+    cp -r folder tested && rm tested/b/text.png
+    "$ADAMOD" train tiny.yaml --out folder-run "${folder[@]}" --set data.unreadable=skip --set data.test_path=tested \
+        >out 2>err || fail "says $(cat err)"
     reason='the first .*folder/b/text.png: neither PNG nor JPEG'
     grep -q "folder: used 2 of 3 pictures; 1 cannot be read, $reason; no picture to train on of 1 of 2 classes$" err ||
         fail "skipping says $(cat err)"
-    "$ADAMOD" evaluate folder-run >out 2>err
+    "$ADAMOD" evaluate folder-run --split valid >out 2>err
     if grep 'not the data' err; then fail "evaluate takes the same data for others"; fi
+    mv folder away
+    refused 1 '/folder: cannot open: No such file or directory' "$ADAMOD" evaluate folder-run --split valid
+    mv away folder
     # Of other pictures others are held out: those that were trained on.
     cp red.png folder/a/more.png && cp red.png folder/b/more.png
-    "$ADAMOD" evaluate folder-run >out 2>err
+    "$ADAMOD" evaluate folder-run --split valid >out 2>err
     grep -q '/folder: not the data that the run had as data.valid_path; it may' err || fail "evaluate says $(cat err)"
 else
     grep -q 'this build reads no PNG' err || fail "predict says $(cat err)"

@@ -81,19 +81,21 @@ static void show_progress(void *shown, const char *what, int64_t done, int64_t t
 /* Of an experiment that is open, and closed then; the exit status. */
 static int evaluate(const arguments *a, const trained *t, experiment *e) {
     task_result result;
-    char message[1024];
+    char message[1024], remark[1024];
     bool shown = false;
     const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST);
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     const bool first = comm_rank(t->comm) == 0;
     int status = 0;
-    if (first && e->task->note(e, split, message, sizeof message)) training_note(message);
+    const bool there = e->task->has(e, split), noted = e->task->note(e, split, remark, sizeof remark);
+    if (first && there && noted) training_note(remark);
     if (first && resume_other_data(e, split, &t->meta, t->run, message, sizeof message)) training_note(message);
     if (first && isatty(STDERR_FILENO)) e->progress = show_progress;
     e->progress_context = &shown;
     e->comm = t->comm;
     if (together_compare(e, message, sizeof message)) status = cli_fail("evaluate", "%s", message);
-    else if (!e->task->has(e, split))
+    else if (!there && noted) status = cli_fail("evaluate", "%s", remark); /* why it cannot be read */
+    else if (!there)
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");
     if (status) {
         experiment_close(e);
