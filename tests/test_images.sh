@@ -111,7 +111,7 @@ mkdir cifar && mkfifo cifar/data_batch_1.bin
 pid=$!
 exec 3>cifar/data_batch_1.bin # which it now reads
 kill -INT $pid
-for _ in $(seq 50); do
+for _ in $(seq 600); do
     kill -0 $pid 2>/dev/null || break
     sleep 0.1
 done
