@@ -123,7 +123,7 @@ static int updates_for(const char *rule, const char *option, double value) {
     /* first steps of 1 / sqrt(1 - beta2), and d is estimated from them */
     const bool uncorrected = !strcmp(rule, "prodigy") && !strcmp(option, "beta2") && value > 0.999;
     if (uncorrected) return 1;
-    return (!strcmp(option, "weight_decay") || adafactor || length) && value > 1 ? 1 : 10;
+    return (!strcmp(option, "weight_decay") || adafactor || length) && value > 1 ? 1 : fast() ? 3 : 10;
 }
 
 static bool sweep_value(const char *rule, const adamod_option *o, const struct kind *kind, int way, double value) {
