@@ -9,9 +9,6 @@
 #include <type_traits>
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
-#ifndef UPDATE_BLOCKS
-#define UPDATE_BLOCKS 2
-#endif
 enum { NARROW = 8 };                 /* a thread takes a row of no more columns, or a warp */
 enum { WIDE = 4096 };                /* a block of threads takes one of more */
 enum { EACH = 8, PART = 32 * EACH }; /* elements that a lane has on their way at a time, and a warp */
@@ -58,47 +55,6 @@ static __device__ __noinline__ void store_any(const device_tensor *t, int which,
     if (which < 0) store_param<R>(*t, block, at, x, key);
     else store_state<R>(*t, which, 0, block, at, x, key);
 }
-
-/* What learning rates of a part of a row are divided by: the roots of C, which serve for one row after the other. */
-template <class R> struct column_roots {
-    int64_t from = -1; /* of C */
-    R root[EACH];
-
-    __device__ __forceinline__ void prepare() {
-#pragma unroll
-        for (int r = 0; r < EACH; r++) root[r] = root_of(root[r]);
-    }
-    __device__ __forceinline__ void divide(R (&rate)[EACH], R by) const {
-#pragma unroll
-        for (int r = 0; r < EACH; r++) rate[r] = by / root[r];
-    }
-};
-
-/* By quick's division, where all are in its range. */
-template <> struct column_roots<float> {
-    int64_t from = -1;
-    float root[EACH];
-    bool fit;
-
-    static __device__ __forceinline__ bool fits(float x) { return x >= 0x1p-60f && x <= 0x1p60f; }
-    __device__ __forceinline__ void prepare() {
-        fit = true;
-#pragma unroll
-        for (int r = 0; r < EACH; r++) {
-            root[r] = root_of(root[r]);
-            fit = fit && fits(root[r]);
-        }
-    }
-    __device__ __forceinline__ void divide(float (&rate)[EACH], float by) const {
-        if (fit && fits(by)) {
-#pragma unroll
-            for (int r = 0; r < EACH; r++) rate[r] = (quick{by} / quick{root[r]}).x;
-        } else {
-#pragma unroll
-            for (int r = 0; r < EACH; r++) rate[r] = by / root[r];
-        }
-    }
-};
 
 /* ---- a chunk ---- */
 
@@ -178,12 +134,11 @@ template <class R, int PATH> struct row_pass {
         return s < rate ? s : rate;
     }
 
-    /* What gradients are multiplied by, times scale: of a lane's elements i, i + 32, ..., which are those of a warp from i
-     * minus the lane's number on; what is not left is not read. */
-    __device__ __forceinline__ void rates(R (&rate)[EACH], int64_t i, int left, double scale,
-                                          column_roots<R> *roots) const {
-        if (!factored) rates_of_v(rate, i, left, (R)scale);
-        else rates_of_rows(rate, i, left, scale, roots);
+    /* What gradients are multiplied by, times scale: of a lane's elements i, i + 32, ... before end, which are those of
+     * a warp from i minus the lane's number on. */
+    __device__ __forceinline__ void rates(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
+        if (!factored) rates_of_v(rate, i, end, (R)scale);
+        else rates_of_rows(rate, i, end, scale);
     }
 
     /* Of one. */
@@ -195,35 +150,32 @@ template <class R, int PATH> struct row_pass {
     }
 
   private:
-    __device__ __forceinline__ void rates_of_v(R (&rate)[EACH], int64_t i, int left, R scale) const {
+    __device__ __forceinline__ void rates_of_v(R (&rate)[EACH], int64_t i, int64_t end, R scale) const {
 #pragma unroll
-        for (int r = 0; r < EACH; r++) rate[r] = 32 * r < left ? state(1, i + 32 * r) : (R)1;
+        for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(1, i + 32 * r) : (R)1;
 #pragma unroll
         for (int r = 0; r < EACH; r++) rate[r] = scale / root_of(rate[r]);
     }
-    __device__ __forceinline__ void rates_of_rows(R (&rate)[EACH], int64_t i, int left, double scale,
-                                                  column_roots<R> *known) const {
+    __device__ __forceinline__ void rates_of_rows(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
         const double *roots = roots_of(v, tensor);
         const int lane = (int)threadIdx.x % 32;
         int64_t column, in_matrix;
         int64_t row = divide(i - lane, t.cols, &column), matrix = divide(row, t.rows, &in_matrix);
         if (column + PART <= t.cols) { /* all in one row */
-            const int64_t from = matrix * t.cols + column;
-            const double root = roots[row];
-            if (known->from != from) {
+            const R r1 = (R)(scale / roots[row]);
+            const int64_t from = matrix * t.cols + column + lane;
 #pragma unroll
-                for (int r = 0; r < EACH; r++) known->root[r] = state(2, from + lane + 32 * r);
-                known->prepare();
-                known->from = from;
-            }
-            return known->divide(rate, (R)(scale / root));
+            for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(2, from + 32 * r) : (R)1;
+#pragma unroll
+            for (int r = 0; r < EACH; r++) rate[r] = r1 / root_of(rate[r]);
+            return;
         }
         double root[EACH];
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
             root[r] = 1;
             rate[r] = 1;
-            if (32 * r >= left) continue;
+            if (i + 32 * r >= end) continue;
             row = divide(i + 32 * r, t.cols, &column);
             matrix = divide(row, t.rows, &in_matrix);
             root[r] = roots[row];
@@ -300,13 +252,8 @@ template <class P> static __device__ __forceinline__ double gradient_squares(con
         [&](typename P::real_type x, int64_t i) { return p.shape(x, i); });
 }
 
-/* How a launch cuts chunks: so many blocks of threads each, whose warps take about that many blocks of elements. What a
- * block of threads looks up first takes as long as the elements of one or two. */
-enum { BLOCKS_EACH = 4 };
-static int tiles_of(const view *v) {
-    const int64_t tile = BLOCKS_EACH * WARPS * BLOCK;
-    return (int)((v->chunk + tile - 1) / tile);
-}
+/* How a launch cuts chunks: so many blocks of threads each. */
+static int tiles_of(const view *v) { return (int)((v->chunk + WARPS * BLOCK - 1) / (WARPS * BLOCK)); }
 
 /* Calls body(first element, elements, number in the chunk) for each block of elements that this warp takes. */
 template <class P, class BODY>
@@ -556,42 +503,31 @@ template <class P> static __global__ void __launch_bounds__(THREADS, 3) columns_
 
 /* ---- third pass: the sum of squares of u ---- */
 
-enum { PARTS = BLOCK / PART };
-/* Elements of a lane from i on that are left before end; no more than a part has matter. */
-static __device__ __forceinline__ int left_from(int64_t i, int64_t end) {
-    return end - i < PART ? (int)(end - i) : PART;
-}
-
-template <class P>
-static __device__ __forceinline__ double update_squares(const P &p, int64_t block, int n,
-                                                        column_roots<typename P::real_type> (&roots)[PARTS]) {
+template <class P> static __device__ __forceinline__ double update_squares(const P &p, int64_t block, int n) {
     typedef typename P::real_type R;
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t end = block + n;
     double sum = 0;
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-        if (part * PART >= n) break;
-        const int64_t i = block + part * PART + threadIdx.x % 32;
-        const int left = left_from(i, block + n);
+    for (int64_t i = block + lane; i - lane < end; i += PART) {
         R g[EACH], rate[EACH];
 #pragma unroll
-        for (int r = 0; r < EACH; r++) g[r] = 32 * r < left ? p.raw(i + 32 * r) : (R)0;
-        p.rates(rate, i, left, 1, &roots[part]);
+        for (int r = 0; r < EACH; r++) g[r] = i + 32 * r < end ? p.raw(i + 32 * r) : (R)0;
+        p.rates(rate, i, end, 1);
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            if (32 * r < left) sum = add_square(sum, p.shape(g[r], i + 32 * r) * rate[r]);
+            if (i + 32 * r < end) sum = add_square(sum, p.shape(g[r], i + 32 * r) * rate[r]);
         }
     }
     return sum_lanes(sum);
 }
 
 template <class P>
-static __global__ void __launch_bounds__(THREADS, 3) update_norm_kernel(const __grid_constant__ view v, int tiles) {
+static __global__ void __launch_bounds__(THREADS, 4) update_norm_kernel(const __grid_constant__ view v, int tiles) {
     const int64_t chunk = blockIdx.x / (unsigned)tiles;
     if (!takes<P>(v, chunk)) return;
     const P p(v, chunk);
-    column_roots<typename P::real_type> roots[PARTS];
     each_block(p, (int)(blockIdx.x % (unsigned)tiles), tiles, [&](int64_t block, int n, int64_t number) {
-        const double sum = update_squares(p, block, n, roots);
+        const double sum = update_squares(p, block, n);
         if (threadIdx.x % 32 == 0) v.block_sums[2 * (p.blocks + number) + 1] = sum;
     });
 }
@@ -645,28 +581,26 @@ static __device__ __forceinline__ element<typename RULE::R> apply(const P &p, in
     return x;
 }
 
-template <class RULE, class P>
-static __device__ __forceinline__ void update_block(const P &p, int64_t block, int n, double scale,
-                                                    column_roots<typename RULE::R> (&roots)[PARTS]) {
+template <class RULE, class P> static __device__ __forceinline__ void update_block(const P &p, int64_t block, int n) {
     typedef typename RULE::R R;
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-        if (part * PART >= n) break;
-        const int64_t i = block + part * PART + threadIdx.x % 32;
-        const int left = left_from(i, block + n);
+    const int lane = (int)threadIdx.x % 32;
+    const int64_t end = block + n;
+    for (int64_t i = block + lane; i - lane < end; i += PART) {
         R g[EACH], x[EACH], m[EACH], rate[EACH];
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            g[r] = 32 * r < left ? p.raw(i + 32 * r) : (R)0;
-            x[r] = 32 * r < left ? p.param(i + 32 * r) : (R)0;
-            m[r] = (RULE::states & STATE_M) && 32 * r < left ? p.state(0, i + 32 * r) : (R)0;
+            const int64_t e = i + 32 * r;
+            g[r] = e < end ? p.raw(e) : (R)0;
+            x[r] = e < end ? p.param(e) : (R)0;
+            m[r] = (RULE::states & STATE_M) && e < end ? p.state(0, e) : (R)0;
         }
-        p.rates(rate, i, left, scale, &roots[part]);
+        p.rates(rate, i, end, p.now.wide.high);
 #pragma unroll
         for (int r = 0; r < EACH; r++) {
-            if (32 * r >= left) continue;
+            const int64_t e = i + 32 * r;
+            if (e >= end) continue;
             const R shaped = shape_gradient(g[r], x[r], p.k, p.transform);
-            const uint32_t at = (uint32_t)(i - block) + 32 * r;
+            const uint32_t at = (uint32_t)(e - block);
             apply<RULE>(p, block, at, x[r], m[r], shaped * p.bound(rate[r], block, at));
         }
     }
@@ -683,17 +617,14 @@ template <> struct rules<double> {
 };
 
 template <class P>
-static __global__ void __launch_bounds__(THREADS, UPDATE_BLOCKS)
-    update_kernel(const __grid_constant__ view v, int tiles) {
+static __global__ void __launch_bounds__(THREADS, 3) update_kernel(const __grid_constant__ view v, int tiles) {
     typedef rules<typename P::real_type> rule;
     const int64_t chunk = blockIdx.x / (unsigned)tiles;
     if (!takes<P>(v, chunk)) return;
     const P p(v, chunk);
-    const double scale = p.now.wide.high;
-    column_roots<typename P::real_type> roots[PARTS];
     each_block(p, (int)(blockIdx.x % (unsigned)tiles), tiles, [&](int64_t block, int n, int64_t) {
-        if (p.t.variant) update_block<typename rule::momentum>(p, block, n, scale, roots);
-        else update_block<typename rule::plain>(p, block, n, scale, roots);
+        if (p.t.variant) update_block<typename rule::momentum>(p, block, n);
+        else update_block<typename rule::plain>(p, block, n);
     });
 }
 
