@@ -30,6 +30,7 @@ program apt-get <<'END'
 [ -z "${REPAIRS-}" ] || touch "$WORK/repaired"
 END
 program cc <<'END'
+cat >/dev/null # or whoever writes to it is killed
 [ -e "$WORK/repaired" ] || [[ " $* " != *" ${LACKS:-nothing} "* ]] # all else links, as it did when this was built
 END
 asks_for() { # asks_for PACKAGE OPTION... : bootstrap wants the package, and is content if that helps
