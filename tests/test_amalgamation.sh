@@ -114,6 +114,15 @@ finish() {
     done
     names=() pids=()
 }
+# The library it is compared with was compiled with -O3. Here the compiler has fused multiply-adds, and must not use them:
+# gcc does from -O2 on, clang from -O1. Kernels still need more than that, and must ask for it.
+fused=()
+if grep -qsw fma /proc/cpuinfo; then fused=(-mfma); fi
+start gcc-fused gcc -O2 "${fused[@]}"
+start clang-fused clang -O1 "${fused[@]}"
+
+# ---- meanwhile, what needs no code ----
+
 # A C++ compiler would find thousands of errors; it is told the one that matters.
 if command -v c++ >/dev/null; then
     ! c++ -x c++ -c -o /dev/null "$work/single/adamod.c" 2>"$work/log" || fail "adamod.c compiles as C++"
@@ -146,10 +155,4 @@ for compiler in gcc clang; do
     "$compiler" -Wall -Wextra -Werror -fsyntax-only "$work/single/adamod.c" || fail "$compiler: does not compile"
     echo "ok $compiler"
 done
-# The library it is compared with was compiled with -O3. Here the compiler has fused multiply-adds, and must not use them:
-# gcc does from -O2 on, clang from -O1. Kernels still need more than that, and must ask for it.
-fused=()
-if grep -qsw fma /proc/cpuinfo; then fused=(-mfma); fi
-start gcc-fused gcc -O2 "${fused[@]}"
-start clang-fused clang -O1 "${fused[@]}"
 finish
