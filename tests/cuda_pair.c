@@ -45,8 +45,6 @@ void to_host(void *to, const void *from, size_t bytes) {
 
 /* ---- the same optimizer twice ---- */
 
-bool pair_can(const char *name) { return !adamod__find_rule(name)->host_only; }
-
 static double near_of(const char *name, int ndim, const int64_t *shape, size_t count) {
     if (strncmp(name, "muon", 4) != 0 || ndim < 2 || count == 0) return 0;
     const double rows = (double)shape[0], cols = (double)count / rows;

@@ -41,9 +41,6 @@ void to_host(void *to, const void *from, size_t bytes);
 
 /* ---- the same optimizer twice ---- */
 
-/* Whether a rule is for devices at all. */
-bool pair_can(const char *name);
-
 enum { MOST_ARRAYS = 1200 };
 
 typedef struct pair_array {

@@ -48,8 +48,8 @@ static void same_report(pair *x, int attempt) {
 
 TEST(a_captured_step_is_replayed_while_options_change) {
     NEED_CUDA;
-    static const char *const rules[] = {"adamod", "adashift", "adafactor", "nosadam", "muon"};
-    for (int r = 0; r < 5; r++) {
+    static const char *const rules[] = {"adamod", "adashift", "adafactor", "nosadam", "muon", "soap"};
+    for (int r = 0; r < 6; r++) {
         pair *x = pair_new(rules[r]);
         void *stream = NULL;
         DEVICE_OK(x->gpu->api->stream_create(x->gpu->device, &stream));

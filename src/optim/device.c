@@ -96,11 +96,6 @@ adamod_status adamod_create_on(adamod_optimizer **out, const char *rule_name, co
     adamod_optimizer *opt;
     adamod_status status = adamod__parse_device(device, &index);
     if (status || (status = adamod_create(&opt, rule_name))) return status;
-    if (opt->rule->host_only) {
-        adamod_free(opt);
-        return adamod__fail(ADAMOD_ERROR_DEVICE, "%s: device is '%s', expected cpu: the rule has no kernels for others",
-                            rule_name, device);
-    }
     device_limit limits[OPT_COUNT];
     adamod__limits(opt->rule, limits);
     opt->api = adamod__load_cuda();
@@ -244,7 +239,9 @@ static device_tensor adamod__describe_tensor(const adamod_optimizer *opt, const 
     adamod__states(opt->rule, o, x->ndim, specs);
     bool states = false;
     for (int i = 0; i < ADAMOD_MAX_STATES; i++) {
+        adamod_state_desc desc;
         states = states || x->state[i];
+        if (adamod__state_size(&specs[i], o, x->ndim, x->shape, &desc) || desc.count == 0) continue;
         d.state[i] = x->state[i];
         d.scale[i] = x->scale[i];
     }

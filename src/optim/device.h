@@ -17,7 +17,7 @@
  * added. What is there stays there, so that what is saved can be loaded. */
 #define ADAMOD__MOST_STEPS ((INT64_C(1) << 62) - 1)
 
-#define ADAMOD__DEVICE_VERSION 9
+#define ADAMOD__DEVICE_VERSION 10
 
 /* Counts of one group, or of one chunk before it is added to its group's. */
 enum { FINE_BINS = 4096 }; /* 16 for each power of two, so that a median can be told from them */
@@ -35,7 +35,7 @@ typedef struct device_tensor {
     void *p;
     const void *g; /* NULL: frozen */
     float *master;
-    void *state[ADAMOD_MAX_STATES];
+    void *state[ADAMOD_MAX_STATES];  /* NULL: there is none, or it is empty */
     float *scale[ADAMOD_MAX_STATES]; /* of states in 8 bits */
     int64_t count;
     int64_t rows, cols; /* of the last two dimensions; cols 0: it is no matrix */

@@ -54,7 +54,6 @@ typedef struct rule {
     int n_options;
     int default_decay;
     bool q8;                   /* its states can be kept in 8 bits */
-    bool host_only;            /* there is no driver of it for devices */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     bool together;             /* an update of some arrays depends on the others */
     const rule_driver *driver; /* NULL: it is element-wise */

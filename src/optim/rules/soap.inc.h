@@ -84,6 +84,10 @@ static const option_spec adamod__soap_options[] = {
 
 RULE_DRIVER(soap);
 RULE_DEFINITION(soap, .summary = "Adam in the eigenbasis of Shampoo, for matrices", .default_decay = DECAY_DECOUPLED,
-                .driver = &adamod__soap_driver, .host_only = true);
+                .driver = &adamod__soap_driver);
+
+#elif defined(ADAMOD_RULE_CUDA)
+
+CUDA_DRIVER(soap)
 
 #endif

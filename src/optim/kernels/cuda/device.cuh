@@ -242,7 +242,7 @@ static __device__ __forceinline__ int active_warps(int64_t at, int64_t last) {
 }
 
 /* The first of these, which ascend, that is beyond x, minus one: the tensor in which a matrix or column lies. */
-static __device__ __forceinline__ int64_t find_in(const int64_t *first, int64_t n, int64_t x) {
+template <class T> static __device__ __forceinline__ int64_t find_in(const T *first, int64_t n, T x) {
     int64_t low = 0, high = n;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
@@ -250,6 +250,15 @@ static __device__ __forceinline__ int64_t find_in(const int64_t *first, int64_t 
         else high = middle;
     }
     return low;
+}
+
+/* Row and column of a tile of a lower half, of which rows come one after the other. */
+[[maybe_unused]] static __device__ __forceinline__ void half_tile(uint32_t tile, uint32_t *row, uint32_t *col) {
+    uint32_t i = (uint32_t)((sqrtf(8.0f * (float)tile + 1) - 1) / 2);
+    while (i * (i + 1) / 2 > tile) i--;
+    while ((i + 1) * (i + 2) / 2 <= tile) i++;
+    *row = i;
+    *col = tile - i * (i + 1) / 2;
 }
 
 /* ---- statistics ---- */

@@ -463,13 +463,12 @@ static __global__ void no_sums_kernel(const __grid_constant__ view v) {
 
 /* ---- steps of Newton and Schulz ---- */
 
-/* Row and column of a tile of a lower half, of which rows come one after the other. */
-static __device__ __forceinline__ void half_tile(uint32_t tile, int64_t *row, int64_t *col) {
-    uint32_t i = (uint32_t)((sqrtf(8.0f * (float)tile + 1) - 1) / 2);
-    while (i * (i + 1) / 2 > tile) i--;
-    while ((i + 1) * (i + 2) / 2 <= tile) i++;
+/* Its first row and column. */
+static __device__ __forceinline__ void half_product(uint32_t tile, int64_t *row, int64_t *col) {
+    uint32_t i, j;
+    half_tile(tile, &i, &j);
     *row = (int64_t)i * PRODUCT_TILE;
-    *col = (int64_t)(tile - i * (i + 1) / 2) * PRODUCT_TILE;
+    *col = (int64_t)j * PRODUCT_TILE;
 }
 
 /* What a block of threads has to do with it. */
@@ -491,7 +490,7 @@ struct muon_work {
 /* A = X X^T or X^T X. */
 static __device__ __forceinline__ void multiply_gram(const muon_work &w, char *memory) {
     int64_t row, col;
-    half_tile(w.tile, &row, &col);
+    half_product(w.tile, &row, &col);
     const product_operand x = {w.x, w.parts.ld, w.parts.side};
     const uint32_t shared = (uint32_t)__cvta_generic_to_shared(memory);
     product_sums sums = {};
@@ -504,7 +503,7 @@ static __device__ __forceinline__ void multiply_gram(const muon_work &w, char *m
 /* b A + c A^2. */
 static __device__ __forceinline__ void multiply_square(const muon_work &w, char *memory) {
     int64_t row, col;
-    half_tile(w.tile, &row, &col);
+    half_product(w.tile, &row, &col);
     const product_operand a = {w.gram, w.parts.gram_ld, w.parts.side};
     product_sums sums = {};
     multiply_tile<false, false>(sums, a, a, row, col, w.parts.side, (uint32_t)__cvta_generic_to_shared(memory));
