@@ -167,8 +167,6 @@ END
 [ "$(grep -c finished "$work/csv")" -eq 10 ] || fail "rivals --csv: $(cat "$work/csv")"
 rivals --show --seeds 2 --metric bleu && [ ! -s "$work/asked" ] || fail "rivals --show runs something"
 grep -q '^| `lion` | – | 0.01 | 37.50 ±' "$work/out" || { cat "$work/out" && fail "more is better of BLEU"; }
-rivals --show --rules soap,lion --device cuda && grep -q '^| `lion`' "$work/out" || { cat "$work/err" && fail "soap stops rivals"; }
-grep -qx 'rivals: soap is left out: it has no kernels for GPUs' "$work/err" || { cat "$work/err" && fail "no word about soap"; }
 ! rivals --rules adm || fail "rivals takes a rule that there is not"
 echo 'name: y' >"$work/recipe.yaml"
 ! rivals || fail "rivals takes the runs of another recipe"

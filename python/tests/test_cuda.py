@@ -123,12 +123,6 @@ class AsOnTheCpu(Cuda):
 
     def test_every_rule_and_type(self):
         for cls in CLASSES:
-            if cls is lt.SOAP:
-                params = on("cuda", make_params((5, 3)))
-                set_grads_of(params, 1)
-                with self.assertRaisesRegex(Exception, "soap: device is 'cuda:0', expected cpu"):
-                    lt.SOAP(params).step()
-                continue
             for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
                 self.compare(cls, make_params(*SHAPES, dtype=dtype), what=f"{dtype} ")
 
@@ -414,7 +408,7 @@ class Graphs(Cuda):
 
     def test_replays_are_steps(self):
         in_8_bits = {"state_type": "q8", "min_8bit_size": 0}
-        cases = [(cls, {}) for cls in CLASSES if cls is not lt.SOAP]
+        cases = [(cls, {}) for cls in CLASSES]
         cases += [(cls, {**in_8_bits, **o}) for cls, o, _ in EIGHT_BITS]
         for cls, options in cases:
             one, params, other, others, graph = self.captured(cls, **options)

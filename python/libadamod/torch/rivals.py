@@ -596,7 +596,7 @@ class SOAP(Optimizer):
     """SOAP, Vyas et al., arXiv 2409.11321: Adam in the eigenbasis of Shampoo's averages, for matrices; as the authors'.
 
     A parameter of two or more dimensions is a matrix of its first dimension by all others. All others take Adam's step. The
-    first step moves nothing. On CPUs only; it looks at whole parameters.
+    first step moves nothing. It looks at whole parameters. On GPUs its bits are those of CPUs.
 
     Args, beside those of every Optimizer here:
         shampoo_beta: decay of the averages that have the eigenbasis; None: as the second of betas.
