@@ -59,6 +59,17 @@ static void add_counts(stats_counts *to, const device_counts *from) {
     }
 }
 
+/* Those of tensors that the driver takes, or of the others: the CPU adds up the driver's first. */
+static void add_sums(const adamod__device *d, const double *sums, int taken, stats_counts *groups) {
+    const uint32_t takes = d->driver ? d->driver->takes : 0;
+    for (int64_t i = 0; i < d->n_list; i++) {
+        const device_tensor *t = &d->tensors[d->chunk_list[i].tensor];
+        if ((int)(takes >> t->variant & 1) != taken) continue;
+        groups[t->group].grad_sumsq += sums[2 * i];
+        groups[t->group].update_sumsq += sums[2 * i + 1];
+    }
+}
+
 adamod_status statistics(adamod__device *d, stats_counts *groups, int *filled) {
     const size_t counts_bytes = (size_t)d->v.n_groups * sizeof(device_counts);
     const size_t sums_bytes = 2 * (size_t)d->n_list * sizeof(double);
@@ -72,11 +83,7 @@ adamod_status statistics(adamod__device *d, stats_counts *groups, int *filled) {
     status = counts && sums ? copy_out(d, counts, d->v.counts, counts_bytes) : no_memory();
     if (!status) status = copy_out(d, sums, d->v.sums, sums_bytes);
     for (int g = 0; !status && g < d->v.n_groups; g++) add_counts(&groups[g], &counts[g]);
-    for (int64_t i = 0; !status && i < d->n_list; i++) {
-        stats_counts *group = &groups[d->tensors[d->chunk_list[i].tensor].group];
-        group->grad_sumsq += sums[2 * i];
-        group->update_sumsq += sums[2 * i + 1];
-    }
+    for (int taken = 1; !status && taken >= 0; taken--) add_sums(d, sums, taken, groups);
     *filled = status == ADAMOD_OK;
     free(counts);
     free(sums);
