@@ -82,9 +82,9 @@ TEST(names_have_the_fewest_keys_that_tell_runs_apart) {
         make_loss_run("k2", "optimizer:\n  rule: adam\n  lr: 1e-3\n", 2),
         make_loss_run("k3", "optimizer:\n  rule: adam\n  lr: 1e-3\n  schedule:\n    lr: warmup(0,9)\n", 3),
         make_loss_run("k4", "optimizer:\n  rule: adam\n  lr: 1e-2\n  schedule:\n    lr: warmup(0,9)\n", 4)};
-    CHECK_STR(variants_of(runs, 3), "net (adamod):1|net (adam):1|net (adam, schedule.lr=warmup(0,9)):1");
+    CHECK_STR(variants_of(runs, 3), "net (adamod):1|net (adam):1|net (adam, warmup(0,9)):1");
     CHECK_STR(variants_of(runs, 4),
-              "net (adamod):1|net (adam, lr=1e-3):1|net (adam, lr=1e-3, schedule.lr=warmup(0,9)):1|"
+              "net (adamod):1|net (adam, lr=1e-3):1|net (adam, lr=1e-3, warmup(0,9)):1|"
               "net (adam, lr=1e-2):1");
     CHECK_STR(list_variants(runs, 2, true), "adamod|adam"); /* figures have no room for what all have in common */
     CHECK_STR(list_variants(runs, 1, true), "net");

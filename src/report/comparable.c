@@ -180,7 +180,7 @@ static void add_words(words *w, const char *key, const char *value) {
         return;
     }
     if (begins(key, part)) key += strlen(part);
-    if (strcmp(key, "rule") == 0) key = "";
+    if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value says enough */
     w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
                                 *key ? "=" : "", VALUE, slash && slash[1] ? slash + 1 : value);
 }
