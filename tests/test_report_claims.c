@@ -83,9 +83,8 @@ TEST(names_have_the_fewest_keys_that_tell_runs_apart) {
         make_loss_run("k3", "optimizer:\n  rule: adam\n  lr: 1e-3\n  schedule:\n    lr: warmup(0,9)\n", 3),
         make_loss_run("k4", "optimizer:\n  rule: adam\n  lr: 1e-2\n  schedule:\n    lr: warmup(0,9)\n", 4)};
     CHECK_STR(variants_of(runs, 3), "net (adamod):1|net (adam):1|net (adam, warmup(0,9)):1");
-    CHECK_STR(variants_of(runs, 4),
-              "net (adamod):1|net (adam, lr=1e-3):1|net (adam, lr=1e-3, warmup(0,9)):1|"
-              "net (adam, lr=1e-2):1");
+    CHECK_STR(variants_of(runs, 4), "net (adamod):1|net (adam, lr=1e-3):1|net (adam, lr=1e-3, warmup(0,9)):1|"
+                                    "net (adam, lr=1e-2):1");
     CHECK_STR(list_variants(runs, 2, true), "adamod|adam"); /* figures have no room for what all have in common */
     CHECK_STR(list_variants(runs, 1, true), "net");
 }
@@ -171,6 +170,38 @@ TEST(what_diverged_is_not_the_best) {
     CHECK_HAS(text, "<td>1.000</td>");
     CHECK_HAS(text, "<td><b>2.000</b></td>");
     CHECK(!strstr(text, "<b>1.000</b>"));
+    free(text);
+}
+
+/* ---- what moved ---- */
+
+/* Twelve losses, one an update. */
+static char *page_of_losses(const char *directory, const char *losses) {
+    const char *run = make_loss_run(directory, "", 1);
+    FILE *file = create(run, "metrics.jsonl");
+    int step = 0;
+    for (const char *at = losses; *at; at += strcspn(at, " "), at += *at == ' ')
+        fprintf(file, "{\"kind\":\"train\",\"step\":%d,\"time\":%d,\"loss\":%g}\n", step + 1, step + 1, atof(at)),
+            step++;
+    fprintf(file, "{\"kind\":\"valid\",\"step\":12,\"loss\":0.125}\n");
+    fclose(file);
+    put(run, "result.json", "{\"status\":\"finished\",\"step\":12,\"seconds\":12}");
+    char page[64];
+    snprintf(page, sizeof page, "%s.html", directory);
+    return plain_page_of(&run, 1, page);
+}
+
+TEST(what_fell_or_rose_has_moved) {
+    char *text = page_of_losses("moved0", "2 1.9 1.9 1.8 1.9 1.9 1.8 1.9 1.9 1.9 1.8 1.9");
+    CHECK_HAS(text, "<b>net</b> hardly moved: its training loss is 1.90 after 12 updates");
+    free(text);
+    text = page_of_losses("moved1", "2 1.9 1.5 1 0.5 0.5 0.2 0.1 0.1 0.1 0.1 1.95"); /* the last batch is a hard one */
+    CHECK_HAS(text, "<b>net</b> reached a training loss of 1.950 and a validation loss of 0.125");
+    free(text);
+    text = page_of_losses("moved2", "2 1.9 1.9 2.5 3 4 5 6 7 8 9 9.5");
+    CHECK_HAS(text, "<b>net</b> ended with a training loss of 9.500, above the 2.000 of its first update, and a "
+                    "validation loss of 0.125");
+    CHECK(!strstr(text, "hardly moved"));
     free(text);
 }
 
@@ -449,10 +480,10 @@ TEST(the_subtitle_is_the_tasks) {
 RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_enough_of_a_name),
           ENTRY(names_have_the_fewest_keys_that_tell_runs_apart), ENTRY(what_only_records_is_no_difference),
           ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
-          ENTRY(what_diverged_is_not_the_best), ENTRY(validation_is_never_called_test),
-          ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
-          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
-          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
-          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
-          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
-          ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(what_diverged_is_not_the_best), ENTRY(what_fell_or_rose_has_moved),
+          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(a_score_says_which_of_its_name_it_is),
+          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
+          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
+          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
+          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(the_subtitle_is_the_tasks))

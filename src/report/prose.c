@@ -27,13 +27,15 @@ static double best_fall(const report *r, const report_variant *own) {
 }
 
 /* A model that learned nothing but how frequent each answer is has made the first part of the way, and stands still
- * there: less than half of the best fall, and next to nothing of it after the first sixth of the updates. */
+ * there: less than half of the best fall, and next to nothing of it after the first sixth of the updates. One whose loss
+ * fell and rose again, or rose from the start, has moved. */
 static verdict judge(const report *r, const report_variant *v) {
     const double loss = v->of[REPORT_LOSS].median, best = best_fall(r, v);
     if (v->fates[REPORT_DIVERGED] == v->n) return DIVERGED;
     if (!isfinite(loss)) return NO_DATA;
-    const bool low = v->first_loss - loss < 0.5 * best, still = v->early_loss - loss < 0.1 * best;
-    return low && still ? STANDS_STILL : LEARNED;
+    const bool low = v->first_loss - loss<0.5 * best, rose = loss - v->early_loss> 0.1 * best;
+    const bool fell = v->early_loss - fmin(loss, v->lowest_loss) >= 0.1 * best;
+    return low && !fell && !rose ? STANDS_STILL : LEARNED;
 }
 
 /* NULL: their losses do not compare, or there is none. */
@@ -86,12 +88,18 @@ static void write_metrics(FILE *out, const report *r, const report_variant *v) {
 }
 
 static void write_learned(FILE *out, const report *r, const report_variant *v, const report_variant *best) {
+    const double loss = v->of[REPORT_LOSS].median;
+    const bool lowest = v == best && r->n_variants > 1, rose = loss > v->first_loss;
     emphasis(out, v->name);
-    if (v == best && r->n_variants > 1) fputs(" has the lowest training loss, ", out);
-    else fputs(" reached a training loss of ", out);
-    fprintf(out, "%.3f", v->of[REPORT_LOSS].median);
+    if (lowest) fputs(" has the lowest training loss, ", out);
+    else fprintf(out, " %s a training loss of ", rose ? "ended with" : "reached");
+    fprintf(out, "%.3f", loss);
+    if (rose) fprintf(out, ", above the %.3f of its first update", v->first_loss);
     if (v->of[REPORT_VALID].n)
-        fprintf(out, "%s a validation loss of %.3f", v == best && r->n_variants > 1 ? ", with" : " and",
+        fprintf(out, "%s a validation loss of %.3f",
+                lowest ? ", with"
+                : rose ? ", and"
+                       : " and",
                 v->of[REPORT_VALID].median);
     write_metrics(out, r, v);
 }

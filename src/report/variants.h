@@ -50,8 +50,9 @@ typedef struct report_variant {
     int n, fates[REPORT_FATES];
     /* Over the runs that finished; where none did, over those that did not diverge; else over all. */
     report_spread of[REPORT_COLUMNS];
-    /* Medians over the same runs: training loss at the first update, and after a sixth of the updates. */
-    double first_loss, early_loss;
+    /* Medians over the same runs: training loss at the first update, after a sixth of the updates, and of the later
+     * sixth that has the lowest. */
+    double first_loss, early_loss, lowest_loss;
     int64_t early_step;
 } report_variant;
 
