@@ -88,7 +88,14 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     if grep 'not the data' err; then fail "evaluate takes the same data for others"; fi
     mv folder away
     refused 1 '/folder: cannot open: No such file or directory' "$ADAMOD" evaluate folder-run --split valid
-    mv away folder
+    "$ADAMOD" evaluate folder-run >out 2>&1 || fail "a test without the validation pictures says $(cat out)"
+    mv tested other
+    refused 1 '/tested: cannot open: No such file or directory' "$ADAMOD" evaluate folder-run
+    refused 1 '/folder: cannot open: No such file or directory' "$ADAMOD" evaluate folder-run --split valid
+    mv away folder && mv other tested
+    refused 1 '/nowhere: cannot open: No such file' "$ADAMOD" evaluate folder-run --split valid --set data.valid_path="$PWD/nowhere"
+    "$ADAMOD" evaluate folder-run --set data.valid_path="$PWD/nowhere" >out 2>&1 ||
+        fail "a test without the folder of validation pictures says $(cat out)"
     # Of other pictures others are held out: those that were trained on.
     cp red.png folder/a/more.png && cp red.png folder/b/more.png
     "$ADAMOD" evaluate folder-run --split valid >out 2>err

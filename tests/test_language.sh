@@ -92,6 +92,9 @@ refused 1 'train.txt: data.train_file is not what the run has been trained with'
 sed -i s/cow/cat/ train.txt
 sed -i s/mat/hat/ parts/words.vocab
 "$ADAMOD" evaluate whole --set data.test_batch=3 >out 2>err || fail "a run cannot be tested in other columns: $(cat err)"
+"$ADAMOD" evaluate whole --set data.valid_file="$PWD/nowhere" >out 2>&1 || fail "a test without validation text says $(cat out)"
+refused 1 '/nowhere: cannot open' "$ADAMOD" evaluate whole --split valid --set data.valid_file="$PWD/nowhere"
+refused 1 '/nowhere: cannot open' "$ADAMOD" evaluate whole --set data.test_file="$PWD/nowhere"
 for command in evaluate generate; do refused 1 'vocabular' "$ADAMOD" "$command" parts; done
 refused 1 'data.task language does not translate' "$ADAMOD" translate whole </dev/null
 refused 1 'data.task language has no pictures' "$ADAMOD" predict whole x.png

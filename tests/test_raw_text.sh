@@ -48,6 +48,15 @@ sed 's/isn/is/' answer.txt >other.txt
 "$ADAMOD" translate run <question.txt >translated.txt
 wanted=$("$ADAMOD" text score --width 9 other.txt translated.txt | sed 's/.*2.6.0 = \([0-9.]*\) .*/\1/')
 grep -qF "\"bleu_13a\":${wanted:0:8}" said || fail "evaluate says $(cat said), text score $wanted"
+# What is not asked for may have gone.
+mv held.txt away.txt
+test=(--set data.test_source="$PWD/question.txt" --set data.test_target="$PWD/other.txt")
+"$ADAMOD" evaluate run "${test[@]}" --json 2>&1 | sed 's/,"seconds.*//' | cmp - <(sed 's/,"seconds.*//' said) ||
+    fail "a test without the validation text"
+refused 1 '/held.txt: cannot open' "$ADAMOD" evaluate run
+refused 1 '/held.txt: cannot open' "$ADAMOD" evaluate run --split valid "${test[@]}"
+mv away.txt held.txt
+refused 1 '/nowhere: cannot open' "$ADAMOD" evaluate run --set data.test_source="$PWD/nowhere" --set data.test_target="$PWD/other.txt"
 # Codes that are given are used, and stay with the run. A run without raw text measures no BLEU of it.
 "$ADAMOD" train raw.yaml --out given --set data.bpe="$PWD/run/bpe.codes" --set train.steps=2 >/dev/null
 cmp given/bpe.codes run/bpe.codes || fail "given codes are not kept"

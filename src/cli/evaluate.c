@@ -83,7 +83,7 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
     task_result result;
     char message[1024], remark[1024];
     bool shown = false;
-    const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST);
+    const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST) || *e->gone[SPLIT_TEST];
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     const bool first = comm_rank(t->comm) == 0;
     int status = 0;
@@ -94,7 +94,7 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
     e->progress_context = &shown;
     e->comm = t->comm;
     if (together_compare(e, message, sizeof message)) status = cli_fail("evaluate", "%s", message);
-    else if (!there && noted) status = cli_fail("evaluate", "%s", remark); /* why it cannot be read */
+    else if (*e->gone[split]) status = cli_fail("evaluate", "%s", e->gone[split]);
     else if (!there)
         status = cli_fail("evaluate", "%s: the recipe has no %s set", t->run, test ? "test" : "validation");
     if (status) {

@@ -229,10 +229,6 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
                  *r->data.test_path ? r->data.test_path : s->path);
         return true;
     }
-    if (split == SPLIT_VALID && *s->gone) {
-        snprintf(out, size, "%s", s->gone);
-        return true;
-    }
     const bool train = split == SPLIT_TRAIN;
     const int missed = train ? untrained(s) : f->missing;
     if (missed)

@@ -53,7 +53,6 @@ typedef struct images {
     int64_t n[SPLITS];
     bool test_is_valid; /* there is no validation set but the test set */
     image_folder_report report[SPLITS];
-    char gone[512]; /* why the held-out pictures of a run cannot be read any more; "": they were */
     nn_picture_options view;
     /* training */
     int rows;              /* symbol */

@@ -169,9 +169,12 @@ static bool has_files(const images_settings *r, task_split split) {
 }
 
 /* The validation set is then the test set, as where the paper's curves show it. */
-static int validate_on_test(images *s, char *message, size_t size) {
+static int validate_on_test(experiment *e, char *message, size_t size) {
+    images *s = images_of(e);
     const size_t bytes = (size_t)s->n[SPLIT_TEST] * sizeof *s->place[SPLIT_TEST];
-    if (s->n[SPLIT_VALID] > 0 || s->n[SPLIT_TEST] == 0 || *s->gone) return 0;
+    if (*e->gone[SPLIT_VALID]) return 0;
+    if (s->n[SPLIT_VALID] == 0) memcpy(e->gone[SPLIT_VALID], e->gone[SPLIT_TEST], sizeof e->gone[SPLIT_TEST]);
+    if (s->n[SPLIT_VALID] > 0 || s->n[SPLIT_TEST] == 0) return 0;
     free(s->place[SPLIT_VALID]);
     s->place[SPLIT_VALID] = malloc(bytes);
     if (!s->place[SPLIT_VALID]) return text_fail(message, size, "out of memory for the validation set");
@@ -216,11 +219,11 @@ int images_load(experiment *e, const char *directory, int uses, char *message, s
     for (int split = SPLIT_TRAIN; split < SPLITS; split++) {
         const bool wanted = split != SPLIT_TRAIN || !directory || holds_out(r);
         if (!wanted || !has_files(r, split) || read_split(e, split, message, size) == 0) continue;
-        if (!directory || split != SPLIT_TRAIN || !has_files(r, SPLIT_TEST)) return -1;
-        snprintf(s->gone, sizeof s->gone, "%s", message); /* the test set may be there */
+        s->n[split] = 0;
+        if (experiment_gone(e, directory, split == SPLIT_TEST ? SPLIT_TEST : SPLIT_VALID, message)) return -1;
     }
-    if (holds_out(r) && !*s->gone && hold_out(s, r, message, size)) return -1;
-    if (validate_on_test(s, message, size)) return -1;
+    if (holds_out(r) && !*e->gone[SPLIT_VALID] && hold_out(s, r, message, size)) return -1;
+    if (validate_on_test(e, message, size)) return -1;
     return directory ? 0 : check_training(s, r, message, size);
 }
 

@@ -226,6 +226,12 @@ static int read_file(experiment *e, int split, char *message, size_t size) {
     return is_blank(language_of(e), split) ? text_fail(message, size, "%s: there is no text in it", path) : 0;
 }
 
+static int read_held_out(experiment *e, const char *directory, task_split split, char *message, size_t size) {
+    if (read_file(e, split, message, size) == 0) return 0;
+    language_of(e)->n[split] = 0;
+    return experiment_gone(e, directory, split, message);
+}
+
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
     language *s = language_of(e);
     const char *given = language_settings_of(&e->recipe)->data.vocabulary;
@@ -234,7 +240,8 @@ static int read_files(experiment *e, const char *directory, int uses, char *mess
     s->words = vocab_size(s->vocab) - VOCAB_END;
     if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return -1;
     if (directory && !(uses & TASK_SCORE)) return 0;
-    return read_file(e, SPLIT_VALID, message, size) || read_file(e, SPLIT_TEST, message, size) ? -1 : 0;
+    if (read_held_out(e, directory, SPLIT_VALID, message, size)) return -1;
+    return read_held_out(e, directory, SPLIT_TEST, message, size);
 }
 
 /* ---- generated ---- */

@@ -67,19 +67,21 @@ static int read_raw_test(experiment *e, char *message, size_t size) {
 
 static bool is_numbers(const experiment *e) { return e->task == &task_numbers; }
 
-/* train: training text too. What is held out does not depend on how many numbers are for training. */
-static int load_text(experiment *e, bool train, char *message, size_t size) {
+/* Of a run's directory, what is held out alone. That does not depend on how many numbers are for training. */
+static int load_text(experiment *e, const char *directory, char *message, size_t size) {
     const translation_settings *r = translation_settings_of(&e->recipe);
     corpus_text *text = translation_of(e)->text;
     if (is_numbers(e)) {
-        return corpus_numbers(r->data.seed, train ? r->data.train : 1, r->data.valid, r->data.test, &text[SPLIT_TRAIN],
-                              &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
+        return corpus_numbers(r->data.seed, directory ? 1 : r->data.train, r->data.valid, r->data.test,
+                              &text[SPLIT_TRAIN], &text[SPLIT_VALID], &text[SPLIT_TEST], message, size);
     }
     if (find_files(e, message, size)) return -1;
-    if (train && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
-    if (read_bitext(e, SPLIT_VALID, message, size)) return -1;
+    if (!directory && read_bitext(e, SPLIT_TRAIN, message, size)) return -1;
+    if (read_bitext(e, SPLIT_VALID, message, size) && experiment_gone(e, directory, SPLIT_VALID, message)) return -1;
     if (!*translation_of(e)->files[SPLIT_TEST][0]) return 0;
-    return read_bitext(e, SPLIT_TEST, message, size) ? -1 : read_raw_test(e, message, size);
+    if (read_bitext(e, SPLIT_TEST, message, size) == 0 && read_raw_test(e, message, size) == 0) return 0;
+    corpus_text_free(&text[SPLIT_TEST]);
+    return experiment_gone(e, directory, SPLIT_TEST, message);
 }
 
 /* ---- vocabularies ---- */
@@ -151,7 +153,7 @@ int translation_load(experiment *e, const char *directory, int uses, char *messa
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
     if ((r->data.raw || translation_is_split(r)) && open_raw(e, from, message, size)) return -1;
-    if ((!directory || (uses & TASK_SCORE)) && load_text(e, !directory, message, size)) return -1;
+    if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory, message, size)) return -1;
     if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
     return encode_text(s, message, size);
 }

@@ -38,6 +38,12 @@ int experiment_failed(adamod_status status, char *message, size_t size) {
     return status ? text_fail(message, size, "%s", adamod__last_message()) : 0;
 }
 
+int experiment_gone(experiment *e, const char *directory, task_split split, const char *message) {
+    if (!directory) return -1;
+    snprintf(e->gone[split], sizeof e->gone[split], "%s", message);
+    return 0;
+}
+
 /* ---- parameters and plan ---- */
 
 adamod_status experiment_cuda_status(void) {

@@ -95,7 +95,8 @@ struct task {
     const char *const *subtitle; /* keys that say in short what was trained; ends with NULL */
 
     /* Reads data and makes e->state. directory: of a run, for a model that was trained there; its data for training may
-     * have changed or gone and is not read. NULL: for training. A failure leaves nothing to close. */
+     * have changed or gone and is not read, and of what is held out a split may have gone (experiment_gone). NULL: for
+     * training. A failure leaves nothing to close. */
     int (*open)(experiment *e, const char *directory, int uses, char *message, size_t size);
     void (*close)(experiment *e);
 
@@ -174,6 +175,7 @@ struct experiment {
     /* who wants to know how far an evaluation is; NULL: nobody */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     void *progress_context;
+    char gone[SPLITS][1024]; /* of a trained model: why a split cannot be read any more; "": it was, or there is none */
 };
 
 /* The experiment is empty after a failure. directory and uses as in task.open. */
@@ -204,6 +206,10 @@ static inline void experiment_progress(const experiment *e, const char *what, in
 static inline bool experiment_is_mine(const experiment *e, int64_t i) {
     return i % comm_size(e->comm) == comm_rank(e->comm);
 }
+
+/* For tasks: a split could not be read, as message says. -1, or 0 for a model that was trained in directory: that split
+ * is gone, but another may be what is asked for. */
+int experiment_gone(experiment *e, const char *directory, task_split split, const char *message);
 
 /* For tasks: 0, or -1 with the library's last error as the message. */
 int experiment_failed(adamod_status status, char *message, size_t size);
