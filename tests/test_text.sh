@@ -110,6 +110,13 @@ text score --json --metric bleu,chrf "$data/score.ref" "$data/score.one" "$data/
 /usr/bin/env python3 -c 'import json; s = json.load(open("scores.json"))["scores"]; assert len(s) == 4 and s[3]["p"] > 0' ||
     fail "scores as JSON: $(cat scores.json)"
 [ "$(text score "$data/score.ref" "$data/score.ref" | sed 's/.* = \([0-9.]*\) .*BP.*/\1/')" = 100.00 ] || fail "a perfect score"
+# A text is no better than itself, and capitals are what Python's lower() makes of them: with final sigmas.
+cp "$data/score.one" again
+text score "$data/score.ref" "$data/score.one" again | grep -qF 'again: BLEU' || fail "the same system again"
+text score "$data/score.ref" "$data/score.one" again | grep -q '(p = 1.0000)$' || fail "a system differs from itself"
+echo "ΟΔΟΣ ΣΑΣ' Σ 2Σ" | sed 's/$/ ΑΣ.Β ΑΣ́/' >greek
+echo "οδος σας' σ 2σ ασ.β ας́" >greek.lower
+text score --lowercase --tokenize none greek.lower greek | grep -q ' = 100.00 ' || fail "final sigmas"
 head -5 "$data/score.one" >few
 refused 1 'few has 5 lines and' text score "$data/score.ref" few
 : >none.txt
@@ -130,6 +137,7 @@ refused 1 'short has 3 lines and s has more, expected the same number' text clea
 refused 2 'needs two files to read and two to write' text clean s t u
 refused 2 'both sides would be written to one, expected two files' text clean s t one one
 refused 2 'standard input is named for both sides' text clean - - u v
+refused 2 "'-' is named for a side to write, expected a file" text clean s t u -
 refused 2 "--ratio is '0.5', expected a number from 1" text clean --ratio 0.5 s t u v
 
 finish

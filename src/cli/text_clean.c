@@ -62,6 +62,8 @@ static int parse(cleaner *c, int argc, char **argv) {
     if (c->n_paths != 4) return cli_usage(command, "needs two files to read and two to write");
     if (strcmp(c->paths[0], "-") == 0 && strcmp(c->paths[1], "-") == 0)
         return cli_usage(command, "standard input is named for both sides, expected a file for one of them");
+    if (strcmp(c->paths[2], "-") == 0 || strcmp(c->paths[3], "-") == 0)
+        return cli_usage(command, "'-' is named for a side to write, expected a file");
     if (strcmp(c->paths[2], c->paths[3]) == 0)
         return cli_usage(command, "both sides would be written to %.200s, expected two files", c->paths[2]);
     return -1;

@@ -202,6 +202,30 @@ char *normalizer_lower(normalizer *n, text_slice line) {
     return points_utf8(&n->in, &length);
 }
 
+enum { CAPITAL_SIGMA = 0x3a3, FINAL_SIGMA = 0x3c2 };
+
+/* Unicode's Final_Sigma: a letter with case comes before, and none after, whatever marks and apostrophes are between. */
+static bool ends_word(const points *s, size_t i) {
+    size_t before = i, after = i + 1;
+    while (before && unicode_is_case_ignorable(s->at[before - 1])) before--;
+    while (after < s->n && unicode_is_case_ignorable(s->at[after])) after++;
+    return before && unicode_is_cased(s->at[before - 1]) && (after == s->n || !unicode_is_cased(s->at[after]));
+}
+
+char *normalizer_lower_words(normalizer *n, text_slice line) {
+    size_t length;
+    n->in.n = n->out.n = 0;
+    points_add_slice(&n->in, line);
+    for (size_t i = 0; i < n->in.n; i++) {
+        uint32_t lower[2];
+        int count = unicode_lower(n->in.at[i], lower);
+        if (n->in.at[i] == CAPITAL_SIGMA && ends_word(&n->in, i)) lower[0] = FINAL_SIGMA;
+        for (int k = 0; k < count; k++) points_add(&n->out, lower[k]);
+    }
+    n->out.failed = n->out.failed || n->in.failed;
+    return points_utf8(&n->out, &length);
+}
+
 void normalizer_free(normalizer *n) {
     points_free(&n->in);
     points_free(&n->out);

@@ -29,5 +29,7 @@ void normalizer_free(normalizer *n);
 
 /* As Perl's lc, and Moses' lowercase.perl: character by character, so a final sigma is like any other. */
 char *normalizer_lower(normalizer *n, text_slice line);
+/* As Python's lower(), and so sacreBLEU: a capital sigma that ends a word becomes a final one. */
+char *normalizer_lower_words(normalizer *n, text_slice line);
 
 #endif

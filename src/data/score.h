@@ -51,7 +51,7 @@ typedef struct score_interval {
 int score_resample(const score_text *s, int64_t samples, score_interval *out);
 
 /* How likely it is that resampling makes the difference of two systems as large as it is, if it is due to chance (paired
- * bootstrap). -1: out of memory. Both have the same sentences. */
+ * bootstrap); 1 if no resample has one. -1: out of memory. Both have the same sentences. */
 int score_compare(const score_text *baseline, const score_text *other, int64_t samples, double *p);
 
 #endif

@@ -68,6 +68,10 @@ bool unicode_is_letter(uint32_t c) {
 bool unicode_is_small(uint32_t c) {
     return c < 0x80 ? c >= 'a' && c <= 'z' : is_in(small_letters, COUNT(small_letters), c);
 }
+bool unicode_is_cased(uint32_t c) {
+    return c < 0x80 ? (c | 0x20) >= 'a' && (c | 0x20) <= 'z' : is_in(cased, COUNT(cased), c);
+}
+bool unicode_is_case_ignorable(uint32_t c) { return is_in(case_ignorable, COUNT(case_ignorable), c); }
 bool unicode_is_currency(uint32_t c) { return is_in(currencies, COUNT(currencies), c); }
 bool unicode_is_han(uint32_t c) { return is_in(han, COUNT(han), c) || (c >= 0x20000 && c <= 0x3134a); }
 bool unicode_is_hangul(uint32_t c) { return is_in(hangul, COUNT(hangul), c); }

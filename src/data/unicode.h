@@ -29,6 +29,11 @@ bool unicode_is_kana(uint32_t c); /* Hiragana, Katakana */
 /* C: control and format characters, private use, what has no character (but for some of planes 1 to 3). */
 bool unicode_is_unprinted(uint32_t c);
 
+/* For Unicode's Final_Sigma, in the Basic Multilingual Plane: letters that have case, and what it looks beyond to find them
+ * (combining marks, apostrophes, full stops). */
+bool unicode_is_cased(uint32_t c);
+bool unicode_is_case_ignorable(uint32_t c);
+
 /* In lower case: one code point, or for U+0130 two. How many. */
 int unicode_lower(uint32_t c, uint32_t out[2]);
 
