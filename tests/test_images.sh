@@ -26,6 +26,13 @@ numbers whole >whole.txt
 [ "$(grep -c '"kind":"train".*"accuracy":' whole.txt)" -eq 15 ] || fail "training lines have no accuracy"
 grep -q '{"split":"test","checkpoint":"best","images":20,"loss":' whole.txt || fail "evaluate says $(tail -1 whole.txt)"
 
+# Before the first update a run says how far its data are; none of it is said in silence.
+"$ADAMOD" train tiny.yaml --out told --set train.epochs=1 --set train.progress_every=1e-9 >/dev/null 2>err
+grep -q '^generating training pictures 40/40  0s left$' err || fail "a run that makes its data says $(cat err)"
+grep -q '^generating test pictures 20/20  0s left$' err || fail "a run that makes its data says $(cat err)"
+"$ADAMOD" train tiny.yaml --out quiet --set train.epochs=1 --set train.progress_every=0 >/dev/null 2>err
+[ ! -s err ] || fail "a run without progress says $(cat err)"
+
 # Killed at some moments, also between an epoch's batches.
 for i in 1 2 3 4 5 6; do
     resume=--resume
@@ -84,6 +91,9 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     reason='the first .*folder/b/text.png: neither PNG nor JPEG'
     grep -q "folder: used 2 of 3 pictures; 1 cannot be read, $reason; no picture to train on of 1 of 2 classes$" err ||
         fail "skipping says $(cat err)"
+    "$ADAMOD" train tiny.yaml --out folder-told "${folder[@]}" --set data.unreadable=skip --set train.progress_every=1e-9 \
+        >/dev/null 2>err || fail "says $(cat err)"
+    grep -q '^reading training pictures 3/3  0s left$' err || fail "reading a folder says $(cat err)"
     "$ADAMOD" evaluate folder-run --split valid >out 2>err
     if grep 'not the data' err; then fail "evaluate takes the same data for others"; fi
     mv folder away

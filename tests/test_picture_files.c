@@ -192,7 +192,7 @@ TEST(cifar_100_has_two_labels_and_a_folder_of_its_own) {
     /* those of a model come first; others' labels would be beyond them */
     CHECK_INT(cifar_read(&coarse, "hundred", &(cifar_options){CIFAR_100_FINE, false, true}, MESSAGE), -1);
     CHECK_STR(message, "hundred/cifar-100-binary: 100 classes, expected 20, as the model has");
-    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, NULL, MESSAGE), -1);
+    CHECK_INT(shapes_generate(&coarse, 1, 0, 1, &(pictures_crew){0}, MESSAGE), -1);
     CHECK_STR(message, "shapes: 10 classes, expected 20, as the model has");
     CHECK_INT(coarse.n, 25);
     pictures_free(&fine);
@@ -351,7 +351,8 @@ static void put_class(const char *directory, int n) {
 static int read_folder(pictures *p, const char *directory, bool skip, image_folder_report *report) {
     adamod_pool *pool;
     CHECK_INT(adamod_pool_create(&pool, 2), ADAMOD_OK);
-    const int failed = image_folder_read(p, directory, &(image_folder_options){skip, pool}, report, MESSAGE);
+    const int failed =
+        image_folder_read(p, directory, &(image_folder_options){.skip = skip, .crew = {.pool = pool}}, report, MESSAGE);
     adamod_pool_free(pool);
     return failed;
 }
@@ -448,14 +449,29 @@ TEST(folders_without_pictures_say_so) {
 
 /* ---- shapes ---- */
 
+/* What was told last; how far it is only grows. */
+typedef struct told {
+    int64_t done, total;
+    bool fell;
+} told;
+
+static void remember(void *context, int64_t done, int64_t total) {
+    told *t = context;
+    t->fell |= done < t->done;
+    *t = (told){done, total, t->fell};
+}
+
 TEST(shapes_follow_from_seed_stream_and_number) {
     pictures a = {.size = 32}, b = {.size = 32}, c = {.size = 32};
     adamod_pool *pool;
+    told t = {0};
     CHECK_INT(adamod_pool_create(&pool, 3), ADAMOD_OK);
-    CHECK_INT(shapes_generate(&a, 1, 0, 40, NULL, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&b, 1, 0, 20, pool, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&b, 1, 1, 20, pool, MESSAGE), 0);
-    CHECK_INT(shapes_generate(&c, 2, 0, 20, pool, MESSAGE), 0);
+    const pictures_crew crew = {pool, remember, &t};
+    CHECK_INT(shapes_generate(&a, 1, 0, 40, &(pictures_crew){0}, MESSAGE), 0);
+    CHECK_INT(shapes_generate(&b, 1, 0, 20, &crew, MESSAGE), 0);
+    CHECK_INT(shapes_generate(&b, 1, 1, 20, &(pictures_crew){.pool = pool}, MESSAGE), 0);
+    CHECK_INT(shapes_generate(&c, 2, 0, 20, &(pictures_crew){.pool = pool}, MESSAGE), 0);
+    CHECK(t.done == 20 && t.total == 20 && !t.fell);
     CHECK(a.n == 40 && b.n == 40 && a.classes.n == SHAPES_CLASSES);
     CHECK(memcmp(a.bytes, b.bytes, 20 * 3072) == 0);
     CHECK(memcmp(a.bytes, b.bytes + 20 * 3072, 3072) != 0);

@@ -9,6 +9,7 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* ---- what is known without a measurement ---- */
 
@@ -99,7 +100,10 @@ static void print_time(const experiment *e, const estimate *m) {
 }
 
 int training_dry_run(const recipe *r, comm *c) {
-    const train_options o = {.comm = c, .note = comm_rank(c) == 0 ? training_note : NULL};
+    const bool first = comm_rank(c) == 0;
+    const train_options o = {.comm = c,
+                             .show = first && isatty(STDERR_FILENO) ? TRAIN_LIVE : TRAIN_SILENT,
+                             .note = first ? training_note : NULL};
     char message[1024];
     experiment e = {0};
     estimate m;

@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { FLAG_SPLIT = TRAINED_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_MODEL_FLAGS,
@@ -72,17 +71,10 @@ static int print_json(const experiment *e, const trained *t, task_split split, c
     return status;
 }
 
-/* On a terminal: how far it is, over what is there. */
-static void show_progress(void *shown, const char *what, int64_t done, int64_t total) {
-    fprintf(stderr, "\r\033[K%s %lld/%lld", what, (long long)done, (long long)total);
-    *(bool *)shown = true;
-}
-
 /* Of an experiment that is open, and closed then; the exit status. */
-static int evaluate(const arguments *a, const trained *t, experiment *e) {
+static int evaluate(const arguments *a, trained *t, experiment *e) {
     task_result result;
     char message[1024], remark[1024];
-    bool shown = false;
     const bool test = a->split ? strcmp(a->split, "test") == 0 : e->task->has(e, SPLIT_TEST) || *e->gone[SPLIT_TEST];
     const task_split split = test ? SPLIT_TEST : SPLIT_VALID;
     const bool first = comm_rank(t->comm) == 0;
@@ -90,8 +82,7 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
     const bool there = e->task->has(e, split), noted = e->task->note(e, split, remark, sizeof remark);
     if (first && there && noted) training_note(remark);
     if (first && resume_other_data(e, split, &t->meta, t->run, message, sizeof message)) training_note(message);
-    if (first && isatty(STDERR_FILENO)) e->progress = show_progress;
-    e->progress_context = &shown;
+    e->progress = (task_progress){progress_within, &t->progress};
     e->comm = t->comm;
     if (together_compare(e, message, sizeof message)) status = cli_fail("evaluate", "%s", message);
     else if (*e->gone[split]) status = cli_fail("evaluate", "%s", e->gone[split]);
@@ -102,7 +93,7 @@ static int evaluate(const arguments *a, const trained *t, experiment *e) {
         return status;
     }
     const int failed = e->task->evaluate(e, split, TASK_WHOLE, NULL, NULL, &result, message, sizeof message);
-    if (shown) fputs("\r\033[K", stderr);
+    progress_end(&t->progress);
     if (failed) status = cli_fail("evaluate", "%s", message);
     else if (a->json) status = print_json(e, t, split, &result);
     else print_text(e, t, split, &result);

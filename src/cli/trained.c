@@ -5,6 +5,7 @@
 #include "train/together.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* A flag for a key that only some tasks have. */
 static int set_of_task(recipe *r, const char *flag, const char *key, const char *value, char *message, size_t size) {
@@ -72,7 +73,12 @@ int trained_open(trained *t, int argc, char **argv, experiment *e, int uses) {
     if (t->on_host) snprintf(r.train.backend, sizeof r.train.backend, "cpu");
     if (recipe_check(&r, message, sizeof message)) return cli_usage(t->command, "%s", message);
     together_place(&r, t->comm);
-    if (experiment_open(e, &r, t->run, uses, message, sizeof message)) return cli_fail(t->command, "%s", message);
+    const bool shows = comm_rank(t->comm) == 0 && isatty(STDERR_FILENO);
+    progress_outside(&t->progress, shows ? TRAIN_LIVE : TRAIN_SILENT, NULL, 0);
+    const task_progress tell = {progress_within, &t->progress};
+    const int failed = experiment_open_telling(e, &r, t->run, uses, tell, message, sizeof message);
+    progress_end(&t->progress);
+    if (failed) return cli_fail(t->command, "%s", message);
     t->meta = (checkpoint_meta){.fingerprint = e->task->fingerprint(e)};
     if (checkpoint_load(checkpoint, e->params, NULL, &t->meta, message, sizeof message)) {
         experiment_close(e);

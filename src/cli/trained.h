@@ -4,6 +4,7 @@
 
 #include "cli/training.h"
 #include "train/checkpoint.h"
+#include "train/progress.h"
 
 /* The first flags of each such command, in this order; its own follow. Those of a command that never translates follow where
  * the flags of translation would. */
@@ -41,6 +42,7 @@ typedef struct trained {
     const char *run;
     const char *checkpoint; /* "best"; once the run is open, the one that was read */
     checkpoint_meta meta;   /* of that */
+    progress progress;      /* outside a run: on a terminal, how far reading is, and what comes then */
 } trained;
 
 /* Parses the command line and brings the run's model into memory: exit status, or -1 to go on. */

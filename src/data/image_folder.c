@@ -1,6 +1,5 @@
 #include "data/image_folder.h"
 
-#include "base/pool.h"
 #include "base/text.h"
 #include "data/image_file.h"
 
@@ -209,7 +208,7 @@ int image_folder_read(pictures *out, const char *directory, const image_folder_o
         failed = text_fail(msg, msg_size, "out of memory for %lld pictures", (long long)w.paths.n);
     if (!failed) {
         report->files = w.paths.n;
-        adamod__pool_run(o->pool, w.paths.n, read_one, &w);
+        pictures_each(&o->crew, w.paths.n, read_one, &w);
         failed = gather(&w, o->skip, report, msg, msg_size);
     }
     if (!failed && count_missing(out, before, &report->missing, msg, msg_size)) {

@@ -9,14 +9,13 @@
 #ifndef IMAGE_FOLDER_H
 #define IMAGE_FOLDER_H
 
-#include "adamod.h"
 #include "data/pictures.h"
 
 #include <stdbool.h>
 
 typedef struct image_folder_options {
-    bool skip;         /* pictures that cannot be read; else the first of them is a failure */
-    adamod_pool *pool; /* decodes; NULL: one thread */
+    bool skip;          /* pictures that cannot be read; else the first of them is a failure */
+    pictures_crew crew; /* decodes */
 } image_folder_options;
 
 /* What became of the files. */

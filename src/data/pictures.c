@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,4 +116,27 @@ void pictures_free(pictures *p) {
     free(p->labels);
     class_names_free(&p->classes);
     *p = (pictures){.size = p->size};
+}
+
+/* ---- many of them ---- */
+
+typedef struct counted {
+    const pictures_crew *crew;
+    pool_task task;
+    void *context;
+    int64_t total;
+    atomic_llong done;
+} counted;
+
+static void count_one(void *context, int64_t i, int thread) {
+    counted *c = context;
+    c->task(c->context, i, thread);
+    const int64_t done = atomic_fetch_add(&c->done, 1) + 1;
+    if (thread == 0) c->crew->tell(c->crew->context, done, c->total);
+}
+
+void pictures_each(const pictures_crew *crew, int64_t n, pool_task task, void *context) {
+    counted c = {.crew = crew, .task = task, .context = context, .total = n};
+    adamod__pool_run(crew->pool, n, crew->tell ? count_one : task, crew->tell ? &c : context);
+    if (crew->tell) crew->tell(crew->context, n, n);
 }

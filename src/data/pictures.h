@@ -13,6 +13,8 @@
 #ifndef PICTURES_H
 #define PICTURES_H
 
+#include "base/pool.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,5 +44,16 @@ static inline size_t pictures_bytes(const pictures *p) { return (size_t)p->size 
 /* Memory for so many more. */
 int pictures_reserve(pictures *p, int64_t more, char *msg, size_t msg_size);
 void pictures_free(pictures *p);
+
+/* Who makes or reads many of them, and who is told how far that is. */
+typedef struct pictures_crew {
+    adamod_pool *pool; /* NULL: this thread alone */
+    /* Called by this thread, for each of its own pictures and at the end; NULL: nobody is told. */
+    void (*tell)(void *context, int64_t done, int64_t total);
+    void *context;
+} pictures_crew;
+
+/* adamod__pool_run, and tells. */
+void pictures_each(const pictures_crew *crew, int64_t n, pool_task task, void *context);
 
 #endif

@@ -169,7 +169,7 @@ static void make_one(void *context, int64_t i, int thread) {
     w->to->labels[w->to->n + i] = shape;
 }
 
-int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, adamod_pool *pool, char *msg,
+int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew, char *msg,
                     size_t msg_size) {
     shapes_work w = {out, seed, stream};
     if (out->classes.n && out->classes.n != SHAPES_CLASSES)
@@ -179,7 +179,7 @@ int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, adamod_
         if (class_names_add(&out->classes, names[i], msg, msg_size)) return -1;
     }
     if (pictures_reserve(out, n, msg, msg_size)) return -1;
-    adamod__pool_run(pool, n, make_one, &w);
+    pictures_each(crew, n, make_one, &w);
     out->n += n;
     return 0;
 }

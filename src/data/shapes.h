@@ -9,13 +9,12 @@
 #ifndef SHAPES_H
 #define SHAPES_H
 
-#include "adamod.h"
 #include "data/pictures.h"
 
 enum { SHAPES_SIZE = 32, SHAPES_CLASSES = 10 };
 
-/* Appends n pictures, as many of each class, made by the pool's threads (NULL: by this one), and names the classes if they
- * have no names yet. stream: 0 for training, 1 for validation, ... */
-int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, adamod_pool *pool, char *msg, size_t msg_size);
+/* Appends n pictures, as many of each class, and names the classes if they have no names yet. stream: 0 for training, 1 for validation, ... */
+int shapes_generate(pictures *out, uint64_t seed, int stream, int64_t n, const pictures_crew *crew, char *msg,
+                    size_t msg_size);
 
 #endif

@@ -88,18 +88,35 @@ static int read_cifar(images *s, const images_settings *r, task_split split, cha
     return cifar_read(&s->all, s->path, &o, message, size);
 }
 
+typedef struct telling {
+    const experiment *e;
+    const char *what;
+} telling;
+
+static void tell(void *context, int64_t done, int64_t total) {
+    const telling *t = context;
+    experiment_progress(t->e, t->what, done, total);
+}
+
 static int read_folder(experiment *e, task_split split, char *message, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
     const char *const paths[] = {s->path, r->data.valid_path, r->data.test_path};
-    const image_folder_options o = {.skip = strcmp(r->data.unreadable, "skip") == 0, .pool = e->pool};
+    static const char *const whats[] = {"reading training pictures", "reading validation pictures",
+                                        "reading test pictures"};
+    telling t = {e, whats[split]};
+    const image_folder_options o = {.skip = strcmp(r->data.unreadable, "skip") == 0, .crew = {e->pool, tell, &t}};
     return image_folder_read(&s->all, paths[split], &o, &s->report[split], message, size);
 }
 
 static int make_shapes(experiment *e, task_split split, char *message, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     const int64_t n[] = {r->data.train, r->data.valid, r->data.test};
-    return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], e->pool, message, size);
+    static const char *const whats[] = {"generating training pictures", "generating validation pictures",
+                                        "generating test pictures"};
+    telling t = {e, whats[split]};
+    const pictures_crew crew = {e->pool, tell, &t};
+    return shapes_generate(&images_of(e)->all, r->data.seed, split, n[split], &crew, message, size);
 }
 
 /* Appends a split's own files, and lists their places. */

@@ -237,10 +237,16 @@ int experiment_join(experiment *e, comm *c, char *message, size_t size) {
 }
 
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
+    return experiment_open_telling(e, r, directory, uses, (task_progress){0}, message, size);
+}
+
+int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress,
+                            char *message, size_t size) {
     nn_value loss = -1;
-    *e = (experiment){.recipe = *r, .task = recipe_task(r)};
+    *e = (experiment){.recipe = *r, .task = recipe_task(r), .progress = progress};
     int failed = experiment_failed(adamod_pool_create(&e->pool, r->train.threads), message, size);
     if (!failed) failed = e->task->open(e, directory, uses, message, size);
+    e->progress = (task_progress){0};
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);

@@ -9,18 +9,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+void progress_outside(progress *p, train_show show, const char *label, double every) {
+    *p = (progress){.show = show == TRAIN_LIVE || every > 0 ? show : TRAIN_SILENT,
+                    .label = label,
+                    .every = show == TRAIN_LIVE ? 0.1 : every,
+                    .shown = show == TRAIN_LIVE ? 0 : clock_seconds()};
+}
+
 void progress_begin(progress *p, const train_options *o, const experiment *e, int64_t step, int64_t items) {
-    const double every = o->show == TRAIN_LIVE ? 0.1 : e->recipe.train.progress_every;
-    *p = (progress){.show = every > 0 ? o->show : TRAIN_SILENT,
-                    .label = o->label,
-                    .stop = o->stop,
-                    .e = e,
-                    .every = every,
-                    .shown = o->show == TRAIN_LIVE ? 0 : clock_seconds(),
-                    .first_step = step,
-                    .first_items = items,
-                    .step = step,
-                    .items = items};
+    progress_outside(p, o->show, o->label, e->recipe.train.progress_every);
+    p->stop = o->stop;
+    p->e = e;
+    p->step = p->first_step = step;
+    p->items = p->first_items = items;
 }
 
 void progress_spent(progress *p, progress_part part, double seconds) {
@@ -92,8 +93,10 @@ static void show(progress *p, const char *text) {
     char line[640];
     const char *label = p->label ? p->label : "";
     const bool live = p->show == TRAIN_LIVE;
-    snprintf(line, sizeof line - 1, "%.200s%sstep %lld/%lld  epoch %.2f  %s", label, *label ? "  " : "",
-             (long long)p->step, (long long)p->e->steps, p->epoch, text);
+    char at[80] = "";
+    if (p->e)
+        snprintf(at, sizeof at, "step %lld/%lld  epoch %.2f  ", (long long)p->step, (long long)p->e->steps, p->epoch);
+    snprintf(line, sizeof line - 1, "%.200s%s%s%s", label, *label ? "  " : "", at, text);
     p->shown = clock_seconds();
     if (live) fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
     else fprintf(stderr, "%s\n", line);
@@ -145,7 +148,7 @@ void progress_split(progress *p, const char *split) {
 void progress_within(void *context, const char *what, int64_t done, int64_t total) {
     progress *p = context;
     char rest[32] = "", text[200];
-    if (!p->split) return;
+    if (!p->split && p->e) return;
     if (what != p->what) {
         p->what = what;
         p->what_begun = clock_seconds();
@@ -156,8 +159,9 @@ void progress_within(void *context, const char *what, int64_t done, int64_t tota
     }
     if (!is_time(p)) return;
     const bool stops = p->stop && *p->stop; /* who has pressed Ctrl-C should see that it was heard */
-    snprintf(text, sizeof text, "%s%s set: %s %lld/%lld%s%s%s", stops ? "stops after the " : "", p->split, what,
-             (long long)done, (long long)total, *rest ? "  " : "", rest, *rest ? " left" : "");
+    snprintf(text, sizeof text, "%s%s%s%s %lld/%lld%s%s%s", stops ? "stops after the " : "", p->split ? p->split : "",
+             p->split ? " set: " : "", what, (long long)done, (long long)total, *rest ? "  " : "", rest,
+             *rest ? " left" : "");
     show(p, text);
 }
 
@@ -168,5 +172,5 @@ void progress_say(progress *p, const char *text) {
 }
 
 void progress_end(const progress *p) {
-    if (p->show == TRAIN_LIVE) fprintf(stderr, "\r\033[K");
+    if (p->show == TRAIN_LIVE && p->shown > 0) fprintf(stderr, "\r\033[K");
 }

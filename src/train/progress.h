@@ -19,10 +19,10 @@ typedef struct progress {
     train_show show;
     const char *label;      /* NULL: none */
     const atomic_int *stop; /* as in train_options */
-    const experiment *e;
-    double every;       /* seconds between lines */
-    double shown;       /* clock when the last was */
-    int64_t first_step; /* of this process, and what was seen before it */
+    const experiment *e;    /* NULL: outside a run */
+    double every;           /* seconds between lines */
+    double shown;           /* clock when the last was */
+    int64_t first_step;     /* of this process, and what was seen before it */
     int64_t first_items;
     /* so far */
     int64_t step, items;
@@ -35,6 +35,10 @@ typedef struct progress {
     double what_begun; /* clock, when it had done ... */
     int64_t what_done; /* ... so many */
 } progress;
+
+/* Outside a run: while its data are read, before it begins, or in an evaluation alone. What the task tells is shown without
+ * updates and epochs: "reading training pictures 1200/50000  40s left". */
+void progress_outside(progress *p, train_show show, const char *label, double every);
 
 /* The experiment must stay where it is. */
 void progress_begin(progress *p, const train_options *o, const experiment *e, int64_t step, int64_t items);
@@ -58,7 +62,7 @@ double progress_left(const progress *p);
 /* "1h05m", "2m05s", "7s". Returns out. */
 const char *progress_duration(double seconds, char out[32]);
 
-/* Clears the live line. */
+/* Clears the live line, if there is one. */
 void progress_end(const progress *p);
 
 #endif

@@ -155,6 +155,12 @@ uint64_t task_hash(uint64_t hash, const void *data, size_t n);
 
 typedef struct shard shard; /* shard.h */
 
+/* Who wants to know how far something is that takes long: reading data, an evaluation. */
+typedef struct task_progress {
+    void (*tell)(void *context, const char *what, int64_t done, int64_t total); /* NULL: nobody */
+    void *context;
+} task_progress;
+
 struct experiment {
     recipe recipe;
     const task *task;
@@ -172,14 +178,15 @@ struct experiment {
     exchange *exchange;
     shard *shard;   /* of the optimizer's states; NULL: every rank has all of them */
     char slow[256]; /* why what ranks exchange takes longer than it need; "": it does not */
-    /* who wants to know how far an evaluation is; NULL: nobody */
-    void (*progress)(void *context, const char *what, int64_t done, int64_t total);
-    void *progress_context;
+    task_progress progress;
     char gone[SPLITS][1024]; /* of a trained model: why a split cannot be read any more; "": it was, or there is none */
 };
 
 /* The experiment is empty after a failure. directory and uses as in task.open. */
 int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size);
+/* The same; until it is open, progress is told how far reading is. */
+int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress,
+                            char *message, size_t size);
 void experiment_close(experiment *e);
 /* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
 int experiment_join(experiment *e, comm *c, char *message, size_t size);
@@ -196,9 +203,10 @@ const char *experiment_precision(const experiment *e);
  * new enough. If not, the library's last error says why. */
 adamod_status experiment_cuda_status(void);
 
-/* For tasks: an evaluation has done so many of all: (e, "translating", 64, 1000). Cheap: call it for every batch. */
+/* For tasks: what takes long has done so many of all: (e, "translating", 64, 1000). Cheap: call it for every batch, and for
+ * every picture that is read. what is the same pointer until something else begins. */
 static inline void experiment_progress(const experiment *e, const char *what, int64_t done, int64_t total) {
-    if (e->progress) e->progress(e->progress_context, what, done, total);
+    if (e->progress.tell) e->progress.tell(e->progress.context, what, done, total);
 }
 
 /* For tasks: whether this rank computes piece i of an evaluation; comm_add of arrays with zeros for all others makes the

@@ -444,8 +444,7 @@ static int start(trainer *t, char *message, size_t size) {
         return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
-    t->s.progress = progress_within;
-    t->s.progress_context = &t->progress;
+    t->s.progress = (task_progress){progress_within, &t->progress};
     return 0;
 }
 
@@ -542,6 +541,7 @@ static int check_share(const experiment *e, const comm *c, char *message, size_t
 /* With a share of the cores, unless the recipe says how many threads there are. */
 int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size) {
     recipe *shared = malloc(sizeof *shared);
+    progress before;
     const int cores = adamod__cores(), n = o->at_once;
     int failed = shared ? 0 : text_fail(message, size, "out of memory for a recipe");
     if (!failed) *shared = *r;
@@ -550,7 +550,10 @@ int train_open(experiment *e, const recipe *r, const train_options *o, char *mes
     failed = comm_agree(o->comm, failed, message, size);
     if (!failed) failed = together_share(shared, o->comm, message, size);
     if (!failed) {
-        failed = experiment_open(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY, message, size);
+        progress_outside(&before, o->show, o->label, r->train.progress_every);
+        failed = experiment_open_telling(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY,
+                                         (task_progress){progress_within, &before}, message, size);
+        progress_end(&before);
         failed = comm_agree(o->comm, failed, message, size);
     }
     if (!failed) failed = check_share(e, o->comm, message, size);
