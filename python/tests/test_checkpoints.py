@@ -271,7 +271,31 @@ class TorchCheckpoints(unittest.TestCase):
         ),
         (lambda p: lt.Adadelta(p), lambda p: torch.optim.Adadelta(p)),
         (lambda p: lt.RAdam(p), lambda p: torch.optim.RAdam(p)),
+        (lambda p: lt.Adamax(p, betas=(0.8, 0.9)), lambda p: torch.optim.Adamax(p, betas=(0.8, 0.9))),
     ]
+    if torch.__version__ >= "2":  # PyTorch 1 takes mu_t into its product for the next update twice
+        PAIRS.append((lambda p: lt.NAdam(p, betas=(0.8, 0.9)), lambda p: torch.optim.NAdam(p, betas=(0.8, 0.9))))
+
+    def setUp(self):
+        # In this type torch.optim keeps NAdam's product of momenta, whatever the parameters' type.
+        self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float64)
+
+    def test_there_and_back(self):
+        """What torch.optim's states have beside ours must not grow stale here."""
+        for ours, theirs in self.PAIRS:
+            params = make_params((6, 5), (7,), dtype=torch.float64)
+            expected = clones(params)
+            train(theirs(expected), expected, 12)
+            begun = theirs(params)
+            train(begun, params, 4)
+            for make, first in ((ours, 5), (theirs, 9)):
+                continued = make(params)
+                continued.load_state_dict(through_a_file(begun.state_dict()))
+                train(continued, params, 4, first=first)
+                begun = continued
+            for p, q in zip(params, expected):
+                torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
 
     def test_both_ways(self):
         for ours, theirs in self.PAIRS:

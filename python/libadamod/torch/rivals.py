@@ -51,7 +51,8 @@ class Lion(Optimizer):
 class NAdam(Optimizer):
     """NAdam, Dozat, ICLR workshop 2016: Adam with Nesterov's momentum; as torch.optim.NAdam.
 
-    torch.optim's checkpoints have mu_product beside the states; here it follows from the number of updates.
+    The product of momenta, mu_product, follows from the number of updates here. It is in checkpoints alone, for
+    torch.optim.NAdam to go on from.
 
     Args, beside those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
@@ -73,6 +74,30 @@ class NAdam(Optimizer):
         **common: Unpack[Bounded],
     ) -> None:
         super().__init__(params, own(locals()), common, decay="decoupled" if decoupled_weight_decay else "l2")
+
+    def state_dict(self) -> Dict[str, Any]:
+        """See Optimizer.state_dict."""
+        saved = super().state_dict()
+        for group, live in zip(saved["param_groups"], self.param_groups):
+            o = self._options(live)
+            for i in group["params"]:
+                if "step" in saved["state"].get(i, {}):
+                    product = self._product_of_momenta(o, int(saved["state"][i]["step"]))
+                    saved["state"][i] = {**saved["state"][i], "mu_product": product}
+        return saved
+
+    @staticmethod
+    def _product_of_momenta(o: Dict[str, Any], steps: int) -> Tensor:
+        product, t = 1.0, 1
+        while t <= steps and product > 1e-20:  # as in nadam.inc.h: 1 less it is 1 then
+            product *= o["beta1"] * (1 - 0.96 ** (t * o["momentum_decay"]) / 2)
+            t += 1
+        return torch.tensor(product, dtype=torch.float64)
+
+    def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
+        for p in group["params"]:  # or it would be saved again as it is now
+            self.state.get(p, {}).pop("mu_product", None)
+        super()._complete(group, before)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         eta = rates.divided(o["lr"], state["exp_avg_sq"], o["eps"], 1 / (1 - o["beta2"] ** t))
