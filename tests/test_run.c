@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "base/directory.h"
 #include "check.h"
 #include "base/json.h"
 #include "tasks/tasks.h"
@@ -501,11 +502,25 @@ TEST(a_directory_with_something_in_it_is_refused) {
     check_contents(below("notes/thesis.txt"), "years of work");
 }
 
+TEST(a_directory_is_made_with_those_above_it) {
+    bool made = false;
+    CHECK_INT(directory_make(below("a//b/c/"), &made), 0);
+    CHECK(made);
+    CHECK_INT(directory_make(below("a/b/c"), &made), 0);
+    CHECK(!made);
+    add_to(below("a/file"), "x");
+    CHECK_INT(directory_make(below("a/file"), NULL), ENOTDIR);
+    CHECK_INT(directory_make(below("a/file/b/c"), &made), ENOTDIR);
+    CHECK(!made);
+    CHECK_INT(directory_make("/", NULL), 0);
+    CHECK_INT(directory_make("", NULL), ENOENT);
+}
+
 TEST(a_directory_that_cannot_be_made_is_refused) {
     const recipe r = plain();
     add_to(below("file"), "x");
     CHECK_HAS(open_complaint(below("file/run"), &r, false), "file/run: cannot make the directory: Not a directory");
-    CHECK_HAS(open_complaint(below("file"), &r, false), "file: Not a directory");
+    CHECK_HAS(open_complaint(below("file"), &r, false), "file: cannot make the directory: Not a directory");
     CHECK_HAS(open_complaint("/proc/run", &r, false), "/proc/run: cannot make the directory: ");
     CHECK_HAS(open_complaint("", &r, false), "empty name");
     check_contents(below("file"), "x");
@@ -761,8 +776,9 @@ RUN_TESTS(ENTRY(json_escapes_and_separates), ENTRY(numbers_are_shortest_and_exac
           ENTRY(a_new_run_says_what_it_is), ENTRY(metrics_are_lines_of_json_and_scalars),
           ENTRY(histograms_leave_out_zeros_at_both_ends), ENTRY(samples_are_escaped),
           ENTRY(the_result_is_written_at_the_end), ENTRY(a_directory_with_something_in_it_is_refused),
-          ENTRY(a_directory_that_cannot_be_made_is_refused), ENTRY(a_directory_without_permission_is_refused),
-          ENTRY(only_a_run_can_be_resumed_and_only_with_its_recipe), ENTRY(two_processes_cannot_have_the_same_run),
-          ENTRY(a_torn_line_is_cut_off), ENTRY(a_damaged_record_ends_the_event_file),
-          ENTRY(a_run_is_cut_back_to_a_mark), ENTRY(a_mark_that_does_not_fit_changes_nothing),
-          ENTRY(a_file_that_may_not_grow_keeps_whole_lines), ENTRY(a_full_disk_keeps_whole_lines))
+          ENTRY(a_directory_is_made_with_those_above_it), ENTRY(a_directory_that_cannot_be_made_is_refused),
+          ENTRY(a_directory_without_permission_is_refused), ENTRY(only_a_run_can_be_resumed_and_only_with_its_recipe),
+          ENTRY(two_processes_cannot_have_the_same_run), ENTRY(a_torn_line_is_cut_off),
+          ENTRY(a_damaged_record_ends_the_event_file), ENTRY(a_run_is_cut_back_to_a_mark),
+          ENTRY(a_mark_that_does_not_fit_changes_nothing), ENTRY(a_file_that_may_not_grow_keeps_whole_lines),
+          ENTRY(a_full_disk_keeps_whole_lines))

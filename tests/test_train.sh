@@ -324,6 +324,7 @@ refused 1 'another vocabulary' "$ADAMOD" translate alone
 mv gone/* .
 
 # Variants side by side.
+refused 1 'tiny.yaml/both: cannot make this directory: Not a directory' "$ADAMOD" compare tiny.yaml --out tiny.yaml/both --seeds 2
 "$ADAMOD" compare tiny.yaml --out both --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 >said 2>&1 ||
     fail "compare: $(cat said)"
 for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/result.json ] || fail "no run both/$run"; done

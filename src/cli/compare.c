@@ -1,4 +1,5 @@
 /* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
+#include "base/directory.h"
 #include "report/report.h"
 #include "train/run.h"
 #include "tasks/tasks.h"
@@ -6,6 +7,7 @@
 #include "cli/training.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -207,20 +209,10 @@ static void slug(const char *name, char *out, size_t size) {
 }
 
 static int make_directory(const char *path) {
-    char copy[1024];
-    snprintf(copy, sizeof copy, "%s", path);
-    for (char *at = copy + 1; *at; at++) {
-        if (*at != '/') continue;
-        *at = '\0';
-        (void)mkdir(copy, 0777);
-        *at = '/';
-    }
-    (void)mkdir(copy, 0777);
-    struct stat s;
-    if (stat(path, &s) == 0 && S_ISDIR(s.st_mode) && access(path, W_OK) == 0) return 0;
-    if (stat(path, &s) == 0 && S_ISDIR(s.st_mode))
-        return cli_fail("compare", "%s: cannot write in this directory", path);
-    return cli_fail("compare", "%s: cannot make this directory", path);
+    const int error = directory_make(path, NULL);
+    if (error) return cli_fail("compare", "%s: cannot make this directory: %s", path, strerror(error));
+    if (access(path, W_OK) == 0) return 0;
+    return cli_fail("compare", "%s: cannot write in this directory: %s", path, strerror(errno));
 }
 
 /* ---- runs ---- */

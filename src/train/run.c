@@ -10,6 +10,7 @@
 #include "train/run_parts.h"
 
 #include "base/clock.h"
+#include "base/directory.h"
 #include "base/text.h"
 #include "base/file.h"
 #include "train/training_loss.h"
@@ -131,24 +132,8 @@ static int is_empty(const char *directory) {
     return empty;
 }
 
-/* The directory with those above it. 0, or an errno; *made tells whether it was not there. */
-static int make_directory(const char *path, bool *made) {
-    char *copy = strdup(path);
-    if (!copy) return ENOMEM;
-    int error = 0;
-    for (char *slash = copy; !error && (slash = strchr(slash + 1, '/'));) {
-        *slash = '\0';
-        if (mkdir(copy, 0777) && errno != EEXIST) error = errno;
-        *slash = '/';
-    }
-    *made = !error && mkdir(copy, 0777) == 0;
-    if (!error && !*made) error = errno;
-    free(copy);
-    return error == EEXIST ? 0 : error;
-}
-
 static int prepare_new(const char *directory, bool *made, const run_line *to) {
-    const int error = make_directory(directory, made);
+    const int error = directory_make(directory, made);
     if (error) {
         return text_fail(to->message, to->size, "%s: cannot make the directory: %s", directory, strerror(error));
     }

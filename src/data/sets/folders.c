@@ -6,6 +6,7 @@
 #define _FILE_OFFSET_BITS 64
 #include "data/sets/folders.h"
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -23,18 +24,8 @@
 enum { LONGEST = 4096 };
 
 int folder_make(const char *path, char *msg, size_t msg_size) {
-    char copy[LONGEST];
-    if (strlen(path) >= sizeof copy) return text_fail(msg, msg_size, "%.80s...: the name is too long", path);
-    strcpy(copy, path);
-    for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        (void)mkdir(copy, 0777); /* the last one tells */
-        *slash = '/';
-    }
-    struct stat st;
-    if (mkdir(copy, 0777) == 0 || (errno == EEXIST && stat(copy, &st) == 0 && S_ISDIR(st.st_mode))) return 0;
-    return text_fail(msg, msg_size, "%s: cannot make this directory: %s", path,
-                     strerror(errno == EEXIST ? ENOTDIR : errno));
+    const int error = directory_make(path, NULL);
+    return error ? text_fail(msg, msg_size, "%s: cannot make this directory: %s", path, strerror(error)) : 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where) {
