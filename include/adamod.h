@@ -158,7 +158,7 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  *   state_type    auto      the type of the states:
  *                             auto         f32, or f64 for f64 parameters
  *                             bf16         half the memory, rounded at random
- *                             q8           a quarter: 8 bits in blocks of 256, each with a scale (adamod, adam, sgd)
+ *                             q8           a quarter: 8 bits in blocks of 256, each with a scale (adamod, adam, sgd, lion)
  *   min_8bit_size 0         with state_type q8, parameters with fewer elements than this use auto
  *
  * These belong to the optimizer as a whole, not to a group:

@@ -24,6 +24,7 @@ def installed(name):
 
 
 PORTS, ADABOUND, TORCH = installed("pytorch_optimizer"), installed("adabound"), torch.optim
+TIMM, SCHEDULE_FREE = installed("timm.optim"), installed("schedulefree")
 DECAYED = dict(lr=1e-2, weight_decay=0.1)
 BEFORE, AFTER = 7, 5
 OLD_TORCH = not hasattr(torch.optim.Optimizer, "register_load_state_dict_pre_hook")
@@ -189,6 +190,82 @@ class OfOthers(Loaded):
         saved["param_groups"][0]["correct_bias"] = False  # as transformers' AdamW had it
         with self.assertRaisesRegex(ValueError, "group 0: .* it was saved with correct_bias=False"):
             lt.AdamW(params).load_state_dict(saved)
+
+
+    def saved_by_another(self, ours, **options):
+        """A checkpoint of ours without what only ours has, and with another package's options."""
+        begun, params = self.begun(lambda p: ours(p, weight_decay=0.1))
+        saved = copy.deepcopy(begun.state_dict())
+        for key in ("decay", "bound", "beta3", "clip_value", "low_precision", "state_type", "min_8bit_size", "seed", "step"):
+            saved["param_groups"][0].pop(key, None)
+        saved["param_groups"][0].update(options)
+        return saved, params
+
+    def test_options_that_make_another_formula(self):
+        for ours, options, text in (
+            (lt.Adan, dict(no_prox=False), "saved with weight_decay and without no_prox"),
+            (lt.Adan, dict(no_prox=True, max_grad_norm=1.0), "saved with max_grad_norm=1.0"),
+            (lt.Adan, dict(no_prox=True, caution=True), "saved with caution=True"),
+            (lt.AdamW, dict(caution=True), "saved with caution=True"),
+            (lt.AdamW, dict(corrected_weight_decay=True), "saved with corrected_weight_decay=True"),
+            (lt.AdamW, dict(no_prox=True), "it has no_prox, which adam does not have"),
+            (lt.RMSprop, dict(lr_in_momentum=True), "it has lr_in_momentum, which rmsprop does not have"),
+            (lt.RAdam, dict(buffer=[]), "it has buffer, which radam does not have"),
+            (lt.Adam, dict(decouple_lr=False), "it has decouple_lr, which adam does not have"),
+        ):
+            with self.subTest(text):
+                saved, params = self.saved_by_another(ours, **options)
+                with self.assertRaisesRegex(ValueError, text):
+                    ours(params).load_state_dict(saved)
+
+    def test_decay_of_timm_is_decoupled(self):
+        saved, params = self.saved_by_another(lambda p, **o: lt.SGD(p, momentum=0.9, **o), caution=False)
+        loaded = lt.SGD(params)
+        loaded.load_state_dict(saved)
+        self.assertEqual(loaded.param_groups[0]["decay"], "decoupled")
+
+    def test_lion_without_a_count(self):
+        saved, params = self.saved_by_another(lt.Lion)
+        for state in saved["state"].values():
+            state.pop("step")
+        loaded = lt.Lion(params)
+        loaded.load_state_dict(saved)
+        step(loaded, params, BEFORE + 1)
+
+    def test_schedule_free_that_counts_in_k(self):
+        for ours in (lt.ScheduleFreeAdamW, lt.ScheduleFreeSGD):
+            saved, params = self.saved_by_another(ours, k=BEFORE, weight_sum=1.0, lr_max=1.0, scheduled_lr=1.0)
+            for state in saved["state"].values():
+                state.pop("step")
+            loaded = ours(params)
+            loaded.load_state_dict(saved)
+            self.assertEqual([int(loaded.state[p]["step"]) for p in params], [BEFORE] * 3)
+            self.assertFalse({"k", "weight_sum", "lr_max", "scheduled_lr"} & set(loaded.param_groups[0]))
+
+    @unittest.skipUnless(hasattr(TIMM, "Adan") and hasattr(TIMM, "AdamWLegacy"), "there is no timm with these")
+    def test_timm(self):
+        self.goes_on(lambda p: TIMM.Adan(p, no_prox=True, **DECAYED), lt.Adan, late=False)
+        self.goes_on(lambda p: TIMM.AdamWLegacy(p, **DECAYED), lt.AdamW)
+        self.goes_on(lambda p: TIMM.SGDW(p, momentum=0.9, **DECAYED), lt.SGD)
+        self.goes_on(lambda p: TIMM.Lion(p, **DECAYED), lt.Lion)
+        self.refused(lambda p: TIMM.Adan(p, **DECAYED), lt.Adan, "without no_prox")
+        self.refused(lambda p: TIMM.RMSpropTF(p, **DECAYED), lt.RMSprop, "it has lr_in_momentum")
+        self.refused(lambda p: TIMM.RAdamLegacy(p, **DECAYED), lt.RAdam, "it has buffer")
+
+    @unittest.skipUnless(SCHEDULE_FREE, "schedulefree is not installed")
+    def test_schedule_free(self):
+        def training(cls, **options):
+            def make(p):
+                optimizer = cls(p, warmup_steps=9, r=0.5, **options)
+                optimizer.train()
+                return optimizer
+
+            return make
+
+        theirs = training(SCHEDULE_FREE.AdamWScheduleFree, **DECAYED)
+        self.goes_on(theirs, lt.ScheduleFreeAdamW)
+        theirs = training(SCHEDULE_FREE.SGDScheduleFree, **DECAYED)
+        self.goes_on(theirs, lt.ScheduleFreeSGD)
 
 
 @unittest.skipUnless(PORTS, "pytorch_optimizer is not installed")

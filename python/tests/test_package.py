@@ -111,6 +111,29 @@ class Package(unittest.TestCase):
         for option in lt.Common.__annotations__:
             self.assertRegex(lt.Common.__doc__, rf"\b{option}\b")
 
+    def test_the_page_names_the_rules_that_are_exceptions(self):
+        try:
+            import libadamod.torch as lt
+        except ImportError:
+            self.skipTest("there is no PyTorch")
+        from libadamod.torch.arrays import SHAPED_RULES, WHOLE_RULES
+
+        with open(os.path.join(os.path.dirname(HEADER), "..", "docs", "pytorch.md"), encoding="utf-8") as f:
+            page = " ".join(f.read().split())
+        found = [getattr(lt, name) for name in lt.__all__ if isinstance(getattr(lt, name), type)]
+        own = {cls.__name__: cls.rule for cls in found if issubclass(cls, lt.Optimizer) and cls is not lt.Optimizer}
+        collected = [name for name in own if not getattr(lt, name)._states_tell_rates]
+        unbounded = [name for name, rule in own.items() if "bound" not in libadamod.options(rule)]
+        for sentence, names in (
+            (r"way\. ([A-Za-z, ]+) need whole parameters", [name for name, rule in own.items() if rule in WHOLE_RULES]),
+            (r"pairs of reals; ([A-Za-z, ]+) refuse them", [name for name, rule in own.items() if rule in SHAPED_RULES]),
+            (r"The rates of ([A-Za-z, ]+) cannot be computed from their states", collected),
+            (r"All but ([A-Za-z`, ]+) also take `bound", unbounded),
+        ):
+            said = re.search(sentence, page)
+            self.assertIsNotNone(said, sentence)
+            self.assertEqual(sorted(re.findall(r"[A-Z]\w+", said[1])), sorted(names), sentence)
+
     def test_nothing_is_said_at_exit(self):
         """Though an optimizer outlives the modules it needs."""
         code = (

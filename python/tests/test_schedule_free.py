@@ -67,6 +67,17 @@ class Evaluating(unittest.TestCase):
                     train(optimizer, ps, 5, first=8)
                 torch.testing.assert_close(others[0].detach(), params[0].detach(), rtol=1e-12, atol=1e-12)
 
+    def test_a_parameter_that_begins_after_the_first_update(self):
+        """As where a port counted for it: z is the parameter then, not 0."""
+        for cls in CLASSES:
+            for dtype in (torch.float64, torch.bfloat16):
+                (p,) = make_params((6, 5), dtype=dtype)
+                start = p.detach().clone()
+                optimizer = cls([p], lr=1e-3)
+                optimizer.state[p]["step"] = 3
+                train(optimizer, [p], 1)
+                self.assertLess(float((optimizer.state[p]["z"] - start).abs().max()), 0.02)
+
     def test_copied(self):
         for cls in CLASSES:
             optimizer, _, trained = self.begun(cls)

@@ -45,6 +45,10 @@ WHOLE_RULES = (*SHAPED_RULES, "adashift", "lamb", "stableadamw", "prodigy")
 # Rules that look at all parameters of an update together: on the CPU, too, one handle has those of all groups.
 TOGETHER_RULES = ("prodigy",)
 
+# States that begin as the parameter. The library fills them in update 1; another may be the first of a parameter whose
+# group counts for all.
+_BEGIN_AS_PARAMETER = ("z", "p0")
+
 
 @functools.lru_cache(maxsize=None)
 def _device_name(device: torch.device) -> Optional[str]:
@@ -570,11 +574,11 @@ class Arrays:
 
     def _steps(self, i: int, state: Dict[str, Any]) -> int:
         """Updates done so far: a tensor, an int in older checkpoints and other packages, nothing in PyTorch's SGD
-        and Muon."""
+        and Muon, nor in others' Lion, whose formulas do not ask."""
         steps = state.get("step")
         if steps is None and all(value is None for value in state.values()):
             return 0
-        if steps is None and (self.hyper.rule == "sgd" or set(state) == {"momentum_buffer"}):
+        if steps is None and (self.hyper.rule in ("sgd", "lion") or set(state) == {"momentum_buffer"}):
             return 1
         if steps is None:
             raise ValueError(f"the state of {self.name(i)} has no step, and its group has none either")
@@ -657,7 +661,10 @@ class Arrays:
         self._check_begins(i, bound.state, wanted, begins or bound.updates.steps == 0)
         if wanted.dtype is torch.uint8:
             self._new(i, bound, self._wanted_scale(wanted, bound.count), 0.0)
-        return self._new(i, bound, wanted, spec.initial)
+        t = self._new(i, bound, wanted, spec.initial)
+        if spec.name in _BEGIN_AS_PARAMETER and bound.updates.steps > 0:
+            local(t).copy_(local(self.params[i]))
+        return t
 
     def _found(self, i: int, bound: Bound, wanted: Wanted) -> Tensor:
         """A state that is there, into 8 bits or out of them if need be."""

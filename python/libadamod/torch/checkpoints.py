@@ -47,6 +47,10 @@ _TELLING: Dict[str, Sequence[str]] = {
     "history_size": (),  # its LBFGS
     "ns_steps": ("muon",),
     "precondition_frequency": ("soap",),
+    "no_prox": ("adan",),
+    "buffer": (),  # RAdam and AdaBelief as their authors', and timm's legacy RAdam
+    "lr_in_momentum": (),  # timm's RMSpropTF
+    "decouple_lr": (),  # optimi's
 }
 
 # Options that every checkpoint of a rule has, whoever wrote it.
@@ -74,7 +78,10 @@ _NEEDED: Dict[str, Sequence[str]] = {
 }
 
 # Options of other packages that make another formula, unless they have this value.
-_SWITCHES = {"correct_bias": True, "bias_correction": True, "adanorm": False, "use_gc": False, "cautious": False}
+_SWITCHES = {
+    **{"correct_bias": True, "bias_correction": True, "adanorm": False, "use_gc": False, "cautious": False},
+    **{"caution": False, "corrected_weight_decay": False, "max_grad_norm": False},
+}
 
 # pytorch_optimizer's checkpoints have weight_decouple. These of its rules are computed as here.
 _PORTED = ("adamod", *_BOUND, "adadelta", "sgd", "radam")
@@ -93,6 +100,8 @@ def other_formula(rule: str, group: Group, before: Group, has_states: bool) -> O
             return f"it has {key}, which {rule} does not have"
         if key in _SWITCHES and bool(group[key]) is not _SWITCHES[key]:
             return f"it was saved with {key}={group[key]}, a formula that {rule} does not have here"
+    if rule == "adan" and not group.get("no_prox", True) and group["weight_decay"]:
+        return "it was saved with weight_decay and without no_prox, a formula that adan does not have here"
     if has_states:
         missing = [key for key in _NEEDED.get(rule, ()) if key not in group]
         # What has a say in this, ours or torch.optim's, and no amsgrad, is RAdam's, NAdam's and the like.
@@ -126,6 +135,8 @@ def decay_in_other_words(group: Group) -> None:
     fixed = "independent" if group.pop("fixed_decay", False) else "decoupled"  # pytorch_optimizer's
     if "weight_decouple" in group:
         group.setdefault("decay", fixed if group.pop("weight_decouple") else "l2")
+    if group.pop("caution", None) is not None:  # timm's, which all decouple it
+        group.setdefault("decay", "decoupled")
 
 
 def whole(steps: Any) -> Any:

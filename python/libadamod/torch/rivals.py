@@ -423,6 +423,10 @@ class _ScheduleFree(Optimizer):
 
     def _complete(self, group: Dict[str, Any], before: Dict[str, Any]) -> None:
         group["train_mode"] = bool(group.get("train_mode", True))
+        if "k" in group:  # the authors' count of updates
+            group["step"] = group["k"]
+        for key in ("k", "weight_sum", "lr_max", "scheduled_lr"):  # sums that would not go on with ours
+            group.pop(key, None)
         super()._complete(group, before)
 
 
