@@ -89,6 +89,22 @@ TEST(names_have_the_fewest_keys_that_tell_runs_apart) {
     CHECK_STR(list_variants(runs, 1, true), "net");
 }
 
+TEST(variants_never_share_a_name) {
+    const char *runs[] = {make_loss_run("p1", "data:\n  path: /x/a/ok\n", 1), NULL, NULL};
+    runs[1] = make_loss_run("p2", "data:\n  path: /x/b/ok\n", 2);
+    runs[2] = make_loss_run("p3", "data:\n  path: ok\n", 3);
+    CHECK_STR(variants_of(runs, 3), "net (data.path=a/ok):1|net (data.path=b/ok):1|net (data.path=ok):1");
+    runs[2] = make_loss_run("p3", "data:\n  path: /x/b/no\n", 3);
+    CHECK_STR(variants_of(runs, 3), "net (data.path=a/ok):1|net (data.path=b/ok):1|net (data.path=no):1");
+    /* as far as names have room, these are the same */
+    runs[0] = make_loss_run("p1", "data:\n  path: a-name-that-is-longer-than-any-name-of-a-variant-1\n", 1);
+    runs[1] = make_loss_run("p2", "data:\n  path: a-name-that-is-longer-than-any-name-of-a-variant-2\n", 2);
+    CHECK_STR(variants_of(runs, 2), "net (data.path=a-name-that-is-longer-than-any-name-of-a):1|"
+                                    "net (data.path=a-name-that-is-longer-than-any-name-of-a, 2):1");
+    CHECK_STR(list_variants(runs, 2, true), "data.path=a-name-that-is-longer-than-any-name-of-a|"
+                                            "data.path=a-name-that-is-longer-than-any-name-of-a, 2");
+}
+
 TEST(what_only_records_is_no_difference) {
     const char *runs[] = {make_loss_run("r1",
                                         "train:\n  seed: 1\n  threads: 1\n  log_every: 1\n  histogram_every: 5\n"
@@ -478,12 +494,13 @@ TEST(the_subtitle_is_the_tasks) {
 }
 
 RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_enough_of_a_name),
-          ENTRY(names_have_the_fewest_keys_that_tell_runs_apart), ENTRY(what_only_records_is_no_difference),
-          ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
-          ENTRY(what_diverged_is_not_the_best), ENTRY(what_fell_or_rose_has_moved),
-          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
-          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(a_score_says_which_of_its_name_it_is),
-          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
-          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
-          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
-          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(names_have_the_fewest_keys_that_tell_runs_apart), ENTRY(variants_never_share_a_name),
+          ENTRY(what_only_records_is_no_difference), ENTRY(data_count_by_content),
+          ENTRY(losses_that_measure_something_else_are_not_ranked), ENTRY(what_diverged_is_not_the_best),
+          ENTRY(what_fell_or_rose_has_moved), ENTRY(validation_is_never_called_test),
+          ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
+          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
+          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
+          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
+          ENTRY(the_subtitle_is_the_tasks))

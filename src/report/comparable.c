@@ -171,9 +171,28 @@ typedef struct words {
 
 enum { NAMED = 3, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
 
+/* The end of a path, from a part of it on. */
+static bool has_tail(const char *path, const char *tail) {
+    const size_t n = strlen(path), m = strlen(tail);
+    return n >= m && strcmp(path + n - m, tail) == 0 && (n == m || path[n - m - 1] == '/');
+}
+
+/* What of a path tells it from those that others of its name have: "ok", or "b/ok" where another has "a/ok". */
+static const char *telling_tail(const report *r, const report_run *own, const char *key, const char *value) {
+    const char *slash = strrchr(value, '/'), *at = slash && slash[1] ? slash + 1 : value;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = r->variant[i].run[0];
+        const char *other = same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, key) : NULL;
+        if (!other || strcmp(other, value) == 0) continue;
+        while (at > value && has_tail(other, at)) {
+            for (at--; at > value && at[-1] != '/';) at--;
+        }
+    }
+    return at;
+}
+
 static void add_words(words *w, const char *key, const char *value) {
     static const char part[] = "optimizer.";
-    const char *slash = strrchr(value, '/');
     if (w->n++ > NAMED || w->used >= w->size) return;
     if (w->n > NAMED) {
         w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
@@ -182,7 +201,7 @@ static void add_words(words *w, const char *key, const char *value) {
     if (begins(key, part)) key += strlen(part);
     if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value says enough */
     w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
-                                *key ? "=" : "", VALUE, slash && slash[1] ? slash + 1 : value);
+                                *key ? "=" : "", VALUE, value);
 }
 
 /* Options that a variant does not have are not named, unless there is nothing else to say. */
@@ -193,7 +212,7 @@ void report_difference(const report *r, int variant, const report_keys *keys, ch
     *out = '\0';
     for (int i = 0; i < n; i++) {
         const char *value = report_pairs_find(&own->recipe, keys->at[i]);
-        if (value) add_words(&w, keys->at[i], value);
+        if (value) add_words(&w, keys->at[i], telling_tail(r, own, keys->at[i], value));
     }
     if (!w.n && n > 0) add_words(&w, keys->at[0], "–");
     for (size_t k = 0; !w.n && k < own->data.n; k++) {

@@ -276,6 +276,27 @@ static int namesakes(const report *r, const report_variant *v) {
     return n;
 }
 
+/* Whether a variant before this one is called so too. */
+static bool is_taken(const report *r, int variant, const char *name) {
+    for (int i = 0; i < variant; i++) {
+        if (strcmp(r->variant[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+/* A name has not room for everything: one that another variant has too gets a number, at the end of what. */
+static int set_name(report *r, int variant, const char *base, char *what, size_t size) {
+    char **name = &r->variant[variant].name;
+    const size_t room = size - 16, used = strlen(what) < room ? strlen(what) : room;
+    for (int n = 2;; n++) {
+        if ((*what ? asprintf(name, "%s (%s)", base, what) : asprintf(name, "%s", base)) < 0) return *name = NULL, -1;
+        if (!is_taken(r, variant, *name)) return 0;
+        free(*name);
+        *name = NULL;
+        snprintf(what + used, size - used, "%s%d", used ? ", " : "", n);
+    }
+}
+
 /* Variants of one name by what tells them apart. */
 static int name_variants(report *r) {
     const char *of = NULL; /* the name that the keys are of */
@@ -291,8 +312,7 @@ static int name_variants(report *r) {
             report_difference(r, i, &keys, what, sizeof what);
             if (!*what) snprintf(what, sizeof what, "another");
         }
-        const int made = n > 1 ? asprintf(&v->name, "%s (%s)", base, what) : asprintf(&v->name, "%s", base);
-        if (made < 0) return v->name = NULL, -1;
+        if (set_name(r, i, base, what, sizeof what)) return -1;
         if (!(v->label = strdup(n > 1 && n == r->n_variants ? what : v->name))) return -1;
     }
     return 0;
