@@ -130,6 +130,41 @@ TEST(the_page_has_accuracies_confusion_and_mistakes) {
     free(text);
 }
 
+/* Of runs that ended elsewhere, or with other classes or data, the page does not say what is so of the first alone. */
+TEST(what_is_said_of_classes_is_so_of_all_runs) {
+    const char *runs[] = {make_classifier("s1", 1, clothes), NULL, NULL};
+    runs[1] = make_classifier("s2", 2,
+                              "{\"step\":800,\"split\":\"test\",\"classes\":[\"coat\",\"boot <b>\"],"
+                              "\"confusion\":[[100,0],[4,36]]}");
+    char *text = plain_page_of(runs, 2, "steps.html");
+    CHECK_HAS(text, "<p>Test data, after the last update of each run.</p>");
+    CHECK_HAS(text, "in the first run of each variant that has some.</p>");
+    free(text);
+    runs[1] = make_classifier("s2", 2,
+                              "{\"step\":800,\"split\":\"valid\",\"classes\":[\"coat\",\"boot <b>\"],"
+                              "\"confusion\":[[99,1],[4,36]],\"mistakes\":[{\"label\":0,\"prediction\":1}]}");
+    put(runs[1], "recipe.yaml", "name: other\n");
+    runs[2] = make_classifier("s3", 3, "{\"step\":7,\"split\":\"test\",\"classes\":[\"a\"],\"confusion\":[[1]]}");
+    put(runs[2], "recipe.yaml", "name: third\n");
+    text = plain_page_of(runs, 3, "others.html");
+    CHECK_HAS(text,
+              "<p>Test data, after update 900. Not in these tables, since they have other classes or are not of such "
+              "data: ");
+    CHECK_HAS(text, "other, validation data</p>\n<div class=\"mistakes\">");
+    free(text);
+}
+
+TEST(names_of_classes_are_whole) {
+    char name[256], file[800];
+    report_run r;
+    memset(name, 'x', 255);
+    name[255] = '\0';
+    snprintf(file, sizeof file, "{\"step\":1,\"split\":\"test\",\"classes\":[\"%s\"],\"confusion\":[[1]]}", name);
+    if (!CHECK_INT(report_run_read(&r, make_classifier("long", 1, file), KNOWN, MESSAGE), 0)) return;
+    CHECK_STR(r.classes.name[0], name);
+    report_run_free(&r);
+}
+
 TEST(many_classes_have_a_picture_instead_of_a_table) {
     enum { MANY = 31 };
     const char *run = make_classifier("many", 1, "");
@@ -184,5 +219,5 @@ TEST(runs_without_classes_have_none_on_the_page) {
 
 RUN_TESTS(ENTRY(base64_goes_there_and_back), ENTRY(classes_are_read),
           ENTRY(classes_that_do_not_fit_together_are_refused), ENTRY(the_page_has_accuracies_confusion_and_mistakes),
-          ENTRY(pictures_are_png), ENTRY(many_classes_have_a_picture_instead_of_a_table),
-          ENTRY(runs_without_classes_have_none_on_the_page))
+          ENTRY(pictures_are_png), ENTRY(what_is_said_of_classes_is_so_of_all_runs), ENTRY(names_of_classes_are_whole),
+          ENTRY(many_classes_have_a_picture_instead_of_a_table), ENTRY(runs_without_classes_have_none_on_the_page))

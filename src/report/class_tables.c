@@ -197,6 +197,11 @@ static void write_confusion(FILE *out, const report *r, const tally *t, int vari
     write_pairs(out, t);
 }
 
+static const char *split_word(const char *split) {
+    if (strcmp(split, "test") == 0) return "test";
+    return strcmp(split, "valid") == 0 ? "validation" : "other";
+}
+
 /* ---- Mistakes ---------------------------------------------------------------------------------------------------- */
 
 static void write_mistake(FILE *out, const report_classes *c, const report_mistake *m) {
@@ -217,10 +222,11 @@ static void write_mistake(FILE *out, const report_classes *c, const report_mista
     fputs("</figcaption></figure>\n", out);
 }
 
-static void write_mistakes(FILE *out, const report *r, int variant, const report_classes *c) {
+static void write_mistakes(FILE *out, const report *r, int variant, const report_classes *c, const char *split) {
     const int n = c->n_mistakes < PICTURES ? c->n_mistakes : PICTURES;
     fputs("<p>", out);
     html_variant(out, r, variant);
+    if (strcmp(c->split, split) != 0) fprintf(out, ", %s data", split_word(c->split));
     fputs("</p>\n<div class=\"mistakes\">\n", out);
     for (int i = 0; i < n; i++) write_mistake(out, c, &c->mistake[i]);
     fputs("</div>\n", out);
@@ -236,16 +242,41 @@ static const report_classes *with_mistakes(const report_variant *v) {
 
 /* ---- The section ------------------------------------------------------------------------------------------------- */
 
+/* Whether all runs in the tables ended with the same update. */
+static bool same_step(const report *r, const report_classes *like) {
+    for (int i = 0; i < r->n; i++) {
+        if (same_classes(&r->run[i].classes, like) && r->run[i].classes.step != like->step) return false;
+    }
+    return true;
+}
+
+static bool has_classes(const report_variant *v) {
+    for (int i = 0; i < v->n; i++) {
+        if (v->run[i]->classes.n) return true;
+    }
+    return false;
+}
+
+/* "Test data, after update 900.", and who is not in the tables. */
+static void write_scope(FILE *out, const report *r, const tally *t) {
+    const report_classes *c = t[0].like;
+    int left_out = 0;
+    fprintf(out, "<p>%c%s data, after ", split_word(c->split)[0] - 'a' + 'A', split_word(c->split) + 1);
+    if (same_step(r, c)) fprintf(out, "update %lld.", (long long)c->step);
+    else fputs("the last update of each run.", out);
+    for (int v = 0; v < r->n_variants; v++) {
+        if (t[v].runs || !has_classes(&r->variant[v])) continue;
+        fputs(left_out++ ? ", " : " Not in these tables, since they have other classes or are not of such data: ", out);
+        html_variant(out, r, v);
+    }
+    fputs(left_out ? ".</p>\n" : "</p>\n", out);
+}
+
 static void write_section(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
     bool mistakes = false;
-    fprintf(
-        out,
-        "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">Classes</h2>\n<p>%s data, after update %lld.</p>\n",
-        strcmp(c->split, "test") == 0    ? "Test"
-        : strcmp(c->split, "valid") == 0 ? "Validation"
-                                         : "Other",
-        (long long)c->step);
+    fputs("<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">Classes</h2>\n", out);
+    write_scope(out, r, t);
     write_accuracies(out, r, t);
     fputs("<h3>What is taken for what</h3>\n", out);
     if (c->n <= MATRIX)
@@ -261,13 +292,13 @@ static void write_section(FILE *out, const report *r, const tally *t) {
         mistakes |= with_mistakes(&r->variant[v]) != NULL;
     }
     if (mistakes) {
-        fputs("<h3>Surest mistakes</h3>\n<p>The wrong answers of each variant’s first run to which the model gave the "
-              "highest probability.</p>\n",
+        fputs("<h3>Surest mistakes</h3>\n<p>The wrong answers to which the model gave the highest probability, in the "
+              "first run of each variant that has some.</p>\n",
               out);
     }
     for (int v = 0; v < r->n_variants; v++) {
         const report_classes *own = with_mistakes(&r->variant[v]);
-        if (own) write_mistakes(out, r, v, own);
+        if (own) write_mistakes(out, r, v, own, c->split);
     }
     fputs("</section>\n", out);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME = 64, PIXELS = REPORT_PICTURE * REPORT_PICTURE * 3, PIXEL_TEXT = PIXELS / 3 * 4 + 8 };
+enum { NAME = 1024, PIXELS = REPORT_PICTURE * REPORT_PICTURE * 3, PIXEL_TEXT = PIXELS / 3 * 4 + 8 };
 
 static const char no_memory[] = "out of memory";
 
