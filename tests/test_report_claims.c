@@ -173,6 +173,11 @@ TEST(losses_that_measure_something_else_are_not_ranked) {
     text = plain_page_of(runs, 2, "ranked.html"); /* as a check of the checks above */
     CHECK_HAS(text, "<td><b>1.000</b></td>");
     CHECK_HAS(text, "<b>net (lr=1)</b> has the lowest training loss, 1.000");
+    free(text);
+    runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 1);
+    text = plain_page_of(runs, 2, "tie.html"); /* none of two that are equal is the lowest */
+    CHECK_HAS(text, "<b>net (lr=1)</b> reached a training loss of 1.000");
+    CHECK(!strstr(text, "lowest training loss"));
     CHECK(!strstr(text, "not ranked"));
     free(text);
 }
@@ -443,8 +448,18 @@ TEST(times_carry_what_ran_beside) {
                         "Some of these runs ran at the same time on one machine"));
     CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:41Z\"}",
                         "What else the machine did meanwhile is not recorded"));
+    /* Two runs one after the other may begin in the same second. */
+    const char *runs[] = {make_loss_run("t1", "train:\n  seed: 1\n", 1), NULL};
+    runs[1] = make_loss_run("t2", "train:\n  seed: 2\n", 2);
+    for (int i = 0; i < 2; i++) {
+        put(runs[i], "machine.json", "{\"started\":\"2026-01-01T00:00:00Z\"}");
+        put(runs[i], "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":0.4}\n");
+    }
+    char *text = plain_page_of(runs, 2, "times-short.html");
+    CHECK_HAS(text, "What else the machine did meanwhile is not recorded");
+    free(text);
     const char *run = make_loss_run("t1", "", 1);
-    char *text = plain_page_of(&run, 1, "times-one.html");
+    text = plain_page_of(&run, 1, "times-one.html");
     CHECK(!strstr(text, "meanwhile"));
     free(text);
 }

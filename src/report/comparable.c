@@ -362,12 +362,13 @@ static double start_of(const report_run *r) {
     return (double)timegm(&t);
 }
 
-/* Whether two of the runs certainly ran at the same time. */
+/* Whether two of the runs certainly ran at the same time: starts are whole seconds, and may be almost one later. */
 static bool overlap(const report *r) {
     for (int i = 0; i < r->n; i++) {
         for (int k = 0; k < r->n; k++) {
             const double first = start_of(&r->run[i]), second = start_of(&r->run[k]);
-            if (i != k && second >= first && second - first < r->run[i].seconds) return true;
+            if (i != k && second + 1 - first <= r->run[i].seconds && first + 1 - second <= r->run[k].seconds)
+                return true;
         }
     }
     return false;

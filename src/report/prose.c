@@ -87,9 +87,16 @@ static void write_metrics(FILE *out, const report *r, const report_variant *v) {
     fputs(". ", out);
 }
 
+/* Whether another variant has the same training loss, as of runs that differ only in what they are tested on. */
+static bool is_shared_loss(const report *r, const report_variant *v) {
+    int n = 0;
+    for (int i = 0; i < r->n_variants; i++) n += r->variant[i].of[REPORT_LOSS].median == v->of[REPORT_LOSS].median;
+    return n > 1;
+}
+
 static void write_learned(FILE *out, const report *r, const report_variant *v, const report_variant *best) {
     const double loss = v->of[REPORT_LOSS].median;
-    const bool lowest = v == best && r->n_variants > 1, rose = loss > v->first_loss;
+    const bool lowest = v == best && r->n_variants > 1 && !is_shared_loss(r, v), rose = loss > v->first_loss;
     emphasis(out, v->name);
     if (lowest) fputs(" has the lowest training loss, ", out);
     else fprintf(out, " %s a training loss of ", rose ? "ended with" : "reached");
