@@ -496,6 +496,24 @@ TEST(text_that_goes_on_from_prompts_is_called_that) {
 
 /* ---- the task's words ---- */
 
+/* Where what is counted is what is answered, pictures, the limit is one of the loss too. */
+TEST(losses_of_some_samples_are_called_that) {
+    static const char says[] = "while training goes on. Of the first 5 validation images at most. ";
+    const char *run = make_loss_run("limit", "train:\n  evaluate_images: 5\n", 1);
+    put(run, "task.json",
+        "{\"items\":\"images\",\"samples\":\"images\",\"limit\":\"train.evaluate_images\",\"metrics\":[]}");
+    char *text = plain_page_of(&run, 1, "limit.html");
+    CHECK_HAS(text, "Validation loss: of the first 5 validation images at most. ");
+    CHECK(caption_has(run, REPORT_VALIDATIONS, says));
+    free(text);
+    put(run, "task.json", /* the loss is of all */
+        "{\"items\":\"tokens\",\"samples\":\"images\",\"limit\":\"train.evaluate_images\",\"metrics\":[]}");
+    text = plain_page_of(&run, 1, "limit.html");
+    CHECK(!strstr(text, "of the first 5"));
+    CHECK(!caption_has(run, REPORT_VALIDATIONS, says));
+    free(text);
+}
+
 TEST(the_subtitle_is_the_tasks) {
     const char *run =
         make_loss_run("subtitle", "data:\n  batch_size: 128\nmodel:\n  kind: resnet\n  depth: 20\n  rate: 0.1\n", 1);
@@ -518,4 +536,4 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_eno
           ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
           ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
           ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
-          ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(losses_of_some_samples_are_called_that), ENTRY(the_subtitle_is_the_tasks))

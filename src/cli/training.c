@@ -77,7 +77,7 @@ static bool is_score(const metric *m) { return m->headline && strcmp(m->name, "l
 
 /* Each number with the split that it is of. */
 static void print_finished(const char *name, const recipe *r, const train_result *t) {
-    printf("%s: %lld updates in %.0f s, ", name, (long long)t->step, t->seconds);
+    printf("%s: %lld update%s in %.0f s, ", name, (long long)t->step, t->step == 1 ? "" : "s", t->seconds);
     if (t->early) printf("stopped early, ");
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
     printf("validation loss %.4f", t->valid.value[0]);

@@ -292,6 +292,23 @@ static void write_unranked(FILE *out, const report *r) {
     }
 }
 
+static const char *limit_of(const report *r) {
+    const char *limit = page_common(r, r->run[0].limit);
+    return limit && strcmp(limit, "0") != 0 ? limit : NULL;
+}
+
+bool page_limits(const report *r) { return limit_of(r) != NULL; }
+
+bool page_limits_loss(const report *r) { return limit_of(r) && strcmp(r->run[0].items, r->run[0].samples) == 0; }
+
+void page_limit(FILE *out, const report *r, const char *of) {
+    fprintf(out, "%s the first ", of);
+    html_text(out, limit_of(r));
+    fputs(" validation ", out);
+    html_text(out, r->run[0].samples);
+    fputs(" at most. ", out);
+}
+
 /* Below the table, not its caption: that would be as wide as the table, which may not fit. */
 static void write_legend(FILE *out, const report *r) {
     char times[200];
@@ -299,6 +316,7 @@ static void write_legend(FILE *out, const report *r) {
     fputs("<p class=\"legend\" id=\"results-legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
     fputs("Training loss: mean of the last twentieth of the updates. ", out);
+    if (report_has(r, REPORT_VALID) && page_limits_loss(r)) page_limit(out, r, "Validation loss: of");
     for (int c = REPORT_FIRST_VALID; c < REPORT_UPDATES; c++) validation |= report_has(r, c);
     if (validation)
         fputs(

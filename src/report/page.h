@@ -44,6 +44,12 @@ void page_commands(FILE *out, const report *r);
 /* Whether the runs have a key with one value; that value, or NULL. */
 const char *page_common(const report *r, const char *key);
 
+/* Whether evaluations on the way look at some of the validation samples alone, as all runs say; whether their loss does
+ * too; and of how many: "Of the first 5 validation images at most. ". */
+bool page_limits(const report *r);
+bool page_limits_loss(const report *r);
+void page_limit(FILE *out, const report *r, const char *of);
+
 /* All of it. -1: a message. */
 int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,
                size_t size);

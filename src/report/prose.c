@@ -338,14 +338,8 @@ static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
     fputs("<b>Validation</b>: the model on held-out data while training goes on. ", out);
-    const char *limit = page_common(r, r->run[0].limit);
-    if (limit && strcmp(limit, "0") != 0 && html_metrics(out, r, true)) {
-        fputs(": of the first ", out);
-        html_text(out, limit);
-        fputs(" validation ", out);
-        html_text(out, r->run[0].samples);
-        fputs(" at most. ", out);
-    }
+    if (page_limits_loss(r)) page_limit(out, r, "Of");
+    else if (page_limits(r) && html_metrics(out, r, true)) page_limit(out, r, ": of");
     write_what_validates(out, r);
     if (several) fputs("Bands reach from the lowest run to the highest. ", out);
     write_incomparable(out, r, REPORT_VALID, "Validation losses");
