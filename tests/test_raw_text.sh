@@ -57,6 +57,14 @@ refused 1 '/held.txt: cannot open' "$ADAMOD" evaluate run
 refused 1 '/held.txt: cannot open' "$ADAMOD" evaluate run --split valid "${test[@]}"
 mv away.txt held.txt
 refused 1 '/nowhere: cannot open' "$ADAMOD" evaluate run --set data.test_source="$PWD/nowhere" --set data.test_target="$PWD/other.txt"
+# Runs with other subwords of the same text compare in BLEU of the text, and in nothing that counts subwords.
+"$ADAMOD" compare raw.yaml --vary data.merges=5,40 --set train.steps=2 --out both >said 2>&1 || fail "compare: $(cat said)"
+for what in exact\ % BLEU; do
+    grep -q "Validation $what: not ranked, because the runs differ in the tokens of their text\." both/report.html ||
+        fail "$what of other subwords is ranked"
+done
+! grep -q 'Validation BLEU 13a: not ranked' both/report.html || fail "BLEU of the same text is not ranked"
+! grep -q 'differ in validation data' both/report.html || fail "the same text is called another"
 # Codes that are given are used, and stay with the run. A run without raw text measures no BLEU of it.
 "$ADAMOD" train raw.yaml --out given --set data.bpe="$PWD/run/bpe.codes" --set train.steps=2 >/dev/null
 cmp given/bpe.codes run/bpe.codes || fail "given codes are not kept"

@@ -176,8 +176,8 @@ static uint64_t contents[2] = {7, 8}; /* as if numbers were read from files */
 
 static int data_parts(const experiment *e, task_part *out) {
     (void)e;
-    out[0] = (task_part){SPLIT_TRAIN, "data.numbers", "numbers.txt", contents[0]};
-    out[1] = (task_part){SPLIT_VALID, "data.valid", "valid.txt", contents[1]};
+    out[0] = (task_part){SPLIT_TRAIN, "data.numbers", "numbers.txt", contents[0], 0};
+    out[1] = (task_part){SPLIT_VALID, "data.valid", "valid.txt", contents[1], 0};
     return 2;
 }
 

@@ -224,7 +224,7 @@ void report_difference(const report *r, int variant, const report_keys *keys, ch
 /* ---- Ranking ----------------------------------------------------------------------------------------------------- */
 
 /* What a number may depend on besides how good a model is. */
-typedef enum aspect { TASK, TRAIN_DATA, VALID_DATA, TEST_DATA, VOCABULARY, SMOOTHING, ASPECTS } aspect;
+typedef enum aspect { TASK, TRAIN_DATA, VALID_DATA, TEST_DATA, TOKENS, VOCABULARY, SMOOTHING, ASPECTS } aspect;
 
 static const struct {
     const char *words;
@@ -235,6 +235,7 @@ static const struct {
     [TRAIN_DATA] = {"training data", "train ", {"data.source", "data.target", "data.train", "data.seed"}},
     [VALID_DATA] = {"validation data", "valid ", {"data.valid", "data.valid_source", "data.valid_target"}},
     [TEST_DATA] = {"test data", "test ", {"data.test", "data.test_source", "data.test_target"}},
+    [TOKENS] = {"the tokens of their text", NULL, {NULL}},
     [VOCABULARY] = {"vocabulary",
                     "vocabulary target",
                     {"data.tokens", "data.joint", "data.min_count", "data.max_vocab"}},
@@ -249,10 +250,29 @@ static bool has_parts(const report_run *r, aspect a) {
     return false;
 }
 
+/* Raw text is the same, whatever tokens runs have made of it. */
+static const char text_part[] = "text ";
+
+static bool same_raw(const report_run *x, const report_run *y, const char *part) {
+    char key[128];
+    snprintf(key, sizeof key, "%s%s", text_part, part);
+    const char *raw = report_pairs_find(&x->data, key);
+    return raw && same_text(raw, report_pairs_find(&y->data, key));
+}
+
 static bool same_parts(const report_run *x, const report_run *y, aspect a) {
     for (size_t i = 0; i < x->data.n; i++) {
         const report_pair *p = &x->data.at[i];
-        if (begins(p->key, aspects[a].part) && !same_text(p->value, report_pairs_find(&y->data, p->key))) return false;
+        if (!begins(p->key, aspects[a].part) || same_text(p->value, report_pairs_find(&y->data, p->key))) continue;
+        if (!same_raw(x, y, p->key)) return false;
+    }
+    return true;
+}
+
+static bool same_tokens(const report_run *x, const report_run *y) {
+    for (size_t i = 0; i < x->data.n; i++) {
+        const report_pair *p = &x->data.at[i];
+        if (same_raw(x, y, p->key) && !same_text(p->value, report_pairs_find(&y->data, p->key))) return false;
     }
     return true;
 }
@@ -266,6 +286,7 @@ static bool same_smoothing(const report_run *x, const report_run *y) {
 }
 
 static bool same_aspect(const report_run *x, const report_run *y, aspect a) {
+    if (a == TOKENS) return same_tokens(x, y);
     if (a == SMOOTHING) return same_smoothing(x, y) && same_smoothing(y, x);
     if (has_parts(x, a) && has_parts(y, a)) return same_parts(x, y, a) && same_parts(y, x, a);
     for (const char *const *key = aspects[a].keys; *key; key++) {
@@ -274,13 +295,21 @@ static bool same_aspect(const report_run *x, const report_run *y, aspect a) {
     return true;
 }
 
+static bool is_one_of(const char *name, const char *const *names) {
+    while (*names && !same_text(name, *names)) names++;
+    return *names;
+}
+
 /* Whether the number is a probability of tokens, of which another vocabulary has others. */
 static bool is_of_tokens(const report *r, int column) {
-    static const char *const names[] = {"loss", "nll", "ppl", "perplexity", "bits"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (same_text(r->column[column].name, names[i])) return true;
-    }
-    return false;
+    static const char *const names[] = {"loss", "nll", "ppl", "perplexity", "bits", NULL};
+    return is_one_of(r->column[column].name, names);
+}
+
+/* Whether it counts tokens that are right. */
+static bool counts_tokens(const report *r, int column) {
+    static const char *const names[] = {"accuracy", "exact", "bleu", NULL};
+    return is_one_of(r->column[column].name, names);
 }
 
 static bool depends(const report *r, int column, aspect a) {
@@ -291,6 +320,7 @@ static bool depends(const report *r, int column, aspect a) {
         case TRAIN_DATA: return training;
         case VALID_DATA: return validation || (column >= REPORT_FIRST_VALID && column < REPORT_UPDATES);
         case TEST_DATA: return test;
+        case TOKENS: return counts_tokens(r, column);
         case VOCABULARY: return is_of_tokens(r, column);
         default: return training || validation;
     }

@@ -70,17 +70,20 @@ int reader_machines(report_run *r, char *message, size_t size) {
 /* ---- Data ---- */
 
 static const char *pull_part(report_run *r, json_input *in) {
-    char split[16] = "", name[64] = "", fingerprint[64] = "", path[96];
+    char split[16] = "", name[64] = "", fingerprint[64] = "", text[64] = "", path[96];
     for (bool more = json_input_enter(in, '{'); more; more = json_input_next(in, '}')) {
         char key[32];
         json_input_key(in, key, sizeof key);
         if (strcmp(key, "split") == 0) json_input_text(in, split, sizeof split);
         else if (strcmp(key, "key") == 0) json_input_text(in, name, sizeof name);
         else if (strcmp(key, "fingerprint") == 0) json_input_text(in, fingerprint, sizeof fingerprint);
+        else if (strcmp(key, "text") == 0) json_input_text(in, text, sizeof text);
         else json_input_skip(in);
     }
-    snprintf(path, sizeof path, "%s %s", split, name);
-    return in->expected ? NULL : reader_add_pair(&r->data, path, fingerprint);
+    if (in->expected) return NULL;
+    snprintf(path, sizeof path, "text %s %s", split, name);
+    const char *what = *text ? reader_add_pair(&r->data, path, text) : NULL;
+    return what ? what : reader_add_pair(&r->data, path + strlen("text "), fingerprint);
 }
 
 const char *reader_data(report_run *r, json_input *in) {

@@ -286,7 +286,7 @@ static int data_parts(const experiment *e, task_part *out) {
             hash = task_hash(hash, &s->all.labels[place], sizeof *s->all.labels);
         }
         const char *file = *paths[split] ? paths[split] : s->path; /* CIFAR's are together; some are held out */
-        out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash};
+        out[n++] = (task_part){(task_split)split, keys_of[shapes][split], file, hash, 0};
     }
     return n;
 }

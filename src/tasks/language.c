@@ -269,8 +269,9 @@ static int data_parts(const experiment *e, task_part *out) {
     int n = 0;
     for (int split = 0; split < SPLITS; split++) {
         if (s->n[split] == 0) continue;
-        out[n++] = (task_part){(task_split)split, names[generated][split],
-                               generated ? "" : language_file(language_settings_of(&e->recipe), split), s->hash[split]};
+        out[n++] =
+            (task_part){(task_split)split, names[generated][split],
+                        generated ? "" : language_file(language_settings_of(&e->recipe), split), s->hash[split], 0};
     }
     return n;
 }

@@ -199,12 +199,15 @@ int translation_data(const experiment *e, task_part *out) {
     for (int i = 0; i < SPLITS; i++) {
         const corpus_text *text = &s->text[i];
         if (text->n == 0) continue;
+        const corpus_text *raw = &s->raw_pairs[i];
         const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
+        const uint64_t raw_src = raw->n ? hash_side(&raw->src, raw->n) : 0,
+                       raw_tgt = raw->n ? hash_side(&raw->tgt, raw->n) : 0;
         if (is_numbers(e)) {
-            out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt)};
+            out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt), 0};
         } else {
-            out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src};
-            out[n++] = (task_part){(task_split)i, keys[i][1], s->files[i][1], tgt};
+            out[n++] = (task_part){(task_split)i, keys[i][0], s->files[i][0], src, raw_src};
+            out[n++] = (task_part){(task_split)i, keys[i][1], s->files[i][1], tgt, raw_tgt};
         }
     }
     return n;

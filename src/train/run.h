@@ -16,7 +16,7 @@
  *                            "better":"higher","headline":true,"signature":"nrefs:1|..."}, ...]}  (see base/metric.h)
  *   data.json            what was trained and evaluated on, with fingerprints of the content:
  *                          {"parts":[{"split":"train","key":"data.source","file":"/data/train.de",
- *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated)
+ *                           "fingerprint":"0123456789abcdef"}, ...]}  (file "": generated; "text": of raw text, what it was)
  *   metrics.jsonl        one JSON object a line, each in one write; of training each of the first 2000 updates and then
  *                        every tenth, or as train.log_every says, but always the first and the last:
  *                          {"kind":"train","step":10,"epoch":0.005,"time":1.23,"loss":2.9,"nll":2.8,"accuracy":0.4,"lr":0.003,

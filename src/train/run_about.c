@@ -149,13 +149,15 @@ int run_add_data(run *r, int n, const task_part *parts, char *message, size_t si
     json_key(&j, "parts");
     json_open(&j, '[');
     for (int i = 0; i < n; i++) {
-        char fingerprint[24];
+        char fingerprint[24], text[24];
         snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, parts[i].fingerprint);
+        snprintf(text, sizeof text, "%016" PRIx64, parts[i].text);
         json_open(&j, '{');
         json_pair(&j, "split", task_split_name(parts[i].split));
         json_pair(&j, "key", parts[i].key);
         json_pair(&j, "file", parts[i].file);
         json_pair(&j, "fingerprint", fingerprint);
+        if (parts[i].text) json_pair(&j, "text", text);
         json_close(&j, '}');
     }
     json_close(&j, ']');

@@ -63,6 +63,7 @@ typedef struct task_part {
     const char *key;      /* what the recipe calls it: "data.source" */
     const char *file;     /* "": it was generated */
     uint64_t fingerprint; /* of its content as it is used, wherever and however it is stored: see task_hash */
+    uint64_t text;        /* of raw text that became that: as the file has it; 0: there is none */
 } task_part;
 enum { TASK_MOST_PARTS = 8 };
 
