@@ -96,6 +96,11 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
         fail "skipping says $(cat err)"
     "$ADAMOD" train tiny.yaml --out folder-told "${folder[@]}" --set data.unreadable=skip --set train.progress_every=1e-9 \
         >/dev/null 2>err || fail "says $(cat err)"
+    cp red.png folder/lost.png && cp red.png folder/a/red.webp && mkdir folder/a/nested
+    "$ADAMOD" train tiny.yaml --out folder-lost "${folder[@]}" --set data.unreadable=skip >/dev/null 2>lost ||
+        fail "says $(cat lost)"
+    grep -q 'passed over 3 that are not .png, .jpg or .jpeg files of a class, the first a/nested$' lost || fail "says $(cat lost)"
+    rm -r folder/lost.png folder/a/red.webp folder/a/nested
     grep -q '^reading training pictures 3/3  0s left$' err || fail "reading a folder says $(cat err)"
     "$ADAMOD" evaluate folder-run --split valid >out 2>err
     if grep 'not the data' err; then fail "evaluate takes the same data for others"; fi

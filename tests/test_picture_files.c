@@ -375,15 +375,24 @@ TEST(a_folder_has_its_classes_in_order) {
     CHECK_STR(p.classes.name[0], "a");
     CHECK(p.labels[0] == 0 && p.labels[1] == 1 && p.labels[2] == 1);
     CHECK(report.files == 3 && report.unreadable == 0 && report.missing == 1);
+    CHECK(report.passed_over == 1); /* nobody takes notes beside classes for a picture */
+    CHECK_STR(report.first_passed, "a/notes.txt");
     CHECK(p.bytes[0] == 200 && p.bytes[8 * 3 - 1] == 220); /* the left and the right of the first row */
     mkdir("test", 0777);
     put_class("test/b", 1);
     CHECK_INT(read_folder(&p, "test", false, &report), 0);
-    CHECK(p.n == 4 && p.labels[3] == 1 && report.missing == 2);
+    CHECK(p.n == 4 && p.labels[3] == 1 && report.missing == 2 && report.passed_over == 0);
+    put_class("test/b/more", 1);
+    put_class("test/b/a.png", 1);
+    put_file("test/z.webp", "x", 1);
+    put_file("test/aa.png", png, sizeof png);
+    CHECK_INT(read_folder(&p, "test", false, &report), 0);
+    CHECK(p.n == 5 && report.files == 1 && report.passed_over == 3);
+    CHECK_STR(report.first_passed, "aa.png");
     put_class("test/d", 1);
     CHECK_INT(read_folder(&p, "test", false, &report), -1);
     CHECK_STR(message, "test: class 'd' is not in the training set");
-    CHECK_INT(p.n, 4);
+    CHECK_INT(p.n, 5);
     pictures_free(&p);
 }
 

@@ -51,8 +51,18 @@ static bool is_picture(const char *name) {
     return false;
 }
 
-/* Directories, or files of pictures, in order. */
-static int list(name_list *out, const char *directory, bool directories, char *msg, size_t msg_size) {
+/* The first in the order of bytes, in whichever order a directory has them. class: of the file; NULL: none. */
+static void pass_over(image_folder_report *report, const char *class, const char *name) {
+    char path[sizeof report->first_passed];
+    snprintf(path, sizeof path, "%s%s%s", class ? class : "", class ? "/" : "", name);
+    if (report->passed_over++ && strcmp(path, report->first_passed) >= 0) return;
+    memcpy(report->first_passed, path, sizeof path);
+}
+
+/* Directories (class NULL), or files of pictures, in order. */
+static int list(name_list *out, const char *directory, const char *class, image_folder_report *report, char *msg,
+                size_t msg_size) {
+    const bool directories = !class;
     char path[2400];
     struct stat info;
     int failed = 0;
@@ -61,7 +71,11 @@ static int list(name_list *out, const char *directory, bool directories, char *m
     if (!d) return text_fail(msg, msg_size, "%s: cannot open: %s", directory, strerror(errno));
     errno = 0;
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
-        if (e->d_name[0] == '.' || (!directories && !is_picture(e->d_name))) continue;
+        if (e->d_name[0] == '.') continue;
+        if (!directories && !is_picture(e->d_name)) {
+            pass_over(report, class, e->d_name);
+            continue;
+        }
         const int n = snprintf(path, sizeof path, "%s/%s", directory, e->d_name);
         if (n >= (int)sizeof path) continue;
         const bool there =
@@ -69,6 +83,7 @@ static int list(name_list *out, const char *directory, bool directories, char *m
         if (directories && !there) failed = text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
         else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
             failed = add_name(out, e->d_name, msg, msg_size);
+        else if (is_picture(e->d_name)) pass_over(report, class, e->d_name);
     }
     if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
     closedir(d);
@@ -83,6 +98,7 @@ typedef struct work {
     name_list paths;
     int32_t *labels; /* [paths.n] */
     pictures *to;
+    image_folder_report *report;
     char **reasons; /* [paths.n]; NULL: it was read */
 } work;
 
@@ -93,10 +109,10 @@ static void free_work(work *w) {
     free_names(&w->paths);
 }
 
-static int list_class(work *w, const char *directory, int32_t label, char *msg, size_t msg_size) {
+static int list_class(work *w, const char *directory, const char *class, int32_t label, char *msg, size_t msg_size) {
     name_list files;
     char path[4800];
-    if (list(&files, directory, false, msg, msg_size)) return -1;
+    if (list(&files, directory, class, w->report, msg, msg_size)) return -1;
     int failed = 0;
     int32_t *grown = realloc(w->labels, (size_t)(w->paths.n + files.n + 1) * sizeof *grown);
     if (grown) w->labels = grown;
@@ -122,7 +138,7 @@ static int name_classes(class_names *c, const name_list *found, const char *dire
 static int list_classes(work *w, class_names *classes, const char *directory, char *msg, size_t msg_size) {
     name_list found;
     char path[2400];
-    if (list(&found, directory, true, msg, msg_size)) return -1;
+    if (list(&found, directory, NULL, w->report, msg, msg_size)) return -1;
     int failed = 0;
     if (!found.n)
         failed = text_fail(msg, msg_size, "%s: no subdirectory in it, expected one for each class", directory);
@@ -132,7 +148,7 @@ static int list_classes(work *w, class_names *classes, const char *directory, ch
         snprintf(path, sizeof path, "%s/%s", directory, found.name[i]);
         if (label < 0)
             failed = text_fail(msg, msg_size, "%s: class '%.60s' is not in the training set", directory, found.name[i]);
-        else failed = list_class(w, path, label, msg, msg_size);
+        else failed = list_class(w, path, found.name[i], label, msg, msg_size);
     }
     free_names(&found);
     if (!failed && !w->paths.n)
@@ -193,7 +209,7 @@ static int gather(work *w, bool skip, image_folder_report *report, char *msg, si
 
 int image_folder_read(pictures *out, const char *directory, const image_folder_options *o, image_folder_report *report,
                       char *msg, size_t msg_size) {
-    work w = {.to = out};
+    work w = {.to = out, .report = report};
     const bool named = out->classes.n > 0;
     const int64_t before = out->n;
     *report = (image_folder_report){0};

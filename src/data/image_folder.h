@@ -1,8 +1,8 @@
 /* image_folder.h - a directory of PNG and JPEG files with a subdirectory for each class.
  *
  * Classes are the subdirectories in the order of their bytes; pictures are the files in them that end in .png, .jpg or
- * .jpeg, in that order too. Names that begin with a dot, and files of other kinds, are passed over. Functions as in
- * pictures.h.
+ * .jpeg, in that order too. Names that begin with a dot are passed over. So are files of other kinds and folders in a class,
+ * and pictures that are in none; these are counted. Functions as in pictures.h.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -23,6 +23,8 @@ typedef struct image_folder_report {
     int64_t files, unreadable;
     int missing;     /* classes without a picture here that can be read */
     char first[400]; /* of those that could not be read, with the reason */
+    int64_t passed_over;
+    char first_passed[200]; /* of those, by its path in the directory */
 } image_folder_report;
 
 /* Appends the pictures, scaled to out->size (image_square). Where out has no classes yet, those of this directory become

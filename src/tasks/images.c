@@ -223,7 +223,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     const images *s = images_of(e);
     const image_folder_report *f = &s->report[split];
     const char *const paths[] = {*s->path ? s->path : r->data.set, r->data.valid_path, r->data.test_path};
-    char missing[64] = "";
+    char missing[64] = "", passed[300] = "", unread[512] = "";
     if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
         snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
                  *r->data.test_path ? r->data.test_path : s->path);
@@ -234,14 +234,16 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     if (missed)
         snprintf(missing, sizeof missing, "no %s of %d of %d classes", train ? "picture to train on" : "picture",
                  missed, s->all.classes.n);
-    if (!f->unreadable && !missed) return false;
-    if (!f->unreadable) {
-        snprintf(out, size, "%.*s: %s", RECIPE_PATH, paths[split], missing);
-        return true;
-    }
-    snprintf(out, size, "%.*s: used %lld of %lld pictures; %lld cannot be read, the first %s%s%s", RECIPE_PATH,
-             paths[split], (long long)(f->files - f->unreadable), (long long)f->files, (long long)f->unreadable,
-             f->first, *missing ? "; " : "", missing);
+    if (f->passed_over)
+        snprintf(passed, sizeof passed,
+                 "passed over %lld that are not .png, .jpg or .jpeg files of a class, the first %s",
+                 (long long)f->passed_over, f->first_passed);
+    if (f->unreadable)
+        snprintf(unread, sizeof unread, "used %lld of %lld pictures; %lld cannot be read, the first %s",
+                 (long long)(f->files - f->unreadable), (long long)f->files, (long long)f->unreadable, f->first);
+    if (!*unread && !*missing && !*passed) return false;
+    snprintf(out, size, "%.*s: %s%s%s%s%s", RECIPE_PATH, paths[split], unread, *unread && *missing ? "; " : "", missing,
+             (*unread || *missing) && *passed ? "; " : "", passed);
     return true;
 }
 

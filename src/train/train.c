@@ -476,7 +476,7 @@ static int describe(trainer *t, char *message, size_t size) {
 
 void train_note(const experiment *e, const recipe *r, const train_options *o) {
     const int ranks = comm_size(e->comm);
-    char line[RECIPE_PATH + 256];
+    char line[RECIPE_PATH + 1024];
     if (o->note && ranks > 1 && !o->resume && r->train.accumulate < ranks) {
         snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one of each rank, where the recipe says %d",
                  ranks, ranks, r->train.accumulate);
