@@ -81,6 +81,9 @@ grep -qx 'adamod: no abbreviations of yy and xx: those of English are used' err 
     fail "training on languages without rules: $(cat err)"
 refused 2 'data.bpe is given, but data.raw is false' \
     "$ADAMOD" train raw.yaml --out no --set data.raw=false --set data.bpe="$PWD/run/bpe.codes"
+printf '\n%.0s' {1..50} >blank.txt
+refused 1 'blank.txt: none of 50 lines left: all are empty here or in' \
+    "$ADAMOD" train raw.yaml --out no --set data.valid_source=blank.txt --set data.valid_target=answer.txt
 refused 1 'nowhere: cannot open' "$ADAMOD" train raw.yaml --out no --set data.bpe="$PWD/nowhere"
 rm given/bpe.codes
 refused 1 'given/bpe.codes: cannot open' "$ADAMOD" translate given

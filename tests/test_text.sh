@@ -135,7 +135,12 @@ head -3 t >short
 refused 1 'short has 3 lines and s has more, expected the same number' text clean s short s.new t.new
 [ ! -e s.new ] && [ ! -e t.new ] || fail "a failed clean leaves files"
 refused 2 'needs two files to read and two to write' text clean s t u
-refused 2 'both sides would be written to one, expected two files' text clean s t one one
+echo mine >one
+ln -s one link
+for other in one ./one link; do
+    refused 1 "both sides would be written to $other, expected two files" text clean s t one $other
+done
+[ "$(cat one)" = mine ] || fail "one file for both sides was written"
 refused 2 'standard input is named for both sides' text clean - - u v
 refused 2 "'-' is named for a side to write, expected a file" text clean s t u -
 refused 2 "--ratio is '0.5', expected a number from 1" text clean --ratio 0.5 s t u v

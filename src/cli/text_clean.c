@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char command[] = "text clean";
 enum { FLAG_MIN, FLAG_MAX, FLAG_RATIO, FLAG_HELP };
@@ -64,8 +65,6 @@ static int parse(cleaner *c, int argc, char **argv) {
         return cli_usage(command, "standard input is named for both sides, expected a file for one of them");
     if (strcmp(c->paths[2], "-") == 0 || strcmp(c->paths[3], "-") == 0)
         return cli_usage(command, "'-' is named for a side to write, expected a file");
-    if (strcmp(c->paths[2], c->paths[3]) == 0)
-        return cli_usage(command, "both sides would be written to %.200s, expected two files", c->paths[2]);
     return -1;
 }
 
@@ -124,6 +123,13 @@ static int copy_pairs(cleaner *c, char *message, size_t size) {
     }
 }
 
+/* By whatever names and links. */
+static bool is_one_file(const adamod__output *a, const adamod__output *b) {
+    struct stat x, y;
+    return strcmp(a->name, b->name) == 0 && fstat(a->directory, &x) == 0 && fstat(b->directory, &y) == 0 &&
+           x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static int open_sides(cleaner *c, char *message, size_t size) {
     char reason[256];
     for (int i = 0; i < 2; i++) {
@@ -134,7 +140,8 @@ static int open_sides(cleaner *c, char *message, size_t size) {
         adamod__output_reason(&s->out, reason, sizeof reason);
         return text_fail(message, size, "%s: %s", c->paths[2 + i], reason);
     }
-    return 0;
+    if (!is_one_file(&c->sides[0].out, &c->sides[1].out)) return 0;
+    return text_fail(message, size, "both sides would be written to %.200s, expected two files", c->paths[3]);
 }
 
 static int commit(cleaner *c, char *message, size_t size) {

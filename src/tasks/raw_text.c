@@ -135,6 +135,9 @@ static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW
     int64_t dropped = 0;
     if (kept && aligned && o->empty == CORPUS_SKIP && (dropped = drop_empty(text)) < 0)
         return text_fail(message, size, "%s: out of memory", paths[RAW_SOURCE]);
+    if (dropped && !text[RAW][RAW_SOURCE].n)
+        return text_fail(message, size, "%s: none of %lld lines left: all are empty here or in %s", paths[RAW_SOURCE],
+                         (long long)dropped, paths[RAW_TARGET]);
     if (parse_kind(text[SUBWORDS], paths, o, out, message, size)) return -1;
     out->report.lines += dropped;
     out->report.empty += dropped;
