@@ -94,6 +94,8 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     reason='the first .*folder/b/text.png: neither PNG nor JPEG'
     grep -q "folder: used 2 of 3 pictures; 1 cannot be read, $reason; no picture to train on of 1 of 2 classes$" err ||
         fail "skipping says $(cat err)"
+    grep -q '/tested: of 2 test pictures 2 are training pictures too$' err || fail "testing on training data says $(cat err)"
+    grep -q '/folder: of 1 validation pictures 1 are training pictures too$' err || fail "says $(cat err)"
     "$ADAMOD" train tiny.yaml --out folder-told "${folder[@]}" --set data.unreadable=skip --set train.progress_every=1e-9 \
         >/dev/null 2>err || fail "says $(cat err)"
     cp red.png folder/lost.png && cp red.png folder/a/red.webp && mkdir folder/a/nested

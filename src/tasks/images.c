@@ -14,6 +14,7 @@
 #include "train/checkpoint.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,33 +219,47 @@ static int untrained(const images *s) {
     return n;
 }
 
+/* "no picture of 1 of 3 classes; passed over ..." */
+typedef struct words {
+    char text[1200];
+    size_t n;
+} words;
+
+__attribute__((format(printf, 2, 3))) static void add(words *w, const char *format, ...) {
+    va_list arguments;
+    if (w->n) w->n += (size_t)snprintf(w->text + w->n, sizeof w->text - w->n, "; ");
+    va_start(arguments, format);
+    w->n += (size_t)vsnprintf(w->text + w->n, sizeof w->text - w->n, format, arguments);
+    va_end(arguments);
+    if (w->n >= sizeof w->text) w->n = sizeof w->text - 1;
+}
+
 static bool note(const experiment *e, task_split split, char *out, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     const images *s = images_of(e);
     const image_folder_report *f = &s->report[split];
     const char *const paths[] = {*s->path ? s->path : r->data.set, r->data.valid_path, r->data.test_path};
-    char missing[64] = "", passed[300] = "", unread[512] = "";
+    const bool train = split == SPLIT_TRAIN;
+    const int missed = train ? untrained(s) : f->missing;
+    words w = {.n = 0};
     if (split == SPLIT_VALID && s->test_is_valid) { /* nobody should take one for the other */
         snprintf(out, size, "%.*s: the validation set is the test set, since data.hold_out is 0", RECIPE_PATH,
                  *r->data.test_path ? r->data.test_path : s->path);
         return true;
     }
-    const bool train = split == SPLIT_TRAIN;
-    const int missed = train ? untrained(s) : f->missing;
-    if (missed)
-        snprintf(missing, sizeof missing, "no %s of %d of %d classes", train ? "picture to train on" : "picture",
-                 missed, s->all.classes.n);
-    if (f->passed_over)
-        snprintf(passed, sizeof passed,
-                 "passed over %lld that are not .png, .jpg or .jpeg files of a class, the first %s",
-                 (long long)f->passed_over, f->first_passed);
     if (f->unreadable)
-        snprintf(unread, sizeof unread, "used %lld of %lld pictures; %lld cannot be read, the first %s",
-                 (long long)(f->files - f->unreadable), (long long)f->files, (long long)f->unreadable, f->first);
-    if (!*unread && !*missing && !*passed) return false;
-    snprintf(out, size, "%.*s: %s%s%s%s%s", RECIPE_PATH, paths[split], unread, *unread && *missing ? "; " : "", missing,
-             (*unread || *missing) && *passed ? "; " : "", passed);
-    return true;
+        add(&w, "used %lld of %lld pictures; %lld cannot be read, the first %s", (long long)(f->files - f->unreadable),
+            (long long)f->files, (long long)f->unreadable, f->first);
+    if (missed)
+        add(&w, "no %s of %d of %d classes", train ? "picture to train on" : "picture", missed, s->all.classes.n);
+    if (s->trained_on[split])
+        add(&w, "of %lld %s pictures %lld are training pictures too", (long long)s->n[split], task_split_label(split),
+            (long long)s->trained_on[split]);
+    if (f->passed_over)
+        add(&w, "passed over %lld that are not .png, .jpg or .jpeg files of a class, the first %s",
+            (long long)f->passed_over, f->first_passed);
+    snprintf(out, size, "%.*s: %s", RECIPE_PATH, *paths[split] ? paths[split] : s->path, w.text);
+    return w.n > 0;
 }
 
 static int save(const experiment *e, const char *directory, char *message, size_t size) {

@@ -53,6 +53,7 @@ typedef struct images {
     int64_t n[SPLITS];
     bool test_is_valid; /* there is no validation set but the test set */
     image_folder_report report[SPLITS];
+    int64_t trained_on[SPLITS]; /* folder: held-out pictures that are, pixel by pixel, training pictures too */
     nn_picture_options view;
     /* training */
     int rows;              /* symbol */

@@ -172,6 +172,36 @@ static int hold_out(images *s, const images_settings *r, char *message, size_t s
     return failed;
 }
 
+/* ---- what is in two of them ---- */
+
+static int by_value(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of the pictures of a split; NULL: no memory, or there are none. */
+static uint64_t *hashes_of(const images *s, task_split split) {
+    const size_t bytes = pictures_bytes(&s->all);
+    uint64_t *out = s->n[split] ? malloc((size_t)s->n[split] * sizeof *out) : NULL;
+    for (int64_t i = 0; out && i < s->n[split]; i++)
+        out[i] = task_hash(0, s->all.bytes + (size_t)s->place[split][i] * bytes, bytes);
+    return out;
+}
+
+/* For a note, which is not worth a failure: without memory nothing is found. */
+static void find_trained_on(images *s) {
+    uint64_t *train = hashes_of(s, SPLIT_TRAIN);
+    if (train) qsort(train, (size_t)s->n[SPLIT_TRAIN], sizeof *train, by_value);
+    for (int split = SPLIT_VALID; train && split < SPLITS; split++) {
+        uint64_t *held = hashes_of(s, (task_split)split);
+        for (int64_t i = 0; held && i < s->n[split]; i++)
+            s->trained_on[split] +=
+                bsearch(&held[i], train, (size_t)s->n[SPLIT_TRAIN], sizeof *train, by_value) != NULL;
+        free(held);
+    }
+    free(train);
+}
+
 /* ---- all ---- */
 
 /* Whether the validation pictures are some of the training files'. */
@@ -240,6 +270,7 @@ int images_load(experiment *e, const char *directory, int uses, char *message, s
         if (experiment_gone(e, directory, split == SPLIT_TEST ? SPLIT_TEST : SPLIT_VALID, message)) return -1;
     }
     if (holds_out(r) && !*e->gone[SPLIT_VALID] && hold_out(s, r, message, size)) return -1;
+    if (!directory && is_folder(r)) find_trained_on(s);
     if (validate_on_test(e, message, size)) return -1;
     return directory ? 0 : check_training(s, r, message, size);
 }
