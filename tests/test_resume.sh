@@ -110,6 +110,10 @@ unmoved 1 'data.source is not' "$ADAMOD" train tiny.yaml --out whole --resume
 unmoved 1 'last.safetensors: made with another vocabulary' "$ADAMOD" train tiny.yaml --out whole --resume --reset data
 cp -r whole foreign
 train tiny.yaml --out foreign --resume --reset data --set data.vocabularies=whole --set train.steps=13
+cp -r whole self # which is moved then
+train --resume --out self --reset data --set data.vocabularies=self --set train.steps=13
+mv self moved-self
+train --resume --out moved-self --set train.steps=14
 mv kept s.txt
 
 # A run of an earlier version, whose checkpoints know neither their data nor what was saved before them, goes on.

@@ -4,6 +4,8 @@
 #include "train/checkpoints.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -117,6 +119,16 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                                             : "needs a recipe, say recipes/demo.yaml");
 }
 
+/* A run keeps the vocabularies that it took from another, or from itself before it was moved: where those are gone, its own
+ * are taken. */
+static int take_own_vocabularies(recipe *r, const char *directory, char *message, size_t size) {
+    char assignment[RECIPE_PATH + 64], whole[PATH_MAX];
+    const char *from, *key = tasks_vocabulary_key(r, &from);
+    if (!key || access(from, F_OK) == 0 || !realpath(directory, whole)) return 0;
+    snprintf(assignment, sizeof assignment, "%s=%s", key, whole);
+    return recipe_set(r, assignment, message, size);
+}
+
 /* Exit status, or -1 to go on. */
 static int read_all(int argc, char **argv, arguments *a, recipe *r) {
     static char own[1200];
@@ -131,6 +143,8 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
             return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a->out, strerror(errno));
     }
     if (recipe_load(r, a->recipe, message, sizeof message)) return cli_usage("train", "%s", message);
+    if (a->recipe == own && take_own_vocabularies(r, a->out, message, sizeof message))
+        return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, a, r, true)) >= 0) return status;
     return recipe_check(r, message, sizeof message) ? cli_usage("train", "%s", message) : -1;
 }

@@ -21,3 +21,12 @@ const metric *tasks_metrics(int *n) {
     }
     return all;
 }
+
+const char *tasks_vocabulary_key(const recipe *r, const char **from) {
+    const task *t = recipe_task(r);
+    *from = "";
+    if (t == &task_language) *from = language_settings_of(r)->data.vocabulary;
+    if (t == &task_bitext) *from = translation_settings_of(r)->data.vocabularies;
+    if (!**from) return NULL;
+    return t == &task_language ? "data.vocabulary" : "data.vocabularies";
+}

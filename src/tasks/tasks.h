@@ -13,4 +13,7 @@ extern const task *const tasks_all[];
 /* Every metric of any task, for readers of run directories without a task.json, which versions before 0.2 made. */
 const metric *tasks_metrics(int *n);
 
+/* The key by which a recipe takes the vocabularies of a run, and that run's directory; NULL: it takes none. */
+const char *tasks_vocabulary_key(const recipe *r, const char **from);
+
 #endif
