@@ -142,8 +142,8 @@ def test_help_and_version():
 COMMANDS = ["info", "optim list", "optim trace", "optim bench", "text tokenize", "text detokenize", "text normalize",
             "text lowercase", "text bpe learn", "text bpe apply", "text bpe vocab", "text score",
             "text clean"]
-TRAINING = ["train", "compare", "report", "evaluate", "translate", "bench train", "bench comm",
-            "bench decode"]
+TRAINING = ["train", "compare", "report", "evaluate", "translate", "generate", "predict", "bench train", "bench comm",
+            "bench decode", "data list", "data get", "data prepare"]
 
 
 def flags_of(command):
@@ -153,12 +153,15 @@ def flags_of(command):
 
 def test_manual_and_completions_have_every_flag():
     with open(os.path.join(ROOT, "docs", "adamod.1")) as file:
-        synopsis = file.read().split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")[0]
+        synopsis, manual = file.read().split(".Sh SYNOPSIS")[1].split(".Sh DESCRIPTION")
+    sections = dict(part.split("\n", 1) for part in manual.split(".Ss adamod ")[1:])
     with open(os.path.join(ROOT, "completions", "_adamod")) as file:
         zsh = file.read()
     for command in COMMANDS + (TRAINING if has_trainer() else []):
+        section, _, part = command.partition(" ")
+        check(command in sections or f".Cm {part}\n" in sections.get(section, ""), command, "is not described")
         manual = "".join(part for part in synopsis.split(".Nm\n") if part.startswith(f".Cm {command}\n"))
-        begin = re.search(r"^        ([a-z]+ \| )?'?%s( \| [a-z]+)?'?\)" % command, zsh, re.M).start()
+        begin = re.search(r"^        ([a-z' ]+ \| )?'?%s'?( \| [a-z' ]+)?\)" % command, zsh, re.M).start()
         completed = complete(*command.split(), "--")
         for flag in flags_of(command):
             check(flag == "help" or re.search(rf"Fl -{flag}\b", manual), command, flag, "is not in the manual")
