@@ -283,6 +283,26 @@ class SophiasStep(unittest.TestCase):
         self.assertLessEqual(worst([p], [q]), 1e-12)
         self.assertTrue(50 < clipped < 9950)
 
+    def test_an_estimate_in_bfloat16_moves_on_average(self):
+        """Rounded to nearest, it would stay where the first squares took it."""
+        for dtype in (torch.float32, torch.bfloat16):
+            (p,) = make_params((4000,), dtype=dtype)
+            optimizer = lt.Sophia([p], lr=0, betas=(0.9, 0.995), weight_decay=0, state_type="bf16")
+            for t in range(1, 301):
+                p.grad = torch.full_like(p, 1.0)
+                optimizer.step()
+                optimizer.update_hessian()
+            hessian = optimizer.state[p]["hessian"]
+            self.assertEqual(hessian.dtype, torch.bfloat16)
+            self.assertAlmostEqual(float(hessian.double().mean()), 1 - 0.995**300, delta=0.005)
+            for t in range(1, 401):  # also without steps in between
+                set_grads([p], t)
+                optimizer.update_hessian()
+            self.assertAlmostEqual(float(hessian.double().mean()), 1 - 0.995**700, delta=0.005)
+            p.grad[:2] = torch.tensor([math.inf, math.nan])
+            optimizer.update_hessian()
+            self.assertEqual(int(hessian.isfinite().sum()), 3998)
+
     def test_complex_parameters_are_pairs_of_reals(self):
         (p,) = make_params((6, 2))
         z = torch.nn.Parameter(torch.view_as_complex(p.detach().clone()))

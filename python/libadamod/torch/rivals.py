@@ -16,6 +16,7 @@ from . import rates
 from .optimizer import Optimizer, numbers
 from .options import Betas, Betas3, Bounded, Common, Params, Rate, own
 from .rates import Rates
+from .rounding import round_at_random
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -536,9 +537,11 @@ class Sophia(Optimizer):
     def update_hessian(self) -> None:
         """Takes the squares of the gradients there are into the estimate. A parameter has one from its first step on.
         After a GradScaler's scale(), call its unscale_() first."""
+        place = -1
         for group in self.param_groups:
             beta2 = group["betas"][1]
             for p in group["params"]:
+                place += 1
                 hessian, g = self.state.get(p, {}).get("hessian"), p.grad
                 if g is None or hessian is None:
                     continue
@@ -546,7 +549,12 @@ class Sophia(Optimizer):
                     raise RuntimeError(f"update_hessian: a gradient has layout {g.layout}, expected a dense one")
                 if g.is_complex():  # as pairs of reals, as in a step
                     hessian, g = torch.view_as_real(hessian), torch.view_as_real(g.resolve_conj())
-                hessian.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+                if hessian.dtype is not torch.bfloat16:
+                    hessian.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+                    continue
+                mixed = beta2 * hessian.float() + (1 - beta2) * g.float() ** 2  # its change is less than bfloat16 can tell
+                round_at_random(mixed, group["seed"], place, int(self.state[p]["step"]))
+                hessian.copy_(mixed)
 
     def _rates(self, o: Dict[str, Any], p: Tensor, state: Dict[str, Any], t: int) -> Rates:
         lr = rates.constant(o["lr"], p)
