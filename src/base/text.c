@@ -34,11 +34,19 @@ int text_fail(char *msg, size_t msg_size, const char *format, ...) {
     return -1;
 }
 
+/* Of a code point, or of a byte that is part of none: terminals take those from 0x80 to 0x9f for U+0080 to U+009F. */
+static bool is_control(const unsigned char *c, size_t n) {
+    const unsigned value = n == 2 && c[0] == 0xc2 ? c[1] : n < 2 ? c[0] : 0x100;
+    return value < 0x20 || (value >= 0x7f && value < 0xa0);
+}
+
 void text_print(FILE *out, const char *text) {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        const bool second = *c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0; /* U+0080 to U+009F */
-        fputc(*c < 0x20 || *c == 0x7f || second ? '?' : *c, out);
-        c += second;
+    for (text_slice rest = text_of(text); rest.n;) {
+        const size_t known = text_code_point(rest), n = known ? known : 1;
+        if (is_control((const unsigned char *)rest.bytes, n)) fputc('?', out);
+        else fwrite(rest.bytes, 1, n, out);
+        rest.bytes += n;
+        rest.n -= n;
     }
 }
 
