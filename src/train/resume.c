@@ -86,8 +86,8 @@ bool resume_other_data(const experiment *e, task_split split, const checkpoint_m
     for (int i = 0; i < n; i++) {
         const task_part *p = &part[i];
         if (p->split != split || !differs(p, at->data)) continue;
-        text_fail(out, size, "%s: not the data that the run had as %s; it may have been trained on some of these",
-                  *p->file ? p->file : directory, p->key);
+        text_fail(out, size, "%s: not the %s data that the run had; it may have been trained on some of these",
+                  *p->file ? p->file : directory, task_split_label(split));
         return true;
     }
     return false;
