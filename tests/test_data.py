@@ -265,6 +265,10 @@ class Place:
         check(message in err, arguments, "said", err, "without", message)
         return err
 
+    def state(self, name):
+        out = subprocess.run([PROGRAM, "data", "list", name], env=self.environment, stdout=subprocess.PIPE, check=True)
+        return out.stdout.decode().split("  state       ")[1].split("\n")[0]
+
     def path(self, *parts):
         return os.path.join(self.folder, "cache", *parts)
 
@@ -591,6 +595,14 @@ def test_prepare_files(place):
     check(os.stat(place.path("prepared", "ptb")).st_ino == before, "prepared again")
     place.succeed("prepare", "--again", "ptb")
     check(os.stat(place.path("prepared", "ptb")).st_ino != before, "not prepared again")
+    # What somebody has deleted of it is made again.
+    for name, file in ("ptb", "ptb.test.txt"), ("multi30k-de-en", "test.en"), ("cifar100", "cifar-100-binary/train.bin"):
+        whole = place.read("prepared", name, file)
+        os.remove(place.path("prepared", name, file))
+        check(place.state(name) == "partly deleted", "list does not miss", file)
+        place.succeed("prepare", name)
+        check(place.read("prepared", name, file) == whole, name, "is not made whole")
+        check(place.state(name) == "prepared", name, "is not whole")
 
 
 def united(texts):
@@ -615,6 +627,7 @@ def test_prepare_iwslt(place):
     names = [s for s in united(place.text(*folder, "test.de")) if "." in s and " " not in s]
     check(names == ["ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012"], names)
     check(place.text(*folder, "codes")[0] == "#version: 0.2", "codes")
+    check(place.state("iwslt14-de-en") == "prepared", "iwslt14-de-en is", place.state("iwslt14-de-en"))
     first = {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}
     place.succeed("prepare", "--again", "--threads", "1", "iwslt14-de-en")
     check(first == {name: place.read(*folder, name) for name in os.listdir(place.path(*folder))}, "threads matter")
@@ -632,6 +645,7 @@ def test_prepare_wmt(place):
     check("Ein Hu nd läuft wort1" in german[1], german[1])
     check(len(place.text(*folder, "valid.en")) == 2, "valid.en")
     check(place.text(*folder, "test.raw.de") == DE, "test.raw.de")
+    check(place.state("wmt14-en-de") == "prepared", "wmt14-en-de is", place.state("wmt14-en-de"))
     check(not [name for name in os.listdir(place.path(*folder)) if name.startswith(("tok", "bpe", "in"))], "left")
 
 

@@ -22,7 +22,8 @@ static bool there(const data_set *s, const char *what, const char *file) {
 static const char *state_of(const data_set *s) {
     int files = 0, here = 0;
     for (const data_file *f = s->files; f->name; f++, files++) here += there(s, "downloads", f->name);
-    if (there(s, "prepared", "")) return "prepared";
+    const data_state state = data_set_state(s);
+    if (state != DATA_MISSING) return state == DATA_PREPARED ? "prepared" : "partly deleted";
     return here == files ? "fetched" : here ? "partly fetched" : "not here";
 }
 

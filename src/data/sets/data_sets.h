@@ -83,6 +83,10 @@ int data_set_folder(const data_set *s, const char *what, char *out, size_t size,
 /* The folder of a set that was prepared; the message says how to prepare it. */
 int data_set_path(const data_set *s, char *out, size_t size, char *msg, size_t msg_size);
 
+/* How much of what preparing makes is in the cache: who tidies up a cache may delete some of it. */
+typedef enum data_state { DATA_MISSING, DATA_PARTLY, DATA_PREPARED } data_state;
+data_state data_set_state(const data_set *s);
+
 /* ---- other addresses ---- */
 
 /* Of a mirror (file NULL), or of a file, whose size and checksum may be other ones, too. */

@@ -48,6 +48,40 @@ int data_set_path(const data_set *s, char *out, size_t size, char *msg, size_t m
                      s->name, out, strerror(errno), s->name);
 }
 
+/* ---- what is there ---- */
+
+typedef struct looking {
+    char folder[DATA_SET_PATH];
+    bool partly; /* a file is not there */
+} looking;
+
+static void look_for(looking *l, const char *name, const char *end) {
+    char path[DATA_SET_PATH + 128];
+    snprintf(path, sizeof path, "%s/%s%s", l->folder, name, end);
+    if (access(path, F_OK)) l->partly = true;
+}
+
+static void look_for_pairs(looking *l, const data_set *s) {
+    static const char *const names[] = {"train.", "valid.", "test.", "test.raw."};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int side = 0; side < 2; side++) look_for(l, names[i], s->languages[side]);
+    }
+    look_for(l, "codes", "");
+}
+
+data_state data_set_state(const data_set *s) {
+    looking l = {.partly = false};
+    char why[256];
+    if (data_set_folder(s, "prepared", l.folder, sizeof l.folder, why, sizeof why) || access(l.folder, F_OK))
+        return DATA_MISSING;
+    if (s->pairs) look_for_pairs(&l, s);
+    for (const data_copy *c = s->copies; c && c->to; c++) look_for(&l, c->to, "");
+    for (const data_file *f = s->files; !s->pairs && !s->copies && f->name; f++) {
+        for (const char *const *m = f->members; m && *m; m++) look_for(&l, *m, "");
+    }
+    return l.partly ? DATA_PARTLY : DATA_PREPARED;
+}
+
 /* ---- other addresses ---- */
 
 static data_source *add_source(data_sources *s) {

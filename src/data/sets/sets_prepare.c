@@ -340,7 +340,7 @@ int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t
     char place[DATA_SET_PATH], lock[PATH];
     if (data_set_folder(s, "prepared", place, sizeof place, msg, msg_size)) return -1;
     if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads, msg, msg_size)) return -1;
-    if (!o->again && access(place, F_OK) == 0) return 0;
+    if (!o->again && data_set_state(s) == DATA_PREPARED) return 0;
     if (data_set_get(s, o, msg, msg_size)) return -1;
     snprintf(lock, sizeof lock, "%.*s", (int)(strrchr(place, '/') - place), place);
     if (folder_make(lock, msg, msg_size)) return -1;
