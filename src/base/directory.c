@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#define _FILE_OFFSET_BITS 64
 #include "base/directory.h"
 
 #include <errno.h>

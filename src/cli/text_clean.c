@@ -1,4 +1,5 @@
 /* adamod text clean: pairs of sentences of reasonable lengths, as Moses' clean-corpus-n.perl keeps them. */
+#define _FILE_OFFSET_BITS 64 /* of files in large file systems */
 #include "cli/cli.h"
 
 #include "base/error.h"
