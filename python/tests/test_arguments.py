@@ -103,7 +103,7 @@ class NearMisses(unittest.TestCase):
                     if len(word) < 4:
                         continue
                     wrong = word[:-1] + "_"
-                    with self.assertRaisesRegex(ValueError, f"{name} is '{wrong}'.*did you mean '{word}'"):
+                    with self.assertRaisesRegex(ValueError, f"{argument} is '{wrong}'.*did you mean '{word}'"):
                         cls(make_params((2,)), **{argument: wrong})
 
 

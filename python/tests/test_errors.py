@@ -16,6 +16,21 @@ class Errors(unittest.TestCase):
         with self.assertRaisesRegex(error, text):
             call()
 
+    def test_options_are_named_as_arguments_are(self):
+        p = make_params((3,))
+        for make, text in (
+            (lambda: lt.ScheduleFreeSGD(p, momentum=0), r"momentum is 0, expected 0.01 <= momentum < 1"),
+            (lambda: lt.AdEMAMix(p, beta3_warmup=-1), "beta3_warmup is -1, expected a whole number, 0 <= beta3_warmup"),
+            (lambda: lt.AdEMAMix(p, betas=(0.9, 0.99, 1)), r"betas\[2\] is 1, expected 0 <= betas\[2\] < 1"),
+            (lambda: lt.Adan(p, betas=(0.9, 0.99, 1)), r"betas\[2\] is 1, expected 0 <= betas\[2\] < 1"),
+            (lambda: lt.Sophia(p, betas=(1, 0.9)), r"betas\[0\] is 1, expected 0 <= betas\[0\] < 1"),
+            (lambda: lt.Muon(p, adjust_lr_fn="none"), "adjust_lr_fn is 'none', expected one of original"),
+            (lambda: lt.Muon(p, ns_coefficients=(1, 11, 1)), r"ns_coefficients\[1\] is 11, expected -10 <= ns_coeff"),
+            (lambda: lt.SOAP(p, correct_bias=2), "correct_bias is 2"),
+            (lambda: lt.Adagrad(p, initial_accumulator_value=-1), "initial_accumulator_value is -1"),
+        ):
+            self.refused(ValueError, text, make)
+
     def test_options(self):
         p = make_params((3,))
         self.refused(ValueError, "group 0: adamod: lr is -1", lambda: lt.AdaMod(p, lr=-1))

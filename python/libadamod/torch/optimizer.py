@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from typing import (
     Any,
     Callable,
@@ -159,9 +160,21 @@ class Optimizer(torch.optim.Optimizer):
         known = index < len(self._arrays) and self._arrays[index].matches(rule, first, group["params"])
         arrays = self._arrays[index] if known else Arrays(rule, index, first, group["params"])
         arrays.names = group.get("param_names", ())
-        arrays.set_options(values)
+        try:
+            arrays.set_options(values)
+        except (TypeError, ValueError) as error:
+            raise type(error)(self._in_words_of_the_class(str(error))) from None
         arrays.remember(group)
         return arrays
+
+    def _in_words_of_the_class(self, message: str) -> str:
+        """A message about an option, with the name of the argument that has another here."""
+        names = {"initial_accumulator_value": _LIBRARY_NAMES["initial_accumulator_value"], **self._names}
+        for key, theirs in names.items():
+            for i, name in enumerate(theirs if key in self.defaults else ()):
+                ours = key if len(theirs) == 1 and key != "betas" else f"{key}[{i}]"
+                message = re.sub(rf"\b{name}\b", ours, message)
+        return message
 
     def _all_arrays(self) -> List[Arrays]:
         arrays, first = [], 0
