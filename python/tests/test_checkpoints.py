@@ -276,13 +276,14 @@ class TorchCheckpoints(unittest.TestCase):
     if torch.__version__ >= "2":  # PyTorch 1 takes mu_t into its product for the next update twice
         PAIRS.append((lambda p: lt.NAdam(p, betas=(0.8, 0.9)), lambda p: torch.optim.NAdam(p, betas=(0.8, 0.9))))
 
-    def setUp(self):
-        # In this type torch.optim keeps NAdam's product of momenta, whatever the parameters' type.
+    def in_float64(self):
+        """In the default type torch.optim keeps NAdam's product of momenta, whatever the parameters' type."""
         self.addCleanup(torch.set_default_dtype, torch.get_default_dtype())
         torch.set_default_dtype(torch.float64)
 
     def test_there_and_back(self):
         """What torch.optim's states have beside ours must not grow stale here."""
+        self.in_float64()
         for ours, theirs in self.PAIRS:
             params = make_params((6, 5), (7,), dtype=torch.float64)
             expected = clones(params)
@@ -298,6 +299,7 @@ class TorchCheckpoints(unittest.TestCase):
                 torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
 
     def test_both_ways(self):
+        self.in_float64()
         for ours, theirs in self.PAIRS:
             for first, second in ((ours, theirs), (theirs, ours)):
                 params = make_params((6, 5), (7,), dtype=torch.float64)
