@@ -166,7 +166,7 @@ def whole(world, folder):
         try:
             set_optimizer_state_dict(others, wrong, states)
         except ValueError as error:
-            assert "saved with states in 8 bits" in str(error), error
+            assert "the checkpoint has states in 8 bits" in str(error), error
         else:
             raise AssertionError("codes were taken for numbers")
 
