@@ -33,7 +33,8 @@ static verdict judge(const report *r, const report_variant *v) {
     const double loss = v->of[REPORT_LOSS].median, best = best_fall(r, v);
     if (v->fates[REPORT_DIVERGED] == v->n) return DIVERGED;
     if (!isfinite(loss)) return NO_DATA;
-    const bool low = v->first_loss - loss<0.5 * best, rose = loss - v->early_loss> 0.1 * best;
+    const bool low = v->first_loss - loss < 0.5 * best;
+    const bool rose = loss - v->early_loss > 0.1 * best;
     const bool fell = v->early_loss - fmin(loss, v->lowest_loss) >= 0.1 * best;
     return low && !fell && !rose ? STANDS_STILL : LEARNED;
 }
