@@ -68,6 +68,10 @@ done
 # Codes that are given are used, and stay with the run. A run without raw text measures no BLEU of it.
 "$ADAMOD" train raw.yaml --out given --set data.bpe="$PWD/run/bpe.codes" --set train.steps=2 >/dev/null
 cmp given/bpe.codes run/bpe.codes || fail "given codes are not kept"
+cp run/bpe.codes gone.codes
+"$ADAMOD" train raw.yaml --out gone --set data.bpe="$PWD/gone.codes" --set train.steps=2 >/dev/null
+rm gone.codes
+"$ADAMOD" train --resume --out gone --set train.steps=3 >/dev/null || fail "a run does not resume with the codes that it kept"
 cmp given/target.vocab run/target.vocab || fail "given codes give another vocabulary"
 "$ADAMOD" train raw.yaml --out plain --set data.raw=false --set train.steps=2 >/dev/null 2>&1
 if grep -q bleu_13a plain/task.json; then fail "text that is not raw is scored as if it were"; fi

@@ -119,14 +119,19 @@ static int parse(int argc, char **argv, arguments *a, recipe *r, bool overrides)
                                             : "needs a recipe, say recipes/demo.yaml");
 }
 
-/* A run keeps the vocabularies that it took from another, or from itself before it was moved: where those are gone, its own
- * are taken. */
-static int take_own_vocabularies(recipe *r, const char *directory, char *message, size_t size) {
-    char assignment[RECIPE_PATH + 64], whole[PATH_MAX];
-    const char *from, *key = tasks_vocabulary_key(r, &from);
-    if (!key || access(from, F_OK) == 0 || !realpath(directory, whole)) return 0;
-    snprintf(assignment, sizeof assignment, "%s=%s", key, whole);
-    return recipe_set(r, assignment, message, size);
+/* A run keeps the vocabularies and codes that it took from elsewhere, or from itself before it was moved: where those are
+ * gone, its own are taken. */
+static int take_what_is_kept(recipe *r, const char *directory, char *message, size_t size) {
+    char assignment[PATH_MAX + 64], whole[PATH_MAX];
+    tasks_kept kept[TASKS_KEPT];
+    const int n = tasks_keep(r, kept);
+    int status = 0;
+    for (int i = 0; i < n && !status; i++) {
+        if (!*kept[i].from || access(kept[i].from, F_OK) == 0 || !realpath(directory, whole)) continue;
+        snprintf(assignment, sizeof assignment, "%s=%s%s", kept[i].key, whole, kept[i].name);
+        status = recipe_set(r, assignment, message, size);
+    }
+    return status;
 }
 
 /* Exit status, or -1 to go on. */
@@ -143,7 +148,7 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
             return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a->out, strerror(errno));
     }
     if (recipe_load(r, a->recipe, message, sizeof message)) return cli_usage("train", "%s", message);
-    if (a->recipe == own && take_own_vocabularies(r, a->out, message, sizeof message))
+    if (a->recipe == own && take_what_is_kept(r, a->out, message, sizeof message))
         return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, a, r, true)) >= 0) return status;
     return recipe_check(r, message, sizeof message) ? cli_usage("train", "%s", message) : -1;

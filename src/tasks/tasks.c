@@ -22,11 +22,14 @@ const metric *tasks_metrics(int *n) {
     return all;
 }
 
-const char *tasks_vocabulary_key(const recipe *r, const char **from) {
+int tasks_keep(const recipe *r, tasks_kept out[TASKS_KEPT]) {
     const task *t = recipe_task(r);
-    *from = "";
-    if (t == &task_language) *from = language_settings_of(r)->data.vocabulary;
-    if (t == &task_bitext) *from = translation_settings_of(r)->data.vocabularies;
-    if (!**from) return NULL;
-    return t == &task_language ? "data.vocabulary" : "data.vocabularies";
+    int n = 0;
+    if (t == &task_language) out[n++] = (tasks_kept){"data.vocabulary", language_settings_of(r)->data.vocabulary, ""};
+    if (t == &task_bitext) {
+        const translation_settings *s = translation_settings_of(r);
+        out[n++] = (tasks_kept){"data.vocabularies", s->data.vocabularies, ""};
+        out[n++] = (tasks_kept){"data.bpe", s->data.bpe, "/bpe.codes"};
+    }
+    return n;
 }

@@ -13,7 +13,12 @@ extern const task *const tasks_all[];
 /* Every metric of any task, for readers of run directories without a task.json, which versions before 0.2 made. */
 const metric *tasks_metrics(int *n);
 
-/* The key by which a recipe takes the vocabularies of a run, and that run's directory; NULL: it takes none. */
-const char *tasks_vocabulary_key(const recipe *r, const char **from);
+/* What a recipe takes from elsewhere and a run keeps a copy of: the key that names it, where it was, and what the run calls
+ * it ("": it is the run itself). */
+typedef struct tasks_kept {
+    const char *key, *from, *name;
+} tasks_kept;
+enum { TASKS_KEPT = 2 };
+int tasks_keep(const recipe *r, tasks_kept out[TASKS_KEPT]);
 
 #endif
