@@ -443,13 +443,14 @@ static int write_split(report_figures *f, const report *r, report_group group, p
 }
 
 /* Percents are seen best as parts of a hundred, and what should rise from zero on. Where all are soon above a half, small
- * differences are what matters: the part where they are. */
+ * differences are what matters: the tens that they lie in. */
 static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
     if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
         p->y_high = 102;
         if (later > 50 && later <= 100) {
+            const double top = fmin(100, 10 * ceil((e->high + 1) / 10));
             p->y_low = 10 * floor((later - 1) / 10);
-            p->y_high = 100 + 0.05 * (100 - p->y_low);
+            p->y_high = top + 0.05 * (top - p->y_low);
         }
     } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
     else panel_range(p, e);

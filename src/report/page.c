@@ -309,6 +309,17 @@ void page_limit(FILE *out, const report *r, const char *of) {
     fputs(" at most. ", out);
 }
 
+/* Whether results are of an average of checkpoints, which the validation loss is not; see evaluated in variants.c. */
+static bool has_averaged(const report *r) {
+    for (int i = 0; i < r->n; i++) {
+        const report_run *run = &r->run[i];
+        const char *average = report_pairs_find(&run->recipe, "train.average");
+        if (average && strcmp(average, "0") != 0 && (run->final_valid.weight > 0 || run->final_test.weight > 0))
+            return true;
+    }
+    return false;
+}
+
 /* Below the table, not its caption: that would be as wide as the table, which may not fit. */
 static void write_legend(FILE *out, const report *r) {
     char times[200];
@@ -321,6 +332,11 @@ static void write_legend(FILE *out, const report *r) {
     if (validation)
         fputs(
             "What is of the validation data is that of the end, or of the last evaluation where a run has not ended. ",
+            out);
+    if (has_averaged(r))
+        fputs(
+            "With <code>train.average</code> the scores of the end are those of the average of the last checkpoints, the "
+            "validation loss is that of the last update. ",
             out);
     write_signatures(out, r);
     write_unranked(out, r);
