@@ -295,6 +295,19 @@ TEST(training_loss_is_what_the_trainer_said) {
     free(text);
 }
 
+TEST(scores_of_an_averaged_model_are_called_that) {
+    for (int average = 0; average < 3; average++) {
+        const char *run = make_loss_run("average", average ? "train:\n  average: 10\n" : "train:\n  average: 0\n", 1);
+        if (average < 2)
+            put(run, "result.json",
+                "{\"status\":\"finished\",\"step\":40,\"seconds\":40,"
+                "\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}");
+        char *text = plain_page_of(&run, 1, "average.html");
+        CHECK_INT(strstr(text, "of the average of the last checkpoints") != NULL, average == 1);
+        free(text);
+    }
+}
+
 /* ---- signatures ---- */
 
 TEST(a_score_says_which_of_its_name_it_is) {
@@ -532,8 +545,9 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_eno
           ENTRY(losses_that_measure_something_else_are_not_ranked), ENTRY(what_diverged_is_not_the_best),
           ENTRY(what_fell_or_rose_has_moved), ENTRY(validation_is_never_called_test),
           ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
-          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
-          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
-          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
-          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
-          ENTRY(losses_of_some_samples_are_called_that), ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(scores_of_an_averaged_model_are_called_that), ENTRY(a_score_says_which_of_its_name_it_is),
+          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
+          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
+          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
+          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(losses_of_some_samples_are_called_that),
+          ENTRY(the_subtitle_is_the_tasks))

@@ -126,6 +126,17 @@ TEST(lines_that_begin_below_their_figure_are_told_of) {
     }
 }
 
+TEST(percents_end_at_the_ten_above_the_highest) {
+    const char *run = make_curves("tens", "net", pictures);
+    FILE *file = create(run, "metrics.jsonl");
+    for (int i = 1; i <= 8; i++)
+        fprintf(file, "{\"kind\":\"valid\",\"step\":%d,\"loss\":1,\"accuracy\":%g}\n", 5 * i, 0.62 + 0.01 * i);
+    fprintf(file, "{\"kind\":\"train\",\"step\":40,\"loss\":1}\n");
+    fclose(file);
+    free(caption_of(run, "tens.html", REPORT_VALIDATIONS));
+    check_file(below("tens-figures/valid-accuracy.gp"), "set yrange [60:81]\n");
+}
+
 TEST(perplexity_is_drawn_where_the_task_has_one) {
     const char *run = make_curves("pictures", "net", pictures);
     free(plain_page_of(&run, 1, "pictures.html"));
@@ -229,5 +240,5 @@ TEST(labels_stay_text) {
 
 RUN_TESTS(ENTRY(curves_are_drawn_against_updates_epochs_and_time),
           ENTRY(lines_that_begin_below_their_figure_are_told_of), ENTRY(perplexity_is_drawn_where_the_task_has_one),
-          ENTRY(a_run_that_diverged_at_once_has_a_mark), ENTRY(learning_rates_of_two_updates_are_drawn),
-          ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
+          ENTRY(percents_end_at_the_ten_above_the_highest), ENTRY(a_run_that_diverged_at_once_has_a_mark),
+          ENTRY(learning_rates_of_two_updates_are_drawn), ENTRY(keys_are_text_of_the_page), ENTRY(labels_stay_text))
