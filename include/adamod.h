@@ -4,14 +4,14 @@
  *   2. Options           by name, with bounds that can be asked for
  *   3. Groups, types     parameters with options of their own; bf16, f16, f64
  *   4. Schedules         for the learning rate, beta3, or any other real option
- *   5. Statistics        the learning rate of every single element, as histograms
- *   6. State             saved and loaded as safetensors, continued bit for bit
+ *   5. Statistics        histograms of the learning rates of all elements
+ *   6. State             saving and loading as safetensors; training continues bit for bit
  *   7. Raw pointers      stateless updates for programs that own their buffers
- *   8. Errors, version, memory
+ *   8. Version, memory   instruction sets, allocators
  *   9. CUDA              the same handle with parameters on a GPU
  *
- * Failing       The library has no global state, prints nothing and never exits. A call that fails changes nothing,
- *               including what its out arguments point to.
+ * Failing       The library has no global state, prints nothing and never exits. A call that fails changes nothing, not
+ *               even what its out arguments point to.
  * Results       They are the same bit for bit for any number of threads, any alignment and any instruction set. The
  *               calling thread's rounding mode, flush-to-zero mode and traps have no effect: calls compute with the
  *               defaults of IEEE 754 and restore the caller's settings.
@@ -347,8 +347,8 @@ typedef struct adamod_statistics {
     int64_t step[ADAMOD_HIST_BINS];
     /* elements whose parameter or a state is a NaN or infinite; many of them never move again */
     int64_t nonfinite;
-    /* Of the elements counted, those whose second moment is 0 after the update: they never had a gradient, and their eta is
-     * lr / eps, however large. None for rules without a second moment of each element. */
+    /* How many of those counted in eta and step never had a gradient: their second moment is still 0, which makes their
+     * eta lr / eps, the largest possible. Zero for rules without a second moment of each element. */
     int64_t idle_eta[ADAMOD_HIST_BINS];
     int64_t idle_step[ADAMOD_HIST_BINS];
 } adamod_statistics;
@@ -374,10 +374,11 @@ ADAMOD_API adamod_status adamod_save(const adamod_optimizer *opt, const char *pa
  * ADAMOD_ERROR_MISMATCH if it belongs to another rule or other parameters, ADAMOD_ERROR_ORDER within an evaluation. */
 ADAMOD_API adamod_status adamod_load(adamod_optimizer *opt, const char *path);
 
-/* Of rules that average their path (schedulefree_adamw, schedulefree_sgd): puts the weights to evaluate with in the
- * parameters' place, or, with on = 0, back what was there, bit for bit. Between them parameters are only to be read:
- * adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER. Needs memory on the host for a copy of the parameters, also on a GPU, where
- * it waits for the stream. Does nothing for other rules, or if it is so already. */
+/* Switches a schedule-free rule (schedulefree_adamw, schedulefree_sgd) to evaluation (on = 1) or back to training (0).
+ * In evaluation the parameters hold the averaged weights: read them, but do not write them. Switching back restores the
+ * weights to train, bit for bit. In between, adamod_step and adamod_load fail with ADAMOD_ERROR_ORDER.
+ * Copies the parameters to host memory, on a GPU too, where it waits for the stream. Does nothing for other rules, or if
+ * the rule is in that mode already. */
 ADAMOD_API adamod_status adamod_evaluation(adamod_optimizer *opt, int on);
 
 /* Gives access to a state of parameter id.
