@@ -11,7 +11,7 @@
 
 enum { FLAG_MIB, FLAG_REPEAT, FLAG_JSON, FLAG_HELP };
 static const cli_flag flags[] = {{"mib", "N", "the largest array, in MiB (64)"},
-                                 {"repeat", "N", "how often each is measured (10)"},
+                                 {"repeat", "N", "number of measurements of each (10)"},
                                  {"json", NULL, "print one JSON object"},
                                  CLI_HELP_FLAG,
                                  {0}};
@@ -32,9 +32,9 @@ typedef struct measured {
 static void print_help(void) {
     printf(
         "usage: adamod bench comm [--mib N] [--repeat N] [--json]      started by mpirun\n\n"
-        "Sums arrays over ranks: in the fixed order of ranks, which makes runs the same for any number of them, and in\n"
-        "the order of MPI_Allreduce. Beside them, a copy of the array in memory by all ranks at the same time.\n"
-        "Speeds are bytes of the array for each second.\n\n");
+        "Times sums of arrays over ranks: in the fixed order of train.sum ordered, which gives the same bits for any\n"
+        "number of ranks, and by MPI_Allreduce. For comparison, all ranks copy the array in memory at the same time.\n"
+        "Speeds are bytes of the array per second.\n\n");
     cli_print_flags(stdout, flags);
 }
 

@@ -25,16 +25,16 @@
 
 enum { SHAPE, DEVICE, PRECISION, SENTENCES, BEAM, BATCH, THREADS, ROUNDS, PYTHON, NO_PEER, HELP };
 static const cli_flag flags[] = {
-    {"shape", "NAME", "tiny, small (as IWSLT'14's, the default) or base"},
+    {"shape", "NAME", "size of the model: tiny, small (IWSLT'14's, the default) or base"},
     {"device", "DEVICE", "cpu (the default) or cuda"},
     {"precision", "NAME", "on a GPU, as train.precision: full (f32, the default), tf32 or mixed (bf16)"},
-    {"sentences", "N", "to translate (6750 on a GPU, 200 on a processor)"},
-    {"beam", "N", "hypotheses of a sentence (5)"},
-    {"batch", "N", "sentences at once, at most (what translate takes)"},
-    {"threads", "N", "of every contestant (0, the default: one for each core)"},
-    {"rounds", "N", "how often each translates them all; the best time counts (3)"},
+    {"sentences", "N", "number of sentences (6750 on a GPU, 200 on a CPU)"},
+    {"beam", "N", "hypotheses of beam search (5)"},
+    {"batch", "N", "most sentences at once (as translate)"},
+    {"threads", "N", "threads of each program; 0: one for each core (0)"},
+    {"rounds", "N", "number of rounds; the best time counts (3)"},
     {"python", "PROGRAM", "a Python with ctranslate2 (default: python3, then /usr/bin/python3)"},
-    {"no-peer", NULL, "leave CTranslate2 out"},
+    {"no-peer", NULL, "do not run CTranslate2"},
     CLI_HELP_FLAG,
     {0},
 };
@@ -93,10 +93,10 @@ static int read_flag(request *ask, int flag, const char *value) {
 
 static void print_help(void) {
     printf("usage: adamod bench decode [--shape tiny|small|base] [--device cpu|cuda] [--beam N] ...\n\n"
-           "Translates sentences of random words, about 25 tokens each, by a Transformer of random weights whose\n"
-           "translations end after about as many, and prints sentences a second, the best of some rounds. Where a\n"
-           "Python can import ctranslate2, that translates the same sentences with the same weights, beam and number\n"
-           "of threads in f32, in turns, and the share of equal translations is printed.\n\n");
+           "Translates random sentences of about 25 tokens with a Transformer of random weights, whose translations\n"
+           "are about as long, and prints sentences per second, the best of some rounds. If Python can import\n"
+           "ctranslate2, CTranslate2 translates the same sentences in turns, in f32 with the same weights, beam and\n"
+           "number of threads, and the share of equal translations is printed.\n\n");
     cli_print_flags(stdout, flags);
 }
 

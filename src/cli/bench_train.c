@@ -18,18 +18,18 @@
 
 enum { SET, SHAPE, THREADS, STEPS, SECONDS, DEVICE, PYTHON, NO_TORCH, VERBOSE, JSON, LOSSES, DUMP, HELP };
 static const cli_flag flags[] = {
-    {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
+    {"set", "KEY=VALUE", "override a key of the recipe; may be repeated"},
     {"shape", "NAME", "in place of a recipe: Transformer small, base or big; resnet34, densenet121, lstm"},
-    {"threads", "N", "threads of every contestant (the recipe's; 0: one for each core)"},
-    {"steps", "N", "steps of each that count (as many as fit into --seconds)"},
+    {"threads", "N", "threads of each program; 0: one for each core (the recipe's)"},
+    {"steps", "N", "number of steps to measure (as many as fit into --seconds)"},
     {"seconds", "N", "how long to measure (20)"},
     TRAINING_DEVICE_FLAG,
     {"python", "PROGRAM", "a Python with torch (default: python3, then /usr/bin/python3)"},
-    {"no-torch", NULL, "leave PyTorch out"},
-    {"verbose", NULL, "on a GPU: the time of kernels by shape, too"},
-    {"json", "FILE", "write all results to this file, too"},
-    {"losses", "N", "with the losses of the first N steps, which do not count (10)"},
-    {"dump", "FILE", "write weights, gradients of the first batch with nothing random, and batches (safetensors)"},
+    {"no-torch", NULL, "do not run PyTorch"},
+    {"verbose", NULL, "on a GPU: also print the time of kernels by shape"},
+    {"json", "FILE", "also write all results to this file"},
+    {"losses", "N", "with --json, also the losses of N first steps, which are not measured (10)"},
+    {"dump", "FILE", "write weights, batches and the first batch's gradients without dropout (safetensors)"},
     CLI_HELP_FLAG,
     {0},
 };
@@ -38,14 +38,14 @@ static void print_help(void) {
     printf(
         "usage: adamod bench train RECIPE [--set KEY=VALUE]... [--threads N] [--steps N | --seconds N] [--no-torch]\n"
         "       adamod bench train --shape small|base|big|resnet34|densenet121|lstm [--device cuda] ...\n\n"
-        "Trains on the recipe's first %d batches, over and over, and prints how fast: milliseconds a step (median and\n"
-        "quartiles), tokens or images a second, GFLOP/s of the matrix products (attention's are not counted) and the\n"
-        "share of the speed that the matrix library alone reaches on these shapes, the optimizer's share, memory.\n"
-        "Where a Python can import torch, the same model with the same weights takes the same steps there, on padded\n"
-        "sentences or on images that are neither cropped nor flipped, with torch's AdamW; they take turns. The losses\n"
-        "of the first batch must agree.\n\n"
-        "On a GPU the share is that of one large matrix product's speed, time is shown by kind of kernel, and torch\n"
-        "runs twice: step by step, and compiled as one CUDA graph.\n\n",
+        "Trains on the recipe's first %d batches, over and over, and prints the speed: milliseconds per step (median\n"
+        "and quartiles), tokens or images per second, GFLOP/s of the matrix products without attention's, their share\n"
+        "of the matrix library's own speed on these shapes, the optimizer's share of the time, and memory.\n"
+        "If Python can import torch, the same model with the same weights takes the same steps in PyTorch with its\n"
+        "AdamW, in turns, on padded sentences or on images that are neither cropped nor flipped. The losses of the\n"
+        "first batch must agree.\n\n"
+        "On a GPU the share is relative to the speed of one large matrix product, time is shown by kind of kernel,\n"
+        "and PyTorch runs twice: step by step, and compiled as one CUDA graph.\n\n",
         BENCH_BATCHES);
     cli_print_flags(stdout, flags);
 }

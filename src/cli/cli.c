@@ -154,10 +154,13 @@ void cli_print_flags(FILE *out, const cli_flag *flags) {
         const int w = (int)(strlen(f->name) + (f->value ? strlen(f->value) + 1 : 0));
         if (w > width) width = w;
     }
-    for (const cli_flag *f = flags; f->name; f++) {
-        char left[96];
-        snprintf(left, sizeof left, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
-        fprintf(out, "  --%-*s  %s\n", width, left, f->help);
+    for (int last = 0; last < 2; last++) { /* --help comes last, wherever it is in a table */
+        for (const cli_flag *f = flags; f->name; f++) {
+            char left[96];
+            if ((strcmp(f->name, "help") == 0) != last) continue;
+            snprintf(left, sizeof left, "%s%s%s", f->name, f->value ? " " : "", f->value ? f->value : "");
+            fprintf(out, "  --%-*s  %s\n", width, left, f->help);
+        }
     }
 }
 

@@ -25,17 +25,18 @@ enum {
     FLAG_NO_REPORT,
     FLAG_HELP
 };
-static const cli_flag flags[] = {{"vary", "KEY=A,B,..", "a run for each value; given again, for each combination"},
-                                 {"variant", "'NAME: K=V ..'", "a run with these keys set; given again, one more"},
-                                 {"seeds", "N", "each of them with seeds 1 to N (1)"},
-                                 {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be given again"},
-                                 {"out", "DIR", "the directory of run directories (runs/NAME-compare)"},
-                                 TRAINING_DEVICE_FLAG,
-                                 {"jobs", "N", "so many runs at the same time, which share the cores (1)"},
-                                 {"resume", NULL, "continue what an interrupted comparison left"},
-                                 {"no-report", NULL, "no page at the end"},
-                                 CLI_HELP_FLAG,
-                                 {0}};
+static const cli_flag flags[] = {
+    {"vary", "KEY=A,B,..", "a run for each value; if repeated, for each combination of values"},
+    {"variant", "'NAME: K=V ..'", "a run with these keys set; may be repeated"},
+    {"seeds", "N", "repeat each run with seeds 1 to N (1)"},
+    {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be repeated"},
+    {"out", "DIR", "where the run directories go (runs/NAME-compare)"},
+    TRAINING_DEVICE_FLAG,
+    {"jobs", "N", "number of runs at the same time, which share the cores (1)"},
+    {"resume", NULL, "continue an interrupted comparison"},
+    {"no-report", NULL, "write no report"},
+    CLI_HELP_FLAG,
+    {0}};
 
 static void print_help(void) {
     printf(

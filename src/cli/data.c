@@ -102,7 +102,7 @@ static const data_set *named(const char *command, const char *name) {
 }
 
 enum { LIST_JSON, LIST_HELP };
-static const cli_flag list_flags[] = {{"json", NULL, "as JSON"}, CLI_HELP_FLAG, {0}};
+static const cli_flag list_flags[] = {{"json", NULL, "print JSON"}, CLI_HELP_FLAG, {0}};
 
 int cli_data_list(int argc, char **argv) {
     const data_set *chosen[64];
@@ -113,7 +113,7 @@ int cli_data_list(int argc, char **argv) {
         if (flag == CLI_BAD) return CLI_USAGE;
         if (flag == LIST_HELP) {
             fputs("usage: adamod data list [--json] [NAME]...\n\n"
-                  "The public data sets that recipes name. With a name: its files, addresses and checksums.\n\n",
+                  "Lists the public data sets that recipes name. With a name: its files, addresses and checksums.\n\n",
                   stdout);
             cli_print_flags(stdout, list_flags);
             return 0;
@@ -140,13 +140,13 @@ int cli_data_list(int argc, char **argv) {
 
 enum { FLAG_MIRROR, FLAG_MIRRORS, FLAG_TIMEOUT, FLAG_HELP, FLAG_THREADS, FLAG_AGAIN };
 #define GET_FLAGS                                                                                                      \
-    {"mirror", "URL", "an address that has SET/FILE, asked first; may be repeated"},                                   \
-        {"mirrors", "FILE", "more addresses (~/.config/adamod/mirrors)"},                                              \
-        {"timeout", "SECONDS", "without data, after which a server is given up (30)"}, CLI_HELP_FLAG
+    {"mirror", "URL", "server that has SET/FILE, tried first; may be repeated"},                                       \
+        {"mirrors", "FILE", "file of more addresses (~/.config/adamod/mirrors)"},                                      \
+        {"timeout", "SECONDS", "give up on a server that sends nothing for this long (30)"}, CLI_HELP_FLAG
 static const cli_flag get_flags[] = {GET_FLAGS, {0}};
 static const cli_flag prepare_flags[] = {GET_FLAGS,
                                          {"threads", "N", "threads; 0: one for each core (0)"},
-                                         {"again", NULL, "prepare what is prepared already"},
+                                         {"again", NULL, "prepare again what is already prepared"},
                                          {0}};
 
 /* What is shown: on a terminal a live line, elsewhere one now and then. */
@@ -286,19 +286,18 @@ static int prepare(const data_set *s, const data_options *o, char *msg, size_t m
 }
 
 int cli_data_get(int argc, char **argv) {
-    return run_job(
-        "data get", get_flags,
-        "usage: adamod data get [--mirror URL] [--mirrors FILE] NAME...\n\n"
-        "Fetches the files of data sets into the cache, goes on with what was begun before, compares them with\n"
-        "their checksums, and prints the folder.\n\n",
-        argc, argv, get);
+    return run_job("data get", get_flags,
+                   "usage: adamod data get [--mirror URL] [--mirrors FILE] NAME...\n\n"
+                   "Downloads the files of data sets into the cache, verifies their checksums, and prints the folder.\n"
+                   "Interrupted downloads are continued.\n\n",
+                   argc, argv, get);
 }
 
 int cli_data_prepare(int argc, char **argv) {
     return run_job(
         "data prepare", prepare_flags,
         "usage: adamod data prepare [--again] [--mirror URL] [--mirrors FILE] NAME...\n\n"
-        "Fetches data sets, where they are not here, and makes of them what recipes name with data.set. Prints\n"
+        "Downloads data sets, unless they are in the cache, prepares them for recipes with data.set, and prints\n"
         "the folder.\n\n",
         argc, argv, prepare);
 }

@@ -10,7 +10,7 @@
 
 enum { FLAG_SPLIT = TRAINED_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_MODEL_FLAGS,
-                                 {"split", "valid|test", "what to evaluate on (test, if there is one)"},
+                                 {"split", "valid|test", "the data to evaluate on (test, if there is one)"},
                                  {"json", NULL, "print one JSON object"},
                                  {0}};
 
@@ -103,12 +103,14 @@ static int evaluate(const arguments *a, trained *t, experiment *e) {
 
 int cli_evaluate(int argc, char **argv) {
     arguments a = {0};
-    trained t = {.command = "evaluate",
-                 .flags = flags,
-                 .help = "usage: adamod evaluate RUN [--split valid|test] ...\n\n"
-                         "What the task measures (loss, BLEU, accuracy, ...) of a run's model on held-out data.\n\n",
-                 .own = read_flag,
-                 .context = &a};
+    trained t = {
+        .command = "evaluate",
+        .flags = flags,
+        .help =
+            "usage: adamod evaluate RUN [--split valid|test] ...\n\n"
+            "Measures a run's model on held-out data: loss, accuracy, BLEU and whatever else its task measures.\n\n",
+        .own = read_flag,
+        .context = &a};
     experiment e;
     int status = ranks_join("evaluate", &t.comm);
     if (status) return status;

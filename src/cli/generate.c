@@ -9,12 +9,12 @@
 enum { FLAG_PROMPT = TRAINED_PLAIN_FLAGS, FLAG_TOKENS, FLAG_TEMPERATURE, FLAG_TOP_K, FLAG_TOP_P, FLAG_SEED, FLAGS };
 static const cli_flag flags[] = {
     TRAINED_PLAIN_MODEL_FLAGS,
-    {"prompt", "TEXT", "what the text begins with (nothing: the beginning of a line)"},
-    {"tokens", "N", "words, characters or subwords written after it (the recipe's, 80)"},
-    {"temperature", "T", "log-probabilities are divided by it; 0: always the likeliest token (the recipe's, 1)"},
-    {"top-k", "K", "only the K likeliest tokens; 0: all (the recipe's, 0)"},
-    {"top-p", "P", "only the likeliest that together have the probability P (the recipe's, 1)"},
-    {"seed", "S", "of what is drawn (the recipe's, 1)"},
+    {"prompt", "TEXT", "beginning of the text (default: a new line)"},
+    {"tokens", "N", "tokens to write after the prompt (the recipe's, 80)"},
+    {"temperature", "T", "divides log-probabilities; 0: always the likeliest token (the recipe's, 1)"},
+    {"top-k", "K", "draw only from the K likeliest tokens; 0: all (the recipe's, 0)"},
+    {"top-p", "P", "draw only from the likeliest tokens with total probability P (the recipe's, 1)"},
+    {"seed", "S", "seed of the draws (the recipe's, 1)"},
     {0}};
 
 /* The flags that are keys of the recipe. */
@@ -89,9 +89,10 @@ int cli_generate(int argc, char **argv) {
     trained t = {
         .command = "generate",
         .flags = flags,
-        .help = "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
-                "Text by the model of a run of data.task language, written as it comes: the prompt, and what follows.\n"
-                "It is computed on the processor, whatever --device says, so that it is the same on every device.\n\n",
+        .help =
+            "usage: adamod generate RUN [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] ...\n\n"
+            "Writes text with the model of a run of data.task language: the prompt, then each token as it is drawn.\n"
+            "The text is always computed on the CPU, whatever --device says, so it is the same on every machine.\n\n",
         .own = read_flag,
         .plain = true,
         .on_host = true,

@@ -189,8 +189,9 @@ int cli_info(int argc, char **argv) {
         if (flag == FLAG_JSON) {
             json = true;
         } else if (flag == FLAG_HELP) {
-            printf("usage: adamod info [--json]\n\nThe version, the build, and what this machine has for the library.\n"
-                   "The instruction set in use is the best, unless ADAMOD_ISA names another.\n\n");
+            printf(
+                "usage: adamod info [--json]\n\nShows the version, the build, and what this machine has for the library: instruction sets, memory, GPUs,\n"
+                "MPI. The best instruction set is used, unless the environment variable ADAMOD_ISA names another.\n\n");
             return cli_print_flags(stdout, flags), 0;
         } else {
             return flag == CLI_OPERAND ? cli_usage("info", "unexpected argument '%.40s'", parser.value) : CLI_USAGE;

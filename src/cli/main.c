@@ -12,35 +12,33 @@
 
 static const cli_command commands[] = {
 #ifdef ADAMOD_TRAINER
-    {"train", "train what a recipe describes, into a run directory", cli_train, false},
-    {"compare", "train variants of a recipe one after another, and report on them all", cli_compare, true},
-    {"report", "a page and figures from run directories", cli_report, true},
-    {"evaluate", "loss, accuracy, BLEU, ... of a run's model", cli_evaluate, false},
-    {"translate", "translate lines of text with a run's model", cli_translate, true},
-    {"predict", "what pictures show, by a run's model", cli_predict, true},
-    {"generate", "text, by a run's model", cli_generate, true},
-    {"bench train", "measure training against the matrix library alone, and against PyTorch", cli_bench_train, true},
-    {"bench comm", "measure how fast ranks sum arrays, against MPI alone and a copy", cli_bench_comm, false},
-    {"bench decode", "measure beam search, and against CTranslate2", cli_bench_decode, true},
+    {"train", "train the model that a recipe describes", cli_train, false},
+    {"compare", "train variants of a recipe and write one report", cli_compare, true},
+    {"report", "write a page of tables and figures from runs", cli_report, true},
+    {"evaluate", "measure a trained model: loss, accuracy, BLEU, ...", cli_evaluate, false},
+    {"translate", "translate text with a trained model", cli_translate, true},
+    {"predict", "classify images with a trained model", cli_predict, true},
+    {"generate", "write text with a trained model", cli_generate, true},
+    {"bench train", "time a training step, beside the matrix library and PyTorch", cli_bench_train, true},
+    {"bench comm", "time sums over ranks, beside MPI alone and a copy", cli_bench_comm, false},
+    {"bench decode", "time beam search, beside CTranslate2", cli_bench_decode, true},
 #endif
-    {"data list", "public data sets: where from, how large, what of them is here", cli_data_list, false},
-    {"data get", "fetch data sets and check them", cli_data_get, true},
-    {"data prepare", "fetch data sets and make them what recipes name", cli_data_prepare, true},
-    {"text tokenize", "lines of text to tokens, by Moses' rules", cli_text_tokenize, false},
-    {"text detokenize", "tokens to text", cli_text_detokenize, false},
-    {"text normalize", "punctuation made uniform, by Moses' rules", cli_text_normalize, false},
-    {"text lowercase", "lines in lower case", cli_text_lowercase, false},
-    {"text bpe learn", "subwords from the words of texts", cli_text_bpe_learn, false},
-    {"text bpe apply", "words to subwords", cli_text_bpe_apply, false},
-    {"text bpe vocab", "words and how often each is seen", cli_text_bpe_vocab, false},
-    {"text score", "BLEU and chrF of translations, as sacreBLEU has them", cli_text_score, false},
-    {"text clean", "pairs of sentences whose lengths are within bounds", cli_text_clean, false},
-    {"info", "version, build, and what this machine has for the library", cli_info, false},
-    {"optim list", "the update rules, their options and their states", cli_optim_list, false},
-    {"optim trace", "run a rule over recorded gradients and write the parameters after every step", cli_optim_trace,
-     false},
-    {"optim bench", "measure a rule against a loop that moves the same bytes, and against PyTorch", cli_optim_bench,
-     false},
+    {"data list", "list public data sets: source, size, what is here", cli_data_list, false},
+    {"data get", "download data sets and verify them", cli_data_get, true},
+    {"data prepare", "download data sets and prepare them for recipes", cli_data_prepare, true},
+    {"text tokenize", "split text into tokens, by Moses' rules", cli_text_tokenize, false},
+    {"text detokenize", "join tokens into text", cli_text_detokenize, false},
+    {"text normalize", "make punctuation uniform, by Moses' rules", cli_text_normalize, false},
+    {"text lowercase", "convert text to lower case", cli_text_lowercase, false},
+    {"text bpe learn", "learn subwords from text", cli_text_bpe_learn, false},
+    {"text bpe apply", "split words into subwords", cli_text_bpe_apply, false},
+    {"text bpe vocab", "count words", cli_text_bpe_vocab, false},
+    {"text score", "score translations: BLEU and chrF, as sacreBLEU", cli_text_score, false},
+    {"text clean", "keep pairs of sentences of reasonable lengths", cli_text_clean, false},
+    {"info", "show version, build, processor and GPUs", cli_info, false},
+    {"optim list", "list the optimizers, their options and states", cli_optim_list, false},
+    {"optim trace", "run an optimizer over recorded gradients", cli_optim_trace, false},
+    {"optim bench", "time a step, beside a loop that moves the same bytes and PyTorch", cli_optim_bench, false},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -48,7 +46,7 @@ static void print_help(FILE *out) {
     fprintf(out, "usage: adamod COMMAND [ARGUMENT]...\n\n"
                  "AdaMod, and every optimizer its paper names.\n\n");
     for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "  %-15s  %s\n", "help COMMAND", "what a command takes");
+    fprintf(out, "  %-15s  %s\n", "help COMMAND", "show a command's arguments");
     fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
 }
 

@@ -12,9 +12,9 @@ static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HE
 static void print_help(void) {
     printf(
         "usage: adamod optim list [RULE] [--json]\n\n"
-        "The update rules: their states, the bytes these take for each f32 parameter, and a line about them; or all\n"
-        "options of one rule, with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the\n"
-        "default options. In JSON an infinite number is the string \"inf\".\n\n");
+        "Lists the update rules: their states, the bytes of state per f32 parameter, and a summary. With RULE, lists\n"
+        "its options with defaults and bounds. States and bytes are those of a 1024 x 1024 matrix with the default\n"
+        "options. In JSON an infinite number is the string \"inf\".\n\n");
     cli_print_flags(stdout, flags);
 }
 

@@ -11,8 +11,8 @@
 
 enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
-                                 {"top", "N", "how many of the likeliest classes to print (1)"},
-                                 {"json", NULL, "print a JSON object for each picture, one a line"},
+                                 {"top", "N", "number of likeliest classes to print (1)"},
+                                 {"json", NULL, "print a JSON object per image, one per line"},
                                  {0}};
 
 typedef struct arguments {
@@ -158,9 +158,10 @@ int cli_predict(int argc, char **argv) {
     trained t = {
         .command = "predict",
         .flags = flags,
-        .help = "usage: adamod predict RUN IMAGE... [--top N] [--json] ...\n\n"
-                "What pictures (PNG, JPEG) show, by the model of a run of data.task images, and how likely it is.\n"
-                "A picture's middle square is scaled to the size that the model was trained with.\n\n",
+        .help =
+            "usage: adamod predict RUN IMAGE... [--top N] [--json] ...\n\n"
+            "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
+            "class with its probability. An image's central square is scaled to the size of the training images.\n\n",
         .own = read_flag,
         .operand = take_path,
         .plain = true,

@@ -17,11 +17,11 @@ static const cli_flag flags[] = {{"out", "FILE", "the page (report.html); -o FIL
 static void print_help(void) {
     printf(
         "usage: adamod report RUN... [-o FILE]\n\n"
-        "Prints what runs came to, and writes one page of tables and figures that needs nothing else, with each\n"
-        "figure as SVG and PDF in a directory beside it. A RUN is a run directory, or a directory of them, as\n"
-        "'adamod compare' makes it. Runs that differ in their seed alone are one variant, and averaged. Numbers are\n"
-        "ranked only where all runs measured the same thing. Runs that have not finished can be reported too.\n"
-        "Figures need gnuplot.\n\n");
+        "Prints a table of results and writes a self-contained page of tables and figures. Each figure is also\n"
+        "written as SVG and PDF, in a directory beside the page. A RUN is a run directory, or a directory of runs\n"
+        "as 'adamod compare' makes it. Runs that differ only in their seed are one variant; its numbers are medians.\n"
+        "The best number is marked only where all runs measured the same thing. Unfinished runs can be reported\n"
+        "too. Figures need gnuplot.\n\n");
     cli_print_flags(stdout, flags);
 }
 

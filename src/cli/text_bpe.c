@@ -12,11 +12,11 @@
 
 enum { LEARN_HELP, LEARN_OUT, LEARN_MERGES, LEARN_MIN };
 static const cli_flag learn_flags[] = {CLI_HELP_FLAG,
-                                       {"out", "FILE", "where the codes go (standard output)"},
-                                       {"merges", "N", "how many pairs of symbols are merged (10000)"},
-                                       {"min-frequency", "F", "stop where no pair is seen so often (2)"},
+                                       {"out", "FILE", "file for the codes (standard output)"},
+                                       {"merges", "N", "number of merges to learn (10000)"},
+                                       {"min-frequency", "F", "stop when no pair occurs at least F times (2)"},
                                        {0}};
-static const cli_flag vocab_flags[] = {CLI_HELP_FLAG, {"out", "FILE", "where the words go (standard output)"}, {0}};
+static const cli_flag vocab_flags[] = {CLI_HELP_FLAG, {"out", "FILE", "file for the words (standard output)"}, {0}};
 
 typedef struct learning {
     const char *command, *out;
@@ -97,17 +97,18 @@ static int run_learning(learning *a, const cli_flag *flags, const char *help, in
 
 int cli_text_bpe_learn(int argc, char **argv) {
     learning a = {.command = "text bpe learn", .merges = 10000, .min_frequency = 2};
-    return run_learning(&a, learn_flags,
-                        "usage: adamod text bpe learn [--merges N] [--min-frequency F] [FILE]...\n\n"
-                        "Learns subwords from the words of all files together: the codes that subword-nmt learns.\n\n",
-                        argc, argv, true);
+    return run_learning(
+        &a, learn_flags,
+        "usage: adamod text bpe learn [--merges N] [--min-frequency F] [FILE]...\n\n"
+        "Learns BPE codes from the words of all files together. They are those that subword-nmt learns.\n\n",
+        argc, argv, true);
 }
 
 int cli_text_bpe_vocab(int argc, char **argv) {
     learning a = {.command = "text bpe vocab"};
     return run_learning(&a, vocab_flags,
                         "usage: adamod text bpe vocab [FILE]...\n\n"
-                        "The words of a text and how often each is seen, for `text bpe apply --vocabulary`.\n\n",
+                        "Counts the words of a text, for `text bpe apply --vocabulary`.\n\n",
                         argc, argv, false);
 }
 
@@ -127,13 +128,13 @@ enum {
 static const cli_flag apply_flags[] = {
     CLI_HELP_FLAG,
     TEXT_THREADS_FLAG,
-    {"codes", "FILE", "the codes, of `text bpe learn` or subword-nmt"},
-    {"vocabulary", "FILE", "split subwords that are not in it, of `text bpe vocab`"},
-    {"threshold", "N", "or are in it less often (1)"},
+    {"codes", "FILE", "codes made by `text bpe learn` or subword-nmt"},
+    {"vocabulary", "FILE", "words counted by `text bpe vocab`: split subwords that it lacks"},
+    {"threshold", "N", "also split subwords that the vocabulary has fewer than N times (1)"},
     {"merges", "N", "use the first N codes (all)"},
-    {"separator", "TEXT", "at the end of what is not a word's last subword (@@)"},
-    {"dropout", "P", "leave merges out with this probability; for training text; on one thread (0)"},
-    {"seed", "N", "of dropout (0)"},
+    {"separator", "TEXT", "mark at the end of all subwords of a word but the last (@@)"},
+    {"dropout", "P", "skip merges with this probability, for training text; uses one thread (0)"},
+    {"seed", "N", "seed of --dropout (0)"},
     {0}};
 
 typedef struct applying {

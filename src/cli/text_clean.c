@@ -14,9 +14,9 @@
 
 static const char command[] = "text clean";
 enum { FLAG_MIN, FLAG_MAX, FLAG_RATIO, FLAG_HELP };
-static const cli_flag flags[] = {{"min", "N", "the fewest words of a sentence (1)"},
-                                 {"max", "N", "the most words of a sentence (80)"},
-                                 {"ratio", "X", "how many times as long as the other side one may be (9)"},
+static const cli_flag flags[] = {{"min", "N", "fewest words in a sentence (1)"},
+                                 {"max", "N", "most words in a sentence (80)"},
+                                 {"ratio", "X", "largest ratio of the two lengths (9)"},
                                  CLI_HELP_FLAG,
                                  {0}};
 
@@ -43,9 +43,10 @@ static int parse(cleaner *c, int argc, char **argv) {
         char *end = NULL;
         if (flag == CLI_BAD) return CLI_USAGE;
         if (flag == FLAG_HELP) {
-            fputs("usage: adamod text clean [--min N] [--max N] [--ratio X] SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET\n\n"
-                  "Writes the pairs of lines whose lengths in words are within bounds, with single spaces.\n\n",
-                  stdout);
+            fputs(
+                "usage: adamod text clean [--min N] [--max N] [--ratio X] SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET\n\n"
+                "Copies the pairs of lines whose lengths in words are within bounds. Runs of spaces become one space.\n\n",
+                stdout);
             cli_print_flags(stdout, flags);
             return 0;
         }

@@ -19,13 +19,13 @@ enum {
     FLAG_JSON,
     FLAG_HELP
 };
-static const cli_flag flags[] = {{"metric", "NAME,...", "bleu, chrf, chrf++ (bleu)"},
+static const cli_flag flags[] = {{"metric", "NAME,...", "what to compute: bleu, chrf, chrf++ (bleu)"},
                                  {"tokenize", "13a|none|char", "BLEU: how lines become tokens (13a)"},
-                                 {"smooth", "exp|none", "BLEU: what becomes of orders without a match (exp)"},
+                                 {"smooth", "exp|none", "BLEU: smoothing of n-gram orders without a match (exp)"},
                                  {"lowercase", NULL, "score in lower case"},
-                                 {"confidence", NULL, "with the mean and the 95 % interval of resamples"},
-                                 {"samples", "N", "resamples (1000)"},
-                                 {"width", "N", "decimals (2)"},
+                                 {"confidence", NULL, "add the mean and the 95 % interval of resamples"},
+                                 {"samples", "N", "number of resamples (1000)"},
+                                 {"width", "N", "number of decimals (2)"},
                                  {"json", NULL, "print one JSON object"},
                                  CLI_HELP_FLAG,
                                  {0}};

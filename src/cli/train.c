@@ -23,14 +23,14 @@ enum {
     FLAG_HELP
 };
 static const cli_flag flags[] = {
-    {"set", "KEY=VALUE", "override a key of the recipe; may be given again"},
+    {"set", "KEY=VALUE", "override a key of the recipe; may be repeated"},
     {"out", "DIR", "the run directory (runs/NAME)"},
     TRAINING_DEVICE_FLAG,
-    {"init-from", "RUN|FILE", "begin with the weights of another run or a safetensors file"},
-    {"resume", NULL, "continue the run in the directory from its last checkpoint"},
-    {"resume-from", "NAME", "the same from best, step-N or a file; later ones are deleted"},
-    {"reset", "WHAT", "when resuming: begin anew with optimizer, or take other options or data"},
-    {"dry-run", NULL, "print what a run would be and take, in parameters, updates, memory and time; write nothing"},
+    {"init-from", "RUN|FILE", "start from the weights of another run or a safetensors file"},
+    {"resume", NULL, "continue the run in DIR from its last checkpoint"},
+    {"resume-from", "NAME", "continue from best, step-N or a file; later checkpoints are deleted"},
+    {"reset", "WHAT", "when resuming: optimizer, options or data, see above; may be repeated"},
+    {"dry-run", NULL, "print parameters, updates, memory and estimated time of a run; write nothing"},
     {"keys", NULL, "list every key of a recipe, task by task, and exit"},
     CLI_HELP_FLAG,
     {0}};
@@ -38,13 +38,14 @@ static const cli_flag flags[] = {
 static void print_help(void) {
     printf("usage: adamod train RECIPE [--set KEY=VALUE]... [--out DIR]\n"
            "       adamod train --resume --out DIR\n\n"
-           "Trains what a recipe describes, into a run directory: metrics, learning-rate histograms,\n"
-           "TensorBoard events, samples, checkpoints. Ctrl-C saves a checkpoint and stops.\n"
-           "--resume goes on from there, or after a crash; without a RECIPE, with the run's own.\n"
-           "Several that mpirun or srun starts train together: mpirun -n 4 adamod train RECIPE.\n\n"
-           "--reset optimizer forgets the optimizer's states, and optimizer.* may differ from before. --reset options\n"
-           "keeps the states: only options and schedules may differ, as the learning rate. --reset data goes on with\n"
-           "training, validation or test data whose content has changed. It may be given again.\n\n");
+           "Trains the model that a recipe describes. The run directory receives metrics, learning-rate histograms,\n"
+           "TensorBoard events, samples and checkpoints. Ctrl-C saves a checkpoint and stops. --resume continues\n"
+           "after that or after a crash; it uses the recipe in the run unless another is given.\n"
+           "Processes started by mpirun or srun train together: mpirun -n 4 adamod train RECIPE.\n\n"
+           "When resuming, --reset allows changes:\n\n"
+           "  options    options and schedules of the optimizer, such as the learning rate; its states are kept\n"
+           "  optimizer  the optimizer itself; its states are discarded\n"
+           "  data       the content of training, validation or test data\n\n");
     cli_print_flags(stdout, flags);
 }
 

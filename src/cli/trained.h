@@ -19,10 +19,10 @@ enum {
     TRAINED_FLAGS
 };
 #define TRAINED_PLAIN_MODEL_FLAGS                                                                                      \
-    {"checkpoint", "NAME", "averaged, best, last (the first there is), step-N or a file"}, TRAINING_DEVICE_FLAG,       \
-        {"set", "KEY=VALUE", "override a key of the recipe; may be given again"}, CLI_HELP_FLAG
+    {"checkpoint", "NAME", "averaged, best, last (the first of these that exists), step-N or a file"},                 \
+        TRAINING_DEVICE_FLAG, {"set", "KEY=VALUE", "override a key of the recipe; may be repeated"}, CLI_HELP_FLAG
 #define TRAINED_MODEL_FLAGS                                                                                            \
-    TRAINED_PLAIN_MODEL_FLAGS, {"beam", "N", "translation: hypotheses kept (the recipe's)"}, {                         \
+    TRAINED_PLAIN_MODEL_FLAGS, {"beam", "N", "translation: hypotheses of beam search (the recipe's)"}, {               \
         "length-penalty", "X", "translation: exponent of the length (the recipe's)"                                    \
     }
 

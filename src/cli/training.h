@@ -11,7 +11,7 @@
 const atomic_int *training_signals(void);
 
 #define TRAINING_DEVICE_FLAG                                                                                           \
-    { "device", "cpu|cuda|cuda:N", "where to compute (the recipe's, auto: cuda if there is a GPU)" }
+    { "device", "cpu|cuda|cuda:N", "where to compute (the recipe's; its default is a GPU if there is one)" }
 /* Its value into a recipe; -1 with one line in message. */
 int training_device(recipe *r, const char *device, char *message, size_t size);
 

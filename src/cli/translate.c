@@ -9,8 +9,8 @@
 enum { FLAG_NBEST = TRAINED_FLAGS, FLAG_SCORES, FLAG_BATCH };
 static const cli_flag flags[] = {
     TRAINED_MODEL_FLAGS,
-    {"nbest", "N", "the N best translations of each line, each after the number of the line and a tab"},
-    {"scores", NULL, "before each translation its score and a tab"},
+    {"nbest", "N", "print the N best translations of each line, each after the line's number and a tab"},
+    {"scores", NULL, "print the score and a tab before each translation"},
     {"batch", "N", "lines read before they are translated, 1 to 8192 (8192 from a file; 1 from a pipe or a terminal)"},
     {0}};
 
@@ -132,9 +132,9 @@ int cli_translate(int argc, char **argv) {
     trained t = {.command = "translate",
                  .flags = flags,
                  .help = "usage: adamod translate RUN [FILE] [--beam N] [--nbest N] [--scores] ... < text\n\n"
-                         "Translates a file or standard input line by line with a run's model. A line from a pipe or\n"
-                         "a terminal is answered at once. A score is the sum of log p divided by\n"
-                         "length^length-penalty.\n\n",
+                         "Translates a file or standard input line by line with a run's model. Each line from a pipe\n"
+                         "or a terminal is answered before the next one is read. A score is the sum of log p over the\n"
+                         "tokens, divided by length^length-penalty.\n\n",
                  .own = read_flag,
                  .operand = take_file,
                  .context = &a};

@@ -5,16 +5,20 @@
 
 #define S lstm_settings
 static const key_spec keys[] = {
-    WHOLE_KEY(S, model.layers, "3", 1, 100, STRICT, "one upon the other"),
-    WHOLE_KEY(S, model.embedding, "400", 1, 65536, STRICT, "numbers of a word, and units of the last layer"),
-    WHOLE_KEY(S, model.hidden, "1150", 1, 65536, STRICT, "units of each other layer"),
-    REAL_KEY(S, model.output_dropout, "0.4", 0, 1, true, STRICT, "of the last layer's output; one mask for all steps"),
-    REAL_KEY(S, model.layer_dropout, "0.25", 0, 1, true, STRICT, "between layers; one mask for all steps"),
-    REAL_KEY(S, model.input_dropout, "0.4", 0, 1, true, STRICT, "of embedded words; one mask for all steps"),
-    REAL_KEY(S, model.word_dropout, "0.1", 0, 1, true, STRICT, "of whole words of the vocabulary"),
-    REAL_KEY(S, model.weight_dropout, "0.5", 0, 1, true, STRICT, "of recurrent weights; one mask for a batch"),
-    REAL_KEY(S, model.activity, "2", 0, 1e6, false, STRICT, "AR: what the last layer's mean square costs"),
-    REAL_KEY(S, model.change, "1", 0, 1e6, false, STRICT, "TAR: what the mean square of its changes costs"),
+    WHOLE_KEY(S, model.layers, "3", 1, 100, STRICT, "number of LSTM layers"),
+    WHOLE_KEY(S, model.embedding, "400", 1, 65536, STRICT, "width of the embedding, and units of the last layer"),
+    WHOLE_KEY(S, model.hidden, "1150", 1, 65536, STRICT, "units of each of the other layers"),
+    REAL_KEY(S, model.output_dropout, "0.4", 0, 1, true, STRICT,
+             "dropout of the last layer's output; one mask for all time steps"),
+    REAL_KEY(S, model.layer_dropout, "0.25", 0, 1, true, STRICT, "dropout between layers; one mask for all time steps"),
+    REAL_KEY(S, model.input_dropout, "0.4", 0, 1, true, STRICT,
+             "dropout of embedded words; one mask for all time steps"),
+    REAL_KEY(S, model.word_dropout, "0.1", 0, 1, true, STRICT, "dropout of whole words of the vocabulary"),
+    REAL_KEY(S, model.weight_dropout, "0.5", 0, 1, true, STRICT, "dropout of recurrent weights; one mask per batch"),
+    REAL_KEY(S, model.activity, "2", 0, 1e6, false, STRICT,
+             "AR: weight of the mean square of the last layer's output in the loss"),
+    REAL_KEY(S, model.change, "1", 0, 1e6, false, STRICT,
+             "TAR: weight of the mean square of its change between time steps in the loss"),
 };
 #undef S
 const key_table lstm_keys = {keys, sizeof keys / sizeof *keys, sizeof(lstm_settings)};

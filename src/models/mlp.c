@@ -3,7 +3,7 @@
 #include <math.h>
 
 static const key_spec keys[] = {
-    WHOLE_KEY(mlp_settings, model.layers, "2", 0, 100, STRICT, "hidden ones; 0: logistic regression"),
+    WHOLE_KEY(mlp_settings, model.layers, "2", 0, 100, STRICT, "hidden layers; 0: logistic regression"),
     WHOLE_KEY(mlp_settings, model.width, "128", 1, 65536, STRICT, "units of a hidden layer"),
 };
 const key_table mlp_keys = {keys, sizeof keys / sizeof *keys, sizeof(mlp_settings)};

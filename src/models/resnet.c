@@ -10,7 +10,7 @@
 
 static const key_spec keys[] = {
     NUMBERS_KEY(resnet_settings, model.blocks, "3,4,6,3", STRICT,
-                "of each stage; 3,4,6,3 is ResNet-34, 2,2,2,2 ResNet-18"),
+                "blocks of each stage; 3,4,6,3 is ResNet-34, 2,2,2,2 ResNet-18"),
     NUMBERS_KEY(resnet_settings, model.widths, "64,128,256,512", STRICT, "channels of each stage"),
     CHOICE_KEY(resnet_settings, model.norm, "batch", "batch fixup", STRICT,
                "batch norms, or none: Fixup's initial values, with scales and shifts"),

@@ -7,18 +7,19 @@
 /* ---- settings ---- */
 
 static const key_spec keys[] = {
-    WHOLE_KEY(transformer_settings, model.layers, "6", 1, 1000, STRICT, "of the encoder, and as many of the decoder"),
-    WHOLE_KEY(transformer_settings, model.d, "128", 2, 65536, STRICT, "numbers for each token"),
+    WHOLE_KEY(transformer_settings, model.layers, "6", 1, 1000, STRICT, "layers of the encoder, and of the decoder"),
+    WHOLE_KEY(transformer_settings, model.d, "128", 2, 65536, STRICT, "width of the model"),
     WHOLE_KEY(transformer_settings, model.ffn, "256", 1, 1048576, STRICT, "width of the feed-forward layers"),
-    WHOLE_KEY(transformer_settings, model.heads, "4", 1, 1024, STRICT, "of attention; they share d evenly"),
+    WHOLE_KEY(transformer_settings, model.heads, "4", 1, 1024, STRICT, "attention heads; must divide d"),
     SWITCH_KEY(transformer_settings, model.pre_norm, "false", STRICT,
                "normalise before each sublayer instead of after it"),
     SWITCH_KEY(transformer_settings, model.share_all, "false", STRICT,
                "one table for source, target and output; needs data.joint"),
-    SWITCH_KEY(transformer_settings, model.tie_output, "false", STRICT, "the output's matrix is the target's table"),
-    REAL_KEY(transformer_settings, model.dropout, "0.1", 0, 1, true, STRICT, "of embeddings and sublayers"),
-    REAL_KEY(transformer_settings, model.attention_dropout, "0", 0, 1, true, STRICT, "of attention weights"),
-    REAL_KEY(transformer_settings, model.smoothing, "0.1", 0, 1, true, STRICT, "of labels"),
+    SWITCH_KEY(transformer_settings, model.tie_output, "false", STRICT,
+               "the output layer shares the target's embedding"),
+    REAL_KEY(transformer_settings, model.dropout, "0.1", 0, 1, true, STRICT, "dropout of embeddings and sublayers"),
+    REAL_KEY(transformer_settings, model.attention_dropout, "0", 0, 1, true, STRICT, "dropout of attention weights"),
+    REAL_KEY(transformer_settings, model.smoothing, "0.1", 0, 1, true, STRICT, "label smoothing"),
 };
 const key_table transformer_keys = {keys, sizeof keys / sizeof *keys, sizeof(transformer_settings)};
 
