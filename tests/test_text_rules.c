@@ -37,6 +37,7 @@ TEST(tokens_and_back) {
     check_tokens("cs", "Je to 3.", "Je to 3 .", "Je to 3.");
     check_tokens("en", "", "", "");
     check_tokens("en", " \t.", ".", ".");
+    check_tokens("en", "dogs' \x01", "dogs&apos;", "dogs'"); /* nothing follows what is at the end */
 }
 
 static void check_chain(const text_chain_options *o, const char *line, const char *tokens, const char *joined) {
@@ -119,6 +120,27 @@ TEST(subwords_are_learned_and_applied) {
     bpe_learner_free(l);
 }
 
+/* 2^k characters are merged to one subword, however long it is; a vocabulary without it splits it again. */
+TEST(long_subwords_are_split_by_a_vocabulary) {
+    enum { LENGTH = 512 };
+    char codes[4 * LENGTH] = "#version: 0.2\n", word[LENGTH + 2], *line = NULL;
+    for (int n = 1; n < LENGTH; n *= 2) {
+        memset(word, 'x', (size_t)n);
+        snprintf(codes + strlen(codes), sizeof codes - strlen(codes), "%.*s %.*s\n", n, word, n, word);
+    }
+    memset(word, 'x', LENGTH);
+    memcpy(word + LENGTH, "y", 2);
+    bpe *b = NULL;
+    CHECK_INT(bpe_parse(&b, text_of(codes), -1, "c", msg, sizeof msg), 0);
+    CHECK_INT(bpe_restrict(b, text_of("y 1\n"), 1, NULL, "v", msg, sizeof msg), 0);
+    bpe_worker *w = bpe_worker_create(b, &(bpe_options){0});
+    line = bpe_apply(w, text_of(word));
+    CHECK_INT(strlen(line), 4 * LENGTH + 1); /* x@@ x@@ ... y */
+    free(line);
+    bpe_worker_free(w);
+    bpe_free(b);
+}
+
 /* What numpy.random.default_rng(12345).choice(7, 14) and Python's random.seed(7) give. */
 TEST(random_numbers_are_those_of_python) {
     static const uint32_t expected[] = {4, 1, 5, 2, 1, 5, 4, 4, 6, 2, 5, 2, 3, 4};
@@ -165,5 +187,5 @@ TEST(bad_codes_are_refused) {
 }
 
 RUN_TESTS(ENTRY(tokens_and_back), ENTRY(chains_of_rules), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
-          ENTRY(subwords_are_learned_and_applied), ENTRY(random_numbers_are_those_of_python),
-          ENTRY(scores_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))
+          ENTRY(subwords_are_learned_and_applied), ENTRY(long_subwords_are_split_by_a_vocabulary),
+          ENTRY(random_numbers_are_those_of_python), ENTRY(scores_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))

@@ -210,6 +210,7 @@ struct bpe_worker {
     output text;
     size_t *at;
     size_t room_at;
+    output name; /* of a subword, as codes or a vocabulary have it */
 };
 
 static void put(output *o, const char *bytes, size_t n) {
@@ -290,15 +291,17 @@ static void put_subword(bpe_worker *w, output *out, text_slice text, bool last) 
     put(out, " ", 1);
 }
 
+/* A subword as codes or a vocabulary have it: with what marks its end. Valid until the next call. */
+static text_slice named(bpe_worker *w, text_slice text, const char *mark) {
+    w->name.n = 0;
+    put(&w->name, text.bytes, text.n);
+    put(&w->name, mark, strlen(mark));
+    return w->name.failed ? (text_slice){0} : (text_slice){w->name.bytes, w->name.n};
+}
+
 /* Whether a subword is in the vocabulary as it would be written. */
-static bool is_known(const bpe *b, text_slice text, bool last) {
-    if (last) return strings_find(b->vocabulary, text) >= 0;
-    char with_separator[256];
-    const size_t n = strlen(b->separator);
-    if (text.n + n > sizeof with_separator) return false;
-    memcpy(with_separator, text.bytes, text.n);
-    memcpy(with_separator + text.n, b->separator, n);
-    return strings_find(b->vocabulary, (text_slice){with_separator, text.n + n}) >= 0;
+static bool is_known(bpe_worker *w, text_slice text, bool last) {
+    return strings_find(w->b->vocabulary, last ? text : named(w, text, w->b->separator)) >= 0;
 }
 
 /* A subword that the vocabulary does not have is what it was merged from, and so on. The symbol of a last one ends in
@@ -311,9 +314,9 @@ static void put_split(bpe_worker *w, output *out, int32_t id, text_slice text, b
     }
     const size_t n = strings_get(w->b->symbols, parts[0]).n;
     const text_slice left = {text.bytes, n < text.n ? n : text.n}, right = {text.bytes + left.n, text.n - left.n};
-    if (is_known(w->b, left, false)) put_subword(w, out, left, false);
+    if (is_known(w, left, false)) put_subword(w, out, left, false);
     else put_split(w, out, parts[0], left, false);
-    if (is_known(w->b, right, last)) put_subword(w, out, right, last);
+    if (is_known(w, right, last)) put_subword(w, out, right, last);
     else put_split(w, out, parts[1], right, last);
 }
 
@@ -334,20 +337,15 @@ static void put_word(bpe_worker *w, output *out, text_slice word) {
         const symbol *s = &w->symbols[i];
         const text_slice text = {word.bytes + s->at, s->to - s->at};
         const bool last = i + 1 == w->n;
-        if (!w->b->vocabulary || is_known(w->b, text, last)) {
+        if (!w->b->vocabulary || is_known(w, text, last)) {
             put_subword(w, out, text, last);
         } else {
             /* by its string, with the end of the word or without, as the codes have it */
-            char name[256];
-            const size_t n = text.n + (last ? END : 0);
-            if (n <= sizeof name) {
-                memcpy(name, text.bytes, text.n);
-                if (last) memcpy(name + text.n, end_of_word, END);
-            }
-            const int32_t id = n <= sizeof name ? strings_find(w->b->symbols, (text_slice){name, n}) : -1;
+            const int32_t id = strings_find(w->b->symbols, last ? named(w, text, end_of_word) : text);
             put_split(w, out, id, text, last);
         }
     }
+    out->failed = out->failed || w->name.failed;
 }
 
 /* ---- a line ---- */
@@ -431,6 +429,7 @@ void bpe_worker_free(bpe_worker *w) {
     free(w->symbols);
     free(w->drop);
     free(w->text.bytes);
+    free(w->name.bytes);
     free(w->at);
     free(w);
 }

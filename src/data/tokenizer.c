@@ -64,10 +64,13 @@ void tokenizer__squeeze(tokenizer *t) {
     tokenizer__swap(t);
 }
 
+/* Also the spaces at both ends that were next to them: rules ask what stands at the end of a line. */
 static void drop_controls(tokenizer *t) {
     for (size_t i = 0; i < t->in.n; i++) {
-        if (t->in.at[i] >= ' ') points_add(&t->out, t->in.at[i]);
+        const uint32_t c = t->in.at[i];
+        if (c >= ' ' && (c != ' ' || t->out.n)) points_add(&t->out, c);
     }
+    while (t->out.n && t->out.at[t->out.n - 1] == ' ') t->out.n--;
     tokenizer__swap(t);
 }
 
