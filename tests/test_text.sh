@@ -77,7 +77,12 @@ text bpe apply --codes "$data/words.codes" --threads 1 many.txt >one.txt
 same one.txt text bpe apply --codes "$data/words.codes" --threads 3 many.txt
 text bpe learn --merges 100000 --out more.codes "$data/words.txt" 2>err
 grep -q 'merges: no other pair is seen 2 times' err || fail "of too many merges: $(cat err)"
-[ "$(text bpe learn </dev/null 2>/dev/null)" = '#version: 0.2' ] || fail "nothing is learned from nothing"
+: >empty.codes
+text bpe learn --out no.codes </dev/null 2>/dev/null
+[ "$(cat no.codes)" = '#version: 0.2' ] || fail "nothing is learned from nothing"
+[ "$(echo ab | text bpe apply --codes no.codes 2>err)" = 'a@@ b' ] || fail "codes without merges"
+grep -qx 'adamod: text bpe apply: no.codes: no merges: words are split into characters' err || fail "no merges: $(cat err)"
+refused 1 'empty.codes: empty, expected codes of subwords' text bpe apply --codes empty.codes words.bpe
 echo '#version: 0.3' >new.codes
 refused 1 "new.codes:1: codes of version '0.3', expected 0.1 or 0.2" text bpe apply --codes new.codes words.bpe
 printf '#version: 0.2\na b\na b c\n' >bad.codes

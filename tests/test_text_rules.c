@@ -173,6 +173,7 @@ TEST(scores_are_those_of_sacrebleu) {
 
 TEST(bad_codes_are_refused) {
     static const char *const cases[][2] = {
+        {"", "c: empty, expected codes of subwords"},
         {"#version: 1.0\na b\n", "c:1: codes of version '1.0', expected 0.1 or 0.2"},
         {"#version: 0.2\na  b\n", "c:2: expected two symbols with a space between"},
         {"a b\n\nc d\n", "c:2: expected two symbols with a space between"},

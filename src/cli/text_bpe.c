@@ -203,6 +203,8 @@ static int read_files(applying *a) {
         return cli_fail(a->lines.command, "%s", message);
     int failed = bpe_parse(&a->b, (text_slice){bytes, n}, a->merges, a->codes, message, sizeof message);
     free(bytes);
+    if (!failed && a->merges != 0 && bpe_merges(a->b) == 0)
+        fprintf(stderr, "adamod: %s: %s: no merges: words are split into characters\n", a->lines.command, a->codes);
     if (!failed && a->vocabulary) {
         failed = text_input_read(a->vocabulary, &bytes, &n, message, sizeof message);
         if (!failed)

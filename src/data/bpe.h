@@ -39,9 +39,11 @@ char *bpe_learner_words(const bpe_learner *l);
 
 typedef struct bpe bpe;
 
-/* Codes of versions 0.1 and 0.2; the first so many, or all if limit is -1. name is for messages. */
+/* Codes of versions 0.1 and 0.2; the first so many, or all if limit is -1. name is for messages. A version alone is no
+ * merges; nothing at all is refused, because no program writes that. */
 int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size);
 void bpe_free(bpe *b); /* NULL is fine */
+int64_t bpe_merges(const bpe *b);
 /* Subwords that a vocabulary ("word 12" in each line) does not have at least so often are split again. */
 int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
                  size_t msg_size);

@@ -26,6 +26,7 @@ struct bpe {
     code *codes; /* by hash */
     uint32_t mask;
     int32_t (*parts)[2]; /* of each symbol: what it was merged from first; -1: nothing */
+    int64_t merges;
     strings *vocabulary; /* NULL: any subword will do */
     char separator[32];
 };
@@ -95,6 +96,7 @@ static int add_code(bpe *b, const text_slice parts[2], int32_t rank) {
     const int32_t merged = join_symbols(b->symbols, parts[0], parts[1]);
     if (merged < 0) return -1;
     *c = (code){first, second, merged, rank};
+    b->merges++;
     return 0;
 }
 
@@ -128,6 +130,8 @@ static int find_parts(bpe *b) {
 }
 
 int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size) {
+    *out = NULL;
+    if (!codes.n) return text_fail(msg, msg_size, "%s: empty, expected codes of subwords", name);
     bpe *b = *out = calloc(1, sizeof *b);
     if (!b) return text_fail(msg, msg_size, "%s: out of memory", name);
     text_slice rest = codes;
@@ -157,6 +161,8 @@ void bpe_free(bpe *b) {
     free(b->parts);
     free(b);
 }
+
+int64_t bpe_merges(const bpe *b) { return b->merges; }
 
 int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
                  size_t msg_size) {

@@ -250,6 +250,9 @@ static bool has_parts(const report_run *r, aspect a) {
     return false;
 }
 
+/* Codes decide what the tokens of a text are, not which text it is. */
+static bool is_codes(const char *part) { return ends(part, " data.bpe"); }
+
 /* Raw text is the same, whatever tokens runs have made of it. */
 static const char text_part[] = "text ";
 
@@ -263,7 +266,8 @@ static bool same_raw(const report_run *x, const report_run *y, const char *part)
 static bool same_parts(const report_run *x, const report_run *y, aspect a) {
     for (size_t i = 0; i < x->data.n; i++) {
         const report_pair *p = &x->data.at[i];
-        if (!begins(p->key, aspects[a].part) || same_text(p->value, report_pairs_find(&y->data, p->key))) continue;
+        if (!begins(p->key, aspects[a].part) || is_codes(p->key)) continue;
+        if (same_text(p->value, report_pairs_find(&y->data, p->key))) continue;
         if (!same_raw(x, y, p->key)) return false;
     }
     return true;

@@ -5,6 +5,7 @@
 #include "tasks/raw_text.h"
 
 #include "data/text_input.h"
+#include "train/task.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -151,12 +152,13 @@ static int parse_pairs(lines text[KINDS][RAW_SIDES], const char *const paths[RAW
 }
 
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
-                  corpus_text *out, corpus_text *kept, char *message, size_t size) {
+                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES], char *message, size_t size) {
     const char *const paths[RAW_SIDES] = {source, target};
     lines text[KINDS][RAW_SIDES] = {{{0}}}, tokens[RAW_SIDES] = {{0}};
     int failed = 0;
     for (int i = 0; i < RAW_SIDES && !failed; i++)
         failed = read_side(r, i, paths[i], &text[RAW][i], &tokens[i], message, size);
+    for (int i = 0; i < RAW_SIDES && !failed; i++) hashes[i] = task_hash(0, text[RAW][i].bytes, text[RAW][i].n);
     if (!failed && !r->codes.worker) failed = learn(r, tokens, merges, message, size);
     for (int i = 0; i < RAW_SIDES && !failed; i++) {
         if (apply(r, &tokens[i], &text[SUBWORDS][i])) failed = text_fail(message, size, "%s: out of memory", paths[i]);

@@ -24,9 +24,9 @@ void raw_text_close(raw_text *r);
 
 /* Two aligned files, as corpus_bitext reads them, in subwords. Without codes, these are learned from both, so many merges.
  * kept, unless NULL, gets the same pairs as they were in the files; then pairs with an empty side are left out, if
- * options say so, and no other. */
+ * options say so, and no other. hashes are of all lines of each file, whatever becomes of them. */
 int raw_text_load(raw_text *r, const char *source, const char *target, int64_t merges, const corpus_options *options,
-                  corpus_text *out, corpus_text *kept, char *message, size_t size);
+                  corpus_text *out, corpus_text *kept, uint64_t hashes[RAW_SIDES], char *message, size_t size);
 
 /* Subwords to tokens, in place: "lo@@ wer" to "lower". */
 void raw_text_unite(char *subwords);

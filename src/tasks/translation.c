@@ -264,7 +264,7 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
     .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = translation_save,            \
     .fingerprint = translation_fingerprint, .describe = translation_describe, .data = translation_data,                \
-    .note = translation_note, .bench = &translation_bench
+    .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies"
 
 const task task_bitext = {.name = "bitext",
                           .about = "translation of your own text",

@@ -60,7 +60,8 @@ typedef struct translation {
     char files[SPLITS][2][RECIPE_PATH]; /* bitext: what was read, source and target */
     raw_text raw;                       /* where data.raw is true, or a data set is in subwords */
     corpus_text raw_pairs[SPLITS];      /* of held-out text, then: as they were in the files */
-    vocab *src_vocab, *tgt_vocab;       /* may be the same one */
+    uint64_t raw_hash[SPLITS][RAW_SIDES];
+    vocab *src_vocab, *tgt_vocab; /* may be the same one */
     text_unit unit;
     transformer_config config;
     batcher *batches;

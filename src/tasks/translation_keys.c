@@ -13,7 +13,7 @@
 static const key_spec common_keys[] = {
     CHOICE_KEY(S, data.tokens, "characters", "words characters", STRICT, "what a token is"),
     SWITCH_KEY(S, data.joint, "false", STRICT, "one vocabulary for both languages"),
-    PATH_KEY(S, data.vocabularies, LOOSE, "a run to take the vocabularies from, instead of the training text"),
+    PATH_KEY(S, data.vocabularies, LOOSE, "a run to take vocabularies and codes from, instead of the training text"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "tokens seen less often become the unknown token"),
     WHOLE_KEY(S, data.max_vocab, "0", 0, KEY_MOST_INT, STRICT,
               "size of a vocabulary, the most frequent tokens; 0: all"),

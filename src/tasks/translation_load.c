@@ -44,7 +44,7 @@ static int read_bitext(experiment *e, int split, char *message, size_t size) {
                               .max_ratio = split == SPLIT_TRAIN ? r->data.max_ratio : 0};
     if (!r->data.raw) return corpus_bitext(&s->text[split], source, target, &o, message, size);
     return raw_text_load(&s->raw, source, target, r->data.merges, &o, &s->text[split],
-                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], message, size);
+                         split == SPLIT_TRAIN ? NULL : &s->raw_pairs[split], s->raw_hash[split], message, size);
 }
 
 /* The test of a data set in subwords, as people write it. */
@@ -190,19 +190,28 @@ static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
     return task_hash(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
 }
 
+/* A file of codes comes first: with others, all text becomes other subwords. */
+static int codes_part(const experiment *e, task_part *out) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const char *codes = translation_of(e)->raw.codes.text;
+    if (!codes || is_numbers(e) || !*r->data.bpe || *r->data.vocabularies) return 0;
+    *out = (task_part){SPLIT_TRAIN, "data.bpe", r->data.bpe, task_hash(0, codes, strlen(codes)), 0};
+    return 1;
+}
+
 int translation_data(const experiment *e, task_part *out) {
     static const char *const keys[SPLITS][3] = {{"data.source", "data.target", "data.train"},
                                                 {"data.valid_source", "data.valid_target", "data.valid"},
                                                 {"data.test_source", "data.test_target", "data.test"}};
     const translation *s = translation_of(e);
-    int n = 0;
+    int n = codes_part(e, out);
     for (int i = 0; i < SPLITS; i++) {
         const corpus_text *text = &s->text[i];
         if (text->n == 0) continue;
         const corpus_text *raw = &s->raw_pairs[i];
         const uint64_t src = hash_side(&text->src, text->n), tgt = hash_side(&text->tgt, text->n);
-        const uint64_t raw_src = raw->n ? hash_side(&raw->src, raw->n) : 0,
-                       raw_tgt = raw->n ? hash_side(&raw->tgt, raw->n) : 0;
+        const uint64_t raw_src = raw->n ? hash_side(&raw->src, raw->n) : s->raw_hash[i][RAW_SOURCE],
+                       raw_tgt = raw->n ? hash_side(&raw->tgt, raw->n) : s->raw_hash[i][RAW_TARGET];
         if (is_numbers(e)) {
             out[n++] = (task_part){(task_split)i, keys[i][2], "", task_hash(src, &tgt, sizeof tgt), 0};
         } else {
@@ -252,9 +261,18 @@ static int note_languages(const translation_settings *r, int used, char *out, si
                            target ? r->data.target_lang : "");
 }
 
+/* Codes without merges, after that. */
+static int note_codes(const experiment *e, int used, char *out, size_t size) {
+    const bpe *codes = translation_of(e)->raw.codes.bpe;
+    if (!codes || bpe_merges(codes) > 0 || (size_t)used >= size) return used;
+    return used + snprintf(out + used, size - (size_t)used, "%sno merges of subwords: tokens are characters",
+                           used ? "; " : "");
+}
+
 bool translation_note(const experiment *e, task_split split, char *out, size_t size) {
     int used = note_pairs(e, split, out, size);
     if (split == SPLIT_TRAIN) used = note_languages(translation_settings_of(&e->recipe), used, out, size);
+    if (split == SPLIT_TRAIN) used = note_codes(e, used, out, size);
     return used > 0;
 }
 

@@ -105,6 +105,15 @@ static int check_data(const resuming *s, const char *was) {
     return 0;
 }
 
+/* With other data, the vocabulary made of them would be another one, whose parameters the checkpoint does not have. */
+static int check_vocabulary(const resuming *s, const char *path, uint64_t was) {
+    const char *key = s->e->task->vocabulary_key;
+    if (!(s->o->reset & RESET_DATA) || !key || !was || was == s->at->fingerprint) return 0;
+    return text_fail(s->message, s->size,
+                     "%s: made with another vocabulary than these data give: --set %s=%s keeps the run's own", path,
+                     key, run_directory(s->run));
+}
+
 static void forget_best(checkpoint_meta *at) {
     at->best = NAN;
     at->best_step = at->stale = 0;
@@ -201,7 +210,7 @@ static int load(resuming *s, const char *path) {
     if (s->e->shard && shard_full(s->e->shard, &s->full, s->message, s->size)) return -1;
     adamod_optimizer *optimizer = anew ? NULL : s->full ? s->full : s->e->optimizer;
     if (checkpoint_info(path, &found, &was, s->message, s->size)) return -1;
-    if (check_data(s, found.data)) return -1;
+    if (check_data(s, found.data) || check_vocabulary(s, path, found.fingerprint)) return -1;
     if (checkpoint_load(path, s->e->params, optimizer, s->at, s->message, s->size)) return -1;
     if (s->full && shard_take(s->e->shard, s->full, s->message, s->size)) return -1;
     move_to_new_data(s, found.data);

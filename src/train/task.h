@@ -129,6 +129,8 @@ struct task {
     /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
     int (*save)(const experiment *e, const char *directory, char *message, size_t size);
     uint64_t (*fingerprint)(const experiment *e);
+    const char
+        *vocabulary_key; /* the recipe's key that takes it from a run's directory, in place of the data's; NULL: none */
     /* What the loop computes with: all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many.
      * A run is not resumed with other data unless the user says so. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);
