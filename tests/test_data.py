@@ -75,6 +75,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(302, b"", [("Location", "file:///etc/passwd")])
         if way == "broken":
             return self.answer(500, b"sorry")
+        if way == "portal":  # a network that wants people to log in first
+            return self.answer(200, b"<html>log in</html>")
+        if way == "huge":
+            return self.answer(200, b"<html>", length=10 ** 13)
         if name not in FILES:
             return self.answer(404, b"<html>no such file</html>")
         body = FILES[name]
@@ -325,6 +329,18 @@ def test_redirect_and_range():
     check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
 
 
+def test_answers_that_are_not_the_file():
+    """What was fetched before stays."""
+    for way, size, message in (("portal", True, "the server has 19 bytes, expected %d" % len(FILES[CIFAR])),
+                               ("huge", False, "the server has 10000000000000 bytes, expected at most")):
+        place = Place().point(way, [CIFAR], size=size)
+        os.makedirs(place.path("downloads", "cifar10"))
+        with open(place.path("downloads", CIFAR + ".part"), "wb") as file:
+            file.write(FILES[CIFAR][:700])
+        place.refuse(message, "get", "cifar10")
+        check(place.read("downloads", CIFAR + ".part") == FILES[CIFAR][:700], "lost by", way)
+
+
 def test_parts_that_do_not_fit():
     place = Place().point("plain", [CIFAR])
     os.makedirs(place.path("downloads", "cifar10"))
@@ -383,6 +399,9 @@ def test_liars():
 
 
 def test_first_download_counts():
+    place = Place().point("portal", [NAME], size=False, checksum="none")
+    place.refuse("what came is no archive but a web page; kept as de-en.tgz.bad", "get", "iwslt14-de-en")
+    check(os.listdir(place.path("downloads", "iwslt14-de-en")) == ["de-en.tgz.bad"], "a page of the network is recorded")
     place = Place().point("plain", [NAME], size=False, checksum="none")
     _, err = place.succeed("get", "iwslt14-de-en", said=1)
     one_line_of(err, "no checksum is published")
@@ -729,6 +748,7 @@ def test_train_others(place):
 def test_command_line():
     place = Place().point("plain")
     for arguments, message in ((["get"], "needs the name"), (["get", "iwslt14-de-em"], "did you mean 'iwslt14-de-en'"),
+                               (["get", "multi30k"], "did you mean 'multi30k-de-en'"),
                                (["get", "--mirror", "nowhere", "ptb"], "expected http://"),
                                (["get", "--timeout", "0", "ptb"], "--timeout"),
                                (["prepare", "--threads", "-1", "ptb"], "--threads")):
@@ -745,7 +765,8 @@ def main():
     with tempfile.TemporaryDirectory() as SCRATCH:
         place = Place().point("plain")
         started = start_waiting() if chosen in "test_waiting" else None
-        tests = [test_get, test_redirect_and_range, test_parts_that_do_not_fit, test_truncated, test_liars,
+        tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file,
+                 test_parts_that_do_not_fit, test_truncated, test_liars,
                  test_first_download_counts, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
                  test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_iwslt,
                  test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]

@@ -96,6 +96,8 @@ static const data_set *named(const char *command, const char *name) {
     for (int i = 0; i < data_sets_n && i < 63; i++) names[i] = data_sets[i].name;
     if (s) return s;
     const char *nearest = cli_nearest(name, names);
+    for (int i = 0; !nearest && *name && names[i]; i++)
+        nearest = strncmp(names[i], name, strlen(name)) ? NULL : names[i];
     if (nearest) cli_usage(command, "no data set '%.40s'; did you mean '%s'?", name, nearest);
     else cli_usage(command, "no data set '%.40s'; 'adamod data list' shows them", name);
     return NULL;

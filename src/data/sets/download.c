@@ -105,28 +105,37 @@ static size_t on_header(char *line, size_t size, size_t n, void *context) {
     return n;
 }
 
-/* When the first bytes are there: whether they are of the file, and from where. */
+/* Whether a file has the size that the server says it has, if it does. */
+static bool may_be_it(transfer *t) {
+    if (t->d->size && t->total >= 0 && t->total != t->d->size)
+        return give_up(t, "the server has %lld bytes, expected %lld", t->total, t->d->size) != 0;
+    if (!t->d->size && t->total > t->d->most)
+        return give_up(t, "the server has %lld bytes, expected at most %lld", t->total, t->d->most) != 0;
+    return true;
+}
+
+/* When the first bytes are there: whether they are of the file, and from where. What was fetched before is given up for
+ * an answer that may be the file alone, not for whatever else a network has to say. */
 static bool begin(transfer *t) {
     const long code = response_code(t);
     curl_off_t length = -1;
     t->begun = true;
+    curl.get(t->handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     if (code == 206) {
         if (t->start != t->asked)
             return give_up(t, "the server sends bytes from %lld on, asked for those from %lld", t->start, t->asked) !=
                    0;
     } else if (code == 200 || !is_http(t->d->url)) {
+        t->total = (int64_t)length;
+        if (!may_be_it(t)) return false;
         if (t->at > 0 && (t->error = adamod__file_cut(t->fd, 0))) return false;
         t->at = 0;
-        t->total = -1;
     } else {
         t->no_file = true;
         return true;
     }
-    curl.get(t->handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     if (t->total < 0 && length >= 0) t->total = t->at + (int64_t)length;
-    if (t->d->size && t->total >= 0 && t->total != t->d->size)
-        return give_up(t, "the server has %lld bytes, expected %lld", t->total, t->d->size) != 0;
-    return true;
+    return may_be_it(t);
 }
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context) {
