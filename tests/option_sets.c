@@ -253,6 +253,7 @@ const option_set own_sets[] = {
     {"schedulefree_adamw", "warmup_steps=20 beta1=0.5"},
     {"schedulefree_adamw", "r=1.5 weight_lr_power=1 warmup_steps=90 bound=momental"},
     {"schedulefree_sgd", "lr=0.1 warmup_steps=20 r=2"},
+    {"schedulefree_sgd", "lr=0.1 warmup_steps=90 r=10 weight_lr_power=10"},
     {"sophia", "beta1=0.5 rho=0.1 bs=7"},
     {"sophia", "bound=momental"},
     {"prodigy", "d0=0.001 d_coef=2"},

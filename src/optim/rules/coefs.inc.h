@@ -72,7 +72,7 @@ static ADAMOD__DEVICE range_fault adamod__fault_together(const double *o, double
 }
 
 /* 1 + 2^-gamma + ... + t^-gamma: the first terms one by one, the rest by the Euler-Maclaurin formula, whose error here
- * is under 1e-14 of the sum. */
+ * is under 2e-14 of the sum for gamma from -20 to 10. */
 static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
     enum { DIRECT = 64 };
     double sum = 0;
@@ -89,8 +89,14 @@ static ADAMOD__DEVICE double adamod__power_sum(int64_t t, double gamma) {
     const double integral = power == 0 ? span : pow(a, power) * expm1(power * span) / power;
     const double ends = (pow(b, -gamma) - pow(a, -gamma)) / 2; /* the term a is in sum already */
     const double first = gamma / 12 * (pow(a, -gamma - 1) - pow(b, -gamma - 1));
-    const double third = gamma * (gamma + 1) * (gamma + 2) / 720 * (pow(a, -gamma - 3) - pow(b, -gamma - 3));
-    return sum + integral + ends + first - third;
+    const double rising = gamma * (gamma + 1) * (gamma + 2);
+    const double third = rising / 720 * (pow(a, -gamma - 3) - pow(b, -gamma - 3));
+    sum = sum + integral + ends + first - third;
+    if (gamma >= -4) return sum; /* the next terms are less than a rounding error */
+    const double fifth = rising * (gamma + 3) * (gamma + 4) / 30240 * (pow(a, -gamma - 5) - pow(b, -gamma - 5));
+    const double seventh = rising * (gamma + 3) * (gamma + 4) * (gamma + 5) * (gamma + 6) / 1209600 *
+                           (pow(a, -gamma - 7) - pow(b, -gamma - 7));
+    return sum + fifth - seventh;
 }
 
 #define ADAMOD_RULE_COEFS
