@@ -39,37 +39,40 @@ static const prefixes all[] = {
      LATIN SMALL ROMAN ROMAN_SMALL ORDINALS
      "Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con Corp Cpl DR Dr Ens Gen Gov Hon Hosp Insp Lt "
      "MM MR MRS MS Maj Messrs Mlle Mme Mr Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc "
-     "Sgt Sr St Supt Surg Mio Mrd bzw usw ca Art Nr Std Ca dgl etc evtl ff ggf sog sogen usf vgl zzt No Nos Ges Frl Jr ",
+     "Sgt Sr St Supt Surg Mio Mrd bzw usw ca Art Nr Std Ca dgl etc evtl ff ggf sog sogen usf vgl zzt No Nos Ges Frl Jr "
+     "bzgl Chr Co Ltd Dkr dergl jun sen MwSt Buchst Zt pp spp vs ",
      NULL},
     {"fr",
      LATIN "b c d e f g h i j k l m n o p q r s t u v w x y z "
            "art ann apr av auj lib boul ca cf chap contr éd env etc ex fasc fém fig fr hab ibid id inf MM pl pp sing "
-           "sq sqq suiv sup suppl tél vol vs ",
+           "sq sqq suiv sup suppl tél vol vs al dir masc ms sec sect ",
      NULL},
     {"es",
      LATIN "c p s Av Bco Da Dep Dn Dr Dra Excmo Gral Lic Prof Rte Sr Sra Srta Sta Sto Tel Ud Uds Vd Vds adj admón av "
-           "cap cta dcha ej etc izq núm pág págs ptas vol ",
+           "cap cta dcha doc ej esq etc izq núm pág págs ptas vol Apdo apdo Fil cm gr grs kg km mg mm ",
      NULL},
     {"it",
-     LATIN "Adj Adm Adv Amn Arch Asst Avv Bart Bcc Bldg Brig Bros Capt Cc Cmdr Co Col Comdr Con Corp Cpl DR Dott Dr "
-           "Drs Egr Ens Gen Geom Gov Hon Hosp Hr Id Ing Insp Lt MM MR MRS MS Maj Messrs Mlle Mme Mo Mons Mr Mrs Ms "
-           "Msgr Op Ord Pfc Ph Prof Pvt RP RSVP Rag Rep Reps Res Rev Rif Rt Sen Sens Sfc Sgt Sig Sigg Soc Spett Sr St "
-           "Supt Surg acc all banc corr dott ecc es fatt gg int lett ogg on post pp racc ric seg sgg ss tel vs ",
+     LATIN
+     "Adj Adm Adv Amn Arch Asst Avv Bart Bcc Bldg Brig Bros Capt Cc Cmdr Co Col Comdr Con Corp Cpl DR Dott Dr "
+     "Drs Egr Ens Gen Geom Gov Hon Hosp Hr Id Ing Insp Lt MM MR MRS MS Maj Messrs Mlle Mme Mo Mons Mr Mrs Ms "
+     "Msgr Op Ord Pfc Ph Prof Pvt RP RSVP Rag Rep Reps Res Rev Rif Rt Sen Sens Sfc Sgt Sig Sigg Soc Spett Sr St "
+     "Supt Surg acc all banc corr dott ecc es fatt gg int lett ogg on post pp racc rev ric seg sgg ss tel v vs Nr Nos ",
      " No Art pp "},
     {"pt",
      LATIN SMALL ROMAN ROMAN_SMALL
      "Adj Adm Adv Art Ca Capt Cmdr Col Comdr Con Corp Cpl DR DRA Dr Dra Dras Drs Eng Enga Engas Engos Ex Exo "
      "Exmo Fig Gen Hosp Insp Lda MM MR MRS MS Maj Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen "
      "Sens Sfc Sgt Sr Sra Sras Srs Sto Supt Surg adj adm adv art cit col con corp cpl dr dra dras drs eng enga "
-     "engas engos ex exo exmo fig op prof sr sra sras srs sto vs ",
+     "engas engos ex exo exmo fig op prof rev sr sra sras srs sto vs Nr Nos ",
      " No Art p pp "},
     {"nl",
      LATIN "bacc bc bgen dhr dr drs ds eint fa Fa fam gen genm ing ir jhr jkvr jr kand kol lgen lkol Lt maj Mej mevr "
-           "Mme mr Mw plv prof ritm tint Vz bijv bv ev ",
+           "Mme mr Mw plv prof ritm tint Vz bijv bijz bv ev nrs Nrs ",
      " Nr nr "},
     {"sv",
-     LATIN "AB VG dvs etc from iaf jfr kl kr mao mfl mm osv pga tex tom vs f kand lic s vol jan feb mar apr aug okt "
-           "nov dec ",
+     LATIN
+     "Å Ä Ö AB VG adv d dvs etc fil from iaf jfr jur kl kr mag mao mfl mm osv pga prop tex tom vs f kand lic s vol "
+     "jan feb mar apr jun jul aug sep okt nov dec ",
      NULL},
     {"da",
      LATIN "adm adr afd afs alm ang anm ank apr art aug bd bem bet bla bldg ca cand cf chr dec dept dir div dr dvs eg "
@@ -84,7 +87,10 @@ static const prefixes all[] = {
            "pga pkt pr prof red ref resp sept sml st stk str tab tel tlf vedr vol vs årg Dr Hr Fr Prof Nr Kr St ",
      NULL},
     {"fi",
-     LATIN "dipl dos ent esim evp fil huom ilm jatk kapt kenr kom l maj maist mm par po prof san siht toim v ylim ",
+     LATIN
+     "Å Ä Ö Mr Mrs Ms alik apul arkkit ass assist dipl dos ent esim evp fil ft huom ilm jatk kansaned kapt kenr kers "
+     "kirjeenv kom komm konst korpr l luutn maj maist mm myöh neuv nimim nk nyk par po prof pääll res san siht suom "
+     "säv t toht toim tuom ups v vänr vääp ylik ylil ylim yliop ",
      NULL},
     {"et", LATIN "Ä Ö fil maj mm prof t v ", NULL},
     {"cs",
@@ -111,15 +117,20 @@ static const prefixes all[] = {
            "príd príp prísl psych resp reg rím skr sg soc spol st stor str subst sv tal tel telev trans typogr tzn "
            "tzv ul umel vedľ vulg výtvar zahr zám zast zn zool zried zv ap ",
      NULL},
-    {"sl", LATIN "dr Dr itd itn d jan feb mar apr jun jul avg sept okt nov dec tj npr sl op gl oz ing dipl ",
+    {"sl",
+     LATIN
+     "dr Dr itd itn d jan feb mar apr jun jul avg sep sept okt nov dec tj npr sl op gl oz ing dipl cf prim Jan Feb Mar Apr Jun "
+     "Jul Avg Sep Sept Okt Nov Dec Tj Npr Op Gl Oz ",
      " št Št "},
     {"pl",
-     LATIN "Ć Ś Ź Ż adw afr akad al Al am amer arch art Art artyst astr austr bałt bdb bł bm bp br bryg bryt centr "
-           "ces chem chiń chir cyt czes dn dł dol doc dot dr dyr dyw egz ekon elektr farm fr gat gastr geogr geol "
-           "gimn głęb gm godz górn gosp gr gram hist hiszp hr im in inż kl k kk kol kpt kr ks lek łac mec med mgr n "
-           "nb np oo pl płk pn pol por prof przyp ps pt red rys ryc sp spółdz św stow szer tel tj tow tzn tzw ub ul "
-           "ur wł woj ww zach zagr zam zast zał zm zn zob gen hab ",
-     " nr Nr pkt str tab Tab ust par r "},
+     LATIN
+     "Ć Ś Ź Ż adw afr akad al Al am amer arch art Art artyst astr austr bałt bdb bł bm bp br bryg bryt centr "
+     "ces chem chiń chir cyt czes dn dł dol doc dot dr dyr dyw egz ekon elektr farm fr gat gastr geogr geol "
+     "gimn głęb gm godz górn gosp gr gram hist hiszp hr im in inż kl k kk kol kpt kr ks lek łac mec med mgr n "
+     "nb np oo pl płk pn pol por prof przyp ps pt red rys ryc sp spółdz św stow szer tel tj tow tzn tzw ub ul "
+     "ur wł woj ww zach zagr zam zast zał zm zn zob gen hab ang cd cdn czyt daw dop ds ew fot id jw kard niem o p pow poz "
+     "pw reż st wyst zew Św śp Dr Prof Gen Inż Mgr Ks Płk Doc Por Hr Np Tzw Red Rys Ryc ",
+     " nr Nr pkt str tab Tab ust par r s l "},
     {"ro", LATIN "dpdv etc șamd dl Dl d-na dvs Dvs pt Pt ", NULL},
     {"hu", LATIN "Á É Í Ó Ö Ő Ú Ü Ű Dr dr kb Kb vö Vö pl Pl ca Ca min Min max Max ún Ún prof Prof de De du Du Szt St ",
      " jan Jan Feb feb márc Márc ápr Ápr máj Máj jún Jún Júl júl aug Aug Szept szept okt Okt nov Nov dec Dec tel Tel Fax fax "},
