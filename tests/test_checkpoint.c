@@ -569,10 +569,10 @@ TEST(names_that_would_be_taken_for_the_optimizers_are_refused) {
     if (!make(&m, "adamod")) return;
     m.list[1].name = "optimizer/x";
     CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
-    CHECK_HAS(message, "a parameter is called 'optimizer/x', which is kept for the optimizer");
+    CHECK_HAS(message, "a parameter is called 'optimizer/x', a name reserved for the optimizer");
     m.list[1].name = "state/x";
     CHECK_INT(checkpoint_save(below("n.safetensors"), &m.params, m.opt, &meta, MESSAGE), -1);
-    CHECK_HAS(message, "a parameter is called 'state/x', which is kept for persistent states");
+    CHECK_HAS(message, "a parameter is called 'state/x', a name reserved for persistent states");
     CHECK(!exists(below("n.safetensors")));
     drop(&m);
 }
@@ -800,7 +800,7 @@ TEST(checkpoints_of_different_models_have_no_average) {
     m.params.n = 2;
     CHECK_INT(checkpoint_save(paths[1], &m.params, NULL, &meta, MESSAGE), 0);
     CHECK_INT(checkpoint_average(paths, 2, below("none.safetensors"), MESSAGE), -1);
-    CHECK_HAS(message, "x.safetensors: not of the same model as ");
+    CHECK_HAS(message, "x.safetensors: its parameters differ from those of ");
     CHECK_INT(checkpoint_average(paths, 0, below("none.safetensors"), MESSAGE), -1);
     CHECK_HAS(message, "none.safetensors: no checkpoints to average");
     paths[1] = below("missing.safetensors");

@@ -843,7 +843,7 @@ def test_bench_train_errors():
     if not has_trainer():
         return
     tiny = Tiny()
-    refuse(2, "and was given both", *tiny.command, "--shape", "small")
+    refuse(2, "expected a recipe or --shape, not both", *tiny.command, "--shape", "small")
     refuse(2, "--shape is 'huge', expected small, base, big, resnet34, densenet121 or lstm", "bench", "train", "--shape", "huge")
     refuse(2, "needs a recipe", "bench", "train")
     refuse(2, "needs a command: train", "bench")

@@ -376,7 +376,7 @@ def test_truncated():
     check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
     check(len(SEEN) - before == -(-len(FILES[CIFAR]) // CUT), "requests:", len(SEEN) - before)
     place = Place().point("cutforever", [CIFAR])
-    place.refuse("what came is kept", "get", "cifar10")
+    place.refuse("repeat the command to continue the download", "get", "cifar10")
     check(place.read("downloads", CIFAR + ".part") == FILES[CIFAR][:CUT], "not kept")
     place.point("plain", [CIFAR]).succeed("get", "cifar10")
     check(SEEN[-1][1] == "bytes=%d-" % CUT, SEEN[-1])
@@ -428,7 +428,7 @@ def test_stalled_and_killed():
         if os.path.exists(part) and os.path.getsize(part) == CUT:
             break
         time.sleep(0.01)
-    place.refuse("another process is at work", "get", "cifar10")
+    place.refuse("in use by another process", "get", "cifar10")
     program.send_signal(signal.SIGKILL)
     program.wait()
     check(os.path.getsize(part) == CUT, "not kept")
@@ -447,7 +447,7 @@ def test_waiting(started):
     place, program = started
     err = program.communicate(timeout=60)[1].decode()
     check(program.returncode == 1 and err.count("\n") == 1, program.returncode, err)
-    one_line_of(err, "no data came for 1 seconds", "what came is kept")
+    one_line_of(err, "no data came for 1 seconds", "repeat the command to continue the download")
     part = place.read("downloads", "cifar100/cifar-100-binary.tar.gz.part")
     check(part == FILES["cifar100/cifar-100-binary.tar.gz"][:CUT + 1], "not kept", len(part))
     RELEASE.set()
@@ -549,7 +549,7 @@ def test_archives():
         (tar([*good.items(), (first, b"y")]), "twice"),
         (tar([("zero", bomb), *good.items()]), "times its size"),
         (tar([(first, bomb), *some]), "times its size"),
-        (gzip.compress(whole), "packed more than once"),
+        (gzip.compress(whole), "compressed more than once"),
         (whole[:len(whole) // 2], "not an archive"),
         (b"hello, I am no archive" * 30, "not an archive"),
         (b"", "ended after 0 bytes"),

@@ -168,7 +168,7 @@ TEST(an_epoch_sees_each_picture_once_in_an_order_of_its_own) {
     take_epoch(&e, numbers[2], 50);
     CHECK(memcmp(numbers[1], numbers[2], sizeof numbers[1]) == 0);
     CHECK_INT(e.task->seek(&e, 0, 4, MESSAGE), -1);
-    CHECK_STR(message, "batch 4 of an epoch, which has 4: has the data changed?");
+    CHECK_STR(message, "the checkpoint is at batch 4 of an epoch, but an epoch has 4 batches: have the data changed?");
     experiment_close(&e);
 }
 

@@ -281,15 +281,15 @@ TEST(bad_text_is_named) {
     CHECK_STR(complaint(WITH("optimizer.rule=adamod", TEXT, "data.max_vocab=2")),
               "--set: data.max_vocab is 2, expected 0 or more than 2, <eos> and <unk>");
     put_text("valid.txt", "");
-    CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: there is no text in it");
+    CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: the file has no text");
     put_text("valid.txt", "\n \n\n\n\n\n\n\n\n\n");
-    CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: there is no text in it");
+    CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt: the file has no text");
     put_text("valid.txt", "fine\n\xff\xfe bad\n");
     CHECK_HAS(complaint(WITH(TEXT)), "/valid.txt:2: ");
     unlink("valid.txt");
     CHECK_HAS(complaint(WITH(TEXT)), "valid.txt: ");
     put_text("train.txt", "");
-    CHECK_HAS(complaint(WITH(TEXT)), "/train.txt: there is no text in it");
+    CHECK_HAS(complaint(WITH(TEXT)), "/train.txt: the file has no text");
 }
 
 TEST(the_recipes_are_the_papers_and_the_demos) {

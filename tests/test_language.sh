@@ -105,8 +105,8 @@ bad() { # bad TEXT: of a training file that has what standard input gives
     cat >bad.txt
     refused 1 "$1" "$ADAMOD" train tiny.yaml --out never --set data.train_file=bad.txt "${@:2}"
 }
-bad 'bad.txt: there is no text in it' </dev/null
-printf '\n\n\n' | bad 'bad.txt: there is no text in it'
+bad 'bad.txt: the file has no text' </dev/null
+printf '\n\n\n' | bad 'bad.txt: the file has no text'
 echo one | bad 'bad.txt: the training text has 2 tokens, expected at least 8: two for each of data.batch 4 columns'
 printf 'fine\n\xff\n' | bad 'bad.txt:2: byte 1 is 0xff, which is not UTF-8 here'
 printf 'fine\0line\n' | bad 'bad.txt:1: '

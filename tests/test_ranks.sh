@@ -114,13 +114,13 @@ numbers moved | grep '"kind":"train"' | cmp - one.txt || fail "a run that moved 
 
 said 2 'no such key' ranks 2 "$ADAMOD" train translation.yaml --out bad --set train.stepz=1
 said 2 "unknown command 'trian'; did you mean 'train'?" ranks 2 "$ADAMOD" trian translation.yaml
-said 2 "report: mpirun started 2 of it, which do not work together: start one" ranks 2 "$ADAMOD" report language.2
+said 2 "report: mpirun started 2 processes, but this command runs as one: start one" ranks 2 "$ADAMOD" report language.2
 # Variables of a launcher that has nothing to do with it: there is no rank 0 to speak.
 left='env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_RANK=1'
 # shellcheck disable=SC2086
 said 1 'or unset OMPI_COMM_WORLD_SIZE to run alone' $left "$ADAMOD" train translation.yaml --out bad
 # shellcheck disable=SC2086
-said 2 'report: mpirun started 4 of it, which do not work together: start one, or unset OMPI_COMM_WORLD_SIZE' $left "$ADAMOD" report x
+said 2 'report: mpirun started 4 processes, but this command runs as one: start one, or unset OMPI_COMM_WORLD_SIZE' $left "$ADAMOD" report x
 # shellcheck disable=SC2086
 said 2 "unknown command 'trian'; did you mean 'train'?" $left "$ADAMOD" trian translation.yaml
 said 1 'train: rank 2: no MPI library: nothing.so: ' env PMI_SIZE=4 PMI_RANK=2 MPI_LOCALRANKID=2 PMI_FD=999 \
@@ -137,7 +137,7 @@ said 1 'not empty' ranks 2 "$ADAMOD" train translation.yaml --out translation.2 
 own='exec "$0" train translation.yaml --out bad --set train.accumulate=2 --set train.seed=$OMPI_COMM_WORLD_RANK'
 said 1 "its recipe is not that of rank 0" ranks 2 bash -c "$own" "$ADAMOD"
 head -n 2 s.txt >few.txt
-said 1 '3 ranks, but 2 sentences to train with' ranks 3 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=3 \
+said 1 '3 ranks, but only 2 sentences to train with' ranks 3 "$ADAMOD" train translation.yaml --out bad --set train.accumulate=3 \
     --set data.source=few.txt --set data.target=few.txt
 said 1 'rank 1 ('"$(hostname)"') is to compute on a GPU, but rank 0' ranks 1 "$ADAMOD" train images.yaml --out bad --device cpu : \
     -n 1 "$ADAMOD" train images.yaml --out bad --device cuda:0 --set train.comm=mpi

@@ -396,7 +396,7 @@ TEST(a_list_may_be_written_as_yaml_or_with_commas) {
               "between them");
     CHECK_HAS(set_complaint("optimizer.no_decay=biases,biases"), "expected a list of");
     CHECK_HAS(set_complaint("optimizer.no_decay=,"), "expected a list of");
-    CHECK_HAS(complaint("optimizer: {no_decay: [[biases]]}"), "optimizer.no_decay: expected words in this list");
+    CHECK_HAS(complaint("optimizer: {no_decay: [[biases]]}"), "optimizer.no_decay: expected a list of words");
     CHECK_HAS(complaint("optimizer: {no_decay: {biases: 1}}"), "optimizer.no_decay is a section, expected a list of");
 }
 

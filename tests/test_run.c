@@ -678,7 +678,7 @@ TEST(a_mark_that_does_not_fit_changes_nothing) {
     CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl x", MESSAGE), -1);
     CHECK_HAS(message, "is damaged");
     CHECK_INT(run_rewind(r, "metrics.jsonl 0", MESSAGE), -1);
-    CHECK_HAS(message, "the mark does not name histograms.jsonl");
+    CHECK_HAS(message, "the checkpoint's list of file sizes lacks histograms.jsonl");
     CHECK_INT(run_rewind(r, "metrics.jsonl 3 histograms.jsonl 0 samples.jsonl 0", MESSAGE), -1);
     CHECK_HAS(message, "unfit/metrics.jsonl was changed since the checkpoint: it had 3 bytes, now ");
     CHECK_INT(run_rewind(r, "metrics.jsonl 0 histograms.jsonl 0 samples.jsonl 99999", MESSAGE), -1);

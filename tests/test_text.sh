@@ -127,7 +127,7 @@ refused 1 'few has 5 lines and' text score "$data/score.ref" few
 : >none.txt
 refused 1 'none.txt: no lines, expected sentences' text score none.txt none.txt
 refused 2 "--metric is 'ter', expected one of bleu, chrf, chrf++" text score --metric bleu,ter "$data/score.ref"
-refused 2 'needs a reference' text score
+refused 2 'needs a file of reference translations' text score
 
 # ---- clean ----
 
@@ -139,7 +139,7 @@ grep -q 'kept 3 of 6 pairs' err || fail "clean says $(cat err)"
 head -3 t >short
 refused 1 'short has 3 lines and s has more, expected the same number' text clean s short s.new t.new
 [ ! -e s.new ] && [ ! -e t.new ] || fail "a failed clean leaves files"
-refused 2 'needs two files to read and two to write' text clean s t u
+refused 2 'needs four files: SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET' text clean s t u
 echo mine >one
 ln -s one link
 for other in one ./one link; do

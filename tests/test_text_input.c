@@ -78,9 +78,9 @@ TEST(what_is_no_text_is_named) {
                     "a\0"),
               "!the text is UTF-16, expected UTF-8");
     CHECK_STR(LINES("\xfe\xff\0a"), "!the text is UTF-16, expected UTF-8");
-    CHECK_STR(LINES("\xfd\x37zXZ\0rest"), "!packed by xz, which this build does not read: unpack it first");
-    CHECK_STR(LINES("BZh91AY&SY"), "!packed by bzip2, which this build does not read: unpack it first");
-    CHECK_STR(LINES("PK\x03\x04rest"), "!packed by zip, which this build does not read: unpack it first");
+    CHECK_STR(LINES("\xfd\x37zXZ\0rest"), "!compressed with xz, which this build does not read: decompress it first");
+    CHECK_STR(LINES("BZh91AY&SY"), "!compressed with bzip2, which this build does not read: decompress it first");
+    CHECK_STR(LINES("PK\x03\x04rest"), "!compressed with zip, which this build does not read: decompress it first");
     CHECK_STR(LINES("BZh is how it begins\n"), "BZh is how it begins|");
     CHECK_STR(LINES("PK\n"), "PK|");
     CHECK_STR(lines_of("/nonexistent/text"), "!cannot open: No such file or directory");
@@ -91,7 +91,8 @@ TEST(what_is_no_text_is_named) {
 static void check_packed(const char *how, const char *bytes, size_t n, size_t changed) {
     char copy[256], expected[128];
     if (!text_input_unpacks(how)) {
-        snprintf(expected, sizeof expected, "!packed by %s, which this build does not read: unpack it first", how);
+        snprintf(expected, sizeof expected, "!compressed with %s, which this build does not read: decompress it first",
+                 how);
         CHECK_STR(lines_of(put(bytes, n)), expected);
         return;
     }
@@ -99,8 +100,7 @@ static void check_packed(const char *how, const char *bytes, size_t n, size_t ch
     memcpy(copy, bytes, n);
     memcpy(copy + n, bytes, n);
     CHECK_STR(lines_of(put(copy, 2 * n)), "eins|zwei|eins|zwei|");
-    for (size_t part = 6; part < n; part++)
-        CHECK_HAS(lines_of(put(bytes, part)), "!the packed data end in their middle");
+    for (size_t part = 6; part < n; part++) CHECK_HAS(lines_of(put(bytes, part)), "!the compressed data are truncated");
     copy[changed] ^= 0x10;
     snprintf(expected, sizeof expected, "!damaged %s data", how);
     CHECK_HAS(lines_of(put(copy, n)), expected);

@@ -301,7 +301,7 @@ refused 2 "unexpected argument 'three.txt': one file at most" "$ADAMOD" translat
 "$ADAMOD" translate whole --batch 2 <three.txt | cmp - one.by.one || fail "batches of two are translated otherwise"
 gzip -c three.txt >three.txt.gz
 if ! "$ADAMOD" translate whole <three.txt.gz 2>err | cmp -s - one.by.one; then
-    grep -q 'packed by gzip, which this build does not read' err || fail "of packed text: $(cat err)"
+    grep -q 'compressed with gzip, which this build does not read' err || fail "of packed text: $(cat err)"
 fi
 # The best first, as many as wanted; scores fall.
 "$ADAMOD" translate whole --beam 3 --nbest 3 --scores <three.txt >best
@@ -311,7 +311,7 @@ fi
 sort -s -k 1,1n -k 2,2gr best | cmp - best || fail "scores do not fall: $(cat best)"
 [ "$("$ADAMOD" translate whole --beam 3 --scores <three.txt)" = "$(sed -n '1p;4p;7p' best | cut -f 2,3)" ] ||
     fail "--scores alone: $("$ADAMOD" translate whole --beam 3 --scores <three.txt)"
-refused 2 '--nbest is 3, expected at most the hypotheses of the search, 2 (--beam)' "$ADAMOD" translate whole --nbest 3
+refused 2 '--nbest is 3, expected at most --beam, which is 2' "$ADAMOD" translate whole --nbest 3
 refused 2 "--batch is '0', expected a whole number from 1 to 8192" "$ADAMOD" translate whole --batch 0
 
 # A model is translated with alone: its vocabularies are in the run, whatever became of the text.
@@ -471,7 +471,7 @@ printf '\357\273\277' | cat - s.txt >bom.txt
 printf '\377\376w\0' >utf16.txt
 bad_text 'utf16.txt: the text is UTF-16, expected UTF-8' utf16.txt t.txt
 xz -c s.txt >s.xz 2>/dev/null || printf '\3757zXZ\0' >s.xz
-bad_text 's.xz: packed by xz, which this build does not read' s.xz t.txt
+bad_text 's.xz: compressed with xz, which this build does not read' s.xz t.txt
 bitext s.txt t.txt --set data.sort_by_length=false --set data.sentences=0
 refused 2 'data.sort_by_length is false: batches are of data.sentences' "${words[@]}"
 gzip -c s.txt >gz.txt

@@ -132,7 +132,7 @@ static int prepare(const bench_race *race, field *f) {
         if (status) return status;
     }
     f->loop = bench_loop_create(&race->rows[0], race->states, race->threads);
-    if (!f->loop) return cli_fail(COMMAND, "cannot make the loop: out of memory or threads");
+    if (!f->loop) return cli_fail(COMMAND, "cannot start the loop to compare with: out of memory or threads");
     if (race->torch && !bench_torch_prepare(race->torch, &race->rows[0], race->same)) {
         return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
     }

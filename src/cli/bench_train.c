@@ -96,7 +96,7 @@ static int parse(int argc, char **argv, bench_request *ask, recipe *r, bool *hel
         const int status = read_flag(ask, r, flag, parser.value);
         if (status) return status;
     }
-    if (ask->recipe && ask->shape) return cli_usage(BENCH_TRAIN, "needs a recipe or --shape, and was given both");
+    if (ask->recipe && ask->shape) return cli_usage(BENCH_TRAIN, "expected a recipe or --shape, not both");
     if (ask->recipe || ask->shape) return 0;
     return cli_usage(BENCH_TRAIN, "needs a recipe, say recipes/demo.yaml, or --shape small");
 }

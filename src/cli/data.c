@@ -121,7 +121,7 @@ int cli_data_list(int argc, char **argv) {
             return 0;
         }
         if (flag == LIST_JSON) json = true;
-        else if (n == 64) return cli_usage(p.command, "too many names");
+        else if (n == 64) return cli_usage(p.command, "too many names, expected at most 64");
         else if (!(chosen[n++] = named(p.command, p.value))) return CLI_USAGE;
     }
     if (!n && !json) return print_table(), 0;
@@ -226,7 +226,7 @@ static int parse_flag(job *j, int flag, const char *value) {
             return 0;
         case FLAG_AGAIN: j->o.again = true; return 0;
         default:
-            if (j->n == 64) return cli_usage(j->command, "too many names");
+            if (j->n == 64) return cli_usage(j->command, "too many names, expected at most 64");
             return (j->sets[j->n++] = named(j->command, value)) ? 0 : CLI_USAGE;
     }
 }

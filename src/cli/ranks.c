@@ -112,6 +112,6 @@ int ranks_refuse(const char *command) {
     if (l.size <= 1) return 0;
     return !ranks_speak()
                ? CLI_USAGE
-               : cli_usage(command, "%s started %d of it, which do not work together: start one, or unset %s", l.by,
-                           l.size, l.variable);
+               : cli_usage(command, "%s started %d processes, but this command runs as one: start one, or unset %s",
+                           l.by, l.size, l.variable);
 }

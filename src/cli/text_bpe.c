@@ -192,7 +192,7 @@ static int parse_apply(applying *a, int argc, char **argv) {
     if (a->threshold >= 0 && !a->vocabulary)
         return cli_usage(a->lines.command,
                          "--threshold is given without --vocabulary, whose counts it is compared with");
-    return a->codes ? -1 : cli_usage(a->lines.command, "needs --codes");
+    return a->codes ? -1 : cli_usage(a->lines.command, "needs --codes FILE");
 }
 
 /* Codes and vocabulary: exit status. */

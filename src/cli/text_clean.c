@@ -62,7 +62,7 @@ static int parse(cleaner *c, int argc, char **argv) {
             return CLI_USAGE;
         }
     }
-    if (c->n_paths != 4) return cli_usage(command, "needs two files to read and two to write");
+    if (c->n_paths != 4) return cli_usage(command, "needs four files: SOURCE TARGET CLEAN-SOURCE CLEAN-TARGET");
     if (strcmp(c->paths[0], "-") == 0 && strcmp(c->paths[1], "-") == 0)
         return cli_usage(command, "standard input is named for both sides, expected a file for one of them");
     if (strcmp(c->paths[2], "-") == 0 || strcmp(c->paths[3], "-") == 0)
@@ -162,7 +162,7 @@ int cli_text_clean(int argc, char **argv) {
     int status = parse(&c, argc, argv);
     if (status >= 0) return status;
     if (c.limits.min > c.limits.max)
-        return cli_usage(command, "--min is %lld and --max %lld: nothing is left", (long long)c.limits.min,
+        return cli_usage(command, "--min is %lld, expected at most --max, which is %lld", (long long)c.limits.min,
                          (long long)c.limits.max);
     status = open_sides(&c, message, sizeof message);
     if (!status) status = copy_pairs(&c, message, sizeof message);

@@ -109,7 +109,7 @@ static int parse(scoring *s, int argc, char **argv) {
         const int status = read_flag(s, flag, p.value);
         if (status) return status;
     }
-    return s->n ? -1 : cli_usage(command, "needs a reference");
+    return s->n ? -1 : cli_usage(command, "needs a file of reference translations");
 }
 
 /* ---- scoring ---- */

@@ -123,8 +123,7 @@ static int translate_all(experiment *e, const arguments *a) {
 static int check_nbest(const experiment *e, const arguments *a) {
     const int beam = translation_beam(e);
     if (a->nbest <= beam) return 0;
-    return cli_usage("translate", "--nbest is %lld, expected at most the hypotheses of the search, %d (--beam)",
-                     (long long)a->nbest, beam);
+    return cli_usage("translate", "--nbest is %lld, expected at most --beam, which is %d", (long long)a->nbest, beam);
 }
 
 int cli_translate(int argc, char **argv) {

@@ -111,7 +111,9 @@ size_t comm_memory(const comm *c) {
 
 static int refuse_size(const comm *c, char *message, size_t size) {
     const comm_launch l = comm_launched();
-    if (!l.by) return text_fail(message, size, "nobody started ranks, but %s knows of %d", c->mpi->name, c->size);
+    if (!l.by)
+        return text_fail(message, size, "not started by mpirun, mpiexec or srun, but %s has %d ranks", c->mpi->name,
+                         c->size);
     return text_fail(message, size, "%s started %d ranks, but %s knows of %d: %s, or unset %s to run alone", l.by,
                      l.size, c->mpi->name, c->size,
                      strcmp(l.by, "srun") == 0 ? "choose another srun --mpi=KIND"

@@ -154,7 +154,7 @@ void nccl_free(nccl *n) {
 static int begin_sum(nccl *n, void *stream, char *message, size_t size) {
     int status = n->f->record(n->before, stream);
     if (!status) status = n->f->wait(n->stream, n->before, 0);
-    return driver_failed("cannot order a sum", status, message, size);
+    return driver_failed("cannot enqueue a sum", status, message, size);
 }
 
 int nccl_sum(nccl *n, float *x, int64_t count, void *stream, char *message, size_t size) {

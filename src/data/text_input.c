@@ -60,8 +60,8 @@ static int recognize(text_input *in, char *msg, size_t msg_size) {
             in->unpacker = unpacker_create(s->how);
             return in->unpacker ? 0 : text_fail(msg, msg_size, "%s: out of memory", in->name);
         }
-        return text_fail(msg, msg_size, "%s: packed by %s, which this build does not read: unpack it first", in->name,
-                         s->how);
+        return text_fail(msg, msg_size, "%s: compressed with %s, which this build does not read: decompress it first",
+                         in->name, s->how);
     }
     return 0;
 }
@@ -153,7 +153,7 @@ static int more_text(text_input *in, char *msg, size_t msg_size) {
         if (got) continue;
         in->ended = true;
         if (in->unpacker && !unpacker_done(in->unpacker))
-            return text_fail(msg, msg_size, "%s: the packed data end in their middle", in->name);
+            return text_fail(msg, msg_size, "%s: the compressed data are truncated", in->name);
         return 0;
     }
     return 1;
@@ -244,7 +244,7 @@ int text_input_read_most(const char *path, size_t most, char **bytes, size_t *n,
     if (text_input_open(&in, path, msg, msg_size)) return -1;
     while ((got = more_text(in, msg, msg_size)) > 0) {
         if (in->end <= most) continue;
-        got = text_fail(msg, msg_size, "%s: unpacks to more than the %zu bytes that it may have", in->name, most);
+        got = text_fail(msg, msg_size, "%s: unpacks to more than the %zu bytes allowed", in->name, most);
         break;
     }
     if (got == 0 && !in->text) got = reserve(in, msg, msg_size);

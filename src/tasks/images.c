@@ -345,8 +345,10 @@ static void next(experiment *e, task_batch *out) {
 static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
     images *s = images_of(e);
     if (epoch < 0 || index < 0 || index >= batches(e))
-        return text_fail(message, size, "batch %lld of an epoch, which has %lld: has the data changed?",
-                         (long long)index, (long long)batches(e));
+        return text_fail(
+            message, size,
+            "the checkpoint is at batch %lld of an epoch, but an epoch has %lld batches: have the data changed?",
+            (long long)index, (long long)batches(e));
     s->epoch = epoch;
     s->index = index;
     return 0;

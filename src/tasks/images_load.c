@@ -128,7 +128,8 @@ static int read_split(experiment *e, task_split split, char *message, size_t siz
                        : is_folder(r) ? read_folder(e, split, message, size)
                                       : read_cifar(s, r, split, message, size);
     if (failed) return -1;
-    if (s->all.n > INT32_MAX) return text_fail(message, size, "%lld pictures are too many", (long long)s->all.n);
+    if (s->all.n > INT32_MAX)
+        return text_fail(message, size, "%lld training images, expected fewer than 2147483648", (long long)s->all.n);
     s->n[split] = s->all.n - before;
     s->place[split] = malloc(((size_t)s->n[split] + 1) * sizeof *s->place[split]);
     if (!s->place[split]) return text_fail(message, size, "out of memory for %lld pictures", (long long)s->all.n);

@@ -340,8 +340,10 @@ static void next(experiment *e, task_batch *out) {
 static int seek(experiment *e, int64_t epoch, int64_t index, char *message, size_t size) {
     language *s = language_of(e);
     if (epoch < 0 || index < 0 || index >= s->batches)
-        return text_fail(message, size, "batch %lld of an epoch, which has %lld: has the data changed?",
-                         (long long)index, (long long)s->batches);
+        return text_fail(
+            message, size,
+            "the checkpoint is at batch %lld of an epoch, but an epoch has %lld batches: have the data changed?",
+            (long long)index, (long long)s->batches);
     s->epoch = epoch;
     s->index = index;
     s->place = 0;

@@ -128,7 +128,7 @@ static int make_vocabulary(experiment *e, char *message, size_t size) {
     if (!c.counter) return text_fail(message, size, "out of memory for the vocabulary");
     path_of(e, SPLIT_TRAIN, path);
     int failed = each_line(path, count_line, &c, message, size);
-    if (!failed && !c.any) failed = text_fail(message, size, "%s: there is no text in it", path);
+    if (!failed && !c.any) failed = text_fail(message, size, "%s: the file has no text", path);
     if (!failed) failed = vocab_build(&s->vocab, c.counter, &o, message, size);
     vocab_counter_free(c.counter);
     if (failed || vocab_size(s->vocab) > VOCAB_SPECIALS) return failed;
@@ -223,7 +223,7 @@ static int read_file(experiment *e, int split, char *message, size_t size) {
     reading x = {e, split, 0};
     if (!path_of(e, split, path)) return 0;
     if (each_line(path, add_line, &x, message, size)) return -1;
-    return is_blank(language_of(e), split) ? text_fail(message, size, "%s: there is no text in it", path) : 0;
+    return is_blank(language_of(e), split) ? text_fail(message, size, "%s: the file has no text", path) : 0;
 }
 
 static int read_held_out(experiment *e, const char *directory, task_split split, char *message, size_t size) {

@@ -166,7 +166,7 @@ static int list_params(outgoing *out, const nn_params *params, const checkpoint_
     for (int i = 0; i < params->n; i++) {
         const nn_param *p = &params->list[i];
         if (!checkpoint_is_param(p->name)) {
-            return text_fail(to->message, to->size, "%s: a parameter is called '%s', which is kept for %s", to->path,
+            return text_fail(to->message, to->size, "%s: a parameter is called '%s', a name reserved for %s", to->path,
                              p->name, checkpoint_is_state(p->name) ? "persistent states" : "the optimizer");
         }
         add_tensor(out, p->name, p, params->data);

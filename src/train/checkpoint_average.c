@@ -56,7 +56,7 @@ static int check_same(const averaging *a) {
                     memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
         }
         if (same == count_params(last) && same == count_params(&a->files[f])) continue;
-        return text_fail(a->to->message, a->to->size, "%s: not of the same model as %s", a->paths[f],
+        return text_fail(a->to->message, a->to->size, "%s: its parameters differ from those of %s", a->paths[f],
                          a->paths[a->n - 1]);
     }
     return 0;

@@ -121,7 +121,7 @@ static int start_beside(exchange *x, char *message, size_t size) {
     free(b->queue);
     free(b);
     x->beside = NULL;
-    return text_fail(message, size, "no thread for sums beside a backward pass");
+    return text_fail(message, size, "cannot start a thread for train.overlap");
 }
 
 static void stop_beside(exchange *x) {

@@ -133,7 +133,7 @@ static int read_list(reader *in, const char *path) {
                                      (const char *)event.data.scalar.value);
         yaml_event_delete(&event);
         if (end) break;
-        if (!word) return recipe_fail(&in->at, "%s: expected words in this list", path);
+        if (!word) return recipe_fail(&in->at, "%s: expected a list of words", path);
     }
     return in->scanning ? 0 : recipe_set_path(in->r, path, text, &in->at);
 }

@@ -313,7 +313,8 @@ static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], 
         int64_t value = -1;
         int i = 0;
         if (sscanf(at, "%95s %" SCNd64 "%n", name, &value, &used) != 2 || value < 0 || (at[used] && at[used] != ' ')) {
-            return text_fail(to->message, to->size, "%s: the mark '%.80s' is damaged", r->directory, mark);
+            return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes, '%.80s', is damaged",
+                             r->directory, mark);
         }
         while (i < RUN_FILES && strcmp(r->file[i].name, name) != 0) i++;
         if (i < RUN_FILES) sizes[i] = value;
@@ -325,7 +326,9 @@ static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], 
 static int check_mark(const run *r, int index, int64_t size, const run_line *to) {
     const run_file *f = &r->file[index];
     char last = '\n';
-    if (size < 0) return text_fail(to->message, to->size, "%s: the mark does not name %s", r->directory, f->name);
+    if (size < 0)
+        return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes lacks %s", r->directory,
+                         f->name);
     uint64_t got;
     if (index != RUN_EVENTS && size > 0 && size <= f->size) {
         const int error = adamod__file_read(f->fd, (uint64_t)(size - 1), &last, 1, &got);

@@ -534,8 +534,8 @@ static int share_batches(recipe *r, const train_options *o, char *message, size_
 static int check_share(const experiment *e, const comm *c, char *message, size_t size) {
     const int64_t n = c && e->task->count ? e->task->count(e, SPLIT_TRAIN) : INT64_MAX;
     if (n >= comm_size(c)) return 0;
-    return text_fail(message, size, "%d ranks, but %lld %s to train with: start no more than that", comm_size(c),
-                     (long long)n, e->task->samples);
+    return text_fail(message, size, "%d ranks, but only %lld %s to train with: start at most as many ranks",
+                     comm_size(c), (long long)n, e->task->samples);
 }
 
 /* With a share of the cores, unless the recipe says how many threads there are. */

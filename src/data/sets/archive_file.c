@@ -129,7 +129,7 @@ static int check_amount(unpacking *u, int64_t more) {
     const int64_t all = (int64_t)lib.bytes(u->a, 0), read = (int64_t)lib.bytes(u->a, -1);
     if (u->o->progress) u->o->progress(u->o->context, read, u->packed);
     if (more < 0 || all > u->o->most - more)
-        return text_fail(u->msg, u->msg_size, "%s: has more than the %lld bytes that it may have", u->name,
+        return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
                          (long long)u->o->most);
     if (all <= archive_most(read)) return 0;
     return text_fail(u->msg, u->msg_size, "%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
@@ -162,7 +162,7 @@ static int write_member(unpacking *u, const char *path) {
     if (status) return text_fail(u->msg, u->msg_size, "%s: %s", path, reason);
     if (got >= 0) return 0;
     if (lib.error(u->a)) return broken(u);
-    return text_fail(u->msg, u->msg_size, "%s: has more than the %lld bytes that it may have", u->name,
+    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
                      (long long)u->o->most);
 }
 
@@ -206,7 +206,7 @@ static int read_all(unpacking *u) {
         if (got < ARCHIVE_WARN) return broken(u);
         if (entries == MOST_ENTRIES)
             return text_fail(u->msg, u->msg_size, "%s: has more than %d members", u->name, MOST_ENTRIES);
-        if (lib.filters(u->a) > 2) return text_fail(u->msg, u->msg_size, "%s: is packed more than once", u->name);
+        if (lib.filters(u->a) > 2) return text_fail(u->msg, u->msg_size, "%s: compressed more than once", u->name);
         if (look_at(u, entry)) return -1;
     }
     for (int k = 0; u->o->members[k]; k++) {

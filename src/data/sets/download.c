@@ -238,7 +238,7 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
     if (code == CURLE_OK && t->begun && (!d->size || t->at == d->size)) return WHOLE;
     if (code == CURLE_OK) {
         text_fail(msg, msg_size, "%s: the server's answer ended after %lld bytes%s", d->url, (long long)t->at,
-                  t->at > 0 ? "; they are kept, the same command goes on" : "");
+                  t->at > 0 ? "; repeat the command to continue the download" : "");
         return AGAIN;
     }
     if (t->stalled) snprintf(waited, sizeof waited, "no data came for %g seconds", d->timeout);
@@ -246,7 +246,7 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
               t->stalled ? waited
               : *error   ? error
                          : curl.error(code),
-              t->at > 0 ? "; what came is kept, the same command goes on" : "");
+              t->at > 0 ? "; repeat the command to continue the download" : "");
     if (t->stalled) return STALLED;
     return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
                    code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR
@@ -288,7 +288,7 @@ download_result download_run(const download *d, int fd, bool *resumed, char *msg
         return DOWNLOAD_STOPPED;
     }
     if (fstat(fd, &st)) {
-        text_fail(msg, msg_size, "%s: cannot look at it: %s", d->path, strerror(errno));
+        text_fail(msg, msg_size, "%s: cannot get its size: %s", d->path, strerror(errno));
         return DOWNLOAD_STOPPED;
     }
     int64_t have = (int64_t)st.st_size;

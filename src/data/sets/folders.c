@@ -77,5 +77,5 @@ int folder_lock(const char *path, char *msg, size_t msg_size) {
         close(fd);
         if (!locked) break;
     }
-    return text_fail(msg, msg_size, "%s: another process is at work on it", path);
+    return text_fail(msg, msg_size, "%s: in use by another process", path);
 }

@@ -48,7 +48,7 @@ static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
     size_t n;
     snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
     tell(p, c->to, 0, 0);
-    if (stat(from, &st)) return text_fail(p->msg, p->msg_size, "%s: cannot look at it: %s", from, strerror(errno));
+    if (stat(from, &st)) return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", from, strerror(errno));
     const int64_t most = archive_most((int64_t)st.st_size);
     if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, p->msg, p->msg_size))
         return -1;
