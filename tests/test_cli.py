@@ -159,10 +159,12 @@ def test_manual_and_completions_have_every_flag():
         zsh = file.read()
     for command in COMMANDS + (TRAINING if has_trainer() else []):
         section, _, part = command.partition(" ")
-        check(command in sections or f".Cm {part}\n" in sections.get(section, ""), command, "is not described")
+        described = re.search(rf"^\.(It )?(Cm [a-z]+ , )*Cm {part}( |$)", sections.get(section, ""), re.M)
+        check(command in sections or described, command, "is not described")
         manual = "".join(part for part in synopsis.split(".Nm\n") if part.startswith(f".Cm {command}\n"))
         begin = re.search(r"^        ([a-z' ]+ \| )?'?%s'?( \| [a-z' ]+)?\)" % command, zsh, re.M).start()
         completed = complete(*command.split(), "--")
+        check(flags_of(command)[-1] == "help", command, "does not end with --help")
         for flag in flags_of(command):
             check(flag == "help" or re.search(rf"Fl -{flag}\b", manual), command, flag, "is not in the manual")
             check(f"--{flag}" in completed, command, flag, "is not completed by bash:", completed)

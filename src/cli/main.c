@@ -46,7 +46,7 @@ static void print_help(FILE *out) {
     fprintf(out, "usage: adamod COMMAND [ARGUMENT]...\n\n"
                  "AdaMod, and every optimizer its paper names.\n\n");
     for (int i = 0; i < COMMANDS; i++) fprintf(out, "  %-15s  %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "  %-15s  %s\n", "help COMMAND", "show a command's arguments");
+    fprintf(out, "  %-15s  %s\n", "help COMMAND", "show the arguments of a command");
     fprintf(out, "\n  --help, --version\n\nExit status: 0; 1 if something failed; 2 if the command line is wrong.\n");
 }
 
