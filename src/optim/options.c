@@ -15,39 +15,40 @@ static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
 
 /* The last 0 or 1 says whether it belongs to the optimizer as a whole. */
 static const option_spec adamod__common[] = {
-    {OPT_WEIGHT_DECAY, {"weight_decay", "lambda", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
+    {OPT_WEIGHT_DECAY,
+     {"weight_decay", "strength of the weight decay (lambda)", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
     {OPT_DECAY,
-     {"decay", "none; l2: into the gradient; decoupled: times lr; independent: of lr", ADAMOD_CHOICE, DECAY_DECOUPLED,
-      0, 3, 0, 0, adamod__decays, 0, 0}},
-    {OPT_MAXIMIZE, {"maximize", "1: ascend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
+     {"decay", "how weight_decay acts; l2: added to the gradient; decoupled: times lr; independent: without lr",
+      ADAMOD_CHOICE, DECAY_DECOUPLED, 0, 3, 0, 0, adamod__decays, 0, 0}},
+    {OPT_MAXIMIZE, {"maximize", "1: ascend instead of descend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
     {OPT_CLIP_VALUE,
      {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0,
       0}},
     {OPT_LOW_PRECISION,
-     {"low_precision", "bf16 and f16 parameters: with fp32 master, or stochastic rounding", ADAMOD_CHOICE,
+     {"low_precision", "bf16 and f16 parameters: keep an f32 master copy, or round at random", ADAMOD_CHOICE,
       LOW_PRECISION_MASTER, 0, 1, 0, 0, adamod__low_precisions, 1, 0}},
     {OPT_STATE_TYPE,
-     {"state_type", "auto: the type of computation; bf16: rounded at random", ADAMOD_CHOICE, STATE_AUTO, 0, 1, 0, 0,
-      adamod__state_types, 1, 0}},
+     {"state_type", "type of the states; auto: that of the computation; bf16: rounded at random", ADAMOD_CHOICE,
+      STATE_AUTO, 0, 1, 0, 0, adamod__state_types, 1, 0}},
     {OPT_MIN_8BIT_SIZE,
-     {"min_8bit_size", "state_type q8: parameters with fewer elements have states as with auto", ADAMOD_INTEGER, 0, 0,
-      9007199254740991, 0, 0, NULL, 1, 0}},
+     {"min_8bit_size", "with state_type q8, parameters with fewer elements have states of type auto", ADAMOD_INTEGER, 0,
+      0, 9007199254740991, 0, 0, NULL, 1, 0}},
     {OPT_GRAD_SCALE, {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
     {OPT_CLIP_NORM,
      {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
     {OPT_NONFINITE,
-     {"nonfinite", "a gradient that or whose square is not finite", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0,
+     {"nonfinite", "what to do if a gradient or its square is not finite", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0,
       adamod__nonfinites, 0, 1}},
-    {OPT_SEED, {"seed", "of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
-    {OPT_THREADS, {"threads", "0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
+    {OPT_SEED, {"seed", "seed of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
+    {OPT_THREADS, {"threads", "number of threads; 0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
 };
 enum { COMMON_COUNT = sizeof adamod__common / sizeof *adamod__common };
 
 /* For rules whose states can be kept in 8 bits. */
 static const option_spec adamod__state_type_q8 = {
     OPT_STATE_TYPE,
-    {"state_type", "auto: the type of computation; bf16, q8: 16 or 8 bits, rounded at random", ADAMOD_CHOICE,
-     STATE_AUTO, 0, 2, 0, 0, adamod__state_types_q8, 1, 0}};
+    {"state_type", "type of the states; auto: that of the computation; bf16, q8: 16 or 8 bits, rounded at random",
+     ADAMOD_CHOICE, STATE_AUTO, 0, 2, 0, 0, adamod__state_types_q8, 1, 0}};
 
 const option_spec *adamod__option(const rule *r, int index) {
     if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;

@@ -37,14 +37,14 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
 #define OPTION_EPS(value) OPTION_REAL(EPS, "eps", value, 0, INFINITY, 1, "added to the divisor")
 #define OPTION_MOMENTUM                                                                                                \
-    OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the buffer; 0: there is none")
+    OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the momentum buffer; 0: no buffer")
 
 #define OPTION_BETA3                                                                                                   \
     OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
 /* Of rules that have a learning rate for each element. Their states have adamod__bound_state, their formulas BOUND. */
 #define OPTIONS_BOUND                                                                                                  \
     OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
-                  "momental: AdaMod's, on each element's learning rate"),                                              \
+                  "momental: AdaMod's bound on each element's learning rate"),                                         \
         OPTION_BETA3
 static void adamod__bound_state(const double *o, state_spec *spec) {
     if (adamod__bounded(o)) *spec = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};

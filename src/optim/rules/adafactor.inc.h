@@ -56,14 +56,16 @@ static void adamod__adafactor_states(const double *o, int ndim, state_spec specs
 }
 
 static const option_spec adamod__adafactor_options[] = {
-    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; not read while relative_step is on"),
+    OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; ignored while relative_step is 1"),
     OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
     OPTION_REAL(EPS1, "eps1", 1e-30, 0, INFINITY, 1, "added to squared gradients"),
-    OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1, "least root mean square of a parameter for its scale"),
+    OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1,
+                "smallest root mean square of a parameter that scale_parameter uses"),
     OPTION_REAL(CLIP_THRESHOLD, "clip_threshold", 1, 0, INFINITY, 0, "d: largest root mean square of an update"),
     OPTION_REAL(DECAY_RATE, "decay_rate", 0.8, 0, INFINITY, 1, "c: beta2_t is 1 - t^-c"),
     OPTION_SWITCH(RELATIVE_STEP, "relative_step", 1, 0, "1: the learning rate is min(0.01, 1 / sqrt(t))"),
-    OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0, "1: times the root mean square of the parameter"),
+    OPTION_SWITCH(SCALE_PARAMETER, "scale_parameter", 1, 0,
+                  "1: multiply the learning rate by the parameter's root mean square"),
     OPTION_SWITCH(WARMUP_INIT, "warmup_init", 0, 0, "1: relative_step starts at 1e-6 t"),
     OPTIONS_BOUND,
 };

@@ -60,7 +60,8 @@ static const option_spec adamod__adam_options[] = {
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-8),
-    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,
+                  "variant of the formula: where the bias corrections are"),
     OPTIONS_BOUND,
 };
 
@@ -78,7 +79,8 @@ static const option_spec adamod__amsgrad_options[] = {
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-8),
-    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0, "where the bias corrections sit"),
+    OPTION_CHOICE(FLAVOUR, "flavour", FLAVOUR_PAPER, adamod__flavours, 0,
+                  "variant of the formula: where the bias corrections are"),
     OPTIONS_BOUND,
     OPTION_SWITCH(BIAS_CORRECTION, "bias_correction", 1, 0, "0: none, as Reddi et al. write it"),
 };

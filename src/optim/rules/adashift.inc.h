@@ -74,9 +74,9 @@ static const option_spec adamod__adashift_options[] = {
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.999),
     OPTION_EPS(1e-10),
-    OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: how many updates the gradient in v is late"),
+    OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: age in updates of the gradient in v"),
     OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
-                  "v takes the array's largest, or each element's"),
+                  "v uses the array's largest squared gradient, or each element's own"),
     OPTIONS_BOUND,
 };
 

@@ -69,16 +69,16 @@ static void adamod__prodigy_states(const double *o, int ndim, state_spec specs[]
 }
 
 static const option_spec adamod__prodigy_options[] = {
-    OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "times d: the learning rate; 1 is the authors' advice"),
+    OPTION_REAL(LR, "lr", 1, 0, INFINITY, 1, "factor of d in the learning rate; the authors advise 1"),
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.999),
     OPTION_REAL(BETA_D, "beta_d", 0, 0, 1, 1, "decay of the sums that d is estimated from; 0: the root of beta2"),
     OPTION_EPS(1e-8),
-    OPTION_REAL(D0, "d0", 1e-6, 1e-15, 1e6, 0, "the first d"),
-    OPTION_REAL(D_COEF, "d_coef", 1, 1e-6, 1e6, 0, "times the estimate of d: the way to tune the rule"),
+    OPTION_REAL(D0, "d0", 1e-6, 1e-15, 1e6, 0, "initial d"),
+    OPTION_REAL(D_COEF, "d_coef", 1, 1e-6, 1e6, 0, "factor of the estimate d; tune this rather than lr"),
     OPTION_REAL(GROWTH_RATE, "growth_rate", INFINITY, 1, INFINITY, 0, "d grows by at most this factor in an update"),
     OPTION_SWITCH(BIAS_CORRECTION, "use_bias_correction", 0, 0, "1: Adam's correction of averages"),
-    OPTION_SWITCH(SAFEGUARD_WARMUP, "safeguard_warmup", 0, 0, "1: the sum that d is divided by does not see lr"),
+    OPTION_SWITCH(SAFEGUARD_WARMUP, "safeguard_warmup", 0, 0, "1: leave lr out of the denominator of d's estimate"),
     OPTIONS_BOUND,
 };
 

@@ -89,12 +89,12 @@ static void adamod__schedulefree_sgd_states(const double *o, int ndim, state_spe
 }
 
 #define SCHEDULEFREE_OPTIONS                                                                                           \
-    OPTION_REAL(BETA1, "beta1", 0.9, 0.01, 1, 1, "how near y is to the average x; from 0.01 on"),                      \
+    OPTION_REAL(BETA1, "beta1", 0.9, 0.01, 1, 1, "weight of the average x in y; from 0.01 on"),                        \
         OPTION_INTEGER(WARMUP_STEPS, "warmup_steps", 0, 0, 9007199254740991, 0,                                        \
                        "updates in which lr grows to its value"),                                                      \
         OPTION_REAL(WEIGHT_POWER, "r", 0, 0, 10, 0, "update t weighs t^r in the average"),                             \
         OPTION_REAL(WEIGHT_LR_POWER, "weight_lr_power", 2, 0, 10, 0,                                                   \
-                    "an update of the warm-up weighs so: a power of its lr")
+                    "in the warm-up, an update weighs its lr to this power")
 
 static const option_spec adamod__schedulefree_adamw_options[] = {
     OPTION_LR(2.5e-3), SCHEDULEFREE_OPTIONS, OPTION_BETA2(0.999), OPTION_EPS(1e-8), OPTIONS_BOUND,

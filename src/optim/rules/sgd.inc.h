@@ -47,7 +47,7 @@ static void adamod__sgd_states(const double *o, int ndim, state_spec specs[]) {
 static const option_spec adamod__sgd_options[] = {
     OPTION_LR(1e-2),
     OPTION_MOMENTUM,
-    OPTION_REAL(DAMPENING, "dampening", 0, 0, 1, 0, "the gradient enters the buffer times 1 - dampening"),
+    OPTION_REAL(DAMPENING, "dampening", 0, 0, 1, 0, "gradients are multiplied by 1 - dampening in the buffer"),
     OPTION_SWITCH(NESTEROV, "nesterov", 0, 0, "1: Nesterov's momentum"),
 };
 

@@ -49,9 +49,9 @@ static void adamod__sophia_states(const double *o, int ndim, state_spec specs[])
 static const option_spec adamod__sophia_options[] = {
     OPTION_LR(1e-4),
     OPTION_BETA1(0.965),
-    OPTION_REAL(SOPHIA_RHO, "rho", 0.04, 0, 1e6, 0, "times bs and the Hessian: what the average is divided by"),
+    OPTION_REAL(SOPHIA_RHO, "rho", 0.04, 0, 1e6, 0, "the average is divided by rho times bs times the Hessian"),
     OPTION_INTEGER(BATCH_SIZE, "bs", 5120, 1, 1000000000, 0,
-                   "tokens, or samples, that the Hessian's estimate is a mean of"),
+                   "number of tokens or samples in an estimate of the Hessian"),
     OPTIONS_BOUND,
 };
 
