@@ -67,7 +67,7 @@ class Optimizer(torch.optim.Optimizer):
 
     Arguments that mean the same in all rules that have them:
         params: parameters, pairs of name and parameter (PyTorch 2.6 or later), or dicts that define groups.
-        lr: the learning rate; a tensor too.
+        lr: the learning rate, a number or a tensor.
         betas: decay of the averages of gradients and of squared gradients.
         eps: added to the divisor.
         common: decay, maximize, clip_value, low_precision, state_type, seed: see help(libadamod.torch.Common).

@@ -27,7 +27,7 @@ class Lion(Optimizer):
 
         p = p - lr sign(beta1 m + (1 - beta1) g)        m = beta2 m + (1 - beta2) g
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         betas: weight of the average in the step's sign, and decay of the average.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
     """
@@ -52,13 +52,13 @@ class Lion(Optimizer):
 class NAdam(Optimizer):
     """NAdam, Dozat, ICLR workshop 2016: Adam with Nesterov's momentum; as torch.optim.NAdam.
 
-    The product of momenta, mu_product, follows from the number of updates here. It is in checkpoints alone, for
-    torch.optim.NAdam to go on from.
+    The product of momenta, mu_product, is computed from the number of updates. It is only in checkpoints, so that
+    torch.optim.NAdam can continue from them.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         momentum_decay: how fast the momentum grows to beta1.
-        decoupled_weight_decay: torch.optim's word for decay="decoupled".
+        decoupled_weight_decay: torch.optim's name for decay="decoupled".
     """
 
     rule = "nadam"
@@ -109,7 +109,7 @@ class Adamax(Optimizer):
     """Adamax, Kingma and Ba, arXiv 1412.6980: Adam with the largest gradient in place of the root mean square; as
     torch.optim.Adamax.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
     """
 
@@ -136,10 +136,10 @@ class AdaBelief(Optimizer):
     """AdaBelief, Zhuang et al., arXiv 2010.07468: Adam that divides by how far gradients were from their average; as in
     the authors' package.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         eps: added to the divisor, and to the average of squares in every update.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        rectify: early learning rates are rectified, as RAdam's.
+        rectify: rectify early learning rates, as RAdam does.
     """
 
     rule = "adabelief"
@@ -179,8 +179,8 @@ class ADOPT(Optimizer):
 
         m = beta1 m + (1 - beta1) clip(g / max(sqrt(v), eps))        p = p - lr m        v = beta2 v + (1 - beta2) g^2
 
-    Args, beside those of every Optimizer here:
-        eps: the least divisor.
+    Args, besides those of every Optimizer here:
+        eps: the smallest divisor.
         clip: whether a normalized gradient is clipped to (t - 1)^0.25.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
     """
@@ -205,7 +205,7 @@ class AdEMAMix(Optimizer):
     """AdEMAMix, Pagliardini, Ablin, Grangier, arXiv 2409.03137: Adam with a second, slow average of gradients; as in the
     authors' package.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         betas: decay of the fast average of gradients, of the squares, and of the slow average.
         alpha: weight of the slow average.
         beta3_warmup: updates until the slow average's decay has grown from the fast one's; None: none.
@@ -248,7 +248,7 @@ class Adan(Optimizer):
     """Adan, Xie et al., arXiv 2208.06677: Adam with an average of the changes of gradients; as in the authors' package,
     whose weight decay is decoupled here as with its no_prox.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         betas: decay of the averages of gradients, of their changes, and of squares.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
     """
@@ -277,9 +277,9 @@ class LAMB(Optimizer):
 
     As in the paper, with the identity for its phi. It looks at whole parameters.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: a part of the step whose length is set, unless decay says otherwise.
-        bias_correction: of both averages.
+        bias_correction: whether both averages are corrected.
     """
 
     rule = "lamb"
@@ -305,15 +305,15 @@ class Prodigy(Optimizer):
 
     The estimate d is one number for all parameters of all groups on one device. It looks at whole parameters.
 
-    Args, beside those of every Optimizer here:
-        lr: times d, the learning rate. The authors advise 1, with a schedule that decays it.
+    Args, besides those of every Optimizer here:
+        lr: factor of d in the learning rate. The authors advise 1, with a schedule that decays it.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        d0: the first d, which should be too small rather than too large.
-        d_coef: times the estimate of d: the way to tune the rule.
-        growth_rate: by at most this factor d grows in a step.
+        d0: initial d, rather too small than too large.
+        d_coef: factor of the estimate d; tune this rather than lr.
+        growth_rate: d grows by at most this factor in a step.
         beta_d: decay of the sums that d is estimated from, the authors' beta3; 0 is the root of betas[1].
-        use_bias_correction: Adam's correction of averages.
-        safeguard_warmup: the sum that d is divided by does not see lr, for long warm-ups.
+        use_bias_correction: correct averages as Adam does.
+        safeguard_warmup: leave lr out of the denominator of d's estimate, for long warm-ups.
     """
 
     rule = "prodigy"
@@ -342,7 +342,7 @@ class StableAdamW(Optimizer):
     """StableAdamW, Wortsman et al., arXiv 2304.13013: AdamW that steps less where a parameter's gradients are larger than
     they were; as in optimi. It looks at whole parameters.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
     """
 
@@ -436,11 +436,11 @@ class ScheduleFreeAdamW(_ScheduleFree):
 
     Gradients are to be taken at the parameters as they are. Call eval() before an evaluation and train() after it.
 
-    Args, beside those of every Optimizer here:
-        betas: how near the parameters are to the average, and decay of the average of squared gradients.
+    Args, besides those of every Optimizer here:
+        betas: weight of the average in the parameters, and decay of the average of squared gradients.
         warmup_steps: updates in which lr grows to its value.
         r: update t weighs t^r in the average.
-        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
+        weight_lr_power: in the warm-up, an update weighs its learning rate to this power.
         weight_decay: of the parameters, unless decay says otherwise.
     """
 
@@ -469,11 +469,11 @@ class ScheduleFreeAdamW(_ScheduleFree):
 class ScheduleFreeSGD(_ScheduleFree):
     """Schedule-Free SGD, Defazio et al., arXiv 2405.15682; see ScheduleFreeAdamW.
 
-    Args, beside those of every Optimizer here:
-        momentum: how near the parameters are to the average.
+    Args, besides those of every Optimizer here:
+        momentum: weight of the average in the parameters.
         warmup_steps: updates in which lr grows to its value.
         r: update t weighs t^r in the average.
-        weight_lr_power: updates of the warm-up weigh a power of their learning rate.
+        weight_lr_power: in the warm-up, an update weighs its learning rate to this power.
         weight_decay: of the parameters, unless decay says otherwise.
     """
 
@@ -504,10 +504,10 @@ class Sophia(Optimizer):
     SophiaG. Call update_hessian() every so many steps, after a backward pass of which the squared gradients are such an
     estimate: with labels that were drawn from the model's own answers.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         betas: decay of the average of gradients, and of the estimates.
         rho: the larger, the fewer elements are clipped.
-        bs: how many samples, or tokens, the loss is a mean of.
+        bs: number of samples or tokens that the loss is a mean of.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
     """
 
@@ -564,23 +564,23 @@ class Sophia(Optimizer):
 
 class Muon(Optimizer):
     """Muon, Jordan et al., kellerjordan.github.io/posts/muon: the momentum of a matrix made nearly orthogonal; as
-    torch.optim.Muon, whose steps of Newton and Schulz are in bfloat16; here they are on GPUs, and on CPUs in float32 or
+    torch.optim.Muon, whose Newton-Schulz iterations are in bfloat16; here they are on GPUs, and on CPUs in float32 or
     float64.
 
     A parameter of two or more dimensions is a matrix of its first dimension by all others. All others, and groups with
     use_muon=False (embeddings, output layers), take AdamW's step. It looks at whole parameters.
 
-    Args, beside those of every Optimizer here:
-        lr: of matrices.
+    Args, besides those of every Optimizer here:
+        lr: learning rate of matrices.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         momentum: decay of the average of gradients.
-        nesterov: the step is of that average with the gradient averaged in once more.
+        nesterov: Nesterov's momentum.
         ns_coefficients: a, b and c of X = a X + (b A + c A^2) X, with A = X X^T.
-        eps: the least norm that a matrix is divided by.
-        ns_steps: how many such steps.
+        eps: the smallest norm that a matrix is divided by.
+        ns_steps: number of these iterations.
         adjust_lr_fn: "original" (None), "match_rms_adamw" or "spectral_unclamped".
-        use_muon: False: AdamW takes matrices, too.
-        adamw_lr: of what AdamW takes; it follows what a scheduler makes of lr.
+        use_muon: False: AdamW updates matrices too.
+        adamw_lr: learning rate of AdamW; a scheduler changes it in proportion to lr.
         adamw_betas: betas of AdamW.
         adamw_eps: eps of AdamW.
     """
@@ -635,12 +635,12 @@ class SOAP(Optimizer):
     A parameter of two or more dimensions is a matrix of its first dimension by all others. All others take Adam's step. The
     first step moves nothing. It looks at whole parameters. On GPUs its bits are those of CPUs.
 
-    Args, beside those of every Optimizer here:
-        shampoo_beta: decay of the averages that have the eigenbasis; None: as the second of betas.
+    Args, besides those of every Optimizer here:
+        shampoo_beta: decay of the averages that define the eigenbasis; None: betas[1].
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         precondition_frequency: steps from one change of the basis to the next.
         max_precondition_dim: the longest side of a matrix that has a basis of its own.
-        correct_bias: of both averages.
+        correct_bias: whether both averages are corrected.
     """
 
     rule = "soap"

@@ -32,10 +32,10 @@ class AdaMod(Optimizer):
         eta = lr / (sqrt(v / (1 - beta2^t)) + eps)
         s = beta3 s + (1 - beta3) eta      p = p - min(eta, s) m / (1 - beta1^t)
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         beta3: decay of the average of learning rates; 0 is Adam. The paper recommends 0.999 or 0.9999.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        flavour: where the bias corrections sit: "paper" (Algorithm 2); "published" (the authors' package and its ports,
+        flavour: variant of the formula: "paper" (Algorithm 2); "published" (the authors' package and its ports,
             eta = lr sqrt(1 - beta2^t) / (1 - beta1^t) / (sqrt(v) + eps), a step on m itself); "adamd" (ports with
             adam_debias: the same without 1 - beta1^t); or "keras".
     """
@@ -77,11 +77,11 @@ class Adam(Optimizer):
         m = beta1 m + (1 - beta1) g        v = beta2 v + (1 - beta2) g^2
         p = p - lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         amsgrad: divide by the root of the largest v so far, Reddi et al., arXiv 1904.09237.
-        decoupled_weight_decay: torch.optim's word for decay="decoupled".
-        flavour: where the bias corrections sit, as in AdaMod.
+        decoupled_weight_decay: torch.optim's name for decay="decoupled".
+        flavour: variant of the formula, as in AdaMod.
     """
 
     rule = "adam"
@@ -136,10 +136,10 @@ class AdamW(Adam):
 class AMSGrad(Optimizer):
     """Adam with the largest v so far, Reddi, Kale, Kumar, arXiv 1904.09237, with decoupled decay.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
-        flavour: where the bias corrections sit, as in AdaMod.
-        bias_correction: False is as they write it.
+        flavour: variant of the formula, as in AdaMod.
+        bias_correction: False for the paper's formula, without correction.
     """
 
     rule = "amsgrad"
@@ -178,9 +178,9 @@ class SGD(Optimizer):
 
         m = momentum m + (1 - dampening) g, in the first update g        p = p - lr m
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         momentum: how much of the last step is kept; 0 needs no state.
-        dampening: of the gradient in m.
+        dampening: the gradient is multiplied by 1 - dampening in m.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         nesterov: step along g + momentum m.
     """
@@ -209,8 +209,8 @@ class Adagrad(Optimizer):
 
         sum = sum + g^2        p = p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)
 
-    Args, beside those of every Optimizer here:
-        lr_decay: of the learning rate with the number of updates.
+    Args, besides those of every Optimizer here:
+        lr_decay: decay of the learning rate with the number of updates.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         initial_accumulator_value: what sum begins with.
     """
@@ -239,7 +239,7 @@ class RMSprop(Optimizer):
 
         v = alpha v + (1 - alpha) g^2        p = p - lr g / (sqrt(v) + eps)
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         alpha: decay of the average of squared gradients.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
         momentum: of the steps.
@@ -276,7 +276,7 @@ class Adadelta(Optimizer):
         v = rho v + (1 - rho) g^2        d = sqrt(s + eps) / sqrt(v + eps) g
         s = rho s + (1 - rho) d^2        p = p - lr d
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         rho: decay of both averages.
         eps: in both roots.
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
@@ -303,7 +303,7 @@ class AdaBound(Optimizer):
     final_lr follows what a scheduler makes of lr, as in the authors' package: it is scaled by lr / base_lr, where
     base_lr is the learning rate that the group was made with.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         final_lr: where the bounds meet.
         gamma: how fast they close in: final_lr (1 -+ 1 / (gamma t)), about.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
@@ -363,7 +363,7 @@ class AdaShift(Optimizer):
     """AdaShift, Zhou et al., arXiv 1810.00143: Adam whose second moment takes the gradient of `window` updates ago. The
     first `window` updates only fill the queue.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: decoupled from the gradient, unless decay says otherwise.
         window: how late the gradient in v is; so many gradients are kept.
         spatial: v takes the largest gradient of the parameter ("max") or each element's own ("none").
@@ -397,7 +397,7 @@ class AdaShift(Optimizer):
 class NosAdam(Optimizer):
     """NosAdam, Huang, Wang, Dong, arXiv 1805.07557: Adam in whose second moment update k weighs k^-gamma.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         beta1: decay of the average of gradients.
         gamma: how much earlier gradients weigh more; 0 is their plain mean.
         weight_decay: decoupled from the gradient, unless decay says otherwise.
@@ -439,7 +439,7 @@ class Adafactor(Optimizer):
     As in fairseq and Transformers, with their arguments and checkpoints; not as torch.optim.Adafactor. It looks at whole
     parameters, so under FSDP it is not what it is without.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         lr: the learning rate, a tensor too; with relative_step there is none to be given.
         eps: what is added to squared gradients, and the least that a parameter's root mean square counts as.
         clip_threshold: the most that the root mean square of an update may be.
@@ -510,9 +510,9 @@ class Adafactor(Optimizer):
 class RAdam(Optimizer):
     """RAdam, Liu et al., arXiv 1908.03265: Adam whose early learning rates are rectified; as torch.optim.RAdam.
 
-    Args, beside those of every Optimizer here:
+    Args, besides those of every Optimizer here:
         weight_decay: added to the gradient, times the parameter, unless decay says otherwise.
-        decoupled_weight_decay: torch.optim's word for decay="decoupled".
+        decoupled_weight_decay: torch.optim's name for decay="decoupled".
     """
 
     rule = "radam"
