@@ -111,6 +111,8 @@ done
         sed -E 's/^[^ ]* ([^|]*)[^ ]* = ([0-9.]*) \(μ = ([0-9.]*) ± ([0-9.]*)\).* \(p = ([0-9.]*)\)$/\1 \2 \3 \4 \5/'
 } >said
 cmp -s said "$data/score.said" || fail "scores: $(diff said "$data/score.said")"
+echo other >other.txt && echo word >word.txt
+text score --confidence other.txt word.txt | grep -q '= 0.00 0.0/' || fail "an interval of zeros, which sacreBLEU does not print"
 text score --json --metric bleu,chrf "$data/score.ref" "$data/score.one" "$data/score.two" >scores.json
 /usr/bin/env python3 -c 'import json; s = json.load(open("scores.json"))["scores"]; assert len(s) == 4 and s[3]["p"] > 0' ||
     fail "scores as JSON: $(cat scores.json)"

@@ -173,6 +173,20 @@ TEST(scores_are_those_of_sacrebleu) {
     score_free(t);
 }
 
+/* Of chrF in float32, to the last bit. */
+TEST(intervals_are_those_of_sacrebleu) {
+    static const char *const pairs[][2] = {
+        {"sat ran ran", "the cat cat"}, {"dog far mat", "dog sat mat"}, {"the the dog", "mat on the"}};
+    const score_options o = {.metric = SCORE_CHRF};
+    score_interval interval = {0};
+    score_text *s = score_create(&o);
+    for (int i = 0; i < 3; i++) CHECK_INT(score_add(s, text_of(pairs[i][0]), text_of(pairs[i][1])), 0);
+    CHECK_INT(score_resample(s, 50, &interval), 0);
+    CHECK_CLOSE(interval.mean, 16.754688262939453, 0);
+    CHECK_CLOSE(interval.half, 9.20965576171875, 0);
+    score_free(s);
+}
+
 TEST(bad_codes_are_refused) {
     static const char *const cases[][2] = {
         {"", "c: empty, expected codes of subwords"},
@@ -191,4 +205,5 @@ TEST(bad_codes_are_refused) {
 
 RUN_TESTS(ENTRY(tokens_and_back), ENTRY(chains_of_rules), ENTRY(punctuation_and_case), ENTRY(strings_have_numbers),
           ENTRY(subwords_are_learned_and_applied), ENTRY(long_subwords_are_split_by_a_vocabulary),
-          ENTRY(random_numbers_are_those_of_python), ENTRY(scores_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))
+          ENTRY(random_numbers_are_those_of_python), ENTRY(scores_are_those_of_sacrebleu),
+          ENTRY(intervals_are_those_of_sacrebleu), ENTRY(bad_codes_are_refused))

@@ -174,7 +174,8 @@ static void print_text(const scoring *s, int system, const char *name, const res
     const int width = (int)s->width;
     if (s->n > 2) printf("%s: ", s->paths[1 + system]);
     printf("%s|%s = %.*f", name, r->signature, width, r->score);
-    if (r->resampled) printf(" (\u03bc = %.*f \u00b1 %.*f)", width, r->interval.mean, width, r->interval.half);
+    if (r->resampled && r->interval.mean > 0) /* as sacreBLEU, which says nothing of zeros */
+        printf(" (\u03bc = %.*f \u00b1 %.*f)", width, r->interval.mean, width, r->interval.half);
     if (*r->details) printf(" %s", r->details);
     if (r->p >= 0) printf(" (p = %.4f)", r->p);
     printf("\n");

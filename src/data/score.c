@@ -260,9 +260,9 @@ int score_resample(const score_text *s, int64_t samples, score_interval *out) {
     if (!scores) return -1;
     qsort(scores, (size_t)samples, sizeof *scores, compare_doubles);
     const int64_t cut = samples / 40;
-    const double mean = mean_of(scores, samples);
-    *out = (score_interval){s->o.metric == SCORE_BLEU ? mean : (double)(float)mean, /* chrF stays in float32 there */
-                            0.5 * (scores[samples - cut - 1] - scores[cut])};
+    const double mean = mean_of(scores, samples), width = scores[samples - cut - 1] - scores[cut];
+    const bool floats = s->o.metric != SCORE_BLEU; /* chrF stays in float32 there */
+    *out = (score_interval){floats ? (double)(float)mean : mean, 0.5 * (floats ? (double)(float)width : width)};
     free(scores);
     return 0;
 }
