@@ -123,5 +123,11 @@ for tokens in characters subwords; do
         --set data.test_file= --set data.merges=5 --set train.epochs=1
     "$ADAMOD" generate "$tokens" --prompt 'a line' --tokens 5 | grep -q '^a line' || fail "$tokens are not written"
 done
+# Codes that have changed are called so.
+cp subwords/bpe.codes own.codes
+codes=(--set data.tokens=subwords --set data.bpe=own.codes --set data.train_file=one.txt --set data.valid_file=one.txt)
+train tiny.yaml --out coded "${codes[@]}" --set data.test_file= --set train.epochs=1
+sed -i '$d' own.codes
+refused 1 '/own.codes: data.bpe is not what the run has been trained with' "$ADAMOD" train --resume --out coded
 
 finish

@@ -269,7 +269,7 @@ static int data_parts(const experiment *e, task_part *out) {
                                                  {"data.train", "data.valid", "data.test"}};
     const language *s = language_of(e);
     const bool generated = language_is_generated(&e->recipe);
-    int n = 0;
+    int n = subword_codes_part(&s->codes, language_settings_of(&e->recipe)->data.bpe, out);
     for (int split = 0; split < SPLITS; split++) {
         if (s->n[split] == 0) continue;
         out[n++] =

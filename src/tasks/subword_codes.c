@@ -45,3 +45,9 @@ int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *
 int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size) {
     return text_write(path, text_of(s->text), message, size);
 }
+
+int subword_codes_part(const subword_codes *s, const char *file, task_part *out) {
+    if (!s->text || !*file) return 0;
+    *out = (task_part){SPLIT_TRAIN, "data.bpe", file, task_hash(0, s->text, strlen(s->text)), 0};
+    return 1;
+}

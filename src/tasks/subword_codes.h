@@ -8,6 +8,7 @@
 #define ADAMOD_SUBWORD_CODES_H
 
 #include "data/bpe.h"
+#include "train/task.h"
 
 typedef struct subword_codes {
     char *text; /* as a file has them; NULL: none yet */
@@ -21,5 +22,9 @@ int subword_codes_read(subword_codes *s, const char *path, char *message, size_t
 /* So many merges, from all lines that the learner was given, which is freed. A learner that is NULL is out of memory. */
 int subword_codes_learn(subword_codes *s, bpe_learner *l, int64_t merges, char *message, size_t size);
 int subword_codes_save(const subword_codes *s, const char *path, char *message, size_t size);
+
+/* Codes that were read from the file of data.bpe, as a part of the data; how many parts that are. To be the first: with
+ * other codes, all text becomes other subwords. */
+int subword_codes_part(const subword_codes *s, const char *file, task_part *out);
 
 #endif

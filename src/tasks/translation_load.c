@@ -190,21 +190,13 @@ static uint64_t hash_side(const corpus_lines *lines, int64_t n) {
     return task_hash(hash, lines->at, (size_t)(n + 1) * sizeof *lines->at);
 }
 
-/* A file of codes comes first: with others, all text becomes other subwords. */
-static int codes_part(const experiment *e, task_part *out) {
-    const translation_settings *r = translation_settings_of(&e->recipe);
-    const char *codes = translation_of(e)->raw.codes.text;
-    if (!codes || is_numbers(e) || !*r->data.bpe || *r->data.vocabularies) return 0;
-    *out = (task_part){SPLIT_TRAIN, "data.bpe", r->data.bpe, task_hash(0, codes, strlen(codes)), 0};
-    return 1;
-}
-
 int translation_data(const experiment *e, task_part *out) {
     static const char *const keys[SPLITS][3] = {{"data.source", "data.target", "data.train"},
                                                 {"data.valid_source", "data.valid_target", "data.valid"},
                                                 {"data.test_source", "data.test_target", "data.test"}};
     const translation *s = translation_of(e);
-    int n = codes_part(e, out);
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    int n = subword_codes_part(&s->raw.codes, *r->data.vocabularies ? "" : r->data.bpe, out);
     for (int i = 0; i < SPLITS; i++) {
         const corpus_text *text = &s->text[i];
         if (text->n == 0) continue;
