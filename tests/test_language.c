@@ -229,7 +229,7 @@ TEST(words_are_numbered_without_a_mark_for_beginnings) {
     CHECK(s->n[2] == 5 && memcmp(s->text[2], test, sizeof test) == 0);
     char line[300];
     CHECK(task_language.note(&e, SPLIT_TRAIN, line, sizeof line));
-    CHECK_STR(line, "train.txt: used 10 of 11 tokens, in 2 columns of one length");
+    CHECK_STR(line, "train.txt: uses 10 of 11 tokens, in 2 columns of equal length");
     CHECK(task_language.note(&e, SPLIT_VALID, line, sizeof line));
     CHECK_STR(line, "valid.txt: 1 of 4 tokens not in the vocabulary");
     CHECK(!task_language.note(&e, SPLIT_TEST, line, sizeof line));

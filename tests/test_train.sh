@@ -56,7 +56,7 @@ mkdir dry
 (cd dry && "$ADAMOD" train ../tiny.yaml --dry-run --set optimizer.no_decay=biases,norms >../said 2>../err) || fail "--dry-run: $(cat err)"
 for line in 'training set        2000 sentences' 'test set            40 sentences' 'source vocabulary   24 tokens' \
     'model               transformer, 5664 parameters' '  encoder           2080' '  decoder           3584' \
-    'batches             250 an epoch, 1 for an update' 'updates             40, which are 0.16 epochs' \
+    'batches             250 per epoch, 1 per update' 'updates             40 (0.16 epochs)' \
     'evaluations         every 10 updates; checkpoints every 5 updates'; do
     grep -qxF "$line" said || fail "--dry-run does not say '$line': $(cat said)"
 done

@@ -64,8 +64,8 @@ static const char *span_text(key_span every, char out[64]) {
 static void print_length(const experiment *e) {
     char evaluate[64], save[64];
     const double epochs = (double)e->steps * e->epoch.accumulate / (double)e->epoch.batches;
-    printf("%-20s%lld an epoch, %d for an update\n", "batches", (long long)e->epoch.batches, e->epoch.accumulate);
-    printf("%-20s%lld, which are %.4g epochs\n", "updates", (long long)e->steps, epochs);
+    printf("%-20s%lld per epoch, %d per update\n", "batches", (long long)e->epoch.batches, e->epoch.accumulate);
+    printf("%-20s%lld (%.4g epochs)\n", "updates", (long long)e->steps, epochs);
     printf("%-20s%s; checkpoints %s\n", "evaluations", span_text(e->recipe.train.evaluate_every, evaluate),
            span_text(e->recipe.train.checkpoint_every, save));
     if (e->comm) printf("%-20s%d\n", "ranks", comm_size(e->comm));
@@ -87,15 +87,15 @@ static void print_memory(const experiment *e) {
     if (e->params->on_device)
         printf("%-20s%.1f MiB on the device\n", "", (double)(nn_profile_device_bytes(e->plan) + states) / mebi);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        printf("%-20s%.1f MiB in all for the process, data and evaluation included\n", "",
+        printf("%-20s%.1f MiB in all for the process, including data and evaluation\n", "",
                (double)usage.ru_maxrss / 1024);
 }
 
 static void print_time(const experiment *e, const estimate *m) {
     char all[32];
-    printf("%-20s%.4g s an update (%.0f %s/s), %.3g s an evaluation\n", "time", m->update, m->items / m->update,
+    printf("%-20s%.4g s per update (%.0f %s/s), %.3g s per evaluation\n", "time", m->update, m->items / m->update,
            e->task->items, m->evaluation);
-    printf("%-20sabout %s in all, checkpoints not counted; from %d updates and one evaluation\n", "",
+    printf("%-20sabout %s in all without checkpoints, estimated from %d updates and one evaluation\n", "",
            progress_duration(m->whole, all), m->updates);
 }
 

@@ -297,7 +297,7 @@ static bool note(const experiment *e, task_split split, char *out, size_t size) 
     char used[128] = "", strange[64] = "";
     if ((n % columns == 0 && unknown == 0) || language_is_generated(&e->recipe)) return false;
     if (n % columns)
-        snprintf(used, sizeof used, "used %lld of %lld tokens, in %lld columns of one length%s",
+        snprintf(used, sizeof used, "uses %lld of %lld tokens, in %lld columns of equal length%s",
                  (long long)(n - n % columns), (long long)n, (long long)columns, unknown ? "; " : "");
     if (unknown)
         snprintf(strange, sizeof strange, "%lld of %lld tokens not in the vocabulary", (long long)unknown,

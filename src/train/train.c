@@ -478,8 +478,8 @@ void train_note(const experiment *e, const recipe *r, const train_options *o) {
     const int ranks = comm_size(e->comm);
     char line[RECIPE_PATH + 1024];
     if (o->note && ranks > 1 && !o->resume && r->train.accumulate < ranks) {
-        snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one of each rank, where the recipe says %d",
-                 ranks, ranks, r->train.accumulate);
+        snprintf(line, sizeof line, "%d ranks: an update takes %d batches, one for each rank; the recipe has %d", ranks,
+                 ranks, r->train.accumulate);
         o->note(line);
     }
     for (int split = 0; o->note && split < SPLITS; split++) {
