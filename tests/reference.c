@@ -544,7 +544,7 @@ static void step_prodigy(ref_state *s, double *p, const double *g, const ref_opt
     if (*d == 0) *d = *most = o->d0;
     double dlr = *d * o->lr, now = *d;
     if (o->use_bias_correction) dlr *= sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t));
-    for (int64_t i = 0; i < s->count; i++) {
+    for (int64_t i = 0; i < s->count && o->lr > 0; i++) {
         along += g[i] * (p0[i] - p[i]);
         sum[i] = betad * sum[i] + *d / o->d0 * (o->safeguard_warmup ? *d : dlr) * g[i];
         size += fabs(sum[i]);

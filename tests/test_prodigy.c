@@ -100,6 +100,37 @@ TEST(arrays_that_come_late) {
     adamod_free(opt);
 }
 
+/* A group whose learning rate is 0 stands still, and d is what it were without it; nor does d see updates at which that of all
+ * is 0, as at the start of a warm-up. */
+TEST(groups_without_a_learning_rate) {
+    static const char *const options[] = {"d0=0.01", "d0=0.01 safeguard_warmup=1",
+                                          "d0=0.01 safeguard_warmup=1 beta_d=0.9"};
+    for (int k = 0; k < 3; k++) {
+        double p[N], q[N], g[N], h[N];
+        start(p);
+        start(q);
+        adamod_optimizer *opt = cut(options[k], p, g, (const int[]){20}, 1, true);
+        adamod_optimizer *alone = cut(options[k], q, h, (const int[]){20}, 1, true);
+        if (!opt || !alone) return;
+        CHECK_INT(adamod_group_set(opt, 0, "lr", 0), ADAMOD_OK);
+        CHECK_INT(adamod_set_grad(alone, 0, NULL), ADAMOD_OK);
+        for (int t = 1; t <= 40; t++) {
+            const bool none = t == 1 || t == 20; /* of the one alone, no update */
+            CHECK_INT(adamod_group_set(opt, 1, "lr", none ? 0 : 1), ADAMOD_OK);
+            slope(p, g, t);
+            slope(q, h, t);
+            CHECK_INT(adamod_step(opt), ADAMOD_OK);
+            if (!none) CHECK_INT(adamod_step(alone), ADAMOD_OK);
+        }
+        for (int i = 0; i < N; i++) CHECK(p[i] == q[i]);
+        CHECK(number(opt, 0, "exp_avg") == 0 && number(opt, 0, "exp_avg_sq") == 0 && number(opt, 0, "s") == 0);
+        CHECK(number(opt, 1, "d") == number(alone, 1, "d") && number(opt, 0, "d") == number(opt, 1, "d"));
+        CHECK(number(opt, 1, "d_numerator") == number(alone, 1, "d_numerator") && number(opt, 1, "d") > 0.02);
+        adamod_free(opt);
+        adamod_free(alone);
+    }
+}
+
 TEST(no_gradients_change_nothing) {
     double p[N], g[N] = {0};
     start(p);
@@ -155,4 +186,5 @@ TEST(it_finds_its_learning_rate) {
 }
 
 RUN_TESTS(ENTRY(two_hundred_updates_are_the_reference), ENTRY(arrays_that_come_late),
-          ENTRY(no_gradients_change_nothing), ENTRY(not_finite), ENTRY(it_finds_its_learning_rate))
+          ENTRY(groups_without_a_learning_rate), ENTRY(no_gradients_change_nothing), ENTRY(not_finite),
+          ENTRY(it_finds_its_learning_rate))

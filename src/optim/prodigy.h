@@ -24,7 +24,7 @@ static ADAMOD__DEVICE inline void adamod__prodigy_begin(const double *o, double 
     const double rate = d * c->lr, grown = d / d0;
     c->beta1c *= d;
     c->beta2c *= d * d;
-    c->beta4c = grown * (o[OPT_SAFEGUARD_WARMUP] != 0 ? d : rate);
+    c->beta4c = c->weight * grown * (o[OPT_SAFEGUARD_WARMUP] != 0 ? d : rate);
     c->high = grown * rate;
     c->lr = d * rate;
     c->mscale = 1 / d;

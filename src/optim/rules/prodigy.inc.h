@@ -9,8 +9,9 @@
  *   e = d_coef r / (sum of |s|)        d_max = max(d_max, e)        d' = min(d_max, growth_rate d), or d_max while d is d0
  *
  * p0 is where the array began. What it is divided by, d, makes a d / (sqrt(v) + d' eps) a learning rate as Adam's: statistics
- * show it, and the momental bound is on it. The driver (../prodigy.c) puts d into the coefficients, and lets the formula run
- * first with SUMS_FLAG set, which leaves what is to be summed and stores nothing. */
+ * show it, and the momental bound is on it. Where lr is 0, m, v and s stay, and the sums leave the array out. The driver
+ * (../prodigy.c) puts d into the coefficients, and lets the formula run first with SUMS_FLAG set, which leaves what is to be
+ * summed and stores nothing. */
 #ifdef ADAMOD_RULE_NAME
 
 RULE(prodigy)
@@ -32,7 +33,7 @@ FORMULA(prodigy) {
     BOUND(u)
     x.p = x.p - k->low * x.p;
     x.p = x.p - x.step * (x.m * k->mscale);
-    x.eta = k->flag & SUMS_FLAG ? GREATER(x.s, -x.s) : x.eta;
+    x.eta = k->flag & SUMS_FLAG ? k->weight * GREATER(x.s, -x.s) : x.eta;
     x.step = k->flag & SUMS_FLAG ? along : x.step;
     return x;
 }
@@ -52,6 +53,11 @@ COEFS(prodigy) {
     c->decays = 1;
     c->flag = info->t == 1;
     c->variant = adamod__bounded(o);
+    c->weight = 1;
+    if (o[OPT_LR] == 0) {
+        c->beta1 = c->beta2 = c->beta4 = 1;
+        c->beta1c = c->beta2c = c->weight = 0;
+    }
 }
 
 #elif defined(ADAMOD_RULE_DESCRIPTION)
