@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -188,6 +189,25 @@ def test_bash_completes_values():
     if has_trainer():
         check(complete("train", "--set", "data.to") == ["data.tokens="], "keys")
         check(complete("compare", "--vary", "optimizer.beta") == [f"optimizer.beta{i}=" for i in (1, 2, 3)], "options")
+
+
+def test_fish_completes():
+    if not shutil.which("fish"):
+        return
+    commands = COMMANDS + (TRAINING if has_trainer() else [])
+    script = 'source $argv[1]; for line in $argv[2..-1]; echo "> $line"; complete -C $line; end'
+    lines = [f"adamod {command} --" for command in commands] + ["adamod optim ", "adamod optim trace --rule ada"]
+    file = os.path.join(ROOT, "completions", "adamod.fish")
+    result = subprocess.run(["fish", "--no-config", "-c", script, file, *lines],
+                            env={**os.environ, "PATH": f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"},
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check(result.returncode == 0 and not result.stderr, result)
+    parts = ("\n" + result.stdout.decode()).split("\n> ")[1:]
+    offered = [re.findall(r"^(\S+)", part.split("\n", 1)[1], re.M) for part in parts]
+    for command, words in zip(commands, offered):
+        missing = {f"--{flag}" for flag in flags_of(command)} - set(words)
+        check(words and not missing, command, missing, "is not completed by fish:", words)
+    check(offered[-2:] == [["bench", "list", "trace"], sorted(r for r in RULES if r.startswith("ada"))], offered[-2:])
 
 
 def test_wrong_commands():
