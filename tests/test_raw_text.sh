@@ -68,6 +68,9 @@ if grep -q 'differ in.* data' both/report.html; then fail "the same text is call
 # Codes that are given are used, and stay with the run. A run without raw text measures no BLEU of it.
 "$ADAMOD" train raw.yaml --out given --set data.bpe="$PWD/run/bpe.codes" --set train.steps=2 >/dev/null
 cmp given/bpe.codes run/bpe.codes || fail "given codes are not kept"
+"$ADAMOD" compare raw.yaml --vary data.bpe="$PWD/run/bpe.codes" --set train.steps=1 --no-report --out paths >/dev/null 2>err ||
+    fail "a path is varied: $(cat err)"
+[ -d paths/bpe-bpe.codes ] || fail "runs of paths are called $(ls paths)"
 cp run/bpe.codes gone.codes
 "$ADAMOD" train raw.yaml --out gone --set data.bpe="$PWD/gone.codes" --set train.steps=2 >/dev/null
 # Other codes are called so, and what helps is named.

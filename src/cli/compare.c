@@ -173,6 +173,12 @@ static int list_length(const char *list) {
     return n;
 }
 
+/* A value as a name has it: of a path, what it ends with. */
+static const char *label_of(const char *value) {
+    const char *slash = strrchr(value, '/');
+    return slash && slash[1] ? slash + 1 : value;
+}
+
 /* Combination number index of all lists: sets its keys and adds its values to the name. */
 static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size, char *message,
                              size_t size) {
@@ -193,7 +199,7 @@ static int apply_combination(const comparison *c, int index, recipe *r, char *na
                  rule  ? ""
                  : dot ? dot + 1
                        : key,
-                 rule ? "" : "=", value);
+                 rule ? "" : "=", label_of(value));
     }
     return 0;
 }
