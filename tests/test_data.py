@@ -741,6 +741,14 @@ def test_train_others(place):
     for name, text in (("cifar10", images % "cifar10"), ("cifar100", images % "cifar100"), ("ptb", language)):
         status, _, err = train(place, name, text)
         check(status == 0, name, err)
+    # some of a set was deleted: what makes it again is named
+    for name, text, file in (("cifar100", images % "cifar100", "cifar-100-binary/test.bin"), ("ptb", language, "ptb.train.txt"),
+                             ("ptb", language, "ptb.valid.txt"), ("multi30k-de-en", SMALL % ("multi30k-de-en", "true"), "test.en"),
+                             ("iwslt14-de-en", SMALL % ("iwslt14-de-en", "false"), "codes")):
+        os.rename(place.path("prepared", name, file), place.path("gone"))
+        status, _, err = train(place, "partly", text)
+        check(status == 1 and err.endswith("deleted: adamod data prepare %s makes it again\n" % name), name, status, err)
+        os.rename(place.path("gone"), place.path("prepared", name, file))
     status, _, err = train(place, "named", language, "--set", "data.train_file=mine.txt")
     check(status == 2 and "data.set ptb reads ptb.train.txt" in err, status, err)
 

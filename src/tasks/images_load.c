@@ -248,11 +248,14 @@ static int load_names(images *s, const char *directory, char *message, size_t si
     return class_names_load(&s->all.classes, path, message, size);
 }
 
+/* A set of the cache, or NULL. */
+static const data_set *set_of(const images_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
+
 /* Sets of the cache have their place there. */
 static int find_files(experiment *e, char *message, size_t size) {
     const images_settings *r = images_settings_of(&e->recipe);
     images *s = images_of(e);
-    const data_set *set = *r->data.path ? NULL : data_set_find(r->data.set);
+    const data_set *set = set_of(r);
     snprintf(s->path, sizeof s->path, "%s", r->data.path);
     return set ? data_set_path(set, s->path, sizeof s->path, message, size) : 0;
 }
@@ -268,6 +271,7 @@ int images_load(experiment *e, const char *directory, int uses, char *message, s
         const bool wanted = split != SPLIT_TRAIN || !directory || holds_out(r);
         if (!wanted || !has_files(r, split) || read_split(e, split, message, size) == 0) continue;
         s->n[split] = 0;
+        data_set_explain(set_of(r), message, size);
         if (experiment_gone(e, directory, split == SPLIT_TEST ? SPLIT_TEST : SPLIT_VALID, message)) return -1;
     }
     if (holds_out(r) && !*e->gone[SPLIT_VALID] && hold_out(s, r, message, size)) return -1;

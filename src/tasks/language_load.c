@@ -32,11 +32,14 @@ static bool path_of(const experiment *e, int split, char path[PATH]) {
     return *file != '\0';
 }
 
+/* A set of the cache, or NULL. */
+static const data_set *set_of(const language_settings *r) { return *r->data.path ? NULL : data_set_find(r->data.set); }
+
 /* Sets of the cache have their place there. */
 static int find_files(experiment *e, char *message, size_t size) {
     const language_settings *r = language_settings_of(&e->recipe);
     language *s = language_of(e);
-    const data_set *set = *r->data.path ? NULL : data_set_find(r->data.set);
+    const data_set *set = set_of(r);
     snprintf(s->folder, sizeof s->folder, "%s", r->data.path);
     return set ? data_set_path(set, s->folder, sizeof s->folder, message, size) : 0;
 }
@@ -229,16 +232,19 @@ static int read_file(experiment *e, int split, char *message, size_t size) {
 static int read_held_out(experiment *e, const char *directory, task_split split, char *message, size_t size) {
     if (read_file(e, split, message, size) == 0) return 0;
     language_of(e)->n[split] = 0;
+    data_set_explain(set_of(language_settings_of(&e->recipe)), message, size);
     return experiment_gone(e, directory, split, message);
 }
 
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
     language *s = language_of(e);
-    const char *given = language_settings_of(&e->recipe)->data.vocabulary;
+    const language_settings *r = language_settings_of(&e->recipe);
+    const char *given = r->data.vocabulary;
     if ((!directory || (uses & TASK_SCORE)) && find_files(e, message, size)) return -1;
-    if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size)) return -1;
+    if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size))
+        return directory ? -1 : data_set_explain(set_of(r), message, size);
     s->words = vocab_size(s->vocab) - VOCAB_END;
-    if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return -1;
+    if (!directory && read_file(e, SPLIT_TRAIN, message, size)) return data_set_explain(set_of(r), message, size);
     if (directory && !(uses & TASK_SCORE)) return 0;
     if (read_held_out(e, directory, SPLIT_VALID, message, size)) return -1;
     return read_held_out(e, directory, SPLIT_TEST, message, size);

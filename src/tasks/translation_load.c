@@ -151,9 +151,12 @@ int translation_load(experiment *e, const char *directory, int uses, char *messa
     translation *s = translation_of(e);
     const translation_settings *r = translation_settings_of(&e->recipe);
     const char *from = directory ? directory : *r->data.vocabularies ? r->data.vocabularies : NULL;
+    const data_set *set = is_numbers(e) ? NULL : translation_set(r);
     s->unit = strcmp(r->data.tokens, "words") == 0 ? TEXT_WORDS : TEXT_CHARACTERS;
-    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from, message, size)) return -1;
-    if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory, message, size)) return -1;
+    if ((r->data.raw || translation_is_split(r)) && open_raw(e, from, message, size))
+        return from ? -1 : data_set_explain(set, message, size);
+    if ((!directory || (uses & TASK_SCORE)) && load_text(e, directory, message, size))
+        return data_set_explain(set, message, size);
     if (from ? load_vocabularies(e, from, message, size) : make_vocabularies(e, message, size)) return -1;
     return encode_text(s, message, size);
 }

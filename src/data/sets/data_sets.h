@@ -86,6 +86,8 @@ int data_set_path(const data_set *s, char *out, size_t size, char *msg, size_t m
 /* How much of what preparing makes is in the cache: who tidies up a cache may delete some of it. */
 typedef enum data_state { DATA_MISSING, DATA_PARTLY, DATA_PREPARED } data_state;
 data_state data_set_state(const data_set *s);
+/* Adds to the message of a failure what helps where some of a set was deleted. Returns -1; s may be NULL. */
+int data_set_explain(const data_set *s, char *msg, size_t msg_size);
 
 /* ---- other addresses ---- */
 

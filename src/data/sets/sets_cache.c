@@ -82,6 +82,14 @@ data_state data_set_state(const data_set *s) {
     return l.partly ? DATA_PARTLY : DATA_PREPARED;
 }
 
+int data_set_explain(const data_set *s, char *msg, size_t msg_size) {
+    const size_t used = strlen(msg);
+    if (s && used < msg_size && data_set_state(s) == DATA_PARTLY)
+        snprintf(msg + used, msg_size - used,
+                 "; some of the data set was deleted: adamod data prepare %s makes it again", s->name);
+    return -1;
+}
+
 /* ---- other addresses ---- */
 
 static data_source *add_source(data_sources *s) {
