@@ -454,13 +454,13 @@ TEST(times_carry_what_ran_beside) {
                         "No other run of a comparison ran beside a run; other load"));
     CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"2\"}",
                         "Up to 2 other runs of a comparison ran beside each run: times"));
-    CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"1\"}", "times carry that load and do not compare."));
+    CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"1\"}", "this load makes their times incomparable."));
     CHECK(
         says_of_times("{\"device\":\"cpu\"}", "{\"device\":\"H200\"}", "not all made on the same machine and device"));
     CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:30Z\"}",
                         "Some of these runs ran at the same time on one machine"));
     CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:41Z\"}",
-                        "What else the machine did meanwhile is not recorded"));
+                        "Other load of the machine is not recorded: compare times"));
     /* Two runs one after the other may begin in the same second. */
     const char *runs[] = {make_loss_run("t1", "train:\n  seed: 1\n", 1), NULL};
     runs[1] = make_loss_run("t2", "train:\n  seed: 2\n", 2);
@@ -469,7 +469,7 @@ TEST(times_carry_what_ran_beside) {
         put(runs[i], "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":0.4}\n");
     }
     char *text = plain_page_of(runs, 2, "times-short.html");
-    CHECK_HAS(text, "What else the machine did meanwhile is not recorded");
+    CHECK_HAS(text, "Other load of the machine is not recorded: compare times");
     free(text);
     const char *run = make_loss_run("t1", "", 1);
     text = plain_page_of(&run, 1, "times-one.html");
@@ -511,7 +511,7 @@ TEST(text_that_goes_on_from_prompts_is_called_that) {
 
 /* Where what is counted is what is answered, pictures, the limit is one of the loss too. */
 TEST(losses_of_some_samples_are_called_that) {
-    static const char says[] = "while training goes on. Of the first 5 validation images at most. ";
+    static const char says[] = "during training. Of the first 5 validation images at most. ";
     const char *run = make_loss_run("limit", "train:\n  evaluate_images: 5\n", 1);
     put(run, "task.json",
         "{\"items\":\"images\",\"samples\":\"images\",\"limit\":\"train.evaluate_images\",\"metrics\":[]}");

@@ -412,27 +412,26 @@ void report_times(const report *r, char *out, size_t size) {
     int least;
     const int most = most_beside(r, &least);
     if (most > 0 && most == least) {
-        snprintf(out, size, "Up to %d other run%s of a comparison ran beside each run: times carry that load.", most,
+        snprintf(out, size, "Up to %d other run%s of a comparison ran beside each run: times include that load.", most,
                  most == 1 ? "" : "s");
     } else if (most > 0) {
         snprintf(
             out, size,
-            "Beside some runs up to %d other%s ran, beside others fewer: times carry that load and do not compare.",
+            "Beside some runs up to %d other%s ran, beside others fewer: this load makes their times incomparable.",
             most, most == 1 ? "" : "s");
     } else if (r->n == 1) {
         *out = '\0';
     } else if (!same_machines(r)) {
-        snprintf(out, size, "The runs were not all made on the same machine and device: times do not compare.");
+        snprintf(out, size,
+                 "The runs were not all made on the same machine and device: their times cannot be compared.");
     } else if (most == 0) {
         snprintf(out, size,
                  "No other run of a comparison ran beside a run; other load of the machine is not recorded.");
     } else if (overlap(r)) {
         snprintf(out, size,
-                 "Some of these runs ran at the same time on one machine: times carry that load and do not "
-                 "compare.");
+                 "Some of these runs ran at the same time on one machine: this load makes their "
+                 "times incomparable.");
     } else {
-        snprintf(out, size,
-                 "What else the machine did meanwhile is not recorded: times compare only if that was the "
-                 "same.");
+        snprintf(out, size, "Other load of the machine is not recorded: compare times only if it was the same.");
     }
 }

@@ -140,7 +140,7 @@ static bool all_open(const report *r) {
 /* What the numbers of a variant leave out. */
 static void write_reservations(FILE *out, const report *r) {
     const bool none_finished = r->n > 1 && all_open(r);
-    if (none_finished) fputs("No run has finished; the numbers are those of now. ", out);
+    if (none_finished) fputs("No run has finished; the numbers are the current ones. ", out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
         char word[16];
@@ -153,7 +153,7 @@ static void write_reservations(FILE *out, const report *r) {
         const int open = v->fates[REPORT_GOING] + v->fates[REPORT_INTERRUPTED];
         if (!open || none_finished || judge(r, v) == NO_DATA) continue;
         emphasis(out, v->name);
-        if (open == v->n) fprintf(out, " has not finished; its numbers are those of now. ");
+        if (open == v->n) fprintf(out, " has not finished; its numbers are the current ones. ");
         else fprintf(out, " has %s run%s that did not finish. ", number_word(open, word), plural(open));
     }
 }
@@ -256,7 +256,7 @@ static void caption_losses(FILE *out, const report *r, const report_figures *f) 
     write_seeds(out, r);
     if (diverged) fputs("A × stands where a run diverged; at the top, if it never had a finite loss. ", out);
     if (f->window > 1) fprintf(out, "Smoothed lines are means of %lld updates. ", (long long)f->window);
-    if (f->clipped) fputs("A line that leaves at the top goes on above it. ", out);
+    if (f->clipped) fputs("A line that leaves at the top continues above it. ", out);
     write_incomparable(out, r, REPORT_LOSS, "Training losses");
     report_times(r, times, sizeof times);
     html_text(out, times);
@@ -286,7 +286,7 @@ static void caption_training(FILE *out, const report *r) {
 }
 
 static void caption_tests(FILE *out, const report *r) {
-    fputs("<b>Test</b>: the model on the test data while training goes on. ", out);
+    fputs("<b>Test</b>: the model on the test data during training. ", out);
     for (int i = 0; i < r->n_metrics; i++) {
         char why[160];
         const int c = REPORT_FIRST_METRIC + i;
@@ -338,7 +338,7 @@ static void write_what_validates(FILE *out, const report *r) {
 static void caption_validations(FILE *out, const report *r) {
     bool several = false;
     for (int i = 0; i < r->n_variants; i++) several |= r->variant[i].n > 1;
-    fputs("<b>Validation</b>: the model on held-out data while training goes on. ", out);
+    fputs("<b>Validation</b>: the model on held-out data during training. ", out);
     if (page_limits_loss(r)) page_limit(out, r, "Of");
     else if (page_limits(r) && html_metrics(out, r, true)) page_limit(out, r, ": of");
     write_what_validates(out, r);
@@ -390,7 +390,7 @@ static void write_idle(FILE *out, const report *r) {
 
 static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     fprintf(out,
-            "<b>Learning rates</b> that the elements of the model are really given, from update %lld, at the back, to "
+            "<b>Learning rates</b> that the elements of the model really get, from update %lld, at the back, to "
             "update %lld in front. The height is the share of elements within a tenth of a power of ten; the bar gives "
             "its scale, and all panels have the same axes. The largest share of elements above 10,000 at any update "
             "that was recorded is ",
