@@ -243,6 +243,7 @@ const option_set own_sets[] = {
     {"adopt", "bound=momental clip=0"},
     {"ademamix", "alpha=5 beta_slow=0.99 beta1=0.5"},
     {"ademamix", "alpha_warmup=30 beta_slow_warmup=40"},
+    {"ademamix", "beta_slow=0.999999999 beta_slow_warmup=400 alpha=1000000"},
     {"ademamix", "bound=momental beta3=0.9"},
     {"adan", "beta1=0.9 beta2=0.9 beta_diff=0.5 eps=0.001"},
     {"adan", "bound=momental beta3=0.9"},

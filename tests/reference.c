@@ -480,7 +480,8 @@ static void step_ademamix(ref_state *s, double *p, const double *g, const ref_op
     if (t < o->alpha_warmup) alpha *= t / o->alpha_warmup;
     if (t < o->beta_slow_warmup) {
         double a = t / o->beta_slow_warmup;
-        double from = log(0.5) / log(o->beta1 + 1e-8) - 1, to = log(0.5) / log(slow + 1e-8) - 1;
+        double most = slow + 1e-8 < 1 ? slow + 1e-8 : slow; /* a decay of more than 1 would be none */
+        double from = log(0.5) / log(o->beta1 + 1e-8) - 1, to = log(0.5) / log(most) - 1;
         slow = pow(0.5, 1 / ((1 - a) * from + a * to + 1));
     }
     for (int64_t i = 0; i < s->count; i++) {

@@ -29,8 +29,10 @@ VARIANTS(ademamix){VARIANT(ademamix), VARIANT(ademamix_bounded)};
 
 #elif defined(ADAMOD_RULE_COEFS)
 
-/* A decay's half-life, less 1; the package adds 1e-8. */
-static ADAMOD__DEVICE double adamod__half_life(double beta) { return log(0.5) / log(beta + 1e-8) - 1; }
+/* A decay's half-life, less 1; the package adds 1e-8, which must not make it 1 or more. */
+static ADAMOD__DEVICE double adamod__half_life(double beta) {
+    return log(0.5) / log(beta + 1e-8 < 1 ? beta + 1e-8 : beta) - 1;
+}
 
 COEFS(ademamix) {
     const double t = (double)info->t, mix = o[OPT_MIX_WARMUP], slow = o[OPT_SLOW_WARMUP];
