@@ -36,6 +36,7 @@ TEST(tokens_and_back) {
     check_tokens("fr", "L'été, c'est 5%!", "L&apos; été , c&apos; est 5 % !", "L'été, c'est 5 % !");
     check_tokens("cs", "Je to 3.", "Je to 3 .", "Je to 3.");
     check_tokens("fi", "Se on nk. Ö. Virta.", "Se on nk. Ö. Virta .", "Se on nk. Ö. Virta.");
+    check_tokens("ru", "См. с. Анна.", "См. с. Анна .", "См. с. Анна.");
     check_tokens("sv", "En fil. Ek.", "En fil. Ek .", "En fil. Ek.");
     check_tokens("en", "", "", "");
     check_tokens("en", " \t.", ".", ".");
