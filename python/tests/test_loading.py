@@ -232,6 +232,33 @@ class OfOthers(Loaded):
         loaded.load_state_dict(saved)
         step(loaded, params, BEFORE + 1)
 
+    def test_authors_of_later_rules(self):
+        """What the groups and states of their packages have, and no more: Adan's count is the group's, Lion has none."""
+        for ours, own, count in (
+            (lt.AdEMAMix, {"alpha", "beta3_warmup", "alpha_warmup"}, "state"),
+            (lt.Adan, {"max_grad_norm", "no_prox", "foreach", "fused"}, "group"),
+            (lt.Sophia, {"rho", "maximize", "capturable"}, "state"),
+            (lt.Lion, set(), None),
+        ):
+            begun, params = self.begun(lambda p: ours(p, weight_decay=0.1), late=False)
+            saved = copy.deepcopy(begun.state_dict())
+            others = dict(max_grad_norm=0.0, no_prox=True, foreach=True, fused=False, capturable=False)
+            group = {**others, **saved["param_groups"][0]}
+            names = {"lr", "betas", "weight_decay", "params", *own, *(["eps"] if "eps" in group else [])}
+            saved["param_groups"] = [{name: group[name] for name in names}]
+            if count == "group":
+                saved["param_groups"][0]["step"] = BEFORE
+            for state in saved["state"].values() if count != "state" else ():
+                state.pop("step")
+            with self.subTest(ours.__name__):
+                loaded = ours(clones(params))
+                loaded.load_state_dict(saved)
+                again = loaded.param_groups[0]["params"]
+                for t in range(BEFORE + 1, BEFORE + 1 + AFTER):
+                    step(begun, params, t)
+                    step(loaded, again, t)
+                self.assertTrue(all(torch.equal(p, q) for p, q in zip(params, again)))
+
     def test_schedule_free_that_counts_in_k(self):
         for ours in (lt.ScheduleFreeAdamW, lt.ScheduleFreeSGD):
             saved, params = self.saved_by_another(ours, k=BEFORE, weight_sum=1.0, lr_max=1.0, scheduled_lr=1.0)
