@@ -82,6 +82,9 @@ text bpe learn --out no.codes </dev/null 2>/dev/null
 [ "$(cat no.codes)" = '#version: 0.2' ] || fail "nothing is learned from nothing"
 [ "$(echo ab | text bpe apply --codes no.codes 2>err)" = 'a@@ b' ] || fail "codes without merges"
 grep -qx 'adamod: text bpe apply: no.codes: no merges: words are split into characters' err || fail "no merges: $(cat err)"
+text bpe apply --codes "$data/words.codes" --vocabulary "$data/words.vocab" --threshold 1000000 "$data/words.other" 2>err |
+    cmp - "$data/words.bpe" || fail "a vocabulary without frequent words"
+grep -q 'words.vocab: no subword is in it 1000000 times: none is split again' err || fail "such a vocabulary: $(cat err)"
 refused 1 'empty.codes: empty, expected codes of subwords' text bpe apply --codes empty.codes words.bpe
 echo '#version: 0.3' >new.codes
 refused 1 "new.codes:1: codes of version '0.3', expected 0.1 or 0.2" text bpe apply --codes new.codes words.bpe

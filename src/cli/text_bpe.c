@@ -211,6 +211,9 @@ static int read_files(applying *a) {
             failed = bpe_restrict(a->b, (text_slice){bytes, n}, a->threshold < 0 ? 1 : a->threshold, a->o.separator,
                                   a->vocabulary, message, sizeof message);
         free(bytes);
+        if (!failed && !bpe_is_restricted(a->b))
+            fprintf(stderr, "adamod: %s: %s: no subword is in it %lld times: none is split again\n", a->lines.command,
+                    a->vocabulary, (long long)(a->threshold < 0 ? 1 : a->threshold));
     }
     return failed ? cli_fail(a->lines.command, "%s", message) : 0;
 }

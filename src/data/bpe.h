@@ -18,6 +18,8 @@
 
 #include "base/text.h"
 
+#include <stdbool.h>
+
 /* ---- learning ---- */
 
 typedef struct bpe_learner bpe_learner;
@@ -44,9 +46,12 @@ typedef struct bpe bpe;
 int bpe_parse(bpe **out, text_slice codes, int64_t limit, const char *name, char *msg, size_t msg_size);
 void bpe_free(bpe *b); /* NULL is fine */
 int64_t bpe_merges(const bpe *b);
-/* Subwords that a vocabulary ("word 12" in each line) does not have at least so often are split again. */
+/* Subwords that a vocabulary ("word 12" in each line) does not have at least so often are split again. If it has none so
+ * often, all are left as they are, as in subword-nmt; bpe_is_restricted tells. */
 int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *separator, const char *name, char *msg,
                  size_t msg_size);
+
+bool bpe_is_restricted(const bpe *b);
 
 typedef struct bpe_options {
     const char *separator; /* at the end of a subword that is not a word's last; NULL: "@@" */

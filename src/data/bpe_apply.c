@@ -191,6 +191,8 @@ int bpe_restrict(bpe *b, text_slice vocabulary, int64_t threshold, const char *s
     return 0;
 }
 
+bool bpe_is_restricted(const bpe *b) { return b->vocabulary != NULL; }
+
 /* ---- one word ---- */
 
 typedef struct symbol {
