@@ -390,7 +390,7 @@ class AdaShift(Optimizer):
         eta = rates.divided(o["lr"], v, o["eps"], 1 / (1 - o["beta2"] ** late) if late > 0 else 1.0)
         step = torch.where(v > 0, eta, torch.zeros_like(eta))  # an element whose gradients were all zero stays
         if o["spatial"] == "none":
-            return eta, step
+            return eta, step if o["bound"] == "none" else eta  # the bound's average is 0 there, too
         return (step.expand(rates.local_real(p).numel()),) * 2
 
 
