@@ -174,39 +174,74 @@ TEST(l2_is_a_gradient) {
     }
 }
 
-/* NosAdam at any update: v from 0 with g = 1 becomes 1 - beta2, v from 1 with g = 0 becomes beta2. The library sums
- * k^-gamma in closed form, to 1e-14 as it says; here one by one, with Kahan's correction. Powers, quotient and products
- * add a few u. */
+static const int64_t weights_at[] = {1, 2, 3, 63, 64, 65, 66, 100, 1000, 65536, 1000000};
+static int weights_checked(void) { return fast() ? 9 : 11; }
+
+/* t^power / (1 + 2^power + ... + t^power) for t = weights_at[0], ..., with Kahan's correction. The library has the sum in
+ * closed form. */
+static void sum_weights(double power, double *weights) {
+    double sum = 0, low = 0;
+    int64_t t = 1;
+    for (int c = 0; c < weights_checked(); c++) {
+        for (; t <= weights_at[c]; t++) {
+            const double term = pow((double)t, power) - low, next = sum + term;
+            low = (next - sum) - term;
+            sum = next;
+        }
+        weights[c] = pow((double)weights_at[c], power) / sum;
+    }
+}
+
+static void update_two(const adamod_hyper *h, double p[2], double g[2], double m[2], double v[2], int64_t step) {
+    const adamod_span x = {.param = p,
+                           .grad = g,
+                           .state = {m, v},
+                           .param_type = ADAMOD_F64,
+                           .grad_type = ADAMOD_F64,
+                           .state_type = ADAMOD_F64,
+                           .count = 2,
+                           .step = step};
+    CHECK_INT(adamod_update(h, &x, 1, NULL), 0);
+}
+
+/* NosAdam at any update: v from 0 with g = 1 becomes 1 - beta2, v from 1 with g = 0 becomes beta2. The sum is right to 1e-14.
+ * Powers, quotient and products add a few u. */
 TEST(weights_of_nosadam) {
     static const double gammas[] = {0, 0.1, 0.5, 1 - 1e-9, 1, 1.5, 3, 10};
-    static const int64_t checked[] = {1, 2, 3, 63, 64, 65, 66, 100, 1000, 65536, 1000000};
-    const int most = fast() ? 9 : 11;
     for (int k = 0; k < 8; k++) {
         adamod_hyper *h;
+        double weights[11];
         if (!CHECK_INT(adamod_hyper_create(&h, "nosadam"), 0)) return;
         CHECK_INT(adamod_hyper_set(h, "gamma", gammas[k]), 0);
-        double sum = 0, low = 0;
-        int64_t t = 1;
-        for (int c = 0; c < most; c++) {
-            for (; t <= checked[c]; t++) {
-                const double term = pow((double)t, -gammas[k]) - low, next = sum + term;
-                low = (next - sum) - term;
-                sum = next;
-            }
-            const double weight = pow((double)checked[c], -gammas[k]) / sum;
+        sum_weights(-gammas[k], weights);
+        for (int c = 0; c < weights_checked(); c++) {
             double p[2] = {0}, m[2] = {0}, v[2] = {0, 1}, g[2] = {1, 0};
-            const adamod_span x = {.param = p,
-                                   .grad = g,
-                                   .state = {m, v},
-                                   .param_type = ADAMOD_F64,
-                                   .grad_type = ADAMOD_F64,
-                                   .state_type = ADAMOD_F64,
-                                   .count = 2,
-                                   .step = checked[c]};
-            CHECK_INT(adamod_update(h, &x, 1, NULL), 0);
-            bool good = CHECK_CLOSE(v[0], weight, weight * (1e-14 + 8 * 0x1p-53));
-            good &= CHECK_CLOSE(v[1], 1 - weight, weight * 1e-14 + 4 * 0x1p-53);
-            if (!good) printf("gamma %.17g, update %lld\n", gammas[k], (long long)checked[c]);
+            update_two(h, p, g, m, v, weights_at[c]);
+            bool good = CHECK_CLOSE(v[0], weights[c], weights[c] * (1e-14 + 8 * 0x1p-53));
+            good &= CHECK_CLOSE(v[1], 1 - weights[c], weights[c] * 1e-14 + 4 * 0x1p-53);
+            if (!good) printf("gamma %.17g, update %lld\n", gammas[k], (long long)weights_at[c]);
+        }
+        adamod_hyper_free(h);
+    }
+}
+
+/* Schedule-Free within its warm-up, where an update weighs t^(r + weight_lr_power): y = 0 goes to z = 1 by that weight. The sum
+ * is right to 2e-14. */
+TEST(weights_of_schedulefree) {
+    static const double powers[][2] = {{0, 0}, {1.5, 2}, {2, 3}, {0, 6}, {5, 7}, {10, 10}};
+    for (int k = 0; k < 6; k++) {
+        adamod_hyper *h;
+        double weights[11];
+        if (!CHECK_INT(adamod_hyper_create(&h, "schedulefree_sgd"), 0)) return;
+        CHECK_INT(adamod_hyper_set(h, "warmup_steps", 2000000), 0);
+        CHECK_INT(adamod_hyper_set(h, "r", powers[k][0]), 0);
+        CHECK_INT(adamod_hyper_set(h, "weight_lr_power", powers[k][1]), 0);
+        sum_weights(powers[k][0] + powers[k][1], weights);
+        for (int c = 1; c < weights_checked(); c++) { /* the first puts y into z */
+            double y[2] = {0}, z[2] = {1, 1}, g[2] = {0};
+            update_two(h, y, g, z, NULL, weights_at[c]);
+            if (!CHECK_CLOSE(y[0], weights[c], weights[c] * (2e-14 + 8 * 0x1p-53)))
+                printf("power %g, update %lld\n", powers[k][0] + powers[k][1], (long long)weights_at[c]);
         }
         adamod_hyper_free(h);
     }
@@ -249,4 +284,5 @@ TEST(simple_rules_in_closed_form) {
 }
 
 RUN_TESTS(ENTRY(constant_gradient), ENTRY(changes_of_the_learning_rate), ENTRY(the_bound_holds),
-          ENTRY(l2_is_a_gradient), ENTRY(weights_of_nosadam), ENTRY(simple_rules_in_closed_form))
+          ENTRY(l2_is_a_gradient), ENTRY(weights_of_nosadam), ENTRY(weights_of_schedulefree),
+          ENTRY(simple_rules_in_closed_form))
