@@ -4,6 +4,7 @@
  */
 #include "values.h"
 #include "api_fixture.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -191,6 +192,30 @@ TEST(gradient_norm) {
     CHECK_INT(adamod_step(f.opt), ADAMOD_OK);
     CHECK_CLOSE(adamod_grad_norm(f.opt), norm / 4, 1e-12 * norm);
     adamod_free(f.opt);
+}
+
+/* What training with several ranks asks of all gradients before each rank updates its part. */
+TEST(a_step_is_measured_without_an_update) {
+    float p[2] = {1, 2}, g[2] = {3, 4};
+    double factor = 0, norm = 0;
+    bool finite = false;
+    adamod_optimizer *opt;
+    if (!CHECK_INT(adamod_create(&opt, "adam"), ADAMOD_OK)) return;
+    CHECK_INT(adamod_add(opt, "w", p, g, 1, (const int64_t[]){2}), ADAMOD_OK);
+    CHECK_INT(adamod__measure(opt, 7, &factor, &norm, &finite), ADAMOD_OK);
+    CHECK(factor == 1 && norm < 0 && finite);
+    CHECK_INT(adamod_set(opt, "clip_norm", 0.5), ADAMOD_OK);
+    CHECK_INT(adamod__measure(opt, 7, &factor, &norm, &finite), ADAMOD_OK);
+    CHECK(fabs(factor - 0.1) < 1e-6 && norm == 5 && finite);
+    g[1] = NAN;
+    CHECK_INT(adamod_set_text(opt, "nonfinite", "skip"), ADAMOD_OK);
+    CHECK_INT(adamod__measure(opt, 7, &factor, &norm, &finite), ADAMOD_OK);
+    CHECK(!finite);
+    CHECK_INT(adamod_set_text(opt, "nonfinite", "error"), ADAMOD_OK);
+    CHECK_INT(adamod__measure(opt, 7, &factor, &norm, &finite), ADAMOD_ERROR_NONFINITE);
+    CHECK_HAS(adamod_last_error(), "in update 7");
+    CHECK(p[0] == 1 && p[1] == 2);
+    adamod_free(opt);
 }
 
 TEST(reports_of_attempts) {
@@ -492,6 +517,6 @@ TEST(weights_to_evaluate_with) {
 
 RUN_TESTS(ENTRY(step_without_parameters), ENTRY(nonfinite_gradients), ENTRY(nonfinite_frozen_gradients),
           ENTRY(gradients_that_are_too_large), ENTRY(gradients_too_large_for_states), ENTRY(gradient_norm),
-          ENTRY(reports_of_attempts), ENTRY(threads_change_between_steps), ENTRY(zero_threads_is_one_for_each_core),
-          ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
+          ENTRY(a_step_is_measured_without_an_update), ENTRY(reports_of_attempts), ENTRY(threads_change_between_steps),
+          ENTRY(zero_threads_is_one_for_each_core), ENTRY(a_pool_shared_by_two_threads), ENTRY(pools_of_many_sizes),
           ENTRY(a_child_process_has_no_threads_of_its_parent), ENTRY(weights_to_evaluate_with))
