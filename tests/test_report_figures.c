@@ -202,7 +202,7 @@ TEST(keys_are_text_of_the_page) {
         *strstr(svg, "</svg>") = '\0';
         CHECK(!strstr(strstr(svg, "data-axis"), "WWWW")); /* but the label has it */
         CHECK_HAS(svg,
-                  "data-axis=\"updates\" data-label=\"update\" data-box=\"92 12 506 248\" data-x=\"40\" data-y=\"");
+                  "data-axis=\"updates\" data-label=\"update\" data-box=\"92 12 498 248\" data-x=\"40\" data-y=\"");
         CHECK_HAS(svg, "<g data-v=\"0\" class=\"line\"");
         CHECK_HAS(svg, "<g data-v=\"1\" class=\"line\"");
     }

@@ -14,7 +14,7 @@ enum {
     HEIGHT = 310, /* in pixels, without the key */
     LINE = 18,    /* of the key */
     LEFT = 92,    /* margins; the page's script finds values by them */
-    RIGHT = 14,
+    RIGHT = 22,   /* half of a last number that ends there, 15000 */
     BOTTOM = 62,
     TOP = 12,
     NAME_LENGTH = 40, /* characters of a variant's name in a key */
