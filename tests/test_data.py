@@ -402,6 +402,8 @@ def test_first_download_counts():
     place = Place().point("portal", [NAME], size=False, checksum="none")
     place.refuse("what came is no archive but a web page; kept as de-en.tgz.bad", "get", "iwslt14-de-en")
     check(os.listdir(place.path("downloads", "iwslt14-de-en")) == ["de-en.tgz.bad"], "a page of the network is recorded")
+    texts = ["ptb/ptb.%s.txt" % part for part in ("train", "valid", "test")]
+    Place().point("plain", texts, size=False, checksum="none").succeed("get", "ptb", said=3)  # which are no archives
     place = Place().point("plain", [NAME], size=False, checksum="none")
     _, err = place.succeed("get", "iwslt14-de-en", said=1)
     one_line_of(err, "no checksum is published")
