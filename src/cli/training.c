@@ -1,5 +1,6 @@
 #include "cli/training.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/thread.h"
 #include "train/checkpoints.h"
@@ -19,12 +20,22 @@ adamod_status cli_trainer_lstm(char *out, size_t size) { return nn_device_lstm("
 static atomic_int stop_wanted, save_wanted;
 static atomic_int reading; /* a run reads its data, which nothing interrupts, and has nothing to save yet */
 
+/* Programs that start others, as timeout, may send one request twice, to the process and to its group: a second one that
+ * counts comes later. */
+enum { SAME_REQUEST = 500 }; /* in milliseconds */
+
+/* Differences are right where it wraps, too. */
+static unsigned milliseconds(void) { return (unsigned)(uint64_t)(1000 * clock_seconds()); }
+
 static void take_signal(int number) {
+    static atomic_uint stopped_at;
     if (number == SIGUSR1) {
         save_wanted = 1;
         return;
     }
-    if (stop_wanted || reading) _exit(128 + number);
+    if (reading || (stop_wanted && milliseconds() - stopped_at > SAME_REQUEST)) _exit(128 + number);
+    if (stop_wanted) return;
+    stopped_at = milliseconds();
     stop_wanted = number;
 }
 
