@@ -49,6 +49,19 @@ def same_bits(a, b):
     return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a, b)
 
 
+def only_near_on_cuda(optimizer, p):
+    """Whether a GPU's numbers for p are near the CPU's and not the same: Muon's matrices, whose products are in bf16 there."""
+    return isinstance(optimizer, lt.Muon) and p.ndim >= 2
+
+
+def assert_near(a, b, what):
+    """After a dozen steps at most, with a learning rate of 1e-3."""
+    places = {torch.bfloat16: 2**-7, torch.float16: 2**-10}.get(a.dtype, 0)
+    torch.testing.assert_close(
+        a.detach().cpu(), b.detach().cpu(), rtol=places, atol=2.5e-3, msg=lambda m: f"{what}: {m}"
+    )
+
+
 @contextlib.contextmanager
 def library_optimizer(rule, options, params):
     """The library's own optimizer, which has states of its own, for contiguous float32 tensors; yields its handle and

@@ -11,7 +11,7 @@ import libadamod.numpy as ln
 import libadamod.torch as lt
 import numpy as np
 import torch
-from support import CLASSES, clones, make_params, same_bits, set_grads, train
+from support import CLASSES, assert_near, clones, make_params, only_near_on_cuda, same_bits, set_grads, train
 
 LOW = (torch.bfloat16, torch.float16)
 
@@ -141,7 +141,8 @@ class ByHandTest(unittest.TestCase):
 
 @unittest.skipUnless(torch.cuda.is_available(), "PyTorch sees no GPU")
 class OnCudaTest(unittest.TestCase):
-    def test_the_same_bits_as_on_the_cpu(self):
+    def test_as_on_the_cpu(self):
+        """The same bits, but for Muon's matrices. Those would be far off, not near, if a change did not count."""
         for cls in CLASSES:
             for dtype in LOW:
                 here = make_params((40, 30), (7000,), dtype=dtype)
@@ -155,8 +156,12 @@ class OnCudaTest(unittest.TestCase):
                         optimizer.step()
                     for p, q in zip(here, there):
                         masters = [o.state[x]["master"].cpu() for o, x in zip(optimizers, (p, q))]
-                        self.assertTrue(same_bits(p.detach(), q.detach().cpu()), (cls, dtype, t))
-                        self.assertTrue(same_bits(*masters), (cls, dtype, t))
+                        self.assertTrue(rounds_to(q, masters[1].to(q.device)), (cls, dtype, t))
+                        if only_near_on_cuda(optimizers[0], p):
+                            assert_near(*masters, (cls, dtype, t))
+                        else:
+                            self.assertTrue(same_bits(p.detach(), q.detach().cpu()), (cls, dtype, t))
+                            self.assertTrue(same_bits(*masters), (cls, dtype, t))
                         with torch.no_grad():
                             p.copy_(p.float().clamp(-0.5, 0.5))
                             q.copy_(q.float().clamp(-0.5, 0.5))

@@ -14,7 +14,7 @@ import unittest
 import libadamod.torch as lt
 import torch
 from libadamod import _c
-from support import CLASSES, make_params, same_bits, set_grads
+from support import CLASSES, assert_near, make_params, only_near_on_cuda, same_bits, set_grads
 from test_q8 import RULES as EIGHT_BITS
 
 SHAPES = ((5, 3), (70,), (), (0, 3), (4, 3, 2, 2), (3000,))
@@ -91,17 +91,10 @@ class Cuda(unittest.TestCase):
         else:
             torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-15, msg=lambda m: f"{what}: {m}")
 
-    def assert_near(self, a, b, what):
-        """After some dozen steps with a learning rate of 1e-3."""
-        places = {torch.bfloat16: 2**-7, torch.float16: 2**-10}.get(a.dtype, 0)
-        torch.testing.assert_close(
-            a.detach().cpu(), b.detach().cpu(), rtol=places, atol=2.5e-3, msg=lambda m: f"{what}: {m}"
-        )
-
     def assert_same_optimizers(self, one, params, other, others, what):
         for i, (p, q) in enumerate(zip(params, others)):
-            near = isinstance(one, lt.Muon) and p.ndim >= 2  # whose products are in bf16 on the GPU
-            check = self.assert_near if near else self.assert_same
+            near = only_near_on_cuda(one, p)
+            check = assert_near if near else self.assert_same
             check(p, q, f"{what}: parameter {i}")
             self.assertEqual(one.state[p].keys(), other.state[q].keys(), what)
             for name, value in one.state[p].items():
@@ -109,7 +102,7 @@ class Cuda(unittest.TestCase):
                     self.assertEqual(value, other.state[q][name], what)
                 else:
                     self.assertEqual(value.device, p.device)
-                    check = self.assert_near if near and name == "master" else self.assert_same
+                    check = assert_near if near and name == "master" else self.assert_same
                     check(value, other.state[q][name], f"{what}: {name} of parameter {i}")
 
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Short runs on a GPU from beginning to end: trained, interrupted, resumed, decoded, and trained by two ranks on one GPU.
+# ADAMOD is the program. Skipped where there is no GPU.
+# SPDX-License-Identifier: MIT
+"$ADAMOD" info --json | grep -q '"cuda_training_off": null' || exit 77
+# shellcheck source=/dev/null
+. "$SOURCE_DIR/tests/shell_checks.sh"
+# shellcheck source=/dev/null
+. "$SOURCE_DIR/tests/ranks_checks.sh"
+
+for task in translation images language; do
+    train 1 $task.yaml --out $task --device cuda
+    grep -q '"backend":"cuda","device":"cuda:0 (..*","precision":"mixed"' $task/machine.json || fail "$(cat $task/machine.json)"
+    steps=$(sed -n 's/^ *steps: //p' $task/recipe.yaml)
+
+    train 1 $task.yaml --out $task.half --device cuda --set train.steps=$((steps / 2))
+    train 1 --resume --out $task.half --set train.steps="$steps"
+    [ "$(tensors $task)" = "$(tensors $task.half)" ] || fail "$task: a resumed run ends in other bits"
+    train 1 $task.yaml --out $task.again --device cuda
+    [ "$(numbers $task)" = "$(numbers $task.again)" ] || fail "$task: a repeated run has other numbers"
+    "$ADAMOD" evaluate $task --device cuda >out 2>err || fail "$task: evaluate: $(cat err)"
+
+    # Two ranks on one GPU are one process that takes two batches for an update, but for running statistics of batch norms.
+    full=(--device cuda --set train.precision=full --set train.accumulate=2)
+    train 1 $task.yaml --out $task.two "${full[@]}"
+    train 2 $task.yaml --out $task.ranks "${full[@]}" --set train.comm=mpi
+    [ $task = images ] || [ "$(tensors $task.two)" = "$(tensors $task.ranks)" ] || fail "$task: two ranks end in other bits than one process"
+done
+
+head -n 3 s.txt | "$ADAMOD" translate translation --device cuda >out 2>err || fail "translate: $(cat err)"
+[ "$(wc -l <out)" -eq 3 ] || fail "translate: $(cat out)"
+finish
