@@ -1,0 +1,32 @@
+/* How each formula is launched for tensors of each kind: what update.cu chooses from. */
+#ifndef ADAMOD_CUDA_UPDATE_LAUNCHES_H
+#define ADAMOD_CUDA_UPDATE_LAUNCHES_H
+
+#include "optim/kernels/cuda/cuda_backend.h"
+
+/* How a formula is launched for tensors of a kind. */
+struct variant_launch {
+    const void *kernel; /* NULL: there is none */
+    void (*update)(const view *v, const update_class *c, cudaStream_t stream);
+    void (*collect)(const view *v, const update_class *c, cudaStream_t stream);
+    int threads, tile;
+    bool stay;
+    const char *name; /* of a tuning */
+};
+
+/* Of one formula: the standard launch of each kind, and those that `optim bench` can try in its place. */
+struct variant_launches {
+    variant_launch standard[KINDS];
+    struct {
+        const variant_launch *at;
+        int n;
+    } tunings[KINDS];
+};
+
+/* [f64][rule]: the launches of each of its variants. Kernels of all rules in one file would take minutes to compile, on one
+ * core. So update_slice.cuh is compiled UPDATE_SLICES times, each time with the rules whose number leaves another remainder;
+ * for others its table has NULL. */
+typedef const variant_launches *update_table[2][RULE_COUNT];
+template <int SLICE> const update_table &cuda_update_table();
+
+#endif
