@@ -2,10 +2,11 @@
 """Data sets: `adamod data` against a server of its own on loopback, which is slow, lies and breaks off, with archives of the
 layout of the real ones; and training on what was prepared.
 
-ADAMOD is the program. Needs nothing but Python, and libcurl and libarchive for the program.
+ADAMOD is the program. Needs nothing but Python and openssl, and libcurl and libarchive for the program.
 
 SPDX-License-Identifier: MIT
 """
+import base64
 import gzip
 import hashlib
 import http.server
@@ -15,6 +16,7 @@ import os
 import random
 import resource
 import signal
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -37,7 +39,7 @@ def check(condition, *what):
 # ---- the server ----
 
 FILES = {}  # path on the server: bytes
-SEEN = []   # (path, Range) of every request but one test's
+SEEN = []   # (path, Range) of every request but those of programs that wait while other tests run
 CUT = 20000  # bytes of an answer that breaks off
 
 
@@ -64,11 +66,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path[len("http://elsewhere.invalid"):] if self.path.startswith("http://elsewhere") else self.path
         asked = self.headers.get("Range")
-        if not path.startswith("/stall/cifar100/"):  # which test_waiting asks for meanwhile
+        if not path.startswith(WAITING):
             SEEN.append((self.path, asked))
-        way, name = path[1:].split("/", 1)
+        way, name = path[1:].split("?")[0].split("/", 1)
         if way == "redirect":
             return self.answer(302, b"", [("Location", "/plain/" + name)])
+        if way == "down":  # from an encrypted address to one that is not
+            return self.answer(302, b"", [("Location", ADDRESS + "/plain/" + name)])
+        if way == "secret" and self.headers.get("Authorization") != "Basic " + base64.b64encode(SECRET).decode():
+            return self.answer(401, b"who are you?")
+        if way == "away":
+            return self.answer(302, b"", [("Location", "gopher://%s@elsewhere.invalid/x?token=topsecret" % SECRET.decode())])
         if way == "loop":
             return self.answer(302, b"", [("Location", path)])
         if way == "inside":
@@ -86,12 +94,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             body = bytes([body[0] ^ 1]) + body[1:]
         if way == "longer":
             body += b"more"
-        if way == "endless":  # no length at all, and more than there should be
-            self.send_response(200)
+        if way in ("endless", "forever", "overrange"):  # no length at all, and more than there should be
+            self.send_response(206 if way == "overrange" else 200)
+            if way == "overrange":
+                self.send_header("Content-Range", "bytes %s%d/%d" % (asked[len("bytes="):], len(body) - 1, len(body)))
             self.end_headers()
             self.close_connection = True
             try:
                 self.wfile.write(body + b"more" * 100)
+                while way == "forever":
+                    self.wfile.write(b"more" * 20000)
             except OSError:
                 pass
             return None
@@ -109,12 +121,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(status, b"", headers, len(rest))
         if way == "cutforever":
             return self.answer(status, rest[:CUT], headers, len(rest))
-        if way == "stall":
+        if way in ("slow", "stall"):
             self.send_response(status)
             for header in headers:
                 self.send_header(*header)
             self.send_header("Content-Length", str(len(rest)))
             self.end_headers()
+            while way == "slow" and not RELEASE.wait(0.1):
+                self.wfile.write(b"x")
             self.wfile.write(rest[:1 if start else CUT])  # a byte every time: not nothing, and it would never end
             self.wfile.flush()
             STALLED.set()
@@ -124,6 +138,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.answer(status, rest, headers)
 
 
+SECRET = b"user:geheim"
+WAITING = ("/stall/cifar100/", "/slow/")
 STALLED, RELEASE = threading.Event(), threading.Event()
 SERVER = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 SERVER.daemon_threads = True
@@ -261,12 +277,12 @@ class Place:
         check(status == 0 and err.count("\n") == said, arguments, "gave", status, err)
         return out, err
 
-    def refuse(self, message, *arguments, **keywords):
-        """One line, the last, that begins with "adamod: " and has the message; nothing on standard output."""
+    def refuse(self, message, *arguments, noted=0, **keywords):
+        """One line, behind so many notes, that begins with "adamod: " and has the message; nothing on standard output."""
         status, out, err = self.run(*arguments, **keywords)
         check(status == 1 and not out, arguments, "gave", status, out, err)
-        check(err.count("\n") == 1 and err.startswith("adamod: data "), arguments, "said", err)
-        check(message in err, arguments, "said", err, "without", message)
+        check(err.count("\n") == 1 + noted and err.startswith("adamod: data "), arguments, "said", err)
+        check(message in err.split("\n")[noted], arguments, "said", err, "without", message)
         return err
 
     def state(self, name):
@@ -398,15 +414,39 @@ def test_liars():
     Place().point("wrong", [CIFAR], checksum="md5").refuse("its MD5 is ", "get", "cifar10")
 
 
-def test_first_download_counts():
-    place = Place().point("portal", [NAME], size=False, checksum="none")
-    place.refuse("what came is no archive but a web page; kept as de-en.tgz.bad", "get", "iwslt14-de-en")
+NOT_ENCRYPTED = "is not encrypted: whoever is on the way there can change the file"
+
+
+def unknown(way, names=(NAME,)):
+    """A place where no checksum of a file is known."""
+    return Place().point(way, names, size=False, checksum="none")
+
+
+def test_first_download():
+    """Its checksum counts from then on, but only if the set could be prepared from it."""
+    place = unknown("portal")
+    err = place.refuse("what came is no archive but a web page; kept as de-en.tgz.bad", "get", "iwslt14-de-en", noted=1)
+    one_line_of(err, NOT_ENCRYPTED)
     check(os.listdir(place.path("downloads", "iwslt14-de-en")) == ["de-en.tgz.bad"], "a page of the network is recorded")
     texts = ["ptb/ptb.%s.txt" % part for part in ("train", "valid", "test")]
-    Place().point("plain", texts, size=False, checksum="none").succeed("get", "ptb", said=3)  # which are no archives
-    place = Place().point("plain", [NAME], size=False, checksum="none")
-    _, err = place.succeed("get", "iwslt14-de-en", said=1)
-    one_line_of(err, "no checksum is published")
+    unknown("plain", texts).succeed("get", "ptb", said=3)  # which are no archives
+    real = FILES[NAME]
+    faulty = iwslt()
+    del faulty["de-en/IWSLT14.TED.tst2012.de-en.en.xml"]
+    try:
+        place = unknown("plain")
+        for bad, message in ((real[:len(real) // 2], "truncated"), (tar(faulty), "has no 'de-en/IWSLT14.TED.tst2012.de-en.en.xml'")):
+            FILES[NAME] = bad
+            place.refuse(message, "prepare", "iwslt14-de-en", noted=1)
+            check(os.listdir(place.path("downloads", "iwslt14-de-en")) == ["de-en.tgz.bad"], message, "is kept")
+        FILES[NAME] = tar({**iwslt(), "de-en/train.tags.de-en.de": b"eins\n"})
+        place.refuse("differ in their numbers of lines", "prepare", "iwslt14-de-en", noted=1)
+        check(not os.path.exists(place.path("downloads", NAME + ".sha256")), "what cannot be prepared is recorded")
+        os.remove(place.path("downloads", NAME))
+    finally:
+        FILES[NAME] = real
+    _, err = place.succeed("prepare", "iwslt14-de-en", said=2)
+    one_line_of(err, "no checksum is published; its SHA-256 is recorded", NOT_ENCRYPTED)
     digest = hashlib.sha256(FILES[NAME]).hexdigest()
     check(place.text("downloads", NAME + ".sha256") == [digest + "  de-en.tgz"], "another record")
     place.succeed("get", "iwslt14-de-en")
@@ -417,7 +457,112 @@ def test_first_download_counts():
     one_line_of(err, "that of an earlier download", "kept as de-en.tgz.bad")
     os.remove(place.path("downloads", NAME))
     place.point("wrong", [NAME], size=False, checksum="none")
-    place.refuse("that of an earlier download", "get", "iwslt14-de-en")
+    place.refuse("that of an earlier download, as %s says; delete that record if the new file is right" %
+                 place.path("downloads", NAME + ".sha256"), "get", "iwslt14-de-en")
+    # and taken when that is done
+    os.remove(place.path("downloads", NAME + ".sha256"))
+    place.point("plain", [NAME], size=False, checksum="none").succeed("prepare", "--again", "iwslt14-de-en", said=2)
+
+
+def put(place, name, body):
+    os.makedirs(os.path.dirname(place.path("downloads", name)), exist_ok=True)
+    with open(place.path("downloads", name), "wb") as file:
+        file.write(body)
+
+
+def test_packed_anew():
+    """Files that people have put here themselves: test_data_sets.c has those that are taken."""
+    for name, message in ((NAME, "de-en/train.tags.de-en.de: 51 lines, the published set has 174443; no checksum says that"),
+                          (CIFAR, "data_batch_1.bin: 12292 bytes, the published set has 30730000; no checksum says that")):
+        place = unknown("plain", ["none of them"])
+        put(place, name, FILES[name])
+        one_line_of(place.refuse(message, "prepare", name.split("/")[0], noted=name == CIFAR),
+                    "delete what is not, to download it")
+        check(sorted(os.listdir(os.path.dirname(place.path("downloads", name)))) == [name.split("/")[1]], "moved or recorded")
+        check(os.listdir(place.path("prepared")) == [], "left", os.listdir(place.path("prepared")))
+
+
+def test_limits_of_servers():
+    """One that never stops ends at the size that it has announced, or at one that the file cannot have."""
+    name = "multi30k-de-en/train.de.gz"
+    unknown("forever", [name]).refuse("sends more than the 6370440 bytes expected", "get", "multi30k-de-en", noted=1)
+    place = unknown("overrange", [CIFAR])
+    put(place, CIFAR + ".part", FILES[CIFAR][:700])
+    place.refuse("sends more than the %d bytes expected" % len(FILES[CIFAR]), "get", "cifar10", noted=1)
+
+
+def test_passwords():
+    """Neither they nor tokens are printed, whatever fails; and they are sent."""
+    body, secret = FILES[CIFAR], SECRET.decode()
+    place = Place()
+
+    def point(address, known="sha256:" + hashlib.sha256(body).hexdigest()):
+        with open(place.mirrors, "w", encoding="utf-8") as file:
+            file.write("cifar10 cifar-10-binary.tar.gz %s?token=topsecret %d %s\n" % (address, len(body), known))
+
+    def check_hidden(*arguments, **keywords):
+        status, _, err = place.run("get", *arguments, "cifar10", **keywords)
+        check(status and err.count("\n") == 1, status, err)
+        for word in ("geheim", "heim", "topsecret", "user"):
+            check(word not in err, err, "has", word)
+        return err
+
+    host = "127.0.0.1:%d" % SERVER.server_address[1]
+    for way in ("broken", "missing-way/x", "cutforever", "wrong", "loop", "inside", "away", "portal", "longer"):
+        point("http://%s@%s/%s/%s" % (secret, host, way, CIFAR))
+        check_hidden()
+        if os.path.exists(place.path("downloads", CIFAR + ".part")):
+            os.remove(place.path("downloads", CIFAR + ".part"))
+    one_line_of(check_hidden(), "http://***@%s/longer/%s?***: " % (host, CIFAR))
+    for address in ("http://%s@elsewhere.invalid/x" % secret, "http://%s@127.0.0.1:1/x" % secret,
+                    "http://user:ge/heim@127.0.0.1:1/x", "http://user:g@eheim@127.0.0.1:1/x", "https://%s@%s/x" % (secret, host)):
+        point(address)
+        check_hidden()
+    point("http://%s/plain/%s" % (host, CIFAR))
+    check_hidden(env={"http_proxy": "odd://%s@127.0.0.1:1" % secret})
+    status, _, err = place.run("get", "--mirror", "ftp://%s@host/?topsecret" % secret, "cifar10")
+    check(status == 2 and "ftp://***@host/?***" in err and "geheim" not in err and "topsecret" not in err, err)
+    point("http://%s@%s/secret/%s" % (secret, host, CIFAR), "none")
+    _, err = place.succeed("get", "cifar10", said=1)
+    check(NOT_ENCRYPTED in err and "geheim" not in err and "topsecret" not in err, err)
+    check(place.read("downloads", CIFAR) == body, "another file")
+
+
+def test_encrypted():
+    """No server leads from an encrypted address to one that is not, and none is believed without a certificate."""
+    certificate, key = os.path.join(SCRATCH, "certificate"), os.path.join(SCRATCH, "key")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+                   check=True, stderr=subprocess.DEVNULL)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *arguments: None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    trusted = {"SSL_CERT_FILE": certificate, "CURL_CA_BUNDLE": ""}
+    place = Place()
+
+    def point(way):
+        with open(place.mirrors, "w", encoding="utf-8") as file:
+            file.write("cifar10 cifar-10-binary.tar.gz https://127.0.0.1:%d/%s/%s %d sha256:%s\n" % (
+                server.server_address[1], way, CIFAR, len(FILES[CIFAR]), hashlib.sha256(FILES[CIFAR]).hexdigest()))
+
+    try:
+        point("plain")
+        place.refuse("ertificate", "get", "cifar10", env={"SSL_CERT_FILE": "", "CURL_CA_BUNDLE": ""})
+        point("down")
+        before = len(SEEN)
+        place.refuse("http", "get", "cifar10", env=trusted)
+        check([path for path, _ in SEEN[before:]] == ["/down/" + CIFAR], "asked for", SEEN[before:])
+        check(not os.path.exists(place.path("downloads", CIFAR)), "a file came without encryption")
+        point("redirect")
+        place.succeed("get", "cifar10", env=trusted)
+        check(place.read("downloads", CIFAR) == FILES[CIFAR], "another file")
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_stalled_and_killed():
@@ -439,19 +584,30 @@ def test_stalled_and_killed():
     check(SEEN[before:] == [("/plain/" + CIFAR, "bytes=%d-" % CUT)], SEEN[before:])
 
 
+SLOW = "multi30k-de-en/train.de.gz"
+
+
 def start_waiting():
-    """A server that says next to nothing: the program waits a second, twice, while other tests run."""
-    place = Place().point("stall", ["cifar100/cifar-100-binary.tar.gz"])
-    return place, subprocess.Popen(place.command("get", "cifar100", timeout=1), env=place.environment, stderr=subprocess.PIPE)
+    """Servers that say next to nothing, or that slowly: the program waits a second, twice, while other tests run."""
+    started = []
+    for way, name in (("stall", "cifar100/cifar-100-binary.tar.gz"), ("slow", SLOW)):
+        place = Place().point(way, [name])
+        started.append((place, subprocess.Popen(place.command("get", name.split("/")[0], timeout=1), env=place.environment,
+                                                stderr=subprocess.PIPE)))
+    return started
 
 
 def test_waiting(started):
-    place, program = started
-    err = program.communicate(timeout=60)[1].decode()
-    check(program.returncode == 1 and err.count("\n") == 1, program.returncode, err)
-    one_line_of(err, "no data came for 1 seconds", "repeat the command to continue the download")
-    part = place.read("downloads", "cifar100/cifar-100-binary.tar.gz.part")
-    check(part == FILES["cifar100/cifar-100-binary.tar.gz"][:CUT + 1], "not kept", len(part))
+    for place, program in started:
+        err = program.communicate(timeout=60)[1].decode()
+        check(program.returncode == 1 and err.count("\n") == 1, program.returncode, err)
+        one_line_of(err, "repeat the command to continue the download")
+        if SLOW in err:
+            one_line_of(err, "fewer than 1000 bytes a second came for 1 seconds")
+            continue
+        check("no data came for 1 seconds" in err or "fewer than 1000 bytes a second" in err, err)
+        part = place.read("downloads", "cifar100/cifar-100-binary.tar.gz.part")
+        check(part == FILES["cifar100/cifar-100-binary.tar.gz"][:CUT + 1], "not kept", len(part))
     RELEASE.set()
 
 
@@ -519,7 +675,7 @@ def test_full_disk():
     place.succeed("prepare", "cifar10")
     with open(place.mirrors, "a", encoding="utf-8") as file:
         file.write("ptb ptb.train.txt %s/plain/ptb/ptb.train.txt 900000000000000 none\n" % ADDRESS)
-    place.refuse("MB are free", "get", "ptb")
+    place.refuse("MB are free", "get", "ptb", noted=1)
 
 
 # ---- archives ----
@@ -555,6 +711,8 @@ def test_archives():
         (whole[:len(whole) // 2], "not an archive"),
         (b"hello, I am no archive" * 30, "not an archive"),
         (b"", "ended after 0 bytes"),
+        (tar({name: b"" for name in good}), "'%s' in it is empty" % first),
+        (tar({**good, "cifar-10-batches-bin/test_batch.bin": b""}), "test_batch.bin' in it is empty"),
     ]
     huge = tarfile.TarInfo(first)
     huge.size = 10 ** 15
@@ -575,7 +733,8 @@ def test_archives():
 def test_files():
     """Files that are packed one by one may be bombs as well, and languages that do not fit each other."""
     name = "multi30k-de-en/val.de.gz"
-    cases = [(gzip.compress(b"a\n" * 10_000_000), "unpacks to more than the 16777216 bytes"),
+    cases = [(gzip.compress(b""), "val.de.gz: empty, expected text"),
+             (gzip.compress(b"a\n" * 10_000_000), "unpacks to more than the 16777216 bytes"),
              (gzip.compress(lines(*DE)), "val.de.gz has 4 lines and val.en.gz has 80, expected the same number")]
     real = FILES[name]
     try:
@@ -777,7 +936,7 @@ def main():
         started = start_waiting() if chosen in "test_waiting" else None
         tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file,
                  test_parts_that_do_not_fit, test_truncated, test_liars,
-                 test_first_download_counts, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
+                 test_first_download, test_packed_anew, test_limits_of_servers, test_passwords, test_encrypted, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
                  test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_iwslt,
                  test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:

@@ -51,7 +51,7 @@ static void print_set(const data_set *s) {
         if (f->size) printf("    %lld bytes", (long long)f->size);
         else printf("    size not published");
         printf(", %s %s\n", digest_name(f->kind),
-               f->checksum ? f->checksum : "not published: that of the first download counts");
+               f->checksum ? f->checksum : "not published: that of the first one prepared counts");
     }
 }
 
@@ -144,7 +144,7 @@ enum { FLAG_MIRROR, FLAG_MIRRORS, FLAG_TIMEOUT, FLAG_HELP, FLAG_THREADS, FLAG_AG
 #define GET_FLAGS                                                                                                      \
     {"mirror", "URL", "server that has SET/FILE, tried first; may be repeated"},                                       \
         {"mirrors", "FILE", "file of more addresses (~/.config/adamod/mirrors)"},                                      \
-        {"timeout", "SECONDS", "give up on a server that sends nothing for this long (30)"}, CLI_HELP_FLAG
+        {"timeout", "SECONDS", "give up on a server that sends next to nothing for this long (30)"}, CLI_HELP_FLAG
 static const cli_flag get_flags[] = {GET_FLAGS, {0}};
 static const cli_flag prepare_flags[] = {GET_FLAGS,
                                          {"threads", "N", "threads; 0: one for each core (0)"},
@@ -280,7 +280,8 @@ static int print_folder(const data_set *s, const char *what, char *msg, size_t m
 }
 
 static int get(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
-    return data_set_get(s, o, msg, msg_size) ? -1 : print_folder(s, "downloads", msg, msg_size);
+    bool unsure;
+    return data_set_get(s, o, &unsure, msg, msg_size) ? -1 : print_folder(s, "downloads", msg, msg_size);
 }
 
 static int prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size) {

@@ -114,23 +114,27 @@ const char *archive_missing(void) {
 
 typedef struct unpacking {
     struct archive *a;
-    const char *name, *directory; /* the archive's, and where to */
+    const char *name, *directory; /* the archive's, and where to; NULL: it is only looked at */
     const archive_options *o;
     int64_t packed; /* bytes of the archive itself */
     bool taken[MOST_MEMBERS];
+    bool not_its_fault; /* that it cannot be unpacked */
     char *buffer;
     char *msg;
     size_t msg_size;
 } unpacking;
 enum { BUFFER = 1 << 18 };
 
+static int too_much(const unpacking *u) {
+    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
+                     (long long)u->o->most);
+}
+
 /* Whether it is a bomb, by what was unpacked so far and what comes next. */
 static int check_amount(unpacking *u, int64_t more) {
     const int64_t all = (int64_t)lib.bytes(u->a, 0), read = (int64_t)lib.bytes(u->a, -1);
     if (u->o->progress) u->o->progress(u->o->context, read, u->packed);
-    if (more < 0 || all > u->o->most - more)
-        return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
-                         (long long)u->o->most);
+    if (more < 0 || all > u->o->most - more) return too_much(u);
     if (all <= archive_most(read)) return 0;
     return text_fail(u->msg, u->msg_size, "%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
 }
@@ -161,16 +165,27 @@ static int write_member(unpacking *u, const char *path) {
     adamod__output_discard(&out);
     if (status) return text_fail(u->msg, u->msg_size, "%s: %s", path, reason);
     if (got >= 0) return 0;
-    if (lib.error(u->a)) return broken(u);
-    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
-                     (long long)u->o->most);
+    return lib.error(u->a) ? broken(u) : too_much(u);
 }
 
-static int take_member(unpacking *u, int k) {
+/* Data of the member that is next, which nobody wants; where they are damaged that is seen. */
+static int read_member(unpacking *u) {
+    la_ssize_t got;
+    int64_t all = 0;
+    while ((got = lib.data(u->a, u->buffer, BUFFER)) > 0 && (all += got) <= u->o->most) {
+        if (check_amount(u, 0)) return -1;
+    }
+    if (got < 0) return broken(u);
+    return got ? too_much(u) : 0;
+}
+
+static int take_member(unpacking *u, int k, int64_t size) {
     char path[LONGEST];
     const char *member = u->o->members[k];
     if (u->taken[k]) return text_fail(u->msg, u->msg_size, "%s: '%s' is in it twice", u->name, member);
+    if (size == 0) return text_fail(u->msg, u->msg_size, "%s: '%s' in it is empty", u->name, member);
     u->taken[k] = true;
+    if (!u->directory) return read_member(u);
     snprintf(path, sizeof path, "%s/%s", u->directory, member);
     char *slash = strrchr(path, '/');
     *slash = 0;
@@ -192,10 +207,11 @@ static int look_at(unpacking *u, struct archive_entry *entry) {
     if (!fault && type == AE_IFLNK) fault = "it is a symbolic link";
     if (!fault && type != AE_IFREG && type != AE_IFDIR) fault = "it is neither a file nor a folder";
     if (fault) return text_fail(u->msg, u->msg_size, "%s: refused for its member '%s': %s", u->name, shown, fault);
-    if (check_amount(u, (int64_t)lib.size(entry))) return -1;
+    const int64_t size = (int64_t)lib.size(entry);
+    if (check_amount(u, size)) return -1;
     while (strncmp(name, "./", 2) == 0) name += 2;
     while (u->o->members[k] && strcmp(u->o->members[k], name) != 0) k++;
-    if (u->o->members[k] && type == AE_IFREG) return take_member(u, k);
+    if (u->o->members[k] && type == AE_IFREG) return take_member(u, k, size);
     return lib.skip(u->a) < ARCHIVE_WARN ? broken(u) : 0;
 }
 
@@ -222,7 +238,8 @@ static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
     if (members > MOST_MEMBERS) return text_fail(u->msg, u->msg_size, "%s: %d members are too many", u->name, members);
     u->a = lib.create();
     u->buffer = malloc(BUFFER);
-    int status = u->a && u->buffer ? 0 : text_fail(u->msg, u->msg_size, "%s: out of memory", u->name);
+    u->not_its_fault = !u->a || !u->buffer;
+    int status = u->not_its_fault ? text_fail(u->msg, u->msg_size, "%s: out of memory", u->name) : 0;
     if (!status) {
         lib.tar(u->a);
         lib.gzip(u->a);
@@ -245,21 +262,33 @@ int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const ch
     return missing ? text_fail(msg, msg_size, "%s", missing) : unpack(&u, -1, bytes, n);
 }
 
-int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
-    unpacking u = {.name = path, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
-    const char *missing = archive_missing();
+static int unpack_file(unpacking *u, const char *path) {
     struct stat st;
-    if (missing) return text_fail(msg, msg_size, "%s", missing);
     const int fd = adamod__file_open(path, O_RDONLY);
     if (fd < 0 || fstat(fd, &st)) {
         const int error = errno;
         if (fd >= 0) close(fd);
-        return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(error));
+        u->not_its_fault = true;
+        return text_fail(u->msg, u->msg_size, "%s: cannot open: %s", path, strerror(error));
     }
-    u.packed = (int64_t)st.st_size;
-    const int status = unpack(&u, fd, NULL, 0);
+    u->packed = (int64_t)st.st_size;
+    const int status = unpack(u, fd, NULL, 0);
     close(fd);
     return status;
+}
+
+int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
+    unpacking u = {.name = path, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
+    const char *missing = archive_missing();
+    return missing ? text_fail(msg, msg_size, "%s", missing) : unpack_file(&u, path);
+}
+
+int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
+    unpacking u = {.name = name, .o = o, .msg = msg, .msg_size = msg_size};
+    const char *missing = archive_missing();
+    if (missing) return text_fail(msg, msg_size, "%s", missing);
+    if (unpack_file(&u, path) == 0) return 1;
+    return u.not_its_fault ? -1 : 0;
 }
 
 #else
@@ -270,6 +299,11 @@ const char *archive_missing(void) {
 
 int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
     (void)path, (void)directory, (void)o;
+    return text_fail(msg, msg_size, "%s", archive_missing());
+}
+
+int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
+    (void)path, (void)name, (void)o;
     return text_fail(msg, msg_size, "%s", archive_missing());
 }
 

@@ -3,7 +3,7 @@
  *
  * An archive may be anything. Only members that are asked for are written, each once, as plain files in directories that
  * are made for them. An archive is refused that has a name which leads out of the folder (absolute, ".."), a link or a
- * device, anywhere; or more bytes, or more for each that was read, than it may have.
+ * device, anywhere; or more bytes, or more for each that was read, than it may have; or if what is asked for is empty.
  *
  * Functions return 0, or -1 and one line in msg.
  *
@@ -27,6 +27,9 @@ int archive_unpack(const char *path, const char *directory, const archive_option
 /* The same for an archive in memory; name stands for it in messages. */
 int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
                          char *msg, size_t msg_size);
+
+/* Whether it could be unpacked, all of it: 1, or 0 if not. -1: that cannot be found out here. name stands for it. */
+int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size);
 
 /* Whether an archive may have a member of this name: NULL, or what is wrong with it. */
 const char *archive_name_fault(const char *name);

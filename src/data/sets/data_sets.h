@@ -8,7 +8,8 @@
  * The cache is $ADAMOD_DATA, or adamod/data in $XDG_CACHE_HOME, or in ~/.cache. It has
  *
  *   downloads/SET/FILE       as they were fetched; FILE.part while a part is there, FILE.bad what was not the right one,
- *                            FILE.sha256 where nobody else has published a checksum. A copy of this folder is a mirror.
+ *                            FILE.sha256 where nobody else has published a checksum, once the set was prepared from it.
+ *                            A copy of this folder is a mirror.
  *   prepared/SET/            there whole or not at all
  *
  * Functions that can fail return 0, or -1 and one line in msg.
@@ -38,7 +39,14 @@ typedef struct data_file {
     const char *checksum;       /* NULL: not published */
     int64_t unpacked;           /* an archive: bytes that all in it may have; 0: it is none */
     const char *const *members; /* what is taken out of it; ends with NULL */
+    const char *content;        /* checksum, of the same kind, of what a packed text unpacks to; NULL: not known */
 } data_file;
+
+/* What is known of a file that was prepared, however its download was packed. */
+typedef struct data_amount {
+    const char *file; /* the last has NULL */
+    int64_t bytes;
+} data_amount;
 
 /* Files with the same sentences in the source's language and in the target's. */
 typedef struct data_pair {
@@ -55,6 +63,7 @@ typedef struct data_pairs {
     bool limit_subwords;
     int hold_out; /* every so many-th pair is for validation */
     int merges;
+    int64_t train_lines, test_lines; /* of the published text, before any is left out; 0: not known */
 } data_pairs;
 
 typedef struct data_copy {
@@ -68,7 +77,8 @@ typedef struct data_set {
     /* What is prepared: subwords, or files as they are; neither: the members of archives. */
     const data_pairs *pairs;
     const data_copy *copies;
-    const char *languages[2]; /* of pairs of either kind */
+    const data_amount *amounts; /* NULL: none is known */
+    const char *languages[2];   /* of pairs of either kind */
 } data_set;
 
 extern const data_set data_sets[];
@@ -132,8 +142,11 @@ typedef struct data_options {
     void *context;
 } data_options;
 
-/* Fetches what is not there, and compares all with its checksum. What was fetched of a file before it failed is kept. */
-int data_set_get(const data_set *s, const data_options *o, char *msg, size_t msg_size);
+/* Fetches what is not there, and compares all with its checksum. What was fetched of a file before it failed is kept.
+ * *unsure: of some file no checksum says that it is the published one, only the names of what is in it. */
+int data_set_get(const data_set *s, const data_options *o, bool *unsure, char *msg, size_t msg_size);
+/* The checksums of files that nobody has published, which later ones are compared with. */
+int data_set_record(const data_set *s, const data_options *o, char *msg, size_t msg_size);
 int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size);
 
 #endif

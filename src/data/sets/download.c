@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/functions.h"
 #include "base/text.h"
+#include "data/sets/address.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ const char *download_missing(void) {
 
 typedef struct transfer {
     const download *d;
+    char shown[512]; /* the address, as messages may have it */
     CURL *handle;
     int fd;
     int64_t asked;   /* the byte that the request begins with */
@@ -80,7 +82,7 @@ static size_t give_up(transfer *t, const char *format, long long a, long long b)
     return 0;
 }
 
-static bool is_http(const char *url) { return strncasecmp(url, "file:", 5) != 0; }
+static bool is_http(const transfer *t) { return !address_is_file(t->d->url); }
 
 static long response_code(const transfer *t) {
     long code = 0;
@@ -125,7 +127,7 @@ static bool begin(transfer *t) {
         if (t->start != t->asked)
             return give_up(t, "the server sends bytes from %lld on, asked for those from %lld", t->start, t->asked) !=
                    0;
-    } else if (code == 200 || !is_http(t->d->url)) {
+    } else if (code == 200 || !is_http(t)) {
         t->total = (int64_t)length;
         if (!may_be_it(t)) return false;
         if (t->at > 0 && (t->error = adamod__file_cut(t->fd, 0))) return false;
@@ -140,10 +142,10 @@ static bool begin(transfer *t) {
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *context) {
     transfer *t = context;
-    const int64_t most = t->d->size ? t->d->size : t->d->most;
     n *= size;
     if (!t->begun && !begin(t)) return 0;
     if (t->no_file) return (t->refused += (int64_t)n) < 65536 ? n : 0;
+    const int64_t most = t->d->size ? t->d->size : t->total >= 0 ? t->total : t->d->most;
     if (t->at + (int64_t)n > most) return give_up(t, "the server sends more than the %lld bytes expected", most, 0);
     for (size_t done = 0; done < n;) {
         const ssize_t put = pwrite(t->fd, bytes + done, n - done, (off_t)t->at);
@@ -185,7 +187,6 @@ static bool limit_protocols(CURL *h, bool secure) {
 
 static bool set_options(transfer *t, char *error) {
     CURL *h = t->handle;
-    const bool secure = strncasecmp(t->d->url, "https:", 6) == 0;
     char range[32], agent[64];
     snprintf(agent, sizeof agent, "adamod/%s", adamod_version_string());
     curl.set(h, CURLOPT_URL, t->d->url);
@@ -195,6 +196,8 @@ static bool set_options(transfer *t, char *error) {
     curl.set(h, CURLOPT_FOLLOWLOCATION, 1L);
     curl.set(h, CURLOPT_MAXREDIRS, 10L);
     curl.set(h, CURLOPT_CONNECTTIMEOUT_MS, (long)(t->d->timeout * 1000));
+    curl.set(h, CURLOPT_LOW_SPEED_LIMIT, (long)DOWNLOAD_SLOWEST);
+    curl.set(h, CURLOPT_LOW_SPEED_TIME, (long)(t->d->timeout + 0.5));
     curl.set(h, CURLOPT_HEADERFUNCTION, on_header);
     curl.set(h, CURLOPT_HEADERDATA, t);
     curl.set(h, CURLOPT_WRITEFUNCTION, on_body);
@@ -202,27 +205,41 @@ static bool set_options(transfer *t, char *error) {
     curl.set(h, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl.set(h, CURLOPT_XFERINFODATA, t);
     curl.set(h, CURLOPT_NOPROGRESS, 0L);
-    if (t->asked > 0 && is_http(t->d->url)) {
+    if (t->asked > 0 && is_http(t)) {
         snprintf(range, sizeof range, "%lld-", (long long)t->asked);
         curl.set(h, CURLOPT_RANGE, range);
     }
-    return limit_protocols(h, secure);
+    /* As the program curl does: firms whose proxy reads all that goes through it have certificates of their own. */
+    const char *trusted = getenv("CURL_CA_BUNDLE");
+    if (!trusted || !*trusted) trusted = getenv("SSL_CERT_FILE");
+    if (trusted && *trusted) curl.set(h, CURLOPT_CAINFO, trusted);
+    return limit_protocols(h, address_is_secure(t->d->url));
 }
 
 typedef enum outcome { WHOLE, AGAIN, STALLED, FROM_START, OTHER_ADDRESS, NO_MORE } outcome;
+
+/* Why the library ended a request, by its own words, which may have addresses in them. */
+static void explain(const transfer *t, CURLcode code, const char *error, char *out, size_t size) {
+    if (t->stalled) snprintf(out, size, "no data came for %g seconds", t->d->timeout);
+    else if (t->begun && code == CURLE_OPERATION_TIMEDOUT)
+        snprintf(out, size, "fewer than %d bytes a second came for %g seconds", DOWNLOAD_SLOWEST, t->d->timeout);
+    else if (*error && !address_has_password(t->d->url)) address_scrub(error, out, size);
+    else snprintf(out, size, "%s", curl.error(code));
+}
 
 /* What a request that has ended means, in one line. */
 static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, size_t msg_size) {
     const long status = response_code(t);
     const download *d = t->d;
-    char waited[64];
+    const char *again = t->at > 0 ? "; repeat the command to continue the download" : "";
+    char why[CURL_ERROR_SIZE + 64];
     if (t->error) {
         text_fail(msg, msg_size, "%s: cannot write: %s; %lld bytes are kept", d->path, strerror(t->error),
                   (long long)t->at);
         return NO_MORE;
     }
     if (*t->reason) {
-        text_fail(msg, msg_size, "%s: %s", d->url, t->reason);
+        text_fail(msg, msg_size, "%s: %s", t->shown, t->reason);
         return OTHER_ADDRESS;
     }
     if (status == 416 && t->asked > 0) {
@@ -230,26 +247,21 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
         return FROM_START;
     }
     const bool answered = code == CURLE_OK || code == CURLE_WRITE_ERROR;
-    if (is_http(d->url) && answered && status != 200 && status != 206) {
-        text_fail(msg, msg_size, "%s: the server answers with status %ld%s", d->url, status,
+    if (is_http(t) && answered && status != 200 && status != 206) {
+        text_fail(msg, msg_size, "%s: the server answers with status %ld%s", t->shown, status,
                   status == 404 || status == 410 ? ": it has no such file" : "");
         return OTHER_ADDRESS;
     }
     if (code == CURLE_OK && t->begun && (!d->size || t->at == d->size)) return WHOLE;
     if (code == CURLE_OK) {
-        text_fail(msg, msg_size, "%s: the server's answer ended after %lld bytes%s", d->url, (long long)t->at,
-                  t->at > 0 ? "; repeat the command to continue the download" : "");
+        text_fail(msg, msg_size, "%s: the server's answer ended after %lld bytes%s", t->shown, (long long)t->at, again);
         return AGAIN;
     }
-    if (t->stalled) snprintf(waited, sizeof waited, "no data came for %g seconds", d->timeout);
-    text_fail(msg, msg_size, "%s: %s%s", d->url,
-              t->stalled ? waited
-              : *error   ? error
-                         : curl.error(code),
-              t->at > 0 ? "; repeat the command to continue the download" : "");
-    if (t->stalled) return STALLED;
+    explain(t, code, error, why, sizeof why);
+    text_fail(msg, msg_size, "%s: %s%s", t->shown, why, again);
+    if (t->stalled || code == CURLE_OPERATION_TIMEDOUT) return STALLED;
     return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
-                   code == CURLE_OPERATION_TIMEDOUT || code == CURLE_SEND_ERROR
+                   code == CURLE_SEND_ERROR
                ? AGAIN
                : OTHER_ADDRESS;
 }
@@ -257,8 +269,9 @@ static outcome judge(transfer *t, CURLcode code, const char *error, char *msg, s
 static outcome request(const download *d, int fd, int64_t *have, char *msg, size_t msg_size) {
     char error[CURL_ERROR_SIZE] = "";
     transfer t = {.d = d, .fd = fd, .asked = *have, .at = *have, .total = -1, .start = -1, .handle = curl.init()};
+    address_shown(d->url, t.shown, sizeof t.shown);
     if (!t.handle || !set_options(&t, error)) {
-        text_fail(msg, msg_size, "%s: %s", d->url,
+        text_fail(msg, msg_size, "%s: %s", t.shown,
                   t.handle ? "libcurl is older than the one this program was built for" : "out of memory");
         if (t.handle) curl.cleanup(t.handle);
         return NO_MORE;

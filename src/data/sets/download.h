@@ -9,12 +9,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { DOWNLOAD_SLOWEST = 1000 }; /* bytes a second */
+
 typedef struct download {
     const char *url; /* http, https or file */
     const char *path;
-    int64_t size;   /* that it has; 0: not known */
-    int64_t most;   /* bytes that it may have, where its size is not known */
-    double timeout; /* seconds without data after which the server is given up */
+    int64_t size; /* that it has; 0: not known */
+    int64_t most; /* bytes that it may have, where neither its size is known nor the server announces one */
+    double
+        timeout; /* seconds without data, or with less than is worth waiting for, after which the server is given up */
     void (*progress)(void *context, int64_t done, int64_t total); /* NULL: nobody wants to know */
     void *context;
 } download;

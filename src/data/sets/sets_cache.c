@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/keys.h"
 #include "base/text.h"
+#include "data/sets/address.h"
 #include "data/sets/data_sets.h"
 #include "data/text_input.h"
 
@@ -114,7 +115,9 @@ static const char *url_fault(const char *url) {
 
 int data_sources_mirror(data_sources *s, const char *url, char *msg, size_t msg_size) {
     const char *fault = url_fault(url);
-    if (fault) return text_fail(msg, msg_size, "mirror '%.60s': %s", url, fault);
+    char shown[DATA_SET_URL];
+    address_shown(url, shown, sizeof shown);
+    if (fault) return text_fail(msg, msg_size, "mirror '%.60s': %s", shown, fault);
     data_source *source = add_source(s);
     if (!source) return text_fail(msg, msg_size, "out of memory");
     snprintf(source->url, sizeof source->url, "%s", url);

