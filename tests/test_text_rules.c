@@ -40,6 +40,14 @@ TEST(tokens_and_back) {
     check_tokens("sv", "En fil. Ek.", "En fil. Ek .", "En fil. Ek.");
     check_tokens("en", "", "", "");
     check_tokens("en", " \t.", ".", ".");
+    for (int i = 0; i < 3; i++) { /* a full stop and an apostrophe at the end, with nothing, or little, before them */
+        const char *language = ((const char *const[]){"en", "fr", "de"})[i];
+        check_tokens(language, ".'", ". &apos;", ". '");
+        check_tokens(language, " . ' ", ". &apos;", ". '");
+        check_tokens(language, "a .'", "a . &apos;", "a. '");
+        check_tokens(language, "...'", "... &apos;", "... '");
+    }
+    check_tokens("en", "a.'", "a . &apos;", "a. '");
     check_tokens("en", "dogs' \x01", "dogs&apos;", "dogs'"); /* nothing follows what is at the end */
 }
 

@@ -244,7 +244,7 @@ static void split_stops(tokenizer *t) {
     const size_t n = t->out.n; /* at the very end: .' */
     if (n > 1 && t->out.at[n - 1] == '\'' && t->out.at[n - 2] == '.') {
         t->out.n -= 2;
-        points_add_text(&t->out, n > 2 && t->out.at[n - 3] == ' ' ? ". '" : " . '");
+        points_add_text(&t->out, n == 2 || t->out.at[n - 3] == ' ' ? ". '" : " . '");
     }
     tokenizer__swap(t);
 }

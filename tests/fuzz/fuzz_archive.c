@@ -49,7 +49,7 @@ static void check_file(const char *name) {
     char path[128];
     struct stat st;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    require(lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MOST);
+    require(lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 && st.st_size <= MOST);
 }
 
 static void check_archive(const uint8_t *bytes, size_t n) {

@@ -53,8 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 1) return 0;
     const text_slice line = {(const char *)data + 1, size - 1};
     const bool utf8 = text_check(line, "f", 1, NULL, 0) == 0;
-    const tokenizer_options o = {
-        .language = languages[data[0] & 7], .plain = data[0] & 8, .split_hyphens = data[0] & 16};
+    const tokenizer_options o = {.language = languages[data[0] & 7],
+                                 .plain = data[0] & 8,
+                                 .split_hyphens = data[0] & 16,
+                                 .split_last = data[0] & 32};
     if (memchr(line.bytes, 0, line.n)) return 0; /* never comes from a text */
     check_tokens(&o, line, utf8);
     check_normal(o.language, line, utf8);
