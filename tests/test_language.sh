@@ -55,6 +55,8 @@ done
 "$ADAMOD" generate whole --prompt 'the zebra sat' --tokens 2 >out 2>err || fail "an unknown word ends it"
 [ "$(cat err)" = "adamod: generate: --prompt: not in the run's vocabulary, and read as <unk>: 'zebra'" ] || fail "it says $(cat err)"
 grep -q '^the <unk> sat' out || fail "an unknown word is shown as $(cat out)"
+refused 2 "--prompt: nothing of it is in the run's vocabulary: 'zebra', 'Xylophon'" "$ADAMOD" generate whole --prompt 'zebra Xylophon'
+refused 2 "vocabulary: 'The', 'Dog'; in lower case, all of it is" "$ADAMOD" generate whole --prompt $'The\nDog'
 refused 2 "--temperature is '-1', expected a number from 0" "$ADAMOD" generate whole --temperature -1
 refused 2 "--tokens is '0', expected a whole number from 1" "$ADAMOD" generate whole --tokens 0
 refused 2 "--top-k is 'x', expected a whole number from 0" "$ADAMOD" generate whole --top-k x

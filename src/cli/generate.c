@@ -1,5 +1,6 @@
 /* adamod generate: text that a language model writes. */
 #include "cli/trained.h"
+#include "data/normalizer.h"
 #include "tasks/language_writer.h"
 
 #include <errno.h>
@@ -45,6 +46,28 @@ static int show(void *context, text_slice piece, char *message, size_t size) {
     return text_fail(message, size, "cannot write to standard output: %s", strerror(errno));
 }
 
+/* Whether the model would see nothing of a prompt but that words and lines are there. */
+static bool says_nothing(const int32_t *tokens, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (tokens[i] != LANGUAGE_UNK && tokens[i] != LANGUAGE_EOS) return false;
+    }
+    return true;
+}
+
+/* Whether all of it is in the vocabulary in lower case, which many texts are in. */
+static bool known_in_lower_case(const experiment *e, const char *text) {
+    char unknown[512] = "?";
+    int32_t *tokens = NULL;
+    int64_t n;
+    normalizer of_case = {0};
+    char *lower = normalizer_lower(&of_case, text_of(text));
+    const bool known = lower && !language_prompt(e, text_of(lower), &tokens, &n, unknown, sizeof unknown, NULL, 0);
+    free(tokens);
+    free(lower);
+    normalizer_free(&of_case);
+    return known && !*unknown;
+}
+
 /* The prompt in tokens, to be freed; the exit status. */
 static int read_prompt(const experiment *e, const char *text, int32_t **tokens, int64_t *n) {
     char message[1024], unknown[512], line[1024];
@@ -52,7 +75,11 @@ static int read_prompt(const experiment *e, const char *text, int32_t **tokens, 
     if (language_prompt(e, text_of(text), tokens, n, unknown, sizeof unknown, message, sizeof message))
         return cli_usage("generate", "--prompt: %s", message);
     if (!*unknown) return 0;
-    snprintf(line, sizeof line, "generate: --prompt: not in the run's vocabulary, and read as <unk>: %s", unknown);
+    const char *hint = known_in_lower_case(e, text) ? "; in lower case, all of it is" : "";
+    if (says_nothing(*tokens, *n))
+        return cli_usage("generate", "--prompt: nothing of it is in the run's vocabulary: %s%s", unknown, hint);
+    snprintf(line, sizeof line, "generate: --prompt: not in the run's vocabulary, and read as <unk>: %s%s", unknown,
+             hint);
     training_note(line);
     return 0;
 }
