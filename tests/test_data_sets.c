@@ -271,7 +271,7 @@ TEST(an_archive_that_was_packed_anew_is_known_by_names_and_sizes) {
         start_cache();
         put_file("downloads/ptb/t.tgz", bytes, n);
         if (!CHECK_INT(data_set_prepare(&s, &quiet, MSG), right ? 0 : -1)) puts(msg);
-        if (named) CHECK_HAS(notes, "t.tgz: its MD5 is not the published one, as of an archive that was packed anew");
+        if (named) CHECK_HAS(notes, "t.tgz: its MD5 is not the published one; in case it was packed anew");
         else CHECK_HAS(notes, "kept as t.tgz.bad");
         if (named && !right) CHECK_HAS(msg, cases[i].fault);
         CHECK(is_prepared("prepared/ptb/a/t", cases[i].text) == right);

@@ -223,6 +223,9 @@ static void explain(const transfer *t, CURLcode code, const char *error, char *o
     if (t->stalled) snprintf(out, size, "no data came for %g seconds", t->d->timeout);
     else if (t->begun && code == CURLE_OPERATION_TIMEDOUT)
         snprintf(out, size, "fewer than %d bytes a second came for %g seconds", DOWNLOAD_SLOWEST, t->d->timeout);
+    else if (code == CURLE_UNSUPPORTED_PROTOCOL && response_code(t) / 100 == 3)
+        snprintf(out, size, "the server leads to another address, which is %s",
+                 address_is_secure(t->d->url) ? "not https" : "neither http nor https");
     else if (*error && !address_has_password(t->d->url)) address_scrub(error, out, size);
     else snprintf(out, size, "%s", curl.error(code));
 }

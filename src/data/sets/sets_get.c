@@ -104,20 +104,25 @@ static int plan(wanted *w, const data_set *set, const data_file *file, const dat
 
 /* ---- checksums ---- */
 
-static int digest_of(const wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX], char *msg,
-                     size_t msg_size) {
-    char *buffer = malloc(CHUNK), what[96];
+static void show_checking(void *context, int64_t done, int64_t total) {
+    const wanted *w = context;
+    char what[96];
+    snprintf(what, sizeof what, "checking %s", w->file->name);
+    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
+}
+
+static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX], char *msg, size_t msg_size) {
+    char *buffer = malloc(CHUNK);
     const int fd = adamod__file_open(path, O_RDONLY);
     uint64_t at = 0, got = 0;
     int error = fd < 0 ? errno : 0;
     digest d;
     digest_start(&d, kind);
-    snprintf(what, sizeof what, "checking %s", w->file->name);
     while (buffer && !error) {
         if ((error = adamod__file_read(fd, at, buffer, CHUNK, &got)) || got == 0) break;
         digest_add(&d, buffer, (size_t)got);
         at += got;
-        if (w->o->progress) w->o->progress(w->o->context, what, (int64_t)at, w->size);
+        show_checking(w, (int64_t)at, w->size);
     }
     if (fd >= 0) close(fd);
     digest_end(&d, hex);
@@ -137,13 +142,6 @@ static bool is_packed(const char *head, size_t n) {
         if (n >= marks[i].at + marks[i].n && memcmp(head + marks[i].at, marks[i].bytes, marks[i].n) == 0) return true;
     }
     return false;
-}
-
-static void show_checking(void *context, int64_t done, int64_t total) {
-    const wanted *w = context;
-    char what[96];
-    snprintf(what, sizeof what, "checking %s", w->file->name);
-    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
 }
 
 /* Whether an archive can be unpacked and has what is wanted; as verify. */
@@ -195,10 +193,11 @@ static int packed_anew(wanted *w, const char *path, char *msg, size_t msg_size) 
         const int whole = archive_missing() ? 0 : look_through(w, path, msg, msg_size);
         if (whole <= 0) return whole;
         w->unsure = true;
-        snprintf(line, sizeof line,
-                 "%s: its %s is not the published one, as of an archive that was packed anew; its members' names, and "
-                 "then their sizes, are compared instead",
-                 w->file->name, digest_name(w->kind));
+        snprintf(
+            line, sizeof line,
+            "%s: its %s is not the published one; in case it was packed anew, the names and sizes of its members are "
+            "compared instead",
+            w->file->name, digest_name(w->kind));
     } else {
         if (!has_content(w, path, (int64_t)st.st_size)) return 0;
         snprintf(line, sizeof line, "%s: packed anew; what it unpacks to has the published %s", w->file->name,
