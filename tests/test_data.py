@@ -934,9 +934,9 @@ def main():
     with tempfile.TemporaryDirectory() as SCRATCH:
         place = Place().point("plain")
         started = start_waiting() if chosen in "test_waiting" else None
-        tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file,
-                 test_parts_that_do_not_fit, test_truncated, test_liars,
-                 test_first_download, test_packed_anew, test_limits_of_servers, test_passwords, test_encrypted, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
+        tests = [test_get, test_redirect_and_range, test_answers_that_are_not_the_file, test_parts_that_do_not_fit,
+                 test_truncated, test_liars, test_first_download, test_packed_anew, test_limits_of_servers,
+                 test_passwords, test_encrypted, test_stalled_and_killed, test_mirrors, test_proxy_and_no_network,
                  test_full_disk, test_archives, test_files, test_link, test_prepare_files, test_prepare_iwslt,
                  test_prepare_wmt, test_uneven, test_train, test_train_others, test_command_line, test_waiting]
         for test in tests:
