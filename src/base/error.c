@@ -14,17 +14,43 @@
 /* Not shared state: each thread has its own, as with errno. */
 static _Thread_local char adamod__message[512] = "no error";
 
-/* Names are the caller's or a file's, and may be cut: what is no character becomes a question mark, so that a message is
- * one line of UTF-8 that a terminal can be trusted with. */
-static void adamod__clean(char *text) {
-    for (size_t left = strlen(text), n; left; text += n, left -= n) {
-        n = adamod__utf8_length(text, left);
-        const bool control = (unsigned char)*text < ' ' || *text == 0x7f ||
-                             (n == 2 && (unsigned char)text[1] < 0xa0 && (unsigned char)text[0] == 0xc2);
-        if (n && !control) continue;
-        n = n ? n : 1;
-        memset(text, '?', n);
+/* Code points that a terminal obeys, or that change the order in which it shows others: controls (C0, DEL, C1), marks of
+ * direction, separators of lines, embeddings, overrides and isolates, and what older versions of Unicode had of them. */
+static bool adamod__is_obeyed(unsigned code) {
+    static const struct {
+        unsigned first, last;
+    } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},  {0x200e, 0x200f},
+                  {0x2028, 0x202e}, {0x2066, 0x206f}, {0xfff9, 0xfffb}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (code >= ranges[i].first && code <= ranges[i].last) return true;
     }
+    return false;
+}
+
+unsigned adamod__code_point(const char *text, size_t n) {
+    const unsigned char *u = (const unsigned char *)text;
+    unsigned code = n < 2 ? u[0] : u[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) code = code << 6 | (u[i] & 0x3fu);
+    return code;
+}
+
+bool adamod__is_harmless(const char *text, size_t left, size_t *n) {
+    const size_t length = adamod__utf8_length(text, left);
+    *n = length ? length : 1;
+    return length && !adamod__is_obeyed(adamod__code_point(text, length));
+}
+
+void adamod__make_plain(char *text) {
+    char *to = text;
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (adamod__is_harmless(text, left, &n)) {
+            memmove(to, text, n);
+            to += n;
+        } else {
+            *to++ = '?';
+        }
+    }
+    *to = '\0';
 }
 
 /* Text that is too long loses its middle: that is some long name or path, and what is wrong with it comes after it. */
@@ -37,7 +63,7 @@ static void adamod__keep_message(const char *text) {
         memcpy(adamod__message + half, "...", 3);
         memcpy(adamod__message + half + 3, text + length - half, half + 1);
     }
-    adamod__clean(adamod__message);
+    adamod__make_plain(adamod__message);
 }
 
 adamod_status adamod__fail(adamod_status status, const char *format, ...) {

@@ -20,6 +20,16 @@ static inline const char *adamod__last_message(void) {
     return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
 }
 
+/* Of a character of n bytes in UTF-8. */
+unsigned adamod__code_point(const char *text, size_t n);
+
+/* Names are the caller's or a file's, and may be cut. Whether a terminal can be trusted with the character at text, which has
+ * left >= 1 bytes: it is UTF-8, and neither a control nor what changes the direction of text. *n: its bytes; 1 where
+ * there is none. */
+bool adamod__is_harmless(const char *text, size_t left, size_t *n);
+/* Makes every other one a question mark, in place. */
+void adamod__make_plain(char *text);
+
 /* A number in the fewest digits, 6 at least, that give it back exactly; for messages. Returns out. */
 const char *adamod__number(double x, char out[32]);
 /* As strtod in the C locale. */

@@ -4,6 +4,7 @@
  */
 #include "base/json.h"
 
+#include "base/error.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -58,12 +59,13 @@ static void add_quoted(json *j, const char *text) {
         const size_t n = text_code_point(rest);
         const unsigned char c = (unsigned char)*rest.bytes;
         char escape[8];
-        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+        size_t length;
+        if (adamod__is_harmless(rest.bytes, rest.n, &length) && c != '"' && c != '\\') {
             add(j, rest.bytes, n);
         } else {
             if (!n) snprintf(escape, sizeof escape, "\\ufffd");
             else if (c == '"' || c == '\\') snprintf(escape, sizeof escape, "\\%c", c);
-            else snprintf(escape, sizeof escape, "\\u%04x", c);
+            else snprintf(escape, sizeof escape, "\\u%04x", adamod__code_point(rest.bytes, n));
             add(j, escape, strlen(escape));
         }
         rest.bytes += n ? n : 1;

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 
+#include "base/error.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -34,20 +35,23 @@ int text_fail(char *msg, size_t msg_size, const char *format, ...) {
     return -1;
 }
 
-/* Of a code point, or of a byte that is part of none: terminals take those from 0x80 to 0x9f for U+0080 to U+009F. */
-static bool is_control(const unsigned char *c, size_t n) {
-    const unsigned value = n == 2 && c[0] == 0xc2 ? c[1] : n < 2 ? c[0] : 0x100;
-    return value < 0x20 || (value >= 0x7f && value < 0xa0);
+void text_print(FILE *out, const char *text) {
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (adamod__is_harmless(text, left, &n)) fwrite(text, 1, n, out);
+        else fputc('?', out);
+    }
 }
 
-void text_print(FILE *out, const char *text) {
-    for (text_slice rest = text_of(text); rest.n;) {
-        const size_t known = text_code_point(rest), n = known ? known : 1;
-        if (is_control((const unsigned char *)rest.bytes, n)) fputc('?', out);
-        else fwrite(rest.bytes, 1, n, out);
-        rest.bytes += n;
-        rest.n -= n;
-    }
+void text_plain(char *text) { adamod__make_plain(text); }
+
+void text_line(FILE *out, const char *format, ...) {
+    char line[8192];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    text_print(out, line);
+    fputc('\n', out);
 }
 
 /* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */

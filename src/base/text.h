@@ -25,9 +25,13 @@ text_slice text_of(const char *string);
 /* Writes the line and returns -1. */
 int text_fail(char *msg, size_t msg_size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Prints what may have the name of a file in it: control characters as '?', so that a line stays one line and no name
- * speaks to the terminal. */
+/* For terminals. What may have a name in it, of a file or in one, is printed by these: what is not UTF-8, controls and
+ * what changes the direction of text become '?', so that a line stays one line and no name speaks to the terminal. */
 void text_print(FILE *out, const char *text);
+/* A line, without its '\n', of at most 8 KiB. */
+void text_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same in place. */
+void text_plain(char *text);
 
 /* How many bytes the code point at the beginning has; 0: there is none, or it is not UTF-8 (RFC 3629: neither overlong
  * forms nor surrogates nor anything above U+10FFFF). */

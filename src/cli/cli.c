@@ -28,10 +28,7 @@ static void print_message(const char *command, const char *format, va_list argum
     char line[8192];
     vsnprintf(line, sizeof line, format, arguments);
     fflush(stdout); /* so that the message comes after what was printed before */
-    fputs("adamod: ", stderr);
-    if (command) fprintf(stderr, "%s: ", command);
-    text_print(stderr, line);
-    fputc('\n', stderr);
+    text_line(stderr, "adamod: %s%s%s", command ? command : "", command ? ": " : "", line);
 }
 
 int cli_fail(const char *command, const char *format, ...) {
@@ -195,10 +192,11 @@ const char *cli_number(double x, char buffer[32]) {
 
 void cli_json_string(FILE *out, const char *text) {
     fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\') fprintf(out, "\\%c", *c);
-        else if (*c < 0x20) fprintf(out, "\\u%04x", *c);
-        else fputc(*c, out);
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (adamod__is_harmless(text, left, &n))
+            fprintf(out, "%s%.*s", strchr("\"\\", *text) ? "\\" : "", (int)n, text);
+        else if (text_code_point((text_slice){text, left})) fprintf(out, "\\u%04x", adamod__code_point(text, n));
+        else fputs("\\ufffd", out);
     }
     fputc('"', out);
 }

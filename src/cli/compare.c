@@ -1,5 +1,6 @@
 /* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
 #include "base/directory.h"
+#include "base/text.h"
 #include "report/report.h"
 #include "train/run.h"
 #include "tasks/tasks.h"
@@ -385,7 +386,8 @@ static int report_all(const comparison *c) {
     if (report_write(c->made, c->n_made, metrics, known, page, message, sizeof message)) {
         return cli_fail("compare", "%s", message);
     }
-    printf("\nThe report is %s\n", page);
+    printf("\n");
+    text_line(stdout, "The report is %s", page);
     return 0;
 }
 

@@ -45,7 +45,7 @@ static void print_set(const data_set *s) {
     printf("%s: %s\n  data.task   %s\n  home        %s\n  licence     %s\n  size        %s\n  state       %s\n",
            s->name, s->about, s->task, s->home, s->licence, size_of(s, size), state_of(s));
     if (!data_set_folder(s, "prepared", folder, sizeof folder, folder, sizeof folder))
-        printf("  prepared in %s\n", folder);
+        text_line(stdout, "  prepared in %s", folder);
     for (const data_file *f = s->files; f->name; f++) {
         printf("  %s%s\n    %s\n", f->name, there(s, "downloads", f->name) ? ", here" : "", f->url);
         if (f->size) printf("    %lld bytes", (long long)f->size);
@@ -190,7 +190,7 @@ static void show_progress(void *context, const char *what, int64_t done, int64_t
 static void show_note(void *context, const char *line) {
     shown *s = context;
     clear_line(s);
-    fprintf(stderr, "adamod: %s: %s\n", s->command, line);
+    text_line(stderr, "adamod: %s: %s", s->command, line);
 }
 
 typedef struct job {
@@ -275,7 +275,8 @@ static int run_job(const char *command, const cli_flag *flags, const char *help,
 static int print_folder(const data_set *s, const char *what, char *msg, size_t msg_size) {
     char folder[DATA_SET_PATH];
     if (data_set_folder(s, what, folder, sizeof folder, msg, msg_size)) return -1;
-    printf("%s\n", folder);
+    if (isatty(STDOUT_FILENO)) text_line(stdout, "%s", folder);
+    else printf("%s\n", folder); /* a script needs the name as it is */
     return 0;
 }
 

@@ -1,5 +1,6 @@
 /* adamod train --dry-run: what a run would be and take, found by reading the data, making a few updates and evaluating once.
  * Nothing is written. */
+#include "base/text.h"
 #include "cli/training.h"
 #include "nn/profile.h"
 #include "train/estimate.h"
@@ -15,7 +16,7 @@
 
 static void print_fact(void *unused, const char *name, const char *value) {
     (void)unused;
-    printf("%-20s%s\n", name, value);
+    text_line(stdout, "%-20s%s", name, value);
 }
 
 static void print_data(const experiment *e) {

@@ -49,7 +49,7 @@ static void print_text(const arguments *a, const char *path, const class_names *
     text_print(stdout, path);
     putchar(':');
     for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++)
-        printf("%s %s %.1f %%", i ? "," : "", c->name[k], 100 * (double)p[k]);
+        printf("%s ", i ? "," : ""), text_print(stdout, c->name[k]), printf(" %.1f %%", 100 * (double)p[k]);
     printf("\n");
 }
 

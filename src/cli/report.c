@@ -1,6 +1,7 @@
 /* adamod report: run directories into one page and its figures. */
 #include "cli/cli.h"
 
+#include "base/text.h"
 #include "report/reader.h"
 #include "report/report.h"
 #include "tasks/tasks.h"
@@ -76,7 +77,8 @@ static int write_report(const arguments *a) {
     fflush(stdout);
     if (!status) status = report_write(runs, a->n, metrics, known, a->out, message, sizeof message);
     if (status) return cli_fail(COMMAND, "%s", message);
-    printf("\nThe report is %s\n", a->out);
+    printf("\n");
+    text_line(stdout, "The report is %s", a->out);
     return 0;
 }
 

@@ -204,7 +204,7 @@ static int read_files(applying *a) {
     int failed = bpe_parse(&a->b, (text_slice){bytes, n}, a->merges, a->codes, message, sizeof message);
     free(bytes);
     if (!failed && a->merges != 0 && bpe_merges(a->b) == 0)
-        fprintf(stderr, "adamod: %s: %s: no merges: words are split into characters\n", a->lines.command, a->codes);
+        text_line(stderr, "adamod: %s: %s: no merges: words are split into characters", a->lines.command, a->codes);
     if (!failed && a->vocabulary) {
         failed = text_input_read(a->vocabulary, &bytes, &n, message, sizeof message);
         if (!failed)
@@ -212,8 +212,8 @@ static int read_files(applying *a) {
                                   a->vocabulary, message, sizeof message);
         free(bytes);
         if (!failed && !bpe_is_restricted(a->b))
-            fprintf(stderr, "adamod: %s: %s: no subword is in it %lld times: none is split again\n", a->lines.command,
-                    a->vocabulary, (long long)(a->threshold < 0 ? 1 : a->threshold));
+            text_line(stderr, "adamod: %s: %s: no subword is in it %lld times: none is split again", a->lines.command,
+                      a->vocabulary, (long long)(a->threshold < 0 ? 1 : a->threshold));
     }
     return failed ? cli_fail(a->lines.command, "%s", message) : 0;
 }

@@ -1,4 +1,5 @@
 /* adamod text score: BLEU and chrF of translations, and whether two systems differ: see data/score.h. */
+#include "base/text.h"
 #include "cli/cli.h"
 
 #include "data/score.h"
@@ -172,7 +173,7 @@ static int compute(const scoring *s, int system, int metric, result *r) {
 
 static void print_text(const scoring *s, int system, const char *name, const result *r) {
     const int width = (int)s->width;
-    if (s->n > 2) printf("%s: ", s->paths[1 + system]);
+    if (s->n > 2) text_print(stdout, s->paths[1 + system]), printf(": ");
     printf("%s|%s = %.*f", name, r->signature, width, r->score);
     if (r->resampled && r->interval.mean > 0) /* as sacreBLEU, which says nothing of zeros */
         printf(" (\u03bc = %.*f \u00b1 %.*f)", width, r->interval.mean, width, r->interval.half);

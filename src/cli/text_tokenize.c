@@ -1,4 +1,5 @@
 /* adamod text tokenize and detokenize: see data/tokenizer.h. */
+#include "base/text.h"
 #include "cli/text_lines.h"
 #include "data/tokenizer.h"
 
@@ -31,7 +32,7 @@ static int check_language(const char *command, const char *language) {
     if (n < 2 || n > 3 || language[n])
         return cli_usage(command, "--lang is '%.40s', expected a code of two or three small letters", language);
     if (!tokenizer_knows(language))
-        fprintf(stderr, "adamod: %s: no abbreviations of '%s': those of English are used\n", command, language);
+        text_line(stderr, "adamod: %s: no abbreviations of '%s': those of English are used", command, language);
     return 0;
 }
 

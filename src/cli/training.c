@@ -88,7 +88,8 @@ static bool is_score(const metric *m) { return m->headline && strcmp(m->name, "l
 
 /* Each number with the split that it is of. */
 static void print_finished(const char *name, const recipe *r, const train_result *t) {
-    printf("%s: %lld update%s in %.0f s, ", name, (long long)t->step, t->step == 1 ? "" : "s", t->seconds);
+    text_print(stdout, name);
+    printf(": %lld update%s in %.0f s, ", (long long)t->step, t->step == 1 ? "" : "s", t->seconds);
     if (t->early) printf("stopped early, ");
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
     printf("validation loss %.4f", t->valid.value[0]);
@@ -100,11 +101,7 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
     return recipe_set_flag(r, "--device", "train.backend", device, message, size);
 }
 
-void training_note(const char *line) {
-    fputs("adamod: ", stderr);
-    text_print(stderr, line);
-    fputc('\n', stderr);
-}
+void training_note(const char *line) { text_line(stderr, "adamod: %s", line); }
 
 static bool noted; /* the runs of a comparison would say the same again */
 
@@ -130,9 +127,10 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
     if (out->status == TRAIN_FINISHED) print_finished(name, r, out);
     if (out->status == TRAIN_INTERRUPTED) {
-        printf("%s: interrupted after update %lld; continue with ", name, (long long)out->step);
+        text_print(stdout, name);
+        printf(": interrupted after update %lld; continue with ", (long long)out->step);
         if (label) printf("the same command and --resume\n");
-        else printf("adamod %s --resume --out %s\n", command, directory);
+        else text_line(stdout, "adamod %s --resume --out %s", command, directory);
     }
     fflush(stdout);
     const int signal_number = stop_wanted ? stop_wanted : SIGTERM; /* another rank had it */

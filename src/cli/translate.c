@@ -1,4 +1,5 @@
 /* adamod translate: text through a trained model, line by line. */
+#include "base/text.h"
 #include "data/text_input.h"
 #include "tasks/translation.h"
 #include "cli/trained.h"
@@ -74,8 +75,8 @@ static void warn_of_long(const experiment *e, const lines *l, int nbest, const t
     for (int i = 0; i < l->n; i++) {
         const long long n = answers[(size_t)i * (size_t)nbest].tokens;
         if (n <= most) continue;
-        fprintf(stderr, "adamod: translate: %s:%lld: %lld tokens, of which data.max_length %d are read\n", l->from,
-                (long long)l->first + i, n, most);
+        text_line(stderr, "adamod: translate: %s:%lld: %lld tokens, of which data.max_length %d are read", l->from,
+                  (long long)l->first + i, n, most);
     }
 }
 

@@ -38,9 +38,7 @@ static void pull_name(json_input *in, char out[READER_NAME]) {
 /* For people, on one line. */
 static void pull_words(json_input *in, char *out, size_t size) {
     json_input_text(in, out, size);
-    for (char *c = out; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    }
+    text_plain(out);
 }
 
 static metric_better pull_better(json_input *in) {

@@ -4,6 +4,7 @@
  */
 #include "report/report.h"
 
+#include "base/text.h"
 #include "report/page.h"
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void print_signatures(const report *r) {
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
         const metric *m = &r->column[c];
         if (m->signature && (report_has(r, c) || report_has(r, c + REPORT_COLUMN_METRICS)))
-            printf("%s: %s\n", m->label, m->signature);
+            text_line(stdout, "%s: %s", m->label, m->signature);
     }
 }
 

@@ -4,6 +4,7 @@
  */
 #include "report/variants.h"
 
+#include "base/error.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -78,14 +79,10 @@ static void print_runs(const report_variant *v, char *out, size_t size) {
     if (before[0] == ',' && used < size) snprintf(out + used, size - used, ")");
 }
 
-/* Names come from files. */
 static void print_name(const char *name, char *out, size_t size) {
     snprintf(out, size, "%s", name);
     size_t n = strlen(out);
     while (n && strlen(name) > n && ((unsigned char)name[n] & 0xc0) == 0x80) out[--n] = '\0'; /* half a code point */
-    for (char *c = out; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    }
 }
 
 void report_column_head(const report *r, int column, const char *time_unit, char *out, size_t size) {
@@ -104,6 +101,7 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
         const int c = t->of[k];
         if (c < 0) snprintf(head, CELL, "%s", k ? "runs" : "variant");
         else report_column_head(r, c, unit_name, head, CELL);
+        text_plain(head); /* which may be cut */
         for (int i = 0; i < r->n_variants; i++) {
             const report_variant *v = &r->variant[i];
             char *cell = cell_at(t, i + 1, k);
@@ -161,11 +159,8 @@ static int code_width(unsigned code) {
 static int width_of(const char *text) {
     int width = 0;
     for (text_slice rest = text_of(text); rest.n;) {
-        const unsigned char *c = (const unsigned char *)rest.bytes;
         const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
-        unsigned code = n == 1 ? c[0] : n == 2 ? c[0] & 0x1fu : n == 3 ? c[0] & 0x0fu : c[0] & 0x07u;
-        for (size_t i = 1; i < n; i++) code = code << 6 | (c[i] & 0x3fu);
-        width += code_width(code);
+        width += code_width(adamod__code_point(rest.bytes, n));
         rest.bytes += n;
         rest.n -= n;
     }

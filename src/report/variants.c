@@ -21,9 +21,7 @@ void report_note(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    fputs("adamod: report: ", stderr);
-    text_print(stderr, line);
-    fputc('\n', stderr);
+    text_line(stderr, "adamod: report: %s", line);
 }
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
@@ -290,6 +288,7 @@ static int set_name(report *r, int variant, const char *base, char *what, size_t
     const size_t room = size - 16, used = strlen(what) < room ? strlen(what) : room;
     for (int n = 2;; n++) {
         if ((*what ? asprintf(name, "%s (%s)", base, what) : asprintf(name, "%s", base)) < 0) return *name = NULL, -1;
+        text_plain(*name);
         if (!is_taken(r, variant, *name)) return 0;
         free(*name);
         *name = NULL;
@@ -314,6 +313,7 @@ static int name_variants(report *r) {
         }
         if (set_name(r, i, base, what, sizeof what)) return -1;
         if (!(v->label = strdup(n > 1 && n == r->n_variants ? what : v->name))) return -1;
+        text_plain(v->label);
     }
     return 0;
 }

@@ -97,6 +97,7 @@ static void show(progress *p, const char *text) {
     if (p->e)
         snprintf(at, sizeof at, "step %lld/%lld  epoch %.2f  ", (long long)p->step, (long long)p->e->steps, p->epoch);
     snprintf(line, sizeof line - 1, "%.200s%s%s%s", label, *label ? "  " : "", at, text);
+    text_plain(line); /* a label is the recipe's */
     p->shown = clock_seconds();
     if (live) fprintf(stderr, "\r\033[K%.*s", (int)first_columns(line, columns_for_progress()), line);
     else fprintf(stderr, "%s\n", line);

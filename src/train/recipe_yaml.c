@@ -9,8 +9,9 @@
 
 #include "train/recipe_parts.h"
 
-#include "base/text.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -269,12 +270,10 @@ static bool is_plain(const char *text) {
 static void write_quoted(FILE *file, const char *text) {
     fputc('"', file);
     for (text_slice rest = text_of(text); rest.n;) {
-        const unsigned char *c = (const unsigned char *)rest.bytes;
-        const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
-        unsigned code = n == 1 ? c[0] : n == 2 ? c[0] & 0x1fu : n == 3 ? c[0] & 0x0fu : c[0] & 0x07u;
-        for (size_t i = 1; i < n; i++) code = code << 6 | (c[i] & 0x3fu);
-        const bool odd = (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
-                         code == 0xfffe || code == 0xffff;
+        size_t n;
+        const bool plain = adamod__is_harmless(rest.bytes, rest.n, &n);
+        const unsigned code = adamod__code_point(rest.bytes, n);
+        const bool odd = !plain || code == 0xfeff || code == 0xfffe || code == 0xffff;
         if (odd) fprintf(file, "\\u%04x", code);
         else fprintf(file, "%s%.*s", code == '"' || code == '\\' ? "\\" : "", (int)n, rest.bytes);
         rest.bytes += n;

@@ -28,7 +28,7 @@ static bool stops(const experiment *s) { return strcmp(s->recipe.train.nonfinite
 static int failed_alone(const experiment *s, const update *u, char *message, size_t size) {
     library_failed(u, message, size);
     if (comm_size(s->comm) == 1) return -1;
-    fprintf(stderr, "adamod: rank %d: %s\n", comm_rank(s->comm), message);
+    text_line(stderr, "adamod: rank %d: %s", comm_rank(s->comm), message);
     comm_abort(s->comm, 1);
 }
 
