@@ -109,6 +109,9 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     grep -q '^reading training pictures 3/3  0s left$' err || fail "reading a folder says $(cat err)"
     "$ADAMOD" evaluate folder-run --split valid >out 2>err
     if grep "not the .* data" err; then fail "evaluate takes the same data for others"; fi
+    # Of two classes five likeliest are no measure.
+    if grep -r 'top.\?5"\?:\? *[0-9]' out folder-run/metrics.jsonl; then fail "a top 5 of two classes"; fi
+    "$ADAMOD" evaluate whole | grep -q 'top 5 [0-9.]* %' || fail "ten classes have no top 5"
     mv folder away
     refused 1 '/folder: cannot open: No such file or directory' "$ADAMOD" evaluate folder-run --split valid
     "$ADAMOD" evaluate folder-run >out 2>&1 || fail "a test without the validation pictures says $(cat out)"

@@ -48,8 +48,11 @@ static void print_text(const arguments *a, const char *path, const class_names *
     int k = -1;
     text_print(stdout, path);
     putchar(':');
-    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++)
-        printf("%s ", i ? "," : ""), text_print(stdout, c->name[k]), printf(" %.1f %%", 100 * (double)p[k]);
+    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
+        printf("%s ", i ? "," : "");
+        text_print(stdout, c->name[k]);
+        printf(" %.1f %%", 100 * (double)p[k]);
+    }
     printf("\n");
 }
 

@@ -441,7 +441,7 @@ static void add_up(images *s, task_split split, int64_t n, int64_t batches, bool
     }
     out->value[LOSS] = loss / (double)n;
     out->value[ACCURACY] = right / (double)n;
-    out->value[TOP5] = top5 / (double)n;
+    out->value[TOP5] = s->all.classes.n > 5 ? top5 / (double)n : NAN; /* five of five are always right */
 }
 
 /* Over the first `limit` pictures of a split. */
