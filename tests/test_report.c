@@ -329,14 +329,14 @@ TEST(the_table_has_median_mean_and_deviation) {
     CHECK_INT(r.n_variants, 3);
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
         static const char *const expected[4] = {
-            "variant|runs|training loss|validation loss|test exact %|test BLEU|validation exact %|validation BLEU|"
+            "variant|runs|test exact %|test BLEU|validation exact %|validation BLEU|validation loss|training loss|"
             "updates|time (s)|tokens/s",
             /* 0.5 and 0.7: their deviation is 0.2 / sqrt(2) */
-            "AdaMod|2|0.600 (0.600 ± 0.141)|0.600 (0.600 ± 0.283)|95.0 (95.0 ± 7.1)|93.00 (93.00 ± 4.24)|"
-            "95.0 (95.0 ± 7.1)|93.00 (93.00 ± 4.24)|100|50.0 (50.0 ± 0.0)|2,000",
-            "Adam|2 (1 unfinished, 1 diverged)|1.500|1.262|–|–|50.0|50.00|80|40.0|2,000",
-            "flat|2|3.900 (3.900 ± 0.000)|3.800 (3.800 ± 0.000)|0.0 (0.0 ± 0.0)|0.00 (0.00 ± 0.00)|0.0 (0.0 ± 0.0)|"
-            "0.00 (0.00 ± 0.00)|100|50.0 (50.0 ± 0.0)|2,000"};
+            "AdaMod|2|95.0 (95.0 ± 7.1)|93.00 (93.00 ± 4.24)|95.0 (95.0 ± 7.1)|93.00 (93.00 ± 4.24)|"
+            "0.600 (0.600 ± 0.283)|0.600 (0.600 ± 0.141)|100|50.0 (50.0 ± 0.0)|2,000",
+            "Adam|2 (1 unfinished, 1 diverged)|–|–|50.0|50.00|1.262|1.500|80|40.0|2,000",
+            "flat|2|0.0 (0.0 ± 0.0)|0.00 (0.00 ± 0.00)|0.0 (0.0 ± 0.0)|0.00 (0.00 ± 0.00)|3.800 (3.800 ± 0.000)|"
+            "3.900 (3.900 ± 0.000)|100|50.0 (50.0 ± 0.0)|2,000"};
         CHECK_INT(t.rows, 4);
         for (int i = 0; i < 4; i++) CHECK_STR(row_of(&t, i), expected[i]);
         report_table_free(&t);
@@ -352,9 +352,9 @@ TEST(the_printed_table_is_aligned_in_columns_of_the_terminal) {
     restore(1, kept);
     char *text = contents(below("table.txt"));
     CHECK_INT(status, 0);
-    CHECK_HAS(text, "variant  training loss");
-    CHECK_HAS(text, "漢字             1.000            1.000          50.0      50.00");
-    CHECK_HAS(text, "a\u0301 b              1.000            1.000          50.0      50.00");
+    CHECK_HAS(text, "variant  test exact %");
+    CHECK_HAS(text, "漢字             50.0      50.00            1.000          1.000");
+    CHECK_HAS(text, "a\u0301 b              50.0      50.00            1.000          1.000");
     free(text);
 }
 
@@ -421,12 +421,12 @@ TEST(without_gnuplot_there_is_a_page_all_the_same) {
 TEST(the_page_says_in_words_what_happened) {
     char *text = plain_page_of(make_runs(), RUNS, "words.html");
     CHECK_HAS(text, "Three variants, two runs each");
-    CHECK_HAS(text, "<b>AdaMod</b> has the lowest training loss, 0.600, with a validation loss of 0.600; on the test "
-                    "data exact translations&nbsp;95.0&nbsp;%, BLEU&nbsp;93.00. ");
-    CHECK_HAS(text, "; on the validation data exact translations&nbsp;50.0&nbsp;%, BLEU&nbsp;50.00. ");
+    CHECK_HAS(text, "<b>AdaMod</b> has the highest test exact translations, 95.0&nbsp;%; test BLEU&nbsp;93.00, "
+                    "validation loss&nbsp;0.600, training loss&nbsp;0.600. ");
+    CHECK_HAS(text, "<b>Adam</b>: validation exact translations&nbsp;50.0&nbsp;%, validation BLEU&nbsp;50.00, "
+                    "validation loss&nbsp;1.262, training loss&nbsp;1.500. ");
     CHECK_HAS(text, "What is of the validation data is that of the end, or of the last evaluation where a run has not");
     CHECK_HAS(text, "<p class=\"sub\">Task: numbers. ");
-    CHECK_HAS(text, "<b>Adam</b> reached a training loss of 1.500");
     CHECK_HAS(text, "<b>flat</b> hardly moved: its training loss is 3.90 after 100 updates");
     CHECK_HAS(text, "Of the runs of <b>Adam</b>, one diverged and is not counted.");
     CHECK_HAS(text, "<b>Adam</b> has one run that did not finish.");
@@ -493,8 +493,8 @@ TEST(a_run_says_itself_what_it_measures) {
     if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
         CHECK_STR(
             row_of(&t, 0),
-            "variant|training loss|validation loss|test accuracy %|test top 5 %|test calls|updates|time (s)|images/s");
-        CHECK_STR(row_of(&t, 1), "net|2.000|1.500|62.5|90.00|12,345|40|20.0|120");
+            "variant|test accuracy %|test top 5 %|test calls|validation loss|training loss|updates|time (s)|images/s");
+        CHECK_STR(row_of(&t, 1), "net|62.5|90.00|12,345|1.500|2.000|40|20.0|120");
         report_table_free(&t);
     }
     report_free(&r);
@@ -504,8 +504,8 @@ TEST(what_the_page_says_of_metrics_is_the_tasks) {
     const char *run = make_task_run("words", "net", images, "\"accuracy\":0.625,\"top5\":0.9,\"calls\":12345");
     char *text = plain_page_of(&run, 1, "task.html");
     CHECK_HAS(text, "<p class=\"sub\">Task: Pictures of clothes. </p>");
-    CHECK_HAS(text, "a validation loss of 1.500; on the test data accuracy&nbsp;62.5&nbsp;%, one of the first "
-                    "five&nbsp;90.00&nbsp;%, calls of the model&nbsp;12,345. ");
+    CHECK_HAS(text, "<b>net</b>: test accuracy&nbsp;62.5&nbsp;%, test one of the first five&nbsp;90.00&nbsp;%, "
+                    "test calls of the model&nbsp;12,345, validation loss&nbsp;1.500, training loss&nbsp;2.000. ");
     CHECK_HAS(text, "top 5 is <code>of:5|ties:no</code>. "); /* which of the metrics of that name */
     CHECK(!strstr(text, "BLEU") && !strstr(text, "tokens/s"));
     free(text);
@@ -562,36 +562,97 @@ TEST(what_a_task_leaves_out_is_plain) {
     report_run_free(&r);
 }
 
-TEST(runs_of_different_tasks_are_one_table) {
-    const char *runs[] = {make_run((made){"old", "old", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
-                          make_task_run("new", "new", images, "\"accuracy\":0.625"), NULL};
-    /* accuracy is in percent in the files already; bleu and exact are others than those of the old run */
-    runs[2] = make_task_run(
-        "newer", "newer",
-        "{\"metrics\":["
-        "{\"name\":\"accuracy\",\"label\":\"right\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true},"
-        "{\"name\":\"bleu\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true},"
-        "{\"name\":\"exact\",\"unit\":\"%\",\"better\":\"lower\",\"headline\":true}]}",
-        "\"accuracy\":50,\"bleu\":1,\"exact\":4");
-    report r;
-    report_table t;
-    if (!CHECK_INT(report_load(&r, runs, 3, KNOWN, MESSAGE), 0)) return;
-    if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
-        CHECK_STR(row_of(&t, 0),
-                  "variant|training loss|validation loss|test exact %|test BLEU|test accuracy %|test bleu %|"
-                  "test exact %|updates|time (s)|tokens/s|images/s");
-        CHECK_STR(row_of(&t, 1), "old|1.000|1.000|50.0|50.00|–|–|–|100|50.0|2,000|–");
-        CHECK_STR(row_of(&t, 2), "new|2.000|1.500|–|–|62.5|–|–|40|20.0|–|120");
-        CHECK_STR(row_of(&t, 3), "newer|2.000|1.500|–|–|50.0|1.00|4.00|40|20.0|–|–");
+/* The tables of a page, each row by row. */
+static void check_tables(const char *const *runs, int n, const char *const *expected) {
+    reports all;
+    if (!CHECK_INT(reports_load(&all, runs, n, KNOWN, MESSAGE), 0)) return;
+    for (int i = 0; i < all.n; i++) {
+        report_table t;
+        if (!CHECK_INT(report_table_make(&t, &all.at[i], MESSAGE), 0)) continue;
+        for (int k = 0; k < t.rows; k++) CHECK_STR(row_of(&t, k), *expected ? *expected++ : "no more rows");
         report_table_free(&t);
     }
-    report_free(&r);
-    char *text = plain_page_of(runs, 3, "mixed.html");
-    CHECK(!strstr(text, "Task: "));
-    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in task. ");
-    CHECK(size_of(below("mixed-figures/valid-bleu.gp")) > 200);
-    CHECK(size_of(below("mixed-figures/valid-bleu-2.gp")) > 200); /* another metric of the same name */
+    CHECK(!*expected);
+    reports_free(&all);
+}
+
+TEST(each_task_has_a_table_of_its_own) {
+    const char *runs[] = {make_run((made){"old", "old", "finished", 1, 100, 4, 1, 1, 0.5, 50}),
+                          make_task_run("new", "new", images, "\"accuracy\":0.625"), NULL, NULL, NULL};
+    /* accuracy of next words, not of pictures, and in percent in the files already */
+    static const char words[] =
+        "{\"task\":\"words\",\"metrics\":["
+        "{\"name\":\"accuracy\",\"label\":\"next right\",\"unit\":\"%\",\"better\":\"higher\",\"headline\":true}]}";
+    runs[2] = make_task_run("newer", "newer", words, "\"accuracy\":50");
+    runs[3] = make_task_run("another", "another", images, "\"accuracy\":0.5");
+    runs[4] = make_task_run("unknown", "unknown", "{\"metrics\":[]}", "\"accuracy\":1");
+    static const char *const expected[] = {
+        "variant|test exact %|test BLEU|validation loss|training loss|updates|time (s)|tokens/s",
+        "old|50.0|50.00|1.000|1.000|100|50.0|2,000",
+        "variant|test accuracy %|validation loss|training loss|updates|time (s)|images/s",
+        "new|62.5|1.500|2.000|40|20.0|120",
+        "another|50.0|1.500|2.000|40|20.0|120",
+        "variant|test next right %|validation loss|training loss|updates|time (s)",
+        "newer|50.00|1.500|2.000|40|20.0",
+        "variant|validation loss|training loss|updates|time (s)",
+        "unknown|1.500|2.000|40|20.0",
+        NULL};
+    check_tables(runs, 5, expected);
+    char *text = plain_page_of(runs, 5, "mixed.html");
+    CHECK_HAS(text, "<h1>5 variants of 4 tasks</h1>");
+    CHECK_HAS(text, "<h2 class=\"task\" id=\"task-1\">Task: numbers</h2>");
+    CHECK_HAS(text, "<h2 class=\"task\" id=\"task-2\">Task: Pictures of clothes</h2>");
+    CHECK_HAS(text, "<h2 class=\"task\" id=\"task-4\">Task: not known</h2>");
+    CHECK_HAS(text, "<b>new</b> has the highest test accuracy, 62.5&nbsp;%; ");
+    CHECK(!strstr(text, "differ in task"));
+    CHECK(size_of(below("mixed-figures/2-images/valid-accuracy.gp")) > 200);
+    CHECK(size_of(below("mixed-figures/3-words/valid-accuracy.gp")) > 200);
+    for (const char *at = text; (at = strstr(at, " id=\"")); at++) { /* ids are unique */
+        char id[64];
+        snprintf(id, sizeof id, "%.*s", (int)strcspn(at + 5, "\"") + 6, at);
+        if (!CHECK(!strstr(at + 1, id))) printf("  %s\n", id);
+    }
     free(text);
+    const int kept = divert(1, below("tasks.txt"));
+    CHECK_INT(report_print_table(runs, 5, KNOWN, MESSAGE), 0);
+    restore(1, kept);
+    text = contents(below("tasks.txt"));
+    CHECK(strncmp(text, "Task: numbers\nvariant  test exact %", 35) == 0);
+    CHECK_HAS(text, "\n\nTask: words\nvariant  test next right %");
+    free(text);
+}
+
+TEST(a_run_without_a_task_is_of_the_only_one) {
+    const char *runs[] = {make_task_run("unknown", "unknown", "{\"metrics\":[]}", "\"accuracy\":1"),
+                          make_task_run("new", "new", images, "\"accuracy\":0.625")};
+    static const char *const expected[] = {
+        "variant|test accuracy %|validation loss|training loss|updates|time (s)|images/s",
+        "unknown|–|1.500|2.000|40|20.0|–", "new|62.5|1.500|2.000|40|20.0|120", NULL};
+    check_tables(runs, 2, expected);
+}
+
+TEST(metrics_of_one_name_are_told_apart) {
+    static const char task[] =
+        "{\"task\":\"x\",\"metrics\":[{\"name\":\"bleu\",\"label\":\"BLEU\",\"headline\":true%s}]}";
+    static const char *const kinds[] = {",\"signature\":\"nrefs:1|tok:13a|smooth:exp\"",
+                                        ",\"signature\":\"nrefs:1|tok:none|smooth:exp\"", ",\"better\":\"higher\"",
+                                        ",\"better\":\"lower\""};
+    const char *runs[2];
+    for (int i = 0; i < 4; i++) {
+        char text[256];
+        snprintf(text, sizeof text, task, kinds[i]);
+        runs[i % 2] = make_task_run(i % 2 ? "b" : "a", i % 2 ? "b" : "a", text, "\"x\":1");
+        if (i % 2 == 0) continue;
+        report r;
+        report_table t;
+        if (!CHECK_INT(report_load(&r, runs, 2, KNOWN, MESSAGE), 0)) return;
+        if (CHECK_INT(report_table_make(&t, &r, MESSAGE), 0)) {
+            CHECK_HAS(row_of(&t, 0), i == 1 ? "variant|validation BLEU tok:13a|validation BLEU tok:none|validation loss"
+                                            : "variant|validation BLEU|validation BLEU (2)|validation loss");
+            report_table_free(&t);
+        }
+        report_free(&r);
+    }
 }
 
 TEST(the_best_is_marked_in_the_metrics_direction) {
@@ -762,7 +823,7 @@ TEST(nothing_that_a_task_says_becomes_markup_or_a_command) {
     CHECK(!strstr(text, "<script") && !strstr(text, "<u\"") && !strchr(text, '\a'));
     CHECK_HAS(text, "Task: &lt;script&gt;a?. ");
     CHECK_HAS(text, "&lt;script&gt;l?0 0 &lt;u&quot;&gt;</th>");
-    CHECK_HAS(text, "it's &lt;script&gt;{/Bold b}_2?'; !id&nbsp;1e+300&nbsp;&lt;u&quot;&gt;. ");
+    CHECK_HAS(text, "it's &lt;script&gt;{/Bold b}_2?'; !id&nbsp;1e+300&nbsp;&lt;u&quot;&gt;, ");
     free(text);
     text = contents(below("hostile-task-figures/valid.dat"));
     CHECK_HAS(text, ": loss, <script>l?0 0 <u\">, perplexity\n10 NaN NaN 1.5 ");
@@ -884,7 +945,8 @@ RUN_TESTS(ENTRY(takes_json_as_the_standard_has_it), ENTRY(json_texts_are_cut_bet
           ENTRY(without_gnuplot_there_is_a_page_all_the_same), ENTRY(the_page_says_in_words_what_happened),
           ENTRY(a_variant_whose_runs_all_diverged_is_said_to_have), ENTRY(a_run_says_itself_what_it_measures),
           ENTRY(what_the_page_says_of_metrics_is_the_tasks), ENTRY(what_should_rise_is_drawn_from_zero_on),
-          ENTRY(what_a_task_leaves_out_is_plain), ENTRY(runs_of_different_tasks_are_one_table),
+          ENTRY(what_a_task_leaves_out_is_plain), ENTRY(each_task_has_a_table_of_its_own),
+          ENTRY(a_run_without_a_task_is_of_the_only_one), ENTRY(metrics_of_one_name_are_told_apart),
           ENTRY(the_best_is_marked_in_the_metrics_direction), ENTRY(a_task_that_is_malformed_is_named_with_its_line),
           ENTRY(a_task_has_limits), ENTRY(metrics_of_all_runs_have_a_limit),
           ENTRY(nothing_that_a_task_says_becomes_markup_or_a_command),

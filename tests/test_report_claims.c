@@ -96,13 +96,29 @@ TEST(variants_never_share_a_name) {
     CHECK_STR(variants_of(runs, 3), "net (data.path=a/ok):1|net (data.path=b/ok):1|net (data.path=ok):1");
     runs[2] = make_loss_run("p3", "data:\n  path: /x/b/no\n", 3);
     CHECK_STR(variants_of(runs, 3), "net (data.path=a/ok):1|net (data.path=b/ok):1|net (data.path=no):1");
-    /* as far as names have room, these are the same */
+    /* what differs is shown, however long what does not */
     runs[0] = make_loss_run("p1", "data:\n  path: a-name-that-is-longer-than-any-name-of-a-variant-1\n", 1);
     runs[1] = make_loss_run("p2", "data:\n  path: a-name-that-is-longer-than-any-name-of-a-variant-2\n", 2);
-    CHECK_STR(variants_of(runs, 2), "net (data.path=a-name-that-is-longer-than-any-name-of-a):1|"
-                                    "net (data.path=a-name-that-is-longer-than-any-name-of-a, 2):1");
-    CHECK_STR(list_variants(runs, 2, true), "data.path=a-name-that-is-longer-than-any-name-of-a|"
-                                            "data.path=a-name-that-is-longer-than-any-name-of-a, 2");
+    CHECK_STR(variants_of(runs, 2),
+              "net (data.path=…y-name-of-a-variant-1):1|net (data.path=…y-name-of-a-variant-2):1");
+    CHECK_STR(list_variants(runs, 2, true), "data.path=…y-name-of-a-variant-1|data.path=…y-name-of-a-variant-2");
+}
+
+TEST(weights_that_runs_begin_with_are_named) {
+    static const char recipe[] = "optimizer:\n  lr: %g\ntrain:\n  steps: 40\n  init_from: %s\n";
+    static const char *const from[] = {"\"\"", "/x/base/checkpoints/best.safetensors",
+                                       "/x/large/checkpoints/best.safetensors",
+                                       "/x/large/checkpoints/last.safetensors"};
+    const char *runs[4];
+    for (int i = 0; i < 4; i++) {
+        char text[256], directory[8];
+        snprintf(text, sizeof text, recipe, i + 1.0, from[i]);
+        snprintf(directory, sizeof directory, "w%d", i);
+        runs[i] = make_loss_run(directory, text, 1);
+    }
+    CHECK_STR(variants_of(runs, 3), "net (from scratch):1|net (from base):1|net (from large):1");
+    CHECK_STR(variants_of(runs + 2, 2), "net (from large/checkpoints/best.safetensors):1|"
+                                        "net (from large/checkpoints/last.safetensors):1");
 }
 
 TEST(what_only_records_is_no_difference) {
@@ -136,8 +152,8 @@ TEST(data_count_by_content) {
     CHECK_STR(variants_of(runs, 2), "net (train data.source=0123):1|net (train data.source=4567):1");
     char *text = plain_page_of(runs, 2, "data.html");
     CHECK_HAS(text, "Training loss: not ranked, because the runs differ in training data. ");
-    CHECK_HAS(text, "<td>1.000</td><td><b>1.000</b></td>"); /* they have the same validation data */
-    CHECK(!strstr(text, "has the lowest training loss"));
+    CHECK_HAS(text, "<td><b>1.000</b></td><td>1.000</td>"); /* they have the same validation data */
+    CHECK_HAS(text, " has the lowest validation loss, 1.000; training loss");
     free(text);
     put_data(runs[1], "0123", "88");
     text = plain_page_of(runs, 2, "valid-data.html");
@@ -161,23 +177,23 @@ TEST(losses_that_measure_something_else_are_not_ranked) {
     CHECK_HAS(text, "Training loss: not ranked, because the runs differ in vocabulary. ");
     free(text);
     runs[0] = make_loss_run("s1", "data:\n  task: a\n", 1);
-    runs[1] = make_loss_run("s2", "data:\n  task: b\n", 2);
+    runs[1] = make_loss_run("s2", "data:\n  seed: 1\n", 2); /* of which it is not known */
     put(runs[0], "target.vocab", "x\n");
     put(runs[1], "target.vocab", "y\n");
     text = plain_page_of(runs, 2, "vocab.html");
-    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in task and vocabulary. ");
+    CHECK_HAS(text, "Training loss: not ranked, because the runs differ in task, training data and vocabulary. ");
     free(text);
     runs[0] = make_loss_run("s1", "optimizer:\n  lr: 1\n", 1);
     runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 2);
     put(runs[1], "target.vocab", "x\n");
     text = plain_page_of(runs, 2, "ranked.html"); /* as a check of the checks above */
     CHECK_HAS(text, "<td><b>1.000</b></td>");
-    CHECK_HAS(text, "<b>net (lr=1)</b> has the lowest training loss, 1.000");
+    CHECK_HAS(text, "<b>net (lr=1)</b> has the lowest validation loss, 1.000; training loss&nbsp;1.000. ");
     free(text);
     runs[1] = make_loss_run("s2", "optimizer:\n  lr: 2\n", 1);
     text = plain_page_of(runs, 2, "tie.html"); /* none of two that are equal is the lowest */
-    CHECK_HAS(text, "<b>net (lr=1)</b> reached a training loss of 1.000");
-    CHECK(!strstr(text, "lowest training loss"));
+    CHECK_HAS(text, "<b>net (lr=1)</b>: validation loss&nbsp;1.000, training loss&nbsp;1.000. ");
+    CHECK(!strstr(text, "has the lowest"));
     CHECK(!strstr(text, "not ranked"));
     free(text);
 }
@@ -217,12 +233,54 @@ TEST(what_fell_or_rose_has_moved) {
     CHECK_HAS(text, "<b>net</b> hardly moved: its training loss is 1.90 after 12 updates");
     free(text);
     text = page_of_losses("moved1", "2 1.9 1.5 1 0.5 0.5 0.2 0.1 0.1 0.1 0.1 1.95"); /* the last batch is a hard one */
-    CHECK_HAS(text, "<b>net</b> reached a training loss of 1.950 and a validation loss of 0.125");
+    CHECK_HAS(text, "<b>net</b>: validation loss&nbsp;0.125, training loss&nbsp;1.950. ");
     free(text);
     text = page_of_losses("moved2", "2 1.9 1.9 2.5 3 4 5 6 7 8 9 9.5");
-    CHECK_HAS(text, "<b>net</b> ended with a training loss of 9.500, above the 2.000 of its first update, and a "
-                    "validation loss of 0.125");
+    CHECK_HAS(text, "<b>net</b>: validation loss&nbsp;0.125, training loss&nbsp;9.500, above the 2.000 of its first "
+                    "update. ");
     CHECK(!strstr(text, "hardly moved"));
+    free(text);
+}
+
+/* ---- many variants ---- */
+
+/* So many runs whose validation losses are first, first + step and so on. */
+static char *page_of_many(int n, double first, double step, const char *page) {
+    const char *runs[16];
+    for (int i = 0; i < n; i++) {
+        char directory[16], recipe[64];
+        snprintf(directory, sizeof directory, "many%d", i);
+        snprintf(recipe, sizeof recipe, "optimizer:\n  lr: %d\n", i + 1);
+        runs[i] = make_loss_run(directory, recipe, first + i * step);
+    }
+    return plain_page_of(runs, n, page);
+}
+
+TEST(others_are_those_besides_the_best) {
+    char *text = page_of_many(8, 1, 0.125, "many.html");
+    CHECK_HAS(text,
+              "Eight variants, one run each, 40 updates. <b>net (lr=1)</b> has the lowest validation loss, 1.000; "
+              "training loss&nbsp;1.000. Seven others have validation loss from 1.125 to 1.875. ");
+    free(text);
+    text = page_of_many(14, 1, 0, "many-equal.html");
+    CHECK_HAS(text, "14 variants, one run each, 40 updates. They have validation loss 1.000. ");
+    CHECK(!strstr(text, "others"));
+    free(text);
+}
+
+TEST(many_that_failed_are_one_sentence) {
+    const char *runs[10];
+    for (int i = 0; i < 10; i++) {
+        char directory[16], name[16];
+        snprintf(directory, sizeof directory, "failed%d", i);
+        snprintf(name, sizeof name, "%s %d", i < 5 ? "flat" : "lost", i);
+        runs[i] = make_run((made){directory, name, i < 5 ? "finished" : "diverged", 1, 30, 4, 3.8 + 0.02 * i, 4, 0, 0});
+    }
+    char *text = plain_page_of(runs, 10, "failed.html");
+    CHECK_HAS(text,
+              "Five variants hardly moved: <b>flat 0</b>, <b>flat 1</b>, <b>flat 2</b>, <b>flat 3</b>, <b>flat 4</b>, "
+              "with training loss from 3.800 to 3.880. ");
+    CHECK_HAS(text, "Five variants diverged: <b>lost 5</b>, <b>lost 6</b>, ");
     free(text);
 }
 
@@ -250,47 +308,47 @@ TEST(validation_is_never_called_test) {
     /* as versions before 0.2 wrote it */
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|validation loss|training loss|updates|time (s)|");
     char *text = plain_page_of(&run, 1, "split.html");
-    CHECK_HAS(text, "; on the validation data BLEU&nbsp;50.00. ");
+    CHECK_HAS(text, "<b>net</b>: validation BLEU&nbsp;50.00, ");
     CHECK(!strstr(text, "test ") && !strstr(text, "Test"));
     free(text);
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"final_valid\":{\"kind\":\"final_valid\",\"bleu\":50}}");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|validation loss|training loss|updates|time (s)|");
     /* recipes of then had the keys of all tasks */
     put(run, "recipe.yaml", "name: net\ndata:\n  test: 60\n  source: s.de\n  test_source: \"\"\n");
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|validation loss|training loss|updates|time (s)|");
     put(run, "recipe.yaml", "name: net\ndata:\n  test: 60\n  source: \"\"\n  test_source: \"\"\n");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|test BLEU|validation loss|training loss|updates|time (s)|");
     put(run, "recipe.yaml", "name: net\ndata:\n  test_path: \"\"\n"); /* pictures for the test may be in data.path */
     put(run, "data.json", "{\"parts\":[]}");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|test BLEU|validation loss|training loss|updates|time (s)|");
     remove(below("split/data.json"));
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|validation loss|training loss|updates|time (s)|");
     put(run, "recipe.yaml", "name: net\ndata:\n  source: s.de\n  test_source: t.de\n");
     put(run, "result.json",
         "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"test\":{\"kind\":\"test\",\"step\":40,\"bleu\":50}}");
-    CHECK_STR(heads_of(run), "variant|training loss|validation loss|test BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|test BLEU|validation loss|training loss|updates|time (s)|");
 }
 
 TEST(lines_of_an_old_test_are_validation_too) {
     const char *run = make_loss_run("old-lines", "data:\n  test_source: \"\"\n", 1);
     put(run, "metrics.jsonl",
         "{\"kind\":\"train\",\"step\":1,\"loss\":1}\n{\"kind\":\"test\",\"step\":1,\"bleu\":30}\n");
-    CHECK_STR(heads_of(run), "variant|training loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|training loss|updates|time (s)|");
     put(run, "metrics.jsonl",
         "{\"kind\":\"train\",\"step\":1,\"loss\":1}\n{\"kind\":\"final_valid\",\"step\":1,\"bleu\":30}\n");
-    CHECK_STR(heads_of(run), "variant|training loss|validation BLEU|updates|time (s)|");
+    CHECK_STR(heads_of(run), "variant|validation BLEU|training loss|updates|time (s)|");
 }
 
 TEST(training_loss_is_what_the_trainer_said) {
     const char *run = make_loss_run("said", "", 1);
     put(run, "result.json", "{\"status\":\"finished\",\"step\":40,\"seconds\":40,\"training_loss\":0.875}");
     char *text = plain_page_of(&run, 1, "said.html");
-    CHECK_HAS(text, "reached a training loss of 0.875 ");
+    CHECK_HAS(text, "training loss&nbsp;0.875. ");
     CHECK_HAS(text, "<td>0.875</td>");
     free(text);
 }
@@ -455,8 +513,11 @@ TEST(times_carry_what_ran_beside) {
     CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"2\"}",
                         "Up to 2 other runs of a comparison ran beside each run: times"));
     CHECK(says_of_times("{\"beside\":2}", "{\"beside\":\"1\"}", "this load makes their times incomparable."));
-    CHECK(
-        says_of_times("{\"device\":\"cpu\"}", "{\"device\":\"H200\"}", "not all made on the same machine and device"));
+    CHECK(says_of_times("{\"host\":\"a\",\"device\":\"cpu\"}", "{\"host\":\"b\",\"device\":\"H200\"}",
+                        "The runs differ in machine and device: their times cannot be compared."));
+    CHECK(says_of_times("{\"host\":\"a\",\"threads\":\"1\"}", "{\"host\":\"a\",\"threads\":\"2\"}",
+                        "The runs differ in number of threads: their times cannot be compared."));
+    CHECK(says_of_times("{\"host\":\"a\"}", "{\"host\":\"a\",\"threads\":\"2\"}", "Other load of the machine"));
     CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:30Z\"}",
                         "Some of these runs ran at the same time on one machine"));
     CHECK(says_of_times("{\"started\":\"2026-01-01T00:00:00Z\"}", "{\"started\":\"2026-01-01T00:00:41Z\"}",
@@ -541,13 +602,14 @@ TEST(the_subtitle_is_the_tasks) {
 
 RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_enough_of_a_name),
           ENTRY(names_have_the_fewest_keys_that_tell_runs_apart), ENTRY(variants_never_share_a_name),
-          ENTRY(what_only_records_is_no_difference), ENTRY(data_count_by_content),
-          ENTRY(losses_that_measure_something_else_are_not_ranked), ENTRY(what_diverged_is_not_the_best),
-          ENTRY(what_fell_or_rose_has_moved), ENTRY(validation_is_never_called_test),
-          ENTRY(lines_of_an_old_test_are_validation_too), ENTRY(training_loss_is_what_the_trainer_said),
-          ENTRY(scores_of_an_averaged_model_are_called_that), ENTRY(a_score_says_which_of_its_name_it_is),
-          ENTRY(elements_without_a_gradient_have_no_large_learning_rate), ENTRY(captions_claim_nothing_of_the_paper),
-          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
-          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
-          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(losses_of_some_samples_are_called_that),
-          ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(weights_that_runs_begin_with_are_named), ENTRY(what_only_records_is_no_difference),
+          ENTRY(data_count_by_content), ENTRY(losses_that_measure_something_else_are_not_ranked),
+          ENTRY(what_diverged_is_not_the_best), ENTRY(others_are_those_besides_the_best),
+          ENTRY(many_that_failed_are_one_sentence), ENTRY(what_fell_or_rose_has_moved),
+          ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
+          ENTRY(training_loss_is_what_the_trainer_said), ENTRY(scores_of_an_averaged_model_are_called_that),
+          ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
+          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
+          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
+          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
+          ENTRY(losses_of_some_samples_are_called_that), ENTRY(the_subtitle_is_the_tasks))

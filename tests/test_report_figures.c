@@ -195,7 +195,7 @@ TEST(keys_are_text_of_the_page) {
     if (!have_gnuplot()) SKIP("no gnuplot");
     const char *runs[] = {make_curves("k1", "WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW", pictures), NULL};
     runs[1] = make_curves("k2", "short", pictures);
-    char *text = page_of(runs, 2, "keys.html"), *svg = strstr(text, "<svg viewBox");
+    char *text = page_of(runs, 2, "keys.html"), *svg = strstr(text, "<svg viewBox=\"0 0 520");
     CHECK_HAS(text, "<ul class=\"key\"><li data-v=\"0\"><svg width=\"30\" ");
     CHECK_HAS(text, "</svg>WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW</li><li data-v=\"1\">");
     if (CHECK(svg != NULL)) {

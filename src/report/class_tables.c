@@ -72,10 +72,10 @@ static void write_class(FILE *out, const report_classes *c, int i) { html_text(o
 
 static void write_accuracies(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
-    fputs("<h3 id=\"class-accuracy\">Accuracy of each class</h3>\n", out);
+    fputs("<h3>Accuracy of each class</h3>\n", out);
     if (c->n > MATRIX) fprintf(out, "<details><summary>%d classes</summary>\n", c->n);
     fputs(
-        "<div class=\"scroll\"><table class=\"classes\" aria-labelledby=\"class-accuracy\">\n<thead><tr><th scope=\"col\">class</th>",
+        "<div class=\"scroll\"><table class=\"classes\" aria-label=\"Accuracy of each class\">\n<thead><tr><th scope=\"col\">class</th>",
         out);
     for (int v = 0; v < r->n_variants; v++) {
         if (!t[v].runs) continue;
@@ -275,7 +275,7 @@ static void write_scope(FILE *out, const report *r, const tally *t) {
 static void write_section(FILE *out, const report *r, const tally *t) {
     const report_classes *c = t[0].like;
     bool mistakes = false;
-    fputs("<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">Classes</h2>\n", out);
+    page_section(out, r, "classes", "Classes");
     write_scope(out, r, t);
     write_accuracies(out, r, t);
     fputs("<h3>What is taken for what</h3>\n", out);

@@ -22,6 +22,16 @@ static bool ends(const char *text, const char *with) {
     return n >= m && strcmp(text + n - m, with) == 0;
 }
 
+/* Words as a list: "a, b and c". */
+static void list_words(const char *const *word, int n, char *out, size_t size) {
+    size_t used = 0;
+    if (out && size) *out = '\0';
+    for (int i = 0; out && i < n && used < size; i++) {
+        const char *before = i == 0 ? "" : i == n - 1 ? " and " : ", ";
+        used += (size_t)snprintf(out + used, size - used, "%s%s", before, word[i]);
+    }
+}
+
 /* ---- Recipes ----------------------------------------------------------------------------------------------------- */
 
 /* Keys that change neither what is trained nor what is measured. */
@@ -143,10 +153,17 @@ static const char *next_key(const report *r, const char *name, const report_keys
     return best;
 }
 
+static const char from_key[] = "train.init_from";
+
 void report_telling_keys(const report *r, int variant, report_keys *out) {
     const char *name = base_name(r->variant[variant].run[0]), *key;
-    *out = (report_keys){{"optimizer.rule"}, 1};
-    if (kinds(r, name, out) == 1) out->n = 0;
+    *out = (report_keys){0};
+    /* What is trained by, and from which weights, says more than any number. */
+    for (int i = 0; i < 2; i++) {
+        const int before = kinds(r, name, out);
+        out->at[out->n++] = i ? from_key : "optimizer.rule";
+        if (kinds(r, name, out) == before) out->n--;
+    }
     while (out->n < REPORT_TELLING - 1 && (key = next_key(r, name, out))) out->at[out->n++] = key;
 }
 
@@ -169,7 +186,7 @@ typedef struct words {
     int n;
 } words;
 
-enum { NAMED = 3, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
+enum { NAMED = 5, VALUE = 40 }; /* differences that a name has room for, and bytes of each */
 
 /* The end of a path, from a part of it on. */
 static bool has_tail(const char *path, const char *tail) {
@@ -191,8 +208,40 @@ static const char *telling_tail(const report *r, const report_run *own, const ch
     return at;
 }
 
+/* "base" of "runs/base/checkpoints/best.safetensors", if no other weights of that run are among the variants. */
+static int run_length(const report *r, const report_run *own, const char *value, const char *at) {
+    const char *end = strstr(at, "/checkpoints/");
+    const int n = end ? (int)(end - at) : (int)strlen(at);
+    for (int i = 0; end && i < r->n_variants; i++) {
+        const report_run *run = r->variant[i].run[0];
+        const char *other =
+            same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, from_key) : NULL;
+        if (other && strcmp(other, value) != 0 && strncmp(other, value, (size_t)(end - value) + 1) == 0)
+            return (int)strlen(at);
+    }
+    return n;
+}
+
+/* From where on a long value is told from those that others of its name have, and a little before. */
+static const char *telling_end(const report *r, const report_run *own, const char *key, const char *value) {
+    enum { BEFORE = 20 };
+    size_t latest = 0;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = r->variant[i].run[0];
+        const char *other = same_text(base_name(run), base_name(own)) ? report_pairs_find(&run->recipe, key) : NULL;
+        size_t n = 0;
+        while (other && value[n] && value[n] == other[n]) n++;
+        if (value[n] && n > latest) latest = n;
+    }
+    if (latest < VALUE) return value;
+    const char *at = value + latest - BEFORE;
+    while (((unsigned char)*at & 0xc0) == 0x80) at++;
+    return at;
+}
+
 static void add_words(words *w, const char *key, const char *value) {
     static const char part[] = "optimizer.";
+    const bool from = strcmp(key, from_key) == 0;
     if (w->n++ > NAMED || w->used >= w->size) return;
     if (w->n > NAMED) {
         w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, ", …");
@@ -200,8 +249,22 @@ static void add_words(words *w, const char *key, const char *value) {
     }
     if (begins(key, part)) key += strlen(part);
     if (strcmp(key, "rule") == 0 || strcmp(key, "schedule.lr") == 0) key = ""; /* the value says enough */
+    if (from) key = *value ? "from " : "from scratch";
     w->used += (size_t)snprintf(w->out + w->used, w->size - w->used, "%s%s%s%.*s", w->n > 1 ? ", " : "", key,
-                                *key ? "=" : "", VALUE, value);
+                                *key && !from ? "=" : "", VALUE, value);
+}
+
+/* Of a value what tells it from others. */
+static void add_value(words *w, const report *r, const report_run *own, const char *key, const char *value) {
+    char shown[VALUE + 8];
+    const char *tail = telling_tail(r, own, key, value), *run = strstr(value, "/checkpoints/");
+    if (strcmp(key, from_key) == 0 && run && tail > run) { /* weights by the name of their run */
+        for (tail = run; tail > value && tail[-1] != '/';) tail--;
+    }
+    const char *at = strlen(tail) > VALUE ? telling_end(r, own, key, tail) : tail;
+    const int n = strcmp(key, from_key) == 0 ? run_length(r, own, value, at) : (int)strlen(at);
+    snprintf(shown, sizeof shown, "%s%.*s", at > tail ? "…" : "", n, at);
+    add_words(w, key, shown);
 }
 
 /* Options that a variant does not have are not named, unless there is nothing else to say. */
@@ -212,7 +275,7 @@ void report_difference(const report *r, int variant, const report_keys *keys, ch
     *out = '\0';
     for (int i = 0; i < n; i++) {
         const char *value = report_pairs_find(&own->recipe, keys->at[i]);
-        if (value) add_words(&w, keys->at[i], telling_tail(r, own, keys->at[i], value));
+        if (value) add_value(&w, r, own, keys->at[i], value);
     }
     if (!w.n && n > 0) add_words(&w, keys->at[0], "–");
     for (size_t k = 0; !w.n && k < own->data.n; k++) {
@@ -347,28 +410,41 @@ bool report_comparable(const report *r, int column, char *why, size_t size) {
     for (int a = 0; a < ASPECTS; a++) {
         if (depends(r, column, (aspect)a) && !is_shared(r, column, (aspect)a)) differ[n++] = aspects[a].words;
     }
-    size_t used = 0;
-    if (why && size) *why = '\0';
-    for (int i = 0; why && i < n && used < size; i++) {
-        const char *before = i == 0 ? "" : i == n - 1 ? " and " : ", ";
-        used += (size_t)snprintf(why + used, size - used, "%s%s", before, differ[i]);
-    }
+    list_words(differ, n, why, size);
     return n == 0;
 }
 
 /* ---- Times ------------------------------------------------------------------------------------------------------- */
 
-/* Whether all runs say the same of something that speed depends on. */
-static bool same_machines(const report *r) {
-    static const char *const keys[] = {"host", "processor", "cores", "device", "backend", "threads", "precision"};
-    for (int i = 1; i < r->n; i++) {
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-            if (!same_text(report_pairs_find(&r->run[0].machine[0], keys[k]),
-                           report_pairs_find(&r->run[i].machine[0], keys[k])))
-                return false;
+/* Whether two runs were made with the same value throughout; one that does not tell could have been. */
+static bool same_of_machine(const report_run *a, const report_run *b, const char *key) {
+    for (int i = 0; i < a->n_machines; i++) {
+        const char *x = report_pairs_find(&a->machine[i], key);
+        for (int k = 0; k < b->n_machines; k++) {
+            const char *y = report_pairs_find(&b->machine[k], key);
+            if (x && y && strcmp(x, y) != 0) return false;
         }
     }
     return true;
+}
+
+/* What speed depends on, and some runs say something else of. How many of it. */
+static int machine_differences(const report *r, char *out, size_t size) {
+    static const struct {
+        const char *key, *words;
+    } facts[] = {{"host", "machine"},          {"processor", "processor"}, {"cores", "number of cores"},
+                 {"device", "device"},         {"backend", "backend"},     {"threads", "number of threads"},
+                 {"ranks", "number of ranks"}, {"precision", "precision"}};
+    enum { FACTS = sizeof facts / sizeof *facts };
+    const char *differ[FACTS];
+    int n = 0;
+    for (int k = 0; k < FACTS; k++) {
+        bool same = true;
+        for (int i = 0; i < r->n; i++) same &= same_of_machine(&r->run[0], &r->run[i], facts[k].key);
+        if (!same) differ[n++] = facts[k].words;
+    }
+    list_words(differ, n, out, size);
+    return n;
 }
 
 /* The most runs that any run had beside it; -1: some run does not tell. */
@@ -410,6 +486,7 @@ static bool overlap(const report *r) {
 
 void report_times(const report *r, char *out, size_t size) {
     int least;
+    char differ[120];
     const int most = most_beside(r, &least);
     if (most > 0 && most == least) {
         snprintf(out, size, "Up to %d other run%s of a comparison ran beside each run: times include that load.", most,
@@ -421,9 +498,8 @@ void report_times(const report *r, char *out, size_t size) {
             most, most == 1 ? "" : "s");
     } else if (r->n == 1) {
         *out = '\0';
-    } else if (!same_machines(r)) {
-        snprintf(out, size,
-                 "The runs were not all made on the same machine and device: their times cannot be compared.");
+    } else if (machine_differences(r, differ, sizeof differ)) {
+        snprintf(out, size, "The runs differ in %s: their times cannot be compared.", differ);
     } else if (most == 0) {
         snprintf(out, size,
                  "No other run of a comparison ran beside a run; other load of the machine is not recorded.");

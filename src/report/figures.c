@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -272,12 +273,38 @@ static char *figures_directory(const char *page) {
     return asprintf(&directory, "%.*s-figures", (int)n, page) < 0 ? NULL : directory;
 }
 
+static int make_directory(report_figures *f) {
+    if (!mkdir(f->directory, 0777) || errno == EEXIST) return 0;
+    return text_fail(f->message, f->size, "%s: cannot make this directory: %s", f->directory, strerror(errno));
+}
+
+/* "report-figures/2-images": a directory for each of several tasks. */
+static int enter_task(report_figures *f, const report *r) {
+    char *whole = f->directory, name[24];
+    const char *task = r->run[0].task;
+    size_t n = 0;
+    for (; task[n] && n < sizeof name - 1; n++) name[n] = (char)(isalnum((unsigned char)task[n]) ? task[n] : '-');
+    name[n] = '\0';
+    if (asprintf(&f->directory, "%s/%d%s%s", whole, r->number + 1, n ? "-" : "", name) < 0) f->directory = NULL;
+    free(whole);
+    return f->directory ? make_directory(f) : text_fail(f->message, f->size, "out of memory");
+}
+
+/* Beside the page. */
+static char *link_to(const report_figures *f, const char *page) {
+    const char *slash = strrchr(page, '/');
+    return strdup(f->directory + (slash ? slash + 1 - page : 0));
+}
+
+static int open_directory(report_figures *f, const report *r, const char *page) {
+    if (!(f->directory = figures_directory(page))) return text_fail(f->message, f->size, "out of memory");
+    if (make_directory(f) || (r->of > 1 && enter_task(f, r))) return -1;
+    return (f->link = link_to(f, page)) ? 0 : text_fail(f->message, f->size, "out of memory");
+}
+
 int report_draw(report_figures *out, const report *r, const char *page, char *message, size_t size) {
-    *out = (report_figures){.message = message, .size = size, .directory = figures_directory(page)};
-    int status = out->directory ? 0 : text_fail(message, size, "out of memory");
-    if (!status && mkdir(out->directory, 0777) && errno != EEXIST) {
-        status = text_fail(message, size, "%s: cannot make this directory: %s", out->directory, strerror(errno));
-    }
+    *out = (report_figures){.message = message, .size = size};
+    int status = open_directory(out, r, page);
     if (!status) status = write_style(out);
     if (!status) status = report_draw_curves(out, r);
     if (!status) status = report_draw_ridges(out, r);
@@ -292,6 +319,7 @@ void report_figures_free(report_figures *f) {
         free(f->drawing[i].plot);
     }
     free(f->drawing);
+    free(f->link);
     free(f->directory);
     *f = (report_figures){0};
 }

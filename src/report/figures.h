@@ -25,10 +25,10 @@ enum { REPORT_AXIS = 0x444444, REPORT_GRID = 0xe2e2e2 }; /* as gnuplot draws the
 /* ---- Drawings ---- */
 
 typedef enum report_group {
-    REPORT_LOSSES,
-    REPORT_TRAINING, /* metrics that were recorded of training as well */
     REPORT_VALIDATIONS,
     REPORT_TESTS,
+    REPORT_LOSSES,
+    REPORT_TRAINING, /* metrics that were recorded of training as well */
     REPORT_PERPLEXITIES,
     REPORT_STEPS, /* learning rate and gradient norm */
     REPORT_RATES,
@@ -56,13 +56,14 @@ typedef struct report_drawing {
 } report_drawing;
 
 typedef struct report_figures {
-    char *directory;
+    char *directory, *link; /* link: the directory as the page names it */
     report_drawing *drawing;
     int n;
     char why[512];                  /* why there are no drawings; "": there are */
     int64_t window;                 /* updates that the smoothed training loss is a mean of */
     bool clipped;                   /* a training loss goes beyond the top of its figure */
     bool from_below[REPORT_GROUPS]; /* a line begins below the bottom of a figure */
+    bool one_scale;                 /* histograms of all panels have one scale of heights */
     int64_t rows[2];                /* the first and the last update among the histograms */
     char *message;                  /* as given to report_draw */
     size_t size;

@@ -45,6 +45,14 @@ static bool has_metric(const report *r, int column) {
     return report_has(r, column) || report_has(r, column + REPORT_COLUMN_METRICS);
 }
 
+void page_section(FILE *out, const report *r, const char *id, const char *title) {
+    char number[16] = "";
+    if (r->number) snprintf(number, sizeof number, "-%d", r->number + 1);
+    fprintf(out, "<section aria-labelledby=\"%s%s\">\n<h2 id=\"%s%s\">", id, number, id, number);
+    html_text(out, title);
+    fputs("</h2>\n", out);
+}
+
 bool html_metrics(FILE *out, const report *r, bool about) {
     int n = 0, written = 0;
     for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) n += has_metric(r, c);
@@ -70,6 +78,7 @@ static const char style[] =
     "h1{font-size:clamp(1.5rem,3.4vw,2.1rem);line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em;"
     "overflow-wrap:anywhere}\n"
     "h2{font-size:1.2rem;margin:2.6rem 0 .7rem}\n"
+    "h2.task{font-size:1.5rem;margin:4rem 0 .3rem;padding-top:1.2rem;border-top:2px solid var(--line)}\n"
     ".sub,.muted,figcaption,.legend,.note{color:var(--soft)}\n"
     ".sub{margin:0 0 1.4rem}\n"
     ".summary{font-size:1.06rem;max-width:48rem;margin:0 0 1.6rem}\n"
@@ -140,14 +149,16 @@ static const char style[] =
     ".results tbody th{white-space:normal;min-width:8rem}}\n"
     "@media print{.axes,.tip{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
 
-static void write_palette(FILE *out, const report *r, bool dark) {
+static void write_palette(FILE *out, const reports *all, bool dark) {
+    int most = 0;
+    for (int i = 0; i < all->n; i++) most = all->at[i].n_variants > most ? all->at[i].n_variants : most;
     static const char *const pages[2] = {
         "--page:#fff;--ink:#1a1c1f;--soft:#5b626b;--line:#d8dce1;--box:#f4f5f7;--grid:#e2e4e8;--link:#0b5cad;"
         "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;",
         "--page:#16181c;--ink:#e4e6ea;--soft:#a0a7b1;--line:#353a42;--box:#1f2228;--grid:#31353c;--link:#7db8f5;"
         "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;"};
     fprintf(out, ":root{color-scheme:%s;%s", dark ? "dark" : "light", pages[dark]);
-    for (int i = 0; i < r->n_variants && i < REPORT_COLOURS; i++) {
+    for (int i = 0; i < most && i < REPORT_COLOURS; i++) {
         for (int shade = 0; shade < REPORT_SHADES; shade++) {
             char name[24];
             fprintf(out, "%s:#%06x;", report_colour_name(i, (report_shade)shade, name),
@@ -160,16 +171,17 @@ static void write_palette(FILE *out, const report *r, bool dark) {
 /* ---- Head -------------------------------------------------------------------------------------------------------- */
 
 /* The variants' names while there is room for them. */
-static void write_title(FILE *out, const report *r) {
+static void write_title(FILE *out, const reports *all) {
     size_t length = 0;
-    for (int i = 0; i < r->n_variants; i++) length += strlen(r->variant[i].name) + 2;
-    if (r->n_variants > 4 || length > 90) {
-        fprintf(out, "%d variants compared", r->n_variants);
-        return;
+    int n = 0;
+    for (int k = 0; k < all->n; k++) {
+        for (int i = 0; i < all->at[k].n_variants; i++, n++) length += strlen(all->at[k].variant[i].name) + 2;
     }
-    for (int i = 0; i < r->n_variants; i++) {
-        if (i) fputs(i == r->n_variants - 1 ? " and " : ", ", out);
-        html_text(out, r->variant[i].name);
+    if (all->n > 1) fprintf(out, "%d variants of %d tasks", n, all->n);
+    else if (n > 4 || length > 90) fprintf(out, "%d variants compared", n);
+    for (int i = 0; all->n == 1 && n <= 4 && length <= 90 && i < n; i++) {
+        if (i) fputs(i == n - 1 ? " and " : ", ", out);
+        html_text(out, all->at[0].variant[i].name);
     }
 }
 
@@ -180,6 +192,13 @@ static const char *common_task(const report *r) {
         if (strcmp(r->run[i].about, about) != 0) return NULL;
     }
     return *about ? about : page_common(r, "data.task");
+}
+
+static bool write_task(FILE *out, const report *r) {
+    const char *task = common_task(r);
+    if (task || r->of > 1) fputs("Task: ", out);
+    html_text(out, task ? task : r->of < 2 ? "" : *r->run[0].task ? r->run[0].task : "not known");
+    return task;
 }
 
 /* "model.layers" as "layers 4"; the kind of model as it is. */
@@ -198,13 +217,9 @@ static bool is_whole_number(const char *text) { return *text && text[strspn(text
 /* What all runs have in common: the task, and the keys that it names; of runs that name none, the model in numbers. */
 static void write_subtitle(FILE *out, const report *r) {
     const report_run *first = &r->run[0];
-    const char *task = common_task(r), *comma = "";
+    const char *comma = "";
     fputs("<p class=\"sub\">", out);
-    if (task) {
-        fputs("Task: ", out);
-        html_text(out, task);
-        fputs(". ", out);
-    }
+    if (r->of < 2 && write_task(out, r)) fputs(". ", out);
     for (int i = 0; i < first->n_subtitle; i++) write_common(out, r, first->subtitle[i], &comma);
     for (size_t i = 0; !first->n_subtitle && i < first->recipe.n; i++) {
         const report_pair *p = &first->recipe.at[i];
@@ -214,22 +229,21 @@ static void write_subtitle(FILE *out, const report *r) {
     fprintf(out, "%s</p>\n", *comma ? "." : "");
 }
 
-static void write_head(FILE *out, const report *r) {
+static void write_head(FILE *out, const reports *all) {
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
           "img-src data:; script-src '",
           out);
     fprintf(out, "%s'\">\n<title>", page_script_hash);
-    write_title(out, r);
+    write_title(out, all);
     fputs(" – adamod report</title>\n<style>\n", out);
-    write_palette(out, r, false);
+    write_palette(out, all, false);
     fputs("@media screen and (prefers-color-scheme:dark){\n", out);
-    write_palette(out, r, true);
+    write_palette(out, all, true);
     fprintf(out, "}\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
-    write_title(out, r);
+    write_title(out, all);
     fputs("</h1>\n", out);
-    write_subtitle(out, r);
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -324,7 +338,7 @@ static bool has_averaged(const report *r) {
 static void write_legend(FILE *out, const report *r) {
     char times[200];
     bool validation = false;
-    fputs("<p class=\"legend\" id=\"results-legend\">", out);
+    fputs("<p class=\"legend\">", out);
     if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
     fputs("Training loss: mean of the last twentieth of the updates. ", out);
     if (report_has(r, REPORT_VALID) && page_limits_loss(r)) page_limit(out, r, "Validation loss: of");
@@ -347,7 +361,7 @@ static void write_legend(FILE *out, const report *r) {
 }
 
 static void write_table(FILE *out, const report *r, const report_table *t) {
-    fputs("<div class=\"scroll\"><table class=\"results\" aria-describedby=\"results-legend\">\n<thead><tr>", out);
+    fputs("<div class=\"scroll\"><table class=\"results\" aria-label=\"Results\">\n<thead><tr>", out);
     for (int k = 0; k < t->columns; k++) {
         fputs("<th scope=\"col\">", out);
         html_text(out, report_table_cell(t, 0, k));
@@ -369,7 +383,6 @@ static void write_table(FILE *out, const report *r, const report_table *t) {
 
 /* The files of a figure: of the whole, where it was also drawn as one. */
 static void write_links(FILE *out, const report_figures *f, report_group group) {
-    const char *slash = strrchr(f->directory, '/'), *directory = slash ? slash + 1 : f->directory;
     bool whole = false;
     for (int i = 0; i < f->n; i++) whole |= f->drawing[i].group == group && !f->drawing[i].on_page;
     const char *comma = "For print: ";
@@ -377,7 +390,7 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
         const report_drawing *d = &f->drawing[i];
         if (d->group != group || d->on_page == whole || !d->pdf) continue;
         fprintf(out, "%s<a href=\"", comma);
-        html_text(out, directory);
+        html_text(out, f->link);
         fprintf(out, "/%s.pdf\">%s.pdf</a>", d->name, d->name);
         comma = ", ";
     }
@@ -398,7 +411,7 @@ static void write_key(FILE *out, const report *r, report_group group) {
         fprintf(out,
                 "<li data-v=\"%d\"><svg width=\"30\" height=\"10\" aria-hidden=\"true\"><path d=\"M1,5 H29\" "
                 "stroke-width=\"2.4\" stroke=\"var(%s)\"%s/></svg>",
-                i, report_colour_name(i, REPORT_FULL, name), dashes[i % 4]);
+                r->first + i, report_colour_name(i, REPORT_FULL, name), dashes[i % 4]);
         html_text(out, v->name);
         if (v->fates[REPORT_DIVERGED] == v->n) fputs(" (diverged)", out);
         else if (v->fates[REPORT_DIVERGED]) fprintf(out, " (%d of %d diverged)", v->fates[REPORT_DIVERGED], v->n);
@@ -423,11 +436,11 @@ static void write_figure(FILE *out, const report *r, const report_figures *f, re
     fputs("</figcaption>\n</figure>\n", out);
 }
 
-static void write_figures(FILE *out, const report *r, const report_figures *f) {
-    int number = 0;
-    fputs("<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n", out);
-    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, &number);
-    if (*f->why || !number) {
+static void write_figures(FILE *out, const report *r, const report_figures *f, int *number) {
+    const int before = *number;
+    page_section(out, r, "figures", "Figures");
+    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, number);
+    if (*f->why || *number == before) {
         fputs("<p class=\"note\">", out);
         html_text(out, *f->why ? f->why : "There is nothing to draw yet.");
         fputs("</p>\n", out);
@@ -437,28 +450,40 @@ static void write_figures(FILE *out, const report *r, const report_figures *f) {
 
 /* ---- The whole --------------------------------------------------------------------------------------------------- */
 
-static void write_page(FILE *out, const report *r, const report_figures *f, const report_table *t) {
-    write_head(out, r);
+/* A task's part of the page. */
+static void write_report(FILE *out, const report *r, const report_figures *f, const report_table *t, int *number) {
+    if (r->of > 1) {
+        fprintf(out, "<h2 class=\"task\" id=\"task-%d\">", r->number + 1);
+        write_task(out, r);
+        fputs("</h2>\n", out);
+    }
+    write_subtitle(out, r);
     page_summary(out, r);
     fputs("<section aria-label=\"Results\">\n", out);
     write_table(out, r, t);
     fputs("</section>\n", out);
-    write_figures(out, r, f);
+    write_figures(out, r, f, number);
     page_classes(out, r);
     page_samples(out, r);
     page_settings(out, r);
     page_machines(out, r);
     page_commands(out, r);
+}
+
+static void write_page(FILE *out, const reports *all, const report_figures *f, const report_table *t) {
+    int figures = 0;
+    write_head(out, all);
+    for (int i = 0; i < all->n; i++) write_report(out, &all->at[i], &f[i], &t[i], &figures);
     fprintf(out, "</main>\n<script>%s</script>\n</body>\n</html>\n", page_script);
 }
 
-int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,
+int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t, char *message,
                size_t size) {
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
     if (!out) return text_fail(message, size, "%s: out of memory", path);
-    write_page(out, r, f, t);
+    write_page(out, all, f, t);
     const bool whole = !ferror(out);
     int status = fclose(out) == 0 && whole ? 0 : text_fail(message, size, "%s: out of memory", path);
     if (!status) status = text_write(path, (text_slice){text, n}, message, size);

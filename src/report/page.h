@@ -10,6 +10,9 @@
 /* Text from files, for content and for attributes in double quotes; what is not UTF-8 becomes U+FFFD. */
 void html_text(FILE *out, const char *text);
 
+/* Begins a section with a heading; the id is one of its own in the page. */
+void page_section(FILE *out, const report *r, const char *id, const char *title);
+
 /* A variant's name with its colour before it. */
 void html_variant(FILE *out, const report *r, int variant);
 
@@ -50,8 +53,8 @@ bool page_limits(const report *r);
 bool page_limits_loss(const report *r);
 void page_limit(FILE *out, const report *r, const char *of);
 
-/* All of it. -1: a message. */
-int page_write(const char *path, const report *r, const report_figures *f, const report_table *t, char *message,
+/* All of it, with the figures and the table of each report. -1: a message. */
+int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t, char *message,
                size_t size);
 
 #endif

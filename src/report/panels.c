@@ -139,7 +139,7 @@ static int write_plots(FILE *out, const panel *p, const report *r, const panel_b
             if (!has_look(p, &r->variant[i], &b[i], (look)l)) continue;
             fprintf(out, "%s", d->n_plots ? ", \\\n         " : "    plot ");
             write_plot(out, p, r, &b[i], i, (look)l);
-            if (add_plot(d, i, (look)l)) return -1;
+            if (add_plot(d, r->first + i, (look)l)) return -1;
         }
     }
     return 0;

@@ -39,16 +39,50 @@ static verdict judge(const report *r, const report_variant *v) {
     return low && !fell && !rose ? STANDS_STILL : LEARNED;
 }
 
-/* NULL: their losses do not compare, or there is none. */
-static const report_variant *best_variant(const report *r) {
+/* What the summary leads with: a column, and the variant that is alone the best in it. -1, NULL: there is none. */
+typedef struct lead {
+    int column;
+    const report_variant *best;
+} lead;
+
+static const report_variant *best_in(const report *r, int column) {
+    const double sign = r->column[column].better;
     const report_variant *best = NULL;
-    if (!report_comparable(r, REPORT_LOSS, NULL, 0)) return NULL;
+    bool alone = false;
+    if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return NULL;
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        if (judge(r, v) < STANDS_STILL) continue;
-        if (!best || v->of[REPORT_LOSS].median < best->of[REPORT_LOSS].median) best = v;
+        const double own = sign * v->of[column].median;
+        if (judge(r, v) < STANDS_STILL || !isfinite(own)) continue;
+        const double other = best ? sign * best->of[column].median : -INFINITY;
+        if (own > other) best = v;
+        alone = own > other || (alone && own < other);
     }
-    return best;
+    return alone ? best : NULL;
+}
+
+static bool is_chosen(const report *r, int column) {
+    const char *chosen = page_common(r, "train.best");
+    return chosen && strcmp(chosen, r->column[column].name) == 0;
+}
+
+/* Results come before validation, validation before training; of several metrics that by which the recipes choose the best
+ * model comes first. A column in which one variant is the best comes before all others, but for the training loss. */
+static lead find_lead(const report *r) {
+    static const int first[] = {REPORT_FIRST_METRIC, REPORT_FIRST_VALID, REPORT_VALID, REPORT_LOSS};
+    lead out = {-1, NULL};
+    for (int i = 0; i < (out.column < 0 ? 4 : 3); i++) {
+        for (int pass = 0; pass < 2; pass++) {
+            for (int k = 0; k < (i < 2 ? r->n_metrics : 1); k++) {
+                const int c = first[i] + k;
+                if (is_chosen(r, c) != (pass == 0) || !report_has(r, c)) continue;
+                if (out.column < 0) out.column = c;
+                const report_variant *best = best_in(r, c);
+                if (best) return (lead){c, best};
+            }
+        }
+    }
+    return out;
 }
 
 /* ---- Sentences --------------------------------------------------------------------------------------------------- */
@@ -69,57 +103,64 @@ static void emphasis(FILE *out, const char *name) {
     fputs("</b>", out);
 }
 
-/* "; on the test data accuracy 97.2 %, F1 0.96. " */
-static void write_metrics(FILE *out, const report *r, const report_variant *v) {
-    bool test = false, any = false;
+static void write_number(FILE *out, const metric *m, double x) {
+    char number[32];
+    report_number(x, m->decimals, number, sizeof number);
+    fprintf(out, "%s%s", number, *m->unit ? "&nbsp;" : "");
+    html_text(out, m->unit);
+}
+
+/* "test accuracy": of the losses, labels have the split already. */
+static void write_what(FILE *out, const report *r, int column) {
+    if (column >= REPORT_FIRST_METRIC) fputs(column < REPORT_FIRST_VALID ? "test " : "validation ", out);
+    html_text(out, r->column[column].about);
+}
+
+/* "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05", but the one that was said. */
+static void write_values(FILE *out, const report *r, const report_variant *v, int said) {
+    const char *comma = "";
+    bool test = false;
     for (int i = 0; i < r->n_metrics; i++) test |= v->of[REPORT_FIRST_METRIC + i].n > 0;
     const int first = test ? REPORT_FIRST_METRIC : REPORT_FIRST_VALID;
-    for (int c = first; c < first + r->n_metrics; c++) {
-        const metric *m = &r->column[c];
-        char number[32];
-        if (!v->of[c].n) continue;
-        report_number(v->of[c].median, m->decimals, number, sizeof number);
-        fprintf(out, any ? ", " : "; on the %s data ", test ? "test" : "validation");
-        html_text(out, m->about);
-        fprintf(out, "&nbsp;%s%s", number, *m->unit ? "&nbsp;" : "");
-        html_text(out, m->unit);
-        any = true;
+    for (int i = 0; i < r->n_metrics + 2; i++) {
+        const int c = i < r->n_metrics ? first + i : i == r->n_metrics ? REPORT_VALID : REPORT_LOSS;
+        if (!v->of[c].n || c == said) continue;
+        fputs(comma, out);
+        write_what(out, r, c);
+        fputs("&nbsp;", out);
+        write_number(out, &r->column[c], v->of[c].median);
+        comma = ", ";
     }
+    if (said != REPORT_LOSS && v->of[REPORT_LOSS].median > v->first_loss)
+        fprintf(out, "%sabove the %.3f of its first update", comma, v->first_loss);
     fputs(". ", out);
 }
 
-/* Whether another variant has the same training loss, as of runs that differ only in what they are tested on. */
-static bool is_shared_loss(const report *r, const report_variant *v) {
-    int n = 0;
-    for (int i = 0; i < r->n_variants; i++) n += r->variant[i].of[REPORT_LOSS].median == v->of[REPORT_LOSS].median;
-    return n > 1;
+static void write_best(FILE *out, const report *r, lead l) {
+    const metric *m = &r->column[l.column];
+    emphasis(out, l.best->name);
+    fprintf(out, " has the %s ", m->better == METRIC_LOWER ? "lowest" : "highest");
+    write_what(out, r, l.column);
+    fputs(", ", out);
+    write_number(out, m, l.best->of[l.column].median);
+    fputs("; ", out);
+    write_values(out, r, l.best, l.column);
 }
 
-static void write_learned(FILE *out, const report *r, const report_variant *v, const report_variant *best) {
-    const double loss = v->of[REPORT_LOSS].median;
-    const bool lowest = v == best && r->n_variants > 1 && !is_shared_loss(r, v), rose = loss > v->first_loss;
+static void write_learned(FILE *out, const report *r, const report_variant *v) {
     emphasis(out, v->name);
-    if (lowest) fputs(" has the lowest training loss, ", out);
-    else fprintf(out, " %s a training loss of ", rose ? "ended with" : "reached");
-    fprintf(out, "%.3f", loss);
-    if (rose) fprintf(out, ", above the %.3f of its first update", v->first_loss);
-    if (v->of[REPORT_VALID].n)
-        fprintf(out, "%s a validation loss of %.3f",
-                lowest ? ", with"
-                : rose ? ", and"
-                       : " and",
-                v->of[REPORT_VALID].median);
-    write_metrics(out, r, v);
+    fputs(": ", out);
+    write_values(out, r, v, -1);
 }
 
 static void write_still(FILE *out, const report *r, const report_variant *v) {
     emphasis(out, v->name);
     fprintf(out,
             " hardly moved: its training loss is %.2f after %.0f updates, where it was %.2f after %lld and %.2f at the "
-            "first",
+            "first; ",
             v->of[REPORT_LOSS].median, v->of[REPORT_UPDATES].median, v->early_loss, (long long)v->early_step,
             v->first_loss);
-    write_metrics(out, r, v);
+    write_values(out, r, v, REPORT_LOSS);
 }
 
 static void write_diverged(FILE *out, const report_variant *v) {
@@ -179,39 +220,102 @@ static void write_setting(FILE *out, const report *r) {
     else fprintf(out, ", up to %.0f updates. ", most);
 }
 
-/* Those that learned besides the best: a sentence each, or one for all where there are many. */
-static void write_others(FILE *out, const report *r, const report_variant *best) {
-    enum { EACH = 4 };
+enum { EACH = 4 }; /* variants that get a sentence each; of more there is one for all */
+
+/* Smallest and largest of what the variants of a verdict have, without one of them. How many there are. */
+static int range_of(const report *r, verdict is, int column, const report_variant *but, double *least, double *most) {
     int n = 0;
-    double least = INFINITY, most = -INFINITY;
+    *least = INFINITY;
+    *most = -INFINITY;
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        if (v == best || judge(r, v) != LEARNED) continue;
+        if (v == but || judge(r, v) != is) continue;
         n++;
-        least = fmin(least, v->of[REPORT_LOSS].median);
-        most = fmax(most, v->of[REPORT_LOSS].median);
+        *least = fmin(*least, v->of[column].median);
+        *most = fmax(*most, v->of[column].median);
     }
-    if (n > EACH) fprintf(out, "%d others reached training losses from %.3f to %.3f. ", n, least, most);
+    return n;
+}
+
+static void write_range(FILE *out, const report *r, int column, double least, double most) {
+    write_what(out, r, column);
+    if (least < most) {
+        fputs(" from ", out);
+        write_number(out, &r->column[column], least);
+    }
+    fputs(least < most ? " to " : " ", out);
+    write_number(out, &r->column[column], most);
+}
+
+/* "13 others have test perplexity from 6.53 to 12.43. ", or "They have ..." where none is the best. */
+static void write_others(FILE *out, const report *r, lead l) {
+    double least = INFINITY, most = -INFINITY;
+    char why[160], word[16];
+    const bool best = l.best && judge(r, l.best) == LEARNED;
+    const int n = range_of(r, LEARNED, l.column < 0 ? REPORT_LOSS : l.column, best ? l.best : NULL, &least, &most);
     for (int i = 0; n <= EACH && i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        if (v != best && judge(r, v) == LEARNED) write_learned(out, r, v, best);
+        if (judge(r, v) == LEARNED && !(best && v == l.best)) write_learned(out, r, v);
+    }
+    if (n <= EACH || l.column < 0) return;
+    if (!report_comparable(r, l.column, why, sizeof why)) {
+        fprintf(out, "Their results do not compare: the runs differ in %s. ", why);
+        return;
+    }
+    number_word(n, word);
+    if (best) fprintf(out, "%c%s others have ", report_capital(word[0]), word + 1);
+    else if (n == r->n_variants) fprintf(out, "They have ");
+    else fprintf(out, "%c%s of them have ", report_capital(word[0]), word + 1);
+    write_range(out, r, l.column, least, most);
+    fputs(". ", out);
+}
+
+/* Names of the variants of a verdict. */
+static void write_names(FILE *out, const report *r, verdict is) {
+    const char *comma = "";
+    for (int i = 0; i < r->n_variants; i++) {
+        if (judge(r, &r->variant[i]) != is) continue;
+        fputs(comma, out);
+        emphasis(out, r->variant[i].name);
+        comma = ", ";
     }
 }
 
+/* Those that did not learn: a sentence each, or one for all of a kind. */
+static void write_failed(FILE *out, const report *r, verdict is) {
+    double least, most;
+    char word[16];
+    const int n = range_of(r, is, REPORT_LOSS, NULL, &least, &most);
+    for (int i = 0; n <= EACH && i < r->n_variants; i++) {
+        const report_variant *v = &r->variant[i];
+        if (judge(r, v) != is) continue;
+        if (is == STANDS_STILL) write_still(out, r, v);
+        else if (is == DIVERGED) write_diverged(out, v);
+        else emphasis(out, v->name), fputs(" has not recorded anything yet. ", out);
+    }
+    if (n <= EACH) return;
+    number_word(n, word);
+    fprintf(out, "%c%s variants %s: ", report_capital(word[0]), word + 1,
+            is == STANDS_STILL ? "hardly moved"
+            : is == DIVERGED   ? "diverged"
+                               : "have not recorded anything yet");
+    write_names(out, r, is);
+    if (is == STANDS_STILL) {
+        fputs(", with ", out);
+        write_range(out, r, REPORT_LOSS, least, most);
+    }
+    fputs(". ", out);
+}
+
 void page_summary(FILE *out, const report *r) {
-    const report_variant *best = best_variant(r);
+    const lead l = find_lead(r);
     fputs("<p class=\"summary\">", out);
     write_setting(out, r);
-    if (best && judge(r, best) == LEARNED) write_learned(out, r, best, best);
-    write_others(out, r, best);
-    for (int i = 0; i < r->n_variants; i++) {
-        const verdict is = judge(r, &r->variant[i]);
-        if (is == STANDS_STILL) write_still(out, r, &r->variant[i]);
-        if (is == DIVERGED) write_diverged(out, &r->variant[i]);
-        if (is != NO_DATA) continue;
-        emphasis(out, r->variant[i].name);
-        fputs(" has not recorded anything yet. ", out);
-    }
+    if (l.best && judge(r, l.best) == LEARNED) write_best(out, r, l);
+    write_others(out, r, l);
+    write_failed(out, r, STANDS_STILL);
+    write_failed(out, r, DIVERGED);
+    write_failed(out, r, NO_DATA);
     write_reservations(out, r);
     fputs("</p>\n", out);
 }
@@ -392,9 +496,11 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     fprintf(out,
             "<b>Learning rates</b> that the elements of the model really get, from update %lld, at the back, to "
             "update %lld in front. The height is the share of elements within a tenth of a power of ten; the bar gives "
-            "its scale, and all panels have the same axes. The largest share of elements above 10,000 at any update "
-            "that was recorded is ",
-            (long long)f->rows[0], (long long)f->rows[1]);
+            "its scale%s. The largest share of elements above 10,000 at any update that was recorded is ",
+            (long long)f->rows[0], (long long)f->rows[1],
+            r->n_variants < 2 ? ""
+            : f->one_scale    ? ", and all panels have the same axes"
+                              : ", which is not the same in all panels");
     bool first = true;
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);

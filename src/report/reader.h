@@ -76,6 +76,7 @@ typedef struct report_run {
     int n_machines;
 
     /* task.json */
+    char task[64];                  /* its name, "images"; of older runs the recipe's data.task; "": not known */
     char about[256];                /* the task in a few words; "": not known */
     char items[32];                 /* what throughput counts: "tokens" */
     char samples[32], answers[32];  /* what is answered, "sentences", and what its answers are called: "Translations" */

@@ -121,7 +121,8 @@ static const char *pull_task(report_run *r, json_input *in) {
     for (bool more = json_input_enter(in, '{'); more && memory; more = json_input_next(in, '}')) {
         char key[32];
         json_input_key(in, key, sizeof key);
-        if (strcmp(key, "about") == 0) pull_words(in, r->about, sizeof r->about);
+        if (strcmp(key, "task") == 0) pull_words(in, r->task, sizeof r->task);
+        else if (strcmp(key, "about") == 0) pull_words(in, r->about, sizeof r->about);
         else if (strcmp(key, "items") == 0) pull_name(in, r->items);
         else if (strcmp(key, "samples") == 0) pull_words(in, r->samples, sizeof r->samples);
         else if (strcmp(key, "answers") == 0) pull_words(in, r->answers, sizeof r->answers);
@@ -141,6 +142,9 @@ int reader_task(report_run *r, const metric *known, int n_known, char *message, 
     snprintf(r->items, sizeof r->items, "tokens");
     snprintf(r->samples, sizeof r->samples, "sentences");
     const int status = reader_value(r, "task.json", READER_BYTES, pull_task, message, size);
+    const char *recipe = report_pairs_find(&r->recipe, "data.task");
+    if (!*r->task && recipe) snprintf(r->task, sizeof r->task, "%s", recipe);
+    text_plain(r->task);
     r->has_perplexity = status == 0 || reader_find_metric(r, "ppl") >= 0 || reader_find_metric(r, "perplexity") >= 0;
     if (status == 0) snprintf(r->limit, sizeof r->limit, "train.evaluate_pairs");
     for (int i = 0; status == 0 && i < n_known; i++) {

@@ -1,5 +1,6 @@
 /* ridges.c - learning rates of all elements as the paper's Figures 1 and 3 show them: a histogram of each of some
- * updates, one before the other, the first at the back. All panels have the same axes.
+ * updates, one before the other, the first at the back. All panels have the same axes, but for heights that would flatten
+ * those of others.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -13,7 +14,7 @@
 
 enum {
     ROWS = 25,        /* histograms of a panel, at most */
-    PANELS = 24,      /* of a group, at most */
+    PANELS = 64,      /* of a group, at most */
     WIDTH = 380,      /* of a panel, in pixels */
     HEIGHT = 430,     /* the same */
     ACROSS = 3,       /* panels side by side in the drawing of all */
@@ -339,12 +340,16 @@ static int make_bounds(const report *r, ridge_panel *out) {
 }
 
 /* One scale for all, so that they can be compared; but a panel whose ridges are many times as tall as those of another
- * (sgd gives all elements the same rate) keeps one of its own, or it would flatten them. */
-static void share_scale(ridge_panel *p, int n) {
+ * (sgd gives all elements the same rate) keeps one of its own, or it would flatten them. Whether all have the same. */
+static bool share_scale(ridge_panel *p, int n) {
     double least = INFINITY, common = 0;
     for (int i = 0; i < n; i++) least = p[i].most > 0 ? fmin(least, p[i].most) : least;
     for (int i = 0; i < n; i++) common = p[i].most <= 5 * least ? fmax(common, p[i].most) : common;
     for (int i = 0; i < n; i++) p[i].most = fmax(p[i].most, common);
+    for (int i = 0; i < n; i++) {
+        if (p[i].most > common) return false;
+    }
+    return true;
 }
 
 /* Out to whole half decades, and no narrower than four, so that one value does not fill the width. */
@@ -375,7 +380,7 @@ static int draw_panels(report_figures *f, const report *r, ridge_panel *p) {
     const int n_bounds = keep_drawn(bounds, n);
     if (!(a.high >= a.low)) return 0;
     round_axes(&a);
-    share_scale(p, n_rates + n_bounds);
+    f->one_scale = share_scale(p, n_rates + n_bounds);
     f->rows[0] = a.rows.step[0];
     f->rows[1] = a.rows.step[a.rows.n - 1];
     if (write_axes(f, &a) || write_group(f, p, n_rates, &a, REPORT_RATES)) return -1;

@@ -179,7 +179,7 @@ static void write_table(FILE *out, const report *r, const report_run *first, siz
 
 /* "Sentences of the test data, as each variant’s first run answers them after update 900." Or, of prompts that no one
  * answer belongs to, "How each variant’s first run goes on from some prompts of the test data, after update 900." */
-static void write_introduction(FILE *out, const report_run *first) {
+static void write_introduction(FILE *out, const report *r, const report_run *first) {
     const bool reference = first->n_samples && report_sample_text(&first->sample[0], "reference");
     const bool prompts = first->n_samples && !reference && report_sample_text(&first->sample[0], "prompt");
     const char *of = first->final_test.weight > 0 || first->test.n ? " of the test data"
@@ -188,9 +188,8 @@ static void write_introduction(FILE *out, const report_run *first) {
     char what[sizeof first->samples];
     snprintf(what, sizeof what, "%s", *first->samples ? first->samples : "samples");
     what[0] = report_capital(what[0]);
-    fputs("<section aria-labelledby=\"samples\">\n<h2 id=\"samples\">", out);
-    html_text(out, *first->answers ? first->answers : "Samples");
-    fputs("</h2>\n<p>", out);
+    page_section(out, r, "samples", *first->answers ? first->answers : "Samples");
+    fputs("<p>", out);
     if (prompts) {
         fprintf(out, "How each variant’s first run goes on from some prompts%s, after update %lld.", of,
                 (long long)first->sample_step);
@@ -213,7 +212,7 @@ void page_samples(FILE *out, const report *r) {
     for (int i = 0; !first && i < r->n_variants; i++) first = sample_run(&r->variant[i]);
     if (first && a) {
         const size_t n = first->n_samples < SHOWN ? first->n_samples : SHOWN, open = n < OPEN ? n : OPEN;
-        write_introduction(out, first);
+        write_introduction(out, r, first);
         write_table(out, r, first, 0, open, a);
         if (n > open) {
             fprintf(out, "<details><summary>%zu more</summary>\n", n - open);

@@ -76,8 +76,8 @@ static void write_difference(FILE *out, const report *r, const char *key) {
 }
 
 static void write_differences(FILE *out, const report *r) {
-    fputs("<p id=\"differences\">The recipes differ in these keys alone:</p>\n"
-          "<div class=\"scroll\"><table class=\"settings\" aria-describedby=\"differences\">\n<thead><tr>"
+    fputs("<p>The recipes differ in these keys alone:</p>\n"
+          "<div class=\"scroll\"><table class=\"settings\" aria-label=\"How the recipes differ\">\n<thead><tr>"
           "<th scope=\"col\">key</th>",
           out);
     for (int i = 0; i < r->n_variants; i++) {
@@ -94,7 +94,7 @@ static void write_differences(FILE *out, const report *r) {
 }
 
 void page_settings(FILE *out, const report *r) {
-    fputs("<section aria-labelledby=\"settings\">\n<h2 id=\"settings\">Settings</h2>\n", out);
+    page_section(out, r, "settings", "Settings");
     if (each_difference(out, r, NULL)) write_differences(out, r);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<details><summary>Recipe of ", out);
@@ -143,7 +143,7 @@ static void write_machine(FILE *out, const report_pairs *m) {
 }
 
 void page_machines(FILE *out, const report *r) {
-    fputs("<section aria-labelledby=\"machine\">\n<h2 id=\"machine\">Machine and build</h2>\n", out);
+    page_section(out, r, "machine", "Machine and build");
     int n = 0, resumed = 0;
     for (int i = 0; i < r->n; i++) {
         resumed += r->run[i].n_machines > 1;
@@ -206,7 +206,8 @@ static const char *base_name(const char *path) {
 }
 
 void page_commands(FILE *out, const report *r) {
-    fputs("<section aria-labelledby=\"again\">\n<h2 id=\"again\">Do it again</h2>\n<p>With the recipe of ", out);
+    page_section(out, r, "again", "Do it again");
+    fputs("<p>With the recipe of ", out);
     html_text(out, r->variant[0].name);
     fputs(" from above as <code>recipe.yaml</code>:</p>\n<pre><code>", out);
     for (int i = 0; i < r->n; i++) {

@@ -114,12 +114,20 @@ static void fill(report_table *t, const report *r, double unit, const char *unit
 
 /* Leaves out columns without a number, and that of runs where there is one of each and all finished. */
 static void choose_columns(report_table *t, const report *r) {
+    static const struct {
+        int first, end;
+    } spans[] = {{REPORT_FIRST_METRIC, REPORT_UPDATES}, /* results first, of the test data before others */
+                 {REPORT_VALID, REPORT_VALID + 1},
+                 {REPORT_LOSS, REPORT_LOSS + 1},
+                 {REPORT_UPDATES, REPORT_COLUMNS}};
     bool wanted = false;
     t->of[t->columns++] = -1;
     for (int i = 0; i < r->n_variants; i++) wanted |= r->variant[i].n > 1 || !r->variant[i].fates[REPORT_FINISHED];
     if (wanted) t->of[t->columns++] = -1;
-    for (int c = 0; c < REPORT_COLUMNS; c++) {
-        if (report_has(r, c)) t->of[t->columns++] = c;
+    for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
+        for (int c = spans[i].first; c < spans[i].end; c++) {
+            if (report_has(r, c)) t->of[t->columns++] = c;
+        }
     }
 }
 

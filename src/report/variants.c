@@ -87,6 +87,43 @@ static excess add_columns(report *r, const report_run *run) {
     return (excess){NULL, 0};
 }
 
+/* The first part of a signature that another has not: "tok:13a". 0: there is none. */
+static int own_part(const char *signature, const char *other, const char **part) {
+    for (const char *at = signature; *at; at += strcspn(at, "|"), at += *at == '|') {
+        const size_t n = strcspn(at, "|");
+        const char *found = other;
+        while ((found = strstr(found, "|")) && (strncmp(found + 1, at, n) != 0 || !strchr("|", found[n + 1]))) found++;
+        if (found || (strncmp(other, at, n) == 0 && strchr("|", other[n]))) continue;
+        *part = at;
+        return (int)n;
+    }
+    return 0;
+}
+
+/* Metrics of one name and unit get what tells them apart, by how they are measured or by a number. */
+static void tell_labels_apart(report *r) {
+    const metric *columns = r->column + REPORT_FIRST_METRIC;
+    for (int i = 0; i < r->n_metrics; i++) {
+        const metric *m = &columns[i], *twin = NULL;
+        int before = 0;
+        for (int k = 0; k < r->n_metrics; k++) {
+            if (k == i || strcmp(columns[k].name, m->name) != 0 || strcmp(columns[k].unit, m->unit) != 0) continue;
+            if (!twin) twin = &columns[k];
+            before += k < i;
+        }
+        const char *part = NULL;
+        const int n = twin && m->signature && twin->signature ? own_part(m->signature, twin->signature, &part) : 0;
+        if (n) snprintf(r->label[i], sizeof r->label[i], "%.40s %.*s", m->label, n, part);
+        else if (before) snprintf(r->label[i], sizeof r->label[i], "%.40s (%d)", m->label, before + 1);
+    }
+    for (int i = 0; i < r->n_metrics; i++) {
+        metric *m = &r->column[REPORT_FIRST_METRIC + i];
+        if (!*r->label[i]) continue;
+        if (strcmp(m->about, m->label) == 0) m->about = r->label[i];
+        m->label = r->label[i];
+    }
+}
+
 static int make_columns(report *r, char *message, size_t size) {
     r->column[REPORT_LOSS] = (metric){"loss", "training loss", "training loss", "", 1, 3, METRIC_LOWER, true, NULL};
     r->column[REPORT_VALID] =
@@ -99,6 +136,7 @@ static int make_columns(report *r, char *message, size_t size) {
         return text_fail(message, size, "%s: with this run the report has too many %s, expected at most %d",
                          r->run[i].directory, more.what, more.most);
     }
+    tell_labels_apart(r);
     for (int i = 0; i < r->n_metrics; i++) r->column[REPORT_FIRST_VALID + i] = r->column[REPORT_FIRST_METRIC + i];
     return 0;
 }
@@ -347,13 +385,13 @@ static bool same_directory(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
-                size_t size) {
+/* Of all runs, each once. */
+static int read_runs(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                     size_t size) {
     *out = (report){0};
     if (n < 1) return text_fail(message, size, "there are no runs to report");
     out->run = calloc((size_t)n, sizeof *out->run);
-    out->variant = calloc((size_t)n, sizeof *out->variant);
-    int status = out->run && out->variant ? 0 : text_fail(message, size, "out of memory");
+    int status = out->run ? 0 : text_fail(message, size, "out of memory");
     for (int i = 0; status == 0 && i < n; i++) {
         int twin = 0;
         while (twin < i && !same_directory(runs[twin], runs[i])) twin++;
@@ -361,10 +399,78 @@ int report_load(report *out, const char *const *runs, int n, const metric *known
         status = report_run_read(&out->run[out->n], runs[i], known, n_known, message, size);
         if (status == 0) out->n++;
     }
-    if (status == 0) status = make_columns(out, message, size);
-    if (status == 0 && make_variants(out)) status = text_fail(message, size, "out of memory");
     if (status) report_free(out);
     return status;
+}
+
+/* Of the runs that it has. */
+static int make_report(report *r, char *message, size_t size) {
+    r->variant = calloc((size_t)r->n, sizeof *r->variant);
+    int status = r->variant ? make_columns(r, message, size) : text_fail(message, size, "out of memory");
+    if (status == 0 && make_variants(r)) status = text_fail(message, size, "out of memory");
+    if (status) report_free(r);
+    return status;
+}
+
+int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                size_t size) {
+    if (read_runs(out, runs, n, known, n_known, message, size)) return -1;
+    return make_report(out, message, size);
+}
+
+/* ---- Tasks ------------------------------------------------------------------------------------------------------- */
+
+/* The only task that runs name; "": there are several, or none. */
+static const char *only_task(const report *all) {
+    const char *only = "";
+    for (int i = 0; i < all->n; i++) {
+        const char *task = all->run[i].task;
+        if (*only && *task && strcmp(only, task) != 0) return "";
+        if (*task) only = task;
+    }
+    return only;
+}
+
+/* Moves the runs of a task from one report to another. */
+static int take_task(report *from, report *to, const char *task, const char *unknown) {
+    int left = 0;
+    to->run = calloc((size_t)from->n, sizeof *to->run);
+    if (!to->run) return -1;
+    for (int i = 0; i < from->n; i++) {
+        const bool own = strcmp(*from->run[i].task ? from->run[i].task : unknown, task) == 0;
+        if (own) to->run[to->n++] = from->run[i];
+        else from->run[left++] = from->run[i];
+    }
+    from->n = left;
+    return 0;
+}
+
+int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                 size_t size) {
+    report all;
+    char task[sizeof all.run->task], unknown[sizeof task];
+    *out = (reports){0};
+    if (read_runs(&all, runs, n, known, n_known, message, size)) return -1;
+    snprintf(unknown, sizeof unknown, "%s", only_task(&all));
+    int status = (out->at = calloc((size_t)all.n, sizeof *out->at)) ? 0 : text_fail(message, size, "out of memory");
+    for (int first = 0; !status && all.n; out->n++) {
+        report *r = &out->at[out->n];
+        snprintf(task, sizeof task, "%s", *all.run[0].task ? all.run[0].task : unknown);
+        *r = (report){.number = out->n, .first = first};
+        status = take_task(&all, r, task, unknown) ? text_fail(message, size, "out of memory")
+                                                   : make_report(r, message, size);
+        first += r->n_variants;
+    }
+    for (int i = 0; i < out->n; i++) out->at[i].of = out->n;
+    report_free(&all);
+    if (status) reports_free(out);
+    return status;
+}
+
+void reports_free(reports *r) {
+    for (int i = 0; i < r->n; i++) report_free(&r->at[i]);
+    free(r->at);
+    *r = (reports){0};
 }
 
 /* ---- Notes ------------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@ report_spread report_spread_of(double *x, int n);
 
 enum { REPORT_COLUMN_METRICS = 32 }; /* of all runs together */
 
-/* The columns of the table of results, in its order. */
+/* The columns of the table of results. The table has losses after metrics, and that of training last. */
 enum {
     REPORT_LOSS,  /* of training: mean of the last twentieth of the updates */
     REPORT_VALID, /* loss */
@@ -61,14 +61,27 @@ typedef struct report {
     int n;
     report_variant *variant; /* in the order of their first runs */
     int n_variants;
-    metric column[REPORT_COLUMNS]; /* what is in each column; the strings are the runs' */
-    int n_metrics, n_rates;        /* of the columns for them, those that are taken */
+    metric column[REPORT_COLUMNS];         /* what is in each column; the strings are the runs', or label's */
+    char label[REPORT_COLUMN_METRICS][64]; /* of metrics that share a name: "BLEU tok:13a" */
+    int n_metrics, n_rates;                /* of the columns for them, those that are taken */
+    int number, of, first; /* of the reports of a page: which it is, of how many, the number of its first variant */
 } report;
 
-/* 0, or -1 with one line in message and nothing to free. known: see report_run_read. */
+/* Of runs of one task. 0, or -1 with one line in message and nothing to free. known: see report_run_read. */
 int report_load(report *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
                 size_t size);
 void report_free(report *r);
+
+/* A report for each task, in the order of their first runs: numbers of different tasks have nothing in common but names.
+ * Runs whose task is not known are of the one that there is, or make one of their own. */
+typedef struct reports {
+    report *at;
+    int n;
+} reports;
+
+int reports_load(reports *out, const char *const *runs, int n, const metric *known, int n_known, char *message,
+                 size_t size);
+void reports_free(reports *r);
 
 /* Whether the table has the column: some variant has a number in it, and if it is of the validation data, some variant
  * has none of the test data. */
