@@ -146,18 +146,18 @@ static void write_smooth_rows(FILE *out, const curve *c, const smooth *m, int n,
         for (int i = 0; i < n; i++) room[i] = shown(c, smooth_at(&m[i], step));
         const report_spread y = report_spread_of(room, n);
         if (!y.n) continue;
+        double place[AXES] = {step, 0, 0};
         fprintf(out, "%.0f", step);
-        panel_reach(e, AXIS_UPDATES, step);
         for (int a = AXIS_EPOCHS; a < AXES; a++) {
             for (int i = 0; i < n; i++) room[i] = place_of(m[i].s, step, (panel_axis)a);
-            const report_spread place = report_spread_of(room, n);
-            write_number(out, place.median);
-            panel_reach(e, (panel_axis)a, place.median);
+            place[a] = report_spread_of(room, n).median;
+            write_number(out, place[a]);
         }
+        for (int a = 0; a < AXES; a++) panel_reach(e, (panel_axis)a, place[a]);
         write_spread(out, &y);
         fputc('\n', out);
         panel_include(e, &y);
-        panel_extend(b, 0, y.median);
+        panel_extend(b, 0, y.median, place);
     }
 }
 
@@ -279,7 +279,22 @@ static void clip(report_figures *f, const report *r, panel_extent *e) {
     if (f->clipped) e->high = 2 * first;
 }
 
-static int draw_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b) {
+/* Percents are seen best as parts of a hundred, and what should rise from zero on. Where all are soon above a half, small
+ * differences are what matters: the tens that they lie in. */
+static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
+    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
+        p->y_high = 102;
+        if (later > 50 && later <= 100) {
+            const double top = fmin(100, 10 * ceil((e->high + 1) / 10));
+            p->y_low = 10 * floor((later - 1) / 10);
+            p->y_high = top + 0.05 * (top - p->y_low);
+        }
+    } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
+    else panel_range(p, e, e);
+}
+
+/* others: what panels of the same thing of other data show, which get the same scale; this one's is added. NULL: none. */
+static int draw_curve(report_figures *f, const report *r, const curve *c, panel_blocks *b, panel_extent *others) {
     panel_extent e = panel_no_extent;
     bool any = false, diverged = false;
     char data[48];
@@ -290,7 +305,10 @@ static int draw_curve(report_figures *f, const report *r, const curve *c, panel_
     snprintf(data, sizeof data, "%s.dat", c->name);
     panel p = {.data = data, .y_label = c->label, .width = WIDTH, .y = 4};
     if (c->quantity == LOSS) clip(f, r, &e);
-    panel_range(&p, &e);
+    if (others) panel_join(others, &e);
+    if (c->quantity >= FIRST_METRIC)
+        set_score_range(&p, &r->column[REPORT_FIRST_METRIC + c->quantity - FIRST_METRIC], &e, INFINITY);
+    else panel_range(&p, c->exponential && others ? others : &e, others ? others : &e);
     if (c->quantity == LEARNING_RATE && !p.logarithmic && e.high > 0) { /* most are constant */
         p.y_low = 0;
         p.y_high = 1.1 * e.high;
@@ -316,7 +334,7 @@ static int draw_training_metrics(report_figures *f, const report *r, panel_block
         snprintf(name, sizeof name, "train-%.20s-%d", m->name, i + 1);
         snprintf(label, sizeof label, *m->unit ? "training %s (%s)" : "training %s", m->about, m->unit);
         const curve c = {name, label, FIRST_METRIC + i, REPORT_TRAINING, AXES, true, false};
-        if (draw_curve(f, r, &c, b)) return -1;
+        if (draw_curve(f, r, &c, b, NULL)) return -1;
     }
     return 0;
 }
@@ -404,7 +422,7 @@ static void write_evaluations(FILE *out, const report *r, const report_variant *
             scores[k].drawn |= b->line_of[k].n > 0;
             panel_include(&scores[k].e, &y);
             if (step > last_step(v) / 4) scores[k].later = fmin(scores[k].later, y.min);
-            panel_extend(b, k, y.median);
+            panel_extend(b, k, y.median, place);
             for (int a = 0; a < AXES; a++) panel_reach(&scores[k].e, (panel_axis)a, place[a]);
         }
         fputc('\n', out);
@@ -442,20 +460,6 @@ static int write_split(report_figures *f, const report *r, report_group group, p
     return report_file_close(f, &file);
 }
 
-/* Percents are seen best as parts of a hundred, and what should rise from zero on. Where all are soon above a half, small
- * differences are what matters: the tens that they lie in. */
-static void set_score_range(panel *p, const metric *m, const panel_extent *e, double later) {
-    if (strcmp(m->unit, "%") == 0 && e->low >= 0 && e->high <= 102) {
-        p->y_high = 102;
-        if (later > 50 && later <= 100) {
-            const double top = fmin(100, 10 * ceil((e->high + 1) / 10));
-            p->y_low = 10 * floor((later - 1) / 10);
-            p->y_high = top + 0.05 * (top - p->y_low);
-        }
-    } else if (m->better == METRIC_HIGHER && e->low >= 0) p->y_high = e->high > 0 ? 1.05 * e->high : 1;
-    else panel_range(p, e);
-}
-
 /* "valid-f1"; with a number behind it where runs have different metrics of one name. Then the axis, if it is not that of
  * updates. */
 static void name_score(const report *r, report_group group, int which, panel_axis a, char *out, size_t size) {
@@ -467,18 +471,33 @@ static void name_score(const report *r, report_group group, int which, panel_axi
     if (a != AXIS_UPDATES && used < size) snprintf(out + used, size - used, "-%s", panel_axis_names[a]);
 }
 
-static int draw_score(report_figures *f, const report *r, report_group group, const panel_blocks *b, int which,
-                      const score *s, int width) {
+/* Evaluations of one kind of data. */
+typedef struct split {
+    report_group group;
+    panel_blocks *b; /* of each variant */
+    score *scores;
+} split;
+
+/* What panels of one thing show together, of whatever data. */
+typedef struct scales {
+    panel_extent loss, perplexity;
+} scales;
+
+static int draw_score(report_figures *f, const report *r, const split *of, int which, const scales *s, int width) {
     const metric *m = score_metric(r, which);
-    const panel_extent *e = &s->e;
+    const report_group group = of->group;
+    const panel_blocks *b = of->b;
+    const panel_extent *e = &of->scores[which].e;
     const bool perplexity = is_perplexity(r, which);
     char data[16], label[160];
-    const char *what = which ? m->about : "loss", *split = group == REPORT_TESTS ? "test" : "validation";
+    const char *what = which ? m->about : "loss", *split_name = group == REPORT_TESTS ? "test" : "validation";
     snprintf(data, sizeof data, "%s.dat", split_of(group));
-    snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split, what, m->unit);
+    snprintf(label, sizeof label, *m->unit ? "%s %s (%s)" : "%s %s", split_name, what, m->unit);
     panel p = {.data = data, .y_label = label, .width = width, .y = 4 + 3 * which, .score = which, .marks = true};
     for (int i = 0; i < r->n_variants; i++) p.marks &= b[i].line_of[which].n <= MARKED;
-    set_score_range(&p, m, e, s->later);
+    if (perplexity) panel_range(&p, &s->perplexity, &s->perplexity);
+    else if (which == 0) panel_range(&p, e, &s->loss);
+    else set_score_range(&p, m, e, of->scores[which].later);
     f->from_below[group] |= e->low < p.y_low;
     for (int a = 0; a < AXES; a++) {
         char name[64];
@@ -491,38 +510,62 @@ static int draw_score(report_figures *f, const report *r, report_group group, co
     return 0;
 }
 
-static int draw_split(report_figures *f, const report *r, report_group group, panel_blocks *b) {
-    score *scores = calloc((size_t)n_scores(r), sizeof *scores);
+static int draw_split(report_figures *f, const report *r, const split *s, const scales *of) {
     bool several = false; /* loss and something else */
-    if (!scores) return text_fail(f->message, f->size, "out of memory");
-    for (int k = 0; k < n_scores(r); k++) scores[k] = (score){.e = panel_no_extent, .later = INFINITY};
-    int status = write_split(f, r, group, b, scores);
-    for (int k = 1; k <= r->n_metrics; k++) several |= scores[k].drawn;
+    int status = 0;
+    for (int k = 1; k <= r->n_metrics; k++) several |= s->scores[k].drawn;
     for (int k = 0; k < n_scores(r) && !status; k++) {
         const bool narrow = several && !is_perplexity(r, k);
-        if (scores[k].drawn) status = draw_score(f, r, group, b, k, &scores[k], narrow ? NARROW : WIDTH);
+        if (s->scores[k].drawn) status = draw_score(f, r, s, k, of, narrow ? NARROW : WIDTH);
     }
-    free(scores);
     return status;
+}
+
+/* Writes the data of a split and adds what they reach to the scales. */
+static int open_split(report_figures *f, const report *r, split *s, scales *of) {
+    s->b = calloc((size_t)r->n_variants, sizeof *s->b);
+    s->scores = calloc((size_t)n_scores(r), sizeof *s->scores);
+    if (!s->b || !s->scores) return text_fail(f->message, f->size, "out of memory");
+    for (int k = 0; k < n_scores(r); k++) s->scores[k] = (score){.e = panel_no_extent, .later = INFINITY};
+    if (write_split(f, r, s->group, s->b, s->scores)) return -1;
+    for (int k = 0; k < n_scores(r); k++) {
+        if (!s->scores[k].drawn) continue;
+        if (k == 0) panel_join(&of->loss, &s->scores[k].e);
+        if (is_perplexity(r, k)) panel_join(&of->perplexity, &s->scores[k].e);
+    }
+    return 0;
+}
+
+static void close_split(split *s) {
+    free(s->b);
+    free(s->scores);
 }
 
 /* ---- All of them ------------------------------------------------------------------------------------------------- */
 
-int report_draw_curves(report_figures *f, const report *r) {
+static int draw_with(report_figures *f, const report *r, panel_blocks *b, split *valid, split *test) {
     static const curve loss = {"loss", "training loss", LOSS, REPORT_LOSSES, AXES, true, false};
     static const curve perplexity = {"perplexity", "training perplexity", NLL, REPORT_PERPLEXITIES, AXES, true, true};
     static const curve rate = {"lr", "learning rate", LEARNING_RATE, REPORT_STEPS, 1, false, false};
     static const curve norm = {"grad-norm", "gradient norm", GRADIENT_NORM, REPORT_STEPS, 1, true, false};
+    scales s = {panel_no_extent, panel_no_extent};
+    if (open_split(f, r, valid, &s) || open_split(f, r, test, &s)) return -1;
+    return draw_curve(f, r, &loss, b, &s.loss) || draw_training_metrics(f, r, b) ||
+           draw_curve(f, r, &perplexity, b, &s.perplexity) || draw_split(f, r, valid, &s) ||
+           draw_split(f, r, test, &s) || draw_curve(f, r, &rate, b, NULL) || draw_curve(f, r, &norm, b, NULL);
+}
+
+int report_draw_curves(report_figures *f, const report *r) {
+    split valid = {.group = REPORT_VALIDATIONS}, test = {.group = REPORT_TESTS};
     int64_t last = 0;
     for (int i = 0; i < r->n_variants; i++) {
         if (last_step(&r->variant[i]) > last) last = last_step(&r->variant[i]);
     }
     f->window = last / WINDOWS > 1 ? last / WINDOWS : 1;
     panel_blocks *b = calloc((size_t)r->n_variants, sizeof *b);
-    if (!b) return text_fail(f->message, f->size, "out of memory");
-    const bool failed = draw_curve(f, r, &loss, b) || draw_training_metrics(f, r, b) ||
-                        draw_curve(f, r, &perplexity, b) || draw_split(f, r, REPORT_VALIDATIONS, b) ||
-                        draw_split(f, r, REPORT_TESTS, b) || draw_curve(f, r, &rate, b) || draw_curve(f, r, &norm, b);
+    const int status = b ? draw_with(f, r, b, &valid, &test) : text_fail(f->message, f->size, "out of memory");
+    close_split(&valid);
+    close_split(&test);
     free(b);
-    return failed ? -1 : 0;
+    return status ? -1 : 0;
 }

@@ -37,6 +37,8 @@ static unsigned mix(unsigned colour, unsigned with, double share) {
     return out;
 }
 
+bool report_is_crowded(const report *r) { return r->n_variants > REPORT_COLOURS; }
+
 unsigned report_colour(int variant, report_shade shade, bool dark) {
     static const double share[2][REPORT_SHADES] = {{1, 0.4, 0.26}, {1, 0.42, 0.34}};
     return mix(colours[dark][variant % REPORT_COLOURS], dark ? DARK_PAGE : LIGHT_PAGE, share[dark][shade]);
@@ -124,7 +126,6 @@ static const char style_rest[] =
     "set dashtype 2 (9, 4)\n"
     "set dashtype 3 (4, 3)\n"
     "set dashtype 4 (9, 3, 2, 3)\n"
-    "dash(i) = (i - 1) % 4 + 1\n"
     "axis_colour = '#444444'\n"
     "grid_colour = '#e2e2e2'\n"
     "set border 3 linecolor rgb axis_colour linewidth 0.8\n"
@@ -145,6 +146,7 @@ static int write_style(report_figures *f) {
     write_colours(file.to, "colour", REPORT_FULL);
     write_colours(file.to, "faint", REPORT_FAINT);
     write_colours(file.to, "tint", REPORT_TINT);
+    fprintf(file.to, "dash(i) = (i - 1) / %d %% %d + 1\n", REPORT_COLOURS, REPORT_DASHES);
     fputs(style_rest, file.to);
     return report_file_close(f, &file);
 }

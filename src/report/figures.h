@@ -10,8 +10,12 @@
 
 /* ---- Colours ---- */
 
-/* Okabe and Ito's colours, which stay apart for those who do not see all of them; variants beyond take them again. */
-enum { REPORT_COLOURS = 8 };
+/* Okabe and Ito's colours, which stay apart for those who do not see all of them; variants beyond take them again, each
+ * eight with another dash. */
+enum { REPORT_COLOURS = 8, REPORT_DASHES = 4 };
+
+/* Whether there are more variants than colours: then names stand at the ends of lines. */
+bool report_is_crowded(const report *r);
 
 typedef enum report_shade { REPORT_FULL, REPORT_FAINT, REPORT_TINT, REPORT_SHADES } report_shade;
 
@@ -49,6 +53,7 @@ typedef struct report_drawing {
     char name[64];        /* NAME.gp draws NAME.svg and NAME.pdf */
     char label[800];      /* what it shows, for those who do not see it */
     char attributes[200]; /* of the page's element, for its script */
+    int least_width;      /* in pixels, below which it is not made smaller; 0: as small as need be */
     report_plot *plot;
     int n_plots;
     char *svg; /* for the page; NULL: it was not drawn */

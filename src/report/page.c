@@ -31,9 +31,24 @@ void html_text(FILE *out, const char *text) {
     }
 }
 
+/* A piece of its line. */
+static void write_sample(FILE *out, int variant) {
+    static const char *const dashes[REPORT_DASHES] = {"", " stroke-dasharray=\"9 4\"", " stroke-dasharray=\"4 3\"",
+                                                      " stroke-dasharray=\"9 3 2 3\""};
+    char name[24];
+    fprintf(out,
+            "<svg width=\"30\" height=\"10\" aria-hidden=\"true\"><path d=\"M1,5 H29\" stroke-width=\"2.4\" "
+            "stroke=\"var(%s)\"%s/></svg>",
+            report_colour_name(variant, REPORT_FULL, name), dashes[variant / REPORT_COLOURS % REPORT_DASHES]);
+}
+
 void html_variant(FILE *out, const report *r, int variant) {
     char name[24];
-    if (r->n_variants > 1) {
+    if (report_is_crowded(r)) {
+        fputs("<span class=\"line\">", out);
+        write_sample(out, variant);
+        fputs("</span>", out);
+    } else if (r->n_variants > 1) {
         fprintf(out, "<span class=\"swatch\" style=\"background:var(%s)\"></span>",
                 report_colour_name(variant, REPORT_FULL, name));
     }
@@ -83,25 +98,31 @@ static const char style[] =
     ".sub{margin:0 0 1.4rem}\n"
     ".summary{font-size:1.06rem;max-width:48rem;margin:0 0 1.6rem}\n"
     "p{max-width:48rem}\n"
-    ".scroll{overflow-x:auto}\n"
+    ".scroll,.panels{overflow-x:auto;background:linear-gradient(to right,var(--page) 30%,transparent) local,"
+    "linear-gradient(to left,var(--page) 30%,transparent) 100% 0 local,linear-gradient(to right,var(--shade),transparent),"
+    "linear-gradient(to left,var(--shade),transparent) 100% 0;background-repeat:no-repeat;"
+    "background-size:3rem 100%,3rem 100%,1rem 100%,1rem 100%}\n"
+    ".hint{font-size:.84rem;color:var(--soft);margin:.2rem 0;max-width:none;text-align:right}\n"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.95rem}\n"
     "th,td{padding:.38rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
     "th{font-weight:600}\n"
-    "thead th{border-bottom:2px solid var(--line);white-space:nowrap}\n"
-    ".results td,.results thead th:not(:first-child){text-align:right;white-space:nowrap}\n"
+    "thead th{border-bottom:2px solid var(--line);vertical-align:bottom}\n"
+    ".results td,.results thead th:not(:first-child){text-align:right}\n"
+    ".results td,.settings td,.classes td{white-space:nowrap}\n"
     ".results td small{display:block;color:var(--soft);font-size:.84em}\n"
     ".results th:first-child,.settings th:first-child,.samples th{padding-left:0}\n"
-    ".results tbody th{white-space:nowrap;position:sticky;left:0;background:var(--page)}\n"
+    ".results tbody th{white-space:nowrap}\n"
+    ".results th:first-child,.settings th:first-child{position:sticky;left:0;background:var(--page)}\n"
     ".legend{font-size:.88rem;margin:.7rem 0}\n"
     ".swatch{display:inline-block;width:.72em;height:.72em;border-radius:2px;margin-right:.5em}\n"
     "figure{margin:1.2rem 0 2.6rem}\n"
-    ".panels{display:flex;flex-wrap:wrap;justify-content:center;gap:1.2rem 1.6rem}\n"
+    ".panels{display:flex;flex-wrap:wrap;justify-content:safe center;gap:1.2rem 1.6rem}\n"
     ".panels svg{display:block;min-width:0;height:auto}\n"
     ".panels svg text{font-family:inherit}\n"
     ".key{list-style:none;display:flex;flex-wrap:wrap;justify-content:center;gap:.2rem 1.4rem;margin:0 0 .6rem;padding:0;"
     "font-size:.9rem}\n"
     ".key li{overflow-wrap:anywhere}\n"
-    ".key svg{margin-right:.5em;fill:none}\n"
+    ".key svg,.line svg{margin-right:.5em;fill:none}\n"
     ".key [role]{cursor:pointer}\n"
     ".key [aria-checked=false]{opacity:.45;text-decoration:line-through}\n"
     ".axes{max-width:none;text-align:center;font-size:.9rem;margin:0 0 .6rem}\n"
@@ -136,6 +157,8 @@ static const char style[] =
     ".gap{font-weight:700;padding:0 .05em}\n"
     ".right{color:var(--right)}\n"
     "code,pre{font:.86rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,\"Liberation Mono\",monospace}\n"
+    "code{overflow-wrap:anywhere}\n"
+    "pre code{overflow-wrap:normal}\n"
     "pre{background:var(--box);border-radius:6px;padding:.9rem 1.1rem;overflow-x:auto;margin:.6rem 0}\n"
     "details{margin:.5rem 0}\n"
     "summary{cursor:pointer}\n"
@@ -147,16 +170,16 @@ static const char style[] =
     "@media (max-width:560px){.samples tr,.samples th,.samples td{display:block;width:auto;padding-left:0}"
     ".samples th{padding-bottom:0;border:0;font-size:.86rem}.samples td{padding-top:0}th,td{padding:.34rem .55rem}"
     ".results tbody th{white-space:normal;min-width:8rem}}\n"
-    "@media print{.axes,.tip{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
+    "@media print{.axes,.tip,.hint{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
 
 static void write_palette(FILE *out, const reports *all, bool dark) {
     int most = 0;
     for (int i = 0; i < all->n; i++) most = all->at[i].n_variants > most ? all->at[i].n_variants : most;
     static const char *const pages[2] = {
         "--page:#fff;--ink:#1a1c1f;--soft:#5b626b;--line:#d8dce1;--box:#f4f5f7;--grid:#e2e4e8;--link:#0b5cad;"
-        "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;",
+        "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;--shade:rgba(0,0,0,.28);",
         "--page:#16181c;--ink:#e4e6ea;--soft:#a0a7b1;--line:#353a42;--box:#1f2228;--grid:#31353c;--link:#7db8f5;"
-        "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;"};
+        "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;--shade:rgba(255,255,255,.3);"};
     fprintf(out, ":root{color-scheme:%s;%s", dark ? "dark" : "light", pages[dark]);
     for (int i = 0; i < most && i < REPORT_COLOURS; i++) {
         for (int shade = 0; shade < REPORT_SHADES; shade++) {
@@ -399,19 +422,14 @@ static void write_links(FILE *out, const report_figures *f, report_group group) 
 
 /* The key of the lines: text, which is as wide as it is. */
 static void write_key(FILE *out, const report *r, report_group group) {
-    static const char *const dashes[] = {"", " stroke-dasharray=\"9 4\"", " stroke-dasharray=\"4 3\"",
-                                         " stroke-dasharray=\"9 3 2 3\""};
     int diverged = 0;
     for (int i = 0; i < r->n_variants; i++) diverged += r->variant[i].fates[REPORT_DIVERGED] > 0;
     if (group >= REPORT_RATES || (r->n_variants < 2 && !diverged)) return;
     fputs("<ul class=\"key\">", out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_variant *v = &r->variant[i];
-        char name[24];
-        fprintf(out,
-                "<li data-v=\"%d\"><svg width=\"30\" height=\"10\" aria-hidden=\"true\"><path d=\"M1,5 H29\" "
-                "stroke-width=\"2.4\" stroke=\"var(%s)\"%s/></svg>",
-                r->first + i, report_colour_name(i, REPORT_FULL, name), dashes[i % 4]);
+        fprintf(out, "<li data-v=\"%d\">", r->first + i);
+        write_sample(out, i);
         html_text(out, v->name);
         if (v->fates[REPORT_DIVERGED] == v->n) fputs(" (diverged)", out);
         else if (v->fates[REPORT_DIVERGED]) fprintf(out, " (%d of %d diverged)", v->fates[REPORT_DIVERGED], v->n);

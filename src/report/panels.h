@@ -20,6 +20,7 @@ typedef struct panel_extent {
 extern const panel_extent panel_no_extent;
 void panel_include(panel_extent *e, const report_spread *y);
 void panel_reach(panel_extent *e, panel_axis a, double x);
+void panel_join(panel_extent *e, const panel_extent *with); /* but for the axes */
 
 /* The blocks of a variant in a data file, -1: it has none; and of each of its lines, how many points it has and where it
  * begins and ends, for those who do not see it. */
@@ -28,11 +29,12 @@ typedef struct panel_blocks {
     struct {
         int n;
         double first, last;
+        double end[AXES]; /* where the last is on each axis */
     } line_of[2 + REPORT_COLUMN_METRICS];
 } panel_blocks;
 
 extern const panel_blocks panel_no_blocks;
-void panel_extend(panel_blocks *b, int line, double y);
+void panel_extend(panel_blocks *b, int line, double y, const double place[AXES]);
 
 /* One column of a data file over another. */
 typedef struct panel {
@@ -51,8 +53,9 @@ typedef struct panel {
     double x_scale, x_last; /* what numbers of x are divided by, and where the axis ends */
 } panel;
 
-/* As high as the data reach, and a little more; logarithmic if the largest is many times the smallest. */
-void panel_range(panel *p, const panel_extent *e);
+/* As high as the data reach, and a little more; logarithmic if the largest is many times the smallest of what several
+ * panels show. */
+void panel_range(panel *p, const panel_extent *e, const panel_extent *all);
 void panel_x(panel *p, panel_axis a, double last);
 
 /* Writes the panel's script and adds its drawing. b: of each variant. -1: a message is there. */

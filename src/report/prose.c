@@ -340,9 +340,10 @@ static void write_seeds(FILE *out, const report *r) {
     const char *which = all ? "update" : "recorded update";
     if (several)
         fprintf(out, "Lines are medians over the runs of a variant, bands reach from the lowest to the highest");
+    single &= !report_is_crowded(r); /* then there are none */
     if (single && several) fprintf(out, "; of a variant with one run, the thin line is every %s", which);
     if (single && !several) fprintf(out, "The thin lines are every %s", which);
-    fputs(". ", out);
+    fputs(single || several ? ". " : "", out);
 }
 
 /* "Training losses do not compare: the runs differ in label smoothing. " */

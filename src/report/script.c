@@ -4,7 +4,7 @@
  */
 #include "report/page.h"
 
-const char page_script_hash[] = "sha256-CnTgw4IOO/Z5UWQjz2BwX0DWU3ALus6jLRRAvVKJWPk=";
+const char page_script_hash[] = "sha256-fcNeHUoQ/fYExAkeAdXkEozEH/3u5ahFUk4N+e2J8rI=";
 
 /* clang-format off */
 const char page_script[] =
@@ -54,6 +54,22 @@ const char page_script[] =
     "    });\n"
     "    show(names[0]);\n"
     "  });\n"
+    "  /* What is wider than the page says so. */\n"
+    "  function hint(e) {\n"
+    "    var wide = e.scrollWidth > e.clientWidth + 1, p = e.previousElementSibling;\n"
+    "    if (!p || p.className !== \"hint\") {\n"
+    "      if (!wide) return;\n"
+    "      p = d.createElement(\"p\");\n"
+    "      p.className = \"hint\";\n"
+    "      p.textContent = \"scroll for more \\u2192\";\n"
+    "      e.parentNode.insertBefore(p, e);\n"
+    "      e.tabIndex = 0;\n"
+    "    }\n"
+    "    p.hidden = !wide;\n"
+    "  }\n"
+    "  function hints() { all(\".scroll,.panels\").forEach(hint); }\n"
+    "  hints();\n"
+    "  addEventListener(\"resize\", hints);\n"
     "  /* Values under the pointer, read off the lines. */\n"
     "  var tip = make(\"div\", d.body);\n"
     "  tip.className = \"tip\";\n"

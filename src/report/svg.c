@@ -246,9 +246,14 @@ char *report_svg_inline(const char *svg, size_t n, const report_drawing *d, int 
     char root[160];
     if (!view || sscanf(view, "viewBox=\"%lf %lf %lf %lf\"", &box[0], &box[1], &box[2], &box[3]) != 4) return NULL;
     /* Side by side while each has four fifths of its size, never much larger than it was made for. */
-    snprintf(root, sizeof root,
-             "<svg viewBox=\"%g %g %g %g\" style=\"flex:1 1 %.0fpx;max-width:%.0fpx\" role=\"img\" aria-label=\"",
-             box[0], box[1], box[2], box[3], 0.8 * box[2], 1.05 * box[2]);
+    snprintf(root, sizeof root, "<svg viewBox=\"%g %g %g %g\" style=\"flex:1 1 %.0fpx;max-width:%.0fpx", box[0], box[1],
+             box[2], box[3], 0.8 * box[2], 1.05 * box[2]);
+    add_text(&f.out, root);
+    if (d->least_width) {
+        snprintf(root, sizeof root, ";min-width:%dpx", d->least_width);
+        add_text(&f.out, root);
+    }
+    snprintf(root, sizeof root, "\" role=\"img\" aria-label=\"");
     add_text(&f.out, root);
     add_escaped(&f.out, d->label);
     add_text(&f.out, "\"");
