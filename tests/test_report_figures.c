@@ -240,7 +240,10 @@ TEST(training_and_validation_have_the_same_scale) {
     free(a);
     free(b);
     static const char *const logarithmic[] = {"perplexity-updates", "valid-ppl", "loss-updates", "valid-loss"};
-    for (int i = 0; i < 4; i++) check_file(below("scale-figures/%s.gp", logarithmic[i]), "set logscale y\n");
+    for (int i = 0; i < 4; i++) {
+        check_file(below("scale-figures/%s.gp", logarithmic[i]), "set logscale y\n");
+        CHECK(labels_of(below("scale-figures/%s.gp", logarithmic[i])) >= 3); /* also of a small part of it */
+    }
     run = make_curves("parts", "net", pictures); /* and percents are parts of a hundred on both */
     file = create(run, "metrics.jsonl");
     for (int i = 1; i <= 40; i++) {

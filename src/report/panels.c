@@ -195,11 +195,13 @@ static void add_tick(ticks *t, double x, double low, double high) {
 static ticks even_ticks(double low, double high, int most) {
     ticks t = {.n = 0};
     const double step = tick_step(high - low, most), air = 1e-9 * (high - low);
-    for (double k = ceil(low / step - 1e-9) + 0.0; k * step <= high + air; k++) add_tick(&t, k * step, low - air, high + air);
+    for (double k = ceil(low / step - 1e-9) + 0.0; k * step <= high + air; k++)
+        add_tick(&t, k * step, low - air, high + air);
     return t;
 }
 
-/* Powers of ten; where there are fewer than three of them also twice and five times these. */
+/* Powers of ten; where there are fewer than three of them also twice and five times these; even ones where a panel shows
+ * little of a scale that it shares. */
 static ticks log_ticks(double low, double high) {
     const int first = (int)floor(log10(low)), last = (int)floor(log10(high)), every = (last - first) / 8 + 1;
     ticks t = {.n = 0};
@@ -211,7 +213,7 @@ static ticks log_ticks(double low, double high) {
         add_tick(&t, 2 * pow(10, d), low, high);
         add_tick(&t, 5 * pow(10, d), low, high);
     }
-    return t;
+    return t.n >= 3 ? t : even_ticks(low, high, 6);
 }
 
 static ticks x_ticks(const panel *p) { return even_ticks(0, p->x_last / p->x_scale, p->width / 55); }

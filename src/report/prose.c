@@ -85,6 +85,10 @@ static lead find_lead(const report *r) {
     return out;
 }
 
+enum {
+    EACH = 4
+}; /* variants that get a sentence each, of more there is one for all; and metrics that such a one has */
+
 /* ---- Sentences --------------------------------------------------------------------------------------------------- */
 
 static const char *number_word(int n, char out[16]) {
@@ -116,14 +120,16 @@ static void write_what(FILE *out, const report *r, int column) {
     html_text(out, r->column[column].about);
 }
 
-/* "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05", but the one that was said. */
+/* "test accuracy 97.2 %, test F1 0.96, validation loss 0.1, training loss 0.05", but the one that was said; of many
+ * metrics the first few. */
 static void write_values(FILE *out, const report *r, const report_variant *v, int said) {
     const char *comma = "";
     bool test = false;
     for (int i = 0; i < r->n_metrics; i++) test |= v->of[REPORT_FIRST_METRIC + i].n > 0;
     const int first = test ? REPORT_FIRST_METRIC : REPORT_FIRST_VALID;
-    for (int i = 0; i < r->n_metrics + 2; i++) {
-        const int c = i < r->n_metrics ? first + i : i == r->n_metrics ? REPORT_VALID : REPORT_LOSS;
+    const int metrics = r->n_metrics < EACH ? r->n_metrics : EACH;
+    for (int i = 0; i < metrics + 2; i++) {
+        const int c = i < metrics ? first + i : i == metrics ? REPORT_VALID : REPORT_LOSS;
         if (!v->of[c].n || c == said) continue;
         fputs(comma, out);
         write_what(out, r, c);
@@ -219,8 +225,6 @@ static void write_setting(FILE *out, const report *r) {
     if (least == most) fprintf(out, ", %.0f updates. ", most);
     else fprintf(out, ", up to %.0f updates. ", most);
 }
-
-enum { EACH = 4 }; /* variants that get a sentence each; of more there is one for all */
 
 /* Smallest and largest of what the variants of a verdict have, without one of them. How many there are. */
 static int range_of(const report *r, verdict is, int column, const report_variant *but, double *least, double *most) {
@@ -516,11 +520,20 @@ static void caption_rates(FILE *out, const report *r, const report_figures *f) {
     write_idle(out, r);
 }
 
-/* What AdaMod's bound did: how many elements it acted on, at the first update and at the last. */
+/* AdaMod's bound, not that of another rule. */
+static bool is_momental(const report_run *run) {
+    const char *rule = report_pairs_find(&run->recipe, "optimizer.rule");
+    const char *bound = report_pairs_find(&run->recipe, "optimizer.bound");
+    return (rule && strcmp(rule, "adamod") == 0) || (bound && strcmp(bound, "momental") == 0);
+}
+
+/* What a bound did: how many elements it acted on, at the first update and at the last. */
 static void caption_bounds(FILE *out, const report *r) {
-    fputs("<b>What the bound does</b>: learning rates before it (η, as Adam would take them) and after it (the smaller "
-          "of η and its moving average s). ",
-          out);
+    bool momental = true;
+    for (int i = 0; i < r->n_variants; i++)
+        momental &= !report_is_bounded(&r->variant[i]) || is_momental(report_histogram_run(&r->variant[i]));
+    fputs("<b>What the bound does</b>: learning rates before it ", out);
+    fputs(momental ? "(η) and after it (the smaller of η and its moving average s). " : "and after it. ", out);
     for (int i = 0; i < r->n_variants; i++) {
         const report_run *run = report_histogram_run(&r->variant[i]);
         if (!report_is_bounded(&r->variant[i])) continue;

@@ -195,7 +195,7 @@ static double round_down(double x) {
 }
 
 static void write_decades(FILE *out, const axes *a) {
-    const int every = a->high - a->low > 8 ? 2 : 1;
+    const int every = (int)ceil((a->high - a->low) / 8); /* as many as there is room for */
     fprintf(out, "set xrange [%.6g:%.6g]\nset xtics (", a->low, a->high);
     const char *comma = "";
     for (int d = (int)ceil(a->low); d <= (int)floor(a->high); d++) {

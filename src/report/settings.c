@@ -24,7 +24,7 @@ const char *page_common(const report *r, const char *key) {
 
 /* Calls back for every key that some recipe has and some has not, or has with another value; in the order in which
  * recipes have them. */
-typedef void key_writer(FILE *out, const report *r, const char *key);
+typedef void key_writer(FILE *out, const report *r, const char *key, int variant);
 
 static bool seen_before(const report *r, int run, size_t index) {
     const char *key = r->run[run].recipe.at[index].key;
@@ -34,16 +34,18 @@ static bool seen_before(const report *r, int run, size_t index) {
     return false;
 }
 
-static int each_difference(FILE *out, const report *r, key_writer *write) {
+static int each_difference(FILE *out, const report *r, key_writer *write, int variant) {
+    const char *const seed = "train.seed";
     int n = 0;
     for (int i = 0; i < r->n; i++) {
         for (size_t k = 0; k < r->run[i].recipe.n; k++) {
             const char *key = r->run[i].recipe.at[k].key;
             if (is_own(key) || seen_before(r, i, k) || page_common(r, key)) continue;
-            if (write) write(out, r, key);
+            if (write) write(out, r, key, variant);
             n++;
         }
     }
+    if (n && write && !page_common(r, seed) && report_pairs_find(&r->run[0].recipe, seed)) write(out, r, seed, variant);
     return n;
 }
 
@@ -63,39 +65,57 @@ static void write_values(FILE *out, const report_variant *v, const char *key) {
     }
 }
 
-static void write_difference(FILE *out, const report *r, const char *key) {
+static void write_value(FILE *out, const report *r, const char *key, int variant) {
+    fputs("<td><code>", out);
+    write_values(out, &r->variant[variant], key);
+    fputs("</code></td>", out);
+}
+
+static void write_difference(FILE *out, const report *r, const char *key, int unused) {
+    (void)unused;
     fputs("<tr><th scope=\"row\"><code>", out);
     html_text(out, key);
     fputs("</code></th>", out);
-    for (int i = 0; i < r->n_variants; i++) {
-        fputs("<td><code>", out);
-        write_values(out, &r->variant[i], key);
-        fputs("</code></td>", out);
-    }
+    for (int i = 0; i < r->n_variants; i++) write_value(out, r, key, i);
     fputs("</tr>\n", out);
 }
 
+static void write_key(FILE *out, const report *r, const char *key, int unused) {
+    (void)r, (void)unused;
+    fputs("<th scope=\"col\"><code>", out);
+    html_text(out, key);
+    fputs("</code></th>", out);
+}
+
+static void write_variant(FILE *out, const report *r, int variant, const char *scope) {
+    fprintf(out, "<th scope=\"%s\">", scope);
+    html_variant(out, r, variant);
+    fputs("</th>", out);
+}
+
+/* A row for each key; or for each of many variants. */
 static void write_differences(FILE *out, const report *r) {
+    const bool turned = report_is_crowded(r);
     fputs("<p>The recipes differ in these keys alone:</p>\n"
-          "<div class=\"scroll\"><table class=\"settings\" aria-label=\"How the recipes differ\">\n<thead><tr>"
-          "<th scope=\"col\">key</th>",
+          "<div class=\"scroll\"><table class=\"settings\" aria-label=\"How the recipes differ\">\n<thead><tr>",
           out);
-    for (int i = 0; i < r->n_variants; i++) {
-        fputs("<th scope=\"col\">", out);
-        html_variant(out, r, i);
-        fputs("</th>", out);
-    }
+    fprintf(out, "<th scope=\"col\">%s</th>", turned ? "variant" : "key");
+    if (turned) (void)each_difference(out, r, write_key, 0);
+    for (int i = 0; !turned && i < r->n_variants; i++) write_variant(out, r, i, "col");
     fputs("</tr></thead>\n<tbody>\n", out);
-    (void)each_difference(out, r, write_difference);
-    if (!page_common(r, "train.seed") && report_pairs_find(&r->run[0].recipe, "train.seed")) {
-        write_difference(out, r, "train.seed");
+    if (!turned) (void)each_difference(out, r, write_difference, 0);
+    for (int i = 0; turned && i < r->n_variants; i++) {
+        fputs("<tr>", out);
+        write_variant(out, r, i, "row");
+        (void)each_difference(out, r, write_value, i);
+        fputs("</tr>\n", out);
     }
     fputs("</tbody></table></div>\n", out);
 }
 
 void page_settings(FILE *out, const report *r) {
     page_section(out, r, "settings", "Settings");
-    if (each_difference(out, r, NULL)) write_differences(out, r);
+    if (each_difference(out, r, NULL, 0)) write_differences(out, r);
     for (int i = 0; i < r->n_variants; i++) {
         fputs("<details><summary>Recipe of ", out);
         html_text(out, r->variant[i].name);
