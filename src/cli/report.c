@@ -21,8 +21,8 @@ static void print_help(void) {
         "Prints a table of results and writes a self-contained page of tables and figures. Each figure is also\n"
         "written as SVG and PDF, in a directory beside the page. A RUN is a run directory, or a directory of runs\n"
         "as 'adamod compare' makes it. Runs that differ only in their seed are one variant; its numbers are medians.\n"
-        "The best number is marked only where all runs measured the same thing. Unfinished runs can be reported\n"
-        "too. Figures need gnuplot.\n\n");
+        "Each task has its own tables and figures. The best number is marked only where all runs measured the same\n"
+        "thing. Unfinished runs can be reported too. Figures need gnuplot.\n\n");
     cli_print_flags(stdout, flags);
 }
 
