@@ -331,6 +331,8 @@ TEST(messages) {
     /* One line, whatever a name holds: control characters, and what is no UTF-8 or is cut in two. */
     CHECK_INT(adamod_create(&opt, "a\nb\x1b[31m \x7f \xc2\x9b \xff \xc3."), ADAMOD_ERROR_NAME);
     CHECK_HAS(adamod_last_error(), "no rule 'a?b?[31m ? ? ? ?.'; ");
+    CHECK_INT(adamod_create(&opt, "\u202egnp\u2066.\u200f\u061c\u2028\u2069x"), ADAMOD_ERROR_NAME); /* nor direction */
+    CHECK_HAS(adamod_last_error(), "no rule '?gnp?.????x'; ");
     strcpy(name, "1");
     for (int i = 0; i < 20; i++) strcat(name, "\u00e4");
     CHECK_INT(adamod_create(&opt, name), ADAMOD_ERROR_NAME);
