@@ -263,6 +263,9 @@ TEST(others_are_those_besides_the_best) {
               "training loss&nbsp;1.000. Seven others have validation loss from 1.125 to 1.875. ");
     free(text);
     text = page_of_many(14, 1, 0, "many-equal.html");
+    /* their settings are a row each */
+    CHECK_HAS(text, "<th scope=\"col\">variant</th><th scope=\"col\"><code>optimizer.lr</code></th></tr></thead>");
+    CHECK_HAS(text, "net (lr=14)</th><td><code>14</code></td></tr>\n</tbody>");
     CHECK_HAS(text, "14 variants, one run each, 40 updates. They have validation loss 1.000. ");
     CHECK(!strstr(text, "others"));
     free(text);
@@ -473,6 +476,16 @@ static bool caption_has(const char *run, report_group group, const char *part) {
     return has;
 }
 
+TEST(a_bound_is_adamods_where_it_is) {
+    static const char momental[] = "before it (η) and after it (the smaller of η and its moving average s). ";
+    const char *run = make_run((made){"bound", "AdaMod", "finished", 1, 10, 4, 0.5, 0.4, 0.9, 90});
+    CHECK(caption_has(run, REPORT_BOUNDS, momental));
+    put(run, "recipe.yaml", "name: net\noptimizer:\n  rule: adam\n  bound: momental\n");
+    CHECK(caption_has(run, REPORT_BOUNDS, momental));
+    put(run, "recipe.yaml", "name: net\noptimizer:\n  rule: adabound\n");
+    CHECK(caption_has(run, REPORT_BOUNDS, "learning rates before it and after it. "));
+}
+
 TEST(thin_lines_are_what_was_recorded) {
     const char *run = make_loss_run("lines", "", 1);
     CHECK(caption_has(run, REPORT_LOSSES, "The thin lines are every update. "));
@@ -609,7 +622,8 @@ RUN_TESTS(ENTRY(different_recipes_are_different_variants), ENTRY(the_rule_is_eno
           ENTRY(validation_is_never_called_test), ENTRY(lines_of_an_old_test_are_validation_too),
           ENTRY(training_loss_is_what_the_trainer_said), ENTRY(scores_of_an_averaged_model_are_called_that),
           ENTRY(a_score_says_which_of_its_name_it_is), ENTRY(elements_without_a_gradient_have_no_large_learning_rate),
-          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(thin_lines_are_what_was_recorded),
-          ENTRY(validation_on_the_test_data_is_called_that), ENTRY(times_carry_what_ran_beside),
-          ENTRY(models_of_words_are_marked_by_words), ENTRY(text_that_goes_on_from_prompts_is_called_that),
-          ENTRY(losses_of_some_samples_are_called_that), ENTRY(the_subtitle_is_the_tasks))
+          ENTRY(captions_claim_nothing_of_the_paper), ENTRY(a_bound_is_adamods_where_it_is),
+          ENTRY(thin_lines_are_what_was_recorded), ENTRY(validation_on_the_test_data_is_called_that),
+          ENTRY(times_carry_what_ran_beside), ENTRY(models_of_words_are_marked_by_words),
+          ENTRY(text_that_goes_on_from_prompts_is_called_that), ENTRY(losses_of_some_samples_are_called_that),
+          ENTRY(the_subtitle_is_the_tasks))
