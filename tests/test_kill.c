@@ -143,17 +143,17 @@ static recipe small(int threads) {
     return r;
 }
 
+/* As adamod train --resume, which needs a directory; or, with begin, without. */
+static bool begin;
+
 /* In a process of its own: 0, or the signal that ended it, or -1 with a message printed. */
 static int train_from(const char *name, const char *from, int threads, int die_in) {
     const pid_t child = fork();
     if (child == 0) {
         char message[1024];
-        char recipe_there[80];
         train_result result;
-        snprintf(recipe_there, sizeof recipe_there, "%s/recipe.yaml", name);
         const recipe r = small(threads);
-        const train_options o = {.directory = below(name), .resume = exists(recipe_there), .resume_from = from};
-        if (!o.resume) remove_run(name); /* killed before there was a run */
+        const train_options o = {.directory = below(name), .resume = !begin && exists(name), .resume_from = from};
         *calls = 0;
         fatal = die_in;
         const int failed = train_run(&r, &o, &result, message, sizeof message);
@@ -276,6 +276,25 @@ static void kill_everywhere(bool half, int first) {
 TEST(killed_before_any_call_it_ends_where_it_would_have) { kill_everywhere(false, 1); }
 TEST(killed_within_any_write_it_ends_where_it_would_have) { kill_everywhere(true, 4); }
 
+/* Until there is a checkpoint, both commands begin it again: each is killed in its turn, in a call of its own. */
+TEST(killed_before_its_first_checkpoint_it_can_be_begun_or_resumed) {
+    const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 7 : 3;
+    half_way = true;
+    for (int call = 1; check_failures < 10; call += stride) {
+        remove_run("early");
+        begin = true;
+        CHECK_INT(train("early", 1, call), SIGKILL);
+        if (exists("early/checkpoints/step-2.safetensors") || exists("early/checkpoints/last.safetensors")) break;
+        CHECK_INT(train("early", 1, 1 + call * 5 % 23), SIGKILL);
+        begin = false;
+        CHECK_INT(train("early", 1, 1 + call * 7 % 23), SIGKILL);
+        begin = call % 2 == 0;
+        CHECK_INT(train("early", 1, 0), 0);
+        check_same("early", call, 1 + call * 5 % 23);
+    }
+    begin = false;
+}
+
 /* On its way back to an earlier checkpoint, and from there on: the next resumption need not be told from where. */
 TEST(killed_on_its_way_back_it_ends_where_it_would_have) {
     const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 29 : 9;
@@ -307,6 +326,7 @@ static int run_all(void) {
     static const check_test tests[] = {ENTRY(a_run_makes_many_calls),
                                        ENTRY(killed_before_any_call_it_ends_where_it_would_have),
                                        ENTRY(killed_within_any_write_it_ends_where_it_would_have),
+                                       ENTRY(killed_before_its_first_checkpoint_it_can_be_begun_or_resumed),
                                        ENTRY(killed_on_its_way_back_it_ends_where_it_would_have),
                                        ENTRY(a_language_model_that_is_killed_ends_where_it_would_have)};
     return check_run(tests, sizeof tests / sizeof *tests, "");

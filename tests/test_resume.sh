@@ -79,6 +79,40 @@ LC_ALL=C sed -i '1s/"crc32\(.data\)\{0,1\}"/"xxxxx\1"/g' $file # without its che
 grep -q '"loss":null,"nll":null,"ppl":null' said || fail "evaluate --json: $(cat said)"
 ! grep -qi '[:,]-\{0,1\}\(nan\|inf\)' said || fail "evaluate --json: $(cat said)"
 
+# ---- a new directory ----
+
+# Of three that begin a run there at once, one does. The others say so, and take nothing from it.
+for round in 1 2 3; do
+    rm -rf crowd
+    pids=()
+    for i in 1 2 3; do
+        "$ADAMOD" train tiny.yaml --out crowd --set train.steps=100000 >said.$i 2>&1 &
+        pids+=($!)
+    done
+    wait -n || true
+    wait -n || true
+    kill -TERM "${pids[@]}" 2>/dev/null
+    wait
+    [ "$(cat said.? | grep -c '^adamod: train: crowd is in use by another process$')" -eq 2 ] || fail "round $round: $(cat said.?)"
+    [ "$(cat said.? | grep -c '^crowd: interrupted after update')" -eq 1 ] || fail "round $round: $(cat said.?)"
+    made=$(sed -n 's/.*"step":\([0-9]*\).*/\1/p' crowd/result.json)
+    train --resume --out crowd --set train.steps=$((made + 1))
+done
+# What a kill before the first checkpoint leaves is begun again, with the recipe that is given now.
+for resume in '' --resume; do
+    rm -rf dead
+    "$ADAMOD" train tiny.yaml --out dead --set train.steps=100000 --set train.checkpoint_every=0 --set train.average=0 \
+        --set train.evaluate_every=0 >said 2>&1 &
+    pid=$!
+    for _ in {1..400}; do [ ! -s dead/metrics.jsonl ] || break; sleep 0.02; done
+    kill -KILL $pid
+    wait $pid 2>/dev/null || true
+    # shellcheck disable=SC2086
+    "$ADAMOD" train tiny.yaml --out dead $resume >said 2>err || fail "train $resume after a kill: $(cat err)"
+    [ "$(cat err)" = 'adamod: dead: there is no checkpoint yet: training begins anew' ] || fail "after a kill it says $(cat err)"
+    numbers dead | cmp - whole.txt || fail "a run that is begun again ends elsewhere"
+done
+
 # ---- data ----
 
 # The same content elsewhere is the same data, and the end is the same.

@@ -8,11 +8,13 @@
 #endif
 #include "base/directory.h"
 #include "check.h"
+#include "values.h"
 #include "base/json.h"
 #include "tasks/tasks.h"
 #include "train/run.h"
 #include "train/tfevents.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -48,7 +50,8 @@ static const char *below(const char *name) {
     static char paths[4][256];
     static int at;
     if (!*root) {
-        snprintf(root, sizeof root, "/tmp/test_run.XXXXXX");
+        /* in memory, where there is such a place, syncing costs nothing */
+        snprintf(root, sizeof root, "%s/test_run.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
         if (!mkdtemp(root)) exit(1);
         atexit(remove_root);
     }
@@ -98,6 +101,15 @@ static const char *events_in(const char *directory) {
     }
     globfree(&found);
     return path;
+}
+
+/* Of all in a directory; 0 if there is none. */
+static int count_names(const char *directory) {
+    int n = 0;
+    DIR *d = opendir(directory);
+    while (d && readdir(d)) n++;
+    if (d) closedir(d);
+    return d ? n - 2 : 0;
 }
 
 /* ---- runs ---- */
@@ -488,18 +500,94 @@ TEST(the_result_is_written_at_the_end) {
 
 /* ---- directories that cannot be used ---- */
 
+/* What refuses a new run there, and that it changes nothing. */
+static void check_kept(const char *directory, const char *name, const char *text) {
+    const recipe r = plain();
+    char expected[400], path[300];
+    snprintf(expected, sizeof expected, "%s exists and is not empty: choose another --out, or --resume to continue it",
+             directory);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    const int before = count_names(directory);
+    CHECK_STR(open_complaint(directory, &r, false), expected);
+    check_contents(path, text);
+    CHECK_INT(count_names(directory), before);
+}
+
 TEST(a_directory_with_something_in_it_is_refused) {
     const recipe r = plain();
-    char expected[400];
-    mkdir(below("empty"), 0777);
-    CHECK_STR(open_complaint(below("empty"), &r, false), "(none)");
-    snprintf(expected, sizeof expected, "%s exists and is not empty: choose another --out, or --resume to continue it",
-             below("empty"));
-    CHECK_STR(open_complaint(below("empty"), &r, false), expected);
     mkdir(below("notes"), 0777);
     add_to(below("notes/thesis.txt"), "years of work");
-    CHECK_HAS(open_complaint(below("notes"), &r, false), "is not empty");
-    check_contents(below("notes/thesis.txt"), "years of work");
+    check_kept(below("notes"), "thesis.txt", "years of work");
+    /* with names that a run has, too: metrics.jsonl is the first that it makes */
+    mkdir(below("own"), 0777);
+    add_to(below("own/recipe.yaml"), "# by hand");
+    check_kept(below("own"), "recipe.yaml", "# by hand");
+    add_to(below("own/metrics.jsonl"), "{\"epoch\": 1}\n");
+    check_kept(below("own"), "metrics.jsonl", "{\"epoch\": 1}\n");
+    check_kept(below("own"), "recipe.yaml", "# by hand");
+    mkdir(below("linked"), 0777);
+    CHECK_STR(open_complaint(below("linked"), &r, false), "(none)");
+    CHECK_INT(unlink(below("linked/recipe.yaml")), 0);
+    CHECK_INT(symlink("../own/recipe.yaml", below("linked/recipe.yaml")), 0);
+    check_kept(below("linked"), "recipe.yaml", "# by hand");
+}
+
+/* Files that come before a run's first checkpoint. */
+static const char *const early[] = {
+    "data.json",   "machine.3.json",          "source.vocab",  "words.vocab",
+    "classes.txt", ".ranks-0123456789abcdef", ".adamod-0.tmp", "checkpoints/.adamod-0.tmp"};
+
+static void make_unbegun(const char *directory) {
+    char path[300];
+    run *r = open_run(directory, false);
+    if (!r) return;
+    CHECK(!run_begins_again(r));
+    add_three(r);
+    run_close(r);
+    for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, early[i]);
+        add_to(path, "left");
+    }
+}
+
+TEST(a_run_without_a_checkpoint_is_begun_again) {
+    const recipe r = plain();
+    char path[300];
+    make_unbegun(below("unbegun"));
+    CHECK(run_is_unbegun(below("unbegun"), &r));
+    run *again = open_run(below("unbegun"), false);
+    if (!again) return;
+    CHECK(run_begins_again(again));
+    for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
+        snprintf(path, sizeof path, "%s/%s", below("unbegun"), early[i]);
+        if (strncmp(early[i], "checkpoints", 11) != 0) CHECK_INT(size_of(path), -1);
+    }
+    check_contents(below("unbegun/metrics.jsonl"), "");
+    check_events(below("unbegun"), "brain.Event:2\n");
+    run_discard(again); /* which does not take what was there before */
+    CHECK(size_of(below("unbegun/recipe.yaml")) > 0);
+    CHECK(run_is_unbegun(below("unbegun"), &r));
+}
+
+TEST(a_run_with_anything_to_lose_is_not_begun_again) {
+    static const char *const more[] = {"checkpoints/best.safetensors",
+                                       "checkpoints/step-5.safetensors",
+                                       "result.json",
+                                       "classes.json",
+                                       "report.html",
+                                       "checkpoints/notes"};
+    const recipe r = plain();
+    char path[300];
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        snprintf(path, sizeof path, "lose-%zu", i);
+        const char *directory = below(path);
+        make_unbegun(directory);
+        snprintf(path, sizeof path, "%s/%s", directory, more[i]);
+        add_to(path, "{}");
+        CHECK(!run_is_unbegun(directory, &r));
+        check_kept(directory, more[i], "{}");
+        check_kept(directory, "source.vocab", "left");
+    }
 }
 
 TEST(a_directory_is_made_with_those_above_it) {
@@ -580,6 +668,95 @@ TEST(two_processes_cannot_have_the_same_run) {
     CHECK_HAS(open_complaint(below("shared"), &recipe_now, true), "shared is in use by another process");
     run_close(r);
     CHECK_STR(open_complaint(below("shared"), &recipe_now, true), "(none)");
+}
+
+/* ---- several at once ---- */
+
+enum { AT_ONCE = 3 };
+
+/* Runs act in AT_ONCE processes that begin at the same moment and end together: the sum of what it returns. */
+static int sum_at_once(int (*act)(const char *directory, int number), const char *directory) {
+    int go[2], come[2], sum = 0;
+    pid_t child[AT_ONCE];
+    char byte;
+    if (pipe(go) || pipe(come)) return -1;
+    fflush(stdout);
+    for (int i = 0; i < AT_ONCE; i++) {
+        child[i] = fork();
+        if (child[i] > 0) continue;
+        close(go[1]);
+        close(come[0]);
+        (void)!read(go[0], &byte, 1); /* the end of it */
+        const char answer = (char)act(directory, i);
+        (void)!write(come[1], &answer, 1);
+        close(come[1]);
+        pause();
+    }
+    close(go[0]);
+    close(go[1]);
+    close(come[1]);
+    while (read(come[0], &byte, 1) == 1) sum += byte;
+    close(come[0]);
+    for (int i = 0; i < AT_ONCE; i++) {
+        kill(child[i], SIGKILL);
+        waitpid(child[i], NULL, 0);
+    }
+    return sum;
+}
+
+/* 1: it has the run; 16: another has; 64: neither. It is held until the process ends. */
+static int begin_one(const char *directory, int number) {
+    const recipe r = plain();
+    run *out = NULL;
+    (void)number;
+    if (run_open(&out, directory, &r, false, 0, MESSAGE) == 0) return 1;
+    return strstr(message, "is in use by another process") && !strchr(message, '\n') ? 16 : 64;
+}
+
+/* In a directory that is not there, is empty, or holds a run that was never saved. */
+TEST(of_several_that_begin_a_run_at_once_one_does) {
+    char name[32];
+    for (int i = 0; i < (fast() ? 30 : 200) && check_failures == 0; i++) {
+        snprintf(name, sizeof name, "race-%d", i);
+        const char *directory = below(name);
+        if (i % 3 == 1) CHECK_INT(mkdir(directory, 0777), 0);
+        if (i % 3 == 2) make_unbegun(directory);
+        CHECK_INT(sum_at_once(begin_one, directory), 1 + 2 * 16);
+        CHECK_INT(count_names(directory), 8);
+        snprintf(name, sizeof name, "race-%d/task.json", i);
+        check_json_lines(below(name), 1);
+        snprintf(name, sizeof name, "race-%d/machine.json", i);
+        check_json_lines(below(name), 1);
+    }
+}
+
+/* Begins it and takes that back, again and again: while a process has the run, its files are there. */
+static int begin_and_discard(const char *directory, int number) {
+    const recipe r = plain();
+    char path[300];
+    int had = 0, wrong = 0;
+    for (int i = 0; i < 1000000 && had < 40 && !wrong; i++) {
+        run *out = NULL;
+        if (run_open(&out, directory, &r, false, 0, MESSAGE)) {
+            wrong += !strstr(message, "is in use by another process");
+            continue;
+        }
+        had++;
+        for (int k = 0; k < 3; k++) {
+            static const char *const names[] = {"recipe.yaml", "metrics.jsonl", "task.json"};
+            snprintf(path, sizeof path, "%s/%s", directory, names[(k + number) % 3]);
+            wrong += size_of(path) < 0;
+        }
+        run_discard(out);
+    }
+    return wrong ? 64 : had == 40;
+}
+
+TEST(who_takes_back_a_run_takes_nobody_elses) {
+    CHECK_INT(sum_at_once(begin_and_discard, below("come-and-go")), AT_ONCE);
+    const int64_t left = size_of(below("come-and-go/metrics.jsonl")); /* one made it, another had it */
+    CHECK(left <= 0);
+    CHECK(count_names(below("come-and-go")) <= 1);
 }
 
 TEST(a_torn_line_is_cut_off) {
@@ -776,6 +953,8 @@ RUN_TESTS(ENTRY(json_escapes_and_separates), ENTRY(numbers_are_shortest_and_exac
           ENTRY(a_new_run_says_what_it_is), ENTRY(metrics_are_lines_of_json_and_scalars),
           ENTRY(histograms_leave_out_zeros_at_both_ends), ENTRY(samples_are_escaped),
           ENTRY(the_result_is_written_at_the_end), ENTRY(a_directory_with_something_in_it_is_refused),
+          ENTRY(a_run_without_a_checkpoint_is_begun_again), ENTRY(a_run_with_anything_to_lose_is_not_begun_again),
+          ENTRY(of_several_that_begin_a_run_at_once_one_does), ENTRY(who_takes_back_a_run_takes_nobody_elses),
           ENTRY(a_directory_is_made_with_those_above_it), ENTRY(a_directory_that_cannot_be_made_is_refused),
           ENTRY(a_directory_without_permission_is_refused), ENTRY(only_a_run_can_be_resumed_and_only_with_its_recipe),
           ENTRY(two_processes_cannot_have_the_same_run), ENTRY(a_torn_line_is_cut_off),

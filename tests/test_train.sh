@@ -422,7 +422,10 @@ refused 2 'expected a whole number' "$ADAMOD" train tiny.yaml --set train.steps=
 refused 2 'more than the 3 special tokens' "$ADAMOD" train tiny.yaml --set data.max_vocab=2
 refused 1 'Not a directory' "$ADAMOD" train tiny.yaml --out tiny.yaml
 refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out nowhere --resume
-refused 1 'no run to resume' "$ADAMOD" train tiny.yaml --out gone --resume
+refused 1 'gone: no run to resume: it has no recipe yet: begin it with adamod train RECIPE --out gone' \
+    "$ADAMOD" train --out gone --resume
+"$ADAMOD" train tiny.yaml --out gone --resume --set train.steps=1 >/dev/null 2>said || fail "a run that has only a directory: $(cat said)"
+grep -q 'gone: there is no checkpoint yet: training begins anew' said || fail "of a run that is not there it says $(cat said)"
 
 # A comparison is checked whole before its first run.
 hundred=$(seq -s, 1 100)

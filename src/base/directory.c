@@ -10,14 +10,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What is there needs no permission to be made, whatever mkdir says. */
+/* What is there needs no permission to be made, whatever mkdir says. What another process has removed since is made again. */
 static int make_one(const char *path, bool *made) {
+    enum { TRIES = 10 };
     struct stat found;
-    *made = mkdir(path, 0777) == 0;
-    if (*made) return 0;
-    const int error = errno;
-    if (stat(path, &found)) return error;
-    return S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+    int error = EEXIST;
+    for (int i = 0; error == EEXIST && i < TRIES; i++) {
+        *made = mkdir(path, 0777) == 0;
+        if (*made) return 0;
+        error = errno;
+        if (stat(path, &found) == 0) return S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+    }
+    return error;
 }
 
 int directory_make(const char *path, bool *made) {

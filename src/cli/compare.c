@@ -288,7 +288,7 @@ static int check_run(comparison *c, const variant_run *v) {
             return cli_usage("compare", "%s: another variant is in %s too; give it another name", v->name,
                              v->directory);
     }
-    if (!c->resume && access(path, F_OK) == 0)
+    if (!c->resume && access(path, F_OK) == 0 && !run_is_unbegun(v->directory, &v->r))
         return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it",
                         v->directory);
     if (!(c->directory[c->n] = strdup(v->directory)) || !(c->label[c->n] = strdup(v->label)))

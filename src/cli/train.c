@@ -2,6 +2,7 @@
 #include "cli/ranks.h"
 #include "cli/training.h"
 #include "train/checkpoints.h"
+#include "train/run.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -145,8 +146,14 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
     if (!a->recipe) {
         snprintf(own, sizeof own, "%s/recipe.yaml", a->out);
         a->recipe = own;
-        if (access(own, R_OK))
-            return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a->out, strerror(errno));
+        if (access(own, R_OK)) {
+            const char *why = strerror(errno);
+            if (!run_is_unbegun(a->out, r))
+                return cli_fail("train", "%s: no run to resume: recipe.yaml: %s", a->out, why);
+            return cli_fail("train",
+                            "%s: no run to resume: it has no recipe yet: begin it with adamod train RECIPE --out %s",
+                            a->out, a->out);
+        }
     }
     if (recipe_load(r, a->recipe, message, sizeof message)) return cli_usage("train", "%s", message);
     if (a->recipe == own && take_what_is_kept(r, a->out, message, sizeof message))

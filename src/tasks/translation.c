@@ -263,6 +263,7 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .subtitle = subtitle, .models = models, .metrics = metrics, .n_metrics = METRICS, .measures = measures,            \
     .open = open_translation, .close = close_translation, .build = build, .prepare = prepare, .batches = batches,      \
     .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = translation_save,            \
+    .saves = (const char *const[]){"source.vocab", "target.vocab", "bpe.codes", NULL},                                 \
     .fingerprint = translation_fingerprint, .describe = translation_describe, .data = translation_data,                \
     .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies"
 

@@ -236,11 +236,15 @@ static int go_on(resuming *s, const char *which) {
     return drop_later(s);
 }
 
-/* It died before its first checkpoint. */
-static int begin_again(resuming *s) {
+static void note_beginning(const resuming *s) {
     char line[PATH + 64];
     snprintf(line, sizeof line, "%s: there is no checkpoint yet: training begins anew", run_directory(s->run));
     if (s->o->note) s->o->note(line);
+}
+
+/* It died before its first checkpoint to go on from. */
+static int begin_again(resuming *s) {
+    note_beginning(s);
     if (resume_init(s->e, s->message, s->size) || run_rewind(s->run, NULL, s->message, s->size)) return -1;
     return drop_later(s);
 }
@@ -261,6 +265,7 @@ int resume_begin(experiment *e, run *r, const resume_options *o, checkpoint_meta
         .recipe = &e->recipe, .except = resume_except(o->reset), .fingerprint = e->task->fingerprint(e), .best = NAN};
     s.n_parts = e->task->data ? e->task->data(e, s.part) : 0;
     write_data(&s);
+    if (o->again || run_begins_again(r)) note_beginning(&s);
     const int failed = o->resume ? choose(&s) : 0;
     adamod_free(s.full);
     if (failed) return -1;

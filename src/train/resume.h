@@ -19,6 +19,7 @@ enum {
 
 typedef struct resume_options {
     bool resume;
+    bool again;       /* not so because nothing was ever saved there */
     const char *from; /* which checkpoint, as checkpoints_find takes it; NULL: last */
     int reset;
     void (*note)(const char *line); /* told what the user should know; NULL: nobody */

@@ -10,7 +10,6 @@
 #include "train/run_parts.h"
 
 #include "base/clock.h"
-#include "base/directory.h"
 #include "base/text.h"
 #include "base/file.h"
 #include "train/training_loss.h"
@@ -22,7 +21,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,14 +72,19 @@ int run_append(run *r, int index, json *j, tfevents *e, const run_line *to) {
     return status;
 }
 
-static int open_file(run *r, int index, const run_line *to) {
+int run_open_file(run *r, int index, const run_line *to) {
     run_file *f = &r->file[index];
     char *path = run_path(r, f->name, to);
     struct stat st;
     if (!path) return -1;
-    f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_APPEND);
+    f->fd = adamod__file_open(path, O_RDWR | O_APPEND);
+    const bool make = f->fd < 0 && errno == ENOENT;
+    if (make) f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
+    f->made = make && f->fd >= 0;
+    const int error = f->fd < 0 ? errno : 0;
     free(path);
-    if (f->fd < 0) return run_fail_at(r, f->name, to, "cannot open", errno);
+    if (error) (void)run_fail_at(r, f->name, to, "cannot open", error);
+    if (error) return make && (error == EEXIST || error == ENOENT) ? 1 : -1;
     if (fstat(f->fd, &st)) return run_fail_at(r, f->name, to, "cannot get its size", errno);
     if (!S_ISREG(st.st_mode)) return text_fail(to->message, to->size, "%s/%s is not a file", r->directory, f->name);
     f->size = (int64_t)st.st_size;
@@ -120,30 +123,6 @@ static int cut_torn(run *r, int index, const run_line *to) {
 
 /* ---- The directory ----------------------------------------------------------------------------------------------- */
 
-/* 1: there is nothing in it; 0: there is; -1: it cannot be read. */
-static int is_empty(const char *directory) {
-    DIR *d = opendir(directory);
-    if (!d) return -1;
-    int empty = 1;
-    for (struct dirent *e; empty && (e = readdir(d));) {
-        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    }
-    closedir(d);
-    return empty;
-}
-
-static int prepare_new(const char *directory, bool *made, const run_line *to) {
-    const int error = directory_make(directory, made);
-    if (error) {
-        return text_fail(to->message, to->size, "%s: cannot make the directory: %s", directory, strerror(error));
-    }
-    const int empty = is_empty(directory);
-    if (empty > 0) return 0;
-    if (empty < 0) return text_fail(to->message, to->size, "%s: %s", directory, strerror(errno));
-    return text_fail(to->message, to->size,
-                     "%s exists and is not empty: choose another --out, or --resume to continue it", directory);
-}
-
 /* The recipe of a run that exists must allow this one to continue it. */
 static int check_recipe(const run *r, const run_line *to) {
     char difference[512];
@@ -151,11 +130,6 @@ static int check_recipe(const run *r, const run_line *to) {
     char *path = run_path(r, "recipe.yaml", to);
     if (!path) return -1;
     recipe_defaults(&was, r->recipe.tasks);
-    if (access(path, F_OK) != 0) {
-        const int error = errno;
-        free(path);
-        return text_fail(to->message, to->size, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
-    }
     int status = recipe_load(&was, path, to->message, to->size);
     free(path);
     if (!status && recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference)) {
@@ -194,89 +168,78 @@ static int begin_events(run *r, const run_line *to) {
 }
 
 /* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. The names are
- * those of earlier versions. */
+ * those of earlier versions, and that of together.c. */
 static void remove_temporaries(const run *r) {
     adamod__file_clean(r->directory);
-    static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp."};
+    static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp.", ".ranks-"};
     DIR *d = opendir(r->directory);
     for (struct dirent *e; d && (e = readdir(d));) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             if (strstr(e->d_name, kinds[i])) (void)unlinkat(dirfd(d), e->d_name, 0);
         }
     }
     if (d) closedir(d);
 }
 
+static int make_checkpoints(run *r, const run_line *to) {
+    char *path = run_path(r, "checkpoints", to);
+    if (!path) return -1;
+    r->made_checkpoints = mkdir(path, 0777) == 0;
+    const int error = r->made_checkpoints ? 0 : errno;
+    free(path);
+    return error && error != EEXIST ? run_fail_at(r, "checkpoints", to, "cannot make the directory", error) : 0;
+}
+
+/* metrics.jsonl is open, as the lock. */
 static int open_files(run *r, const run_line *to) {
-    static const char *const names[RUN_FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl"};
-    char *checkpoints = run_path(r, "checkpoints", to);
-    if (!checkpoints) return -1;
-    const int made = mkdir(checkpoints, 0777), error = errno;
-    free(checkpoints);
-    if (made && error != EEXIST) return run_fail_at(r, "checkpoints", to, "cannot make the directory", error);
-    for (int i = 0; i < RUN_EVENTS; i++) snprintf(r->file[i].name, RUN_NAME, "%s", names[i]);
+    if (make_checkpoints(r, to)) return -1;
     name_events(r);
     for (int i = 0; i < RUN_FILES; i++) {
-        if (open_file(r, i, to)) return -1;
-        /* Two processes in one directory would ruin each other's files. Where locks do not exist, so be it. */
-        if (i == RUN_METRICS && flock(r->file[i].fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-            return text_fail(to->message, to->size, "%s is in use by another process", r->directory);
-        }
-        if (r->resume && cut_torn(r, i, to)) return -1;
+        const int status = i == RUN_METRICS ? 0 : run_open_file(r, i, to);
+        if (status || (r->resume && cut_torn(r, i, to))) return -1;
     }
     if (r->resume) remove_temporaries(r);
     return begin_events(r, to);
 }
 
-/* Takes back what run_open has made in a directory that was empty. */
-static void remove_new(const run *r) {
-    static const char *const others[] = {"recipe.yaml", "machine.json", "task.json"};
-    char unused[8];
-    const run_line to = {unused, sizeof unused};
-    for (int i = 0; i < RUN_FILES + 3; i++) {
-        const char *name = i < RUN_FILES ? r->file[i].name : others[i - RUN_FILES];
-        char *path = *name ? run_path(r, name, &to) : NULL;
-        if (path) (void)unlink(path);
-        free(path);
-    }
-    char *checkpoints = run_path(r, "checkpoints", &to);
-    if (checkpoints) (void)rmdir(checkpoints);
-    free(checkpoints);
-    if (r->made) (void)rmdir(r->directory);
+/* The recipe before anything else: with it, --resume can begin the run again. */
+static int begin_new(run *r, const run_line *to) {
+    if (run_take_new(r, to) || run_write_recipe(r, to) || open_files(r, to)) return -1;
+    return run_write_machine(r, to) || run_write_task(r, to) ? -1 : 0;
+}
+
+static int open_existing(run *r, const run_line *to) {
+    return run_take_existing(r, to) || check_recipe(r, to) || open_files(r, to) ? -1 : 0;
 }
 
 int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except, char *message,
              size_t size) {
+    static const char *const names[RUN_FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl", ""};
     const run_line to = {message, size};
-    bool made = false;
     if (!*directory) return text_fail(message, size, "the run's directory has an empty name");
-    if (!resume && prepare_new(directory, &made, &to)) return -1;
     run *r = calloc(1, sizeof *r);
     if (r) r->directory = strdup(directory);
     if (!r || !r->directory) {
         free(r);
         return text_fail(message, size, "%s: out of memory", directory);
     }
-    for (int i = 0; i < RUN_FILES; i++) r->file[i].fd = -1;
+    for (int i = 0; i < RUN_FILES; i++) {
+        r->file[i].fd = -1;
+        snprintf(r->file[i].name, RUN_NAME, "%s", names[i]);
+    }
     r->recipe = *recipe_now;
     r->resume = resume;
-    r->made = made;
     r->except = except;
     r->started = clock_wall_seconds();
-    int status = resume ? check_recipe(r, &to) : 0;
-    if (!status) status = open_files(r, &to);
-    if (!status && !resume)
-        status = run_write_recipe(r, &to) || run_write_machine(r, &to) || run_write_task(r, &to) ? -1 : 0;
-    if (!status) {
-        *out = r;
-        return 0;
-    }
-    run_discard(r);
-    return -1;
+    if (resume ? open_existing(r, &to) : begin_new(r, &to)) return run_discard(r), -1;
+    *out = r;
+    return 0;
 }
 
+bool run_begins_again(const run *r) { return r->again; }
+
 void run_discard(run *r) {
-    if (r && !r->resume) remove_new(r);
+    if (r) run_give_up(r);
     run_close(r);
 }
 

@@ -64,13 +64,16 @@
 
 typedef struct run run;
 
-/* Makes the directory (which must not exist, or be empty) with those above it, and writes recipe and machine. Or, with
- * resume, opens it: the recipe must be one that can continue it (recipe_compare, except as there), and no other process
- * may have it open; a torn last line is cut off. run_rewind must follow then. */
+/* Makes the directory with those above it, and writes recipe and machine. It must not exist, or be empty, or hold a run
+ * without a checkpoint, which this one replaces. Or, with resume, opens it: the recipe must be one that can continue it
+ * (recipe_compare, except as there); a torn last line is cut off. run_rewind must follow then. In both cases no other process
+ * may have it open: of several that come at once, one gets it. */
 int run_open(run **out, const char *directory, const recipe *r, bool resume, int except, char *message, size_t size);
 void run_close(run *r); /* NULL is fine */
-/* Closes one in which nothing was done yet; of a new one nothing stays. NULL is fine. */
+/* Closes one in which nothing was done yet; what run_open has made does not stay. NULL is fine. */
 void run_discard(run *r);
+/* Whether a new run replaces one without a checkpoint. */
+bool run_begins_again(const run *r);
 const char *run_directory(const run *r);
 
 /* More fields of machine.json: keys and values. */
@@ -121,6 +124,9 @@ typedef struct run_result {
 /* *training_loss: as it was written; NAN: there is none. */
 int run_finish(run *r, const run_result *result, double *training_loss, char *message, size_t size);
 
+/* Whether there is nothing in a directory but what a run has before its first checkpoint, of a task of the recipe's: it can be
+ * begun again. False also where there is no directory. */
+bool run_is_unbegun(const char *directory, const recipe *r);
 /* Whether the run in a directory has ever been saved as a whole: it finished, or was interrupted and says so. */
 bool run_was_saved(const char *directory);
 /* Whether the run in a directory came to its end, by finishing or diverging: it need not be continued. */

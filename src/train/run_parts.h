@@ -1,7 +1,7 @@
 /* What the files of run.h share: the run, and how its files are written.
  *
- * run.c has the directory, the files that grow, marks and the end; run_about.c the files that say what is run, which are
- * written at once; run_records.c what is measured meanwhile. */
+ * run.c has the files that grow, marks and the end; run_directory.c how a process takes the directory; run_about.c the files
+ * that say what is run, which are written at once; run_records.c what is measured meanwhile. */
 #ifndef ADAMOD_RUN_PARTS_H
 #define ADAMOD_RUN_PARTS_H
 
@@ -17,6 +17,7 @@ typedef struct run_file {
     char name[RUN_NAME];
     int fd;
     int64_t size;
+    bool made; /* by this process */
 } run_file;
 
 struct run {
@@ -24,9 +25,12 @@ struct run {
     run_file file[RUN_FILES];
     recipe recipe;
     bool resume;
-    bool made;        /* the directory */
-    int except;       /* in what the recipe may differ from the one that is there */
-    char machine[24]; /* the file's name; "" until it is written */
+    bool owned;                  /* the directory, by its lock */
+    bool made, made_checkpoints; /* by this process: the directory, and "checkpoints" in it */
+    bool cleared;                /* nothing is there that this process has not made, but perhaps a recipe */
+    bool again, had_recipe;      /* of a new one: another that was never saved was there; with a recipe */
+    int except;                  /* in what the recipe may differ from the one that is there */
+    char machine[24];            /* the file's name; "" until it is written */
     double started;
     char description[RUN_DESCRIPTIONS][2][128];
     int n_descriptions;
@@ -45,6 +49,20 @@ char *run_path(const run *r, const char *name, const run_line *to);
 
 /* A line for one of the files that grow and, unless e is empty, a record for TensorBoard; both or none. Frees j and e. */
 int run_append(run *r, int index, json *j, tfevents *e, const run_line *to);
+
+/* Opens one of the files that grow, and makes it if it is not there: 0, or -1; 1: another process has just made it, or removed
+ * the directory. */
+int run_open_file(run *r, int index, const run_line *to);
+
+/* ---- run_directory.c ---- */
+
+/* Takes a directory for this process alone, with metrics.jsonl open. For a new run it is made, and what one without a
+ * checkpoint has left is removed, but its recipe; what holds anything else is refused, as it is. An existing one has a
+ * recipe. */
+int run_take_new(run *r, const run_line *to);
+int run_take_existing(run *r, const run_line *to);
+/* Removes what this process has made there, if it has the directory. */
+void run_give_up(run *r);
 
 /* ---- run_about.c ---- */
 

@@ -128,6 +128,7 @@ struct task {
 
     /* What gives parameters their meaning (vocabularies), into a run's directory; and its fingerprint for checkpoints. */
     int (*save)(const experiment *e, const char *directory, char *message, size_t size);
+    const char *const *saves; /* the names of these files, which end with NULL; NULL: there are none */
     uint64_t (*fingerprint)(const experiment *e);
     const char
         *vocabulary_key; /* the recipe's key that takes it from a run's directory, in place of the data's; NULL: none */

@@ -24,6 +24,7 @@ typedef struct trainer {
     const train_options *o;
     experiment s;
     run *run;                  /* NULL: another rank writes it */
+    bool again;                /* a run that was never saved is to be resumed: it begins anew */
     bool stop, save;           /* what the user wants, as all ranks have agreed on */
     checkpoint_writer *writer; /* of the checkpoint under way; NULL: there is none, or another rank's */
     bool unsaved;              /* it could not be written, as all ranks have agreed on */
@@ -434,7 +435,7 @@ static int stop_early(trainer *t, train_result *out, char *message, size_t size)
 /* ---- the whole ---- */
 
 static int start(trainer *t, char *message, size_t size) {
-    const resume_options o = {t->o->resume, t->o->resume_from, t->o->reset, t->o->note};
+    const resume_options o = {t->o->resume, t->again, t->o->resume_from, t->o->reset, t->o->note};
     const int failed = t->run ? resume_begin(&t->s, t->run, &o, &t->at, message, size) : 0;
     if (together(t, failed, message, size)) return -1;
     comm_broadcast(t->o->comm, &t->at, sizeof t->at, 0);
@@ -586,13 +587,23 @@ static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     return 0;
 }
 
+/* A run that has saved nothing is begun again, also by who would resume it. */
+static bool begins_again(const train_options *o, const recipe *r) {
+    int again = comm_rank(o->comm) == 0 && o->resume && !o->resume_from && run_is_unbegun(o->directory, r);
+    comm_broadcast(o->comm, &again, sizeof again, 0);
+    return again;
+}
+
 int train_run(const recipe *r, const train_options *o, train_result *out, char *message, size_t size) {
     trainer *t = calloc(1, sizeof *t);
     if (!t) {
         snprintf(message, size, "out of memory for the trainer");
         return -1;
     }
-    t->o = o;
+    train_options how = *o;
+    t->o = &how;
+    t->again = begins_again(o, r);
+    if (t->again) how.resume = false;
     t->last_loss = NAN;
     const int failed = begin(t, r, message, size) || loop(t, out, message, size);
     char ignored[64];
