@@ -13,6 +13,8 @@
 #include "check.h"
 #include "base/safetensors.h"
 #include "tasks/tasks.h"
+#include "train/checkpoints.h"
+#include "train/resume.h"
 #include "train/train.h"
 
 #include <ctype.h>
@@ -94,6 +96,13 @@ static const char *below(const char *name) {
 
 static void remove_run(const char *name) { nftw(below(name), remove_one, 16, FTW_DEPTH | FTW_PHYS); }
 
+static void copy_run(const char *from, const char *to) {
+    char command[300];
+    remove_run(to);
+    snprintf(command, sizeof command, "cp -r %s/%s %s/%s", root, from, root, to);
+    CHECK_INT(system(command), 0);
+}
+
 static bool exists(const char *name) { return access(below(name), F_OK) == 0; }
 
 /* What is trained, and the texts that its runs keep. */
@@ -143,8 +152,22 @@ static recipe small(int threads) {
     return r;
 }
 
-/* As adamod train --resume, which needs a directory; or, with begin, without. */
+/* As adamod train --resume, which needs a directory; or, with begin, without; or with --reset and other settings. */
 static bool begin;
+static int reset;
+static const char *const *changes; /* which end with NULL; NULL: none */
+static bool own_recipe;            /* the run's own in place of the problem's */
+
+static recipe recipe_for(const char *name, int threads) {
+    recipe r = small(threads);
+    char message[1024];
+    if (own_recipe) recipe_defaults(&r, tasks_all);
+    if (own_recipe && !CHECK_INT(checkpoints_recipe(below(name), &r, message, sizeof message), 0)) puts(message);
+    for (const char *const *s = changes; s && *s; s++) {
+        if (!CHECK_INT(recipe_set(&r, *s, message, sizeof message), 0)) puts(message);
+    }
+    return r;
+}
 
 /* In a process of its own: 0, or the signal that ended it, or -1 with a message printed. */
 static int train_from(const char *name, const char *from, int threads, int die_in) {
@@ -152,8 +175,9 @@ static int train_from(const char *name, const char *from, int threads, int die_i
     if (child == 0) {
         char message[1024];
         train_result result;
-        const recipe r = small(threads);
-        const train_options o = {.directory = below(name), .resume = !begin && exists(name), .resume_from = from};
+        const recipe r = recipe_for(name, threads);
+        const train_options o = {
+            .directory = below(name), .resume = !begin && exists(name), .resume_from = from, .reset = reset};
         *calls = 0;
         fatal = die_in;
         const int failed = train_run(&r, &o, &result, message, sizeof message);
@@ -170,6 +194,8 @@ static int train_from(const char *name, const char *from, int threads, int die_i
 static int train(const char *name, int threads, int die_in) { return train_from(name, NULL, threads, die_in); }
 
 /* ---- what must be equal ---- */
+
+static const char *undisturbed = "whole"; /* the run that others must equal */
 
 static char *contents(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -196,7 +222,7 @@ static void blank_times(char *text) {
 
 static bool same_text(const char *name, const char *file) {
     char a[300], b[300];
-    snprintf(a, sizeof a, "%s/whole/%s", root, file);
+    snprintf(a, sizeof a, "%s/%s/%s", root, undisturbed, file);
     snprintf(b, sizeof b, "%s/%s/%s", root, name, file);
     char *x = contents(a), *y = contents(b);
     blank_times(x), blank_times(y);
@@ -219,9 +245,11 @@ static bool same_entry(const adamod__st_file *a, const adamod__st_file *b, const
 static bool same_tensors(const char *name, const char *file) {
     char path[300], message[256];
     adamod__st_file a, b;
-    snprintf(path, sizeof path, "%s/whole/checkpoints/%s.safetensors", root, file);
-    if (adamod__st_open(path, &a, message, sizeof message)) return false;
+    snprintf(path, sizeof path, "%s/%s/checkpoints/%s.safetensors", root, undisturbed, file);
+    const bool none = access(path, F_OK) != 0;
+    if (!none && adamod__st_open(path, &a, message, sizeof message)) return false;
     snprintf(path, sizeof path, "%s/%s/checkpoints/%s.safetensors", root, name, file);
+    if (none) return access(path, F_OK) != 0;
     bool same = adamod__st_open(path, &b, message, sizeof message) == ADAMOD_OK && a.n_entries == b.n_entries;
     for (size_t i = 0; same && i < a.n_entries; i++) same = same_entry(&a, &b, &a.entries[i]);
     adamod__st_close(&a);
@@ -237,8 +265,8 @@ static int count_temporary(const char *path, const struct stat *st, int flag, st
 }
 
 static void check_same(const char *name, int first, int second) {
-    static const char *const tensors[] = {"last", "best", "averaged", "step-2", "step-4"};
-    bool same = true;
+    static const char *const tensors[] = {"last", "best", "averaged", "step-2", "step-4", "step-6"};
+    bool same = exists(name);
     for (const char *const *text = trained->texts; *text; text++) same &= same_text(name, *text);
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) same &= same_tensors(name, tensors[i]);
     temporaries = 0;
@@ -298,16 +326,42 @@ TEST(killed_before_its_first_checkpoint_it_can_be_begun_or_resumed) {
 /* On its way back to an earlier checkpoint, and from there on: the next resumption need not be told from where. */
 TEST(killed_on_its_way_back_it_ends_where_it_would_have) {
     const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 29 : 9;
-    char command[300];
     half_way = true;
     for (int call = 2; call <= 60 && check_failures < 10; call += stride) {
-        remove_run("back");
-        snprintf(command, sizeof command, "cp -r %s/whole %s/back", root, root);
-        CHECK_INT(system(command), 0);
+        copy_run("whole", "back");
         CHECK_INT(train_from("back", "step-2", 1, call), SIGKILL);
         CHECK_INT(train("back", 1, 0), 0);
         check_same("back", call, 0);
     }
+}
+
+/* Kills --reset in call after call: then --resume, told nothing, goes on from before it or from after it. */
+static void kill_in_reset(int what, const char *const *settings, const char *from) {
+    const int stride = getenv("ADAMOD_TEST_ALL") ? 1 : getenv("ADAMOD_TEST_FAST") ? 7 : 2;
+    bool before = false, after = false;
+    copy_run("whole", "renewed");
+    reset = what, changes = settings;
+    CHECK_INT(train_from("renewed", from, 1, 0), 0);
+    for (int call = 1; call <= 45 && check_failures < 10; call += stride) {
+        copy_run("whole", "reset");
+        reset = what, changes = settings, own_recipe = false;
+        CHECK_INT(train_from("reset", from, 1, call), SIGKILL);
+        reset = 0, changes = NULL, own_recipe = true;
+        CHECK_INT(train("reset", 1, 0), 0);
+        const bool renewed = exists("reset/checkpoints/step-6.safetensors");
+        undisturbed = renewed ? "renewed" : "whole";
+        check_same("reset", call, 0);
+        before |= !renewed, after |= renewed;
+    }
+    CHECK(before && after);
+    undisturbed = "whole";
+    reset = 0, changes = NULL, own_recipe = false;
+}
+
+TEST(killed_in_a_reset_it_goes_on_from_before_or_after_it) {
+    half_way = true;
+    kill_in_reset(RESET_OPTIONS, (const char *const[]){"optimizer.lr=0.05", "train.steps=6", NULL}, NULL);
+    kill_in_reset(RESET_OPTIMIZER, (const char *const[]){"optimizer.rule=sgd", "train.steps=6", NULL}, "step-2");
 }
 
 /* The state that a model of language carries on is part of its checkpoints. */
@@ -328,6 +382,7 @@ static int run_all(void) {
                                        ENTRY(killed_within_any_write_it_ends_where_it_would_have),
                                        ENTRY(killed_before_its_first_checkpoint_it_can_be_begun_or_resumed),
                                        ENTRY(killed_on_its_way_back_it_ends_where_it_would_have),
+                                       ENTRY(killed_in_a_reset_it_goes_on_from_before_or_after_it),
                                        ENTRY(a_language_model_that_is_killed_ends_where_it_would_have)};
     return check_run(tests, sizeof tests / sizeof *tests, "");
 }

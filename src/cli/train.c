@@ -155,7 +155,9 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
                             a->out, a->out);
         }
     }
-    if (recipe_load(r, a->recipe, message, sizeof message)) return cli_usage("train", "%s", message);
+    if (a->recipe == own ? checkpoints_recipe(a->out, r, message, sizeof message)
+                         : recipe_load(r, a->recipe, message, sizeof message))
+        return cli_usage("train", "%s", message);
     if (a->recipe == own && take_what_is_kept(r, a->out, message, sizeof message))
         return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, a, r, true)) >= 0) return status;

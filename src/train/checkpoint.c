@@ -67,6 +67,7 @@ static const number numbers[] = {
     {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint), NULL},
     {"stale", INTEGER, offsetof(checkpoint_meta, stale), "0"},
     {"last_step", INTEGER, offsetof(checkpoint_meta, last_step), "-1"},
+    {"replaces", HASH, offsetof(checkpoint_meta, replaces), "0"},
 };
 enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 6 };
 

@@ -33,6 +33,8 @@ typedef struct checkpoint_meta {
     /* Of the checkpoint "last" that was there when this one was saved: 0: none was; -1: not known, in files of earlier
      * versions. */
     int64_t last_step;
+    /* Of the text of recipe.yaml that this one's recipe replaces, where that was to change with it; 0: none. */
+    uint64_t replaces;
     char mark[RUN_MARK];        /* run_mark's, or "" */
     char data[CHECKPOINT_DATA]; /* fingerprints of the data, "data.source 0123456789abcdef data.target ..."; or "" */
     /* Of what parameters mean beyond their names and shapes, such as the vocabularies: see checkpoint_hash. 0: nothing.

@@ -153,6 +153,28 @@ int checkpoints_find(const char *directory, const char **which, char *path, size
     return text_fail(message, size, "%s: %s", path, strerror(errno));
 }
 
+uint64_t checkpoints_recipe_now(const char *directory) {
+    char path[4096], unused[256], *text = NULL;
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    if (text_read(path, &text, &n, unused, sizeof unused)) return 0;
+    const uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, text, n);
+    free(text);
+    return hash;
+}
+
+int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t size) {
+    char path[4096], unused[256];
+    checkpoint_meta last = {0};
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    if (checkpoint_info(path, &last, NULL, unused, sizeof unused) == 0 && last.replaces &&
+        last.replaces == checkpoints_recipe_now(directory)) {
+        return checkpoint_info(path, &last, r, message, size);
+    }
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    return recipe_load(r, path, message, size);
+}
+
 /* A list in the making: "best (update 10), step-20". */
 typedef struct offer {
     const char *directory, *path; /* of the run; which could not be read */

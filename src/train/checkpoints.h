@@ -12,6 +12,8 @@
 #ifndef ADAMOD_CHECKPOINTS_H
 #define ADAMOD_CHECKPOINTS_H
 
+#include "train/recipe.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +27,12 @@ bool checkpoints_is_name(const char *which);
  * of averaged, best and last, which it then names. */
 int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size, char *message,
                      size_t size);
+
+/* The recipe that a run goes on with, into one that has its defaults: recipe.yaml, unless "last" has replaced it by
+ * its own and the process died before that was written out. */
+int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t size);
+/* A fingerprint of recipe.yaml as it is, for checkpoint_meta's replaces; 0: it cannot be read. */
+uint64_t checkpoints_recipe_now(const char *directory);
 
 /* After one could not be read: appends to message which others of the run are whole, and by which flag they are named,
  * "--resume-from" or "--checkpoint", unless the file itself is whole and something else is wrong. resume: only those

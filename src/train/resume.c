@@ -182,12 +182,16 @@ static int drop_later(const resuming *s) {
     return checkpoint_drop_after(path, s->at->step, s->message, s->size);
 }
 
-/* Makes the checkpoint the last one, before the files are cut back to it: so a crash on the way does no harm, and the next
- * resumption need not be told the same again. */
+/* Makes the checkpoint the last one, before the files are cut back to it and the recipe is written. The rename of this file
+ * decides, for the recipe too: after a crash on either side of it a resumption need not be told the same again. */
 static int become_last(resuming *s) {
     char path[PATH];
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", run_directory(s->run));
-    return checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at, s->message, s->size);
+    s->at->replaces = checkpoints_recipe_now(run_directory(s->run));
+    const int failed =
+        checkpoint_save(path, s->e->params, s->full ? s->full : s->e->optimizer, s->at, s->message, s->size);
+    s->at->replaces = 0;
+    return failed;
 }
 
 static int describe(resuming *s, const char *which) {
@@ -230,6 +234,7 @@ static int go_on(resuming *s, const char *which) {
         return -1;
     }
     s->at->last_step = s->at->step; /* it is the last now, whatever it was called */
+    s->at->replaces = 0;            /* what it did is done */
     if (is_later(s, "best", unused)) forget_best(s->at);
     if ((s->o->from || s->o->reset) && become_last(s)) return -1;
     if (describe(s, which) || run_rewind(s->run, s->at->mark, s->message, s->size)) return -1;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/file.h"
+#include "train/checkpoints.h"
 #include "train/training_loss.h"
 
 #include <dirent.h>
@@ -127,16 +128,10 @@ static int cut_torn(run *r, int index, const run_line *to) {
 static int check_recipe(const run *r, const run_line *to) {
     char difference[512];
     recipe was;
-    char *path = run_path(r, "recipe.yaml", to);
-    if (!path) return -1;
     recipe_defaults(&was, r->recipe.tasks);
-    int status = recipe_load(&was, path, to->message, to->size);
-    free(path);
-    if (!status && recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference)) {
-        status =
-            text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
-    }
-    return status;
+    if (checkpoints_recipe(r->directory, &was, to->message, to->size)) return -1;
+    if (recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference) == 0) return 0;
+    return text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
 }
 
 /* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */

@@ -516,13 +516,11 @@ static int loop(trainer *t, train_result *out, char *message, size_t size) {
 /* Batches of an update: at least one for each rank, of a new run; and what they were, of one that goes on. */
 static int share_batches(recipe *r, const train_options *o, char *message, size_t size) {
     const int ranks = comm_size(o->comm);
-    char path[1200];
     if (ranks > 1 && o->resume) {
         recipe *was = malloc(sizeof *was);
         if (!was) return text_fail(message, size, "out of memory for a recipe");
         recipe_defaults(was, r->tasks);
-        snprintf(path, sizeof path, "%s/recipe.yaml", o->directory);
-        const int failed = recipe_load(was, path, message, size);
+        const int failed = checkpoints_recipe(o->directory, was, message, size);
         if (!failed) r->train.accumulate = was->train.accumulate;
         free(was);
         return failed;
