@@ -80,6 +80,10 @@ int renameat(int at, const char *from, int there, const char *to) {
     return fault_now("renameat", true) ? -1 : (int)syscall(SYS_renameat2, at, from, there, to, 0);
 }
 
+int linkat(int at, const char *from, int there, const char *to, int flags) {
+    return fault_now("linkat", false) ? -1 : (int)syscall(SYS_linkat, at, from, there, to, flags);
+}
+
 int unlinkat(int directory, const char *name, int flags) {
     return fault_now("unlinkat", false) ? -1 : (int)syscall(SYS_unlinkat, directory, name, flags);
 }

@@ -189,7 +189,8 @@ TEST(what_is_written_beside_training_is_what_was_there_when_it_began) {
         snprintf(plain, sizeof plain, "%s", below("plain.safetensors"));
         train(&m, 0, 5);
         CHECK_INT(checkpoint_save(plain, &m.params, m.opt, &meta, MESSAGE), 0);
-        checkpoint_writer *w = checkpoint_begin((const char *[]){one, two}, 2, &m.params, m.opt, &meta, MESSAGE);
+        checkpoint_writer *w =
+            checkpoint_begin((checkpoint_target[]){{one, true}, {two, true}}, 2, &m.params, m.opt, &meta, MESSAGE);
         meta = (checkpoint_meta){0};
         train(&m, 5, 12);
         if (!CHECK_INT(checkpoint_end(w, MESSAGE), 0)) puts(message);
@@ -201,6 +202,76 @@ TEST(what_is_written_beside_training_is_what_was_there_when_it_began) {
     CHECK(!checkpoint_has_failed(NULL));
 }
 
+static struct stat stat_of(const char *path) {
+    struct stat st = {0};
+    CHECK_INT(stat(path, &st), 0);
+    return st;
+}
+
+/* As a run saves them: best and step-N for use alone, last to go on from. */
+TEST(checkpoints_that_are_equal_share_a_file_and_those_for_use_have_no_states) {
+    static const char *const names[] = {"best", "step", "last", "kept"};
+    for (int i = 0; adamod_rule_name(i); i++) {
+        model m, used, other;
+        const checkpoint_meta meta = some_meta();
+        char path[4][512];
+        checkpoint_target targets[4];
+        bool resumable[4];
+        struct stat st[4];
+        checkpoint_meta found = {0};
+        if (!make(&m, adamod_rule_name(i)) || !make(&used, "sgd") || !make(&other, "sgd")) return;
+        train(&m, 0, 5);
+        for (int k = 0; k < 4; k++) {
+            snprintf(path[k], sizeof path[k], "%s/%s.safetensors", below("."), names[k]);
+            targets[k] = (checkpoint_target){path[k], k >= 2};
+        }
+        checkpoint_writer *w = checkpoint_begin(targets, 4, &m.params, m.opt, &meta, MESSAGE);
+        train(&m, 5, 7);
+        if (!CHECK_INT(checkpoint_end(w, MESSAGE), 0)) puts(message);
+        for (int k = 0; k < 4; k++) {
+            st[k] = stat_of(path[k]);
+            CHECK_INT(checkpoint_verify(path[k], &resumable[k], &found, MESSAGE), 0);
+            CHECK_INT(resumable[k], k >= 2);
+            CHECK_INT(found.step, 5);
+        }
+        CHECK(st[0].st_ino == st[1].st_ino && st[2].st_ino == st[3].st_ino && st[0].st_ino != st[2].st_ino);
+        CHECK(st[0].st_size < st[2].st_size);
+        CHECK_INT(checkpoint_load(path[0], &used.params, NULL, NULL, MESSAGE), 0);
+        CHECK_INT(checkpoint_load(path[2], &other.params, NULL, NULL, MESSAGE), 0);
+        for (int p = 0; p < PARAMS; p++) {
+            const nn_param *x = &used.list[p];
+            CHECK(memcmp(used.params.data + x->offset, other.params.data + x->offset, (size_t)x->count * 4) == 0);
+        }
+        drop(&m);
+        drop(&used);
+        drop(&other);
+    }
+}
+
+/* A file that two checkpoints share is not changed by the next one of either name. */
+TEST(a_shared_file_stays_what_it_is_under_its_other_name) {
+    model m;
+    checkpoint_meta meta = some_meta(), found = {0};
+    char one[512], two[512];
+    bool resumable;
+    if (!make(&m, "adamod")) return;
+    snprintf(one, sizeof one, "%s", below("shared-1.safetensors"));
+    snprintf(two, sizeof two, "%s", below("shared-2.safetensors"));
+    const checkpoint_target both[] = {{one, true}, {two, true}};
+    for (int i = 0; i < 2; i++) { /* over nothing, and over names that are linked already */
+        CHECK_INT(checkpoint_end(checkpoint_begin(both, 2, &m.params, m.opt, &meta, MESSAGE), MESSAGE), 0);
+        CHECK_INT(stat_of(one).st_nlink, 2);
+        CHECK_INT(stat_of(two).st_ino, stat_of(one).st_ino);
+    }
+    meta.step = 6;
+    CHECK_INT(checkpoint_end(checkpoint_begin(both + 1, 1, &m.params, m.opt, &meta, MESSAGE), MESSAGE), 0);
+    CHECK_INT(checkpoint_verify(one, &resumable, &found, MESSAGE), 0);
+    CHECK_INT(found.step, 5);
+    CHECK_INT(checkpoint_verify(two, &resumable, &found, MESSAGE), 0);
+    CHECK_INT(found.step, 6);
+    drop(&m);
+}
+
 TEST(what_cannot_be_written_beside_training_is_told_at_the_end) {
     model m;
     const checkpoint_meta meta = some_meta();
@@ -208,14 +279,15 @@ TEST(what_cannot_be_written_beside_training_is_told_at_the_end) {
     if (!make(&m, "adamod")) return;
     snprintf(good, sizeof good, "%s", below("good.safetensors"));
     snprintf(bad, sizeof bad, "%s", below("nowhere/bad.safetensors"));
-    checkpoint_writer *w = checkpoint_begin((const char *[]){bad, good}, 2, &m.params, m.opt, &meta, MESSAGE);
+    checkpoint_writer *w =
+        checkpoint_begin((checkpoint_target[]){{bad, true}, {good, true}}, 2, &m.params, m.opt, &meta, MESSAGE);
     if (!CHECK(w)) return;
     for (int i = 0; i < 2000 && !checkpoint_has_failed(w); i++) usleep(1000);
     CHECK(checkpoint_has_failed(w));
     CHECK_INT(checkpoint_end(w, MESSAGE), -1);
     CHECK_HAS(message, "nowhere/bad.safetensors: ");
     CHECK_INT(access(good, F_OK), -1); /* nothing is written after a failure */
-    w = checkpoint_begin((const char *[]){good}, 1, &m.params, m.opt, &meta, MESSAGE);
+    w = checkpoint_begin(&(checkpoint_target){good, true}, 1, &m.params, m.opt, &meta, MESSAGE);
     CHECK_INT(checkpoint_end(w, MESSAGE), 0);
     CHECK_INT(access(good, F_OK), 0);
     drop(&m);
@@ -871,6 +943,8 @@ TEST(hashes_tell_contents_apart) {
 
 RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule),
           ENTRY(what_is_written_beside_training_is_what_was_there_when_it_began),
+          ENTRY(checkpoints_that_are_equal_share_a_file_and_those_for_use_have_no_states),
+          ENTRY(a_shared_file_stays_what_it_is_under_its_other_name),
           ENTRY(what_cannot_be_written_beside_training_is_told_at_the_end), ENTRY(metadata_come_back_exactly),
           ENTRY(what_earlier_versions_did_not_write_is_not_known), ENTRY(parameters_can_be_loaded_alone),
           ENTRY(the_file_is_plain_safetensors), ENTRY(persistent_states_come_back_bit_for_bit),

@@ -101,4 +101,56 @@ TEST(loading) {
     adamod_free(opt);
 }
 
-RUN_TESTS(ENTRY(saving), ENTRY(loading))
+/* ---- several names ---- */
+
+#define LINK_NAME "best.safetensors"
+
+static int save_both(void) {
+    const checkpoint_meta meta = {.step = 7};
+    const checkpoint_target targets[] = {{FILE_NAME, true}, {LINK_NAME, true}};
+    message[0] = '\0';
+    checkpoint_writer *w = checkpoint_begin(targets, 2, &params, opt, &meta, message, sizeof message);
+    return w ? checkpoint_end(w, message, sizeof message) : -1;
+}
+
+/* 1: the old content, 2: the new. */
+static int version_of(const char *name) {
+    const size_t n = get_file(name, now, sizeof now);
+    return n == n_old && memcmp(now, old, n) == 0 ? 1 : n == n_new && memcmp(now, new, n) == 0 ? 2 : 0;
+}
+
+/* Where there are no links, or one fails, the file is written again: both names have it, or it is said that they have not. */
+TEST(saving_under_two_names) {
+    enter_scratch(true);
+    make();
+    CHECK_INT(save(), 0);
+    n_old = get_file(FILE_NAME, old, sizeof old);
+    CHECK_INT(adamod_step(opt), ADAMOD_OK);
+    CHECK_INT(save(), 0);
+    n_new = get_file(FILE_NAME, new, sizeof new);
+    const long calls = fault_calls(save_both);
+    int failed = 0, written = 0;
+    for (long n = 1; n <= 2 * calls && check_failures < 10; n++) {
+        const int descriptor = fault_descriptor();
+        put_file(FILE_NAME, old, n_old);
+        unlink(LINK_NAME);
+        put_file(LINK_NAME, old, n_old);
+        faults = (fault_plan){.on = true, .at = 1 + (n - 1) % calls, .error = EIO, .for_good = n > calls};
+        const int status = save_both();
+        faults.on = false;
+        failed += status != 0;
+        written += status == 0 && faults.last && strcmp(faults.last, "linkat") == 0;
+        CHECK(version_of(FILE_NAME) && version_of(LINK_NAME));
+        if (!status) CHECK(version_of(FILE_NAME) == 2 && version_of(LINK_NAME) == 2);
+        if (status) CHECK(strstr(message, FILE_NAME ": ") == message || strstr(message, LINK_NAME ": ") == message);
+        if (!faults.for_good) CHECK_INT(scratch_files(), 2);
+        CHECK_INT(fault_descriptor(), descriptor);
+        if (check_failures) printf("  call %ld of %ld, %s\n", n, calls, faults.last ? faults.last : "none");
+        unlink(".adamod-0.tmp");
+        unlink(LINK_NAME ".tmp.link");
+    }
+    CHECK(failed > 10 && written == 1);
+    adamod_free(opt);
+}
+
+RUN_TESTS(ENTRY(saving), ENTRY(loading), ENTRY(saving_under_two_names))

@@ -69,6 +69,9 @@ int ftruncate(int fd, off_t n) { return die_if_now(), (int)syscall(SYS_ftruncate
 int renameat(int from, const char *a, int to, const char *b) {
     return die_if_now(), (int)syscall(SYS_renameat2, from, a, to, b, 0);
 }
+int linkat(int from, const char *a, int to, const char *b, int flags) {
+    return die_if_now(), (int)syscall(SYS_linkat, from, a, to, b, flags);
+}
 int unlinkat(int directory, const char *name, int flags) {
     return die_if_now(), (int)syscall(SYS_unlinkat, directory, name, flags);
 }
@@ -117,11 +120,11 @@ typedef struct problem {
         "train.average=2", "train.accumulate=2"
 static const problem translation = {
     (const char *const[]){"data.train=400", "data.valid=6", "data.test=6", "data.sentences=6", "model.layers=1",
-                          "model.d=8", "model.ffn=8", "model.heads=2", "model.dropout=0.2", LOOP, "decode.beam=2",
-                          "decode.max_length=6", "decode.samples=3", NULL},
+                          "model.d=8", "model.ffn=8", "model.heads=2", "model.dropout=0.2", LOOP,
+                          "train.keep_states=true", "decode.beam=2", "decode.max_length=6", "decode.samples=3", NULL},
     (const char *const[]){"metrics.jsonl", "histograms.jsonl", "samples.jsonl", "source.vocab", "target.vocab", NULL},
     1};
-/* An epoch has three updates: the state of the network, the place in the text and the lengths of batches go on within one
+/* Checkpoints but the last are without states. An epoch has three updates: the state of the network, the place in the text and the lengths of batches go on within one
  * and from one to the next. */
 static const problem language = {
     (const char *const[]){"data.task=language", "data.set=text", "data.batch=3", "data.length=6", "data.spread=2",

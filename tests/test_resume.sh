@@ -15,7 +15,7 @@ data: {task: bitext, source: s.txt, target: t.txt, valid_source: vs.txt, valid_t
 model: {layers: 1, d: 8, ffn: 8, heads: 2, dropout: 0.1}
 optimizer: {rule: adamod, lr: 3e-3}
 train: {steps: 12, evaluate_every: 4, checkpoint_every: 4, average: 2, histogram_dense: 1, evaluate_pairs: 4, threads: 1,
-        backend: cpu}
+        backend: cpu, keep_states: true}
 decode: {beam: 2, max_length: 8}
 END
 
@@ -254,9 +254,39 @@ unmoved 1 'elsewhere/source.vocab: ' "$ADAMOD" train tiny.yaml --out new --set d
 train tiny.yaml --out tuned-on --init-from whole --set data.source=big.txt --set data.vocabularies=whole --set train.steps=1
 cmp whole/source.vocab tuned-on/source.vocab || fail "data.vocabularies=RUN are not those of the run"
 
+# ---- checkpoints without the optimizer's states ----
+
+size_of() { stat -c %s "$1/checkpoints/$2.safetensors"; }
+inode_of() { stat -c %i "$1/checkpoints/$2.safetensors"; }
+# By itself a run keeps states in its last one only. It is the same run.
+train tiny.yaml --out light --set train.keep_states=false
+numbers light | cmp - whole.txt || fail "without states in every checkpoint a run ends elsewhere"
+for name in best step-8 step-12; do
+    [ $((2 * $(size_of light $name))) -lt "$(size_of light last)" ] || fail "$name has states: $(ls -l light/checkpoints)"
+    [ "$(size_of whole $name)" -gt $((3 * $(size_of light $name))) ] || fail "keep_states: $name has none"
+done
+# What is equal is one file.
+[ "$(inode_of whole step-12)" = "$(inode_of whole last)" ] || fail "step-12 and last are two files"
+[ "$(inode_of whole step-8)" != "$(inode_of whole last)" ] || fail "step-8 and last are one file"
+best=$("$ADAMOD" evaluate light --checkpoint best --json | sed 's/"seconds":[^}]*//')
+[ "$best" = "$("$ADAMOD" evaluate whole --checkpoint best --json | sed 's/"seconds":[^}]*//;s/"whole"/"light"/')" ] ||
+    fail "a model without states is another: $best"
+unmoved 1 'best.safetensors: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it' \
+    "$ADAMOD" train --out light --resume-from best
+cp -r light anew
+train --out anew --resume-from best --reset optimizer
+grep -q '"step":12,' anew/result.json || fail "--resume-from best --reset optimizer: $(cat anew/result.json)"
+flip light/checkpoints/last.safetensors 500
+unmoved 1 "light/checkpoints/last.safetensors: " "$ADAMOD" train --resume --out light
+grep -q "; whole, without the optimizer's states: best (update [0-9]*), averaged (update 12), step-12 (update 12), step-8 (update 8): choose one with --resume-from NAME --reset optimizer$" err ||
+    fail "of checkpoints without states: $(cat err)"
+
 # ---- checkpoints that stay ----
 
-train tiny.yaml --out kept --set train.keep_every=3 --set train.average=1
+train tiny.yaml --out kept --set train.keep_every=3 --set train.average=1 --set train.keep_states=false
+[ "$(inode_of kept step-12)" = "$(inode_of kept last)" ] || fail "a kept step-12 and last are two files"
+cp -r kept back-kept
+train --out back-kept --resume-from step-6
 found=$(find kept/checkpoints -name 'step-*' -printf '%f\n' | sort -V | tr '\n' ' ')
 [ "$found" = 'step-3.safetensors step-6.safetensors step-9.safetensors step-12.safetensors ' ] || fail "kept: $found"
 

@@ -44,6 +44,7 @@ static bool only_records(const report_run *r, const char *key) {
                                        "train.histogram_dense",
                                        "train.histogram_every",
                                        "train.keep_every",
+                                       "train.keep_states",
                                        "decode.samples"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (strcmp(key, keys[i]) == 0) return true;

@@ -9,12 +9,14 @@
 #include "train/checkpoint_parts.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "optim/optim.h"
 #include "base/safetensors.h"
 #include "base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -22,6 +24,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char format[] = "adamod checkpoint 1";
 static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
@@ -123,6 +127,11 @@ typedef struct outgoing {
     char (*state_names)[256]; /* of the model's persistent states */
     adamod__state_list states;
     void *copy; /* of tensors' data; NULL: it is the caller's */
+    /* Without the optimizer: the first so many of the pairs; as many tensors, with the weights that are used. 0: these
+     * cannot be told. */
+    size_t n_used, n_used_pairs;
+    adamod__st_tensor *used;
+    float *used_data;
 } outgoing;
 
 static void free_outgoing(outgoing *out) {
@@ -131,6 +140,8 @@ static void free_outgoing(outgoing *out) {
     free(out->state_names);
     adamod__state_list_free(&out->states);
     free(out->copy);
+    free(out->used);
+    free(out->used_data);
 }
 
 static void add_pair(outgoing *out, const char *key, const char *value) {
@@ -194,6 +205,8 @@ static int list_all(outgoing *out, const nn_params *params, const adamod_optimiz
     out->tensors = calloc((size_t)(params->n + params->n_states) + out->states.n + 1, sizeof *out->tensors);
     if (!out->tensors) return checkpoint_fail_memory(to);
     if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
+    out->n_used = out->n;
+    out->n_used_pairs = out->n_pairs;
     if (!optimizer) return 0;
     const double weight = adamod__evaluation_weight(optimizer);
     snprintf(out->evaluation, sizeof out->evaluation, "%.17g", weight);
@@ -218,10 +231,15 @@ int checkpoint_save(const char *path, const nn_params *params, const adamod_opti
 
 #define MOST_COPIED ((uint64_t)1 << 30)
 
+typedef struct place {
+    char *path;
+    bool states;
+} place;
+
 struct checkpoint_writer {
     checkpoint_meta meta;
     outgoing out;
-    char **paths;
+    place *places;
     int n;
     pthread_t thread;
     bool beside; /* the thread was started */
@@ -254,14 +272,89 @@ static bool copy_tensors(outgoing *out) {
     return true;
 }
 
+/* Of a rule that trains other weights than those to use, the f32 state that it makes them from; NULL: there is none. */
+static const float *find_z(const outgoing *out, const nn_param *p) {
+    char name[300];
+    snprintf(name, sizeof name, "%s%s.z", optimizer_part, p->name);
+    for (size_t i = out->n - out->states.n; i < out->n; i++) {
+        const adamod__st_tensor *t = &out->tensors[i];
+        if (strcmp(t->name, name) == 0 && t->dtype == ADAMOD__ST_F32) return t->data;
+    }
+    return NULL;
+}
+
+static void use_weight(float *x, double weight, const float *z, int64_t n) {
+    for (int64_t k = 0; k < n; k++) x[k] = x[k] + (float)weight * (z[k] - x[k]);
+}
+
+/* What is written where the optimizer is not. */
+static int list_used(outgoing *out, const nn_params *params, double weight, const checkpoint_line *to) {
+    out->used = malloc((out->n_used + 1) * sizeof *out->used);
+    if (!out->used) return checkpoint_fail_memory(to);
+    memcpy(out->used, out->tensors, out->n_used * sizeof *out->used);
+    if (weight == 0) return 0;
+    out->used_data = malloc(((size_t)params->count + 1) * sizeof *out->used_data);
+    if (!out->used_data) return checkpoint_fail_memory(to);
+    for (int i = 0; i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        const float *z = find_z(out, p);
+        if (!z) return out->n_used = 0, 0;
+        float *x = out->used_data + p->offset;
+        memcpy(x, out->tensors[i].data, (size_t)p->count * sizeof *x);
+        use_weight(x, weight, z, p->count);
+        out->used[i].data = x;
+    }
+    return 0;
+}
+
+/* The directory's entries last only once it is on disk; some file systems do not sync them. */
+static bool sync_directory_of(const char *path) {
+    char *parent = strdup(path);
+    char *slash = parent ? strrchr(parent, '/') : NULL;
+    if (slash) slash[slash == parent] = '\0';
+    const int fd = parent ? adamod__file_open(slash ? parent : ".", O_RDONLY | O_DIRECTORY) : -1;
+    const int error = fd < 0 ? errno : adamod__file_sync(fd);
+    if (fd >= 0) close(fd);
+    free(parent);
+    return !error || error == EINVAL || error == ENOTSUP;
+}
+
+/* Makes path another name of a file that was just written. False where that cannot be; then what was there is still there, or
+ * the new file is. A temporary name like this is removed by checkpoint_prune. */
+static bool link_to(const char *file, const char *path) {
+    struct stat st;
+    const size_t room = strlen(path) + 16;
+    char *temp = malloc(room);
+    if (!temp) return false;
+    snprintf(temp, room, "%s.tmp.link", path);
+    bool made = (lstat(path, &st) ? errno == ENOENT : S_ISREG(st.st_mode)) &&
+                linkat(AT_FDCWD, file, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0;
+    if (made && renameat(AT_FDCWD, temp, AT_FDCWD, path)) {
+        (void)unlink(temp);
+        made = false;
+    }
+    free(temp);
+    return made && sync_directory_of(path);
+}
+
+static bool has_states(const checkpoint_writer *w, int i) { return w->places[i].states || !w->out.n_used; }
+
+static int write_place(checkpoint_writer *w, int i) {
+    const outgoing *out = &w->out;
+    const char *path = w->places[i].path;
+    const bool states = has_states(w, i);
+    for (int k = 0; k < i; k++) {
+        if (has_states(w, k) == states && link_to(w->places[k].path, path)) return 0;
+    }
+    return adamod__st_write(path, out->pairs, states ? out->n_pairs : out->n_used_pairs,
+                            states ? out->tensors : out->used, states ? out->n : out->n_used, w->message,
+                            sizeof w->message);
+}
+
 static void *write_all(void *writer) {
     checkpoint_writer *w = writer;
-    const outgoing *out = &w->out;
     for (int i = 0; i < w->n && !w->failed; i++) {
-        if (adamod__st_write(w->paths[i], out->pairs, out->n_pairs, out->tensors, out->n, w->message,
-                             sizeof w->message)) {
-            w->failed = true;
-        }
+        if (write_place(w, i)) w->failed = true;
     }
     return NULL;
 }
@@ -277,25 +370,38 @@ static bool start_thread(checkpoint_writer *w) {
 }
 
 static void free_writer(checkpoint_writer *w) {
-    for (int i = 0; w->paths && i < w->n; i++) free(w->paths[i]);
-    free(w->paths);
+    for (int i = 0; w->places && i < w->n; i++) free(w->places[i].path);
+    free(w->places);
     free_outgoing(&w->out);
     free(w);
 }
 
-checkpoint_writer *checkpoint_begin(const char *const *paths, int n, const nn_params *params,
+static int list_places(checkpoint_writer *w, const checkpoint_target *targets, int n, const checkpoint_line *to) {
+    if (!(w->places = calloc((size_t)n, sizeof *w->places))) return checkpoint_fail_memory(to);
+    for (; w->n < n; w->n++) {
+        w->places[w->n] = (place){strdup(targets[w->n].path), targets[w->n].states};
+        if (!w->places[w->n].path) return checkpoint_fail_memory(to);
+    }
+    return 0;
+}
+
+checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
                                     const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
                                     size_t size) {
-    const checkpoint_line to = {paths[0], message, size};
+    const checkpoint_line to = {targets[0].path, message, size};
     checkpoint_writer *w = calloc(1, sizeof *w);
-    if (!w || !(w->paths = calloc((size_t)n, sizeof *w->paths))) return free(w), checkpoint_fail_memory(&to), NULL;
+    if (!w) return checkpoint_fail_memory(&to), NULL;
+    const double weight = optimizer ? adamod__evaluation_weight(optimizer) : 0;
+    bool states = weight != 0;
+    for (int i = 0; i < n; i++) states |= targets[i].states;
     w->meta = *meta;
-    int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&w->out, params, optimizer, &w->meta, &to);
-    for (; !status && w->n < n; w->n++) {
-        if (!(w->paths[w->n] = strdup(paths[w->n]))) status = checkpoint_fail_memory(&to);
-    }
+    int status = list_places(w, targets, n, &to);
+    if (!status) status = nn_params_fetch(params) ? fail_library(&to) : 0;
+    if (!status) status = list_all(&w->out, params, states ? optimizer : NULL, &w->meta, &to);
+    const bool copied = !status && copy_tensors(&w->out);
+    if (!status) status = list_used(&w->out, params, weight, &to);
     if (status) return free_writer(w), NULL;
-    w->beside = copy_tensors(&w->out) && start_thread(w);
+    w->beside = copied && start_thread(w);
     if (!w->beside) write_all(w);
     return w;
 }
@@ -472,7 +578,7 @@ int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *paramet
     float *z = malloc(n * sizeof *z + 1);
     if (!z) return checkpoint_fail_memory(to);
     const int failed = adamod__st_read(file, e, z, to->message, to->size);
-    for (size_t k = 0; !failed && k < n; k++) y[k] = y[k] + (float)weight * (z[k] - y[k]);
+    if (!failed) use_weight(y, weight, z, (int64_t)n);
     free(z);
     return failed ? -1 : 0;
 }
@@ -531,8 +637,10 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     if (checkpoint_read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
     if (check_params(file, params, goes_on, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
-        return text_fail(to->message, to->size, "%s: it has only parameters, no optimizer state to resume from",
-                         to->path);
+        return text_fail(
+            to->message, to->size,
+            "%s: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it",
+            to->path);
     }
     if (!optimizer && verify(file, false, params, to)) return -1;
     float *data = read_params(file, params, goes_on, to);

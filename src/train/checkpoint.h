@@ -1,6 +1,7 @@
 /* checkpoint.h - all that a run needs to go on, in one safetensors file.
  *
- *   tensors    every parameter by its name (F32); "optimizer/NAME.exp_avg", "optimizer/NAME.step", ... of the optimizer
+ *   tensors    every parameter by its name (F32); "optimizer/NAME.exp_avg", "optimizer/NAME.step", ... of the optimizer,
+ *              in those that training can go on from
  *   metadata   "format"; "step", "epoch", ... as in checkpoint_meta; "data", the fingerprints of the data; "recipe", as
  *              YAML; "optimizer/rule", ...
  *
@@ -50,11 +51,18 @@ typedef struct checkpoint_meta {
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 
-/* The same, written to n paths one after the other while the caller goes on: from a copy, by a thread of its own. Where a
- * copy would take more than 1 GiB, it returns only when all is written. Nothing else may be saving there before
- * checkpoint_end. NULL: it was not begun. */
+/* Where one goes, and whether with the optimizer's states, to go on from; without them it has the weights that are used,
+ * which some rules make from their states. (Of such a rule whose states are not f32 it keeps them in any case.) */
+typedef struct checkpoint_target {
+    const char *path;
+    bool states;
+} checkpoint_target;
+
+/* The same, written to n places one after the other while the caller goes on: from a copy, by a thread of its own. Those that
+ * are equal share one file, where the file system has hard links. Where a copy would take more than 1 GiB, it returns only
+ * when all is written. Nothing else may be saving there before checkpoint_end. NULL: it was not begun. */
 typedef struct checkpoint_writer checkpoint_writer;
-checkpoint_writer *checkpoint_begin(const char *const *paths, int n, const nn_params *params,
+checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
                                     const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
                                     size_t size);
 /* Whether it is known already that it could not be written. */

@@ -178,7 +178,7 @@ int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t s
 /* A list in the making: "best (update 10), step-20". */
 typedef struct offer {
     const char *directory, *path; /* of the run; which could not be read */
-    bool resume;
+    bool resume;                  /* only with an optimizer's states */
     char text[400];
     int n;
 } offer;
@@ -210,17 +210,25 @@ static void add_steps(offer *o) {
     free(steps);
 }
 
+static offer make_offer(const char *directory, const char *path, bool resume) {
+    offer o = {.directory = directory, .path = path, .resume = resume};
+    for (int i = NAMES - 1; i >= 0; i--) add_if_whole(&o, names[i]);
+    add_steps(&o);
+    return o;
+}
+
 void checkpoints_offer(const char *directory, const char *path, bool resume, char *message, size_t size) {
     char unused[256];
     checkpoint_meta meta = {0};
     bool resumable;
-    offer o = {.directory = directory, .path = path, .resume = resume};
     const size_t used = strlen(message);
     if (checkpoint_verify(path, &resumable, &meta, unused, sizeof unused) == 0) return;
-    for (int i = NAMES - 1; i >= 0; i--) add_if_whole(&o, names[i]);
-    add_steps(&o);
+    offer o = make_offer(directory, path, resume);
+    const bool without = resume && o.n == 0;
+    if (without) o = make_offer(directory, path, false);
     if (o.n == 0) snprintf(message + used, size - used, "; no other checkpoint of the run is whole");
     else
-        snprintf(message + used, size - used, "; whole: %s: choose one with %s NAME", o.text,
-                 resume ? "--resume-from" : "--checkpoint");
+        snprintf(message + used, size - used, "; whole%s: %s: choose one with %s NAME%s",
+                 without ? ", without the optimizer's states" : "", o.text, resume ? "--resume-from" : "--checkpoint",
+                 without ? " --reset optimizer" : "");
 }

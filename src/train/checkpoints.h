@@ -2,8 +2,11 @@
  *
  *   last        where the run stands; --resume goes on from it
  *   best        of the evaluation that was the best so far
- *   averaged    the mean of the last ones, made at the end (train.average); without an optimizer's state
+ *   averaged    the mean of the last ones, made at the end (train.average)
  *   step-N      after update N: those that the average is taken over, and those that train.keep_every keeps
+ *
+ * last and those of train.keep_every have the optimizer's states; others have the model alone, unless train.keep_states says
+ * otherwise.
  *
  * Functions return 0, or -1 with one line in message.
  *
@@ -35,8 +38,8 @@ int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t s
 uint64_t checkpoints_recipe_now(const char *directory);
 
 /* After one could not be read: appends to message which others of the run are whole, and by which flag they are named,
- * "--resume-from" or "--checkpoint", unless the file itself is whole and something else is wrong. resume: only those
- * count that training can go on from. It reads them all. */
+ * "--resume-from" or "--checkpoint", unless the file itself is whole and something else is wrong. resume: those that
+ * training can go on from; or if there are none, those that it can with a new optimizer. It reads them all. */
 void checkpoints_offer(const char *directory, const char *path, bool resume, char *message, size_t size);
 
 /* ---- in DIRECTORY, a run's "checkpoints" ---- */

@@ -67,6 +67,8 @@ static const key_spec loop_keys[] = {
     WHOLE_KEY(recipe, train.average, "0", 0, 1000, LOOSE, "number of last checkpoints to average at the end; 0: none"),
     SPAN_KEY(recipe, train.keep_every, "0", LOOSE,
              "how often to save a checkpoint step-N that is never deleted; 0: never"),
+    SWITCH_KEY(recipe, train.keep_states, "false", LOOSE,
+               "keep the optimizer's states in best and every step-N, so that --resume-from can continue from them"),
     PATH_KEY(recipe, train.init_from, STRICT, "run or safetensors file with the initial weights"),
     CHOICE_KEY(recipe, train.nonfinite, "stop", "stop skip", LOOSE, "what to do if a loss or a gradient is not finite"),
 };

@@ -80,6 +80,7 @@ typedef struct recipe {
         int histogram_every;   /* ... every so many; 0: no more */
         int average;           /* mean of the last so many checkpoints at the end; 0: none */
         key_span keep_every;   /* a checkpoint each so often that is never deleted */
+        bool keep_states;      /* of the optimizer in other checkpoints than these and the last, too */
         char init_from[RECIPE_PATH]; /* a run or a safetensors file whose weights a run begins with; "": none */
         char nonfinite[8];           /* a loss that is not finite: stop, skip */
     } train;

@@ -177,17 +177,23 @@ static int end_saving(trainer *t, char *message, size_t size) {
 
 enum { NAMES = 3 }; /* that a checkpoint may have at once */
 
+/* Whether a checkpoint is one to go on from. */
+static bool wants_states(const trainer *t, const char *name) {
+    if (t->s.recipe.train.keep_states || strcmp(name, "last") == 0) return true;
+    return strcmp(name, "best") != 0 && is_kept(t, t->at.step);
+}
+
 static int begin_writing(trainer *t, const char *const *names, int n, const adamod_optimizer *full, char *message,
                          size_t size) {
     char path[NAMES][1200];
-    const char *paths[NAMES];
+    checkpoint_target targets[NAMES];
     if (!t->run) return 0;
     if (run_mark(t->run, t->at.mark, sizeof t->at.mark, message, size)) return -1;
     for (int i = 0; i < n; i++) {
         snprintf(path[i], sizeof path[i], "%s/checkpoints/%s.safetensors", run_directory(t->run), names[i]);
-        paths[i] = path[i];
+        targets[i] = (checkpoint_target){path[i], wants_states(t, names[i])};
     }
-    t->writer = checkpoint_begin(paths, n, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
+    t->writer = checkpoint_begin(targets, n, t->s.params, full ? full : t->s.optimizer, &t->at, message, size);
     return t->writer ? 0 : -1;
 }
 
