@@ -78,6 +78,22 @@ train 1 translation.yaml --out free --set train.accumulate=2 $free
 train 2 translation.yaml --out free.2 --set train.accumulate=2 $free --set train.shard=true
 numbers free >one.txt
 numbers free.2 | cmp - one.txt || fail "weights to evaluate with differ where states are shared out"
+# With patience all ranks test the best model, which is not the last; with weights that follow from states as well.
+patient='--set train.accumulate=2 --set train.average=0 --set train.best=accuracy --set train.patience=2 --set train.evaluate_every=1'
+nll_of() { grep "$2" "$1/metrics.jsonl" | sed -n 's/.*"nll":\([^,}]*\).*/\1/p'; }
+for rule in adamod schedulefree_sgd; do
+    # shellcheck disable=SC2086
+    train 1 translation.yaml --out patient $patient --set optimizer.rule=$rule --set optimizer.lr=0.3
+    # shellcheck disable=SC2086
+    train 2 translation.yaml --out patient.2 $patient --set optimizer.rule=$rule --set optimizer.lr=0.3
+    numbers patient >one.txt
+    numbers patient.2 | cmp - one.txt || fail "$rule: 2 ranks test another model than one"
+    step=$(sed -n 's/.*"kind":"final_valid",.*"model":"best","model_step":\([0-9]*\).*/\1/p' patient.2/metrics.jsonl)
+    grep -q "stopped early, .* (best model, update $step)$" said || fail "$rule: of the best model it says $(cat said)"
+    [ "$(nll_of patient.2 '"kind":"valid","step":'"$step,")" = "$(nll_of patient.2 '"kind":"final_valid"')" ] ||
+        fail "$rule: the model of update $step was not tested: $(grep valid patient.2/metrics.jsonl)"
+    rm -rf patient patient.2
+done
 # Norms of all ranks: as one process with a batch of twice the size, to rounding, which each rank's own are not.
 plain='--set data.crop=false --set data.flip=false'
 loss() { sed -n 's/.*"training_loss":\([^,}]*\).*/\1/p' "$1/result.json"; }

@@ -449,6 +449,24 @@ TEST(a_schedule_that_the_epochs_do_not_allow_is_named) {
 
 /* ---- patience ---- */
 
+/* The loss of a line of metrics that begins so. */
+static double loss_in(const char *text, const char *beginning) {
+    const char *line = strstr(text, beginning), *loss = line ? strstr(line, "\"loss\":") : NULL;
+    return loss ? strtod(loss + 7, NULL) : NAN;
+}
+
+/* The loss goes on falling, so the best by another metric is another model than the last. */
+static void check_best_was_tested(const char *text, const train_result *out, int64_t step) {
+    char valid[64];
+    CHECK_STR(out->tested, "best");
+    CHECK_INT(out->tested_step, step);
+    CHECK_HAS(text, ",\"model\":\"best\",\"model_step\":");
+    snprintf(valid, sizeof valid, "{\"kind\":\"valid\",\"step\":%d,", (int)step);
+    CHECK_CLOSE(loss_in(text, "{\"kind\":\"final_valid\""), loss_in(text, valid), 0);
+    CHECK_CLOSE(out->final.value[0], loss_in(text, valid), 0);
+    CHECK(out->final.value[0] != out->valid.value[0]);
+}
+
 /* With all remainders right after 15 updates, the third evaluation after that ends it: at 30 of 60. */
 TEST(training_ends_when_nothing_gets_better) {
     enter_scratch(true);
@@ -462,6 +480,7 @@ TEST(training_ends_when_nothing_gets_better) {
     CHECK_INT(last.stale, 3);
     CHECK_INT(last.best_step, out.step - 15);
     char *text = metrics_of("patient"), line[64];
+    check_best_was_tested(text, &out, out.step - 15);
     snprintf(line, sizeof line, "{\"kind\":\"train\",\"step\":%d,", (int)out.step); /* reports end with it */
     CHECK_HAS(text, line);
     free(text);
@@ -473,6 +492,11 @@ TEST(training_ends_when_nothing_gets_better) {
     CHECK(again.early);
     CHECK_INT(again.step, out.step);
     CHECK_CLOSE(again.valid.value[0], out.valid.value[0], 0);
+    CHECK_CLOSE(again.final.value[0], out.final.value[0], 0);
+    CHECK_INT(remove("patient/checkpoints/best.safetensors"), 0); /* then the last is tested, and that is said */
+    const train_result without = run_in("patient", &r, true);
+    CHECK_STR(without.tested, "last");
+    CHECK_CLOSE(without.final.value[0], out.valid.value[0], 0);
     const recipe more = recipe_with((const char *[]){"train.steps=60", "train.patience=4", NULL});
     CHECK_INT(run_in("patient", &more, true).step, out.step + 5);
     const recipe endless = recipe_with((const char *[]){"train.steps=60", NULL});

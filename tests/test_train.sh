@@ -118,7 +118,7 @@ for blocks in $limits; do
     rm -rf full
 done
 fill_disks() { # needs a file system of its own
-    local sizes='4 12 16 24 32 64 200 360 600'
+    local sizes='4 12 16 24 32 64 120 200 300'
     [ -z "${ADAMOD_TEST_FAST-}" ] || sizes='32'
     for kilobytes in $sizes; do
         mkdir full && mount -t tmpfs -o size="${kilobytes}k" none full || return 1

@@ -94,6 +94,7 @@ static void print_finished(const char *name, const recipe *r, const train_result
     if (!isnan(t->train_loss)) printf("training loss %.4f, ", t->train_loss); /* resumed with no update to make */
     printf("validation loss %.4f", t->valid.value[0]);
     training_print_metrics(recipe_task(r), &t->final, is_score, task_split_label(t->final_split), ", ");
+    if (strcmp(t->tested, "best") == 0) printf(" (best model, update %lld)", (long long)t->tested_step);
     printf("\n");
 }
 

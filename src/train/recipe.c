@@ -55,7 +55,7 @@ static const key_spec loop_keys[] = {
     SPAN_KEY(recipe, train.checkpoint_every, "100", LOOSE, "how often to save; 0: at the end only"),
     TEXT_KEY(recipe, train.best, "loss", LOOSE, "validation metric that selects the best checkpoint"),
     WHOLE_KEY(recipe, train.patience, "0", 0, KEY_MOST_INT, LOOSE,
-              "stop after this many evaluations without a better train.best; 0: never"),
+              "stop after this many evaluations without a better train.best, and test the best model; 0: never"),
     WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
               "updates between lines of metrics; 0: each of the first 2000, then every 10th"),
     REAL_KEY(recipe, train.progress_every, "60", 0, 1e9, false, LOOSE,

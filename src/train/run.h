@@ -26,7 +26,8 @@
  *                          {"kind":"valid","step":100,"epoch":..,"time":..,"tokens":..,"loss":..,...}
  *                            (the task's metrics, those that were measured)
  *                          {"kind":"test","step":900,...}
- *                            (at the end: the whole test set, by the averaged model where there is one, else the last)
+ *                            (at the end: the whole test set, by the averaged model where there is one; with
+ *                            train.patience by the best; else by the last: "model":"best","model_step":700 say which)
  *                          {"kind":"final_valid","step":900,...}
  *                            (the same of the validation set, where there is no test set; versions before 0.2 called
  *                            this "test" too)
@@ -87,6 +88,8 @@ enum { RUN_VALUES = 24 };
 typedef struct run_metrics {
     const char *kind; /* train, valid, test, final_valid */
     int64_t step;
+    const char *model; /* which checkpoint's was measured, and after which update; NULL: the one in training */
+    int64_t model_step;
     struct {
         char name[40];
         double value;

@@ -24,6 +24,11 @@ void run_put_metrics(const run_metrics *m, json *j, tfevents *e) {
     json_pair(j, "kind", m->kind);
     json_key(j, "step");
     json_integer(j, m->step);
+    if (m->model) {
+        json_pair(j, "model", m->model);
+        json_key(j, "model_step");
+        json_integer(j, m->model_step);
+    }
     for (int i = 0; i < m->n; i++) {
         json_key(j, m->at[i].name);
         json_number(j, m->at[i].value);

@@ -376,24 +376,63 @@ static int write_average(const trainer *t, const char *out, char *message, size_
     return n == 0 ? 0 : checkpoint_average(list, n, out, message, size);
 }
 
-/* Puts it into the parameters that are tested. */
-static int average(trainer *t, char *message, size_t size) {
+/* The model that is measured at the end. */
+typedef struct tested {
+    const char *name; /* of its checkpoint */
+    int64_t step;     /* after which update it was saved, or where the run is */
+    bool loaded;      /* from its checkpoint, with the weights that are used */
+} tested;
+
+static void checkpoint_named(const trainer *t, const char *name, char *path, size_t size) {
+    snprintf(path, size, "%s/checkpoints/%s.safetensors", t->o->directory, name);
+}
+
+static int load_tested(trainer *t, tested *out, const char *name, int64_t step, char *message, size_t size) {
     char path[1300];
-    snprintf(path, sizeof path, "%s/checkpoints/averaged.safetensors", t->o->directory);
+    checkpoint_named(t, name, path, sizeof path);
+    *out = (tested){name, step, true};
+    return together(t, checkpoint_load(path, t->s.params, NULL, NULL, message, size), message, size);
+}
+
+static int average(trainer *t, tested *out, char *message, size_t size) {
+    char path[1300];
+    checkpoint_named(t, "averaged", path, sizeof path);
     if (together(t, t->run ? write_average(t, path, message, size) : 0, message, size)) return -1;
     int there = t->run && access(path, F_OK) == 0;
     comm_most(t->o->comm, &there, 1);
     if (!there) return 0; /* there was none to take it over */
-    return together(t, checkpoint_load(path, t->s.params, NULL, NULL, message, size), message, size);
+    return load_tested(t, out, "averaged", t->at.step, message, size);
+}
+
+/* Who stops when it gets worse wants the model from before that. Where its checkpoint was removed, the last has to do. */
+static int take_best(trainer *t, tested *out, char *message, size_t size) {
+    char path[1300], unused[256];
+    checkpoint_meta meta = {0};
+    checkpoint_named(t, "best", path, sizeof path);
+    int there =
+        t->run && checkpoint_info(path, &meta, NULL, unused, sizeof unused) == 0 && meta.step == t->at.best_step;
+    comm_most(t->o->comm, &there, 1);
+    if (!there) return 0;
+    if (t->at.best_step < t->at.step) return load_tested(t, out, "best", t->at.best_step, message, size);
+    out->name = "best";
+    return 0;
+}
+
+static int choose_tested(trainer *t, tested *out, char *message, size_t size) {
+    *out = (tested){"last", t->at.step, false};
+    if (t->s.recipe.train.average > 0) return average(t, out, message, size);
+    return t->s.recipe.train.patience > 0 ? take_best(t, out, message, size) : 0;
 }
 
 /* What the evaluation at the end gave, into the run's files. */
 static int write_final(trainer *t, const task_result *final, train_result *out, char *message, size_t size) {
     const task_split split = out->final_split;
-    const run_metrics valid = measured("valid", t, &t->valid),
-                      last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, final);
+    run_metrics valid = measured("valid", t, &t->valid),
+                last = measured(split == SPLIT_TEST ? "test" : "final_valid", t, final);
     const run_result result = {"finished", out->step, out->seconds, &valid, &last, out->early};
     if (!t->run) return 0;
+    last.model = out->tested;
+    last.model_step = out->tested_step;
     if (t->s.task->report && t->s.task->report(&t->s, split, t->at.step, run_directory(t->run), message, size))
         return -1;
     if (run_add_metrics(t->run, &last, message, size)) return -1;
@@ -403,15 +442,13 @@ static int write_final(trainer *t, const task_result *final, train_result *out, 
 static int finish(trainer *t, train_result *out, char *message, size_t size) {
     const task_split split = t->s.task->has(&t->s, SPLIT_TEST) ? SPLIT_TEST : SPLIT_VALID;
     task_result final;
+    tested model;
     const double clock = clock_seconds();
-    if (end_saving(t, message, size)) return -1;
-    if (t->s.recipe.train.average > 0 && average(t, message, size)) return -1;
+    if (end_saving(t, message, size) || choose_tested(t, &model, message, size)) return -1;
     progress_split(&t->progress, split == SPLIT_TEST ? "test" : "validation");
-    /* an average of checkpoints is evaluated as it is */
     const task_sample sample = t->run ? keep_sample : NULL;
-    const int failed = t->s.recipe.train.average > 0
-                           ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final, message, size)
-                           : measure_with(t, split, TASK_WHOLE, sample, &final, message, size);
+    const int failed = model.loaded ? t->s.task->evaluate(&t->s, split, TASK_WHOLE, sample, t, &final, message, size)
+                                    : measure_with(t, split, TASK_WHOLE, sample, &final, message, size);
     if (together(t, failed, message, size)) return -1;
     t->started += clock_seconds() - clock;
     *out = (train_result){.status = TRAIN_FINISHED,
@@ -420,7 +457,9 @@ static int finish(trainer *t, train_result *out, char *message, size_t size) {
                           .seconds = seconds(t),
                           .valid = t->valid,
                           .final = final,
-                          .final_split = split};
+                          .final_split = split,
+                          .tested = model.name,
+                          .tested_step = model.step};
     return together(t, write_final(t, &final, out, message, size), message, size);
 }
 

@@ -35,7 +35,9 @@ typedef struct train_result {
     double train_loss;        /* see training_loss.h; NAN: no update had one */
     task_result valid, final; /* of the last evaluation; and at the end, of ... */
     task_split final_split;   /* ... the test set, or the validation set where there is none */
-    char reason[200];         /* of a run that diverged: "the loss is not finite in update 7" */
+    const char *tested;       /* which model that was of: "averaged", "best" or "last"; and after which update */
+    int64_t tested_step;
+    char reason[200]; /* of a run that diverged: "the loss is not finite in update 7" */
 } train_result;
 
 /* What train_run trains, shared out over ranks as it does it: for who wants to know what that takes. */
