@@ -320,13 +320,14 @@ static bool sync_directory_of(const char *path) {
 }
 
 /* Makes path another name of a file that was just written. False where that cannot be; then what was there is still there, or
- * the new file is. A temporary name like this is removed by checkpoint_prune. */
+ * the new file is. Temporary names like this are removed by checkpoint_prune, too. */
 static bool link_to(const char *file, const char *path) {
     struct stat st;
     const size_t room = strlen(path) + 16;
     char *temp = malloc(room);
     if (!temp) return false;
     snprintf(temp, room, "%s.tmp.link", path);
+    (void)unlinkat(AT_FDCWD, temp, 0); /* a killed process's */
     bool made = (lstat(path, &st) ? errno == ENOENT : S_ISREG(st.st_mode)) &&
                 linkat(AT_FDCWD, file, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0;
     if (made && renameat(AT_FDCWD, temp, AT_FDCWD, path)) {

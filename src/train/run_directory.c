@@ -16,6 +16,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "train/checkpoints.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -179,6 +180,15 @@ static int remove_at(const run *r, int directory, const char *name, const run_li
     return unlinkat(directory, name, 0) && errno != ENOENT ? run_fail_at(r, name, to, "cannot remove", errno) : 0;
 }
 
+/* What writers of checkpoints that were killed have left. */
+static int clear_checkpoints(const run *r, const run_line *to) {
+    char *path = run_path(r, checkpoints_name, to);
+    int status = path ? 0 : -1;
+    if (path && access(path, F_OK) == 0) status = checkpoint_prune(path, SIZE_MAX, NULL, NULL, to->message, to->size);
+    free(path);
+    return status;
+}
+
 /* What a run without a checkpoint has left. The recipe stays until the new one replaces it: it may be the one that was just
  * read. */
 static int clear(run *r, const run_line *to) {
@@ -193,7 +203,7 @@ static int clear(run *r, const run_line *to) {
         else status = remove_at(r, dirfd(d), name, to);
     }
     if (d) closedir(d);
-    if (status) return status;
+    if (status || clear_checkpoints(r, to)) return -1;
     adamod__file_clean(r->directory);
     const int error = f->size ? adamod__file_cut(f->fd, 0) : 0;
     if (error) return run_fail_at(r, f->name, to, "cannot truncate", error);
