@@ -233,6 +233,13 @@ spread() { # the most tokens of an update over the least, rounded down
 [ "$(spread true)" -ge 5 ] || fail "batches are not sorted by length: $(spread true)"
 [ "$(spread false)" -le 2 ] || fail "batches are sorted by length"
 
+# Another rule goes without the options that it does not have, and says which; compare says it once for a rule.
+"$ADAMOD" train tiny.yaml --dry-run --set optimizer.beta3=0.9 --set optimizer=sgd 2>err >/dev/null || fail "--set optimizer=sgd: $(cat err)"
+grep -qx 'adamod: optimizer sgd: dropped options of the recipe that it does not have: .*beta3.*' err ||
+    fail "train does not say what sgd drops: $(cat err)"
+"$ADAMOD" compare tiny.yaml --out rules --vary optimizer=sgd,adamod --seeds 2 --set train.steps=2 --set optimizer.beta3=0.9 --no-report 2>err >/dev/null
+[ "$(grep -c 'optimizer sgd: dropped' err)" = 1 ] || fail "compare does not say once what sgd drops: $(cat err)"
+
 # A model that an update ruins, with lr 1e19, does not replace the good checkpoint before it; what is not finite is named
 # with its update. Other variants go on.
 ruin=(--set optimizer.rule=sgd --set train.average=0 --set train.checkpoint_every=1)

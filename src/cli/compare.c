@@ -59,6 +59,7 @@ typedef struct comparison {
     /* of each run */
     char *directory[MAX_RUNS], *label[MAX_RUNS];
     int n;
+    char noted[1024];           /* rules of which it was said what they dropped of the recipe: a list */
     const char *made[MAX_RUNS]; /* the directories of those that did not fail */
     int n_made;
 } comparison;
@@ -106,22 +107,7 @@ static int parse(int argc, char **argv, comparison *c, bool overrides) {
 
 /* ---- variants ---- */
 
-/* Another rule keeps the options it has; the recipe's others go. */
-static int set_rule(recipe *r, const char *rule, char *message, size_t size) {
-    char text[160];
-    snprintf(text, sizeof text, "optimizer.rule=%.100s", rule);
-    if (recipe_set(r, text, message, size)) return -1;
-    for (int i = r->optimizer.n_options - 1; i >= 0; i--) {
-        adamod_option option;
-        if (adamod_option_find(rule, r->optimizer.option[i].key, &option) != ADAMOD_ERROR_NAME) continue;
-        snprintf(text, sizeof text, "optimizer.%s=", r->optimizer.option[i].key);
-        if (recipe_set(r, text, message, size)) return -1;
-    }
-    return 0;
-}
-
 static int set_key(recipe *r, const char *key, const char *value, char *message, size_t size) {
-    if (strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0) return set_rule(r, value, message, size);
     char text[128 + VALUE];
     snprintf(text, sizeof text, "%.126s=%s", key, value);
     return recipe_set(r, text, message, size);
@@ -277,11 +263,21 @@ static int find_run(const comparison *c, int index, variant_run *v) {
     return 0;
 }
 
+/* Once for each rule, however many runs have it. */
+static void note_dropped(comparison *c, const recipe *r) {
+    char line[1200];
+    const size_t used = strlen(c->noted);
+    if (key_lists(c->noted, r->optimizer.rule) || !recipe_dropped(r, line, sizeof line)) return;
+    training_note(line);
+    snprintf(c->noted + used, sizeof c->noted - used, "%s%s", used ? "," : "", r->optimizer.rule);
+}
+
 /* What would go wrong with a run: before any is made, so that it is not found after hours. */
 static int check_run(comparison *c, const variant_run *v) {
     char message[1024], path[1200];
     snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
     if (recipe_check(&v->r, message, sizeof message)) return cli_usage("compare", "%s: %s", v->name, message);
+    note_dropped(c, &v->r);
     if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
     for (int i = 0; i < c->n; i++) {
         if (strcmp(c->directory[i], v->directory) == 0)

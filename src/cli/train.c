@@ -24,7 +24,7 @@ enum {
     FLAG_HELP
 };
 static const cli_flag flags[] = {
-    {"set", "KEY=VALUE", "override a key of the recipe; may be repeated"},
+    {"set", "KEY=VALUE", "override a key of the recipe; may be repeated; optimizer=sgd changes the rule"},
     {"out", "DIR", "the run directory (runs/NAME)"},
     TRAINING_DEVICE_FLAG,
     {"init-from", "RUN|FILE", "start from the weights of another run or a safetensors file"},
@@ -161,6 +161,7 @@ static int read_all(int argc, char **argv, arguments *a, recipe *r) {
     if (a->recipe == own && take_what_is_kept(r, a->out, message, sizeof message))
         return cli_usage("train", "%s", message);
     if ((status = parse(argc, argv, a, r, true)) >= 0) return status;
+    if (recipe_dropped(r, message, sizeof message) && comm_rank(a->how.comm) == 0) training_note(message);
     return recipe_check(r, message, sizeof message) ? cli_usage("train", "%s", message) : -1;
 }
 

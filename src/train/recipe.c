@@ -74,6 +74,7 @@ static const key_spec loop_keys[] = {
 };
 static const key_table loop_table = {loop_keys, sizeof loop_keys / sizeof *loop_keys, sizeof(recipe)};
 
+static const char rule_key[] = "optimizer.rule";
 const char recipe_option_section[] = "optimizer.", recipe_schedule_section[] = "optimizer.schedule.";
 static const char *const first_sections[] = {"", "data", "model", "optimizer", "train"};
 
@@ -439,7 +440,16 @@ static int set_key(recipe *r, const key_spec *k, void *settings, const char *tex
 typedef struct pair_list {
     recipe_pair *pairs;
     int *n, most;
+    char *dropped; /* recipe.optimizer.dropped */
 } pair_list;
+
+static pair_list options_of(recipe *r) {
+    return (pair_list){r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
+}
+
+static pair_list schedules_of(recipe *r) {
+    return (pair_list){r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
+}
 
 static recipe_pair *find_pair(const pair_list *list, const char *name) {
     for (int i = 0; i < *list->n; i++) {
@@ -462,6 +472,7 @@ static int set_pair(const pair_list *list, const char *path, const char *text, c
         return recipe_fail(at, "%s is given twice, first in line %d", key_show(path).text, pair->line);
     }
     if (!*text && at->line < 0) {
+        if (!pair && key_lists(list->dropped, path + strlen(recipe_option_section))) return 0;
         if (!pair) return recipe_fail(at, "%s is not set, so it cannot be removed", key_show(path).text);
         remove_pair(list, pair);
         return 0;
@@ -488,7 +499,43 @@ static bool is_option_name(const char *name) {
     return true;
 }
 
+/* Those that are not the rule's, but another's: what no rule has is a mistake to be told of. */
+static void drop_foreign(const recipe *r, const pair_list *list, const char *section) {
+    for (int i = 0; i < *list->n;) {
+        const char *name = list->pairs[i].key;
+        const size_t used = strlen(list->dropped);
+        if (!recipe_is_foreign(r, name)) {
+            i++;
+            continue;
+        }
+        snprintf(list->dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", section, name);
+        remove_pair(list, &list->pairs[i]);
+    }
+}
+
+/* The rule that a flag names; a file's options are those of its own rule. */
+static int set_rule(recipe *r, const char *text, const recipe_place *at) {
+    const key_spec *k = key_find(&loop_table, rule_key);
+    const pair_list options = options_of(r), schedules = schedules_of(r);
+    if (set_key(r, k, r, text, at)) return -1;
+    drop_foreign(r, &options, "");
+    drop_foreign(r, &schedules, recipe_schedule_section + strlen(recipe_option_section));
+    return 0;
+}
+
+bool recipe_dropped(const recipe *r, char *line, size_t size) {
+    int used = snprintf(line, size, "optimizer %s: dropped options of the recipe that it does not have: ",
+                        key_show(r->optimizer.rule).text);
+    for (const char *c = r->optimizer.dropped; *c && used > 0 && (size_t)used < size; c += *c == ',') {
+        const int n = (int)strcspn(c, ",");
+        used += snprintf(line + used, size - (size_t)used, "%s%.*s", c > r->optimizer.dropped ? ", " : "", n, c);
+        c += n;
+    }
+    return *r->optimizer.dropped;
+}
+
 int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    if (at->line < 0 && (strcmp(path, "optimizer") == 0 || strcmp(path, rule_key) == 0)) return set_rule(r, text, at);
     const recipe_key own = find_key(r, path);
     const key_spec *k = own.k ? own.k : find_foreign(r, path);
     if (k) return set_key(r, k, own.settings, text, at);
@@ -496,9 +543,8 @@ int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_
     const bool schedule = strncmp(path, recipe_schedule_section, strlen(recipe_schedule_section)) == 0;
     const char *section = schedule ? recipe_schedule_section : recipe_option_section, *name = path + strlen(section);
     if (strncmp(path, section, strlen(section)) != 0 || !is_option_name(name)) return recipe_no_such_key(r, at, path);
-    const pair_list options = {r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS};
-    const pair_list schedules = {r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES};
-    return set_pair(schedule ? &schedules : &options, path, text, at);
+    const pair_list list = schedule ? schedules_of(r) : options_of(r);
+    return set_pair(&list, path, text, at);
 }
 
 void recipe_defaults(recipe *r, const task *const *tasks) {
@@ -659,7 +705,7 @@ int recipe_compare(const recipe *was, const recipe *is, int except, char *messag
         const key_spec *k = now[i].k;
         const char *old = key_text(k, before[i].settings, a), *new = key_text(k, now[i].settings, b);
         if (k->loose || strcmp(old, new) == 0) continue;
-        if ((except & RECIPE_RULE) && strcmp(k->path, "optimizer.rule") == 0) continue;
+        if ((except & RECIPE_RULE) && strcmp(k->path, rule_key) == 0) continue;
         return recipe_fail(&at, "%s is %s, but was %s", k->path, *new ? new : "empty", *old ? old : "empty");
     }
     return except & RECIPE_OPTIONS ? 0 : compare_options(was, is, &at);

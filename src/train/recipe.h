@@ -57,7 +57,8 @@ typedef struct recipe {
         int n_options;
         recipe_pair schedule[RECIPE_MAX_SCHEDULES];
         int n_schedules;
-        char no_decay[32]; /* kinds of parameters without weight decay: a list of biases, norms */
+        char dropped[1024]; /* what recipe_set took away with the rule that had it: a list, "beta3,schedule.beta3" */
+        char no_decay[32];  /* kinds of parameters without weight decay: a list of biases, norms */
     } optimizer;
     struct {
         int64_t steps;   /* updates, unless ... */
@@ -111,11 +112,15 @@ int recipe_load(recipe *r, const char *path, char *message, size_t size);
 /* The same from memory; name stands for the file in messages. */
 int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *message, size_t size);
 
-/* "train.steps=100", with "--set" named in a message. "optimizer.beta3=" takes an option or a schedule away. A relative
- * path is relative to the current directory. */
+/* "train.steps=100", with "--set" named in a message. "optimizer.beta3=" takes an option or a schedule away. "optimizer=sgd"
+ * is short for optimizer.rule; options and schedules that the rule does not have, but another one has, are dropped. A
+ * relative path is relative to the current directory. */
 int recipe_set(recipe *r, const char *assignment, char *message, size_t size);
 /* The same for a flag that stands for a key, "--beam" for "decode.beam", with the flag named in a message. */
 int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size);
+
+/* Whether recipe_set dropped options with the rule that had them; line says which. */
+bool recipe_dropped(const recipe *r, char *line, size_t size);
 
 /* After all is set: what no single key can tell (rule and its options, schedules, what the task and the model check). */
 int recipe_check(const recipe *r, char *message, size_t size);

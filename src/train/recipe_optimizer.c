@@ -28,16 +28,20 @@ static bool any_rule_has(const char *option) {
     return false;
 }
 
+bool recipe_is_foreign(const recipe *r, const char *option) {
+    adamod_option found;
+    return adamod_option_at(r->optimizer.rule, 0, &found) == ADAMOD_OK &&
+           adamod_option_find(r->optimizer.rule, option, &found) == ADAMOD_ERROR_NAME && any_rule_has(option);
+}
+
 /* Another rule was chosen than the options are for: all that it has not, as flags that take them away. */
 static int foreign_option(const recipe *r, const char *option, const recipe_place *at) {
     char flags[1024] = "";
-    adamod_option unused;
     int n = 0;
     for (int i = 0; i < r->optimizer.n_options; i++) {
         const char *other = r->optimizer.option[i].key;
         const size_t used = strlen(flags);
-        if (adamod_option_find(r->optimizer.rule, other, &unused) != ADAMOD_ERROR_NAME || !any_rule_has(other))
-            continue;
+        if (!recipe_is_foreign(r, other)) continue;
         snprintf(flags + used, sizeof flags - used, "%s--set optimizer.%s=", n++ ? " " : "", other);
     }
     return recipe_fail(at, "optimizer.%s: %s has no such option; %s %s", option, r->optimizer.rule, flags,
@@ -50,8 +54,8 @@ static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair 
     if (adamod_option_find(r->optimizer.rule, pair->key, &option)) {
         char words[512];
         snprintf(words, sizeof words, "%s", library_words(r));
-        if (!any_rule_has(pair->key)) return recipe_fail(at, "optimizer.%s: %s", pair->key, words);
-        return foreign_option(r, pair->key, at);
+        if (recipe_is_foreign(r, pair->key)) return foreign_option(r, pair->key, at);
+        return recipe_fail(at, "optimizer.%s: %s", pair->key, words);
     }
     if (option.kind == ADAMOD_INTEGER && option.min == 0 && option.max == 1) { /* a switch: YAML has words for it */
         if (strcmp(text, "true") == 0) text = "1";

@@ -39,6 +39,9 @@ bool recipe_is_list(const recipe *r, const char *path);
 /* What a key's value should be; false: there is no such key. */
 bool recipe_expected(const recipe *r, const char *path, char *out, size_t size);
 
+/* Whether an option is not the rule's, but one that another rule has. */
+bool recipe_is_foreign(const recipe *r, const char *option);
+
 extern const char recipe_option_section[], recipe_schedule_section[];
 
 const char *recipe_leaf(const char *path);
