@@ -90,6 +90,7 @@ ADAMOD_API const char *adamod_last_error(void);
 typedef struct adamod_optimizer adamod_optimizer;
 
 /* Creates an optimizer of the given rule ("adamod"; adamod_rule_name lists them) and stores it in *out.
+ * "adamw" is another name of "adam", whose weight_decay is 0.01 then; its state files are adam's.
  * Fails with ADAMOD_ERROR_NAME if there is no such rule, ADAMOD_ERROR_MEMORY if out of memory. */
 ADAMOD_API adamod_status adamod_create(adamod_optimizer **out, const char *rule);
 /* Frees the optimizer and its states. opt may be NULL. */

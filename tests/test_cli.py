@@ -283,6 +283,10 @@ def test_list():
     check(adamod["states"] == ["exp_avg", "exp_avg_sq", "exp_avg_lr"] and adamod["bytes_per_parameter"] == 12, adamod)
     clip = next(option for option in adamod["options"] if option["name"] == "clip_value")
     check(clip["default"] == "inf" and clip["max"] == "inf", clip)
+    adam, adamw = (json.loads(succeed("optim", "list", name, "--json")) for name in ("adam", "adamw"))
+    differing = [b for a, b in zip(adam["options"], adamw["options"]) if a != b]
+    check([(option["name"], option["default"]) for option in differing] == [("weight_decay", 0.01)], differing)
+    check(adamw["name"] == "adamw" and f"\nadamw: {adamw['summary']}." in text, "adamw is not in the list", text)
     refuse(2, "did you mean 'adamod'?", "optim", "list", "adamond")
     refuse(2, "unexpected argument", "optim", "list", "adamod", "adam")
 

@@ -123,6 +123,32 @@ TEST(fresh_and_empty) {
     adamod_free(b.opt);
 }
 
+/* Another name of Adam, with PyTorch's weight decay: the same bits, and files that either reads. */
+TEST(adamw_is_adam_with_weight_decay) {
+    enter_scratch(true);
+    float p[4] = {1, 2, 3, 4}, q[4] = {1, 2, 3, 4}, g[4] = {1, -1, 2, 5};
+    const int64_t shape[] = {4};
+    adamod_optimizer *adam = NULL, *adamw = NULL;
+    adamod_option o;
+    CHECK_INT(adamod_create(&adam, "adam"), ADAMOD_OK);
+    CHECK_INT(adamod_create(&adamw, "adamw"), ADAMOD_OK);
+    CHECK_INT(adamod_set(adam, "weight_decay", 0.01), ADAMOD_OK);
+    CHECK_INT(adamod_add(adam, "x", p, g, 1, shape), ADAMOD_OK);
+    CHECK_INT(adamod_add(adamw, "x", q, g, 1, shape), ADAMOD_OK);
+    for (int i = 0; i < 6; i++) {
+        if (i == 2) CHECK_INT(adamod_save(adam, FILE_NAME) || adamod_load(adamw, FILE_NAME), ADAMOD_OK);
+        if (i == 4) CHECK_INT(adamod_save(adamw, FILE_NAME) || adamod_load(adam, FILE_NAME), ADAMOD_OK);
+        CHECK_INT(adamod_step(adam) || adamod_step(adamw), ADAMOD_OK);
+    }
+    CHECK(memcmp(p, q, sizeof p) == 0);
+    CHECK_INT(adamod_option_find("adamw", "weight_decay", &o), ADAMOD_OK);
+    CHECK(o.value == 0.01);
+    CHECK_INT(adamod_set(adamw, "lr", -1), ADAMOD_ERROR_RANGE);
+    CHECK_HAS(adamod_last_error(), "adamw: lr is -1");
+    adamod_free(adam);
+    adamod_free(adamw);
+}
+
 /* Parameters are found by name, not by number. */
 TEST(another_order) {
     enter_scratch(true);
@@ -476,6 +502,6 @@ TEST(counts_of_skipped_updates_that_end) {
 }
 
 RUN_TESTS(ENTRY(goes_on_bit_for_bit), ENTRY(goes_back), ENTRY(takes_a_part_of_another), ENTRY(fresh_and_empty),
-          ENTRY(another_order), ENTRY(large), ENTRY(names_in_a_file), ENTRY(types_and_shapes_in_a_file),
-          ENTRY(unusual_names), ENTRY(loading_with_an_allocator), ENTRY(names_and_what_others_left),
-          ENTRY(counts_that_end), ENTRY(counts_of_skipped_updates_that_end))
+          ENTRY(adamw_is_adam_with_weight_decay), ENTRY(another_order), ENTRY(large), ENTRY(names_in_a_file),
+          ENTRY(types_and_shapes_in_a_file), ENTRY(unusual_names), ENTRY(loading_with_an_allocator),
+          ENTRY(names_and_what_others_left), ENTRY(counts_that_end), ENTRY(counts_of_skipped_updates_that_end))

@@ -1,5 +1,6 @@
 /* adamod optim list: the rules, and what each can be told. */
 #include "cli/cli.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,7 +120,12 @@ static int print_rules(void) {
         printf("%-18s  %-49s  %6.4g  %s\n", adamod_rule_name(i), text, round(states.bytes * 100) / 100,
                adamod_rule_summary(i));
     }
-    printf("\nbytes: of the states, for each f32 parameter of a %d x %d matrix, with the default options.\n"
+    printf("\n");
+    for (int i = 0; adamod_rule_name(i); i++) {
+        const char *summary, *alias = adamod__rule_alias(i, &summary);
+        if (alias) printf("%s: %s.\n", alias, summary);
+    }
+    printf("bytes: of the states, for each f32 parameter of a %d x %d matrix, with the default options.\n"
            "'adamod optim list RULE' shows a rule's options.\n",
            SIDE, SIDE);
     return 0;
@@ -190,6 +196,16 @@ static int print_rules_json(void) {
     return status;
 }
 
+/* Of a rule or an alias that there is. */
+static const char *find_summary(const char *rule) {
+    for (int i = 0; adamod_rule_name(i); i++) {
+        const char *summary, *alias = adamod__rule_alias(i, &summary);
+        if (strcmp(adamod_rule_name(i), rule) == 0) return adamod_rule_summary(i);
+        if (alias && strcmp(alias, rule) == 0) return summary;
+    }
+    return "";
+}
+
 int cli_optim_list(int argc, char **argv) {
     cli_parser parser = {.command = COMMAND, .flags = flags, .argc = argc, .argv = argv};
     const char *rule = NULL;
@@ -205,10 +221,8 @@ int cli_optim_list(int argc, char **argv) {
     adamod_option first;
     const adamod_status status = adamod_option_at(rule, 0, &first);
     if (status) return cli_library(COMMAND, status);
-    int i = 0;
-    while (strcmp(adamod_rule_name(i), rule) != 0) i++;
-    if (!json) return print_rule(rule, adamod_rule_summary(i));
-    const int result = print_rule_json(rule, adamod_rule_summary(i));
+    if (!json) return print_rule(rule, find_summary(rule));
+    const int result = print_rule_json(rule, find_summary(rule));
     printf("\n");
     return result;
 }

@@ -53,6 +53,9 @@ typedef struct rule {
     const option_spec *options;
     int n_options;
     int default_decay;
+    double default_weight_decay;
+    const struct rule *alias;  /* the same under another name, with other defaults; NULL: there is none */
+    const char *file_name;     /* of an alias: the rule's, which files of states have; NULL: its own */
     bool q8;                   /* its states can be kept in 8 bits */
     bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
     bool together;             /* an update of some arrays depends on the others */
@@ -69,6 +72,8 @@ extern const rule *const adamod__rules[RULE_COUNT];
 
 /* The rule of this name, or NULL with the last error set. */
 const rule *adamod__find_rule(const char *name);
+/* What files of states call it. */
+static inline const char *adamod__rule_in_files(const rule *r) { return r->file_name ? r->file_name : r->name; }
 
 /* The option of this name, or NULL with the last error set. */
 const option_spec *adamod__find_option(const rule *r, const char *name);

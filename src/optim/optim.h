@@ -15,6 +15,9 @@ adamod_status adamod__parse_device(const char *text, int *index);
  * adamod_last_error. */
 const char *adamod__chosen_isa(void);
 
+/* Another name of rule number index, under which it has other defaults, and what that means; NULL: it has none. */
+const char *adamod__rule_alias(int index, const char **summary);
+
 /* The GPU that a handle is on, with the functions that work on it; both NULL: it is on the CPU. */
 typedef struct adamod__gpu {
     const adamod__device_api *api;

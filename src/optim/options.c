@@ -74,7 +74,9 @@ const rule *adamod__find_rule(const char *name) {
     const char *best = NULL;
     int distance = 99;
     for (int i = 0; i < RULE_COUNT; i++) {
+        const rule *alias = adamod__rules[i]->alias;
         if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
+        if (alias && strcmp(alias->name, name) == 0) return alias;
         adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
     }
     char known[24 * RULE_COUNT] = "";
@@ -230,12 +232,14 @@ void adamod__default_options(const rule *r, double options[OPT_COUNT]) {
     memset(options, 0, OPT_COUNT * sizeof *options);
     for (int i = 0; (o = adamod__option(r, i)); i++) options[o->id] = o->info.value;
     options[OPT_DECAY] = r->default_decay;
+    options[OPT_WEIGHT_DECAY] = r->default_weight_decay;
 }
 
 static adamod_status adamod__option_out(const rule *r, const option_spec *o, adamod_option *out) {
     if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
     *out = o->info;
     if (o->id == OPT_DECAY) out->value = r->default_decay;
+    if (o->id == OPT_WEIGHT_DECAY) out->value = r->default_weight_decay;
     return ADAMOD_OK;
 }
 

@@ -1,6 +1,7 @@
 /* The rules' descriptions: options, states, and the coefficients their formulas read. The formulas stand beside them in
  * rules/, and are compiled in kernels/. */
 #include "optim/internal.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
@@ -90,6 +91,12 @@ const char *adamod_rule_name(int index) { return index >= 0 && index < RULE_COUN
 
 const char *adamod_rule_summary(int index) {
     return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
+}
+
+const char *adamod__rule_alias(int index, const char **summary) {
+    const rule *alias = index >= 0 && index < RULE_COUNT ? adamod__rules[index]->alias : NULL;
+    if (alias && summary) *summary = alias->summary;
+    return alias ? alias->name : NULL;
 }
 
 void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,

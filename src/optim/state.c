@@ -75,7 +75,7 @@ static bool adamod__list_metadata(const adamod_optimizer *opt, const char *prefi
     snprintf(steps, sizeof steps, "%lld", (long long)opt->steps);
     snprintf(skipped, sizeof skipped, "%lld", (long long)opt->skipped);
     const adamod__st_pair pairs[ADAMOD__STATE_PAIRS] = {
-        {"format", adamod__format}, {"rule", opt->rule->name}, {"steps", steps}, {"skipped", skipped}};
+        {"format", adamod__format}, {"rule", adamod__rule_in_files(opt->rule)}, {"steps", steps}, {"skipped", skipped}};
     for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) {
         out[i].key = adamod__entry_name(prefix, pairs[i].key, NULL);
         out[i].value = strdup(pairs[i].value);
@@ -200,9 +200,9 @@ static adamod_status adamod__check_metadata(const adamod_optimizer *opt, incomin
         return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: format is '%.40s', expected '%s'", in->path,
                             format ? format : "", adamod__format);
     }
-    if (!rule_name || strcmp(rule_name, opt->rule->name) != 0) {
+    if (!rule_name || strcmp(rule_name, adamod__rule_in_files(opt->rule)) != 0) {
         return adamod__fail(ADAMOD_ERROR_MISMATCH, "%s: state of rule '%.40s', expected '%s'", in->path,
-                            rule_name ? rule_name : "", opt->rule->name);
+                            rule_name ? rule_name : "", adamod__rule_in_files(opt->rule));
     }
     if (!adamod__parse_count(adamod__incoming_metadata(in, "steps"), &in->steps) ||
         !adamod__parse_count(adamod__incoming_metadata(in, "skipped"), &in->skipped)) {

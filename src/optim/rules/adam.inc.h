@@ -65,8 +65,23 @@ static const option_spec adamod__adam_options[] = {
     OPTIONS_BOUND,
 };
 
+/* AdamW: Loshchilov and Hutter, arXiv 1711.05101, with PyTorch's weight_decay. */
+static const rule adamod__rule_adamw = {
+    .id = RULE_adam,
+    .name = "adamw",
+    .file_name = "adam",
+    .summary = "adam with weight_decay 0.01, as in PyTorch",
+    .options = adamod__adam_options,
+    .n_options = sizeof adamod__adam_options / sizeof(option_spec),
+    .states = adamod__adam_states,
+    .coefs = adamod__adam_coefs,
+    .default_decay = DECAY_DECOUPLED,
+    .default_weight_decay = 0.01,
+    .q8 = true,
+};
+
 RULE_DEFINITION(adam, .summary = "adaptive moments; with decoupled decay it is AdamW", .default_decay = DECAY_DECOUPLED,
-                .q8 = true);
+                .alias = &adamod__rule_adamw, .q8 = true);
 
 static void adamod__amsgrad_states(const double *o, int ndim, state_spec specs[]) {
     adamod__adam_states(o, ndim, specs);
