@@ -472,7 +472,7 @@ TEST(who_takes_the_model_alone_needs_no_carried_state) {
     CHECK_INT(checkpoint_save(below("s.safetensors"), a.params, a.opt, &meta, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, NULL, NULL, MESSAGE), 0);
     CHECK(state_of(&b, "w")[6] == 0 && state_of(&b, "norm.variance")[5] == state_of(&a, "norm.variance")[5]);
-    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), b.params, 0, MESSAGE), 0);
+    CHECK_INT(checkpoint_load_weights(below("s.safetensors"), b.params, NULL, MESSAGE), 0);
     CHECK_INT(checkpoint_load(below("s.safetensors"), c.params, c.opt, NULL, MESSAGE), 0); /* goes on */
     CHECK(same_states(&a, &c));
     CHECK_INT(checkpoint_load(below("s.safetensors"), b.params, b.opt, NULL, MESSAGE), -1);
@@ -596,6 +596,54 @@ TEST(a_checkpoint_of_another_recipe_or_vocabulary_is_refused) {
     meta.recipe = NULL;
     CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
     CHECK_STR(complaint(path, &m, &(checkpoint_meta){.recipe = &other}), ": it contains no recipe");
+    drop(&m);
+}
+
+/* Fine-tuning: what begins anew needs neither the shape nor the meaning that the file has. */
+TEST(weights_that_are_skipped_stay_as_they_are) {
+    const char *path = below("w.safetensors");
+    model m, other;
+    const checkpoint_meta meta = some_meta();
+    checkpoint_weights how = {
+        .fingerprint = 1, .meaning = "encoder.0.b", .other = "other classes", .way_out = "do this"};
+    if (!make(&m, "adamod") || !make(&other, "adamod")) return;
+    other.list[1].shape[0] = other.list[1].count = 4;
+    for (int64_t i = 0; i < other.params.count; i++) other.params.data[i] = 0.125f;
+    CHECK_INT(checkpoint_save(path, &m.params, m.opt, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
+    CHECK_HAS(message, "w.safetensors: made with other classes; do this");
+    how.skip = "*.w"; /* not what the meaning is of */
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
+    CHECK(other.params.data[0] == 0.125f);
+    how.skip = "none,*.b";
+    if (!CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), 0)) puts(message);
+    CHECK(memcmp(other.params.data, m.params.data, 35 * sizeof(float)) == 0);
+    CHECK(other.params.data[other.list[2].offset] == m.params.data[m.list[2].offset]);
+    for (int i = 0; i < 4; i++) CHECK(other.params.data[other.list[1].offset + i] == 0.125f);
+    m.params.n = 1; /* a file that lacks them is as good */
+    CHECK_INT(checkpoint_save(path, &m.params, NULL, &meta, MESSAGE), 0);
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), -1);
+    CHECK_HAS(message, "it has no parameter 'scale'");
+    how.skip = "*.b,scale";
+    CHECK_INT(checkpoint_load_weights(path, &other.params, &how, MESSAGE), 0);
+    drop(&m);
+    drop(&other);
+}
+
+/* A file that is no checkpoint says nothing of its meaning; its shapes do. */
+TEST(a_shape_of_another_meaning_gets_the_way_out) {
+    const char *path = below("plain.safetensors");
+    static const float numbers[35];
+    const adamod__st_tensor all[] = {
+        {.name = "encoder.0.w", .dtype = ADAMOD__ST_F32, .ndim = 2, .shape = {5, 7}, .data = numbers},
+        {.name = "encoder.0.b", .dtype = ADAMOD__ST_F32, .ndim = 1, .shape = {3}, .data = numbers},
+        {.name = "scale", .dtype = ADAMOD__ST_F32, .data = numbers}};
+    const checkpoint_weights how = {.meaning = "*.b", .other = "other classes", .way_out = "do this"};
+    model m;
+    if (!make(&m, "adamod")) return;
+    CHECK_INT(adamod__st_write(path, NULL, 0, all, 3, MESSAGE), 0);
+    CHECK_INT(checkpoint_load_weights(path, &m.params, &how, MESSAGE), -1);
+    CHECK_HAS(message, "from another model: 'encoder.0.b' has shape [3], expected [5]; do this");
     drop(&m);
 }
 
@@ -791,7 +839,8 @@ TEST(a_damaged_checkpoint_is_refused) {
         if (!CHECK_INT(resumed, -1) || !CHECK(strncmp(message, path, strlen(path)) == 0 && !strchr(message, '\n')))
             printf("  bit %lld: %s\n", (long long)bit, message);
         CHECK_INT(checkpoint_load(path, &other.params, NULL, &found, MESSAGE), -1);
-        CHECK_INT(checkpoint_load_weights(path, &other.params, 0, MESSAGE), -1);
+        CHECK_INT(checkpoint_load_weights(path, &other.params, NULL, MESSAGE), -1);
+        CHECK_INT(checkpoint_load_weights(path, &other.params, &(checkpoint_weights){.skip = "*"}, MESSAGE), -1);
         CHECK_INT(checkpoint_verify(path, &resumable, &found, MESSAGE), -1);
         for (int64_t i = 0; i < other.params.count; i++) changed += other.params.data[i] != untouched;
         flip(path, bit);
@@ -951,6 +1000,7 @@ RUN_TESTS(ENTRY(training_goes_on_from_a_checkpoint_with_every_rule),
           ENTRY(who_takes_the_model_alone_needs_no_carried_state), ENTRY(states_of_another_model_are_refused),
           ENTRY(averages_have_the_states_of_the_last), ENTRY(a_checkpoint_of_another_model_or_rule_is_refused),
           ENTRY(a_checkpoint_of_another_recipe_or_vocabulary_is_refused),
+          ENTRY(weights_that_are_skipped_stay_as_they_are), ENTRY(a_shape_of_another_meaning_gets_the_way_out),
           ENTRY(files_that_are_no_checkpoints_are_refused),
           ENTRY(a_truncated_checkpoint_changes_nothing_wherever_it_ends),
           ENTRY(names_that_would_be_taken_for_the_optimizers_are_refused), ENTRY(a_save_that_fails_leaves_the_last_one),

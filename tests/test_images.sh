@@ -92,6 +92,7 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     folder=(--set data.set=folder --set data.path=folder --set data.batch=1 --set data.hold_out=40)
     refused 1 'folder/b/text.png: neither PNG nor JPEG' "$ADAMOD" train tiny.yaml --out bad "${folder[@]}"
     cp -r folder tested && rm tested/b/text.png
+    "$ADAMOD" train tiny.yaml --out folder-mlp --set model.kind=mlp --set model.layers=0 --set train.steps=1 >/dev/null
     "$ADAMOD" train tiny.yaml --out folder-run "${folder[@]}" --set data.unreadable=skip --set data.test_path=tested \
         >out 2>err || fail "says $(cat err)"
     reason='the first .*folder/b/text.png: neither PNG nor JPEG'
@@ -122,6 +123,19 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     refused 1 '/nowhere: cannot open: No such file' "$ADAMOD" evaluate folder-run --split valid --set data.valid_path="$PWD/nowhere"
     "$ADAMOD" evaluate folder-run --set data.valid_path="$PWD/nowhere" >out 2>&1 ||
         fail "a test without the folder of validation pictures says $(cat out)"
+    # Fine-tuning with other classes: the layer of classes begins anew, all else where the other run ended.
+    tune=("$ADAMOD" train tiny.yaml "${folder[@]}" --set data.unreadable=skip --set train.steps=1 --init-from whole)
+    refused 1 "best.safetensors: made with other classes; --set 'train.init_skip=linear.*' makes a new layer for these" \
+        "${tune[@]}" --out never
+    refused 1 "train.init_skip: no parameter is called 'linaer.*'; did you mean 'linear.*'?" "${tune[@]}" --out never \
+        --set 'train.init_skip=linaer.*'
+    refused 1 "train.init_skip: no parameter is called 'fc'; names begin with stem,stages,linear" "${tune[@]}" --out never \
+        --set 'train.init_skip=linear.*,fc'
+    refused 2 'train.init_skip is given, but train.init_from, whose weights it is about, is not' "$ADAMOD" train tiny.yaml \
+        --out never --set 'train.init_skip=linear.*'
+    "${tune[@]}" --out tuned --set 'train.init_skip=linear.*' >said 2>err || fail "fine-tuning says $(cat err)"
+    refused 1 "made with other classes; --set 'train.init_skip=layers.0.*'" "$ADAMOD" train tiny.yaml --out never \
+        "${folder[@]}" --set data.unreadable=skip --set model.kind=mlp --set model.layers=0 --init-from folder-mlp
     # Of other pictures others are held out: those that were trained on.
     cp red.png folder/a/more.png && cp red.png folder/b/more.png
     "$ADAMOD" evaluate folder-run --split valid >out 2>err

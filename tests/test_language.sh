@@ -85,9 +85,13 @@ grep -q 'lstm, layers 2, embedding 8, hidden 10, tokens words, batch 4, length 6
 # ---- another run's weights and vocabulary ----
 
 sed 's/dog/bird/' train.txt >other.txt
-refused 1 'vocabular' "$ADAMOD" train tiny.yaml --out never --init-from whole --set data.train_file=other.txt
-train tiny.yaml --out tuned --init-from whole --set data.train_file=other.txt --set data.vocabulary=whole
-cmp tuned/words.vocab whole/words.vocab || fail "data.vocabulary gives another vocabulary"
+refused 1 "made with another vocabulary; --set data.vocabularies=$PWD/whole takes that of the run" \
+    "$ADAMOD" train tiny.yaml --out never --init-from whole --set data.train_file=other.txt
+train tiny.yaml --out tuned --init-from whole --set data.train_file=other.txt --set data.vocabularies=whole
+cmp tuned/words.vocab whole/words.vocab || fail "data.vocabularies gives another vocabulary"
+train tiny.yaml --out tuned-old --init-from whole --set data.train_file=other.txt --set data.vocabulary=whole # as it was called
+grep -q "vocabularies: $PWD/whole" tuned-old/recipe.yaml ||
+    fail "data.vocabulary is not data.vocabularies: $(cat tuned-old/recipe.yaml)"
 sed -i s/cat/cow/ train.txt
 refused 1 'train.txt: data.train_file is not what the run has been trained with' "$ADAMOD" train tiny.yaml --out parts \
     --resume --set train.epochs=4
@@ -114,7 +118,7 @@ printf 'fine\n\xff\n' | bad 'bad.txt:2: byte 1 is 0xff, which is not UTF-8 here'
 printf 'fine\0line\n' | bad 'bad.txt:1: '
 echo 'a b c' | bad 'bad.txt: the vocabulary is empty: no token is seen data.min_count 2 times' --set data.min_count=2
 bad 'none/codes: cannot open' --set data.tokens=subwords --set data.bpe=none/codes <train.txt
-bad 'none/words.vocab: cannot open' --set data.vocabulary=none <train.txt
+bad 'none/words.vocab: cannot open' --set data.vocabularies=none <train.txt
 refused 2 'data.bpe is given, but data.tokens is words, expected subwords' "$ADAMOD" train tiny.yaml --out never --set data.bpe=x
 [ ! -e never ] || fail "a run that was refused left a directory"
 

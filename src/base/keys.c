@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ const char *key_expected(const key_spec *k, char *out, size_t size) {
         case KEY_TEXT: snprintf(out, size, "a text of at most %zu bytes", k->size - 1); break;
         case KEY_PATH: snprintf(out, size, "a path"); break;
         case KEY_NUMBERS: snprintf(out, size, "numbers with commas between them"); break;
+        case KEY_PATTERNS: snprintf(out, size, "names with commas between them, * for any text"); break;
         case KEY_WHOLE: snprintf(out, size, "a whole number from %.15g to %.16g", k->low, k->high); break;
         case KEY_REAL:
             snprintf(out, size, k->below ? "a number from %g to less than %g" : "a number from %g to %g", k->low,
@@ -147,6 +149,24 @@ bool key_lists(const char *list, const char *choice) {
     return false;
 }
 
+bool key_pattern(const char *patterns, int index, char out[128]) {
+    for (const char *c = patterns; *c; c += *c == ',') {
+        const int length = (int)strcspn(c, ",");
+        snprintf(out, 128, "%.*s", length, c);
+        if (index-- == 0) return true;
+        c += length;
+    }
+    return false;
+}
+
+bool key_matches(const char *patterns, const char *name) {
+    char pattern[128];
+    for (int i = 0; key_pattern(patterns, i, pattern); i++) {
+        if (fnmatch(pattern, name, 0) == 0) return true;
+    }
+    return false;
+}
+
 /* Kept in the order of the choices, so that the same list is the same text. */
 static int set_list(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
     char given[128] = "", sorted[128] = "", word[64];
@@ -167,7 +187,8 @@ static int set_list(const key_spec *k, const char *name, const char *text, char 
 }
 
 /* Without spaces around commas, so that "3, 4" is "3,4". */
-static int set_numbers(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+static int set_separated(const key_spec *k, const char *name, const char *text, char *field, char *message,
+                         size_t size) {
     char *plain = strdup(text);
     size_t n = 0;
     if (!plain) return text_fail(message, size, "out of memory");
@@ -205,7 +226,7 @@ int key_set(const key_spec *k, const char *name, const char *text, void *setting
     char *field = (char *)settings + k->offset;
     if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
     if (k->kind == KEY_LIST) return set_list(k, name, text, field, message, size);
-    if (k->kind == KEY_NUMBERS) return set_numbers(k, name, text, field, message, size);
+    if (k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS) return set_separated(k, name, text, field, message, size);
     if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
     if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
     const bool on = strcmp(text, "true") == 0;
@@ -227,6 +248,7 @@ const char *key_text(const key_spec *k, const void *settings, char out[32]) {
         case KEY_PATH:
         case KEY_LIST:
         case KEY_NUMBERS:
+        case KEY_PATTERNS:
         case KEY_CHOICE: return field;
         case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
         case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);

@@ -28,7 +28,8 @@ typedef enum key_kind {
     KEY_SWITCH,
     KEY_SPAN,
     KEY_LIST,
-    KEY_NUMBERS
+    KEY_NUMBERS,
+    KEY_PATTERNS
 } key_kind;
 
 typedef struct key_spec {
@@ -80,6 +81,10 @@ typedef struct key_table {
 #define NUMBERS_KEY(type, field, standard, loose, help)                                                                \
     { #field, KEY_AT(type, field), standard, 0, 0, help, NULL, KEY_NUMBERS, false, loose, NULL }
 
+/* Patterns of names, "stem.*,*.bias", in YAML [stem.*, '*.bias'] too. */
+#define PATTERNS_KEY(type, field, loose, help)                                                                         \
+    { #field, KEY_AT(type, field), "", 0, 0, help, NULL, KEY_PATTERNS, false, loose, NULL }
+
 #define KEY_MOST_UPDATES 1e15
 #define KEY_MOST_EPOCHS 1e6
 #define KEY_MOST_INT 2147483647.0
@@ -91,6 +96,11 @@ int key_set(const key_spec *k, const char *name, const char *text, void *setting
 
 /* Whether a list names this choice. */
 bool key_lists(const char *list, const char *choice);
+
+/* Whether one of the patterns matches a name: "stem.*,*.bias", where * is any text and ? any character, as in a shell. */
+bool key_matches(const char *patterns, const char *name);
+/* Pattern number index, in out; false: there are not so many. */
+bool key_pattern(const char *patterns, int index, char out[128]);
 
 /* The way back. Returns out, or the text in the settings itself. */
 const char *key_text(const key_spec *k, const void *settings, char out[32]);

@@ -275,6 +275,13 @@ static uint64_t fingerprint(const experiment *e) {
     return hash;
 }
 
+/* The last layer. */
+static void meaning(const experiment *e, char *out, size_t size) {
+    const recipe *r = &e->recipe;
+    if (recipe_model(r) != &mlp) snprintf(out, size, "linear.*");
+    else snprintf(out, size, "layers.%d.*", ((const mlp_settings *)(const void *)r->model_settings)->model.layers);
+}
+
 static void describe(const experiment *e, task_fact fact, void *context) {
     const pictures *p = &images_of(e)->all;
     char text[64];
@@ -550,6 +557,8 @@ const task task_images = {.name = "images",
                           .save = save,
                           .saves = (const char *const[]){"classes.txt", NULL},
                           .fingerprint = fingerprint,
+                          .meaning = meaning,
+                          .other_meaning = "other classes",
                           .describe = describe,
                           .data = data_parts,
                           .note = note,

@@ -27,7 +27,8 @@ static const key_spec keys[] = {
     CHOICE_KEY(S, data.tokens, "words", "words characters subwords", STRICT, "text: what a token is"),
     PATH_KEY(S, data.bpe, LOOSE, "subwords: file of BPE codes; if not given, learned from the training text"),
     WHOLE_KEY(S, data.merges, "10000", 1, 10000000, STRICT, "subwords: number of BPE codes to learn"),
-    PATH_KEY(S, data.vocabulary, LOOSE, "text: a run to take the vocabulary from, instead of the training text"),
+    PATH_KEY(S, data.vocabularies, LOOSE,
+             "text: a run to take vocabulary and codes from, instead of the training text"),
     SWITCH_KEY(S, data.eos, "true", STRICT, "text: the end of a line is a token, <eos>"),
     WHOLE_KEY(S, data.min_count, "1", 1, KEY_MOST_INT, STRICT, "text: tokens seen less often become <unk>"),
     WHOLE_KEY(S, data.max_vocab, "0", 0, 1e8, STRICT,
@@ -70,9 +71,9 @@ static const char *check_generated(const language_settings *r, char *why, size_t
         snprintf(why, size, "data.tokens is %s, expected words, which data.set generated is made of", r->data.tokens);
         return "data.tokens";
     }
-    if (*r->data.vocabulary) {
-        snprintf(why, size, "data.vocabulary is given, but data.set generated has its own");
-        return "data.vocabulary";
+    if (*r->data.vocabularies) {
+        snprintf(why, size, "data.vocabularies is given, but data.set generated has its own");
+        return "data.vocabularies";
     }
     if (r->data.branches <= r->data.words) return NULL;
     snprintf(why, size, "data.branches is %d, expected at most data.words, %d", r->data.branches, r->data.words);
@@ -84,8 +85,8 @@ static const char *check_vocabulary(const language_settings *r, char *why, size_
         snprintf(why, size, "data.bpe is given, but data.tokens is %s, expected subwords", r->data.tokens);
         return "data.bpe";
     }
-    if (*r->data.bpe && *r->data.vocabulary) {
-        snprintf(why, size, "data.bpe is given, but the run of data.vocabulary has codes of its own");
+    if (*r->data.bpe && *r->data.vocabularies) {
+        snprintf(why, size, "data.bpe is given, but the run of data.vocabularies has codes of its own");
         return "data.bpe";
     }
     if (r->data.max_vocab != 1 && r->data.max_vocab != 2) return NULL;
@@ -254,6 +255,12 @@ static int save(const experiment *e, const char *directory, char *message, size_
     return s->codes.text ? subword_codes_save(&s->codes, path, message, size) : 0;
 }
 
+/* One table of words for both ends. */
+static void meaning(const experiment *e, char *out, size_t size) {
+    (void)e;
+    snprintf(out, size, "embedding.weight,decoder.bias");
+}
+
 static uint64_t fingerprint(const experiment *e) {
     const language *s = language_of(e);
     uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, &s->words, sizeof s->words);
@@ -406,7 +413,9 @@ const task task_language = {.name = "language",
                             .metrics = metrics,
                             .n_metrics = METRICS,
                             .check = check_task,
-                            .vocabulary_key = "data.vocabulary",
+                            .vocabulary_key = "data.vocabularies",
+                            .meaning = meaning,
+                            .other_meaning = "another vocabulary",
                             .answers = "Generated text",
                             .subtitle = subtitle,
                             .carries = true,

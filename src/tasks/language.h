@@ -24,7 +24,7 @@ typedef struct language_settings {
         char tokens[16];                                                               /* words, characters, subwords */
         char bpe[RECIPE_PATH];                                                         /* codes of subwords */
         int merges;
-        char vocabulary[RECIPE_PATH]; /* of a run */
+        char vocabularies[RECIPE_PATH]; /* of a run */
         bool eos;
         int min_count, max_vocab;
         int words, branches, order; /* generated */

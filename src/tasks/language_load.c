@@ -239,7 +239,7 @@ static int read_held_out(experiment *e, const char *directory, task_split split,
 static int read_files(experiment *e, const char *directory, int uses, char *message, size_t size) {
     language *s = language_of(e);
     const language_settings *r = language_settings_of(&e->recipe);
-    const char *given = r->data.vocabulary;
+    const char *given = r->data.vocabularies;
     if ((!directory || (uses & TASK_SCORE)) && find_files(e, message, size)) return -1;
     if (open_vocabulary(e, directory ? directory : *given ? given : NULL, message, size))
         return directory ? -1 : data_set_explain(set_of(r), message, size);

@@ -25,7 +25,8 @@ const metric *tasks_metrics(int *n) {
 int tasks_keep(const recipe *r, tasks_kept out[TASKS_KEPT]) {
     const task *t = recipe_task(r);
     int n = 0;
-    if (t == &task_language) out[n++] = (tasks_kept){"data.vocabulary", language_settings_of(r)->data.vocabulary, ""};
+    if (t == &task_language)
+        out[n++] = (tasks_kept){"data.vocabularies", language_settings_of(r)->data.vocabularies, ""};
     if (t == &task_bitext) {
         const translation_settings *s = translation_settings_of(r);
         out[n++] = (tasks_kept){"data.vocabularies", s->data.vocabularies, ""};

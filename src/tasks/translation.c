@@ -250,6 +250,12 @@ static int evaluate(experiment *e, task_split split, task_depth depth, task_samp
     return 0;
 }
 
+/* Tables of words; with model.share some of them are one. */
+static void meaning(const experiment *e, char *out, size_t size) {
+    (void)e;
+    snprintf(out, size, "*embedding.weight,decoder.output.weight");
+}
+
 /* ---- the tables ---- */
 
 static const task_model transformer = {"transformer", &transformer_keys, translation_check_transformer};
@@ -265,7 +271,8 @@ static const char *const subtitle[] = {"model.kind",  "model.layers",   "model.d
     .next = next, .seek = seek, .has = has, .count = count, .evaluate = evaluate, .save = translation_save,            \
     .saves = (const char *const[]){"source.vocab", "target.vocab", "bpe.codes", NULL},                                 \
     .fingerprint = translation_fingerprint, .describe = translation_describe, .data = translation_data,                \
-    .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies"
+    .note = translation_note, .bench = &translation_bench, .vocabulary_key = "data.vocabularies", .meaning = meaning,  \
+    .other_meaning = "another vocabulary"
 
 const task task_bitext = {.name = "bitext",
                           .about = "translation of your own text",

@@ -486,6 +486,31 @@ static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wa
     return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
 }
 
+static bool is_skipped(const checkpoint_weights *how, const char *name) {
+    return how && how->skip && key_matches(how->skip, name);
+}
+
+/* Whether none of the parameters that are taken means what the fingerprint is of. */
+static bool skips_meaning(const checkpoint_weights *how, const nn_params *params) {
+    bool skips = how->meaning != NULL;
+    for (int i = 0; skips && i < params->n; i++) {
+        const char *name = params->list[i].name;
+        skips = !key_matches(how->meaning, name) || is_skipped(how, name);
+    }
+    return skips;
+}
+
+static int check_meaning(const adamod__st_file *file, const nn_params *params, const checkpoint_weights *how,
+                         const checkpoint_line *to) {
+    checkpoint_meta found = {0};
+    if (!is_checkpoint(file)) return 0;
+    if (checkpoint_read_metadata(file, &found, to)) return -1;
+    if (!how || !how->fingerprint || !found.fingerprint || how->fingerprint == found.fingerprint) return 0;
+    if (skips_meaning(how, params)) return 0;
+    return text_fail(to->message, to->size, "%s: made with %s%s%s", to->path, how->other, *how->way_out ? "; " : "",
+                     how->way_out);
+}
+
 /* What a file has of a parameter or state, called name there. */
 static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const checkpoint_line *to) {
     const adamod__st_entry *e = adamod__st_find(file, name);
@@ -514,15 +539,28 @@ static bool is_known(const nn_params *params, const char *name) {
 /* What belongs to a place in the data is for who goes on from there. */
 static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !state->carried; }
 
-/* Every parameter and state is there, and no other parameter; and no other state, if training is to go on: who only
+/* The same of a parameter that other meaning may have given another shape. */
+static int check_param(const adamod__st_file *file, const nn_param *p, const checkpoint_weights *how,
+                       const checkpoint_line *to) {
+    char why[1024];
+    const checkpoint_line within = {to->path, why, sizeof why};
+    if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, &within)) return 0;
+    const bool means = how && how->meaning && *how->way_out &&
+                       !is_checkpoint(file) && /* else the meaning is the same */
+                       key_matches(how->meaning, p->name);
+    return text_fail(to->message, to->size, "%s%s%s", why, means ? "; " : "", means ? how->way_out : "");
+}
+
+/* Every parameter and state is there that is not skipped, and no other parameter; and no other state, if training is to go on: who only
  * computes need not have the states of training. */
-static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on, const checkpoint_line *to) {
+static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
+                        const checkpoint_weights *how, const checkpoint_line *to) {
     char name[256];
     for (int i = 0; i < params->n; i++) {
-        if (check_tensor(file, params->list[i].name, &params->list[i], to)) return -1;
+        if (check_param(file, &params->list[i], how, to)) return -1;
     }
     for (int i = 0; i < params->n_states; i++) {
-        if (!is_wanted(&params->states[i], goes_on)) continue;
+        if (!is_wanted(&params->states[i], goes_on) || is_skipped(how, params->states[i].name)) continue;
         if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], to)) return -1;
     }
     size_t others = 0;
@@ -532,7 +570,8 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     if (others == (size_t)params->n + (goes_on ? (size_t)params->n_states : 0)) return 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const char *found = file->entries[i].name;
-        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found))
+        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found) ||
+            is_skipped(how, found))
             continue;
         return text_fail(to->message, to->size, "%s: from another model: this one has no %s '%.80s'", to->path,
                          checkpoint_is_state(found) ? "persistent state" : "parameter",
@@ -541,10 +580,10 @@ static int check_params(const adamod__st_file *file, const nn_params *params, bo
     return 0;
 }
 
-/* The numbers of all parameters, laid out as params->data is, then those of all states, which are as they were where they
- * are not wanted; to be freed. */
+/* The numbers of all parameters, laid out as params->data is, then those of all states; as they were where they are skipped
+ * or not wanted; to be freed. */
 static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
-                          const checkpoint_line *to) {
+                          const checkpoint_weights *how, const checkpoint_line *to) {
     float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
     char name[256];
     if (!data) (void)checkpoint_fail_memory(to);
@@ -552,8 +591,8 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
         const bool state = i >= params->n;
         const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
         float *at = data + (state ? params->count : 0) + p->offset;
-        if (state && !is_wanted(p, goes_on)) {
-            memcpy(at, params->state_data + p->offset, (size_t)p->count * sizeof *at);
+        if ((state && !is_wanted(p, goes_on)) || is_skipped(how, p->name)) {
+            memcpy(at, (state ? params->state_data : params->data) + p->offset, (size_t)p->count * sizeof *at);
             continue;
         }
         const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
@@ -585,10 +624,11 @@ int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *paramet
 }
 
 static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data,
-                                const checkpoint_line *to) {
+                                const checkpoint_weights *how, const checkpoint_line *to) {
     int status = 0;
     for (int i = 0; !status && i < params->n; i++) {
         const nn_param *p = &params->list[i];
+        if (is_skipped(how, p->name)) continue;
         status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
     }
     return status;
@@ -600,8 +640,14 @@ static bool is_used(const nn_params *params, const char *name) {
     return is_known(params, name) && (!state || is_wanted(state, false));
 }
 
+/* Whether a tensor of the file may be of what is skipped. */
+static bool may_skip(const checkpoint_weights *how, const char *name) {
+    return is_skipped(how, checkpoint_is_state(name) ? name + strlen(state_part) : name);
+}
+
 /* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
-static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_line *to) {
+static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_weights *how,
+                  const checkpoint_line *to) {
     uint64_t most = 0;
     for (size_t i = 0; i < file->n_entries; i++) {
         const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
@@ -611,7 +657,7 @@ static int verify(const adamod__st_file *file, bool all, const nn_params *params
     int status = block ? 0 : checkpoint_fail_memory(to);
     for (size_t i = 0; !status && i < file->n_entries; i++) {
         const adamod__st_entry *e = &file->entries[i];
-        if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name)) continue;
+        if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name) && !may_skip(how, e->name)) continue;
         if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
     }
     free(block);
@@ -636,17 +682,17 @@ static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer
     checkpoint_meta found = {0};
     const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
     if (checkpoint_read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
-    if (check_params(file, params, goes_on, to)) return -1;
+    if (check_params(file, params, goes_on, NULL, to)) return -1;
     if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
         return text_fail(
             to->message, to->size,
             "%s: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it",
             to->path);
     }
-    if (!optimizer && verify(file, false, params, to)) return -1;
-    float *data = read_params(file, params, goes_on, to);
+    if (!optimizer && verify(file, false, params, NULL, to)) return -1;
+    float *data = read_params(file, params, goes_on, NULL, to);
     if (!data) return -1;
-    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, to);
+    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, NULL, to);
     if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
     if (!status) status = store(params, data, to);
     free(data);
@@ -668,26 +714,25 @@ int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optim
     return status;
 }
 
-static int load_weights(const adamod__st_file *file, nn_params *params, uint64_t fingerprint,
+static int load_weights(const adamod__st_file *file, nn_params *params, const checkpoint_weights *how,
                         const checkpoint_line *to) {
-    checkpoint_meta found = {0};
-    if (is_checkpoint(file) &&
-        (checkpoint_read_metadata(file, &found, to) || check_fingerprint(fingerprint, found.fingerprint, to)))
+    if (check_meaning(file, params, how, to) || check_params(file, params, false, how, to) ||
+        verify(file, false, params, how, to))
         return -1;
-    if (check_params(file, params, false, to) || verify(file, false, params, to)) return -1;
-    float *data = read_params(file, params, false, to);
-    int status = data ? all_to_evaluate_with(file, params, data, to) : -1;
+    float *data = read_params(file, params, false, how, to);
+    int status = data ? all_to_evaluate_with(file, params, data, how, to) : -1;
     if (!status) status = store(params, data, to);
     free(data);
     return status;
 }
 
-int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size) {
+int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how, char *message,
+                            size_t size) {
     const checkpoint_line to = {path, message, size};
     adamod__st_file file;
     if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
     if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
-    const int status = load_weights(&file, params, fingerprint, &to);
+    const int status = load_weights(&file, params, how, &to);
     adamod__st_close(&file);
     return status;
 }
@@ -697,7 +742,7 @@ int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, 
     adamod__st_file file;
     if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
     int status = checkpoint_read_metadata(&file, meta, &to);
-    if (!status) status = verify(&file, true, NULL, &to);
+    if (!status) status = verify(&file, true, NULL, NULL, &to);
     *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
     adamod__st_close(&file);
     return status;

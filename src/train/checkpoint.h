@@ -76,9 +76,19 @@ int checkpoint_end(checkpoint_writer *w, char *message, size_t size);
 int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
                     char *message, size_t size);
 
+/* What of a file's weights is taken. */
+typedef struct checkpoint_weights {
+    uint64_t fingerprint; /* of a checkpoint it must agree, unless all that match meaning are skipped */
+    const char *skip;     /* patterns (key_matches) of parameters and states that stay as they are; NULL: none */
+    const char *meaning;  /* patterns of parameters that mean what the fingerprint is of; NULL: not known */
+    const char *other;    /* what other meaning is, in words: "other classes" */
+    const char *way_out;  /* what a user can do then, in words that follow "; "; "": nothing */
+} checkpoint_weights;
+
 /* Parameters and persistent states, but those by nn_carried, of any safetensors file that has them by name, a checkpoint or
- * not; of a checkpoint the fingerprint must agree. */
-int checkpoint_load_weights(const char *path, nn_params *params, uint64_t fingerprint, char *message, size_t size);
+ * not. how NULL: all, whatever they mean. */
+int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how, char *message,
+                            size_t size);
 
 /* Reads all of a checkpoint, and fails if it is not whole. *resumable tells whether it has an optimizer's state. */
 int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size);

@@ -70,6 +70,8 @@ static const key_spec loop_keys[] = {
     SWITCH_KEY(recipe, train.keep_states, "false", LOOSE,
                "keep the optimizer's states in best and every step-N, so that --resume-from can continue from them"),
     PATH_KEY(recipe, train.init_from, STRICT, "run or safetensors file with the initial weights"),
+    PATTERNS_KEY(recipe, train.init_skip, STRICT,
+                 "parameters that train.init_from does not set, by name; as a new layer for other classes"),
     CHOICE_KEY(recipe, train.nonfinite, "stop", "stop skip", LOOSE, "what to do if a loss or a gradient is not finite"),
 };
 static const key_table loop_table = {loop_keys, sizeof loop_keys / sizeof *loop_keys, sizeof(recipe)};
@@ -208,7 +210,7 @@ static key_spec with_choices(const recipe *r, const key_spec *k, char *names, si
 bool recipe_is_list(const recipe *r, const char *path) {
     const key_spec *k = find_key(r, path).k;
     if (!k) k = find_foreign(r, path);
-    return k && (k->kind == KEY_LIST || k->kind == KEY_NUMBERS);
+    return k && (k->kind == KEY_LIST || k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS);
 }
 
 bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) {
@@ -534,7 +536,17 @@ bool recipe_dropped(const recipe *r, char *line, size_t size) {
     return *r->optimizer.dropped;
 }
 
+/* Keys of earlier versions, which commands and run directories still have, and what they are called now. */
+static const char *current_name(const char *path) {
+    static const char *const renamed[][2] = {{"data.vocabulary", "data.vocabularies"}};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        if (strcmp(path, renamed[i][0]) == 0) return renamed[i][1];
+    }
+    return path;
+}
+
 int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    path = current_name(path);
     if (at->line < 0 && (strcmp(path, "optimizer") == 0 || strcmp(path, rule_key) == 0)) return set_rule(r, text, at);
     const recipe_key own = find_key(r, path);
     const key_spec *k = own.k ? own.k : find_foreign(r, path);
@@ -644,6 +656,12 @@ static int check_intervals(const recipe *r, char *message, size_t size) {
     return 0;
 }
 
+static int check_init(const recipe *r, char *message, size_t size) {
+    const recipe_place skip = place_of(r, "train.init_skip", message, size);
+    if (!*r->train.init_skip || *r->train.init_from) return 0;
+    return recipe_fail(&skip, "train.init_skip is given, but train.init_from, whose weights it is about, is not");
+}
+
 int recipe_check(const recipe *r, char *message, size_t size) {
     adamod_optimizer *opt;
     const recipe_place name = place_of(r, "name", message, size);
@@ -654,7 +672,7 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (check_choices(r, message, size) || check_foreign(r, message, size)) return -1;
     if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
         return -1;
-    if (check_intervals(r, message, size)) return -1;
+    if (check_intervals(r, message, size) || check_init(r, message, size)) return -1;
     if (recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
     adamod_free(opt);
     return 0;

@@ -83,6 +83,7 @@ typedef struct recipe {
         key_span keep_every;   /* a checkpoint each so often that is never deleted */
         bool keep_states;      /* of the optimizer in other checkpoints than these and the last, too */
         char init_from[RECIPE_PATH]; /* a run or a safetensors file whose weights a run begins with; "": none */
+        char init_skip[256];         /* patterns of parameters that begin as they would without init_from */
         char nonfinite[8];           /* a loss that is not finite: stop, skip */
     } train;
 

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "train/checkpoints.h"
+#include "train/patterns.h"
 #include "train/shard.h"
 
 #include <errno.h>
@@ -37,6 +38,28 @@ int resume_except(int reset) {
 
 /* ---- Weights of another run -------------------------------------------------------------------------------------- */
 
+/* What to do about weights that mean something else: with words the same meaning can be had, with classes it cannot. */
+static void find_way_out(const experiment *e, const char *meaning, char *out, size_t size) {
+    const char *key = e->task->vocabulary_key, *from = e->recipe.train.init_from, *end = strstr(from, "/checkpoints/");
+    *out = '\0';
+    if (key && end) snprintf(out, size, "--set %s=%.*s takes that of the run", key, (int)(end - from), from);
+    if (!key && *meaning) snprintf(out, size, "--set 'train.init_skip=%s' makes a new layer for these", meaning);
+}
+
+static int take_weights(experiment *e, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    char meaning[128] = "", way_out[RECIPE_PATH + 128];
+    if (e->task->meaning) e->task->meaning(e, meaning, sizeof meaning);
+    find_way_out(e, meaning, way_out, sizeof way_out);
+    const checkpoint_weights how = {.fingerprint = e->task->fingerprint(e),
+                                    .skip = r->train.init_skip,
+                                    .meaning = *meaning ? meaning : NULL,
+                                    .other = e->task->other_meaning ? e->task->other_meaning : "other data",
+                                    .way_out = way_out};
+    if (patterns_check(e->params, "train.init_skip", r->train.init_skip, message, size)) return -1;
+    return checkpoint_load_weights(r->train.init_from, e->params, &how, message, size);
+}
+
 int resume_init(experiment *e, char *message, size_t size) {
     char *from = e->recipe.train.init_from, path[PATH];
     const char *which = NULL;
@@ -50,7 +73,7 @@ int resume_init(experiment *e, char *message, size_t size) {
             return text_fail(message, size, "%s: the path of its checkpoint is too long", from);
         memcpy(from, path, strlen(path) + 1);
     }
-    return checkpoint_load_weights(from, e->params, e->task->fingerprint(e), message, size);
+    return take_weights(e, message, size);
 }
 
 /* ---- Data -------------------------------------------------------------------------------------------------------- */

@@ -132,6 +132,10 @@ struct task {
     uint64_t (*fingerprint)(const experiment *e);
     const char
         *vocabulary_key; /* the recipe's key that takes it from a run's directory, in place of the data's; NULL: none */
+    /* Patterns of the parameters that mean what the fingerprint is of: the layer of classes, embeddings of words. Another
+     * run's can be used without them. NULL: not known. */
+    void (*meaning)(const experiment *e, char *out, size_t size);
+    const char *other_meaning; /* what another fingerprint is, in words: "another vocabulary" */
     /* What the loop computes with: all parts of the data that open has read, at most TASK_MOST_PARTS; returns how many.
      * A run is not resumed with other data unless the user says so. Strings live as long as the experiment. */
     int (*data)(const experiment *e, task_part *out);
