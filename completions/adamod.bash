@@ -14,7 +14,7 @@ _adamod_sets() { "$1" data list 2>/dev/null | awk '{ print $1 }'; }
 
 # The keys of recipes, each with its equals sign.
 _adamod_keys() {
-    "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$|^#|^$/ && !seen[$1]++ { print $1 "=" }'
+    "$1" train --keys 2>/dev/null | awk '$1 !~ /OPTION$|NAME|^#|^$/ && !seen[$1]++ { print $1 "=" }'
     _adamod_options "$1" adamod | sed 's/^--\(.*\)/optimizer.\1=/'
     echo optimizer.schedule.lr=
 }

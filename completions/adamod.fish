@@ -46,7 +46,7 @@ function __adamod_flags # lines "--flag<tab>meaning"
 end
 
 function __adamod_keys # the keys of recipes, each with its equals sign
-    adamod train --keys 2>/dev/null | string match -r '^[a-z]\S+' | string match -v '*OPTION' | sort -u | string replace -r '$' '='
+    adamod train --keys 2>/dev/null | string match -r '^[a-z]\S+' | string match -v '*OPTION' | string match -v '*NAME*' | sort -u | string replace -r '$' '='
 end
 
 function __adamod_rules

@@ -63,7 +63,9 @@ if [ "$(nproc)" -gt 1 ]; then
     [ "$(tensors wide)" = "$(tensors wide.2)" ] || fail "ranks of one core and of all differ"
 fi
 # The optimizer's states shared out, also by a rule that looks at whole arrays; what is decided of all gradients is the same.
-shared='--set optimizer.rule=adafactor --set optimizer.clip_norm=0.1 --set train.histogram_dense=0 --set train.histogram_every=0'
+# Some parameters are frozen: all that the first rank would have.
+shared='--set optimizer.groups.trunk.match=encoder.* --set optimizer.groups.trunk.freeze=true'
+shared+=' --set optimizer.rule=adafactor --set optimizer.clip_norm=0.1 --set train.histogram_dense=0 --set train.histogram_every=0'
 # shellcheck disable=SC2086
 train 1 translation.yaml --out whole --set train.accumulate=3 $shared
 # shellcheck disable=SC2086
@@ -71,7 +73,9 @@ train 3 translation.yaml --out shared --set train.accumulate=3 $shared --set tra
 numbers whole >one.txt
 numbers shared | cmp - one.txt || fail "states that are shared out give another run"
 # Weights to evaluate with, which follow from states, come to all ranks.
-free='--set optimizer.rule=schedulefree_sgd --set train.steps=4 --set train.histogram_dense=0 --set train.histogram_every=0'
+free='--set optimizer.groups.trunk.match=encoder.0.* --set optimizer.groups.trunk.freeze=true'
+free+=' --set optimizer.groups.out.match=decoder.0.* --set optimizer.groups.out.lr=0.5'
+free+=' --set optimizer.rule=schedulefree_sgd --set train.steps=4 --set train.histogram_dense=0 --set train.histogram_every=0'
 # shellcheck disable=SC2086
 train 1 translation.yaml --out free --set train.accumulate=2 $free
 # shellcheck disable=SC2086

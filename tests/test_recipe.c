@@ -68,6 +68,7 @@ static int same(recipe a, recipe b) {
     a.n_given = b.n_given = 0;
     for (int i = 0; i < RECIPE_MAX_OPTIONS; i++) a.optimizer.option[i].line = b.optimizer.option[i].line = 0;
     for (int i = 0; i < RECIPE_MAX_SCHEDULES; i++) a.optimizer.schedule[i].line = b.optimizer.schedule[i].line = 0;
+    for (int i = 0; i < RECIPE_MAX_GROUP_KEYS; i++) a.optimizer.group[i].line = b.optimizer.group[i].line = 0;
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
@@ -404,6 +405,82 @@ TEST(a_schedule_may_count_both_epochs_and_updates) {
                        "updates: multistep: milestone 2 is 20, expected ascending numbers from 1");
 }
 
+/* ---- groups of parameters ---- */
+
+TEST(groups_have_options_of_their_own) {
+    recipe r;
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    adamod_optimizer *opt = NULL;
+    double lr, decay;
+    bool frozen;
+    CHECK_INT(parse(&r, "optimizer:\n  rule: adam\n  weight_decay: 0.5\n  no_decay: biases\n  groups:\n"
+                        "    trunk: {match: [stem.*, 'stages.*'], freeze: true}\n"
+                        "    head:\n      lr: 0.25\n      match: 'linear.*, *.bias'\n"),
+              0);
+    if (!CHECK_INT(check(&r), 0)) printf("%s\n", message);
+    check_round_trip(&r);
+    CHECK_INT(recipe_groups(&r, groups), 2);
+    CHECK_STR(groups[0].name, "trunk");
+    CHECK_STR(groups[0].match, "stem.*,stages.*");
+    CHECK(groups[0].freeze && !groups[1].freeze);
+    CHECK_STR(groups[1].match, "linear.*,*.bias");
+    CHECK_INT(recipe_group_of(&r, "stem.conv.weight", &frozen), 1);
+    CHECK(frozen);
+    CHECK_INT(recipe_group_of(&r, "stem.norm.bias", &frozen), 2); /* the last that matches */
+    CHECK(!frozen);
+    CHECK_INT(recipe_group_of(&r, "shift", &frozen), 0);
+    CHECK(!frozen);
+    CHECK_INT(recipe_optimizer(&r, "cpu", 0, &opt, message, sizeof message), 0);
+    CHECK_INT(recipe_library_groups(&r), 6);
+    for (int i = 0; i < 6; i++) {
+        CHECK_INT(adamod_group_get(opt, i, "lr", &lr) || adamod_group_get(opt, i, "weight_decay", &decay), ADAMOD_OK);
+        CHECK_CLOSE(lr, i < 4 ? 1e-3 : 0.25, 0);
+        CHECK_CLOSE(decay, i % 2 ? 0 : 0.5, 0);
+    }
+    CHECK_INT(recipe_library_group(&r, 2, true), 5);
+    adamod_free(opt);
+    CHECK_INT(set(&r, "optimizer.groups.head.lr=0.5") || set(&r, "optimizer.groups.trunk="), 0);
+    CHECK_INT(recipe_groups(&r, groups), 1);
+    CHECK_STR(recipe_group_option(&r, "head", 0)->value, "0.5");
+    CHECK_INT(set(&r, "optimizer.groups.head.beta2=0.9") || set(&r, "optimizer=sgd") || check(&r), 0);
+    CHECK(!recipe_group_option(&r, "head", 1));
+    char line[1200];
+    CHECK(recipe_dropped(&r, line, sizeof line) && strstr(line, "groups.head.beta2"));
+}
+
+TEST(wrong_groups_are_named) {
+    CHECK_STR(complaint("optimizer:\n  groups:\n    head: {lr: 1}"),
+              "demo.yaml:3: optimizer.groups.head has no match, expected names of parameters, such as 'stem.*'");
+    CHECK_STR(complaint("optimizer:\n  groups:\n    head: {match: x, lr: -1}"),
+              "demo.yaml:3: optimizer.groups.head.lr: lr is -1, expected 0 <= lr < inf");
+    CHECK_STR(complaint("optimizer:\n  groups:\n    head: {match: x, lrr: 1}"),
+              "demo.yaml:3: optimizer.groups.head.lrr: adamod has no option 'lrr'; did you mean 'lr'?");
+    CHECK_STR(complaint("optimizer:\n  groups:\n    head: {match: x, freeze: 1}"),
+              "demo.yaml:3: optimizer.groups.head.freeze is '1', expected true or false");
+    CHECK_STR(
+        complaint("optimizer:\n  groups:\n    head: {match: x, seed: 1}"),
+        "demo.yaml:3: optimizer.groups.head.seed: seed is of the whole optimizer, so it cannot differ between groups");
+    CHECK_STR(complaint("optimizer:\n  groups:\n    head: {match: x, match: y}"),
+              "demo.yaml:3: optimizer.groups.head.match is given twice, first in line 3");
+    CHECK_HAS(complaint("optimizer:\n  groups:\n    - {match: x}"), "optimizer.groups is a list, expected a section");
+    CHECK_HAS(complaint("optimizer:\n  groups:\n    head: x"), "optimizer.groups.head is a section");
+    CHECK_STR(set_complaint("optimizer.groups.head="),
+              "--set: optimizer.groups.head is not set, so it cannot be removed");
+    CHECK_STR(set_complaint("optimizer.group.head.lr=1"),
+              "--set: optimizer.group.head.lr: no such key; did you mean optimizer.groups.NAME.lr?");
+    CHECK_STR(set_complaint("optimizer.groups.head.lr.x=1"),
+              "--set: optimizer.groups.head.lr.x: no such key; a group has match, freeze and options of the rule");
+    recipe r;
+    char text[64];
+    CHECK_INT(parse(&r, "name: a\n"), 0);
+    for (int i = 0; i <= RECIPE_MAX_GROUPS; i++) {
+        snprintf(text, sizeof text, "optimizer.groups.g%d.match=x", i);
+        CHECK_INT(set(&r, text), 0);
+    }
+    CHECK(check(&r));
+    CHECK_STR(message, "--set: optimizer.groups.g16: too many groups, expected at most 16");
+}
+
 /* ---- lists ---- */
 
 TEST(a_list_may_be_written_as_yaml_or_with_commas) {
@@ -513,6 +590,7 @@ TEST(every_key_is_described_in_a_line) {
     CHECK_HAS(text, "words or characters");
     CHECK_HAS(text, "a whole number from 1 to 1000 ");
     CHECK_HAS(text, "optimizer.schedule.OPTION");
+    CHECK_HAS(text, "optimizer.groups.NAME.match");
     free(text);
 }
 
@@ -756,6 +834,13 @@ TEST(what_may_differ_when_a_run_is_resumed) {
         "(none)");
     CHECK_STR(difference("model: {d: 128}", "model: {d: 256}"), "model.d is 256, but was 128");
     CHECK_STR(difference("train: {seed: 1}", "train: {seed: 2}"), "train.seed is 2, but was 1");
+#define GROUP(text) "optimizer: {groups: {head: {match: a" text "}}}"
+    CHECK_STR(difference(GROUP(", lr: 1e-1, freeze: false"), GROUP(", lr: 0.1")), "(none)");
+    CHECK_STR(difference(GROUP(", lr: 1"), GROUP(", lr: 2")), "optimizer.groups.head.lr is 2, but was 1");
+    CHECK_STR(difference(GROUP(""), GROUP(", freeze: true")), "optimizer.groups.head.freeze is true, but was false");
+    CHECK_STR(difference(GROUP(""), GROUP("b")), "optimizer.groups.head.match is ab, but was a");
+    CHECK_STR(difference("name: a", GROUP("")), "optimizer.groups.head.match is a, but was not given");
+    CHECK_STR(difference(GROUP(""), "name: a"), "optimizer.groups.head.match is not given, but was a");
     CHECK_STR(difference("optimizer: {rule: adam}", "optimizer: {rule: adamod}"),
               "optimizer.rule is adamod, but was adam");
     CHECK_STR(difference("optimizer: {lr: 3e-3, beta3: 0.999}", "optimizer: {lr: 0.003, threads: 2}"), "(none)");
@@ -772,7 +857,8 @@ RUN_TESTS(ENTRY(defaults_are_the_demos_model_and_pass_the_check), ENTRY(a_file_s
           ENTRY(paths_are_made_absolute), ENTRY(the_repositorys_recipes_are_good),
           ENTRY(recipes_of_translation_are_the_papers), ENTRY(how_long_to_train_is_said_once),
           ENTRY(intervals_are_of_updates_or_epochs), ENTRY(epochs_become_updates), ENTRY(schedules_may_count_epochs),
-          ENTRY(a_schedule_may_count_both_epochs_and_updates), ENTRY(a_list_may_be_written_as_yaml_or_with_commas),
+          ENTRY(a_schedule_may_count_both_epochs_and_updates), ENTRY(groups_have_options_of_their_own),
+          ENTRY(wrong_groups_are_named), ENTRY(a_list_may_be_written_as_yaml_or_with_commas),
           ENTRY(numbers_may_be_written_as_a_yaml_list), ENTRY(a_written_recipe_reads_back_the_same),
           ENTRY(words_that_yaml_takes_for_others_are_quoted), ENTRY(a_full_disk_is_noticed),
           ENTRY(every_key_is_described_in_a_line), ENTRY(unknown_keys_get_the_nearest),

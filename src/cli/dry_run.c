@@ -55,6 +55,32 @@ static void print_model(const experiment *e) {
     printf("  of these%10s%lld in biases, %lld in norms\n", "", (long long)kinds[NN_BIAS], (long long)kinds[NN_NORM]);
 }
 
+/* A group: how many numbers it has, and what the recipe says of them. */
+static void print_group(const experiment *e, int index, const recipe_group *g) {
+    const recipe_pair *option;
+    int64_t count = 0;
+    bool unused;
+    for (int i = 0; i < e->params->n; i++) {
+        const nn_param *p = &e->params->list[i];
+        if (recipe_group_of(&e->recipe, p->name, &unused) == index) count += p->count;
+    }
+    printf("  group %-12s%lld%s", g->name, (long long)count, g->freeze ? ", frozen" : "");
+    for (int i = 0; !g->freeze && (option = recipe_group_option(&e->recipe, g->name, i)); i++)
+        printf(", %s %s", option->key + strlen(g->name) + 1, option->value);
+    printf("\n");
+}
+
+static void print_groups(const experiment *e) {
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(&e->recipe, groups);
+    int64_t count = 0;
+    for (int i = 0; i < e->params->n; i++) {
+        if (experiment_trains(e, &e->params->list[i])) count += e->params->list[i].count;
+    }
+    if (n) printf("%-20s%lld of %lld parameters\n", "trained", (long long)count, (long long)nn_params_total(e->params));
+    for (int i = 0; i < n; i++) print_group(e, i + 1, &groups[i]);
+}
+
 static const char *span_text(key_span every, char out[64]) {
     if (every.epochs > 0) snprintf(out, 64, "every %.15g epoch%s", every.epochs, every.epochs > 1 ? "s" : "");
     else if (every.updates > 0) snprintf(out, 64, "every %lld updates", (long long)every.updates);
@@ -120,6 +146,7 @@ int training_dry_run(const recipe *r, comm *c) {
     train_note(&e, r, &o);
     print_data(&e);
     print_model(&e);
+    print_groups(&e);
     print_length(&e);
     fflush(stdout); /* what follows takes a while */
     int status = estimate_run(&e, &m, message, sizeof message) ? cli_fail("train", "%s", message) : 0;

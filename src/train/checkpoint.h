@@ -46,8 +46,8 @@ typedef struct checkpoint_meta {
     int except;
 } checkpoint_meta;
 
-/* Parameters must have memory. optimizer NULL: parameters alone, to decode with. Its tensors, one for each parameter,
- * must have their names. */
+/* Parameters must have memory. optimizer NULL: parameters alone, to decode with. Its tensors, one for each parameter that
+ * is trained, must have their names. */
 int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
                     const checkpoint_meta *meta, char *message, size_t size);
 

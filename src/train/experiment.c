@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "base/text.h"
+#include "train/patterns.h"
 #include "train/shard.h"
 
 #include <string.h>
@@ -103,14 +104,25 @@ static bool is_undecayed(const recipe *r, const nn_param *p) {
     return *kinds[p->kind] && key_lists(r->optimizer.no_decay, kinds[p->kind]);
 }
 
-/* Groups: 0 is all that decays, 1 what does not, where the recipe makes a difference. */
-static adamod_status make_groups(const recipe *r, adamod_optimizer *opt) {
-    int group;
-    if (!*r->optimizer.no_decay) return ADAMOD_OK;
-    adamod_status status = adamod_add_group(opt, &group);
-    if (!status) status = adamod_group_set(opt, group, "weight_decay", 0);
-    if (!status) status = adamod_set_schedule(opt, group, "weight_decay", NULL);
-    return status;
+bool experiment_trains(const experiment *e, const nn_param *p) {
+    bool frozen;
+    (void)recipe_group_of(&e->recipe, p->name, &frozen);
+    return !frozen;
+}
+
+/* Before an optimizer is made: each group has parameters, and some are left to train. */
+static int check_groups(const experiment *e, char *message, size_t size) {
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(&e->recipe, groups);
+    int trained = 0;
+    for (int i = 0; i < n; i++) {
+        char key[80];
+        snprintf(key, sizeof key, "optimizer.groups.%s.match", groups[i].name);
+        if (patterns_check(e->params, key, groups[i].match, message, size)) return -1;
+    }
+    for (int i = 0; i < e->params->n; i++) trained += experiment_trains(e, &e->params->list[i]);
+    return trained ? 0
+                   : text_fail(message, size, "optimizer.groups: all parameters are frozen, nothing is left to train");
 }
 
 /* On the host there is no copy in bf16; where it would be is never looked at, as no step is taken. */
@@ -128,7 +140,10 @@ static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const
     adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
     if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
     for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
-    return adamod_add_tensor(opt, is_undecayed(&e->recipe, p), &t, NULL);
+    bool frozen;
+    const int group = recipe_group_of(&e->recipe, p->name, &frozen);
+    if (frozen) return ADAMOD_OK; /* the optimizer does not know of it */
+    return adamod_add_tensor(opt, recipe_library_group(&e->recipe, group, is_undecayed(&e->recipe, p)), &t, NULL);
 }
 
 int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
@@ -137,7 +152,6 @@ int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod
     const char *device = on_host ? "cpu" : nn_params_device(e->params);
     if (recipe_optimizer(&e->recipe, device, e->epoch.batches, &opt, message, size)) return -1;
     adamod_status status = guard_gradients(&e->recipe, opt);
-    if (!status) status = make_groups(&e->recipe, opt);
     if (!status) status = adamod_set_pool(opt, e->pool);
     if (!status && e->params->on_device && !on_host) status = adamod_set_stream(opt, nn_params_stream(e->params));
     for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i], on_host);
@@ -250,6 +264,7 @@ int experiment_open_telling(experiment *e, const recipe *r, const char *director
     if (!failed && (uses & TASK_TRAIN)) find_length(e);
     if (!failed) failed = make_params(e, &loss, message, size);
     if (!failed && !directory) failed = make_plan(e, loss, message, size);
+    if (!failed && (uses & TASK_TRAIN)) failed = check_groups(e, message, size);
     if (!failed && (uses & TASK_TRAIN))
         failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer, message, size);
     if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);

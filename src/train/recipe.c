@@ -173,6 +173,9 @@ bool recipe_is_section(const recipe *r, const char *path) {
     const size_t n = strlen(path);
     if (strncmp(recipe_option_section, path, n) == 0 && n == strlen("optimizer")) return true;
     if (strncmp(recipe_schedule_section, path, n) == 0 && n == strlen("optimizer.schedule")) return true;
+    if (strncmp(recipe_group_section, path, n) == 0 && n == strlen("optimizer.groups")) return true;
+    char group[32];
+    if (recipe_group_path(path, group) && n == strlen(recipe_group_section) + strlen(group)) return true;
     for (int i = -1; i < 0 || table_at(r, i); i++) {
         const key_table *t = i < 0 ? &loop_table : table_at(r, i);
         for (int k = 0; k < t->n; k++) {
@@ -208,6 +211,8 @@ static key_spec with_choices(const recipe *r, const key_spec *k, char *names, si
 }
 
 bool recipe_is_list(const recipe *r, const char *path) {
+    char group[32];
+    if (recipe_group_path(path, group) && strcmp(recipe_leaf(path), "match") == 0) return true;
     const key_spec *k = find_key(r, path).k;
     if (!k) k = find_foreign(r, path);
     return k && (k->kind == KEY_LIST || k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS);
@@ -300,6 +305,7 @@ static void find_candidates(const recipe *r, candidates *c) {
     }
     add_candidate_section(c, "optimizer", strlen("optimizer"));
     add_candidate_section(c, "optimizer.schedule", strlen("optimizer.schedule"));
+    add_candidate_section(c, "optimizer.groups", strlen("optimizer.groups"));
 }
 
 /* The section, or with keys_too the key, that a mistyped path is nearest to: some third of it wrong. Or NULL. */
@@ -335,7 +341,8 @@ static bool suggest(const recipe *r, const candidates *c, const char *path, char
     if (!near && *section && !recipe_is_section(r, section)) {
         const char *other = nearest(c, section, false);
         if (other && strncmp(other, "optimizer", strlen("optimizer")) == 0) { /* any leaf may be an option */
-            return snprintf(out, size, "%s.%s", other, key_show(recipe_leaf(path)).text) > 0;
+            const bool group = strcmp(other, "optimizer.groups") == 0;
+            return snprintf(out, size, "%s%s.%s", other, group ? ".NAME" : "", key_show(recipe_leaf(path)).text) > 0;
         }
     }
     if (!near) near = nearest(c, path, true);
@@ -449,6 +456,10 @@ static pair_list options_of(recipe *r) {
     return (pair_list){r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
 }
 
+static pair_list groups_of(recipe *r) {
+    return (pair_list){r->optimizer.group, &r->optimizer.n_group_keys, RECIPE_MAX_GROUP_KEYS, r->optimizer.dropped};
+}
+
 static pair_list schedules_of(recipe *r) {
     return (pair_list){r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
 }
@@ -466,8 +477,8 @@ static void remove_pair(const pair_list *list, recipe_pair *pair) {
     memset(last, 0, sizeof *last);
 }
 
-static int set_pair(const pair_list *list, const char *path, const char *text, const recipe_place *at) {
-    const char *name = recipe_leaf(path);
+static int set_pair(const pair_list *list, const char *path, const char *name, const char *text,
+                    const recipe_place *at) {
     char message[256];
     recipe_pair *pair = find_pair(list, name);
     if (pair && pair->line > 0 && at->line > 0) {
@@ -506,7 +517,7 @@ static void drop_foreign(const recipe *r, const pair_list *list, const char *sec
     for (int i = 0; i < *list->n;) {
         const char *name = list->pairs[i].key;
         const size_t used = strlen(list->dropped);
-        if (!recipe_is_foreign(r, name)) {
+        if (!recipe_is_foreign(r, recipe_leaf(name))) {
             i++;
             continue;
         }
@@ -518,10 +529,11 @@ static void drop_foreign(const recipe *r, const pair_list *list, const char *sec
 /* The rule that a flag names; a file's options are those of its own rule. */
 static int set_rule(recipe *r, const char *text, const recipe_place *at) {
     const key_spec *k = key_find(&loop_table, rule_key);
-    const pair_list options = options_of(r), schedules = schedules_of(r);
+    const pair_list options = options_of(r), schedules = schedules_of(r), groups = groups_of(r);
     if (set_key(r, k, r, text, at)) return -1;
     drop_foreign(r, &options, "");
     drop_foreign(r, &schedules, recipe_schedule_section + strlen(recipe_option_section));
+    drop_foreign(r, &groups, recipe_group_section + strlen(recipe_option_section));
     return 0;
 }
 
@@ -534,6 +546,38 @@ bool recipe_dropped(const recipe *r, char *line, size_t size) {
         c += n;
     }
     return *r->optimizer.dropped;
+}
+
+/* "optimizer.groups.head=": the whole group goes. */
+static int remove_group(recipe *r, const char *group, const char *path, const recipe_place *at) {
+    const pair_list list = groups_of(r);
+    const int before = *list.n;
+    const size_t n = strlen(group);
+    for (int i = *list.n - 1; i >= 0; i--) {
+        if (strncmp(list.pairs[i].key, group, n) == 0 && list.pairs[i].key[n] == '.')
+            remove_pair(&list, &list.pairs[i]);
+    }
+    return *list.n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
+}
+
+/* A key of a group of parameters: what it matches, whether it is frozen, an option. */
+static int set_group(recipe *r, const char *group, const char *path, const char *text, const recipe_place *at) {
+    const pair_list list = groups_of(r);
+    const char *key = path + strlen(recipe_group_section), *leaf = recipe_leaf(path);
+    char plain[sizeof list.pairs->value];
+    size_t n = 0;
+    if (strlen(key) == strlen(group) && !*text && at->line < 0) return remove_group(r, group, path, at);
+    if (strlen(key) == strlen(group)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
+    if (!is_option_name(group) || !is_option_name(leaf) || leaf != key + strlen(group) + 1)
+        return recipe_fail(at, "%s: no such key; a group has match, freeze and options of the rule",
+                           key_show(path).text);
+    if (recipe_check_group_value(path, text, at)) return -1;
+    if (strcmp(leaf, "match") != 0 || strlen(text) >= sizeof plain) return set_pair(&list, path, key, text, at);
+    for (const char *c = text; *c; c++) {
+        if (*c != ' ') plain[n++] = *c; /* so that "a, b" is "a,b" */
+    }
+    plain[n] = '\0';
+    return set_pair(&list, path, key, plain, at);
 }
 
 /* Keys of earlier versions, which commands and run directories still have, and what they are called now. */
@@ -551,12 +595,14 @@ int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_
     const recipe_key own = find_key(r, path);
     const key_spec *k = own.k ? own.k : find_foreign(r, path);
     if (k) return set_key(r, k, own.settings, text, at);
+    char group[32];
+    if (recipe_group_path(path, group)) return set_group(r, group, path, text, at);
     if (recipe_is_section(r, path)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
     const bool schedule = strncmp(path, recipe_schedule_section, strlen(recipe_schedule_section)) == 0;
     const char *section = schedule ? recipe_schedule_section : recipe_option_section, *name = path + strlen(section);
     if (strncmp(path, section, strlen(section)) != 0 || !is_option_name(name)) return recipe_no_such_key(r, at, path);
     const pair_list list = schedule ? schedules_of(r) : options_of(r);
-    return set_pair(&list, path, text, at);
+    return set_pair(&list, path, recipe_leaf(path), text, at);
 }
 
 void recipe_defaults(recipe *r, const task *const *tasks) {
@@ -673,7 +719,7 @@ int recipe_check(const recipe *r, char *message, size_t size) {
     if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
         return -1;
     if (check_intervals(r, message, size) || check_init(r, message, size)) return -1;
-    if (recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
+    if (recipe_check_groups(r, message, size) || recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
     adamod_free(opt);
     return 0;
 }
@@ -685,24 +731,36 @@ static const char *pair_value(const recipe_pair *pairs, int n, const char *name)
     return "constant";
 }
 
+static int compare_option(adamod_optimizer *a, adamod_optimizer *b, int group, const char *prefix,
+                          const adamod_option *o, const recipe_place *at) {
+    double x = 0, y = 0;
+    (void)adamod_group_get(a, group, o->name, &x), (void)adamod_group_get(b, group, o->name, &y);
+    if (x == y || strcmp(o->name, "threads") == 0) return 0;
+    if (o->choices)
+        return recipe_fail(at, "%s%s is %s, but was %s", prefix, o->name, o->choices[(int)y], o->choices[(int)x]);
+    return recipe_fail(at, "%s%s is %.15g, but was %.15g", prefix, o->name, y, x);
+}
+
 /* Options by value, so that 3e-3 is 0.003 and a default is as good as the same number given. */
 static int compare_options(const recipe *was, const recipe *is, const recipe_place *at) {
     adamod_optimizer *a = NULL, *b = NULL;
     adamod_option o;
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(is, groups);
     int status = recipe_optimizer(was, "cpu", 0, &a, at->message, at->size) ||
                          recipe_optimizer(is, "cpu", 0, &b, at->message, at->size)
                      ? -1
                      : 0;
     for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
-        double x = 0, y = 0;
-        (void)adamod_get(a, o.name, &x), (void)adamod_get(b, o.name, &y);
         const char *s = pair_value(was->optimizer.schedule, was->optimizer.n_schedules, o.name);
         const char *t = pair_value(is->optimizer.schedule, is->optimizer.n_schedules, o.name);
         if (strcmp(s, t) != 0) status = recipe_fail(at, "optimizer.schedule.%s is %s, but was %s", o.name, t, s);
-        if (x == y || strcmp(o.name, "threads") == 0) continue;
-        if (o.choices)
-            status = recipe_fail(at, "optimizer.%s is %s, but was %s", o.name, o.choices[(int)y], o.choices[(int)x]);
-        else status = recipe_fail(at, "optimizer.%s is %.15g, but was %.15g", o.name, y, x);
+        if (!status) status = compare_option(a, b, 0, recipe_option_section, &o, at);
+        for (int g = 0; !status && g < n; g++) {
+            char prefix[64];
+            snprintf(prefix, sizeof prefix, "%s%s.", recipe_group_section, groups[g].name);
+            status = compare_option(a, b, recipe_library_group(is, g + 1, false), prefix, &o, at);
+        }
     }
     adamod_free(a);
     adamod_free(b);
@@ -726,6 +784,7 @@ int recipe_compare(const recipe *was, const recipe *is, int except, char *messag
         if ((except & RECIPE_RULE) && strcmp(k->path, rule_key) == 0) continue;
         return recipe_fail(&at, "%s is %s, but was %s", k->path, *new ? new : "empty", *old ? old : "empty");
     }
+    if (!(except & RECIPE_RULE) && recipe_compare_groups(was, is, &at)) return -1;
     return except & RECIPE_OPTIONS ? 0 : compare_options(was, is, &at);
 }
 
@@ -750,6 +809,13 @@ void recipe_describe(FILE *file, const task *const *tasks) {
             "any option of the rule: lr, beta1, ... ('adamod optim list RULE')");
     fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.schedule.OPTION", "a schedule", "constant",
             "of a real option: warmup(1e-7,4000), multistep(150 epochs,225 epochs;0.1), ...");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.match",
+            "names with commas between them, * for any text", "-",
+            "the parameters of a group; of several that match one, the last counts");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.freeze", "true or false", "false",
+            "do not train these parameters");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.OPTION", "what the rule says", "the recipe's",
+            "an option of the rule for these parameters: lr, weight_decay, ...");
     for (int i = 0; tasks[i]; i++) {
         fprintf(file, "\n# data.task %s: %s\n", tasks[i]->name, tasks[i]->about);
         for (const key_table *const *t = tasks[i]->keys; *t; t++) describe_table(file, &r, *t);

@@ -3,7 +3,8 @@
  * Every key is a dotted path ("model.d", "train.steps"). Some belong to the loop and are fields below; those of a task
  * or a model are in tables that these own, chosen by data.task and model.kind. An unknown key, a wrong type or a value
  * out of range is refused with file, line, what was expected, and the nearest valid key. Options of the optimizer are
- * checked by the library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text.
+ * checked by the library: "optimizer.beta3" is whatever option the rule has, "optimizer.schedule.lr" a schedule's text,
+ * "optimizer.groups.head.lr" an option of some parameters alone.
  *
  * Functions that can fail return 0, or -1 with one line in message and nothing changed.
  *
@@ -23,12 +24,14 @@
 
 #define RECIPE_MAX_OPTIONS 40
 #define RECIPE_MAX_SCHEDULES 8
+#define RECIPE_MAX_GROUPS 16
+#define RECIPE_MAX_GROUP_KEYS 48
 #define RECIPE_MAX_KEYS 80
 #define RECIPE_PATH 512
 #define RECIPE_SETTINGS 6144 /* bytes of a task's, and of a model's */
 
 typedef struct recipe_pair {
-    char key[64]; /* an option of the rule; for schedules the option it drives */
+    char key[64]; /* an option of the rule; for schedules the option it drives; of a group "head.lr" */
     char value[192];
     int line; /* as in recipe_given */
 } recipe_pair;
@@ -57,6 +60,8 @@ typedef struct recipe {
         int n_options;
         recipe_pair schedule[RECIPE_MAX_SCHEDULES];
         int n_schedules;
+        recipe_pair group[RECIPE_MAX_GROUP_KEYS]; /* match, freeze and options of groups of parameters */
+        int n_group_keys;
         char dropped[1024]; /* what recipe_set took away with the rule that had it: a list, "beta3,schedule.beta3" */
         char no_decay[32];  /* kinds of parameters without weight decay: a list of biases, norms */
     } optimizer;
@@ -126,10 +131,27 @@ bool recipe_dropped(const recipe *r, char *line, size_t size);
 /* After all is set: what no single key can tell (rule and its options, schedules, what the task and the model check). */
 int recipe_check(const recipe *r, char *message, size_t size);
 
-/* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options and schedules set; its parameters are
- * still to be added. batches: of an epoch, for schedules that count epochs; 0: not known yet, only to check the rest. */
+/* The optimizer that the recipe describes, on a device ("cpu", "cuda:0"), options, schedules and
+ * groups set; its parameters are still to be added. batches: of an epoch, for schedules that count epochs; 0: not known yet, only to check the rest. */
 int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
                      size_t size);
+
+/* Groups of parameters that are treated differently (optimizer.groups), in the order in which the recipe names them. */
+typedef struct recipe_group {
+    char name[32];
+    const char *match; /* patterns of parameters (key_matches) */
+    bool freeze;       /* they are not trained */
+} recipe_group;
+int recipe_groups(const recipe *r, recipe_group out[RECIPE_MAX_GROUPS]);
+/* Option number index of a group, with a key as "head.lr"; NULL past the end. */
+const recipe_pair *recipe_group_option(const recipe *r, const char *group, int index);
+
+/* Which of them, from 1 on, a parameter belongs to: the last that matches; 0: none. */
+int recipe_group_of(const recipe *r, const char *parameter, bool *frozen);
+
+/* The groups of an optimizer that recipe_optimizer has made: how many, and which is that group's. */
+int recipe_library_groups(const recipe *r);
+int recipe_library_group(const recipe *r, int group, bool undecayed);
 
 /* 0 if a run of one recipe can be continued with the other: they may differ in how long to train, where data is, what to
  * watch and how to decode, not in what is computed; except says in what else (a sum). Else -1 and "model.d is 256, but

@@ -48,20 +48,21 @@ static int foreign_option(const recipe *r, const char *option, const recipe_plac
                        n > 1 ? "remove them" : "removes it");
 }
 
+/* YAML's words for a switch. */
+static const char *value_of(const recipe_pair *pair, const adamod_option *option) {
+    if (option->kind != ADAMOD_INTEGER || option->min != 0 || option->max != 1) return pair->value;
+    return strcmp(pair->value, "true") == 0 ? "1" : strcmp(pair->value, "false") == 0 ? "0" : pair->value;
+}
+
 static int set_option(const recipe *r, adamod_optimizer *opt, const recipe_pair *pair, const recipe_place *at) {
     adamod_option option;
-    const char *text = pair->value;
     if (adamod_option_find(r->optimizer.rule, pair->key, &option)) {
         char words[512];
         snprintf(words, sizeof words, "%s", library_words(r));
         if (recipe_is_foreign(r, pair->key)) return foreign_option(r, pair->key, at);
         return recipe_fail(at, "optimizer.%s: %s", pair->key, words);
     }
-    if (option.kind == ADAMOD_INTEGER && option.min == 0 && option.max == 1) { /* a switch: YAML has words for it */
-        if (strcmp(text, "true") == 0) text = "1";
-        if (strcmp(text, "false") == 0) text = "0";
-    }
-    if (adamod_set_text(opt, pair->key, text) == ADAMOD_OK) return 0;
+    if (adamod_set_text(opt, pair->key, value_of(pair, &option)) == ADAMOD_OK) return 0;
     return recipe_fail(at, "optimizer.%s: %s", pair->key, library_words(r));
 }
 
@@ -89,6 +90,48 @@ static int set_schedule(const recipe *r, adamod_optimizer *opt, epoch_length len
     return status ? wrong_schedule(r, pair, text, at) : 0;
 }
 
+/* ---- groups ---- */
+
+static int set_group_option(const recipe *r, adamod_optimizer *opt, int group, const recipe_pair *pair,
+                            const recipe_place *at) {
+    adamod_option option;
+    const char *name = recipe_leaf(pair->key);
+    if (adamod_option_find(r->optimizer.rule, name, &option))
+        return recipe_fail(at, "%s%s: %s", recipe_group_section, pair->key, library_words(r));
+    if (option.optimizer_wide)
+        return recipe_fail(at, "%s%s: %s is of the whole optimizer, so it cannot differ between groups",
+                           recipe_group_section, pair->key, name);
+    if (adamod_group_set_text(opt, group, name, value_of(pair, &option)) == ADAMOD_OK) return 0;
+    return recipe_fail(at, "%s%s: %s", recipe_group_section, pair->key, library_words(r));
+}
+
+/* The library's group of one of the recipe's (NULL: of all other parameters), with its options. */
+static int make_group(const recipe *r, adamod_optimizer *opt, const recipe_group *of, int group, bool undecayed,
+                      char *message, size_t size) {
+    const recipe_pair *pair;
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; of && (pair = recipe_group_option(r, of->name, i)); i++) {
+        const recipe_place at = place_of_line(r, pair->line, message, size);
+        if (set_group_option(r, opt, group, pair, &at)) return -1;
+    }
+    if (undecayed) status = adamod_group_set(opt, group, "weight_decay", 0);
+    if (undecayed && !status) status = adamod_set_schedule(opt, group, "weight_decay", NULL);
+    const recipe_place nowhere = {.message = message, .size = size};
+    return status ? recipe_fail(&nowhere, "optimizer.no_decay: %s", library_words(r)) : 0;
+}
+
+static int make_groups(const recipe *r, adamod_optimizer *opt, char *message, size_t size) {
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int all = recipe_library_groups(r), each = all / (1 + recipe_groups(r, groups));
+    const recipe_place nowhere = {.message = message, .size = size};
+    for (int i = 1; i < all; i++) {
+        int group;
+        if (adamod_add_group(opt, &group)) return recipe_fail(&nowhere, "optimizer.groups: %s", library_words(r));
+        if (make_group(r, opt, i < each ? NULL : &groups[i / each - 1], group, i % each == 1, message, size)) return -1;
+    }
+    return 0;
+}
+
 int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamod_optimizer **out, char *message,
                      size_t size) {
     const epoch_length length = {batches, r->train.accumulate};
@@ -110,6 +153,7 @@ int recipe_optimizer(const recipe *r, const char *device, int64_t batches, adamo
         const recipe_place at = place_of_line(r, r->optimizer.schedule[i].line, message, size);
         status = set_schedule(r, opt, length, &r->optimizer.schedule[i], &at);
     }
+    if (!status) status = make_groups(r, opt, message, size);
     if (status) adamod_free(opt);
     else *out = opt;
     return status;

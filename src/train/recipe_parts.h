@@ -42,6 +42,18 @@ bool recipe_expected(const recipe *r, const char *path, char *out, size_t size);
 /* Whether an option is not the rule's, but one that another rule has. */
 bool recipe_is_foreign(const recipe *r, const char *option);
 
+/* ---- groups of parameters, recipe_groups.c ---- */
+
+extern const char recipe_group_section[];
+/* Whether a path is of a group, or below it, "optimizer.groups.head.lr"; its name. */
+bool recipe_group_path(const char *path, char name[32]);
+/* What a group has for a key, or NULL. */
+const recipe_pair *recipe_group_pair(const recipe *r, const char *group, const char *leaf);
+int recipe_check_group_value(const char *path, const char *text, const recipe_place *at);
+int recipe_check_groups(const recipe *r, char *message, size_t size);
+/* Whether both divide parameters alike; their options are another matter. */
+int recipe_compare_groups(const recipe *was, const recipe *is, const recipe_place *at);
+
 extern const char recipe_option_section[], recipe_schedule_section[];
 
 const char *recipe_leaf(const char *path);

@@ -36,7 +36,7 @@ typedef struct reader {
     struct {
         char path[64];
         int line;
-    } met[16]; /* sections */
+    } met[32]; /* sections */
     int n_met;
 } reader;
 
@@ -212,6 +212,7 @@ int recipe_parse(recipe *r, const char *text, size_t n, const char *name, char *
     for (int i = 0; i < copy.n_given; i++) copy.given[i].line = copy.given[i].line > 0 ? 0 : copy.given[i].line;
     for (int i = 0; i < copy.optimizer.n_options; i++) copy.optimizer.option[i].line = 0;
     for (int i = 0; i < copy.optimizer.n_schedules; i++) copy.optimizer.schedule[i].line = 0;
+    for (int i = 0; i < copy.optimizer.n_group_keys; i++) copy.optimizer.group[i].line = 0;
     reader scan = in;
     scan.scanning = true;
     scan.at.message = unused;
@@ -295,6 +296,24 @@ static void write_pairs(FILE *file, const char *indent, const recipe_pair *pairs
     }
 }
 
+static void write_group(FILE *file, const recipe *r, const recipe_group *g) {
+    const size_t n = strlen(g->name);
+    fprintf(file, "    %s:\n", g->name);
+    for (int i = 0; i < r->optimizer.n_group_keys; i++) {
+        const recipe_pair *pair = &r->optimizer.group[i];
+        if (strncmp(pair->key, g->name, n) != 0 || pair->key[n] != '.') continue;
+        fprintf(file, "      %s: ", pair->key + n + 1);
+        write_scalar(file, pair->value);
+    }
+}
+
+static void write_groups(FILE *file, const recipe *r) {
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(r, groups);
+    if (n) fputs("  groups:\n", file);
+    for (int i = 0; i < n; i++) write_group(file, r, &groups[i]);
+}
+
 int recipe_write(const recipe *r, FILE *file) {
     const char *section = "";
     recipe_key keys[RECIPE_MAX_KEYS];
@@ -312,6 +331,7 @@ int recipe_write(const recipe *r, FILE *file) {
         write_pairs(file, "  ", r->optimizer.option, r->optimizer.n_options);
         if (r->optimizer.n_schedules) fputs("  schedule:\n", file);
         write_pairs(file, "    ", r->optimizer.schedule, r->optimizer.n_schedules);
+        write_groups(file, r);
     }
     return fflush(file) || ferror(file) ? -1 : 0;
 }

@@ -13,6 +13,7 @@ struct shard {
     adamod_optimizer *whole; /* of all parameters, without states: for what is decided of the whole gradient */
     int *first;              /* parameter of each rank, and past the last */
     int64_t *parts;          /* the same in numbers */
+    bool trains;             /* whether this rank has a parameter that is not frozen */
 };
 
 /* ---- who has what ---- */
@@ -55,6 +56,7 @@ static adamod_status make_whole(shard *s) {
     }
     for (int i = 0; !status && i < p->n; i++) {
         const nn_param_memory m = nn_params_memory(p, &p->list[i]);
+        if (!experiment_trains(s->e, &p->list[i])) continue;
         status = adamod_add(s->whole, p->list[i].name, m.data, m.grad, p->list[i].ndim, p->list[i].shape);
     }
     return status;
@@ -85,6 +87,14 @@ static int take_part(shard *s, char *message, size_t size) {
     return 0;
 }
 
+/* Whether a rank's share has a parameter that is trained. */
+static bool trains_some(const shard *s, int rank) {
+    for (int i = s->first[rank]; i < s->first[rank + 1]; i++) {
+        if (experiment_trains(s->e, &s->e->params->list[i])) return true;
+    }
+    return false;
+}
+
 static const char *refused(const experiment *e) {
     if (e->params->on_device && e->params->n < comm_size(e->comm))
         return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
@@ -108,6 +118,15 @@ int shard_open(shard **out, experiment *e, char *message, size_t size) {
     }
     s->e = e;
     share_out(s);
+    s->trains = trains_some(s, comm_rank(e->comm));
+    int idle = 0;
+    while (idle < comm_size(e->comm) && trains_some(s, idle)) idle++;
+    if (e->params->on_device && idle < comm_size(e->comm)) {
+        text_fail(message, size, "train.shard: all parameters of rank %d are frozen, and on a GPU each must train some",
+                  idle);
+        shard_free(s);
+        return -1;
+    }
     if (take_part(s, message, size)) {
         shard_free(s);
         return -1;
@@ -149,7 +168,7 @@ adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, b
     if (!status) status = adamod__measure(s->whole, update, &factor, norm, taken);
     if (status || !*taken) return status;
     status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
-    if (!status && own_first(s) < own_end(s)) status = adamod_step(s->e->optimizer);
+    if (!status && s->trains) status = adamod_step(s->e->optimizer);
     status = agree(s, status); /* before others wait for its part */
     return status ? status : spread(s, false);
 }

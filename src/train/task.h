@@ -199,7 +199,10 @@ void experiment_close(experiment *e);
 /* One of several that train together, opened alike: shares out the batches of an update, and evaluations. */
 int experiment_join(experiment *e, comm *c, char *message, size_t size);
 
-/* The recipe's optimizer of parameters first to end - 1. on_host: one that only keeps states, on the host, though parameters
+/* Whether a parameter is trained: it is in no group that the recipe freezes. */
+bool experiment_trains(const experiment *e, const nn_param *p);
+
+/* The recipe's optimizer of those of parameters first to end - 1 that are trained. on_host: one that only keeps states, on the host, though parameters
  * may be on a device. */
 int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
                          size_t size);

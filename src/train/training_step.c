@@ -60,18 +60,31 @@ static void add_loss(experiment *s, update *u) {
     for (int k = 0; k < 4; k++) u->sums[k] += (double)loss[k];
 }
 
+/* Of each group, before an update's batches changed it. */
+typedef struct rates {
+    int n; /* 0: they stay */
+    double lr[2 * (RECIPE_MAX_GROUPS + 1)];
+} rates;
+
 /* The learning rate that the update's batches want, for its step; and back to what it was, as checkpoints know it. */
-static adamod_status scale_lr(experiment *s, const update *u, double *base) {
+static adamod_status scale_lr(experiment *s, const update *u, rates *base) {
     const double factor = u->lr_factors / s->recipe.train.accumulate;
-    *base = NAN; /* it stays */
-    if (factor == 1) return ADAMOD_OK;
-    const adamod_status status = adamod_get(s->optimizer, "lr", base);
-    return status ? status : adamod_set(s->optimizer, "lr", *base * factor);
+    const int n = factor == 1 ? 0 : recipe_library_groups(&s->recipe);
+    adamod_status status = ADAMOD_OK;
+    for (base->n = 0; !status && base->n < n; base->n++) {
+        double *lr = &base->lr[base->n];
+        status = adamod_group_get(s->optimizer, base->n, "lr", lr);
+        if (!status) status = adamod_group_set(s->optimizer, base->n, "lr", *lr * factor);
+    }
+    return status;
 }
 
-static adamod_status restore_lr(experiment *s, double base, adamod_status status) {
-    const adamod_status restored = isnan(base) ? ADAMOD_OK : adamod_set(s->optimizer, "lr", base);
-    return status ? status : restored;
+static adamod_status restore_lr(experiment *s, const rates *base, adamod_status status) {
+    for (int i = 0; i < base->n; i++) {
+        const adamod_status restored = adamod_group_set(s->optimizer, i, "lr", base->lr[i]);
+        if (!status) status = restored;
+    }
+    return status;
 }
 
 /* ---- on the processor ---- */
@@ -79,16 +92,16 @@ static adamod_status restore_lr(experiment *s, double base, adamod_status status
 static adamod_status step(experiment *s, bool collect, update *u) {
     const int64_t skipped = adamod_skipped(s->optimizer);
     adamod_status status = adamod_collect(s->optimizer, collect && !s->shard);
-    double base = NAN;
+    rates base = {0};
     if (!status) status = adamod_set(s->optimizer, "grad_scale", 1 / u->sums[3]);
     if (!status) status = scale_lr(s, u, &base);
     if (adamod_scheduled(s->optimizer, 0, "lr", &u->lr)) u->lr = NAN; /* not every rule has one */
     if (!status && s->shard) {
         status = shard_step(s->shard, u->step, 1 / u->sums[3], &u->norm, &u->taken);
-        return restore_lr(s, base, status);
+        return restore_lr(s, &base, status);
     }
     if (!status) status = adamod_step(s->optimizer);
-    status = restore_lr(s, base, status);
+    status = restore_lr(s, &base, status);
     u->taken = adamod_skipped(s->optimizer) == skipped;
     u->norm = adamod_grad_norm(s->optimizer);
     return status;
@@ -155,11 +168,11 @@ static adamod_status run_recorded(void *context) {
 
 /* The gradient's scale and the learning rate follow from all batches of an update; then something runs by them. */
 static adamod_status with_scale(experiment *s, const update *u, adamod_status (*act)(void *context), void *context) {
-    double base = NAN;
+    rates base = {0};
     adamod_status status = adamod_set(s->optimizer, "grad_scale", 1 / u->targets);
     if (!status) status = scale_lr(s, u, &base);
     if (!status) status = act(context);
-    return restore_lr(s, base, status);
+    return restore_lr(s, &base, status);
 }
 
 static adamod_status replay(void *context) {
