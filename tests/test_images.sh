@@ -87,6 +87,17 @@ if "$ADAMOD" predict whole red.png >out 2>err; then
     if wait $!; then fail "predict takes text.png for a picture"; fi
     [ "$(wc -l <out)" -eq 300 ] || fail "predict has $(wc -l <out) answers to 300 pictures"
     tail -1 out | grep -q ^late.png: || fail "the last picture's answer is $(tail -1 out)"
+    # A directory is all pictures below it, in order; links do not lead in circles, and what is bad is named.
+    mkdir -p album/b/deep album/.hidden && ln -s .. album/b/loop && echo notes >album/notes.txt
+    for name in album/z.png album/b/deep/two.PNG album/b/one.jpeg album/.hidden/x.png album/a.png; do cp red.png $name; done
+    "$ADAMOD" predict whole red.png album/ >out 2>err || fail "a directory: $(cat err)"
+    [ "$(sed 's/: .*//' out)" = $'red.png\nalbum/a.png\nalbum/b/deep/two.PNG\nalbum/b/one.jpeg\nalbum/z.png' ] ||
+        fail "predict finds $(cat out)"
+    cp text.png album/b && ln -s nowhere album/gone.png
+    ! "$ADAMOD" predict whole album >out 2>err || fail "bad pictures of a directory are no failure"
+    grep -q 'album/b/text.png: neither PNG nor JPEG' err && grep -q 'album/gone.png: cannot open' err &&
+        [ "$(wc -l <err)" -eq 2 ] && [ "$(wc -l <out)" -eq 4 ] ||
+        fail "of a directory with bad pictures predict says $(cat err out)"
     mkdir -p folder/a folder/b
     cp red.png folder/a && cp red.png folder/b && cp text.png folder/b
     folder=(--set data.set=folder --set data.path=folder --set data.batch=1 --set data.hold_out=40)
@@ -144,7 +155,9 @@ else
     grep -q 'this build reads no PNG' err || fail "predict says $(cat err)"
 fi
 refused 1 'none.png: cannot open: No such file or directory' "$ADAMOD" predict whole none.png
-refused 2 'needs a picture after the run directory' "$ADAMOD" predict whole
+refused 2 'needs a picture or a directory after the run directory' "$ADAMOD" predict whole
+mkdir -p nothing/deeper && echo text >nothing/notes.txt
+refused 1 'nothing: no picture in this directory, expected .png, .jpg or .jpeg' "$ADAMOD" predict whole nothing
 refused 2 "--top is '0', expected a whole number from 1" "$ADAMOD" predict whole none.png --top 0
 refused 2 '--beam is for translation, but the run is of data.task images' "$ADAMOD" evaluate whole --beam 3
 refused 1 'data.task images does not translate' "$ADAMOD" translate whole </dev/null

@@ -4,10 +4,12 @@
 #include "base/text.h"
 #include "cli/trained.h"
 #include "data/image_file.h"
+#include "data/image_folder.h"
 #include "tasks/images.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
 static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
@@ -16,8 +18,8 @@ static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
                                  {0}};
 
 typedef struct arguments {
-    const char **paths;
-    int64_t n, top;
+    image_names given, pictures; /* as on the command line, and with those of directories */
+    int64_t top;
     bool json;
 } arguments;
 
@@ -30,8 +32,26 @@ static int read_flag(void *context, int flag, const char *value) {
 
 static int take_path(void *context, const char *path) {
     arguments *a = context;
-    a->paths[a->n++] = path; /* there is room for every argument */
-    return 0;
+    char message[256];
+    return image_names_add(&a->given, path, message, sizeof message) ? cli_fail("predict", "%s", message) : 0;
+}
+
+/* The pictures of directories take the directories' places; the exit status. */
+static int find_pictures(arguments *a) {
+    int status = 0;
+    for (int64_t i = 0; i < a->given.n; i++) {
+        const char *path = a->given.name[i];
+        const int64_t before = a->pictures.n;
+        char message[1024];
+        struct stat info;
+        const bool directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+        if (directory ? image_folder_find(&a->pictures, path, message, sizeof message)
+                      : image_names_add(&a->pictures, path, message, sizeof message))
+            return cli_fail("predict", "%s", message);
+        if (a->pictures.n == before)
+            status = cli_fail("predict", "%s: no picture in this directory, expected .png, .jpg or .jpeg", path);
+    }
+    return status;
 }
 
 /* The likeliest class that is less likely than one that was printed before, or comes after it; -1: none is left. */
@@ -83,7 +103,7 @@ static int print_json(const arguments *a, const char *path, const class_names *c
 enum { TOGETHER = 256 };
 
 typedef struct portion {
-    const char **paths; /* [n], of those that were read from the front on */
+    char **paths; /* [n], of those that were read from the front on */
     int64_t n;
     int size;
     uint8_t *bytes;       /* [TOGETHER, size, size, 3] */
@@ -115,7 +135,9 @@ static int read_pictures(portion *x, adamod_pool *pool) {
             continue;
         }
         if (kept != i) memcpy(x->bytes + (size_t)kept * each, x->bytes + (size_t)i * each, each);
-        x->paths[kept++] = x->paths[i];
+        char *read = x->paths[i]; /* what could not be read stays in the list, to be freed */
+        x->paths[i] = x->paths[kept];
+        x->paths[kept++] = read;
     }
     x->n = kept;
     return status;
@@ -136,18 +158,19 @@ static int predict_portion(const arguments *a, portion *x, experiment *e) {
     return status;
 }
 
-static int predict(const arguments *a, experiment *e) {
-    const size_t most = (size_t)(a->n < TOGETHER ? a->n : TOGETHER);
+static int predict(arguments *a, experiment *e) {
     portion *x = calloc(1, sizeof *x);
-    int status = 0;
+    int status = find_pictures(a);
+    const int64_t n = a->pictures.n;
+    const size_t most = (size_t)(n < TOGETHER ? n : TOGETHER) + 1; /* there may be none */
     if (!x) return cli_fail("predict", "out of memory for pictures");
     x->size = images_settings_of(&e->recipe)->data.size;
     x->bytes = calloc(most, picture_bytes(x));
     x->probabilities = calloc(most, (size_t)images_of(e)->all.classes.n * sizeof *x->probabilities);
     if (!x->bytes || !x->probabilities) status = cli_fail("predict", "out of memory for pictures");
-    for (int64_t at = 0; x->bytes && x->probabilities && at < a->n; at += TOGETHER) {
-        x->paths = a->paths + at;
-        x->n = a->n - at < TOGETHER ? a->n - at : TOGETHER;
+    for (int64_t at = 0; x->bytes && x->probabilities && at < n; at += TOGETHER) {
+        x->paths = a->pictures.name + at;
+        x->n = n - at < TOGETHER ? n - at : TOGETHER;
         if (predict_portion(a, x, e)) status = CLI_FAILURE;
     }
     free(x->bytes);
@@ -157,27 +180,29 @@ static int predict(const arguments *a, experiment *e) {
 }
 
 int cli_predict(int argc, char **argv) {
-    arguments a = {.top = 1, .paths = calloc((size_t)argc + 1, sizeof *a.paths)};
+    arguments a = {.top = 1};
     trained t = {
         .command = "predict",
         .flags = flags,
-        .help =
-            "usage: adamod predict RUN IMAGE... [--top N] [--json] ...\n\n"
-            "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
-            "class with its probability. An image's central square is scaled to the size of the training images.\n\n",
+        .help = "usage: adamod predict RUN IMAGE|DIR... [--top N] [--json] ...\n\n"
+                "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
+                "class with its probability. An image's central square is scaled to the size of the training images.\n"
+                "DIR stands for all images in it and in the directories below it, in the order of their paths.\n\n",
         .own = read_flag,
         .operand = take_path,
         .plain = true,
         .context = &a};
     experiment e;
-    int status = a.paths ? trained_open(&t, argc, argv, &e, TASK_APPLY) : cli_fail("predict", "out of memory");
+    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
     if (status < 0) {
         if (e.task != &task_images)
             status = cli_fail("predict", "%s: data.task %s has no pictures", t.run, e.task->name);
-        else if (a.n == 0) status = cli_usage("predict", "needs a picture after the run directory");
+        else if (a.given.n == 0)
+            status = cli_usage("predict", "needs a picture or a directory after the run directory");
         else status = predict(&a, &e);
         experiment_close(&e);
     }
-    free(a.paths);
+    image_names_free(&a.given);
+    image_names_free(&a.pictures);
     return status;
 }

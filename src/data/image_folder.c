@@ -13,18 +13,13 @@
 
 /* ---- names in a directory ---- */
 
-typedef struct name_list {
-    char **name;
-    int64_t n, room;
-} name_list;
-
-static void free_names(name_list *l) {
+void image_names_free(image_names *l) {
     for (int64_t i = 0; i < l->n; i++) free(l->name[i]);
     free(l->name);
-    *l = (name_list){0};
+    *l = (image_names){0};
 }
 
-static int add_name(name_list *l, const char *name, char *msg, size_t msg_size) {
+int image_names_add(image_names *l, const char *name, char *msg, size_t msg_size) {
     char *copy = strdup(name);
     if (l->n == l->room) {
         const int64_t room = l->room ? 2 * l->room : 64;
@@ -60,14 +55,14 @@ static void pass_over(image_folder_report *report, const char *class, const char
 }
 
 /* Directories (class NULL), or files of pictures, in order. */
-static int list(name_list *out, const char *directory, const char *class, image_folder_report *report, char *msg,
+static int list(image_names *out, const char *directory, const char *class, image_folder_report *report, char *msg,
                 size_t msg_size) {
     const bool directories = !class;
     char path[2400];
     struct stat info;
     int failed = 0;
     DIR *d = opendir(directory);
-    *out = (name_list){0};
+    *out = (image_names){0};
     if (!d) return text_fail(msg, msg_size, "%s: cannot open: %s", directory, strerror(errno));
     errno = 0;
     for (const struct dirent *e; !failed && (e = readdir(d)); errno = 0) {
@@ -82,20 +77,65 @@ static int list(name_list *out, const char *directory, const char *class, image_
             stat(path, &info) == 0; /* else a link to nowhere: a picture that cannot be read, or a class */
         if (directories && !there) failed = text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
         else if (!there || (directories ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
-            failed = add_name(out, e->d_name, msg, msg_size);
+            failed = image_names_add(out, e->d_name, msg, msg_size);
         else if (is_picture(e->d_name)) pass_over(report, class, e->d_name);
     }
     if (!failed && errno) failed = text_fail(msg, msg_size, "%s: %s", directory, strerror(errno));
     closedir(d);
-    if (failed) free_names(out);
+    if (failed) image_names_free(out);
     else if (out->n) qsort(out->name, (size_t)out->n, sizeof *out->name, by_bytes);
     return failed;
+}
+
+/* ---- all pictures below a directory ---- */
+
+static char *join(const char *directory, const char *name) {
+    const size_t n = strlen(directory), m = strlen(name);
+    char *path = malloc(n + m + 2);
+    const bool slash = n && directory[n - 1] == '/';
+    if (path) snprintf(path, n + m + 2, "%s%s%s", directory, slash ? "" : "/", name);
+    return path;
+}
+
+/* What a directory's entry is: a picture, also one that a link does not lead to; or a directory, but not by a link, which
+ * may lead back. */
+static bool is_below(const char *path, bool directory) {
+    struct stat info;
+    if (directory) return lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    return is_picture(path) && (stat(path, &info) != 0 || S_ISREG(info.st_mode));
+}
+
+/* A directory that cannot be read is listed itself: who reads it as a picture is told why. */
+static int walk(image_names *out, const char *directory, char *msg, size_t msg_size) {
+    image_names below = {0};
+    int failed = 0;
+    DIR *d = opendir(directory);
+    if (!d) return image_names_add(out, directory, msg, msg_size);
+    for (const struct dirent *e; !failed && (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        char *path = join(directory, e->d_name);
+        if (!path) failed = text_fail(msg, msg_size, "out of memory for the names of files");
+        else if (is_below(path, true)) failed = image_names_add(&below, path, msg, msg_size);
+        else if (is_below(path, false)) failed = image_names_add(out, path, msg, msg_size);
+        free(path);
+    }
+    closedir(d);
+    for (int64_t i = 0; !failed && i < below.n; i++) failed = walk(out, below.name[i], msg, msg_size);
+    image_names_free(&below);
+    return failed;
+}
+
+int image_folder_find(image_names *out, const char *directory, char *msg, size_t msg_size) {
+    const int64_t before = out->n;
+    if (walk(out, directory, msg, msg_size)) return -1;
+    if (out->n > before) qsort(out->name + before, (size_t)(out->n - before), sizeof *out->name, by_bytes);
+    return 0;
 }
 
 /* ---- what there is to read ---- */
 
 typedef struct work {
-    name_list paths;
+    image_names paths;
     int32_t *labels; /* [paths.n] */
     pictures *to;
     image_folder_report *report;
@@ -106,11 +146,11 @@ static void free_work(work *w) {
     for (int64_t i = 0; w->reasons && i < w->paths.n; i++) free(w->reasons[i]);
     free(w->reasons);
     free(w->labels);
-    free_names(&w->paths);
+    image_names_free(&w->paths);
 }
 
 static int list_class(work *w, const char *directory, const char *class, int32_t label, char *msg, size_t msg_size) {
-    name_list files;
+    image_names files;
     char path[4800];
     if (list(&files, directory, class, w->report, msg, msg_size)) return -1;
     int failed = 0;
@@ -120,13 +160,13 @@ static int list_class(work *w, const char *directory, const char *class, int32_t
     for (int64_t i = 0; !failed && i < files.n; i++) {
         snprintf(path, sizeof path, "%s/%s", directory, files.name[i]);
         w->labels[w->paths.n] = label;
-        failed = add_name(&w->paths, path, msg, msg_size);
+        failed = image_names_add(&w->paths, path, msg, msg_size);
     }
-    free_names(&files);
+    image_names_free(&files);
     return failed;
 }
 
-static int name_classes(class_names *c, const name_list *found, const char *directory, char *msg, size_t msg_size) {
+static int name_classes(class_names *c, const image_names *found, const char *directory, char *msg, size_t msg_size) {
     char why[200];
     for (int64_t i = 0; i < found->n; i++) {
         if (class_names_add(c, found->name[i], why, sizeof why))
@@ -136,7 +176,7 @@ static int name_classes(class_names *c, const name_list *found, const char *dire
 }
 
 static int list_classes(work *w, class_names *classes, const char *directory, char *msg, size_t msg_size) {
-    name_list found;
+    image_names found;
     char path[2400];
     if (list(&found, directory, NULL, w->report, msg, msg_size)) return -1;
     int failed = 0;
@@ -150,7 +190,7 @@ static int list_classes(work *w, class_names *classes, const char *directory, ch
             failed = text_fail(msg, msg_size, "%s: class '%.60s' is not in the training set", directory, found.name[i]);
         else failed = list_class(w, path, found.name[i], label, msg, msg_size);
     }
-    free_names(&found);
+    image_names_free(&found);
     if (!failed && !w->paths.n)
         failed =
             text_fail(msg, msg_size, "%s: no picture in its subdirectories, expected .png, .jpg or .jpeg", directory);
