@@ -13,6 +13,7 @@
 #include "small_recipe.h"
 #include "tasks/language.h"
 #include "train/train.h"
+#include "train/training_step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -216,7 +217,7 @@ TEST(numbers_that_are_not_finite_come_through) {
         for (int64_t k = 0; k < w->count; k += 3) e.params->data[w->offset + k] = bad[i];
         for (int64_t k = 0; k < b->count; k += 5) e.params->data[b->offset + k] = bad[i];
         CHECK_INT(nn_params_store(e.params), ADAMOD_OK);
-        for (int run = 0; run < 3; run++) run_batch(&e, (uint64_t)run, loss);
+        for (int pass = 0; pass < 3; pass++) run_batch(&e, (uint64_t)pass, loss);
         CHECK(isnan(loss[0]));
         experiment_close(&e);
     }
@@ -290,8 +291,48 @@ TEST(a_run_in_parts_ends_as_one_and_runs_repeat) {
     }
 }
 
+/* tests/test_groups.c, on a device: what is frozen stays through updates that are replayed, and a group's options are as good
+ * as the recipe's. */
+TEST(groups_of_parameters) {
+    NEEDS_DEVICE();
+    enter_scratch(true);
+    static const char *const precisions[] = {"train.precision=full", "train.precision=mixed"};
+    for (int i = 0; i < 2; i++) {
+        char whole[16], group[16];
+        snprintf(whole, sizeof whole, "whole%d", i);
+        snprintf(group, sizeof group, "group%d", i);
+        const train_result a = run_in(whole, false, WITH(precisions[i], "optimizer.lr=0.02")),
+                           b = run_in(
+                               group, false,
+                               WITH(precisions[i], "optimizer.groups.all.match=*", "optimizer.groups.all.lr=0.02"));
+        CHECK_CLOSE(a.train_loss, b.train_loss, 0);
+        CHECK_CLOSE(a.final.value[0], b.final.value[0], 0);
+        experiment e;
+        checkpoint_meta at = {0};
+        update u;
+        if (!open_with(&e, WITH(precisions[i], "optimizer.groups.trunk.match=embedding.*,layers.0.*",
+                                "optimizer.groups.trunk.freeze=true")))
+            return;
+        const size_t bytes = (size_t)e.params->count * sizeof(float);
+        float *before = memcpy(malloc(bytes), e.params->data, bytes);
+        for (int k = 0; k < 8; k++)
+            CHECK(update_begin(&e, &at, false, &u, MESSAGE) == 0 && update_end(&e, &u, MESSAGE) == 0);
+        CHECK_INT(nn_params_fetch(e.params), ADAMOD_OK);
+        for (int k = 0; k < e.params->n; k++) {
+            const nn_param *p = &e.params->list[k];
+            const bool frozen = !experiment_trains(&e, p);
+            CHECK_INT(frozen, strncmp(p->name, "embedding.", 10) == 0 || strncmp(p->name, "layers.0.", 9) == 0);
+            CHECK_INT(memcmp(before + p->offset, e.params->data + p->offset, (size_t)p->count * sizeof *before) == 0,
+                      frozen);
+        }
+        free(before);
+        experiment_close(&e);
+    }
+}
+
 RUN_TESTS(ENTRY(lstm_is_the_reference), ENTRY(locked_dropout_is_the_reference), ENTRY(word_dropout_is_the_reference),
           ENTRY(activity_is_the_reference), ENTRY(people_are_told_how_layers_run),
           ENTRY(a_run_says_that_weights_are_streamed), ENTRY(batches_of_several_lengths_are_those_of_the_processor),
           ENTRY(numbers_that_are_not_finite_come_through), ENTRY(a_batch_may_be_empty),
-          ENTRY(ten_steps_follow_those_of_the_processor), ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat))
+          ENTRY(ten_steps_follow_those_of_the_processor), ENTRY(a_run_in_parts_ends_as_one_and_runs_repeat),
+          ENTRY(groups_of_parameters))
