@@ -470,6 +470,10 @@ TEST(wrong_groups_are_named) {
               "--set: optimizer.group.head.lr: no such key; did you mean optimizer.groups.NAME.lr?");
     CHECK_STR(set_complaint("optimizer.groups.head.lr.x=1"),
               "--set: optimizer.groups.head.lr.x: no such key; a group has match, freeze and options of the rule");
+    /* names as long as they may be by themselves, but not together */
+    CHECK_HAS(set_complaint("optimizer.groups.a23456789012345678901234567890.b2345678901234567890123456789012345678=1"),
+              "no such key; a group has match, freeze and options of the rule");
+    CHECK_HAS(set_complaint("optimizer.groups.a2345678901234567890123456789012.lr=1"), "no such key");
     recipe r;
     char text[64];
     CHECK_INT(parse(&r, "name: a\n"), 0);

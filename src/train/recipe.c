@@ -568,7 +568,8 @@ static int set_group(recipe *r, const char *group, const char *path, const char 
     size_t n = 0;
     if (strlen(key) == strlen(group) && !*text && at->line < 0) return remove_group(r, group, path, at);
     if (strlen(key) == strlen(group)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
-    if (!is_option_name(group) || !is_option_name(leaf) || leaf != key + strlen(group) + 1)
+    if (!is_option_name(group) || !is_option_name(leaf) || strlen(key) >= sizeof list.pairs->key ||
+        leaf != key + strlen(group) + 1)
         return recipe_fail(at, "%s: no such key; a group has match, freeze and options of the rule",
                            key_show(path).text);
     if (recipe_check_group_value(path, text, at)) return -1;
