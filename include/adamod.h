@@ -497,7 +497,7 @@ ADAMOD_API const char *adamod_version_string(void); /* "MAJOR.MINOR.PATCH" */
 
 /* Returns the name of instruction set number index that this processor can run, best first ("avx512", "avx2", "plain");
  * NULL past the end. The library uses the best, unless the environment variable ADAMOD_ISA names another when a handle,
- * hyper or pool is created. It reads the variable at no other time. */
+ * hyper or pool is created. It reads the variable at no other time, and never in a set-user-ID program. */
 ADAMOD_API const char *adamod_isa_name(int index);
 /* Returns the name of the instruction set a handle uses; "cuda" on a GPU. */
 ADAMOD_API const char *adamod_isa(const adamod_optimizer *opt);
@@ -554,8 +554,8 @@ ADAMOD_API const char *adamod_device(const adamod_optimizer *opt);
 
 /* Returns ADAMOD_OK if CUDA can be used here. If not, adamod_last_error says why. The kernels are in
  * libadamod_cuda.so.0, which is searched for beside this library, beside the program and then where the system
- * searches. The environment variable ADAMOD_CUDA_LIBRARY names another file; a program that runs with more rights
- * than its user ignores it. */
+ * searches. The environment variable ADAMOD_CUDA_LIBRARY names another file. A program that runs with more rights than
+ * its user, as a set-user-ID one, searches where the system searches and nowhere else. */
 ADAMOD_API adamod_status adamod_cuda_status(void);
 
 typedef struct adamod_cuda_device {

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -185,6 +186,24 @@ TEST(what_is_no_temporary_file_is_left_alone) {
     CHECK_INT(scratch_files(), 5);
 }
 
+/* Nor is what a link in its place leads to opened: that alone rewinds a tape, or takes a lock that another waits for. */
+TEST(what_a_link_leads_to_is_not_opened) {
+    char event[4096];
+    enter_scratch(true);
+    put_file("precious", "gold", 4);
+    CHECK_INT(symlink("precious", ".adamod-0.tmp"), 0);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (watch < 0) SKIP("inotify is not to be had");
+    if (CHECK(inotify_add_watch(watch, "precious", IN_OPEN) >= 0)) {
+        CHECK_INT(write_file(FILE_NAME, 'a'), 0);
+        adamod__file_clean(".");
+        CHECK_INT(read(watch, event, sizeof event), -1);
+        close(open("precious", O_RDONLY)); /* and if it is, that shows */
+        CHECK(read(watch, event, sizeof event) > 0);
+    }
+    close(watch);
+}
+
 TEST(names_that_are_all_taken) {
     enter_scratch(true);
     for (int i = 0; i < 1000; i++) {
@@ -329,6 +348,6 @@ TEST(cut) {
 
 RUN_TESTS(ENTRY(names_of_every_length), ENTRY(paths_of_every_length), ENTRY(places_that_are_no_files),
           ENTRY(stale_files_are_removed), ENTRY(a_file_in_use_is_left_alone),
-          ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(names_that_are_all_taken), ENTRY(without_locks),
-          ENTRY(a_rename_that_was_interrupted_when_it_was_done), ENTRY(killed_writers), ENTRY(processes_at_once),
-          ENTRY(threads_at_once), ENTRY(cut))
+          ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(what_a_link_leads_to_is_not_opened),
+          ENTRY(names_that_are_all_taken), ENTRY(without_locks), ENTRY(a_rename_that_was_interrupted_when_it_was_done),
+          ENTRY(killed_writers), ENTRY(processes_at_once), ENTRY(threads_at_once), ENTRY(cut))

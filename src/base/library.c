@@ -3,9 +3,11 @@
 #include "base/library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 enum { LIBRARY_PATH_SIZE = 4096 };
@@ -26,20 +28,42 @@ static void *adamod__load_near(const char *file, const char *const *places, cons
     return NULL;
 }
 
+/* Whether the address lies in the first object, which is the program: 1, or -1, as 0 would ask for the next one. */
+static int adamod__has_address(struct dl_phdr_info *object, size_t size, void *address) {
+    (void)size;
+    const uintptr_t at = (uintptr_t)address - object->dlpi_addr;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && at - segment->p_vaddr < segment->p_memsz) return 1;
+    }
+    return -1;
+}
+
+/* Near the file that this code is in. If that is the program, its name is what the caller of exec chose to call it, and
+ * /proc/self/exe what it is. A relative name means another file once the working directory has changed. */
+static void *adamod__load_beside(const char *name, const char *const *places, bool *found) {
+    static const char anchor;
+    Dl_info here;
+    void *library = NULL;
+    if (dl_iterate_phdr(adamod__has_address, (void *)(uintptr_t)&anchor) < 0 && dladdr(&anchor, &here) &&
+        here.dli_fname && here.dli_fname[0] == '/') {
+        library = adamod__load_near(here.dli_fname, places, name, found);
+    }
+    char program[LIBRARY_PATH_SIZE];
+    const ssize_t length = *found ? -1 : readlink("/proc/self/exe", program, sizeof program);
+    if (length > 0 && length < (ssize_t)sizeof program) {
+        program[length] = '\0';
+        library = adamod__load_near(program, places, name, found);
+    }
+    return library;
+}
+
 static void *adamod__load_library(const char *name, const char *variable, const char *const *places) {
     const char *named = variable ? secure_getenv(variable) : NULL;
     if (named && *named) return adamod__load(named);
-    Dl_info here;
-    char program[LIBRARY_PATH_SIZE];
-    static const char anchor; /* its address lies in the library, or in the program it is linked into */
     bool found = false;
-    void *library =
-        dladdr(&anchor, &here) && here.dli_fname ? adamod__load_near(here.dli_fname, places, name, &found) : NULL;
-    const ssize_t length = found ? -1 : readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length > 0) {
-        program[length] = '\0';
-        library = adamod__load_near(program, places, name, &found);
-    }
+    /* Who starts a set-user-ID program may have given it another name, in a folder of their own: a hard link. */
+    void *library = getauxval(AT_SECURE) ? NULL : adamod__load_beside(name, places, &found);
     return found ? library : adamod__load(name);
 }
 

@@ -14,6 +14,8 @@
  *   - NAME in one of the places, a list that ends with NULL: folders, with a slash at the end, relative to that of the
  *     file this code is in ("" is that folder itself, "../lib/" one beside it), then to that of the program;
  *   - NAME, wherever the loader looks for it.
+ * In a program that runs with more rights than its caller (set-user-ID and the like) only the last: the caller decides about
+ * all others, and must not choose what code runs.
  * NULL, and *why is the loader's reason, if it cannot be loaded. *why is good until the thread's next call. */
 void *adamod__library_open(const char *name, const char *variable, const char *const *places, const char **why);
 

@@ -1,4 +1,7 @@
 /* Which kernels this processor can run. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "optim/internal.h"
 #include "optim/optim.h"
 
@@ -24,7 +27,7 @@ const kernel_set *adamod__kernels_at(int index) {
 }
 
 const kernel_set *adamod__kernels_choose(void) {
-    const char *wanted = getenv("ADAMOD_ISA");
+    const char *wanted = secure_getenv("ADAMOD_ISA");
     if (!wanted || !*wanted) return adamod__kernels_at(0);
     char known[64] = "";
     for (int i = 0; adamod__kernels_at(i); i++) {

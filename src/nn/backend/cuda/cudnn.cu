@@ -29,7 +29,7 @@ struct library {
 
 static library load(void) {
     library l = {};
-    const char *named = getenv("ADAMOD_CUDNN_LIBRARY");
+    const char *named = secure_getenv("ADAMOD_CUDNN_LIBRARY");
     const char *name = named && *named ? named : "libcudnn.so.9";
     void *object = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     l.ready = object;
