@@ -50,6 +50,25 @@ if(cuda AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13.0)
     set(cuda_compression -compress-mode=size)
 endif()
 
+# What makes a fault in this code harder to use against who runs it. Every part of the product is compiled and linked so,
+# optimized builds only: _FORTIFY_SOURCE does nothing in others, and sanitizers find more. A packager's own level of it
+# stays.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-fcf-protection ADAMOD_HAS_CF_PROTECTION) # x86 alone
+set(hardening_flags -fstack-protector-strong $<$<BOOL:${ADAMOD_HAS_CF_PROTECTION}>:-fcf-protection>)
+if(NOT "${CMAKE_C_FLAGS} $ENV{CPPFLAGS}" MATCHES "_FORTIFY_SOURCE")
+    list(APPEND hardening_flags -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+endif()
+macro(adamod_harden) # all targets of the folder and those below it
+    if(NOT ADAMOD_SANITIZE AND NOT ADAMOD_FUZZ)
+        set(optimized $<OR:$<CONFIG:>,$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>)
+        list(JOIN hardening_flags "," for_the_host_compiler)
+        add_compile_options("$<$<AND:${optimized},$<COMPILE_LANGUAGE:C>>:${hardening_flags}>"
+            "$<$<AND:${optimized},$<COMPILE_LANGUAGE:CUDA>>:-Xcompiler=${for_the_host_compiler}>")
+        add_link_options(LINKER:-z,relro,-z,now,-z,noexecstack)
+    endif()
+endmacro()
+
 function(adamod_flags target)
     set_target_properties(${target} PROPERTIES
         C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS ON C_VISIBILITY_PRESET hidden

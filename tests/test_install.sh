@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An installed adamod, moved to another place, serves programs outside: through pkg-config, shared and static, through
-# find_package, and from C++. It exports its public functions and nothing else. As a part of another project's tree it
-# brings its libraries and nothing else, compiled for speed.
+# find_package, and from C++. It exports its public functions and nothing else, and is hardened. As a part of another
+# project's tree it brings its libraries and nothing else, compiled for speed.
 # SPDX-License-Identifier: MIT
 set -euo pipefail
 source_dir=${SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
@@ -45,12 +45,56 @@ done
 [ "$(readlink "$lib/libadamod.so.0")" = "libadamod.so.$version" ] || fail "libadamod.so.0 is no link to .so.$version"
 readelf -d "$lib/libadamod.so" >"$work/dynamic"
 grep -q 'SONAME.*\[libadamod\.so\.0\]' "$work/dynamic" || fail "the soname is not libadamod.so.0"
-! grep -E 'RPATH|RUNPATH' "$work/dynamic" || fail "the library has a run path"
 ! sed -n '/NEEDED/p' "$work/dynamic" | grep -vE '\[(libc|libm|libpthread|ld-linux[-a-z0-9_]*)\.so\.[0-9]+\]' ||
     fail "the library needs more than libc, libm and threads"
 ! grep -rIl -e "$build_dir" -e "$work" "$prefix" || fail "an installed file knows where it was built"
 [[ $("$prefix/bin/adamod" --version) == *"$version"* ]] || fail "adamod --version does not say $version"
 ok "installed tree"
+
+# ---- hardening ----
+
+expect() { # expect FILE WHAT PATTERN COMMAND...: a line of what the command says of the file
+    local file=$1 what=$2 pattern=$3
+    shift 3
+    "$@" "$file" >"$work/says" 2>"$work/log" || { cat "$work/log" && fail "${file##*/}: $*"; }
+    grep -qE "$pattern" "$work/says" || fail "${file##*/}: $what"
+}
+expect_none() { # the same, and there is none
+    ! (expect "$@") >/dev/null || fail "${1##*/}: $2"
+}
+hardened() { # hardened FILE
+    expect "$1" "no part of it becomes read-only" GNU_RELRO readelf -lW
+    expect "$1" "not all symbols are bound at once" 'BIND_NOW|FLAGS_1.* NOW' readelf -dW
+    expect "$1" "it says nothing of the stack" 'GNU_STACK.* RW  ' readelf -lW
+    expect "$1" "it can be loaded at one address only" 'Type: *DYN' readelf -h
+    expect "$1" "no stack protector" ' U __stack_chk_fail' nm -D
+    expect "$1" "no _FORTIFY_SOURCE" ' U __[a-z]*_chk(@|$)' nm -D
+    expect_none "$1" "it has a run path" 'RPATH|RUNPATH' readelf -dW
+}
+if ! grep -q '^CMAKE_BUILD_TYPE:STRING=Debug' "$build_dir/CMakeCache.txt"; then
+    hardened "$prefix/bin/adamod"
+    while read -r file; do hardened "$file"; done < <(find "$lib" -type f -name "*.so*")
+    if [[ $(uname -m) == x86_64 ]]; then # a file that is linked also has what the C library's own objects lack
+        readelf -n "$lib/libadamod.a" | grep -c 'x86 feature: IBT, SHSTK' >"$work/found" || true
+        ar t "$lib/libadamod.a" | wc -l | cmp -s - "$work/found" ||
+            fail "libadamod.a: $(cat "$work/found") objects of $(ar t "$lib/libadamod.a" | wc -l) have -fcf-protection"
+    fi
+    ok "hardened"
+fi
+
+# A library beside libadamod.so is the one that is meant, even if it is broken.
+cat >"$work/cuda.c" <<'END'
+#include <adamod.h>
+#include <stdio.h>
+int main(void) { return printf("%s\n", adamod_cuda_status() ? adamod_last_error() : "") < 0; }
+END
+mkdir "$work/broken"
+cp "$lib/libadamod.so.0" "$work/broken"
+echo "no library" >"$work/broken/libadamod_cuda.so.0"
+"$cc" -o "$work/cuda" "$work/cuda.c" -I"$prefix/include" "$work/broken/libadamod.so.0"
+LD_LIBRARY_PATH=$work/broken "$work/cuda" >"$work/found"
+grep -qF "$work/broken/libadamod_cuda.so.0: " "$work/found" || fail "not looked for beside libadamod: $(cat "$work/found")"
+ok "libadamod_cuda beside libadamod"
 
 # ---- symbols ----
 
