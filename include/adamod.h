@@ -177,7 +177,8 @@ ADAMOD_API const char *adamod_rule_summary(int index);
  * Bounds depend on the type of computation: f64 for f64 parameters with f64 states, else f32. A value that becomes 0 or
  * infinite in that type, or makes other numbers so, is refused with ADAMOD_ERROR_RANGE as soon as value and type are
  * both known: by adamod_set if such parameters were added, by adamod_add if the option was set, and by adamod_step for
- * schedules and for lr / eps.
+ * schedules and for lr / eps. An eps of 0 is always refused, except by adashift: where all gradients are zero, zeros
+ * would be divided by it.
  */
 typedef enum adamod_option_kind { ADAMOD_REAL = 0, ADAMOD_INTEGER = 1, ADAMOD_CHOICE = 2 } adamod_option_kind;
 

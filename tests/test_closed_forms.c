@@ -9,7 +9,7 @@
 
 /* ---- AdaMod ---- */
 
-/* v / (1 - beta2^t) is g^2 and m / (1 - beta1^t) is g, so with eps = 0 every eta is lr / |g|, s is that times
+/* v / (1 - beta2^t) is g^2 and m / (1 - beta1^t) is g, so with an eps of nearly 0 every eta is lr / |g|, s is that times
  * 1 - beta3^t, and the step lr (1 - beta3^t) in the gradient's direction. In f64, with u = 2^-53 = 1.1e-16, off by
  *   v    2u an update of what fades as beta2: 2u / (1 - beta2) = 2000 u, halved by the root
  *   s    likewise 2u / (1 - beta3) = 2000 u (beta3 = 0.9999: 20000 u)
@@ -24,7 +24,7 @@ TEST(constant_gradient) {
         adamod_optimizer *opt;
         if (!CHECK_INT(adamod_create(&opt, "adamod"), 0)) return;
         CHECK_INT(adamod_set(opt, "beta3", betas[k]), 0);
-        CHECK_INT(adamod_set(opt, "eps", 0), 0);
+        CHECK_INT(adamod_set(opt, "eps", 1e-300), 0);
         const adamod_tensor x = {
             .param = p, .grad = gradient, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64, .ndim = 1, .shape = {5}};
         CHECK_INT(adamod_add_tensor(opt, 0, &x, NULL), 0);
@@ -51,7 +51,7 @@ TEST(changes_of_the_learning_rate) {
     adamod_optimizer *opt;
     if (!CHECK_INT(adamod_create(&opt, "adamod"), 0)) return;
     CHECK_INT(adamod_set(opt, "beta3", beta3), 0);
-    CHECK_INT(adamod_set(opt, "eps", 0), 0);
+    CHECK_INT(adamod_set(opt, "eps", 1e-300), 0);
     const adamod_tensor x = {.param = &p, .grad = &g, .param_type = ADAMOD_F64, .grad_type = ADAMOD_F64};
     CHECK_INT(adamod_add_tensor(opt, 0, &x, NULL), 0);
     for (int t = 0; t < 6000; t++) CHECK_INT(adamod_step(opt), 0);

@@ -327,7 +327,7 @@ static void expect_adam(const config *adamod) {
 TEST(without_its_bound_adamod_is_adam) {
     static const char *const flavours[] = {"paper", "published", "keras", "adamd"};
     static const char *const besides[] = {
-        "", "weight_decay=0.01 decay=l2", "weight_decay=0.01", "eps=0 maximize=1",
+        "", "weight_decay=0.01 decay=l2", "weight_decay=0.01", "eps=1e-30 maximize=1",
         "weight_decay=0.01 decay=independent beta1=0.5 beta2=0.9 lr=0.1 clip_value=1"};
     for (int flavour = 0; flavour < 4; flavour++) {
         for (int k = 0; k < 5; k++) {

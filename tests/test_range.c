@@ -32,10 +32,11 @@ typedef struct one {
     double p[N], g[N];
 } one;
 
-/* Gradients are f32, so that those of bf16 parameters can be as small. */
-static void gradients(one *x, int step, double scale, bool zeros) {
+/* Gradients are f32, so that those of bf16 parameters can be as small. Some elements never have one, nor has any of the
+ * first row and column. */
+static void gradients(one *x, int step, double scale) {
     for (int i = 0; i < N; i++) {
-        const bool zero = zeros && i % 6 == 0;
+        const bool zero = i % 6 == 0 || i % 8 == 0 || i / 8 == 0;
         put(x->tensor.grad_type, x->g, i, zero ? 0 : (0.1 + fabs(noise((uint64_t)(i + N * step)))) * scale);
     }
 }
@@ -159,9 +160,8 @@ static bool sweep_value(const char *rule, const adamod_option *o, const struct k
     CHECK_INT(adamod_get(late.opt, o->name, &after), ADAMOD_OK);
     good = CHECK(after == (set ? before : value)) && good;
     const double scale = strcmp(o->name, "grad_scale") == 0 ? 1 / value : 1;
-    const bool no_eps = value == 0 && strncmp(o->name, "eps", 3) == 0; /* zeros are divided by zeros then */
     for (int t = 0; !status && t < updates_for(rule, o->name, value); t++) {
-        gradients(&x, t, scale, !no_eps);
+        gradients(&x, t, way == 1 && t == 0 ? 0 : scale); /* or none has one at first */
         const adamod_status step = adamod_step(x.opt);
         if (step == ADAMOD_ERROR_RANGE && t == 0) {
             good = CHECK_HAS(adamod_last_error(), "eps is ") && CHECK_HAS(adamod_last_error(), kind->range) && good;
@@ -208,7 +208,7 @@ TEST(bounds_of_types) {
         const char *says;
     } cases[] = {
         {"adam", "lr", 1.8e19, 1e300, 1.3e154, 1e300, "adam: lr is 1e+300, expected lr <= 1.8e+19 in f32"},
-        {"adam", "eps", 1.2e-38, 1e-46, 2.3e-308, 1e-310, "adam: eps is 1e-46, expected 0 or eps >= 1.2e-38 in f32"},
+        {"adam", "eps", 1.2e-38, 1e-46, 2.3e-308, 1e-310, "adam: eps is 1e-46, expected eps >= 1.2e-38 in f32"},
         {"adam", "clip_value", 1.2e-38, 1e-46, 1e-300, 1e-310, "clip_value is 1e-46, expected clip_value >= 1.2e-38"},
         {"adam", "clip_value", 1e300, 1e-50, INFINITY, 1e-310, "in f32"},
         {"adam", "grad_scale", 3.4e38, 1e39, 1.7e308, DBL_MAX,
@@ -277,8 +277,7 @@ TEST(schedules_that_leave_the_range) {
         {"sgd", "lr", 1, "linear(1e30,1)", 0, "sgd: lr is 1e+30, expected lr <= 1.8e+19 in f32"},
         {"sgd", "lr", 1, "multistep(1,2,3;1e18)", 2, "sgd: lr is 1e+36, expected lr <= 1.8e+19 in f32"},
         {"sgd", "lr", 1, "multistep(1,2,3;1e-30)", 5, NULL}, /* a learning rate may vanish */
-        {"adam", "eps", 1, "multistep(1,2,3;1e-20)", 2, "adam: eps is 1e-40, expected 0 or eps >= 1.2e-38 in f32"},
-        {"adam", "eps", 1, "linear(0,3)", 5, NULL},
+        {"adam", "eps", 1, "multistep(1,2,3;1e-20)", 2, "adam: eps is 1e-40, expected eps >= 1.2e-38 in f32"},
         {"adam", "lr", 1e-3, "multistep(1,2,3;1e5)", 5, NULL},
         {"adam", "eps", 1e-15, "multistep(1,2;1e-11)", 2,
          "adam: lr / (1 - beta1) / eps is 1e+39, expected at most 3.4e+38 in f32"},
@@ -303,7 +302,7 @@ TEST(schedules_that_leave_the_range) {
             adamod_schedule_free(s);
             const int taken = wide ? 5 : cases[i].taken;
             for (int t = 0; t < 5; t++) {
-                gradients(&x, t, 1, false);
+                gradients(&x, t, 1);
                 const bool good = CHECK_INT(adamod_step(x.opt), t < taken ? ADAMOD_OK : ADAMOD_ERROR_RANGE);
                 if (!good) printf("  case %zu, %s, update %d: %s\n", i, kinds[wide].name, t, adamod_last_error());
                 if (t == taken && cases[i].says) CHECK_HAS(adamod_last_error(), cases[i].says);
@@ -312,6 +311,62 @@ TEST(schedules_that_leave_the_range) {
             CHECK_INT(adamod_steps(x.opt), taken);
             adamod_free(x.opt);
         }
+    }
+}
+
+/* By eps alone an element that never had a gradient is divided: none may be 0, whichever way it is set. */
+TEST(an_eps_of_zero) {
+    static const char *const says = "adamod: %s: %s is 0, expected 0 < %s < inf: it alone divides where all gradients "
+                                    "are zero; the default is %s";
+    static const struct {
+        const char *rule, *option, *say;
+    } cases[] = {{"adamod", "eps", "1e-08"}, {"adabelief", "eps", "1e-16"}, {"adadelta", "eps", "1e-06"},
+                 {"adopt", "eps", "1e-06"},  {"prodigy", "eps", "1e-08"},   {"adafactor", "eps1", "1e-30"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        one x;
+        char expected[200];
+        adamod_schedule *to_zero;
+        adamod_hyper *h;
+        double before, after;
+        if (!open_one(&x, cases[i].rule, &kinds[0])) return;
+        snprintf(expected, sizeof expected, says, cases[i].rule, cases[i].option, cases[i].option, cases[i].say);
+        CHECK_INT(adamod_get(x.opt, cases[i].option, &before), ADAMOD_OK);
+        CHECK_INT(adamod_set(x.opt, cases[i].option, 0), ADAMOD_ERROR_RANGE);
+        CHECK_STR(adamod_last_error(), expected);
+        CHECK_INT(adamod_group_set_text(x.opt, 0, cases[i].option, "-0"), ADAMOD_ERROR_RANGE);
+        CHECK_INT(adamod_get(x.opt, cases[i].option, &after), ADAMOD_OK);
+        CHECK(before == after);
+        CHECK_INT(adamod_add_tensor(x.opt, 0, &x.tensor, NULL), ADAMOD_OK);
+        CHECK_INT(adamod_schedule_parse(&to_zero, "linear(0,3)"), ADAMOD_OK);
+        CHECK_INT(adamod_set_schedule(x.opt, 0, cases[i].option, to_zero), ADAMOD_OK);
+        adamod_schedule_free(to_zero);
+        adamod_status status = ADAMOD_OK;
+        for (int t = 0; t < 5 && !status; t++) status = adamod_step(x.opt);
+        CHECK_INT(status, ADAMOD_ERROR_RANGE);
+        CHECK_STR(adamod_last_error(), expected);
+        CHECK(finite_one(&x, cases[i].rule));
+        adamod_free(x.opt);
+        if (!CHECK_INT(adamod_hyper_create(&h, cases[i].rule), ADAMOD_OK)) return;
+        CHECK_INT(adamod_hyper_set(h, cases[i].option, 0), ADAMOD_ERROR_RANGE);
+        adamod_hyper_free(h);
+    }
+}
+
+/* Prodigy multiplies eps by d: with the least of both, what is left would be 0 in either type. */
+TEST(a_small_eps_of_prodigy) {
+    for (int k = 0; k < KINDS; k++) {
+        one x;
+        if (!open_one(&x, "prodigy", &kinds[k])) return;
+        CHECK_INT(adamod_set(x.opt, "d0", 1e-15), ADAMOD_OK);
+        CHECK_INT(adamod_set(x.opt, "eps", strcmp(kinds[k].range, "f64") ? 1.2e-38 : 2.3e-308), ADAMOD_OK);
+        CHECK_INT(adamod_set(x.opt, "lr", 1e-3), ADAMOD_OK);
+        CHECK_INT(adamod_add_tensor(x.opt, 0, &x.tensor, NULL), ADAMOD_OK);
+        for (int t = 0; t < 5; t++) {
+            gradients(&x, t, t > 0);
+            CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+        }
+        if (!CHECK(finite_one(&x, "prodigy"))) printf("  %s\n", kinds[k].name);
+        adamod_free(x.opt);
     }
 }
 
@@ -326,13 +381,13 @@ TEST(zero_gradients_and_a_small_eps) {
             CHECK_INT(adamod_add_tensor(x.opt, 0, &x.tensor, NULL), ADAMOD_OK);
             CHECK_INT(adamod_set(x.opt, "lr", 1e3), ADAMOD_OK);
             CHECK_INT(adamod_set(x.opt, "eps", wide ? 1e-306 : 1e-36), ADAMOD_OK);
-            gradients(&x, 0, 1, true);
+            gradients(&x, 0, 1);
             CHECK_INT(adamod_step(x.opt), ADAMOD_ERROR_RANGE);
             CHECK_HAS(adamod_last_error(), wide ? "in f64" : "in f32");
             CHECK_INT(adamod_steps(x.opt), 0);
             CHECK_INT(adamod_set(x.opt, "lr", 0.1), ADAMOD_OK);
             for (int t = 0; t < 10; t++) {
-                gradients(&x, t, 1, true);
+                gradients(&x, t, 1);
                 CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
             }
             if (!CHECK(finite_one(&x, rules[r]))) printf("  %s, %s\n", rules[r], kinds[wide].name);
@@ -383,5 +438,5 @@ TEST(raw_updates_refuse_the_same) {
 }
 
 RUN_TESTS(ENTRY(every_option_at_the_ends_of_the_range), ENTRY(bounds_of_types), ENTRY(groups_of_two_types),
-          ENTRY(schedules_that_leave_the_range), ENTRY(zero_gradients_and_a_small_eps),
-          ENTRY(raw_updates_refuse_the_same))
+          ENTRY(schedules_that_leave_the_range), ENTRY(an_eps_of_zero), ENTRY(a_small_eps_of_prodigy),
+          ENTRY(zero_gradients_and_a_small_eps), ENTRY(raw_updates_refuse_the_same))

@@ -424,6 +424,22 @@ class OfOurs(Loaded):
             loaded.load_state_dict(saved)
         self.assertEqual(loaded.param_groups[0]["eps"], 1e-8)
 
+    def test_an_eps_of_zero(self):
+        """torch.optim takes it, and divides zeros by it."""
+        params = make_params((3,))
+        theirs = torch.optim.Adam(params, eps=0)
+        set_grads(params, 1)
+        theirs.step()
+        loaded = lt.Adam(params)
+        with self.assertRaisesRegex(ValueError, "group 0: adam: eps is 0, expected 0 < eps < inf: .* default is 1e-08"):
+            loaded.load_state_dict(theirs.state_dict())
+        self.assertEqual(loaded.param_groups[0]["eps"], 1e-8)
+        self.assertEqual(len(loaded.state), 0)
+        saved = theirs.state_dict()
+        saved["param_groups"][0]["eps"] = 1e-12
+        loaded.load_state_dict(saved)
+        loaded.step()
+
 
 if __name__ == "__main__":
     unittest.main()

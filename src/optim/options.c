@@ -127,11 +127,14 @@ static bool adamod__within(const adamod_option *o, double value) {
 adamod_status adamod__check_value(const rule *r, const option_spec *o, double value) {
     const adamod_option *i = &o->info;
     if (adamod__within(i, value)) return ADAMOD_OK;
-    char is[32], min[32], max[32];
-    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %s, expected %s%s %s %s %s %s", r->name, i->name,
+    char is[32], min[32], max[32], usual[32];
+    const bool divisor = i->min_open && (o->id == OPT_EPS || o->id == OPT_ROOT_EPS || o->id == OPT_EPS1);
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %s, expected %s%s %s %s %s %s%s%s", r->name, i->name,
                         adamod__number(value, is), i->kind == ADAMOD_REAL ? "" : "a whole number, ",
                         adamod__number(i->min, min), i->min_open ? "<" : "<=", i->name,
-                        i->max_open ? "<" : "<=", adamod__number(i->max, max));
+                        i->max_open ? "<" : "<=", adamod__number(i->max, max),
+                        divisor ? ": it alone divides where all gradients are zero; the default is " : "",
+                        divisor ? adamod__number(i->value, usual) : "");
 }
 
 /* What two of these make when they are multiplied is still finite; a divisor is no subnormal, which a processor may take

@@ -52,7 +52,7 @@ static void adamod__prodigy_run(const work *w, work_space *space) {
     for (size_t i = 0; i < w->n; i++) {
         const work_item *item = &w->items[i];
         adamod__coef_f64 *c = &space->coefs[space->coef_of[i]];
-        c->eps *= x.d;
+        adamod__prodigy_end(x.d, c);
         if (adamod__prodigy_takes_part(item)) adamod__prodigy_write(w, item, c, &x);
     }
 }

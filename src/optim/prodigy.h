@@ -45,6 +45,11 @@ static ADAMOD__DEVICE inline void adamod__prodigy_estimate(const double *o, doub
     x->d = grown < x->most ? grown : x->most;
 }
 
+/* Puts the new d into them. What is left of eps must not become 0 in f32. */
+static ADAMOD__DEVICE inline void adamod__prodigy_end(double d, adamod__coef_f64 *c) {
+    c->eps = fmax(c->eps * d, 1e-37);
+}
+
 /* How exactly numbers of a type are kept. */
 static ADAMOD__BOTH inline double adamod__prodigy_kept(adamod_type type) {
     return type == ADAMOD_F64 ? 0 : type == ADAMOD_F32 ? 1e-6 : 1e-2;

@@ -36,7 +36,12 @@ static const char *const adamod__flavours[] = {"paper", "published", "keras", "a
 #define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
 #define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
 #define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
-#define OPTION_EPS(value) OPTION_REAL(EPS, "eps", value, 0, INFINITY, 1, "added to the divisor")
+/* What is divided by where all gradients were zeros. */
+#define OPTION_DIVISOR(id, name, value, help)                                                                          \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, 0, INFINITY, 1, 1, NULL, 0, 0 }                                    \
+    }
+#define OPTION_EPS(value) OPTION_DIVISOR(EPS, "eps", value, "added to the divisor")
 #define OPTION_MOMENTUM                                                                                                \
     OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the momentum buffer; 0: no buffer")
 

@@ -27,6 +27,7 @@ typedef REAL V __attribute__((vector_size(WIDTH * sizeof(REAL))));
 typedef REAL UNALIGNED __attribute__((vector_size(WIDTH * sizeof(REAL)), aligned(1), may_alias));
 #endif
 #define SCALAR_SQRT(x) _Generic((REAL)0, float : sqrtf, double : sqrt)(x)
+#define SCALAR_MOST _Generic((REAL)0, float : FLT_MAX, double : DBL_MAX)
 #define LOAD(pointer, i) (*(const UNALIGNED *)((pointer) + (i)))
 #define STORE(pointer, i, value) (*(UNALIGNED *)((pointer) + (i)) = (value))
 #if WIDTH == 1
@@ -416,10 +417,14 @@ static double NAME(maxabs)(const void *g, size_t n, double scale) {
     return NAME(maxabs_each)(g, i, n, scale, fabs((double)largest * scale));
 }
 
+/* Where neither a row nor a column has gradients the rate may overflow, and is multiplied by a zero. */
 static void NAME(factored)(void *out, const void *g, const void *column, size_t n, double row) {
     const REAL r = (REAL)row;
     REAL *o = out;
-    for (size_t i = 0; i < n; i++) o[i] = NAME(at)(g, i) * (r / SCALAR_SQRT(NAME(at)(column, i)));
+    for (size_t i = 0; i < n; i++) {
+        const REAL rate = r / SCALAR_SQRT(NAME(at)(column, i));
+        o[i] = NAME(at)(g, i) * (rate > SCALAR_MOST ? SCALAR_MOST : rate);
+    }
 }
 
 static void NAME(add_squares)(double *sum, const void *g, size_t n) {
@@ -502,6 +507,7 @@ static const real_kernels NAME(table) = {
 #undef ELEMENT
 #undef LOAD
 #undef SCALAR_SQRT
+#undef SCALAR_MOST
 #undef STORE
 #undef INLINE
 #undef WHERE_POSITIVE

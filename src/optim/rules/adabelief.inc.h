@@ -53,7 +53,7 @@ static const option_spec adamod__adabelief_options[] = {
     OPTION_LR(1e-3),
     OPTION_BETA1(0.9),
     OPTION_DECAY_RATE_OF(BETA2, "beta2", 0.999, "decay of the average of squared surprises"),
-    OPTION_REAL(EPS, "eps", 1e-16, 0, INFINITY, 1, "added to the divisor, and to the average in every update"),
+    OPTION_DIVISOR(EPS, "eps", 1e-16, "added to the divisor, and to the average in every update"),
     OPTION_SWITCH(RECTIFY, "rectify", 1, 0, "1: early learning rates are rectified, as RAdam's"),
     OPTIONS_BOUND,
 };

@@ -47,7 +47,7 @@ static void adamod__adadelta_states(const double *o, int ndim, state_spec specs[
 static const option_spec adamod__adadelta_options[] = {
     OPTION_LR(1.0),
     OPTION_DECAY_RATE_OF(RHO, "rho", 0.9, "decay of both averages"),
-    OPTION_REAL(ROOT_EPS, "eps", 1e-6, 0, INFINITY, 1, "added to the divisor"),
+    OPTION_DIVISOR(ROOT_EPS, "eps", 1e-6, "added to the divisor"),
     OPTIONS_BOUND,
 };
 

@@ -58,7 +58,7 @@ static void adamod__adafactor_states(const double *o, int ndim, state_spec specs
 static const option_spec adamod__adafactor_options[] = {
     OPTION_REAL(LR, "lr", 1e-3, 0, INFINITY, 1, "learning rate; ignored while relative_step is 1"),
     OPTION_STRUCTURAL_REAL(BETA1, "beta1", 0, 0, 1, 1, "decay of the average of updates; 0: none is kept"),
-    OPTION_REAL(EPS1, "eps1", 1e-30, 0, INFINITY, 1, "added to squared gradients"),
+    OPTION_DIVISOR(EPS1, "eps1", 1e-30, "added to squared gradients"),
     OPTION_REAL(EPS2, "eps2", 1e-3, 0, INFINITY, 1,
                 "smallest root mean square of a parameter that scale_parameter uses"),
     OPTION_REAL(CLIP_THRESHOLD, "clip_threshold", 1, 0, INFINITY, 0, "d: largest root mean square of an update"),

@@ -73,7 +73,7 @@ static const option_spec adamod__adashift_options[] = {
     OPTION_LR(1e-3),
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.999),
-    OPTION_EPS(1e-10),
+    OPTION_REAL(EPS, "eps", 1e-10, 0, INFINITY, 1, "added to the divisor; may be 0, as nothing moves where v is"),
     OPTION_INTEGER(WINDOW, "window", 10, 1, 1000, 1, "n: age in updates of the gradient in v"),
     OPTION_CHOICE(SPATIAL, "spatial", SPATIAL_MAX, adamod__spatials, 1,
                   "v uses the array's largest squared gradient, or each element's own"),

@@ -59,7 +59,7 @@ static const option_spec adamod__adopt_options[] = {
     OPTION_LR(1e-3),
     OPTION_BETA1(0.9),
     OPTION_BETA2(0.9999),
-    OPTION_REAL(EPS, "eps", 1e-6, 0, INFINITY, 1, "the least divisor"),
+    OPTION_DIVISOR(EPS, "eps", 1e-6, "the least divisor"),
     OPTION_SWITCH(CLIP, "clip", 1, 0, "1: a normalized gradient is clipped to (t - 1)^0.25"),
     OPTIONS_BOUND,
 };

@@ -27,6 +27,8 @@ static int64_t workspace(const device_layout *l) {
 
 static __device__ __forceinline__ float root_of(float x) { return sqrtf(x); }
 static __device__ __forceinline__ double root_of(double x) { return sqrt(x); }
+static __device__ __forceinline__ float finite_of(float rate) { return rate > FLT_MAX ? FLT_MAX : rate; }
+static __device__ __forceinline__ double finite_of(double rate) { return rate > DBL_MAX ? DBL_MAX : rate; }
 
 /* Most arrays have fewer elements than 32 bits can count, and a GPU divides those sooner. Of others there are fewer than 2^53:
  * the quotient of doubles is at most one off. */
@@ -143,10 +145,10 @@ template <class R, int PATH> struct row_pass {
 
     /* Of one. */
     __device__ __forceinline__ R rate_of(int64_t i, double scale) const {
-        if (!factored) return (R)scale / root_of(state(1, i));
+        if (!factored) return finite_of((R)scale / root_of(state(1, i)));
         int64_t column, in_matrix;
         const int64_t row = divide(i, t.cols, &column), matrix = divide(row, t.rows, &in_matrix);
-        return (R)(scale / roots_of(v, tensor)[row]) / root_of(state(2, matrix * t.cols + column));
+        return finite_of((R)(scale / roots_of(v, tensor)[row]) / root_of(state(2, matrix * t.cols + column)));
     }
 
   private:
@@ -154,7 +156,7 @@ template <class R, int PATH> struct row_pass {
 #pragma unroll
         for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(1, i + 32 * r) : (R)1;
 #pragma unroll
-        for (int r = 0; r < EACH; r++) rate[r] = scale / root_of(rate[r]);
+        for (int r = 0; r < EACH; r++) rate[r] = finite_of(scale / root_of(rate[r]));
     }
     __device__ __forceinline__ void rates_of_rows(R (&rate)[EACH], int64_t i, int64_t end, double scale) const {
         const double *roots = roots_of(v, tensor);
@@ -167,7 +169,7 @@ template <class R, int PATH> struct row_pass {
 #pragma unroll
             for (int r = 0; r < EACH; r++) rate[r] = i + 32 * r < end ? state(2, from + 32 * r) : (R)1;
 #pragma unroll
-            for (int r = 0; r < EACH; r++) rate[r] = r1 / root_of(rate[r]);
+            for (int r = 0; r < EACH; r++) rate[r] = finite_of(r1 / root_of(rate[r]));
             return;
         }
         double root[EACH];
@@ -182,7 +184,7 @@ template <class R, int PATH> struct row_pass {
             rate[r] = state(2, matrix * t.cols + column);
         }
 #pragma unroll
-        for (int r = 0; r < EACH; r++) rate[r] = (R)(scale / root[r]) / root_of(rate[r]);
+        for (int r = 0; r < EACH; r++) rate[r] = finite_of((R)(scale / root[r]) / root_of(rate[r]));
     }
 };
 

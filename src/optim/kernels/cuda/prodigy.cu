@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(DECIDE_THREADS) estimate_kernel(const _
     for (int64_t i = threadIdx.x; i < v.n; i += DECIDE_THREADS) {
         const device_tensor &t = v.tensors[i];
         adamod__coef_f64 c = v.now[i].wide;
-        c.eps *= now.d;
+        adamod__prodigy_end(now.d, &c);
         v.now[i].wide = c;
         v.now[i].narrow = narrowed(c);
         if (!takes_part(t)) continue;
