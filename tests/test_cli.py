@@ -655,24 +655,61 @@ def has_trainer():
     return run("help", "bench", "train")[0] == 0
 
 
+def on_terminal(columns, *command):
+    """What a command draws on a terminal of so many columns, cut where it goes back to the beginning of its line."""
+    main, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+    process = subprocess.Popen([PROGRAM, *command], env={**os.environ, **CALM}, stdin=subprocess.DEVNULL, stdout=terminal,
+                               stderr=terminal)
+    os.close(terminal)
+    drawn = b""
+    try:
+        while part := os.read(main, 1 << 16):
+            drawn += part
+    except OSError:  # the end of a terminal
+        pass
+    os.close(main)
+    return process.wait(), drawn.decode().split("\r\033[K")
+
+
 def test_progress_fits_the_terminal():
     """A line that wraps cannot be drawn over. Letters of two bytes take one column, and are not cut in half."""
     if not has_trainer():
         return
     folder = Tiny()
-    for columns in 30, 200:
-        main, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-        command = [PROGRAM, "compare", folder / "tiny.yaml", "--set", "train.steps=20", "--no-report", "--device", "cpu",
-                   "--variant", "äöüäöüäöüäöüä: train.seed=1", "--out", folder / f"at-{columns}"]
-        status = subprocess.run(command, env={**os.environ, **CALM},
-                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal).returncode
-        os.close(terminal)
-        drawn = os.read(main, 1 << 20).decode().split("\r\033[K")
-        os.close(main)
-        check(status == 0 and any("step 20/20" in line for line in drawn), columns, status, drawn)
-        check(all(len(line) < columns for line in drawn), "wraps at", columns, drawn)
-        check(max(len(line) for line in drawn) == 29 if columns == 30 else any("tokens/s" in line for line in drawn), drawn)
+    for columns in 20, 80, 200:
+        status, drawn = on_terminal(columns, "compare", folder / "tiny.yaml", "--set", "train.steps=400", "--no-report",
+                                    "--device", "cpu", "--variant", "äöüäöüäöüäöüä: train.seed=1", "--set",
+                                    "train.evaluate_every=100", "--out", folder / f"at-{columns}")
+        live, kept = [line for line in drawn if "\n" not in line], [line for line in drawn if "\n" in line]
+        check(status == 0 and any("step 400/400" in line for line in live), columns, status, drawn)
+        check(all(len(line) < columns for line in live), "wraps at", columns, live)
+        check(any("tokens/s" in line and "validation loss" in line for line in live) == (columns == 200), columns, live)
+        check(any("batch loss" in line for line in live) == (columns > 20), columns, live)
+        check(any(re.match(r"\[1/1\] (äöü)+ä  step 100/400 .* validation loss [0-9.]+ \(best", line) for line in kept), kept)
+        check(any(line.startswith("run 1 of 1, äöü") for line in kept), kept)
+
+
+def test_runs_at_the_same_time_share_a_line_of_the_terminal():
+    """One live line for all of them; evaluations and results stay, each on a line of its own."""
+    if not has_trainer():
+        return
+    folder = Tiny()
+    for columns in 80, 200:
+        status, drawn = on_terminal(columns, "compare", folder / "tiny.yaml", "--set", "train.steps=300", "--no-report",
+                                    "--device", "cpu", "--vary", "train.seed=1,2,3", "--jobs", "2", "--set",
+                                    "train.evaluate_every=150", "--out", folder / f"at-{columns}")
+        live = [line for line in drawn if "\n" not in line]
+        check(status == 0 and drawn[0].startswith("3 runs, 2 at a time; in "), status, drawn)
+        check(all(len(line) < columns for line in live), "wraps at", columns, live)
+        wide = r"seed=1: step \d+/300, (batch|validation) loss [0-9.]+  \[2\] seed=2: step \d+/300, "
+        both = r"^0 of 3 runs over, [0-9smh]+ left  \[1\] " + (wide if columns == 200 else r"(seed=1: )?\d+ %, loss")
+        check(any(re.match(both, line) for line in live), columns, live)
+        lines = "".join(re.sub(r"[^\n]*\r\033\[K", "", "\r\033[K".join(drawn)).split("\r")).split("\n")
+        for seed in 1, 2, 3:
+            check(sum(line.startswith(f"[{seed}/3] seed={seed}  step ") and "validation loss" in line
+                      for line in lines) == 2, lines)
+            check(sum(line.startswith(f"seed={seed}: 300 updates in ") for line in lines) == 1, lines)
 
 
 def test_bench_train():

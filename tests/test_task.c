@@ -648,6 +648,32 @@ TEST(an_evaluation_says_that_the_run_stops_after_it) {
     free(text);
 }
 
+/* Three runs, two at a time: those that wait take as long as those that are over, or until then as those under way. */
+TEST(the_time_left_in_all_counts_runs_that_wait) {
+    scoreboard *b = scoreboard_create(5, 2);
+    if (!CHECK(b != NULL)) return;
+    CHECK(scoreboard_left(b) < 0);
+    scoreboard_end(b, 4); /* before */
+    scoreboard_begin(b, 0);
+    CHECK(scoreboard_left(b) < 0);
+    CHECK_INT(scoreboard_look(b, 0).steps, 0);
+    scoreboard_tell(b, 0, &(scoreboard_run){.left = 100, .step = 3, .steps = 30, .loss = 2, .valid = 1.5});
+    CHECK_INT(scoreboard_look(b, 0).state, SCOREBOARD_RUNS);
+    CHECK_INT(scoreboard_look(b, 0).steps, 30);
+    CHECK_CLOSE(scoreboard_look(b, 0).valid, 1.5, 0);
+    CHECK_CLOSE(scoreboard_left(b), 200, 1); /* 0 and 2 in turn, 1 and 3 beside them */
+    scoreboard_begin(b, 1);
+    scoreboard_tell(b, 1, &(scoreboard_run){.left = 60, .steps = 30});
+    CHECK_CLOSE(scoreboard_left(b), 180, 1); /* 80 is the mean: 1 until 60, 2 until 140; 0 until 100, 3 until 180 */
+    scoreboard_end(b, 0);                    /* at once, so that others take no time either */
+    CHECK_CLOSE(scoreboard_left(b), 60, 1);
+    scoreboard_end(b, 1);
+    scoreboard_end(b, 2);
+    scoreboard_end(b, 3);
+    CHECK_CLOSE(scoreboard_left(b), 0, 1);
+    scoreboard_free(b);
+}
+
 static checkpoint_meta last_of(const char *directory) {
     char path[400];
     checkpoint_meta meta = {0};
@@ -756,6 +782,6 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test),
-          ENTRY(an_evaluation_says_that_the_run_stops_after_it), ENTRY(keys_belong_to_their_task_and_model),
-          ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
+          ENTRY(the_time_left_in_all_counts_runs_that_wait), ENTRY(an_evaluation_says_that_the_run_stops_after_it),
+          ENTRY(keys_belong_to_their_task_and_model), ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

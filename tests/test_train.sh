@@ -29,6 +29,7 @@ train:
   checkpoint_every: 5
   histogram_dense: 3
   average: 3
+  progress_every: 0 # what is said of progress has tests of its own
 decode:
   beam: 2
   max_length: 20
@@ -65,14 +66,25 @@ grep -q '^  *about [0-9]*s in all' said || fail "--dry-run tells no time: $(cat 
 [ -z "$(ls dry)" ] || fail "--dry-run writes $(ls dry)"
 refused 2 '--dry-run is for a new run' "$ADAMOD" train --resume --out whole --dry-run
 
-# Where there is no terminal, a line every so many seconds, also while the test set is translated.
+# Where there is no terminal, what it is at once and a line for each evaluation; no others, since it does not take long.
+"$ADAMOD" train tiny.yaml --out told --set train.evaluate_every=20 --set train.progress_every=60 >/dev/null 2>err
+head -1 err | grep -Eq '^transformer of 5664 parameters, rule adamod, on [^;]+, [0-9]+ threads?; 2000 sentences to train with, about 8 in an update; updates 1 to 40, 0.16 epochs; in told$' ||
+    fail "a run begins with $(head -1 err)"
+known='batch loss [0-9.]+  validation loss [0-9.]+'
+[ "$(tail -n +2 err | grep -Ec "^step (20|40)/40  epoch 0.[01][86]  [0-9]+s left  $known \\(best\\), exact [0-9]+ %, BLEU [0-9.]+\$")" -eq 2 ] &&
+    [ "$(wc -l <err)" -le 5 ] || fail "a run says $(cat err)"
+# With a loss that rises: what was best, and when.
+"$ADAMOD" train --resume --out told --set train.steps=80 --reset options --set optimizer.lr=3 >/dev/null 2>err || fail "$(cat err)"
+head -1 err | grep -q '; updates 41 to 80, 0.32 epochs; in told$' || fail "a run that is resumed begins with $(head -1 err)"
+grep -Eq "^step 80/80  .*$known \\(best [0-9.]+ at step 60\\), exact" err || fail "of the best so far it says $(cat err)"
+# A line every so many seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
-grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
+grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation loss [0-9.]+ \(best\), exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
     fail "there are no lines of progress: $(head -30 err)"
 grep -q '^step 10/40  epoch 0.04  validation set: scoring batch 1/' err || fail "evaluations tell nothing: $(head -30 err)"
 # Some sentences may be done within that time: the last line need not be of the last one.
 grep -Eq '^step 40/40  epoch 0.16  test set: translating (3[0-9]|40)/40' err || fail "of the test set: $(tail -3 err)"
-"$ADAMOD" train tiny.yaml --out seldom --set train.progress_every=0 --set train.log_every=15 >/dev/null 2>err
+"$ADAMOD" train tiny.yaml --out seldom --set train.log_every=15 >/dev/null 2>err
 [ ! -s err ] || fail "progress_every=0 says $(cat err)"
 steps=$(sed -nE 's/.*"kind":"train","step":([0-9]+).*/\1/p' seldom/metrics.jsonl | tr '\n' ' ')
 [ "$steps" = '1 15 30 40 ' ] || fail "log_every=15 logs updates $steps"
@@ -140,7 +152,7 @@ if unshare -m mount -t tmpfs none /mnt 2>/dev/null; then
 fi
 
 # Ctrl-C saves, says how to go on, and going on ends where an undisturbed run ends.
-"$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 --set train.checkpoint_every=50000 >said 2>err &
+"$ADAMOD" train tiny.yaml --out stopped --set train.steps=100000 --set train.checkpoint_every=50000 --set train.progress_every=60 >said 2>err &
 pid=$!
 soon has_lines 3 stopped/metrics.jsonl || fail "a run does not begin: $(cat err)"
 # No handler may run in a thread that computes: oneDNN's products do not survive it. (The main thread is one of them.)
@@ -148,7 +160,7 @@ blocked=$(sed -n 's/^SigBlk:[[:space:]]*/0x/p' /proc/$pid/status)
 [ $((blocked & 0x4202)) -eq $((0x4202)) ] || fail "signals are not blocked: $blocked"
 # A signal for a checkpoint does not stop it.
 kill -USR1 $pid
-soon test -s err || fail "USR1 says nothing"
+soon grep -q saved err || fail "USR1 says nothing"
 grep -Eq '^step [0-9]+/100000  epoch [0-9.]+  saved a checkpoint$' err || fail "USR1 says '$(cat err)'"
 [ -s stopped/checkpoints/last.safetensors ] || fail "USR1 saves no checkpoint"
 [ ! -e stopped/result.json ] || fail "USR1 ends a run"
@@ -332,14 +344,18 @@ mv gone/* .
 
 # Variants side by side.
 refused 1 'tiny.yaml/both: cannot make this directory: Not a directory' "$ADAMOD" compare tiny.yaml --out tiny.yaml/both --seeds 2
-"$ADAMOD" compare tiny.yaml --out both --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 >said 2>&1 ||
+"$ADAMOD" compare tiny.yaml --out both --set train.progress_every=60 --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 >said 2>&1 ||
     fail "compare: $(cat said)"
 for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do [ -e both/$run/result.json ] || fail "no run both/$run"; done
 grep -q '<html' both/report.html || fail "compare wrote no page"
 for run in 'adamod, seed 1' 'adamod, seed 2' 'sgd, seed 2'; do grep -q "^$run: 6 updates" said || fail "no line of $run: $(cat said)"; done
+# How many there are, which one it is, and how long all take.
+[ "$(head -1 said)" = '4 runs; in both' ] || fail "compare begins with $(head -1 said)"
+grep -Eq '^run 3 of 4, sgd, seed 1: transformer of .*; in both/sgd-seed-1$' said || fail "no beginning of run 3: $(cat said)"
+grep -Eq '^\[3/4\] sgd, seed 1  step 6/6  epoch 0.02  0s left, [0-9]+s in all  batch loss' said || fail "no evaluation of run 3: $(cat said)"
 
 # The same at the same time: the same numbers, and each says that it was not alone.
-"$ADAMOD" compare tiny.yaml --out sides --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 --jobs 3 >said 2>&1 ||
+"$ADAMOD" compare tiny.yaml --out sides --set train.progress_every=60 --set train.steps=6 --vary optimizer=adamod,sgd --seeds 2 --jobs 3 >said 2>&1 ||
     fail "compare --jobs: $(cat said)"
 clockless() { sed -E 's/"(time|tokens_per_second)":[^,}]*,?//g' "$1/metrics.jsonl" && cat "$1"/{histograms.jsonl,samples.jsonl,recipe.yaml}; }
 for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do
@@ -349,6 +365,24 @@ for run in adamod-seed-1 adamod-seed-2 sgd-seed-1 sgd-seed-2; do
 done
 grep -q '<html' sides/report.html || fail "compare --jobs wrote no page"
 [ "$(grep -c ': 6 updates in ' said)" -eq 4 ] || fail "compare --jobs says $(cat said)"
+[ "$(head -1 said)" = '4 runs, 3 at a time; in sides' ] || fail "compare --jobs begins with $(head -1 said)"
+[ "$(grep -Ec '^run [1-4] of 4, |^\[[1-4]/4\] [a-z]+, seed [12]  step 6/6 ' said)" -eq 8 ] || fail "compare --jobs says $(cat said)"
+
+# Killed by what no process can heed, it leaves no run behind: neither one that trains, nor one in a long evaluation, which looks
+# at signals only after it. They are waited for below.
+"$ADAMOD" compare tiny.yaml --out orphans --no-report --vary optimizer=adamod,sgd --jobs 2 --set train.steps=100000 >/dev/null 2>&1 &
+pid=$!
+for run in adamod sgd; do soon has_lines 3 orphans/$run/metrics.jsonl || fail "$run does not begin"; done
+orphans=$(pgrep -P $pid | tr '\n' ' ')
+[ "$(wc -w <<<"$orphans")" -eq 2 ] || fail "compare --jobs 2 has the processes $orphans"
+kill -9 $pid
+"$ADAMOD" compare tiny.yaml --out busy --no-report --vary optimizer=adamod,sgd --jobs 2 --set train.evaluate_every=1 --set data.valid=49999 \
+    --set train.evaluate_pairs=49999 --set decode.beam=64 --set decode.max_length=2000 --set train.progress_every=1e-3 >/dev/null 2>err &
+pid=$!
+for run in 1 2; do soon grep -q "^\[$run/2\].* validation set: translating" err || fail "run $run does not evaluate: $(tail -3 err)"; done
+orphans="$orphans $(pgrep -P $pid | tr '\n' ' ')"
+kill -9 $pid
+wait 2>/dev/null || true
 
 # One that fails does not stop the others; one that was killed can be resumed.
 status=0
@@ -386,6 +420,16 @@ wait $pid || true
 [ ! -e paused/sgd ] || fail "an interrupted comparison went on by itself"
 "$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=40 --resume >/dev/null
 for run in adamod sgd; do grep -q finished paused/$run/result.json || fail "$run is $(cat paused/$run/result.json)"; done
+
+# lives PID: it is there and has not ended; who is to collect it may be slow.
+lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
+is_over() { ! lives "$1"; }
+for pid in $orphans; do soon is_over "$pid" || fail "a run of a comparison that was killed goes on"; done
+for run in adamod sgd; do
+    [ -s orphans/$run/checkpoints/last.safetensors ] || fail "$run left no checkpoint when its comparison was killed"
+    grep -q interrupted orphans/$run/result.json || fail "$run is not marked interrupted"
+    [ ! -e busy/$run/result.json ] || fail "an evaluation of $run ended, and shows nothing"
+done
 
 refused 2 'nowhere.yaml' "$ADAMOD" train nowhere.yaml
 refused 2 'needs a recipe' "$ADAMOD" train

@@ -4,8 +4,10 @@
 #include "report/report.h"
 #include "train/run.h"
 #include "tasks/tasks.h"
+#include "cli/compare_view.h"
 #include "cli/jobs.h"
 #include "cli/training.h"
+#include "train/progress.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -62,6 +64,7 @@ typedef struct comparison {
     char noted[1024];           /* rules of which it was said what they dropped of the recipe: a list */
     const char *made[MAX_RUNS]; /* the directories of those that did not fail */
     int n_made;
+    scoreboard *board;
 } comparison;
 
 static int parse(int argc, char **argv, comparison *c, bool overrides) {
@@ -312,9 +315,14 @@ static int make_run(const comparison *c, int index, int at_once) {
     train_result result = {0};
     int status = find_run(c, index, &v);
     if (status) return status;
-    const train_options how = {
-        .directory = v.directory, .resume = c->resume && stat(v.directory, &exists) == 0, .at_once = at_once};
+    const train_options how = {.directory = v.directory,
+                               .resume = c->resume && stat(v.directory, &exists) == 0,
+                               .at_once = at_once,
+                               .board = c->board,
+                               .place = index};
+    scoreboard_begin(c->board, index);
     status = training_run("compare", &v.r, &how, v.label, &result);
+    scoreboard_end(c->board, index);
     return result.status == TRAIN_DIVERGED ? 0 : status;
 }
 
@@ -333,7 +341,19 @@ static int make_job(void *context, int job) {
     return make_run(w->c, w->run[job], w->at_once);
 }
 
+/* A run that was killed has not said that it is over. */
+static void end_job(void *context, int job) {
+    const work *w = context;
+    scoreboard_end(w->c->board, w->run[job]);
+}
+
+static void show_jobs(void *context) {
+    const work *w = context;
+    compare_view_draw(w->c->board, w->c->label);
+}
+
 static int make_side_by_side(const comparison *c, int *status) {
+    const bool terminal = isatty(STDERR_FILENO);
     work w = {.c = c};
     int statuses[MAX_RUNS];
     for (int i = 0; i < c->n; i++) {
@@ -341,8 +361,9 @@ static int make_side_by_side(const comparison *c, int *status) {
         if (!is_over(c, i)) w.run[w.n++] = i;
     }
     w.at_once = w.n < c->jobs ? w.n : (int)c->jobs;
-    const jobs j = {w.n, w.at_once, make_job, &w};
+    const jobs j = {w.n, w.at_once, make_job, &w, end_job, terminal ? show_jobs : NULL};
     const int stopped = jobs_run(&j, statuses);
+    if (terminal) progress_clear();
     for (int i = 0; i < w.n; i++) status[w.run[i]] = statuses[i];
     return stopped;
 }
@@ -357,9 +378,28 @@ static int make_one_by_one(const comparison *c, int *status) {
     return 0;
 }
 
+/* At once, since data may take long to read. */
+static void introduce(const comparison *c) {
+    int over = 0;
+    if (!isatty(STDERR_FILENO) && !(c->base.train.progress_every > 0)) return;
+    for (int i = 0; i < c->n; i++) over += is_over(c, i);
+    fprintf(stderr, "%d run%s", c->n, c->n > 1 ? "s" : "");
+    if (c->jobs > 1) fprintf(stderr, ", %lld at a time", (long long)c->jobs);
+    if (over) fprintf(stderr, ", of which %d %s over", over, over > 1 ? "are" : "is");
+    fprintf(stderr, "; in ");
+    text_print(stderr, c->out);
+    fprintf(stderr, "\n");
+}
+
 /* Those that failed are named, and are no part of the report. */
 static int make_all(comparison *c) {
     int status[MAX_RUNS];
+    c->board = scoreboard_create(c->n, (int)c->jobs);
+    if (!c->board) return cli_fail("compare", "out of memory");
+    for (int i = 0; i < c->n; i++) {
+        if (is_over(c, i)) scoreboard_end(c->board, i);
+    }
+    introduce(c);
     const int stopped = c->jobs > 1 ? make_side_by_side(c, status) : make_one_by_one(c, status);
     for (int i = 0; !stopped && i < c->n; i++) {
         if (status[i] > 128) (void)cli_fail("compare", "%s was killed by signal %d", c->label[i], status[i] - 128);
@@ -403,6 +443,7 @@ int cli_compare(int argc, char **argv) {
     if (status == 0) status = make_all(&c);
     if (status == 0 && c.n_made > 0) status = report_all(&c);
     if (status == 0 && c.n_made < c.n) status = CLI_FAILURE;
+    scoreboard_free(c.board);
     for (int i = 0; i < c.n; i++) {
         free(c.directory[i]);
         free(c.label[i]);

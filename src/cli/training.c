@@ -113,7 +113,8 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     const char *directory = how->directory, *name = label ? label : directory;
     train_options o = *how;
     const bool first = comm_rank(o.comm) == 0; /* which speaks for all ranks */
-    o.show = !first ? TRAIN_SILENT : isatty(STDERR_FILENO) && o.at_once <= 1 ? TRAIN_LIVE : TRAIN_LOG;
+    const bool terminal = isatty(STDERR_FILENO);
+    o.show = !first ? TRAIN_SILENT : !terminal ? TRAIN_LOG : o.at_once > 1 ? TRAIN_KEPT : TRAIN_LIVE;
     o.label = label;
     o.note = noted || !first ? NULL : training_note;
     o.stop = training_signals();

@@ -262,7 +262,6 @@ static int evaluate(trainer *t, bool *best, char *message, size_t size) {
     progress_split(&t->progress, "validation");
     if (measure(t, SPLIT_VALID, TASK_PERIODIC, &t->valid, message, size)) return -1;
     progress_split(&t->progress, NULL);
-    t->progress.valid = t->valid;
     t->started += clock_seconds() - clock; /* training's clock stands still */
     const run_metrics m = measured("valid", t, &t->valid);
     if (together(t, t->run ? run_add_metrics(t->run, &m, message, size) : 0, message, size)) return -1;
@@ -273,6 +272,13 @@ static int evaluate(trainer *t, bool *best, char *message, size_t size) {
     t->at.best_step = t->at.step;
     t->at.stale = 0;
     return 0;
+}
+
+/* Once the time that the evaluation took is known, of which some is left. */
+static void show_evaluation(trainer *t) {
+    t->progress.best = t->at.best;
+    t->progress.best_step = t->at.best_step;
+    progress_evaluated(&t->progress, &t->valid);
 }
 
 /* Whether all numbers are finite. It looks at bits, since that is as fast as memory. */
@@ -338,6 +344,7 @@ static int after_update(trainer *t, char *message, size_t size) {
         if (evaluate(t, &best, message, size)) return -1;
         if (best) names[n++] = "best";
         progress_spent(&t->progress, PROGRESS_EVALUATING, clock_seconds() - clock);
+        show_evaluation(t);
         clock = clock_seconds();
     }
     if (saves || is_stale(t)) {
@@ -490,6 +497,8 @@ static int start(trainer *t, char *message, size_t size) {
         return -1;
     t->started = clock_seconds() - t->at.seconds;
     progress_begin(&t->progress, t->o, &t->s, t->at.step, t->at.tokens);
+    t->progress.best = t->at.best;
+    t->progress.best_step = t->at.best_step;
     t->s.progress = (task_progress){progress_within, &t->progress};
     return 0;
 }
@@ -531,6 +540,28 @@ void train_note(const experiment *e, const recipe *r, const train_options *o) {
     for (int split = 0; o->note && split < SPLITS; split++) {
         if (e->task->note(e, (task_split)split, line, sizeof line)) o->note(line);
     }
+}
+
+/* What is trained, on what and where, in one line. */
+static void introduce(trainer *t) {
+    const experiment *e = &t->s;
+    const int ranks = comm_size(t->o->comm);
+    const double updates = (double)e->epoch.batches / e->epoch.accumulate; /* in an epoch */
+    char device[192] = "cpu", data[128] = "", among[32] = "", line[RECIPE_PATH + 1024];
+    if (e->params->on_device) nn_profile_device_name(e->plan, device, sizeof device);
+    if (e->task->count) {
+        const int64_t n = e->task->count(e, SPLIT_TRAIN);
+        snprintf(data, sizeof data, "%lld %s to train with, about %.0f in an update; ", (long long)n, e->task->samples,
+                 fmin((double)n / updates, (double)n));
+    }
+    if (ranks > 1) snprintf(among, sizeof among, ", %d ranks", ranks);
+    snprintf(line, sizeof line,
+             "%s of %lld parameters, rule %s, on %s, %d thread%s%s; %supdates %lld to %lld, %.4g epoch%s; in %s",
+             e->recipe.model.kind, (long long)nn_params_total(e->params), e->recipe.optimizer.rule, device,
+             adamod_pool_threads(e->pool), adamod_pool_threads(e->pool) > 1 ? "s" : "", among, data,
+             (long long)(t->at.step < e->steps ? t->at.step + 1 : e->steps), (long long)e->steps,
+             (double)e->steps / updates, (double)e->steps == updates ? "" : "s", t->o->directory);
+    progress_introduce(&t->progress, line);
 }
 
 /* Slow ways that could be avoided. */
@@ -586,6 +617,7 @@ static int check_share(const experiment *e, const comm *c, char *message, size_t
 int train_open(experiment *e, const recipe *r, const train_options *o, char *message, size_t size) {
     recipe *shared = malloc(sizeof *shared);
     progress before;
+    progress_reading reading;
     const int cores = adamod__cores(), n = o->at_once;
     int failed = shared ? 0 : text_fail(message, size, "out of memory for a recipe");
     if (!failed) *shared = *r;
@@ -595,8 +627,12 @@ int train_open(experiment *e, const recipe *r, const train_options *o, char *mes
     if (!failed) failed = together_share(shared, o->comm, message, size);
     if (!failed) {
         progress_outside(&before, o->show, o->label, r->train.progress_every);
+        before.board = o->board;
+        before.place = o->place;
+        progress_reading_begin(&reading, &before);
         failed = experiment_open_telling(e, shared, NULL, TASK_TRAIN | TASK_SCORE | TASK_APPLY,
                                          (task_progress){progress_within, &before}, message, size);
+        progress_reading_end(&reading);
         progress_end(&before);
         failed = comm_agree(o->comm, failed, message, size);
     }
@@ -627,6 +663,7 @@ static int begin(trainer *t, const recipe *r, char *message, size_t size) {
     if (together(t, describe(t, message, size), message, size) || start(t, message, size)) return -1;
     train_note(&t->s, r, o); /* of a run that is not refused, whose one line it would hide */
     note_plan(t);
+    introduce(t);
     return 0;
 }
 

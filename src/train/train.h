@@ -2,12 +2,18 @@
 #ifndef ADAMOD_TRAIN_H
 #define ADAMOD_TRAIN_H
 
+#include "train/scoreboard.h"
 #include "train/task.h"
 
 #include <stdatomic.h>
 
 /* What is told of progress on standard error: see progress.h. */
-typedef enum train_show { TRAIN_SILENT, TRAIN_LIVE, TRAIN_LOG } train_show;
+typedef enum train_show {
+    TRAIN_SILENT,
+    TRAIN_LIVE,
+    TRAIN_LOG,
+    TRAIN_KEPT /* only what stays, on a terminal where another process draws a live line */
+} train_show;
 
 typedef struct train_options {
     comm *comm; /* who trains together; NULL: this process alone. Rank 0 writes the directory */
@@ -18,6 +24,8 @@ typedef struct train_options {
     int at_once; /* runs on this machine at the same time, this one included: they share its cores; 0: not known */
     train_show show;
     const char *label;              /* before each line of progress; NULL: none */
+    scoreboard *board;              /* the runs of which this is one; NULL: it is alone */
+    int place;                      /* its place among them, from 0 on */
     void (*note)(const char *line); /* told what the user should know and does not stop a run; NULL: nobody */
     const atomic_int *stop;         /* becomes non-zero when the user wants to stop */
     atomic_int *save;               /* the same for a checkpoint, and 0 when it was made; both may be NULL */
