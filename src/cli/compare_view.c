@@ -39,11 +39,13 @@ static void compose(const scoreboard *b, char *const *label, detail d, char out[
     }
 }
 
-void compare_view_draw(const scoreboard *b, char *const *label) {
+void compare_view_draw(scoreboard *b, char *const *label) {
     char line[WIDTH];
     for (int d = WHOLE; d < DETAILS; d++) {
         compose(b, label, (detail)d, line);
         if (progress_width(line) <= progress_columns()) break;
     }
+    scoreboard_lock(b);
     progress_draw(line);
+    scoreboard_unlock(b);
 }

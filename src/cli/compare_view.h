@@ -8,6 +8,6 @@
 #include "train/scoreboard.h"
 
 /* With the name of each run. */
-void compare_view_draw(const scoreboard *b, char *const *label);
+void compare_view_draw(scoreboard *b, char *const *label);
 
 #endif

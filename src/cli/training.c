@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "train/checkpoints.h"
+#include "train/progress.h"
 #include "train/run.h"
 
 #include <errno.h>
@@ -102,20 +103,50 @@ int training_device(recipe *r, const char *device, char *message, size_t size) {
     return recipe_set_flag(r, "--device", "train.backend", device, message, size);
 }
 
-void training_note(const char *line) { text_line(stderr, "adamod: %s", line); }
+static scoreboard *beside; /* of runs at the same time on one terminal; NULL: there are none */
+
+/* What this process says stands on lines of its own, where another one draws over a line. */
+static void begin_speaking(void) {
+    if (!beside) return;
+    scoreboard_lock(beside);
+    progress_clear();
+}
+
+static void end_speaking(void) {
+    fflush(stdout);
+    if (beside) scoreboard_unlock(beside);
+}
+
+void training_note(const char *line) {
+    begin_speaking();
+    text_line(stderr, "adamod: %s", line);
+    end_speaking();
+}
 
 static bool noted; /* the runs of a comparison would say the same again */
 
 void training_noted(void) { noted = true; }
 
+/* The exit status. */
+static int print_result(const char *command, const recipe *r, const train_options *o, const train_result *t) {
+    const char *directory = o->directory, *name = o->label ? o->label : directory;
+    if (t->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, t->reason);
+    if (t->status == TRAIN_FINISHED) return print_finished(name, r, t), 0;
+    text_print(stdout, name);
+    printf(": interrupted after update %lld; continue with ", (long long)t->step);
+    if (o->label) printf("the same command and --resume\n");
+    else text_line(stdout, "adamod %s --resume --out %s", command, directory);
+    return 128 + (stop_wanted ? stop_wanted : SIGTERM); /* another rank had it */
+}
+
 int training_run(const char *command, const recipe *r, const train_options *how, const char *label, train_result *out) {
     char message[2048];
-    const char *directory = how->directory, *name = label ? label : directory;
     train_options o = *how;
     const bool first = comm_rank(o.comm) == 0; /* which speaks for all ranks */
     const bool terminal = isatty(STDERR_FILENO);
     o.show = !first ? TRAIN_SILENT : !terminal ? TRAIN_LOG : o.at_once > 1 ? TRAIN_KEPT : TRAIN_LIVE;
     o.label = label;
+    beside = o.show == TRAIN_KEPT ? o.board : NULL;
     o.note = noted || !first ? NULL : training_note;
     o.stop = training_signals();
     o.save = &save_wanted;
@@ -125,18 +156,10 @@ int training_run(const char *command, const recipe *r, const train_options *how,
     reading = 1;
     const int failed = train_run(r, &o, out, message, sizeof message);
     reading = 0;
-    if (failed) return cli_fail(command, "%s", message);
-    if (out->status == TRAIN_DIVERGED) return cli_fail(command, "%s: stopped: %s", name, out->reason);
-    if (out->status == TRAIN_FINISHED) print_finished(name, r, out);
-    if (out->status == TRAIN_INTERRUPTED) {
-        text_print(stdout, name);
-        printf(": interrupted after update %lld; continue with ", (long long)out->step);
-        if (label) printf("the same command and --resume\n");
-        else text_line(stdout, "adamod %s --resume --out %s", command, directory);
-    }
-    fflush(stdout);
-    const int signal_number = stop_wanted ? stop_wanted : SIGTERM; /* another rank had it */
-    return out->status == TRAIN_INTERRUPTED ? 128 + signal_number : 0;
+    begin_speaking();
+    const int status = failed ? cli_fail(command, "%s", message) : print_result(command, r, &o, out);
+    end_speaking();
+    return status;
 }
 
 int training_open_run(const char *command, const char *directory, const char **which, recipe *r, char *checkpoint,

@@ -347,7 +347,7 @@ void progress_introduce(progress *p, const char *text) {
 }
 
 void progress_end(const progress *p) {
-    if ((p->show == TRAIN_LIVE && p->shown > 0) || p->show == TRAIN_KEPT) progress_clear();
+    if (p->show == TRAIN_LIVE && p->shown > 0) progress_clear();
 }
 
 /* ---- while data are read ---- */

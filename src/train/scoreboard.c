@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -17,6 +19,7 @@ typedef struct place {
 
 struct scoreboard {
     int n, at_once;
+    pthread_mutex_t terminal;
     place run[];
 };
 
@@ -27,8 +30,20 @@ scoreboard *scoreboard_create(int n, int at_once) {
     if (b == MAP_FAILED) return NULL;
     b->n = n;
     b->at_once = at_once > 1 ? at_once : 1;
+    pthread_mutexattr_t shared;
+    pthread_mutexattr_init(&shared);
+    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST); /* who has it may be killed */
+    pthread_mutex_init(&b->terminal, &shared);
+    pthread_mutexattr_destroy(&shared);
     return b;
 }
+
+void scoreboard_lock(scoreboard *b) {
+    if (pthread_mutex_lock(&b->terminal) == EOWNERDEAD) pthread_mutex_consistent(&b->terminal);
+}
+
+void scoreboard_unlock(scoreboard *b) { pthread_mutex_unlock(&b->terminal); }
 
 void scoreboard_free(scoreboard *b) {
     if (b) munmap(b, bytes_of(b->n));

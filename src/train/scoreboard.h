@@ -31,6 +31,10 @@ void scoreboard_begin(scoreboard *b, int run);
 void scoreboard_tell(scoreboard *b, int run, const scoreboard_run *now);
 void scoreboard_end(scoreboard *b, int run);
 
+/* Only one of them draws or prints on a terminal at a time. */
+void scoreboard_lock(scoreboard *b);
+void scoreboard_unlock(scoreboard *b);
+
 scoreboard_run scoreboard_look(const scoreboard *b, int run);
 
 /* Seconds until all runs are over, if those that wait take as long as the mean of those that are over, or else of those
