@@ -642,13 +642,16 @@ class Tiny:
         with open(self / "out.json") as file:
             return out, json.load(file)
 
-    def fake_torch(self, loss, then):
+    def fake_torch(self, loss, then, version="2.99"):
         """A program in place of Python that says it has this loss, then does that."""
-        answer = {"version": "0", "optimizer": "fused", "attention": "bmm", "rows": 1000, "loss": loss}
-        with open(self / "python", "w") as file:
-            file.write(f"#!/bin/sh\necho '{json.dumps(answer)}'\n{then}\n")
-        os.chmod(self / "python", 0o755)
-        return self / "python"
+        answer = {"version": version, "optimizer": "fused", "attention": "bmm", "rows": 1000, "loss": loss}
+        return self.program("python", f"echo '{json.dumps(answer)}'\n{then}\n")
+
+    def program(self, name, text):
+        with open(self / name, "w") as file:
+            file.write("#!/bin/sh\n" + text)
+        os.chmod(self / name, 0o755)
+        return self / name
 
 
 def has_trainer():
@@ -750,7 +753,48 @@ def test_bench_train_with_torch():
         return
     out, x = Tiny().results("--python", "/nonexistent")
     check("no_torch" in x or x["torch"]["relative_difference"] < 1e-6, x)
-    check(x["torch"] is None or (x["torch"]["speedup"] > 0 and "speed over torch" in out), x, out)
+    check(x["torch"] is None or (x["torch"]["speedup"] > 0 and "speed over torch " + x["torch"]["version"] in out), x, out)
+
+
+# Answers every request as torch would that takes 10 ms a step.
+FAKE_STEPS = """while read -r request; do
+    echo '{"seconds": "0.01 0.01 0.01 0.01 0.01 0.01 0.01 0.01 0.01 0.01", "base": 1e6, "peak": 2e6, "reserved": 0}'
+done"""
+
+
+def test_bench_train_names_the_torch_it_races():
+    """In the line that claims to be faster. One that is old, or not of the Python that was asked, is told of."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    loss = tiny.results("--no-torch")[1]["check_loss"]
+    for version, old in ("2.99", False), ("10.1", False), ("1.13.1+cpu", True):
+        fake = tiny.fake_torch(loss, FAKE_STEPS, version)
+        status, out, err = run(*tiny.command, "--python", fake, env=CALM)
+        check(status == 0 and f"torch {version} ({fake}): bmm attention, " in out, status, out, err)
+        of = re.escape(version + (", which is old" if old else ""))
+        check(re.search(rf"^(met   |MISSED)  speed over torch {of}: at least 1.5, found [0-9.]+$", out, re.M), out)
+        check(re.search(rf"^(met   |MISSED)  memory over that of torch {of}: below 1, found [0-9.]+$", out, re.M), out)
+        check(("is from before 2.0" in err) == old and "instead" not in err, err)
+    none = tiny.program("none", """echo '{"error": "no torch here"}'\n""")
+    tiny.program("python3", f"exec {fake}\n")
+    status, out, err = run(*tiny.command, "--python", none,
+                           env={**CALM, "PATH": tiny.folder.name + ":" + os.environ["PATH"]})
+    check(f"adamod: bench train: {none}: no torch here; torch 1.13.1+cpu of python3 is measured instead\n" in err, err)
+
+
+def test_bench_train_says_what_it_does():
+    """On a terminal a live line; elsewhere a line for each part that takes longer than a moment."""
+    if not has_trainer():
+        return
+    tiny = Tiny()
+    fake = tiny.fake_torch(tiny.results("--no-torch")[1]["check_loss"], FAKE_STEPS)
+    slow = tiny.program("slow", f"sleep 1.5\nexec {fake}\n")
+    status, out, err = run(*tiny.command, "--python", slow, env=CALM)
+    check(status == 0 and "adamod: bench train: starting torch\n" in err, status, err)
+    status, drawn = on_terminal(80, *tiny.command, "--python", slow)
+    check(status == 0 and any(re.match(r"bench train: starting torch, [12]s$", line) for line in drawn), drawn)
+    check(all("\n" not in line for line in drawn[:-1]) and drawn[-1].startswith("adamod"), drawn)
 
 
 def test_bench_train_of_images_with_torch():
@@ -767,7 +811,7 @@ def test_bench_train_of_images_with_torch():
         return
     check(torch["relative_difference"] < 1e-6 and torch["layout"] in ("channels-last", "contiguous"), x)
     check(torch["step_ms"]["low"] > 0 and torch["resident_peak"] > torch["resident_base"] > 0, x)
-    check("speed over torch: at least 1.2" in out and "matrix library's own speed: at" not in out, out)
+    check(re.search(r"speed over torch [^:]+: at least 1.2", out) and "matrix library's own speed: at" not in out, out)
     check("loss of the first batch, nothing random" in out and torch["layout"] + ", " in out, out)
     check("torch's convolutions alone: " in out and torch["convolutions_ms"] > 0 < torch["convolutions_share"], x, out)
 
@@ -793,7 +837,8 @@ def test_bench_train_without_agreement():
     tiny = Tiny()
     loss = tiny.results("--no-torch")[1]["check_loss"]
     fake = tiny.fake_torch(1.001 * loss, "cat >/dev/null")
-    refuse(1, "expected the same within 1e-4", *tiny.command, "--python", fake, env=CALM)
+    status, out, err = run(*tiny.command, "--python", fake, env=CALM)
+    check(status == 1 and not out and "expected the same within 1e-4" in err.splitlines()[-1], status, out, err)
     fake = tiny.fake_torch(loss, "exit 0")
     status, out, err = run(*tiny.command, "--python", fake, env=CALM)
     check(status == 1 and not out and "torch in " + fake + ": it " in err, status, out, err)
@@ -861,7 +906,7 @@ def test_bench_train_shape_of_language():
     check(x["recipe"] == "lstm" and x["parameters"] == weights + 2 * 4 * (h + h + n) + words, x)
     check(abs(x["flops"] - 6 * 1400 * weights) < 1, "operations", x["flops"], 6 * 1400 * weights)
     check(x["torch"] is None or (x["torch"]["relative_difference"] < 1e-6 and x["torch"]["step_ms"]["low"] > 0), x)
-    check(x["torch"] is None or "speed over torch: at least 1.5" in out, out)
+    check(x["torch"] is None or re.search(r"speed over torch [^:]+: at least 1.5", out), out)
     check(os.listdir(tiny / "tmp") == [], "left behind:", os.listdir(tiny / "tmp"))
 
 

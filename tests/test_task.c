@@ -648,6 +648,18 @@ TEST(an_evaluation_says_that_the_run_stops_after_it) {
     free(text);
 }
 
+TEST(a_number_is_told_from_the_bound_that_it_misses) {
+    const struct {
+        double found, bound;
+        const char *text;
+    } cases[] = {{0.598, 0.6, "0.598"}, {0.5999, 0.6, "0.5999"}, {0.604, 0.6, "0.604"},  {0.6, 0.6, "0.60"},
+                 {0.59, 0.6, "0.59"},   {13.728, 1.5, "13.73"},  {0.99996, 1, "0.99996"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[32];
+        CHECK_STR(metric_beside(cases[i].found, cases[i].bound, out), cases[i].text);
+    }
+}
+
 /* Three runs, two at a time: those that wait take as long as those that are over, or until then as those under way. */
 TEST(the_time_left_in_all_counts_runs_that_wait) {
     scoreboard *b = scoreboard_create(5, 2);
@@ -782,6 +794,7 @@ RUN_TESTS(ENTRY(a_task_of_ones_own_is_trained_and_measured),
           ENTRY(a_checkpoint_is_saved_on_demand_and_training_goes_on),
           ENTRY(biases_and_norms_decay_unless_the_recipe_says_not),
           ENTRY(the_time_left_counts_evaluations_checkpoints_and_the_test),
-          ENTRY(the_time_left_in_all_counts_runs_that_wait), ENTRY(an_evaluation_says_that_the_run_stops_after_it),
-          ENTRY(keys_belong_to_their_task_and_model), ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
+          ENTRY(a_number_is_told_from_the_bound_that_it_misses), ENTRY(the_time_left_in_all_counts_runs_that_wait),
+          ENTRY(an_evaluation_says_that_the_run_stops_after_it), ENTRY(keys_belong_to_their_task_and_model),
+          ENTRY(what_a_file_says_of_its_own_task_does_not_hinder_another),
           ENTRY(values_given_before_the_task_is_chosen_are_kept))

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef enum metric_better { METRIC_LOWER = -1, METRIC_NEITHER = 0, METRIC_HIGHER = 1 } metric_better;
 
@@ -29,6 +30,15 @@ typedef struct metric {
 static inline const char *metric_number(double x, int decimals, char out[32]) {
     if (fabs(x) < 1e6) snprintf(out, 32, "%.*f", decimals, x);
     else snprintf(out, 32, "%.3g", x);
+    return out;
+}
+
+/* What was found where a bound was asked for: in two decimals, or as many more as it takes to tell it from the bound. */
+static inline const char *metric_beside(double found, double bound, char out[32]) {
+    for (int decimals = 2; decimals <= 12; decimals++) {
+        snprintf(out, 32, "%.*f", decimals, found);
+        if (found == bound || strtod(out, NULL) != bound) break;
+    }
     return out;
 }
 

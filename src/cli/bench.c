@@ -23,6 +23,13 @@ double bench_quantile(double *x, int n, double share) {
     return below + 1 < n ? x[below] + (at - below) * (x[below + 1] - x[below]) : x[n - 1];
 }
 
+bool bench_torch_is_old(const char *version) { return strtol(version, NULL, 10) < 2; }
+
+const char *bench_torch_name(const char *version, char out[96]) {
+    snprintf(out, 96, "torch %.64s%s", version, bench_torch_is_old(version) ? ", which is old" : "");
+    return out;
+}
+
 void bench_warn_if_busy(const char *command) {
     double load;
     if (getloadavg(&load, 1) == 1 && load > 0.5) {

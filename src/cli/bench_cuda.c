@@ -553,6 +553,7 @@ int bench_cuda(const bench_cuda_request *ask) {
     b.same = b.torch && bench_torch_has(b.torch, ask->rule) ? ask->rule : NULL;
     b.goals[GOAL_SAME_BIG] = bench_goal_same(b.same, 10);
     b.goals[GOAL_SAME_RESNET] = bench_goal_same(b.same, 50);
+    for (int i = GOAL_ADAMW; i < GOALS && b.torch; i++) bench_name_peer(&b.goals[i], bench_torch_version(b.torch));
     print_setup(&b, why);
     const int failed = run_cases(&b);
     if (!failed && !ask->json && b.copy_rate > 0) {

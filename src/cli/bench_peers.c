@@ -82,7 +82,7 @@ static const char script[] =
     "kind = 'fused'\n"
     "fused = has_fused()\n"
     "kind = 'fused' if fused else 'foreach'\n"
-    "say(version=torch.__version__, fused=fused, muon=hasattr(torch.optim, 'Muon'),\n"
+    "say(version=torch.__version__, python=sys.executable, fused=fused, muon=hasattr(torch.optim, 'Muon'),\n"
     "    adafactor=hasattr(torch.optim, 'Adafactor'))\n"
     "sets = {'probe': [AdaMod([parameter([65536]) for _ in range(20)])]}\n"
     "for line in sys.stdin:\n"
@@ -168,6 +168,7 @@ bench_torch *bench_torch_start(const char *python, int threads, const char *devi
         return NULL;
     }
     bench_python_get(t->process, "version", t->version, sizeof t->version);
+    bench_python_warn(t->process, "optim bench", t->version);
     t->fused = says(t, "fused");
     t->muon = says(t, "muon");
     t->adafactor = says(t, "adafactor");

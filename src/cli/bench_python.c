@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/bench_python.h"
+#include "cli/bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@ struct bench_python {
     pid_t pid;
     FILE *to, *from;
     char name[256], settings[128], error[512], *line;
+    char passed_over[512]; /* why those that come before it were not taken; "": it is the first */
     size_t capacity;
 };
 
@@ -30,13 +33,15 @@ typedef struct command {
     const char *settings[BENCH_TRIALS]; /* "NAME=VALUE" of the environment; NULL: none */
 } command;
 
-static void run_python(const char *python, const command *c, int in, int out) {
+static void run_python(const char *python, const command *c, pid_t parent, int in, int out) {
     char count[16];
     snprintf(count, sizeof count, "%d", c->threads);
     for (int i = 0; i < BENCH_TRIALS; i++) {
         if (c->settings[i]) putenv((char *)(uintptr_t)c->settings[i]);
     }
     setenv("OPENBLAS_NUM_THREADS", count, 1); /* torch can be built with an OpenBLAS that heeds nothing else */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);         /* what it does may take minutes, and nothing of it is kept */
+    if (getppid() != parent) _exit(127);
     const int nowhere = open("/dev/null", O_WRONLY);
     if (dup2(in, STDIN_FILENO) >= 0 && dup2(out, STDOUT_FILENO) >= 0 && dup2(nowhere, STDERR_FILENO) >= 0) {
         execlp(python, python, "-c", c->script, count, c->argument, (char *)NULL);
@@ -46,6 +51,7 @@ static void run_python(const char *python, const command *c, int in, int out) {
 
 static bool spawn(bench_python *p, const command *c) {
     int down[2] = {-1, -1}, up[2] = {-1, -1};
+    const pid_t parent = getpid();
     if (pipe2(down, O_CLOEXEC) || pipe2(up, O_CLOEXEC) || (p->pid = fork()) < 0) {
         for (int i = 0; i < 2; i++) {
             if (down[i] >= 0) close(down[i]);
@@ -53,7 +59,7 @@ static bool spawn(bench_python *p, const command *c) {
         }
         return false;
     }
-    if (p->pid == 0) run_python(p->name, c, down[0], up[1]);
+    if (p->pid == 0) run_python(p->name, c, parent, down[0], up[1]);
     close(down[0]);
     close(up[1]);
     p->to = fdopen(down[1], "w");
@@ -163,15 +169,27 @@ bench_python *bench_python_start(const char *python, const char *script, int thr
     signal(SIGPIPE, SIG_IGN); /* a Python that ends is an error to report, not the end of us */
     for (int i = python ? 0 : 1; i < 3 && !p; i++) p = start_one(names[i], &c, message, size);
     char *first = p ? strdup(p->line) : NULL;
+    if (p) bench_python_get(p, "python", p->name, sizeof p->name);
     for (int i = 0; p && i < BENCH_TRIALS; i++) {
         if (trials[i] && !is_set(trials[i])) p = try_setting(p, &c, i, trials[i]);
     }
+    if (p) snprintf(p->passed_over, sizeof p->passed_over, "%s", message);
     if (first) { /* as if nothing had been asked since */
         free(p->line);
         p->line = first;
         p->capacity = strlen(first) + 1;
     }
     return p;
+}
+
+void bench_python_warn(const bench_python *p, const char *who, const char *version) {
+    if (*p->passed_over)
+        fprintf(stderr, "adamod: %s: %s; torch %s of %s is measured instead\n", who, p->passed_over, version, p->name);
+    if (bench_torch_is_old(version))
+        fprintf(
+            stderr,
+            "adamod: %s: torch %s is from before 2.0, of 2023: a newer one is faster, name its Python by --python\n",
+            who, version);
 }
 
 const char *bench_python_name(const bench_python *p) { return p->name; }

@@ -1,7 +1,7 @@
 /* A Python process that answers requests, so that what it measures can alternate with what we measure.
  *
  * It runs a script, which is given the number of threads and an argument, first says one line of JSON about itself, then
- * answers each line it is given with one. An answer with "error" is a failure; strings in answers have no quotes in them. The request
+ * answers each line it is given with one. "python" in the first is the program that it runs in. An answer with "error" is a failure; strings in answers have no quotes in them. The request
  * {"do": "probe"} is answered by "seconds" that a little of the script's work took.
  *
  * SPDX-License-Identifier: MIT
@@ -35,7 +35,10 @@ bool bench_python_answer(bench_python *p);
 /* Copies the string or number after a key of the last answer. */
 bool bench_python_get(const bench_python *p, const char *key, char *out, size_t size);
 
+/* The program: as it says itself, where it does; else as it was called. */
 const char *bench_python_name(const bench_python *p);
+/* Tells the user of a command that another Python than theirs was taken, or one whose torch, of this version, is old. */
+void bench_python_warn(const bench_python *p, const char *command, const char *version);
 /* The settings that were kept, with spaces between them; "": none. */
 const char *bench_python_settings(const bench_python *p);
 const char *bench_python_error(const bench_python *p);

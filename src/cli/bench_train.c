@@ -9,6 +9,7 @@
 #include "cli/bench_train.h"
 #include "cli/bench.h"
 #include "base/clock.h"
+#include "cli/phase.h"
 #include "cli/training.h"
 
 #include <math.h>
@@ -224,11 +225,17 @@ static int start_peers(bench *b, const char *path) {
     const bool device = b->s.params->on_device;
     bench_train_peer *const peers[2] = {&r->peer, &r->device.graph};
     for (int i = 0; i < (device ? 2 : 1); i++) {
+        phase_begin(BENCH_TRAIN, "starting torch%s", i ? " again, for a graph" : "");
         bench_train_peer_start(peers[i], b->s.task, b->ask.python, r->threads, device, path, r->no_torch,
                                sizeof r->no_torch);
+        phase_end();
+        if (i == 0) bench_train_peer_warn(peers[i]);
         if (!peers[i]->process) return 0;
         int status = compare_losses(b, peers[i]);
-        if (!status && i == 1) status = bench_train_peer_compile(peers[i]);
+        if (!status && i == 1) {
+            phase_begin(BENCH_TRAIN, "compiling torch's model into a CUDA graph");
+            status = bench_train_peer_compile(peers[i]);
+        }
         if (status) return status;
     }
     return 0;
@@ -295,6 +302,12 @@ static int run_round(bench *b, int round, int first, int n) {
     return 0;
 }
 
+void bench_train_measuring(const bench *b, int64_t most) {
+    const char *versus = b->result.peer.process ? "adamod and torch in turns" : "adamod";
+    if (b->ask.steps) phase_begin(BENCH_TRAIN, "measuring %s, %lld steps each", versus, (long long)most);
+    else phase_begin(BENCH_TRAIN, "measuring %s, for %lld s", versus, (long long)b->ask.seconds);
+}
+
 /* Bursts of a quarter of a second, so that a step follows its own kind as in training. */
 static int run_rounds(bench *b) {
     enum { LEAST_STEPS = 3 };
@@ -304,6 +317,7 @@ static int run_rounds(bench *b) {
     int status = run_round(b, 0, 0, burst); /* touches all memory; not counted */
     const double start = clock_seconds();
     int *done = &b->result.steps;
+    bench_train_measuring(b, most);
     for (int round = 0; !status && *done < most; round++) {
         if (!b->ask.steps && *done >= LEAST_STEPS && clock_seconds() - start > (double)b->ask.seconds) break;
         const int n = most - *done < burst ? most - *done : burst;
@@ -376,7 +390,9 @@ static void summarize(bench *b) {
 
 static int run_here(bench *b) {
     bench_train_result *r = &b->result;
+    phase_begin(BENCH_TRAIN, "warming up with %d steps", r->n_losses);
     int status = warm_up(b);
+    phase_end();
     if (!status) bench_warn_if_busy(BENCH_TRAIN);
     if (!status) status = run_rounds(b);
     if (!status && r->peer.process) status = bench_train_peer_memory(&r->peer);
@@ -389,9 +405,11 @@ static int run_here(bench *b) {
 
 static int run(bench *b) {
     char message[1024];
+    phase_begin(BENCH_TRAIN, "taking a step with nothing random, to compare with torch");
     int status = check_step(b);
     if (!status) status = start_torch(b);
     if (!status) status = b->s.params->on_device ? bench_train_on_device(b) : run_here(b);
+    phase_end();
     if (status) return status;
     summarize(b);
     bench_train_print(&b->result);
@@ -407,6 +425,7 @@ int cli_bench_train(int argc, char **argv) {
     char folder[512] = "";
     bool help = false;
     int status = load_recipe(argc, argv, &b.ask, &r, folder, &help);
+    if (!status && !help) phase_begin(BENCH_TRAIN, "reading data and building the model");
     if (!status && !help) status = open_experiment(&b, &r);
     bench_train_drop_data(folder);
     if (!status && !help) status = run(&b);

@@ -86,6 +86,8 @@ typedef struct bench_train_peer {
  * there is none. device: the file says that it is to be used, so that nothing is tried with threads. */
 void bench_train_peer_start(bench_train_peer *p, const task *t, const char *python, int threads, bool device,
                             const char *file, char *message, size_t size);
+/* Tells the user if it is not the first Python that was tried, or its torch is old. */
+void bench_train_peer_warn(const bench_train_peer *p);
 /* On a device: from now on a step is one CUDA graph of a compiled model, or of one that is not if compiling fails or
  * takes too long; how says which. 0, or the command's exit status. */
 int bench_train_peer_compile(bench_train_peer *p);
@@ -189,6 +191,8 @@ enum { BENCH_TOTAL, BENCH_FORWARD, BENCH_BACKWARD, BENCH_OPTIMIZER, BENCH_PRODUC
 enum { BENCH_TORCH_GRAPH = BENCH_FORWARD };
 
 bench_spread bench_train_spread(double *x, int n);
+/* Tells the user that contestants are measured now: as the request says, and at most so many steps. */
+void bench_train_measuring(const bench *b, int64_t most);
 /* Takes steps on each batch, races torch, times every kernel; fills the result. 0, or the exit status. */
 int bench_train_on_device(bench *b);
 

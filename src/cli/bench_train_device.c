@@ -8,6 +8,7 @@
  */
 #include "cli/bench_train.h"
 #include "cli/bench.h"
+#include "cli/phase.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -107,6 +108,7 @@ static int run_rounds(bench *b) {
     bench_train_result *r = &b->result;
     const int burst = r->device.burst;
     const int most = b->ask.steps ? (int)((b->ask.steps + burst - 1) / burst) : BENCH_MOST_STEPS;
+    bench_train_measuring(b, (int64_t)most * burst);
     int status = run_round(b, 0, 0), done = 0; /* not counted */
     const double start = clock_seconds();
     while (!status && done < most) {
@@ -195,11 +197,13 @@ static void describe(bench *b) {
 }
 
 int bench_train_on_device(bench *b) {
+    phase_begin(BENCH_TRAIN, "recording a step and warming up");
     int status = run_steps(b, 0, b->result.n_losses, b->result.losses);
     if (!status) status = choose_burst(b);
     if (status) return status;
     describe(b);
     status = run_rounds(b);
     if (!status) status = ask_memory(b);
+    phase_begin(BENCH_TRAIN, "timing each kernel alone");
     return status ? status : profile(b);
 }

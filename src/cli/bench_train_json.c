@@ -92,6 +92,7 @@ static void add_memory(json *j, const bench_train_result *r) {
 static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
     json_open(j, '{');
     json_pair(j, "version", p->version);
+    json_pair(j, "python", bench_train_peer_python(p));
     if (*p->attention) json_pair(j, "attention", p->attention);
     if (*p->layout) json_pair(j, "layout", p->layout);
     json_pair(j, "optimizer", p->optimizer);

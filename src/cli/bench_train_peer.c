@@ -59,6 +59,10 @@ void bench_train_peer_start(bench_train_peer *p, const task *t, const char *pyth
     p->loss = number(p, "loss");
 }
 
+void bench_train_peer_warn(const bench_train_peer *p) {
+    if (p->process) bench_python_warn(p->process, BENCH_TRAIN, p->version);
+}
+
 int bench_train_peer_compile(bench_train_peer *p) {
     fprintf(bench_python_request(p->process), "{\"do\": \"compile\"}\n");
     if (!bench_python_answer(p->process)) return failed(p);

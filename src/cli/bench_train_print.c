@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: MIT
  */
 #include "cli/bench_train.h"
+#include "cli/bench.h"
 
 #include <math.h>
 #include <string.h>
@@ -88,8 +89,21 @@ static void print_head(const bench_train_result *r) {
     printf(" %10s\n", "memory MB");
 }
 
-static void print_goal(const char *goal, const char *bound, bool met, double found) {
-    printf("%-6s  %s: %s, found %.2f\n", met ? "met" : "MISSED", goal, bound, found);
+typedef enum side { AT_LEAST, AT_MOST, BELOW } side;
+
+static void print_goal(const char *goal, side of, double bound, double found) {
+    static const char *const words[] = {"at least", "at most", "below"};
+    const bool met = of == AT_LEAST ? found >= bound : of == AT_MOST ? found <= bound : found < bound;
+    char number[32];
+    printf("%-6s  %s: %s %.*f, found %s\n", met ? "met" : "MISSED", goal, words[of], of == BELOW ? 0 : 1, bound,
+           metric_beside(found, bound, number));
+}
+
+/* A speed or a size says nothing unless it is known over what. */
+static void print_torch_goal(const char *goal, const bench_train_peer *p, side of, double bound, double found) {
+    char name[96], whole[192];
+    snprintf(whole, sizeof whole, "%s %s", goal, bench_torch_name(p->version, name));
+    print_goal(whole, of, bound, found);
 }
 
 /* ---- on the host ---- */
@@ -125,16 +139,13 @@ static void print_here(const bench_train_result *r) {
     print_table(r);
     const task_bench *of = r->s->task->bench;
     const double share = share_of_library(r), goal = of ? of->share : 0;
-    char bound[48];
     if (goal > 0 || r->peer.process) printf("\n");
-    snprintf(bound, sizeof bound, "at least %.1f", goal);
-    if (goal > 0) print_goal("share of the matrix library's own speed", bound, share >= goal, share);
+    if (goal > 0) print_goal("share of the matrix library's own speed", AT_LEAST, goal, share);
     if (!r->peer.process) return;
     const double faster = r->peer_step.median / r->step.median;
     const double memory = (r->peak - r->base) / (r->peer.peak - r->peer.base);
-    snprintf(bound, sizeof bound, "at least %.1f", of->speedup);
-    if (of->speedup > 0) print_goal("speed over torch", bound, faster >= of->speedup, faster);
-    print_goal("memory over torch's", "below 1", memory < 1, memory);
+    if (of->speedup > 0) print_torch_goal("speed over", &r->peer, AT_LEAST, of->speedup, faster);
+    print_torch_goal("memory over that of", &r->peer, BELOW, 1, memory);
 }
 
 /* ---- on a device ---- */
@@ -193,15 +204,12 @@ static void print_kernels(const bench_train_device *d) {
 static void print_device_goals(const bench_train_result *r) {
     const task_shape *shape = r->shape;
     const bench_train_device *d = &r->device;
-    char bound[48];
     printf("\n");
-    snprintf(bound, sizeof bound, "at most %.1f", 1e3 * shape->seconds);
-    print_goal("milliseconds a step", bound, r->step.median <= shape->seconds, 1e3 * r->step.median);
+    print_goal("milliseconds a step", AT_MOST, 1e3 * shape->seconds, 1e3 * r->step.median);
     if (!d->graph.process) return;
     const double faster = d->graph_step.median / r->step.median, memory = d->used / d->graph.peak;
-    snprintf(bound, sizeof bound, "at least %.1f", shape->speedup);
-    if (shape->speedup > 0) print_goal("speed over torch's graph", bound, faster >= shape->speedup, faster);
-    print_goal("memory over that of torch's graph", "below 1", memory < 1, memory);
+    if (shape->speedup > 0) print_torch_goal("speed over a graph of", &d->graph, AT_LEAST, shape->speedup, faster);
+    print_torch_goal("memory over that of a graph of", &d->graph, BELOW, 1, memory);
 }
 
 static void print_there(const bench_train_result *r) {

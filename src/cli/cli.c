@@ -20,6 +20,10 @@ void cli_keep(char *message, size_t size) {
     kept_size = size;
 }
 
+static void (*before_messages)(void);
+
+void cli_before_messages(void (*clear)(void)) { before_messages = clear; }
+
 static void print_message(const char *command, const char *format, va_list arguments) {
     if (kept) {
         vsnprintf(kept, kept_size, format, arguments);
@@ -27,6 +31,7 @@ static void print_message(const char *command, const char *format, va_list argum
     }
     char line[8192];
     vsnprintf(line, sizeof line, format, arguments);
+    if (before_messages) before_messages();
     fflush(stdout); /* so that the message comes after what was printed before */
     text_line(stderr, "adamod: %s%s%s", command ? command : "", command ? ": " : "", line);
 }

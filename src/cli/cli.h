@@ -52,6 +52,8 @@ void cli_print_flags(FILE *out, const cli_flag *flags);
 /* ---- messages ---- */
 
 /* Print "adamod: COMMAND: MESSAGE" (command may be NULL) and return CLI_FAILURE or CLI_USAGE. */
+/* Called before each message from now on, by who draws a line over and over that it would be added to. */
+void cli_before_messages(void (*clear)(void));
 int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "cli/optim_bench.h"
+#include "base/metric.h"
 #include "cli/bench.h"
 #include "cli/cli.h"
 
@@ -173,6 +174,8 @@ void bench_judge(bench_verdict *v, double found, const char *where) {
     v->found = found;
     snprintf(v->where, sizeof v->where, "%s", where);
 }
+
+void bench_name_peer(bench_verdict *v, const char *torch) { bench_torch_name(torch, v->peer); }
 
 static const char *const type_names[] = {"f32", "bf16", "bf16, f32 master"};
 
@@ -401,8 +404,10 @@ void bench_print_verdict(const bench_verdict *v, bool json) {
         cli_json_string(stdout, v->where);
         printf(", \"met\": %s}\n", met ? "true" : "false");
     } else {
-        printf("%-6s  %s: %s %g, found %.2f (%s)\n", met ? "met" : "MISSED", v->goal,
-               v->at_most ? "at most" : "at least", v->bound, v->found, v->where);
+        char found[32];
+        printf("%-6s  %s: %s %g, found %s (%s%s%s)\n", met ? "met" : "MISSED", v->goal,
+               v->at_most ? "at most" : "at least", v->bound, metric_beside(v->found, v->bound, found), v->where,
+               *v->peer ? "; " : "", v->peer);
     }
 }
 
@@ -445,6 +450,8 @@ static int run(bench *b) {
                                                          : "speed per byte over torch's foreach AdamW",
                                            .bound = 1};
     b->goals[GOAL_SAME] = bench_goal_same(b->same, 5);
+    if (b->torch) bench_name_peer(&b->goals[GOAL_ADAMW], bench_torch_version(b->torch));
+    if (b->torch) bench_name_peer(&b->goals[GOAL_SAME], bench_torch_version(b->torch));
     b->goals[GOAL_LIST] =
         (bench_verdict){.goal = "time of ResNet-34's 110 arrays over one array's", .bound = 1.1, .at_most = true};
     print_setup(b, why);

@@ -107,8 +107,10 @@ typedef struct bench_verdict {
     bool any;
     double found;
     char where[64];
+    char peer[96]; /* what it was found against: "torch 2.3.0"; "": nothing that has versions */
 } bench_verdict;
 
+void bench_name_peer(bench_verdict *v, const char *torch);
 void bench_judge(bench_verdict *v, double found, const char *where);
 void bench_print_verdict(const bench_verdict *v, bool json);
 /* A number, or a dash or null where there is none. */

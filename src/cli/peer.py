@@ -140,7 +140,7 @@ class Peer:
         with torch.no_grad():
             loss = self.loss(first).item() / first.count.item()
         self.model.training = True
-        return {"version": torch.__version__, "optimizer": self.optimizer_kind, **self.kind.describe(),
+        return {"version": torch.__version__, "python": sys.executable, "optimizer": self.optimizer_kind, **self.kind.describe(),
                 "rows": sum(b.rows for b in self.batches), "loss": loss}
 
     def loss(self, batch):
