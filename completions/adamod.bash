@@ -84,7 +84,7 @@ _adamod_value() { # _adamod_value PROGRAM COMMAND FLAG WORD
             ;;
         'optim bench --isa') mapfile -t COMPREPLY < <(compgen -W 'avx512 avx2 neon plain' -- "$4") ;;
         'optim bench --device' | 'optim trace --device') mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$4") ;;
-        'optim bench --cases') mapfile -t COMPREPLY < <(compgen -W 'flat resnet34 bf16 master layer' -- "$4") ;;
+        'optim bench --cases') mapfile -t COMPREPLY < <(compgen -W 'flat resnet34 bf16 master layer small' -- "$4") ;;
         'optim bench --sizes' | 'optim bench --threads' | 'bench comm --mib' | 'bench comm --repeat') ;;
         'optim trace --'*)
             local option=${3#--}

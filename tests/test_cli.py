@@ -558,6 +558,21 @@ def test_bench():
     check(lines[0]["isa"] == "plain" and lines[0]["bytes_per_element"] == 12 and lines[0]["torch"] is None, lines[0])
     check([x["elements"] for x in lines[1:]] == sizes, lines)
     check(all(x["ms"] > 0 and x["loop_ms"] > 0 and x["adamw_ms"] is None for x in lines[1:]), lines)
+    check(all(x["steps"] == x["rounds"] * x["sets"] for x in lines[1:]), lines)
+
+
+def test_bench_of_soap_counts_whole_periods_and_ends():
+    """One step of ten changes the bases. What would take minutes is found out with shorter sides, and left out."""
+    text = bench("optim", "bench", "--quick", "--no-torch", "--rule", "soap", "--threads", "1", "--cases", "small")
+    found = re.search(r"^layer 64 wide +f32 +49152 +[\d.]+ +[\d.]+ +[\d.]+ +- +-  (\d+) steps$", text, re.M)
+    check(found and int(found[1]) >= 30 and int(found[1]) % 10 == 0 and "share of the loop" not in text, text)
+    if FAST:
+        return
+    start = time.monotonic()
+    status, out, err = run("optim", "bench", "--quick", "--no-torch", "--rule", "soap", "--cases", "resnet34")
+    check(status == 0 and re.search(r"ResNet-34, 110 arrays, 21282122 is left out: its first step would take about \d+ s", err),
+          status, err)
+    check("ResNet" not in out and time.monotonic() - start < 60, out)
 
 
 def test_bench_without_a_python():

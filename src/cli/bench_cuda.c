@@ -27,6 +27,7 @@ typedef struct contestant {
     adamod_optimizer *opt;
     void *arrays; /* parameters, then gradients */
     void *stream, *graph;
+    int period;   /* as bench_period has it */
     int launches; /* for each measurement */
     double graph_seconds[MOST_ROUNDS], eager_seconds[MOST_ROUNDS];
 } contestant;
@@ -220,6 +221,7 @@ static adamod_type states_of(bench_type type) {
 static int make_contestant(const cuda_bench *b, const bench_case *x, contestant *c, int tuning, const char **name) {
     const size_t size = x->type == BENCH_F32 || x->type == BENCH_Q8 ? 4 : 2;
     const size_t bytes = 2 * padded((size_t)x->elements * size, x->n_shapes);
+    c->period = bench_period(b->ask->rule, x);
     adamod_status status = adamod_create_on(&c->opt, b->ask->rule, b->ask->device);
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "low_precision", "stochastic");
     if (!status && x->type == BENCH_BF16) status = adamod_set_text(c->opt, "state_type", "bf16");
@@ -235,15 +237,17 @@ static int make_contestant(const cuda_bench *b, const bench_case *x, contestant 
     return status ? cli_library(COMMAND, status) : capture(c);
 }
 
-/* About 20 ms at a time. */
+/* About 20 ms at a time, and whole periods. */
 static int measure(contestant *c, int round) {
     double seconds;
     int failed = 0;
     if (c->launches == 0) {
-        failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, 3, &seconds));
+        const int first = c->period > 1 ? c->period : 3;
+        failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, first, &seconds));
         if (failed) return failed;
         c->launches = seconds > 0 ? (int)(0.02 / seconds) + 2 : 2;
         if (c->launches > 200) c->launches = 200;
+        c->launches = (c->launches + c->period - 1) / c->period * c->period;
     }
     failed = device_failed(c, gpu(c).api->graph_time(gpu(c).device, c->graph, c->launches, &c->graph_seconds[round]));
     if (failed) return failed;
@@ -348,8 +352,10 @@ static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
 static void print_row(const cuda_bench *b, const cuda_race *race, int i, const cuda_row *r) {
     const bench_case *x = &race->rows[i];
     if (b->ask->json) {
-        printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d", x->name,
-               type_names[x->type], x->n_shapes, (long long)x->elements, race->rounds);
+        printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, "
+               "\"steps\": %d",
+               x->name, type_names[x->type], x->n_shapes, (long long)x->elements, race->rounds,
+               race->rounds * race->ours[i].launches);
         bench_json_pair("ms", r->ms);
         bench_json_pair("eager_ms", r->eager_ms);
         bench_json_pair("gb_per_s", r->gb_per_s);
@@ -370,6 +376,7 @@ static void print_row(const cuda_bench *b, const cuda_race *race, int i, const c
         bench_cell(r->times_adamw, "%.2f", 8);
         bench_cell(r->same_ms, "%.2f", 10);
         bench_cell(r->times_same, "%.1f", 9);
+        if (race->ours[i].period > 1) printf("  %d steps", race->rounds * race->ours[i].launches);
         printf("\n");
     }
     fflush(stdout);
@@ -405,10 +412,27 @@ static int prepare_race(cuda_bench *b, cuda_race *race) {
     return 0;
 }
 
+/* Seconds with --quick: of rounds, after the first of them; and of a contestant's first step. */
+#define QUICK_RACE 5.0
+#define QUICK_STEP 2.0
+
+static int attempt(void *b, const bench_case *x, double *seconds) {
+    const double start = clock_seconds();
+    contestant c = {0};
+    const int failed = make_contestant(b, x, &c, -1, NULL);
+    *seconds = clock_seconds() - start;
+    drop_contestant(&c);
+    return failed;
+}
+
 static int run_race(cuda_bench *b, cuda_race *race) {
     const int rounds = b->ask->quick ? 5 : MOST_ROUNDS;
     int failed = prepare_race(b, race);
-    for (int i = 0; i < rounds && !failed; i++, race->rounds++) failed = run_round(b, race, i);
+    const double start = clock_seconds();
+    for (int i = 0; i < rounds && !failed; i++, race->rounds++) {
+        if (b->ask->quick && i > 0 && clock_seconds() - start > QUICK_RACE) break;
+        failed = run_round(b, race, i);
+    }
     if (failed) return failed;
     b->copy_rate = copy_rate(&race->copy, race->rounds);
     for (int i = 0; i < b->types; i++) {
@@ -433,7 +457,11 @@ static int run_case(cuda_bench *b, const char *name, const bench_shape *shapes, 
         race->rows[i] = (bench_case){
             .name = name, .type = types[i], .shapes = shapes, .n_shapes = n, .elements = elements, .sets = 1};
     }
-    int failed = run_race(b, race);
+    double about = 0;
+    int failed = 0;
+    if (b->ask->quick && bench_multiplies(b->ask->rule, &race->rows[0]))
+        failed = bench_fits(&race->rows[0], QUICK_STEP, attempt, b, &about);
+    if (!failed && !bench_is_too_long(&race->rows[0], about)) failed = run_race(b, race);
     drop_copier(&race->ours[0], &race->copy);
     for (int i = 0; i < TYPES; i++) drop_contestant(&race->ours[i]);
     if (!failed && race->torch && !bench_torch_drop(b->torch)) {

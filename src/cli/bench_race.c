@@ -24,6 +24,7 @@ typedef struct bench_ours {
     adamod_optimizer **optimizers; /* one for each set */
     void **arrays;                 /* two for each tensor */
     int sets, n_arrays;
+    int period; /* steps of each set in a burst */
 } bench_ours;
 
 static void free_ours(bench_ours *ours) {
@@ -45,12 +46,6 @@ bool bench_is_embedding(const bench_shape *shape) {
     bool large = false;
     for (int d = 0; d < shape->ndim; d++) large = large || shape->dim[d] > BENCH_EMBEDDING;
     return shape->ndim >= 2 && large;
-}
-
-bool bench_multiplies(const char *rule, const bench_case *c) {
-    bool matrices = false;
-    for (int i = 0; i < c->n_shapes; i++) matrices = matrices || c->shapes[i].ndim >= 2;
-    return matrices && strcmp(rule, "muon") == 0;
 }
 
 adamod_status bench_add_embeddings(adamod_optimizer *opt, const char *rule, int *group) {
@@ -95,6 +90,7 @@ static adamod_status make_set(bench_ours *ours, const bench_case *c, const char 
 
 static int make_ours(bench_ours *ours, const bench_case *c, const char *rule, int threads) {
     adamod_status status = adamod_pool_create(&ours->pool, threads);
+    ours->period = bench_period(rule, c);
     if (status) return cli_library(COMMAND, status);
     ours->optimizers = calloc((size_t)c->sets, sizeof(void *));
     ours->arrays = calloc((size_t)c->sets * (size_t)c->n_shapes, 2 * sizeof(void *));
@@ -104,12 +100,28 @@ static int make_ours(bench_ours *ours, const bench_case *c, const char *rule, in
     return status ? cli_library(COMMAND, status) : 0;
 }
 
+/* Seconds of a step of every set. */
 static double burst_of_ours(bench_ours *ours) {
     const double start = clock_seconds();
     for (int i = 0; i < ours->sets; i++) {
-        if (adamod_step(ours->optimizers[i])) return -1;
+        for (int k = 0; k < ours->period; k++) {
+            if (adamod_step(ours->optimizers[i])) return -1;
+        }
     }
-    return clock_seconds() - start;
+    return (clock_seconds() - start) / ours->period;
+}
+
+int bench_attempt_ours(void *race_, const bench_case *c, double *seconds) {
+    const bench_race *race = race_;
+    bench_ours ours = {0};
+    bench_case one = *c;
+    one.sets = 1;
+    int status = make_ours(&ours, &one, race->rule, race->threads);
+    const double start = clock_seconds();
+    if (!status && adamod_step(ours.optimizers[0])) status = cli_fail(COMMAND, "%s", adamod__last_message());
+    *seconds = clock_seconds() - start;
+    free_ours(&ours);
+    return status;
 }
 
 /* ---- the race ---- */
@@ -149,12 +161,16 @@ static int burst(const bench_race *race, field *f, int who, double *seconds) {
     return cli_fail(COMMAND, "%s: %s", bench_torch_python(race->torch), bench_torch_error(race->torch));
 }
 
+static bool is_enough(const bench_race *race, double seconds) {
+    if (race->rounds < race->least_rounds) return race->rounds > 0 && race->most > 0 && seconds > race->most;
+    return race->rounds >= MOST_ROUNDS || seconds >= race->budget;
+}
+
 /* Each round begins with another contestant. The first round, which touches all memory, is not counted. */
 static int run_rounds(bench_race *race, field *f) {
     double start = clock_seconds();
     race->rounds = -1;
-    while (race->rounds < race->least_rounds ||
-           (race->rounds < MOST_ROUNDS && clock_seconds() - start < race->budget)) {
+    while (!is_enough(race, clock_seconds() - start)) {
         for (int i = 0; i < BENCH_CONTESTANTS; i++) {
             const int who = (i + race->rounds + 1) % BENCH_CONTESTANTS;
             double seconds = 0;
@@ -165,6 +181,7 @@ static int run_rounds(bench_race *race, field *f) {
         }
         if (++race->rounds == 0) start = clock_seconds();
     }
+    for (int i = 0; i < race->n_rows; i++) race->steps[i] = race->rounds * race->rows[i].sets * f->ours[i].period;
     for (int who = 0; who < BENCH_CONTESTANTS; who++) {
         race->seconds[who] = takes_part(race, who) ? bench_quantile(f->samples[who], race->rounds, 0.5) : -1;
     }

@@ -41,11 +41,13 @@ static void print_help(void) {
         "  resnet34  the 110 tensors of a ResNet-34 for CIFAR-10, and one array of as many elements\n"
         "  bf16      16M bf16 parameters rounded at random, states in bf16\n"
         "  master    16M bf16 parameters with f32 masters and states\n"
-        "  layer     the matrices of a layer of Transformer-big; not unless it is asked for\n\n"
+        "  layer     the matrices of a layer of Transformer-big; not unless it is asked for\n"
+        "  small     the same of a layer that is 64 wide; not unless it is asked for\n\n"
         "'of loop' is the share of the loop's speed. 'x AdamW' is how many times faster than AdamW a needed byte is\n"
         "handled (AdamW needs 28 an element, AdaMod 36), 'x AdaMod' how many times faster a step is. With --rule muon the\n"
         "latter is 'x Muon', over torch.optim.Muon, with AdamW for vectors and embeddings on either side; with --rule\n"
-        "adafactor 'x Adafactor'.\n\n"
+        "adafactor 'x Adafactor'. SOAP's steps are timed in whole periods, with one that changes the bases in each, and\n"
+        "counted in the line. With --quick, matrices whose first step would take too long are left out.\n\n"
         "With --device cuda the arrays are on a GPU, and 'of copy' is the share of the speed at which it copies its own\n"
         "memory: ResNet-34, Transformer-big and one array of 268M, in f32, bf16 with f32 masters, and bf16 alone. A step\n"
         "is a replay of a CUDA graph, 'eager' a call of adamod_step. --sizes, --cases, --threads and --isa do not "
@@ -55,7 +57,15 @@ static void print_help(void) {
 
 /* ---- the request ---- */
 
-enum { MOST_SIZES = 16, CASE_FLAT = 1, CASE_RESNET = 2, CASE_BF16 = 4, CASE_MASTER = 8, CASE_LAYER = 16 };
+enum {
+    MOST_SIZES = 16,
+    CASE_FLAT = 1,
+    CASE_RESNET = 2,
+    CASE_BF16 = 4,
+    CASE_MASTER = 8,
+    CASE_LAYER = 16,
+    CASE_SMALL = 32
+};
 
 typedef struct request {
     const char *rule, *device, *isa, *python;
@@ -81,7 +91,7 @@ static int parse_sizes(request *ask, const char *text) {
 }
 
 static int parse_cases(request *ask, const char *text) {
-    static const char *const names[] = {"flat", "resnet34", "bf16", "master", "layer", NULL};
+    static const char *const names[] = {"flat", "resnet34", "bf16", "master", "layer", "small", NULL};
     ask->cases = 0;
     for (const char *at = text;; at++) {
         char word[32];
@@ -93,7 +103,7 @@ static int parse_cases(request *ask, const char *text) {
         at += strcspn(at, ",");
         if (!*at) return 0;
     }
-    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master,layer", text);
+    return cli_usage(COMMAND, "--cases is '%.60s', expected some of flat,resnet34,bf16,master,layer,small", text);
 }
 
 static int read_flag(request *ask, int flag, const char *value) {
@@ -231,8 +241,11 @@ static void print_row(const bench *b, const bench_race *race, int index) {
     const bench_case *c = &race->rows[index];
     const row r = make_row(b, race, index);
     if (b->ask.json) {
-        printf("{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, \"sets\": %d",
-               c->name, type_names[c->type], c->n_shapes, (long long)c->elements, race->rounds, c->sets);
+        printf(
+            "{\"case\": \"%s\", \"type\": \"%s\", \"tensors\": %d, \"elements\": %lld, \"rounds\": %d, \"sets\": %d, "
+            "\"steps\": %d",
+            c->name, type_names[c->type], c->n_shapes, (long long)c->elements, race->rounds, c->sets,
+            race->steps[index]);
         bench_json_pair("ms", r.ms);
         bench_json_pair("gb_per_s", r.gb_per_s);
         bench_json_pair("loop_ms", 1e3 * race->seconds[BENCH_LOOP]);
@@ -248,6 +261,7 @@ static void print_row(const bench *b, const bench_race *race, int index) {
         bench_cell(r.of_loop, "%.2f", 8);
         bench_cell(r.times_adamw, "%.2f", 9);
         bench_cell(r.times_same, "%.2f", 9);
+        if (bench_period(race->rule, c) > 1) printf("  %d steps", race->steps[index]);
         printf("\n");
     }
     fflush(stdout);
@@ -287,6 +301,8 @@ static int count_sets(const bench *b, bench_type type, int64_t elements) {
     return set >= enough ? 1 : (int)(enough / set) + 1;
 }
 
+#define QUICK_STEP 20.0 /* seconds that the first step may take with --quick */
+
 static int run_race(bench *b, bench_race *race) {
     race->rule = b->ask.rule;
     race->states = b->states;
@@ -295,8 +311,10 @@ static int run_race(bench *b, bench_race *race) {
     race->torch = race->rows[0].type == BENCH_F32 ? b->torch : NULL;
     race->budget = b->ask.quick ? 1.5 : 5;
     race->least_rounds = b->ask.quick ? 3 : 5;
-    for (int i = 0; i < race->n_rows; i++) {
-        race->rows[i].sets = count_sets(b, race->rows[i].type, race->rows[i].elements);
+    race->most = b->ask.quick ? 10 * race->budget : 0;
+    for (int i = 0; i < race->n_rows; i++) { /* where matrices are multiplied, memory is not the limit */
+        bench_case *c = &race->rows[i];
+        c->sets = bench_multiplies(race->rule, c) ? 1 : count_sets(b, c->type, c->elements);
     }
     const double needed = bench_memory(race), available = available_memory();
     if (needed > 0.9 * available) {
@@ -304,7 +322,14 @@ static int run_race(bench *b, bench_race *race) {
                 race->rows[0].name, (long long)race->rows[0].elements, 1e-9 * needed, 1e-9 * available);
         return 0;
     }
-    const int status = bench_run(race);
+    double about = 0;
+    int status = 0;
+    for (int i = 0; i < race->n_rows && !status && about == 0 && b->ask.quick; i++) {
+        if (bench_multiplies(race->rule, &race->rows[i]))
+            status = bench_fits(&race->rows[i], QUICK_STEP, bench_attempt_ours, race, &about);
+    }
+    if (status || bench_is_too_long(&race->rows[0], about)) return status;
+    status = bench_run(race);
     for (int i = 0; i < race->n_rows && !status; i++) {
         print_row(b, race, i);
         judge_row(b, race, i);
@@ -333,10 +358,10 @@ static int run_resnet34(bench *b) {
 }
 
 /* Where memory is not the limit, with a rule that multiplies matrices. */
-static int run_layer(bench *b) {
-    static const bench_shape shapes[] = {{2, {3072, 1024}}, {2, {1024, 1024}}, {2, {4096, 1024}}, {2, {1024, 4096}}};
+static int run_layer(bench *b, const char *name, int64_t d) {
+    const bench_shape shapes[] = {{2, {3 * d, d}}, {2, {d, d}}, {2, {4 * d, d}}, {2, {d, 4 * d}}};
     bench_race race = {.n_rows = 1};
-    race.rows[0] = (bench_case){"Transformer-big layer", BENCH_F32, shapes, 4, 12 << 20, 0};
+    race.rows[0] = (bench_case){name, BENCH_F32, shapes, 4, 12 * d * d, 0};
     return run_race(b, &race);
 }
 
@@ -349,7 +374,8 @@ static int run_cases(bench *b) {
     if (!status && b->ask.cases & CASE_RESNET) status = run_resnet34(b);
     if (!status && b->ask.cases & CASE_BF16) status = run_flat(b, "flat", BENCH_BF16, 16 << 20);
     if (!status && b->ask.cases & CASE_MASTER) status = run_flat(b, "flat", BENCH_MASTER, 16 << 20);
-    if (!status && b->ask.cases & CASE_LAYER) status = run_layer(b);
+    if (!status && b->ask.cases & CASE_LAYER) status = run_layer(b, "Transformer-big layer", 1024);
+    if (!status && b->ask.cases & CASE_SMALL) status = run_layer(b, "layer 64 wide", 64);
     return status;
 }
 

@@ -73,6 +73,23 @@ bool bench_torch_drop(bench_torch *torch);
 const char *bench_torch_error(const bench_torch *torch);
 void bench_torch_stop(bench_torch *torch);
 
+/* ---- how long it takes (bench_length.c) ---- */
+
+/* Whether a step is more than bytes that are moved: products of matrices, of Muon and SOAP. */
+bool bench_multiplies(const char *rule, const bench_case *c);
+/* Of so many steps in a row one does more than the others, so that a fair measurement is of a multiple of them: with SOAP it
+ * changes the bases of matrices. 1: all are alike. */
+int bench_period(const char *rule, const bench_case *c);
+
+/* Takes the first step of a case and says how long that took. 0, or the command's exit status. */
+typedef int (*bench_attempt)(void *context, const bench_case *c, double *seconds);
+/* Whether a first step takes at most so many seconds: *about is 0, or what it would take. It is taken with short sides
+ * first, and then longer ones as long as the time allows it, since nothing can stop one that takes minutes. 0, or the exit
+ * status. */
+int bench_fits(const bench_case *c, double most, bench_attempt attempt, void *context, double *about);
+/* Says so, if it does not. */
+bool bench_is_too_long(const bench_case *c, double about);
+
 /* ---- all of them, in turns (bench_race.c) ---- */
 
 /* A race is run by contestants with the same number of elements. The rows are ours, over one list of shapes each. */
@@ -87,13 +104,17 @@ typedef struct bench_race {
     const char *same;   /* the rule, if torch runs it, too */
     double budget;      /* seconds; after these, and least rounds, it is over */
     int least_rounds;
+    double most; /* seconds; after these one round is enough */
     int rounds;
+    int steps[BENCH_ROWS]; /* of ours that were timed */
     /* Of one step, the median over all rounds; negative: did not take part. BENCH_LOOP has that of the faster loop. */
     double seconds[BENCH_CONTESTANTS];
 } bench_race;
 
 /* 0, or the command's exit status with the message printed. */
 int bench_run(bench_race *race);
+/* The first step of ours, as bench_attempt: context is the race. */
+int bench_attempt_ours(void *race, const bench_case *c, double *seconds);
 /* Bytes of memory that it takes. */
 double bench_memory(const bench_race *race);
 
@@ -126,8 +147,6 @@ bench_verdict bench_goal_same(const char *rule, double adamod);
  * than this. */
 enum { BENCH_EMBEDDING = 1 << 14 };
 bool bench_is_embedding(const bench_shape *shape);
-/* Whether a step is more than bytes that are moved: Muon's products of matrices. */
-bool bench_multiplies(const char *rule, const bench_case *c);
 /* Makes a group for them with Muon; with other rules they belong to group 0 as all do. */
 adamod_status bench_add_embeddings(adamod_optimizer *opt, const char *rule, int *group);
 
