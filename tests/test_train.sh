@@ -77,6 +77,15 @@ known='batch loss [0-9.]+  validation loss [0-9.]+'
 "$ADAMOD" train --resume --out told --set train.steps=80 --reset options --set optimizer.lr=3 >/dev/null 2>err || fail "$(cat err)"
 head -1 err | grep -q '; updates 41 to 80, 0.32 epochs; in told$' || fail "a run that is resumed begins with $(head -1 err)"
 grep -Eq "^step 80/80  .*$known \\(best [0-9.]+ at step 60\\), exact" err || fail "of the best so far it says $(cat err)"
+# Data that take long to read are told of within a moment: here nobody writes them.
+mkfifo never.txt
+seq 1 20 >numbers.txt
+"$ADAMOD" train tiny.yaml --out waits --set train.progress_every=60 --set data.task=bitext --set data.source=never.txt \
+    --set data.target=numbers.txt --set data.valid_source=numbers.txt --set data.valid_target=numbers.txt >/dev/null 2>err &
+pid=$!
+soon grep -qx 'reading data' err || fail "a run that reads its data says $(cat err)"
+kill -9 $pid
+wait $pid 2>/dev/null || true
 # A line every so many seconds, also while the test set is translated.
 "$ADAMOD" train tiny.yaml --out lines --set train.progress_every=1e-6 >/dev/null 2>err
 grep -Eq '^step 11/40  epoch 0.04  [0-9]+s left  batch loss [0-9.]+  validation loss [0-9.]+ \(best\), exact [0-9]+ %, BLEU [0-9.]+  [0-9]+ tokens/s$' err ||
