@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST = 6 };  /* arrays that are read and written */
+enum { MOST = 7 };  /* arrays that are read and written: SOAP has six states */
 enum { LINE = 16 }; /* words in a cache line; arrays are whole lines, and no two threads write to one */
 
 typedef struct loop_set {
@@ -130,7 +130,8 @@ INLINE void move_all(const loop_set *s, int n, bool near, size_t first, size_t w
             case 3: move_all(s, 3, near, first, words); break;                                                         \
             case 4: move_all(s, 4, near, first, words); break;                                                         \
             case 5: move_all(s, 5, near, first, words); break;                                                         \
-            default: move_all(s, 6, near, first, words); break;                                                        \
+            case 6: move_all(s, 6, near, first, words); break;                                                         \
+            default: move_all(s, 7, near, first, words); break;                                                        \
         }                                                                                                              \
     }
 

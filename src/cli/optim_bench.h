@@ -43,7 +43,7 @@ void bench_fill(void *array, size_t bytes, bench_type type, uint64_t seed);
 
 typedef struct bench_loop bench_loop;
 
-/* For a rule with so many states of the parameters' size (0 to 3). NULL if memory or threads are missing. */
+/* For a rule with so many states of the parameters' size (0 to 6). NULL if memory or threads are missing. */
 bench_loop *bench_loop_create(const bench_case *c, int states, int threads);
 /* near: its prefetches are for the first-level cache, else for the second. Which is faster depends on the processor. */
 double bench_loop_burst(bench_loop *loop, bool near);
