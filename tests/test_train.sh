@@ -385,10 +385,10 @@ for run in adamod sgd; do soon has_lines 3 orphans/$run/metrics.jsonl || fail "$
 orphans=$(pgrep -P $pid | tr '\n' ' ')
 [ "$(wc -w <<<"$orphans")" -eq 2 ] || fail "compare --jobs 2 has the processes $orphans"
 kill -9 $pid
-"$ADAMOD" compare tiny.yaml --out busy --no-report --vary optimizer=adamod,sgd --jobs 2 --set train.evaluate_every=1 --set data.valid=49999 \
-    --set train.evaluate_pairs=49999 --set decode.beam=64 --set decode.max_length=2000 --set train.progress_every=1e-3 >/dev/null 2>err &
+"$ADAMOD" compare tiny.yaml --out busy --no-report --vary optimizer=adamod,sgd --jobs 2 --set train.evaluate_every=1 --set data.valid=9999 \
+    --set train.evaluate_pairs=9999 --set decode.beam=64 --set decode.max_length=2000 --set train.progress_every=1e-3 >/dev/null 2>busy.err &
 pid=$!
-for run in 1 2; do soon grep -q "^\[$run/2\].* validation set: translating" err || fail "run $run does not evaluate: $(tail -3 err)"; done
+for run in 1 2; do soon grep -q "^\\[$run/2\\].* validation set: " busy.err || fail "run $run does not evaluate: $(tail -3 busy.err)"; done
 orphans="$orphans $(pgrep -P $pid | tr '\n' ' ')"
 kill -9 $pid
 wait 2>/dev/null || true
@@ -429,16 +429,6 @@ wait $pid || true
 [ ! -e paused/sgd ] || fail "an interrupted comparison went on by itself"
 "$ADAMOD" compare tiny.yaml --out paused --no-report --vary optimizer=adamod,sgd --set train.steps=40 --resume >/dev/null
 for run in adamod sgd; do grep -q finished paused/$run/result.json || fail "$run is $(cat paused/$run/result.json)"; done
-
-# lives PID: it is there and has not ended; who is to collect it may be slow.
-lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
-is_over() { ! lives "$1"; }
-for pid in $orphans; do soon is_over "$pid" || fail "a run of a comparison that was killed goes on"; done
-for run in adamod sgd; do
-    [ -s orphans/$run/checkpoints/last.safetensors ] || fail "$run left no checkpoint when its comparison was killed"
-    grep -q interrupted orphans/$run/result.json || fail "$run is not marked interrupted"
-    [ ! -e busy/$run/result.json ] || fail "an evaluation of $run ended, and shows nothing"
-done
 
 refused 2 'nowhere.yaml' "$ADAMOD" train nowhere.yaml
 refused 2 'needs a recipe' "$ADAMOD" train
@@ -561,5 +551,16 @@ rm -r text
 bitext one.txt one.txt --set decode.beam=50
 "${words[@]}" >/dev/null || fail "a text of one word cannot be trained on"
 rm -r text
+
+# The runs whose comparison was killed.
+# lives PID: it is there and has not ended; who is to collect it may be slow.
+lives() { [ -e "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }
+is_over() { ! lives "$1"; }
+for pid in $orphans; do soon is_over "$pid" || fail "a run of a comparison that was killed goes on"; done
+for run in adamod sgd; do
+    [ -s orphans/$run/checkpoints/last.safetensors ] || fail "$run left no checkpoint when its comparison was killed"
+    grep -q interrupted orphans/$run/result.json || fail "$run is not marked interrupted"
+    [ ! -e busy/$run/result.json ] || fail "an evaluation of $run ended, and shows nothing"
+done
 
 finish
