@@ -604,7 +604,7 @@ static float *read_params(const adamod__st_file *file, const nn_params *params, 
 }
 
 /* Whether the optimizer knew the parameter. */
-static bool has_states(const adamod__st_file *file, const char *parameter) {
+static bool knew_parameter(const adamod__st_file *file, const char *parameter) {
     char name[300];
     snprintf(name, sizeof name, "%s%s.step", optimizer_part, parameter);
     return adamod__st_find(file, name) != NULL;
@@ -618,7 +618,7 @@ int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *paramet
     if (weight == 0) return 0;
     snprintf(name, sizeof name, "%s%s.z", optimizer_part, parameter);
     const adamod__st_entry *e = adamod__st_find(file, name);
-    if (!e && !has_states(file, parameter)) return 0; /* it was frozen */
+    if (!e && !knew_parameter(file, parameter)) return 0; /* it was frozen */
     if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)n * sizeof *y) {
         return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from", to->path,
                          name);
