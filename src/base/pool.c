@@ -147,11 +147,19 @@ int adamod__cores(void) {
 }
 
 int adamod__start_thread(pthread_t *thread, void *(*run)(void *), void *argument) {
+    enum { STACK = 1 << 20 };
+    pthread_attr_t attributes;
     sigset_t all, before;
+    size_t stack;
+    int error = pthread_attr_init(&attributes);
+    if (error) return error;
+    if (pthread_attr_getstacksize(&attributes, &stack) == 0 && stack < STACK)
+        (void)pthread_attr_setstacksize(&attributes, STACK);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(thread, NULL, run, argument);
+    error = pthread_create(thread, &attributes, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     return error;
 }
 

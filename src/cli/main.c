@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const cli_command commands[] = {
 #ifdef ADAMOD_TRAINER
@@ -132,7 +133,20 @@ static int help(int argc, char **argv) {
     return bad_command(argc, argv);
 }
 
+/* A stack that is too small ends a program by a signal, wherever it happens to be. */
+static int ensure_stack(const char *command) {
+    const rlim_t need = 1 << 20;
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) || stack.rlim_cur >= need) return 0;
+    stack.rlim_cur = need;
+    if (need <= stack.rlim_max && setrlimit(RLIMIT_STACK, &stack) == 0) return 0;
+    return cli_fail(command, "the stack is limited to %llu KiB, expected at least %llu (ulimit -s)",
+                    (unsigned long long)stack.rlim_max >> 10, (unsigned long long)need >> 10);
+}
+
 static int start(const cli_command *command, int argc, char **argv) {
+    const int small = ensure_stack(command->name);
+    if (small) return small;
 #ifdef ADAMOD_TRAINER
     const int refused = command->alone ? ranks_refuse(command->name) : 0;
     if (refused) return refused;

@@ -5,6 +5,7 @@
 #include "nn/plan.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "nn/backend/cpu/gemm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,8 @@ adamod_status nn_plan_create(nn_plan **out, nn_graph *g, const nn_plan_options *
     else if (strcmp(backend, "ref") != 0 && strcmp(backend, "cpu") != 0)
         return adamod__fail(ADAMOD_ERROR_NAME, "no backend '%.40s', expected ref or cpu", backend);
     if (!g->params->data) return adamod__fail(ADAMOD_ERROR_ORDER, "the model's parameters have no memory yet");
+    const adamod_status ready = strcmp(backend, "cpu") == 0 ? nn_gemm_prepare() : ADAMOD_OK;
+    if (ready) return ready;
     nn_plan *plan = calloc(1, sizeof *plan);
     if (!plan) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan");
     plan->graph = g;

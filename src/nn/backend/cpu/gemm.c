@@ -1,9 +1,13 @@
 /* Matrix products by a library, tile by tile on the pool's threads; or, without one, by plain loops. */
 #include "nn/backend/cpu/gemm.h"
+#include "base/error.h"
 #include "base/library.h"
 #include "nn/backend/cpu/cpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 
 #if defined(ADAMOD_ONEDNN)
 #include <dnnl.h>
@@ -94,6 +98,10 @@ static void plain_product(const nn_product *p) {
 
 #endif
 
+#ifndef ADAMOD_ONEDNN
+adamod_status nn_gemm_prepare(void) { return ADAMOD_OK; }
+#endif
+
 #if defined(ADAMOD_ONEDNN) || defined(ADAMOD_CBLAS)
 /* Calls a function of the library's thread runtime that may not be there. */
 static void call_if_there(const char *name, int argument) {
@@ -117,6 +125,45 @@ static void tile_product(const nn_product *p) {
     const dnnl_status_t status =
         dnnl_sgemm(ta, tb, p->m, p->n, p->k, p->alpha, p->a, p->lda, p->b, p->ldb, p->beta, p->c, p->ldc);
     if (status != dnnl_success) plain_product(p); /* it found no memory for its copies */
+}
+
+/* oneDNN compiles its kernels when it first meets a kind of product. Where that finds no memory, an exception crosses code
+ * that cannot handle it, or a kernel that was not made is called. So all kinds that there are come first, where there is
+ * certainly enough for them (oneDNN 2.6 takes 18 MiB). */
+static void try_all_kinds(float *memory) {
+    enum { N = 48 };
+    static const int64_t shapes[][3] = {{N, N, N}, {1, N, N}, {N, 1, N}, {N, N, 1}, {4, N, N}, {N, 4, N}};
+    for (int kind = 0; kind < 6 * 4 * 2 * 2; kind++) {
+        const int64_t *shape = shapes[kind % 6];
+        const int way = kind / 6;
+        const char ta = way & 1 ? 'T' : 'N', tb = way & 2 ? 'T' : 'N';
+        (void)dnnl_sgemm(ta, tb, shape[0], shape[1], shape[2], way & 4 ? 0.5f : 1, memory, N, memory + N * N, N,
+                         way & 8 ? 1 : 0, memory + 2 * N * N, N);
+    }
+}
+
+adamod_status nn_gemm_prepare(void) {
+    enum { ROOM = 32 << 20, ARRAYS = 3 * 48 * 48 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool done;
+    adamod_status status = ADAMOD_OK;
+    pthread_mutex_lock(&lock);
+    if (!done) {
+        void *room = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        float *arrays = calloc(ARRAYS, sizeof *arrays);
+        if (room != MAP_FAILED) munmap(room, ROOM);
+        if (room == MAP_FAILED || !arrays) {
+            status = adamod__fail(ADAMOD_ERROR_MEMORY,
+                                  "out of memory for matrix products: oneDNN starts with %d MiB free", ROOM >> 20);
+        } else {
+            one_thread();
+            try_all_kinds(arrays);
+            done = true;
+        }
+        free(arrays);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 const char *nn_gemm_library(void) {

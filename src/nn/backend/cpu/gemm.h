@@ -30,6 +30,10 @@ typedef struct nn_product {
 #define NN_MAX_PRODUCTS 16
 void nn_products(adamod_pool *pool, const nn_product *products, int n);
 
+/* To be called before the first of them: makes the library ready, once. Fails, with the last error set, where there is too
+ * little memory for that; later it would end the program. */
+adamod_status nn_gemm_prepare(void);
+
 /* What computes them: "oneDNN 2.6.3". */
 const char *nn_gemm_library(void);
 
