@@ -55,7 +55,10 @@ endif()
 # stays.
 include(CheckCCompilerFlag)
 check_c_compiler_flag(-fcf-protection ADAMOD_HAS_CF_PROTECTION) # x86 alone
-set(hardening_flags -fstack-protector-strong $<$<BOOL:${ADAMOD_HAS_CF_PROTECTION}>:-fcf-protection>)
+set(hardening_flags -fstack-protector-strong)
+if(ADAMOD_HAS_CF_PROTECTION)
+    list(APPEND hardening_flags -fcf-protection)
+endif()
 if(NOT "${CMAKE_C_FLAGS} $ENV{CPPFLAGS}" MATCHES "_FORTIFY_SOURCE")
     list(APPEND hardening_flags -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 endif()

@@ -6,6 +6,7 @@
 #include "optim/kernels/cuda/formulas.cuh"
 #include "optim/kernels/cuda/joins.cuh"
 
+#include <float.h>
 #include <type_traits>
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
