@@ -370,6 +370,21 @@ TEST(a_small_eps_of_prodigy) {
     }
 }
 
+/* Where neither its row nor its column has a gradient, Adafactor's rate is the others' gradient over eps1. */
+TEST(large_gradients_beside_none) {
+    for (int k = 0; k < KINDS; k++) {
+        one x;
+        if (!open_one(&x, "adafactor", &kinds[k])) return;
+        CHECK_INT(adamod_add_tensor(x.opt, 0, &x.tensor, NULL), ADAMOD_OK);
+        for (int t = 0; t < 3; t++) {
+            gradients(&x, t, 1e12);
+            CHECK_INT(adamod_step(x.opt), ADAMOD_OK);
+        }
+        if (!CHECK(finite_one(&x, "adafactor"))) printf("  %s\n", kinds[k].name);
+        adamod_free(x.opt);
+    }
+}
+
 /* lr / eps of an element that never had a gradient is multiplied by a zero. */
 TEST(zero_gradients_and_a_small_eps) {
     static const char *const rules[] = {"adamod",  "adam",  "amsgrad",  "adagrad", "rmsprop",
@@ -439,4 +454,4 @@ TEST(raw_updates_refuse_the_same) {
 
 RUN_TESTS(ENTRY(every_option_at_the_ends_of_the_range), ENTRY(bounds_of_types), ENTRY(groups_of_two_types),
           ENTRY(schedules_that_leave_the_range), ENTRY(an_eps_of_zero), ENTRY(a_small_eps_of_prodigy),
-          ENTRY(zero_gradients_and_a_small_eps), ENTRY(raw_updates_refuse_the_same))
+          ENTRY(large_gradients_beside_none), ENTRY(zero_gradients_and_a_small_eps), ENTRY(raw_updates_refuse_the_same))
