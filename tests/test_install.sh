@@ -82,20 +82,6 @@ if ! grep -q '^CMAKE_BUILD_TYPE:STRING=Debug' "$build_dir/CMakeCache.txt"; then
     ok "hardened"
 fi
 
-# A library beside libadamod.so is the one that is meant, even if it is broken.
-cat >"$work/cuda.c" <<'END'
-#include <adamod.h>
-#include <stdio.h>
-int main(void) { return printf("%s\n", adamod_cuda_status() ? adamod_last_error() : "") < 0; }
-END
-mkdir "$work/broken"
-cp "$lib/libadamod.so.0" "$work/broken"
-echo "no library" >"$work/broken/libadamod_cuda.so.0"
-"$cc" -o "$work/cuda" "$work/cuda.c" -I"$prefix/include" "$work/broken/libadamod.so.0"
-LD_LIBRARY_PATH=$work/broken "$work/cuda" >"$work/found"
-grep -qF "$work/broken/libadamod_cuda.so.0: " "$work/found" || fail "not looked for beside libadamod: $(cat "$work/found")"
-ok "libadamod_cuda beside libadamod"
-
 # ---- symbols ----
 
 sed -n 's/^ADAMOD_API .*[ *]\(adamod_[a-z0-9_]*\)(.*$/\1/p' "$header" | sort >"$work/declared"

@@ -126,23 +126,28 @@ typedef struct copied {
     char said[2000];
 } copied;
 
-static bool copy_program(copied *x, mode_t mode) {
+static bool copy_file(const char *from_path, const char *to_path, mode_t mode) {
     struct stat st;
+    const int from = open(from_path, O_RDONLY | O_CLOEXEC);
+    const int to = open(to_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
+    const bool both = CHECK(from >= 0 && to >= 0 && fstat(from, &st) == 0);
+    off_t done = 0;
+    while (both && done < st.st_size && sendfile(to, from, &done, (size_t)(st.st_size - done)) > 0) continue;
+    const bool good = both && CHECK(done == st.st_size) && CHECK_INT(fchmod(to, mode), 0);
+    close(from);
+    close(to);
+    return good;
+}
+
+static bool copy_program(copied *x, mode_t mode) {
     char path[128];
     *x = (copied){.folder = "/tmp/adamod-library-XXXXXX"};
     if (!CHECK(mkdtemp(x->folder))) return false;
     snprintf(x->program, sizeof x->program, "%s/program", x->folder);
     snprintf(path, sizeof path, "%s/theirs", x->folder);
     snprintf(x->theirs, sizeof x->theirs, "%s/program", path);
-    const int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    const int to = open(x->program, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
-    const bool open_both = CHECK(from >= 0 && to >= 0 && fstat(from, &st) == 0);
-    off_t done = 0;
-    while (open_both && done < st.st_size && sendfile(to, from, &done, (size_t)(st.st_size - done)) > 0) continue;
-    const bool good = open_both && CHECK(done == st.st_size) && CHECK_INT(fchmod(to, mode), 0) &&
-                      CHECK_INT(mkdir(path, 0755), 0) && CHECK_INT(chmod(x->folder, 0755), 0);
-    close(from);
-    close(to);
+    const bool good = copy_file("/proc/self/exe", x->program, mode) && CHECK_INT(mkdir(path, 0755), 0) &&
+                      CHECK_INT(chmod(x->folder, 0755), 0);
     snprintf(path, sizeof path, "%s/theirs/%s", x->folder, PLANTED);
     if (good) put_broken_library(path);
     return good;
@@ -229,6 +234,36 @@ TEST(a_set_user_id_program_loads_nothing_that_its_caller_chose) {
     remove_copy(&x);
 }
 
+/* What libadamod.so itself loads from beside it, also if it is broken; but not if it was itself found by a relative path,
+ * which leads elsewhere once the working directory is another. */
+TEST(a_shared_library_looks_beside_itself) {
+    char folder[4096], shared[4200], back[4096], name[64], own[128], broken[128];
+    const char *const paths[] = {own, "./relative.so"};
+    if (!own_folder(folder)) SKIP("an emulator is the program");
+    snprintf(shared, sizeof shared, "%s../libadamod.so.0", folder);
+    if (access(shared, R_OK)) SKIP("there is no libadamod.so.0");
+    unsetenv("ADAMOD_CUDA_LIBRARY");
+    strcpy(name, "/tmp/adamod-library-XXXXXX");
+    if (!CHECK(mkdtemp(name)) || !CHECK(getcwd(back, sizeof back)) || !CHECK_INT(chdir(name), 0)) return;
+    snprintf(own, sizeof own, "%s/absolute.so", name);
+    snprintf(broken, sizeof broken, "%s/libadamod_cuda.so.0", name);
+    put_broken_library(broken);
+    for (int i = 0; i < 2; i++) {
+        adamod_status (*status)(void);
+        const char *(*said)(void), *why;
+        void *library = copy_file(shared, paths[i], 0755) ? adamod__library_open(paths[i], NULL, nowhere, &why) : NULL;
+        if (!CHECK(library) || !CHECK(adamod__library_function(library, "adamod_cuda_status", &status)) ||
+            !CHECK(adamod__library_function(library, "adamod_last_error", &said)))
+            break;
+        CHECK(status() != ADAMOD_OK || i == 1); /* elsewhere there may be one that works */
+        if (!CHECK_INT(strstr(said(), "/libadamod_cuda.so.0: ") != NULL, i == 0)) printf("%s\n", said());
+        remove(paths[i]);
+    }
+    remove(broken);
+    CHECK_INT(chdir(back), 0);
+    remove(name);
+}
+
 /* ---- tables of functions ---- */
 
 TEST(a_table_is_filled_from_the_first_library_there_is) {
@@ -278,6 +313,7 @@ int main(int argc, char **argv) {
                                        ENTRY(places_are_relative_to_the_program),
                                        ENTRY(the_name_that_a_program_is_started_with_is_no_place),
                                        ENTRY(a_set_user_id_program_loads_nothing_that_its_caller_chose),
+                                       ENTRY(a_shared_library_looks_beside_itself),
                                        ENTRY(a_table_is_filled_from_the_first_library_there_is),
                                        ENTRY(a_table_says_which_function_is_missing_and_of_what),
                                        ENTRY(a_variable_names_the_only_library_of_a_table)};

@@ -46,7 +46,7 @@ static void *adamod__load_beside(const char *name, const char *const *places, bo
     Dl_info here;
     void *library = NULL;
     if (dl_iterate_phdr(adamod__has_address, (void *)(uintptr_t)&anchor) < 0 && dladdr(&anchor, &here) &&
-        here.dli_fname && here.dli_fname[0] == '/') {
+        here.dli_fname[0] == '/') {
         library = adamod__load_near(here.dli_fname, places, name, found);
     }
     char program[LIBRARY_PATH_SIZE];
