@@ -71,14 +71,14 @@ const rule *adamod__find_rule(const char *name) {
         adamod__fail(ADAMOD_ERROR_ARGUMENT, "the rule's name is NULL");
         return NULL;
     }
-    const char *best = NULL;
-    int distance = 99;
     for (int i = 0; i < RULE_COUNT; i++) {
         const rule *alias = adamod__rules[i]->alias;
         if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
         if (alias && strcmp(alias->name, name) == 0) return alias;
-        adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
     }
+    const char *best = NULL;
+    int distance = 99;
+    for (int i = 0; i < RULE_COUNT; i++) adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
     char known[24 * RULE_COUNT] = "";
     for (int i = 0; i < RULE_COUNT; i++) {
         const size_t used = strlen(known);
@@ -97,13 +97,13 @@ const option_spec *adamod__find_option(const rule *r, const char *name) {
         adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the option's name is NULL", r->name);
         return NULL;
     }
-    const char *best = NULL;
-    int distance = 99;
     const option_spec *o;
     for (int i = 0; (o = adamod__option(r, i)); i++) {
         if (strcmp(o->info.name, name) == 0) return o;
-        adamod__nearer(name, o->info.name, &best, &distance);
     }
+    const char *best = NULL;
+    int distance = 99;
+    for (int i = 0; (o = adamod__option(r, i)); i++) adamod__nearer(name, o->info.name, &best, &distance);
     char known[384] = "";
     for (int i = 0; (o = adamod__option(r, i)); i++) {
         const size_t used = strlen(known);

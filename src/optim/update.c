@@ -300,7 +300,11 @@ static bool adamod__new_coefs(const work *w, size_t i) {
 /* A chunk is large enough to be worth a thread's while and small enough that all threads end together. Its size follows
  * from the arrays alone, not from the threads, since sums are taken chunk by chunk. */
 int64_t adamod__chunk_size(int64_t total) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+    enum { LEAST = BLOCK, CHUNKS = 1024 }; /* a fuzzer has no time for arrays that are worth a thread's while */
+#else
     enum { LEAST = 8192, CHUNKS = 1024 };
+#endif
     const int64_t chunk = total / CHUNKS < LEAST ? LEAST : total / CHUNKS;
     return (chunk + BLOCK - 1) / BLOCK * BLOCK;
 }
