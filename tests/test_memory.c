@@ -92,8 +92,8 @@ static void life_of_schedules(api_fixture *f) {
     const adamod_schedule *parts[] = {s, t};
     TRY(f, adamod_schedule_chain(&chain, 2, parts, lengths));
     TRY(f, adamod_set_schedule(f->opt, -1, "lr", chain));
-    TRY(f, adamod_set_schedule(f->opt, 0, "beta1", s));
-    TRY(f, adamod_set_schedule(f->opt, 0, "beta1", NULL));
+    TRY(f, adamod_set_schedule(f->opt, 0, "weight_decay", s));
+    TRY(f, adamod_set_schedule(f->opt, 0, "weight_decay", NULL));
     adamod_schedule_free(s);
     adamod_schedule_free(t);
     adamod_schedule_free(chain);
@@ -119,9 +119,9 @@ static void life_of_arrays(api_fixture *f) {
     TRY(f, adamod_set_arrays(f->opt, FROZEN, NULL, params, NULL));
 }
 
-static void life(api_fixture *f, const adamod_allocator *allocator) {
-    api_fixture_arrays(f, "adamod");
-    TRY(f, adamod_create_with(&f->opt, "adamod", allocator));
+static void life(api_fixture *f, const char *rule, const adamod_allocator *allocator) {
+    api_fixture_arrays(f, rule);
+    TRY(f, adamod_create_with(&f->opt, rule, allocator));
     if (!f->opt) return;
     TRY(f, adamod_set(f->opt, "threads", 1));
     TRY(f, adamod_collect(f->opt, 1));
@@ -138,23 +138,25 @@ static void life(api_fixture *f, const adamod_allocator *allocator) {
     TRY(f, adamod_load(f->opt, "state"));
     life_of_arrays(f);
     TRY(f, adamod_step(f->opt));
+    TRY(f, adamod_evaluation(f->opt, 1));
+    TRY(f, adamod_evaluation(f->opt, 0));
     life_of_raw(f);
     adamod_free(f->opt);
     f->opt = NULL;
 }
 
 /* Counts how many calls a failing allocation stopped, over all allocations of a life. */
-static int lives(const adamod_allocator *allocator, allocation_counts *a) {
+static int lives(const char *rule, const adamod_allocator *allocator, allocation_counts *a) {
     api_fixture expected, f;
     long least = 0, k = 1;
     enter_scratch(true);
     armed = 0;
     memory_errors = 0;
-    life(&expected, allocator);
+    life(&expected, rule, allocator);
     for (; k < 1000; k++) {
         const long blocks = atomic_load(&live_blocks);
         armed = k;
-        life(&f, allocator);
+        life(&f, rule, allocator);
         least += atomic_load(&live_blocks) - blocks;
         if (!CHECK(memcmp(&f, &expected, sizeof f) == 0)) return 0;
         if (a) CHECK_INT(a->live, 0);
@@ -170,12 +172,21 @@ static int lives(const adamod_allocator *allocator, allocation_counts *a) {
 TEST(every_allocation_may_fail) {
     allocation_counts a = {0};
     const adamod_allocator allocator = counting_allocator(&a);
-    const int n = lives(&allocator, &a);
+    const int n = lives("adamod", &allocator, &a);
     CHECK(n > 15);
     CHECK_INT(a.errors, 0);
     if (!MALLOC_CAN_FAIL) return;
     CHECK(n > 60);
-    CHECK_INT(lives(NULL, NULL), n);
+    CHECK_INT(lives("adamod", NULL, NULL), n);
+}
+
+/* Rules with memory of their own: for whole arrays, or for weights to evaluate with. */
+TEST(every_allocation_of_a_driver_may_fail) {
+    if (!MALLOC_CAN_FAIL) SKIP("malloc cannot be made to fail here");
+    static const char *const rules[] = {"schedulefree_adamw", "soap", "muon", "adafactor"};
+    for (size_t i = 0; i < (fast() ? 2 : sizeof rules / sizeof *rules); i++) {
+        if (!CHECK(lives(rules[i], NULL, NULL) > 60)) printf("  %s\n", rules[i]);
+    }
 }
 
 TEST(pool_without_memory) {
@@ -351,5 +362,5 @@ TEST(memory_of_a_resnet) {
     adamod_free(opt);
 }
 
-RUN_TESTS(ENTRY(every_allocation_may_fail), ENTRY(pool_without_memory), ENTRY(allocator_accounts),
-          ENTRY(memory_of_states), ENTRY(memory_of_a_resnet))
+RUN_TESTS(ENTRY(every_allocation_may_fail), ENTRY(every_allocation_of_a_driver_may_fail), ENTRY(pool_without_memory),
+          ENTRY(allocator_accounts), ENTRY(memory_of_states), ENTRY(memory_of_a_resnet))

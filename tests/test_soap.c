@@ -41,7 +41,7 @@ static double not_orthogonal(const double *q, int64_t n) {
     return most;
 }
 
-/* Of full rank, of half of it, diagonal, of zeros, and tiny. */
+/* Of full rank, of half of it, diagonal, of zeros, tiny, and with zeros beside the diagonal: a reflection's first element. */
 static void fill_symmetric(double *a, int64_t n, int kind) {
     double *g = room(n * n);
     const int64_t rank = kind == 1 ? (n + 1) / 2 : n;
@@ -49,14 +49,15 @@ static void fill_symmetric(double *a, int64_t n, int kind) {
     multiply(a, g, false, g, true, n, n, rank);
     for (int64_t i = 0; i < n * n; i++) {
         if (kind == 2) a[i] = i % (n + 1) == 0 ? noise((uint64_t)i) : 0;
-        if (kind >= 3) a[i] *= kind == 3 ? 0 : 1e-200;
+        if (kind == 3 || kind == 4) a[i] *= kind == 3 ? 0 : 1e-200;
+        if (kind == 5 && (i / n - i % n == 1 || i % n - i / n == 1)) a[i] = 0;
     }
     free(g);
 }
 
 TEST(eigenvectors) {
     for (int64_t n = 1; n <= 20; n += n < 5 ? 1 : 5) {
-        for (int kind = 0; kind < 5; kind++) {
+        for (int kind = 0; kind < 6; kind++) {
             double *a = room(n * n), *q = room(n * n), *t = room(n * n), *d = room(n * n), *space = room(4 * n),
                    most = 0;
             fill_symmetric(a, n, kind);
