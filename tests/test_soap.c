@@ -41,7 +41,7 @@ static double not_orthogonal(const double *q, int64_t n) {
     return most;
 }
 
-/* Of full rank, of half of it, diagonal, of zeros, tiny, and with zeros beside the diagonal: a reflection's first element. */
+/* Of full rank, of half of it, diagonal, of zeros, tiny, and with a first column whose reflection has a scale of exactly 1. */
 static void fill_symmetric(double *a, int64_t n, int kind) {
     double *g = room(n * n);
     const int64_t rank = kind == 1 ? (n + 1) / 2 : n;
@@ -50,7 +50,8 @@ static void fill_symmetric(double *a, int64_t n, int kind) {
     for (int64_t i = 0; i < n * n; i++) {
         if (kind == 2) a[i] = i % (n + 1) == 0 ? noise((uint64_t)i) : 0;
         if (kind == 3 || kind == 4) a[i] *= kind == 3 ? 0 : 1e-200;
-        if (kind == 5 && (i / n - i % n == 1 || i % n - i / n == 1)) a[i] = 0;
+        const int64_t low = i / n < i % n ? i / n : i % n, high = i / n + i % n - low;
+        if (kind == 5) a[i] = low || !high ? 0.9 * noise((uint64_t)(low * n + high)) : high > 1 && high < 6 ? 0.5 : 0;
     }
     free(g);
 }
