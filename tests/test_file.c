@@ -230,6 +230,20 @@ TEST(without_locks) {
     no_locks = false;
 }
 
+/* Once a file is there, its temporary name is free, and another writer may have taken it. */
+TEST(a_name_that_was_given_up_is_left_alone) {
+    char name[sizeof((adamod__output *)NULL)->temp];
+    adamod__output out;
+    enter_scratch(true);
+    CHECK_INT(adamod__output_open(&out, FILE_NAME), 0);
+    CHECK_INT(adamod__output_add(&out, "x", 1), 0);
+    snprintf(name, sizeof name, "%s", out.temp);
+    CHECK_INT(adamod__output_commit(&out), 0);
+    put_file(name, "another's", 9);
+    adamod__output_discard(&out);
+    CHECK_INT(scratch_files(), 2);
+}
+
 TEST(a_rename_that_was_interrupted_when_it_was_done) {
     enter_scratch(true);
     late_rename = true;
@@ -349,5 +363,6 @@ TEST(cut) {
 RUN_TESTS(ENTRY(names_of_every_length), ENTRY(paths_of_every_length), ENTRY(places_that_are_no_files),
           ENTRY(stale_files_are_removed), ENTRY(a_file_in_use_is_left_alone),
           ENTRY(what_is_no_temporary_file_is_left_alone), ENTRY(what_a_link_leads_to_is_not_opened),
-          ENTRY(names_that_are_all_taken), ENTRY(without_locks), ENTRY(a_rename_that_was_interrupted_when_it_was_done),
-          ENTRY(killed_writers), ENTRY(processes_at_once), ENTRY(threads_at_once), ENTRY(cut))
+          ENTRY(names_that_are_all_taken), ENTRY(without_locks), ENTRY(a_name_that_was_given_up_is_left_alone),
+          ENTRY(a_rename_that_was_interrupted_when_it_was_done), ENTRY(killed_writers), ENTRY(processes_at_once),
+          ENTRY(threads_at_once), ENTRY(cut))
