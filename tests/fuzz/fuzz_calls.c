@@ -2,9 +2,9 @@
  * Whatever is called in whatever order, with numbers from anywhere in the range: statuses, messages, parameters, states,
  * files and statistics must be the same, bit for bit but for the bits of NaNs.
  *
- * An input runs twice: on one thread with the best set, and on another of these machines, which its bytes choose. So that there are
- * thousands of inputs in a second, arrays are small, and pools are made once; that small arrays are still shared by threads,
- * chunks are smaller in what is built for a fuzzer (adamod__chunk_size).
+ * An input runs twice: on one thread with the best set, and on another of these machines, which its bytes choose. So that a
+ * core runs some 900 inputs in a second, arrays are small, and pools are made once; that small arrays are still shared by
+ * threads, chunks are smaller in what is built for a fuzzer (adamod__chunk_size).
  *
  *     cmake --preset fuzz && cmake --build --preset fuzz && build-fuzz/fuzz/fuzz_calls tests/fuzz/corpus/calls
  *
