@@ -36,7 +36,6 @@ typedef struct cuda_bench {
     const bench_cuda_request *ask;
     adamod_cuda_device device;
     bench_torch *torch;
-    int states;
     int types;        /* of those in the table: states in 8 bits come last, and not with every rule */
     const char *same; /* the rule, if torch runs it, too */
     bench_verdict goals[6];
@@ -122,24 +121,21 @@ static bench_sums sums_of(const char *rule) {
 /* Bytes that a step must read and write for each element of an array with so many dimensions. */
 static int bytes_of(const char *rule, bench_type type, int states, int ndim) {
     bench_sums sums = sums_of(rule);
-    if (strcmp(rule, "adafactor") == 0 &&
-        ndim < 2) { /* v is as large as the array: read and written, then read twice */
-        states = 1;
-        sums.states = 2;
-    }
+    if (strcmp(rule, "adafactor") == 0 && ndim < 2) sums.states = 2; /* v is as large as the array */
     const int param = type == BENCH_MASTER ? 6 : type == BENCH_BF16 ? 2 : 4;
     const int grad = type == BENCH_MASTER || type == BENCH_BF16 ? 2 : 4;
     const int state = type == BENCH_BF16 ? 2 : type == BENCH_Q8 ? 1 : 4;
     return bench_bytes(type, states) + sums.params * param + sums.grads * grad + sums.states * state;
 }
 
-static double bytes_needed(const bench_case *x, const char *rule, int states) {
+static double bytes_needed(const bench_case *x, const bench_cuda_request *ask) {
     double bytes = 0;
     for (int i = 0; i < x->n_shapes; i++) {
         const bench_shape *shape = &x->shapes[i];
-        const bool adamw = strcmp(rule, "muon") == 0 && (shape->ndim < 2 || bench_is_embedding(shape));
+        /* Muon's embeddings are updated as vectors are */
+        const bool flat = shape->ndim < 2 || (strcmp(ask->rule, "muon") == 0 && bench_is_embedding(shape));
         const double elements = (double)count_elements(shape, 1);
-        bytes += elements * bytes_of(rule, x->type, adamw ? 2 : states, shape->ndim);
+        bytes += elements * bytes_of(ask->rule, x->type, flat ? ask->flat_states : ask->states, shape->ndim);
     }
     return bytes;
 }
@@ -335,8 +331,7 @@ typedef struct cuda_row {
 
 static cuda_row make_row(const cuda_bench *b, cuda_race *race, int i) {
     contestant *c = &race->ours[i];
-    const double elements = (double)race->rows[i].elements,
-                 bytes = bytes_needed(&race->rows[i], b->ask->rule, b->states);
+    const double elements = (double)race->rows[i].elements, bytes = bytes_needed(&race->rows[i], b->ask);
     const double seconds = bench_quantile(c->graph_seconds, race->rounds, 0.5);
     cuda_row r = {.ms = 1e3 * seconds, .eager_ms = 1e3 * bench_quantile(c->eager_seconds, race->rounds, 0.5)};
     r.gb_per_s = 1e-9 * bytes / seconds;
@@ -398,7 +393,7 @@ static void judge_row(cuda_bench *b, const bench_case *x, const cuda_row *r) {
 
 /* Ours in all types, the copy, and what PyTorch needs for its two. */
 static double memory_needed(const cuda_bench *b, int64_t elements) {
-    const double ours = 8 + 4 * b->states + 4 + 2 * b->states + 8 + 4 * b->states + 8 + b->states;
+    const double ours = 8 + 4 * b->ask->states + 4 + 2 * b->ask->states + 8 + 4 * b->ask->states + 8 + b->ask->states;
     return (double)elements * (ours + (b->torch ? 16 + 20 + 12 : 0)) + 2.0 * (double)COPY_BYTES + 1e9;
 }
 
@@ -478,7 +473,7 @@ static int try_tunings_of(const cuda_bench *b, bench_type type, const char *name
     enum { ROUNDS = 5, MOST = 64 };
     const bench_case x = {
         .name = name, .type = type, .shapes = shapes, .n_shapes = n, .elements = count_elements(shapes, n), .sets = 1};
-    const double bytes = bytes_needed(&x, b->ask->rule, b->states);
+    const double bytes = bytes_needed(&x, b->ask);
     int failed = 0;
     for (int tuning = 0; tuning < MOST && !failed; tuning++) {
         contestant c = {0};
@@ -549,7 +544,7 @@ static void print_setup(const cuda_bench *b, const char *why) {
         printf("}\n");
     } else {
         printf("adamod %s: rule %s, %d bytes an element in f32, %s\n", adamod_version_string(), b->ask->rule,
-               bytes_of(b->ask->rule, BENCH_F32, b->states, 2), b->device.name);
+               bytes_of(b->ask->rule, BENCH_F32, b->ask->states, 2), b->device.name);
         if (b->torch) printf("torch %s (%s)\n", bench_torch_version(b->torch), bench_torch_python(b->torch));
         else printf("torch is not measured: %s\n", why);
         const char *same = bench_title(b->same);
@@ -560,7 +555,7 @@ static void print_setup(const cuda_bench *b, const char *why) {
 }
 
 int bench_cuda(const bench_cuda_request *ask) {
-    cuda_bench b = {.ask = ask, .states = ask->states};
+    cuda_bench b = {.ask = ask};
     char why[512] = "--no-torch";
     adamod_option state_type = {0};
     (void)adamod_option_find(ask->rule, "state_type", &state_type);

@@ -148,16 +148,17 @@ void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]) {
     shapes[n++] = (bench_shape){1, {10}};
 }
 
-/* How many of a rule's states have one number, or more, for each parameter: those that a step must move. */
-static int count_states(const char *rule, int *states) {
-    const int64_t shape[2] = {1024, 1024};
+/* How many of a rule's states have one number, or more, for each parameter of an array with so many dimensions, 1 or 2:
+ * those that a step must move. */
+static int count_states(const char *rule, int ndim, int *states) {
+    const int64_t shape[2] = {1024, ndim == 2 ? 1024 : 1};
     adamod_hyper *hyper;
     adamod_status status = adamod_hyper_create(&hyper, rule);
     if (status) return cli_library(COMMAND, status);
     *states = 0;
     for (int i = 0; i < ADAMOD_MAX_STATES && !status; i++) {
         adamod_state_desc desc;
-        status = adamod_state_at(hyper, 2, shape, i, &desc);
+        status = adamod_state_at(hyper, ndim, shape, i, &desc);
         *states += !status && desc.name && desc.count >= shape[0] * shape[1];
     }
     adamod_hyper_free(hyper);
@@ -462,7 +463,7 @@ static int start(bench *b, char *why, size_t size) {
     bench_warn_if_busy(COMMAND);
     snprintf(why, size, "--no-torch");
     if (!b->ask.no_torch) b->torch = bench_torch_start(b->ask.python, b->threads, "cpu", why, size);
-    return count_states(b->ask.rule, &b->states);
+    return count_states(b->ask.rule, 2, &b->states);
 }
 
 static int run(bench *b) {
@@ -495,7 +496,8 @@ static int run_on_cuda(const request *ask) {
                                .no_torch = ask->no_torch,
                                .quick = ask->quick,
                                .json = ask->json};
-    const int status = count_states(ask->rule, &cuda.states);
+    int status = count_states(ask->rule, 2, &cuda.states);
+    if (!status) status = count_states(ask->rule, 1, &cuda.flat_states);
     return status ? status : bench_cuda(&cuda);
 }
 

@@ -159,7 +159,7 @@ void bench_make_resnet34(bench_shape shapes[BENCH_RESNET_TENSORS]);
 typedef struct bench_cuda_request {
     const char *rule, *device;
     const char *python;
-    int states;
+    int states, flat_states; /* as large as a matrix, as a vector: those that a step must move */
     bool no_torch, quick, json;
 } bench_cuda_request;
 
