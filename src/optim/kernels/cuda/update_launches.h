@@ -23,9 +23,11 @@ struct variant_launches {
     } tunings[KINDS];
 };
 
-/* [f64][rule]: the launches of each of its variants. Kernels of all rules in one file would take minutes to compile, on one
- * core. So update_slice.cuh is compiled UPDATE_SLICES times, each time with the rules whose number leaves another remainder;
- * for others its table has NULL. */
+/* Kernels of all rules in one file would take minutes to compile, on one core. So update_slice_0.cu
+ * and so on compile update_slice.cuh, each for the rules whose number leaves this remainder. */
+enum { UPDATE_SLICES = 8 };
+
+/* [f64][rule]: the launches of each of its variants; NULL for a rule of another slice. */
 typedef const variant_launches *update_table[2][RULE_COUNT];
 template <int SLICE> const update_table &cuda_update_table();
 
