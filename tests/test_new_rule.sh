@@ -5,24 +5,24 @@ set -euo pipefail
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-src=$SOURCE_DIR/src rules=$work/optim/rules
+lib=$SOURCE_DIR/lib rules=$work/rules
 mkdir -p "$rules"
 
 # The first block of C is the file; the second, the line.
 block() { awk -v wanted="$1" '/^```c$/ { n++; next } /^```$/ { n += n == wanted } n == wanted' "$SOURCE_DIR/docs/adding-a-rule.md"; }
 block 1 >"$rules/adamax.inc.h"
-grep -v '/adamax.inc.h"$' "$src/optim/rules/list.inc.h" >"$rules/list.inc.h"
+grep -v '/adamax.inc.h"$' "$lib/rules/list.inc.h" >"$rules/list.inc.h"
 block 2 >>"$rules/list.inc.h"
 grep -q '^RULE(adamax)$' "$rules/adamax.inc.h"
-grep -q '^#include "optim/rules/adamax.inc.h"$' "$rules/list.inc.h"
+grep -q '^#include "rules/adamax.inc.h"$' "$rules/list.inc.h"
 
 # What the page shows is what was added.
-cmp "$rules/adamax.inc.h" "$src/optim/rules/adamax.inc.h"
+cmp "$rules/adamax.inc.h" "$lib/rules/adamax.inc.h"
 
 # Its own folder first, so that the list there is the one that is found.
-for file in optim/rules.c optim/kernels/plain.c; do
-    cc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -I"$work" -I"$src" -I"$SOURCE_DIR/include" "$src/$file"
+for file in optim/rules.c kernels/cpu/plain.c; do
+    cc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -I"$work" -I"$lib" -I"$lib/include" "$lib/$file"
 done
-cc -std=gnu11 -E -I"$work" -I"$src" -I"$SOURCE_DIR/include" "$src/optim/rules.c" >"$work/rules.i"
+cc -std=gnu11 -E -I"$work" -I"$lib" -I"$lib/include" "$lib/optim/rules.c" >"$work/rules.i"
 grep -q '&adamod__rule_adamax,' "$work/rules.i"
 echo "ok the rule of docs/adding-a-rule.md compiles"

@@ -65,7 +65,7 @@ case $1 in
         ;;
     --build)
         echo '[0/2] Re-checking globbed directories...'
-        echo '[1/3] Building C object src/optim/CMakeFiles/adamod_optim_objects.dir/step.c.o'
+        echo '[1/3] Building C object lib/CMakeFiles/adamod_objects.dir/optim/step.c.o'
         [ -z "${BREAKS-}" ] || { echo 'step.c:1: error: broken' && exit 1; }
         echo '[3/3] Linking C executable adamod'
         ;;
@@ -80,7 +80,7 @@ grep -q 'step.c:1: error: broken' "$work/err" || fail "a build that breaks does 
 echo "ok build, without a terminal"
 
 TERM=xterm script -qec scripts/build /dev/null >"$work/out"
-tr '\r' '\n' <"$work/out" | grep -q 'build: step 1 of 3, src/optim/step.c$' ||
+tr '\r' '\n' <"$work/out" | grep -q 'build: step 1 of 3, lib/optim/step.c$' ||
     { cat "$work/out" && fail "no progress line"; }
 [ "$(grep -c 'build:' "$work/out")" -eq 1 ] || fail "the progress line is not one line"
 echo "ok build, on a terminal"

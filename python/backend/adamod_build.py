@@ -64,7 +64,7 @@ Tag: {tag}
 
 def _version():
     """The version lives in the public header and nowhere else."""
-    header = (ROOT / "include" / "adamod.h").read_text()
+    header = (ROOT / "lib" / "include" / "adamod.h").read_text()
     return ".".join(
         re.search(rf"#define ADAMOD_VERSION_{part} (\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH")
     )
@@ -92,18 +92,16 @@ def _build_libraries(folder):
     """
     if not shutil.which("cmake"):
         sys.exit(f"{NAME}: building needs CMake 3.22 or later and a C compiler, and there is no cmake")
-    off = ["PROGRAM", "TRAINER", "TESTS", "EXAMPLES"]
     generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.environ.get("CMAKE_GENERATOR") else []
     _run(
         "cmake",
         "-S",
-        str(ROOT),
+        str(ROOT / "lib"),
         "-B",
         str(folder),
         *generator,
         "-DCMAKE_BUILD_TYPE=Release",
         "-DADAMOD_INSTALL=OFF",
-        *(f"-DADAMOD_BUILD_{part}=OFF" for part in off),
         *shlex.split(os.environ.get("ADAMOD_CMAKE_ARGS", "")),
     )
     _run("cmake", "--build", str(folder), "--config", "Release", "--parallel", str(os.cpu_count() or 1))
@@ -193,7 +191,7 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
-SOURCES = ["CMakeLists.txt", "LICENSE", "README.md", "pyproject.toml", "cmake", "include", "src", "docs", "python"]
+SOURCES = ["LICENSE", "README.md", "pyproject.toml", "lib", "docs", "python"]
 
 
 def _wanted(info):

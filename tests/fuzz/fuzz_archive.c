@@ -1,10 +1,10 @@
-/* libFuzzer target: src/data/sets/archive_file.c on the bytes of an archive, and sets_cache.c on a file of addresses.
+/* libFuzzer target: trainer/data/sets/archive_file.c on the bytes of an archive, and sets_cache.c on a file of addresses.
  *
  * The first byte is odd for an archive. Whatever it is, nothing is written but its two members, in the folder it was given.
  *
  * SPDX-License-Identifier: MIT
  */
-#include "base/text.h"
+#include "support/text.h"
 #include "data/sets/archive_file.h"
 #include "data/sets/data_sets.h"
 #include "data/sets/folders.h"

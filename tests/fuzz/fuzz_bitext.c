@@ -1,7 +1,7 @@
-/* libFuzzer target: src/data/corpus.c and vocab.c, on the bytes of two aligned text files, or of a vocabulary.
+/* libFuzzer target: trainer/data/corpus.c and vocab.c, on the bytes of two aligned text files, or of a vocabulary.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_bitext.c \
- *         src/data/{corpus,vocab,text,numbers}.c src/optim/file.c
+ *         trainer/data/{corpus,vocab,text,numbers}.c src/optim/file.c
  *
  * An input is three bytes of options, then the source, a byte 0xff, and the target.
  *

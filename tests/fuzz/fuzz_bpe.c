@@ -1,4 +1,4 @@
-/* libFuzzer target: src/data/bpe_apply.c and bpe_learn.c on any codes and any text.
+/* libFuzzer target: trainer/data/bpe_apply.c and bpe_learn.c on any codes and any text.
  *
  * An input is a byte of options, then codes, a byte 0xff, a vocabulary, a byte 0xff, and the text.
  *

@@ -1,4 +1,4 @@
-/* libFuzzer target: src/train/tfevents.c, on records of any tags and numbers, in a file that was cut or damaged anywhere, and
+/* libFuzzer target: trainer/train/tfevents.c, on records of any tags and numbers, in a file that was cut or damaged anywhere, and
  * on files of any bytes.
  *
  * An input is one byte that says what happens to the file, two that say where, and then records: a byte each for what it

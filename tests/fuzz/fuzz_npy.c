@@ -1,6 +1,6 @@
-/* libFuzzer target: src/data/npy.c, on the bytes of a .npy file.
+/* libFuzzer target: trainer/data/npy.c, on the bytes of a .npy file.
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_npy.c src/data/npy.c src/optim/file.c
+ *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc tests/fuzz/fuzz_npy.c trainer/data/npy.c src/optim/file.c
  *
  * SPDX-License-Identifier: MIT
  */

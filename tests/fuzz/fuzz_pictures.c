@@ -1,11 +1,11 @@
-/* libFuzzer target: what reads pictures (src/data/cifar.c, image_file.c, pictures.c), on the bytes of a file.
+/* libFuzzer target: what reads pictures (trainer/data/cifar.c, image_file.c, pictures.c), on the bytes of a file.
  *
  * The first byte says what the rest is: a file of CIFAR-10, of CIFAR-100 with fine or coarse labels, a list of names, or
  * for anything above a PNG or JPEG, with how far a JPEG may be halved.
  *
  * SPDX-License-Identifier: MIT
  */
-#include "base/text.h"
+#include "support/text.h"
 #include "data/cifar.h"
 #include "data/image_file.h"
 

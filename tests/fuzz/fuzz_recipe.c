@@ -1,4 +1,4 @@
-/* libFuzzer target: src/train/recipe.c, on the bytes of a recipe.
+/* libFuzzer target: trainer/train/recipe.c, on the bytes of a recipe.
  *
  * A recipe that is accepted must be written to one that is read back the same; what is refused gets one line.
  *

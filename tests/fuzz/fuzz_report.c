@@ -1,4 +1,4 @@
-/* libFuzzer target: src/report, on the files of a run directory.
+/* libFuzzer target: trainer/report, on the files of a run directory.
  *
  * An input is the files in the order of `names`, with a byte 0xff between them; one that is empty is not there. Runs that can
  * be read are printed as a table, and some are drawn on a page; runs that cannot are refused with one line.

@@ -1,13 +1,13 @@
 /* libFuzzer target: the header parser of src/optim/safetensors_header.c, on 8 bytes of data size (little-endian) and a header.
  *
  *     clang -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -pthread tests/fuzz/fuzz_safetensors.c \
- *         src/optim/{safetensors*,file,crc32}.c
+ *         lib/optim/{safetensors*,file,crc32}.c
  *
  * A header that is accepted must keep what the parser promises, and survive being written and parsed again.
  *
  * SPDX-License-Identifier: MIT
  */
-#include "base/safetensors.h"
+#include "core/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>

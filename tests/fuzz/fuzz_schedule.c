@@ -1,4 +1,4 @@
-/* libFuzzer target: src/optim/schedule.c, on the text of a schedule.
+/* libFuzzer target: lib/optim/schedule.c, on the text of a schedule.
  *
  * A text is refused in one line, or gives a schedule that has a value in every update, which is also that of its copies: in
  * a chain of its own, in an optimizer's group, and in a group made after it.

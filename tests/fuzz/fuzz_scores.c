@@ -1,4 +1,4 @@
-/* libFuzzer target: src/data/score.c, score_tokens.c, bleu.c and chrf.c on any two texts.
+/* libFuzzer target: trainer/data/score.c, score_tokens.c, bleu.c and chrf.c on any two texts.
  *
  * An input is a byte of options, then hypotheses, a byte 0xff, and references; line by line, as far as both have some.
  *

@@ -1,4 +1,4 @@
-/* libFuzzer target: src/data/tokenizer.c, detokenizer.c and normalizer.c on a line of any bytes.
+/* libFuzzer target: trainer/data/tokenizer.c, detokenizer.c and normalizer.c on a line of any bytes.
  *
  * The first byte chooses the language and the options, the rest is the line.
  *

@@ -1,4 +1,4 @@
-/* libFuzzer target: src/data/vocab.c, on the bytes of a vocabulary's file, and on a text to make one of.
+/* libFuzzer target: trainer/data/vocab.c, on the bytes of a vocabulary's file, and on a text to make one of.
  *
  * An input is a byte of options, then the file, a byte 0xff, and the text. A vocabulary that is read or made is written to
  * the same bytes; what is refused gets one line.

@@ -1,0 +1,145 @@
+/* Messages, and numbers as their text. */
+#define _GNU_SOURCE
+#include "core/error.h"
+
+#include "core/safetensors.h"
+
+#include <fenv.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Not shared state: each thread has its own, as with errno. */
+static _Thread_local char adamod__message[512] = "no error";
+
+/* Code points that a terminal obeys, or that change the order in which it shows others: controls (C0, DEL, C1), marks of
+ * direction, separators of lines, embeddings, overrides and isolates, and what older versions of Unicode had of them. */
+static bool adamod__is_obeyed(unsigned code) {
+    static const struct {
+        unsigned first, last;
+    } ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0x61c, 0x61c},  {0x200e, 0x200f},
+                  {0x2028, 0x202e}, {0x2066, 0x206f}, {0xfff9, 0xfffb}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (code >= ranges[i].first && code <= ranges[i].last) return true;
+    }
+    return false;
+}
+
+unsigned adamod__code_point(const char *text, size_t n) {
+    const unsigned char *u = (const unsigned char *)text;
+    unsigned code = n < 2 ? u[0] : u[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) code = code << 6 | (u[i] & 0x3fu);
+    return code;
+}
+
+bool adamod__is_harmless(const char *text, size_t left, size_t *n) {
+    const size_t length = adamod__utf8_length(text, left);
+    *n = length ? length : 1;
+    return length && !adamod__is_obeyed(adamod__code_point(text, length));
+}
+
+void adamod__make_plain(char *text) {
+    char *to = text;
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (adamod__is_harmless(text, left, &n)) {
+            memmove(to, text, n);
+            to += n;
+        } else {
+            *to++ = '?';
+        }
+    }
+    *to = '\0';
+}
+
+/* Text that is too long loses its middle: that is some long name or path, and what is wrong with it comes after it. */
+static void adamod__keep_message(const char *text) {
+    const size_t length = strlen(text), half = sizeof adamod__message / 2 - 2;
+    if (length < sizeof adamod__message) {
+        memcpy(adamod__message, text, length + 1);
+    } else {
+        memcpy(adamod__message, text, half);
+        memcpy(adamod__message + half, "...", 3);
+        memcpy(adamod__message + half + 3, text + length - half, half + 1);
+    }
+    adamod__make_plain(adamod__message);
+}
+
+adamod_status adamod__fail(adamod_status status, const char *format, ...) {
+    char text[8192] = "adamod: ";
+    const size_t prefix = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + prefix, sizeof text - prefix, format, arguments);
+    va_end(arguments);
+    adamod__keep_message(text);
+    return status;
+}
+
+/* The program may have set a locale whose numbers have a comma, and another rounding, which libc's conversions follow; the
+ * library's are always the same. */
+typedef struct adamod__locale {
+    locale_t own, before;
+    int rounding;
+} adamod__locale;
+
+static adamod__locale adamod__enter_locale(void) {
+    adamod__locale l = {.own = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0)};
+    l.before = uselocale(l.own); /* without memory it stays as it is */
+    l.rounding = fegetround();
+    if (l.rounding != FE_TONEAREST) fesetround(FE_TONEAREST);
+    return l;
+}
+
+static void adamod__leave_locale(adamod__locale l) {
+    if (l.rounding != FE_TONEAREST) fesetround(l.rounding);
+    uselocale(l.before);
+    if (l.own) freelocale(l.own);
+}
+
+double adamod__read_number(const char *text, char **end) {
+    const adamod__locale l = adamod__enter_locale();
+    const double x = strtod(text, end);
+    adamod__leave_locale(l);
+    return x;
+}
+
+const char *adamod__number(double x, char out[32]) {
+    const adamod__locale l = adamod__enter_locale();
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, 32, "%.*g", digits, x);
+        if (strtod(out, NULL) == x) break;
+    }
+    adamod__leave_locale(l);
+    return out;
+}
+
+const char *adamod_last_error(void) { return adamod__message; }
+
+const char *adamod_strerror(adamod_status status) {
+    switch (status) {
+        case ADAMOD_OK: return "success";
+        case ADAMOD_ERROR_ARGUMENT: return "invalid argument";
+        case ADAMOD_ERROR_NAME: return "unknown name";
+        case ADAMOD_ERROR_RANGE: return "value out of bounds";
+        case ADAMOD_ERROR_ORDER: return "not possible at this point";
+        case ADAMOD_ERROR_MEMORY: return "out of memory";
+        case ADAMOD_ERROR_NONFINITE: return "gradient is not finite";
+        case ADAMOD_ERROR_IO: return "input or output failed";
+        case ADAMOD_ERROR_FORMAT: return "malformed file";
+        case ADAMOD_ERROR_MISMATCH: return "file does not fit";
+        case ADAMOD_ERROR_THREADS: return "cannot start a thread";
+        case ADAMOD_ERROR_NO_CUDA: return "no CUDA";
+        case ADAMOD_ERROR_DRIVER: return "the CUDA driver is too old";
+        case ADAMOD_ERROR_DEVICE: return "no such device, or memory it cannot reach";
+        case ADAMOD_ERROR_DEVICE_MEMORY: return "out of device memory";
+        case ADAMOD_ERROR_CUDA: return "a CUDA call failed";
+    }
+    return "unknown status";
+}
+
+void *adamod__resize(void *old, size_t n, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(n, size, &bytes) ? NULL : realloc(old, bytes);
+}

@@ -1,0 +1,150 @@
+/* safetensors.h - reads and writes safetensors files; internal to the library.
+ *
+ * The format: the length of a JSON header in 8 bytes (little-endian), the header, the data. The header maps each
+ * tensor's name to {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, offsets counting from the start of
+ * the data, and may hold {"__metadata__": {"key": "value", ...}}.
+ *
+ * Files written here carry checksums in their metadata ("crc32" and "crc32.data", see docs/c-api.md), which are verified
+ * when the header and a tensor are read; they are not among the metadata that callers give and get. Files without are
+ * read too.
+ *
+ * A file is read as if an enemy had written it. What the format's own reader refuses is refused here (a header above
+ * 100 MB, overlaps, holes, bytes left over, sizes that do not follow from dtype and shape), and also: duplicate names
+ * and keys, unknown fields, the character U+0000, more than 8 dimensions and numbers that are not plain integers.
+ * Memory taken is proportional to the header's real length, time to n log n.
+ *
+ * Every function that can fail writes one line into msg (msg_size may be 0), starting with the file's path:
+ * "x.safetensors: tensor "w": data_offsets [0, 8] hold 8 bytes, shape and dtype F32 need 12".
+ * Memory comes from malloc. Nothing is global; one adamod__st_file may be read by several threads at once.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef ADAMOD_SAFETENSORS_H
+#define ADAMOD_SAFETENSORS_H
+
+#include "core/platform.h" /* first */
+
+#include "adamod.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ADAMOD__ST_MAX_HEADER 100000000u
+#define ADAMOD__ST_MESSAGE 4608 /* for msg: room for any path */
+
+/* The length of the character at s, which has n >= 1 bytes; 0 if it is not well-formed UTF-8. */
+size_t adamod__utf8_length(const char *s, size_t n);
+
+/* The first four have the values of adamod_type. */
+typedef enum adamod__st_dtype {
+    ADAMOD__ST_F32 = ADAMOD_F32,
+    ADAMOD__ST_F64 = ADAMOD_F64,
+    ADAMOD__ST_BF16 = ADAMOD_BF16,
+    ADAMOD__ST_F16 = ADAMOD_F16,
+    ADAMOD__ST_I64,
+    ADAMOD__ST_I32,
+    ADAMOD__ST_U8,
+    ADAMOD__ST_I8,
+    ADAMOD__ST_I16,
+    ADAMOD__ST_U16,
+    ADAMOD__ST_U32,
+    ADAMOD__ST_U64,
+    ADAMOD__ST_BOOL,
+    ADAMOD__ST_C64,
+    ADAMOD__ST_F8_E4M3,
+    ADAMOD__ST_F8_E5M2,
+    ADAMOD__ST_F8_E8M0,
+    ADAMOD__ST_F8_E4M3FNUZ,
+    ADAMOD__ST_F8_E5M2FNUZ,
+    ADAMOD__ST_F6_E2M3,
+    ADAMOD__ST_F6_E3M2,
+    ADAMOD__ST_F4,
+    ADAMOD__ST_DTYPES /* how many there are */
+} adamod__st_dtype;
+
+typedef struct adamod__st_pair {
+    const char *key, *value;
+} adamod__st_pair;
+
+/* How many bytes a tensor's data take: NULL, or why there is no such tensor. */
+const char *adamod__st_tensor_bytes(adamod__st_dtype dtype, int ndim, const int64_t *shape, uint64_t *bytes);
+
+/* A tensor in a file: data bytes [begin, end). */
+typedef struct adamod__st_entry {
+    const char *name;
+    adamod__st_dtype dtype;
+    int ndim;
+    int64_t shape[ADAMOD_MAX_DIMS];
+    uint64_t begin, end;
+    uint32_t sum; /* CRC-32 of the data; of a file that has checksums */
+} adamod__st_entry;
+
+typedef struct adamod__st_file {
+    adamod__st_entry *entries; /* sorted by name, by bytes */
+    size_t n_entries;
+    adamod__st_pair *metadata; /* sorted by key */
+    size_t n_metadata;
+    int summed; /* it has checksums */
+    char *text; /* holds all strings */
+    char *path; /* NULL unless opened from a file, as are these two */
+    int fd;
+    uint64_t data_start;
+} adamod__st_file;
+
+/* A tensor to be written; data may be NULL if the shape has no elements. */
+typedef struct adamod__st_tensor {
+    const char *name;
+    adamod__st_dtype dtype;
+    int ndim;
+    int64_t shape[ADAMOD_MAX_DIMS];
+    const void *data;
+} adamod__st_tensor;
+
+/* "F32"; bits of one element (4 and 6 exist); NULL and 0 for a value that is none of the above. */
+const char *adamod__st_dtype_name(adamod__st_dtype dtype);
+unsigned adamod__st_dtype_bits(adamod__st_dtype dtype);
+
+/* Opens a file and checks all of its header. On failure *out is empty, and closing it does nothing. */
+adamod_status adamod__st_open(const char *path, adamod__st_file *out, char *msg, size_t msg_size);
+
+/* The same, refusing a header of more than most bytes before memory is taken for it. */
+adamod_status adamod__st_open_within(const char *path, uint64_t most, adamod__st_file *out, char *msg, size_t msg_size);
+
+/* The same for a header (without its length) in memory, of a file with data_size bytes of data. path is for messages
+ * only; nothing of json is kept. There is nothing to adamod__st_read. */
+adamod_status adamod__st_parse(const char *json, size_t len, uint64_t data_size, const char *path, adamod__st_file *out,
+                               char *msg, size_t msg_size);
+
+/* NULL if there is none. They live until the file is closed. */
+const adamod__st_entry *adamod__st_find(const adamod__st_file *file, const char *name);
+const char *adamod__st_metadata(const adamod__st_file *file, const char *key);
+
+/* Reads the end - begin bytes of an entry of this file, and verifies its checksum. */
+adamod_status adamod__st_read(const adamod__st_file *file, const adamod__st_entry *entry, void *dst, char *msg,
+                              size_t msg_size);
+
+/* Frees everything; file may be NULL, {0} or closed already. */
+void adamod__st_close(adamod__st_file *file);
+
+/* Writes a file, which is there whole or not at all: see file.h. The largest elements come first, then names decide: so
+ * each tensor is aligned to its elements, and equal input gives equal bytes. */
+adamod_status adamod__st_write(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
+                               const adamod__st_tensor *tensors, size_t n_tensors, char *msg, size_t msg_size);
+
+/* What adamod__st_write writes: the header with its length, then the data of the n tensors in this order. */
+typedef struct adamod__st_plan {
+    char *header;
+    size_t header_size, sum_at, sums_at; /* where in the header the digits of the checksums are */
+    const adamod__st_tensor **order;
+    size_t n;
+} adamod__st_plan;
+
+adamod_status adamod__st_plan_make(const char *path, const adamod__st_pair *metadata, size_t n_metadata,
+                                   const adamod__st_tensor *tensors, size_t n_tensors, adamod__st_plan *out, char *msg,
+                                   size_t msg_size);
+/* The checksum of tensor order[i]; and the header's, when it knows all of these. */
+void adamod__st_plan_sum(adamod__st_plan *plan, size_t i, uint32_t sum);
+void adamod__st_plan_seal(adamod__st_plan *plan);
+void adamod__st_plan_free(adamod__st_plan *plan);
+
+#endif

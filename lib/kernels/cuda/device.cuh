@@ -1,0 +1,352 @@
+/* What kernels share: elements of any type, random rounding, sums in the library's order. */
+#ifndef ADAMOD_CUDA_DEVICE_CUH
+#define ADAMOD_CUDA_DEVICE_CUH
+
+#include "kernels/q8.h"
+#include "kernels/cuda/cuda_backend.h"
+
+#include <math.h>
+
+/* ---- elements ---- */
+
+static __device__ __forceinline__ float bf16_to_f32(uint16_t x) { return __uint_as_float((uint32_t)x << 16); }
+
+/* add is added to the bits before the lower half is cut. A NaN stays one, and so does an infinity. */
+static __device__ __forceinline__ uint16_t f32_to_bf16(float value, uint32_t add) {
+    const uint32_t x = __float_as_uint(value), magnitude = x & 0x7fffffffu;
+    const uint32_t rounded = (magnitude >= 0x7f800000u ? x : x + add) >> 16;
+    return (uint16_t)(rounded | (magnitude > 0x7f800000u ? 0x40u : 0u));
+}
+
+/* What to add for rounding to nearest, ties to even. */
+static __device__ __forceinline__ uint32_t to_nearest(float value) {
+    return ((__float_as_uint(value) >> 16) & 1u) + 0x7fffu;
+}
+
+/* By way of f32, which holds every bf16 and f16; an f64 is rounded to f32 where that is the type of computation. */
+template <class R> static __device__ __forceinline__ R load_as(const void *array, int type, int64_t i) {
+    switch (type) {
+        case ADAMOD_F32: return (R)((const float *)array)[i];
+        case ADAMOD_F64: return (R)((const double *)array)[i];
+        case ADAMOD_BF16: return (R)bf16_to_f32(((const uint16_t *)array)[i]);
+        default: return (R)adamod__f16_to_f32(((const uint16_t *)array)[i]);
+    }
+}
+
+static __device__ __forceinline__ uint16_t nearest(int type, float x) {
+    return type == ADAMOD_BF16 ? f32_to_bf16(x, to_nearest(x)) : adamod__f32_to_f16(x);
+}
+
+/* Where a parameter is no longer its master rounded, bit for bit, someone has changed it: the update starts from it. */
+static __device__ __forceinline__ float follow_bf16(float master, float param) {
+    const uint32_t rounded = (uint32_t)f32_to_bf16(master, to_nearest(master)) << 16;
+    return rounded == __float_as_uint(param) ? master : param;
+}
+
+/* Slot 0 is the parameter, 1 + i state i; at is where the element is in its block, whose first element is first. */
+static __device__ __forceinline__ void store_random(void *array, int type, int64_t first, uint32_t at, float x,
+                                                    uint64_t key, int slot) {
+    const uint32_t bits = adamod__random_bits(at, slot, adamod__block_key(key, first)) >> 16;
+    ((uint16_t *)array)[first + at] = type == ADAMOD_BF16 ? f32_to_bf16(x, bits) : adamod__f32_to_f16_random(x, bits);
+}
+
+template <class R> struct real;
+template <> struct real<float> {
+    enum { type = ADAMOD_F32 };
+    typedef adamod__coef_f32 coef;
+    static __device__ __forceinline__ const coef &of(const array_step &now) { return now.narrow; }
+};
+template <> struct real<double> {
+    enum { type = ADAMOD_F64 };
+    typedef adamod__coef_f64 coef;
+    static __device__ __forceinline__ const coef &of(const array_step &now) { return now.wide; }
+};
+
+#define NARROW(name) (float)c.name,
+static __device__ adamod__coef_f32 narrowed(const adamod__coef_f64 &c) {
+    return adamod__coef_f32{ADAMOD_COEFS(NARROW) c.flag};
+}
+#undef NARROW
+
+/* A state in its type, R or bf16. */
+template <class R>
+static __device__ __forceinline__ void store_state(const device_tensor &t, int i, int64_t offset, int64_t first,
+                                                   uint32_t at, R x, uint64_t key) {
+    if (t.state_type == ADAMOD_BF16) {
+        store_random((uint16_t *)t.state[i] + offset, ADAMOD_BF16, first, at, (float)x, key, 1 + i % KERNEL_STATES);
+    } else {
+        ((R *)t.state[i])[offset + first + at] = x;
+    }
+}
+
+/* State i. */
+template <class R, bool Q8>
+static __device__ __forceinline__ R load_state(const device_tensor &t, int i, int64_t offset, int64_t at) {
+    if (!Q8) return load_as<R>(t.state[i], t.state_type, offset + at);
+    const q8_block b = adamod__q8_block(t.scale[i][at / Q8_BLOCK], i);
+    return (R)adamod__q8_decode(((const uint8_t *)t.state[i])[at], &b, i);
+}
+
+/* A warp's: the scale of a block whose elements its lanes have. */
+static __device__ __forceinline__ float warp_q8_scale(uint32_t most) {
+    return adamod__q8_scale(__reduce_max_sync(0xffffffffu, most));
+}
+
+/* State i in 8 bits, of the block that begins at element first and ends before last: lane l has l, l + 32, ... */
+static __device__ __forceinline__ void store_state_q8(const device_tensor &t, int i, int64_t first, int64_t last,
+                                                      const float *x, uint64_t key) {
+    const int lane = (int)threadIdx.x % 32;
+    const uint32_t random_key = adamod__block_key(key, first);
+    uint32_t most = 0;
+#pragma unroll
+    for (int r = 0; r < Q8_BLOCK / 32; r++) {
+        if (first + 32 * r + lane < last) most = max(most, __float_as_uint(x[r]) & 0x7fffffffu);
+    }
+    const float scale = warp_q8_scale(most);
+    const q8_block b = adamod__q8_block(scale, i);
+#pragma unroll
+    for (int r = 0; r < Q8_BLOCK / 32; r++) {
+        const int64_t to = first + 32 * r + lane;
+        if (to >= last) continue;
+        const uint32_t random = adamod__random_bits((uint32_t)(32 * r + lane), 1 + i, random_key);
+        const uint32_t code = adamod__q8_encode(adamod__q8_within(x[r]), &b, random, i);
+        ((uint8_t *)t.state[i])[to] = b.lost ? 0 : (uint8_t)code;
+    }
+    if (lane == 0) t.scale[i][first / Q8_BLOCK] = scale;
+}
+
+/* The parameter in its type, and the master if there is one. */
+template <class R>
+static __device__ __forceinline__ void store_param(const device_tensor &t, int64_t first, uint32_t at, R x,
+                                                   uint64_t key) {
+    const int64_t i = first + at;
+    if (t.master) {
+        t.master[i] = (float)x;
+        ((uint16_t *)t.p)[i] = nearest(t.p_type, (float)x);
+    } else if (t.p_type == real<R>::type) {
+        ((R *)t.p)[i] = x;
+    } else {
+        store_random(t.p, t.p_type, first, at, (float)x, key, 0);
+    }
+}
+
+/* What the update starts from: see follow_bf16. f64 has no masters. */
+template <class R> static __device__ __forceinline__ R load_param(const device_tensor &t, int64_t i) {
+    if (sizeof(R) == 4 && t.master && nearest(t.p_type, t.master[i]) == ((const uint16_t *)t.p)[i])
+        return (R)t.master[i];
+    return load_as<R>(t.p, t.p_type, i);
+}
+
+/* The gradient as the rule sees it: scaled, clipped, with L2 decay. */
+template <class R, class K> static __device__ __forceinline__ R clip_and_decay(R g, R p, const K &k) {
+    R x = g > k.clip ? k.clip : g;
+    x = x < -k.clip ? -k.clip : x;
+    return k.l2 != 0 ? x + k.l2 * p : x;
+}
+template <class R, class K> static __device__ __forceinline__ R shape_gradient(R g, R p, const K &k, bool transform) {
+    return transform ? clip_and_decay(g * k.gscale, p, k) : g * k.gscale;
+}
+
+/* ---- launches that overlap ---- */
+
+/* In the launch before: the next may start, up to where it waits for this one. */
+static __device__ __forceinline__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* In the next: until the one before has ended, and what it wrote can be seen. */
+static __device__ __forceinline__ void wait_for_prepare() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* ---- copies to shared memory beside other work ---- */
+
+/* 16 bytes. FIRST: the second cache can do without them first. */
+template <bool FIRST> static __device__ __forceinline__ void copy_async(void *to, const void *from) {
+    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
+    if (FIRST) {
+        uint64_t policy;
+        asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+        asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+                     "l"(policy));
+    } else {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from));
+    }
+}
+
+/* Those up to here belong together. */
+static __device__ __forceinline__ void end_of_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Until all of this thread's have come but those of the last groups. */
+template <int GROUPS> static __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+/* ---- sums ---- */
+
+/* The library keeps 32 running sums, which are a warp's lanes here, and adds them up in this order. All lanes call it;
+ * the result is lane 0's. */
+static __device__ __forceinline__ double sum_lanes(double x) {
+    const unsigned all = 0xffffffffu;
+    x += __shfl_down_sync(all, x, 8);
+    x += __shfl_down_sync(all, x, 16);
+    x += __shfl_down_sync(all, x, 1);
+    x += __shfl_down_sync(all, x, 2);
+    x += __shfl_down_sync(all, x, 4);
+    return x;
+}
+
+/* The larger; a NaN stays. */
+static __device__ __forceinline__ double larger(double a, double b) { return a != a || a > b ? a : b; }
+
+static __device__ __forceinline__ double largest_lane(double x) {
+    for (int step = 16; step > 0; step /= 2) x = larger(x, __shfl_down_sync(0xffffffffu, x, step));
+    return x;
+}
+
+/* One after the other from lane 0 on, as a plain loop over the elements adds them; every lane has the result. */
+static __device__ __forceinline__ double add_in_order(double sum, double x, int lanes) {
+    for (int i = 0; i < 32; i++) {
+        const double y = __shfl_sync(0xffffffffu, x, i);
+        if (i < lanes) sum += y;
+    }
+    return sum;
+}
+
+/* Adds up what each warp found in a round, in the warps' order: one barrier a round, since a round's numbers are not
+ * overwritten before the barrier of the next. */
+template <int N> struct rounds {
+    double part[2][N][32];
+    /* Called by all threads; lane 0 of each warp brings x. Thread 0 adds those of the first active warps to sum. */
+    template <class ADD> __device__ __forceinline__ void gather(int round, const double (&x)[N], int active, ADD add) {
+        if (threadIdx.x % 32 == 0) {
+            for (int j = 0; j < N; j++) part[round & 1][j][threadIdx.x / 32] = x[j];
+        }
+        __syncthreads();
+        if (threadIdx.x != 0) return;
+        for (int w = 0; w < active; w++) {
+            for (int j = 0; j < N; j++) add(j, part[round & 1][j][w]);
+        }
+    }
+};
+
+/* How many warps have a block of BLOCK elements in this round, which begins at element at. */
+static __device__ __forceinline__ int active_warps(int64_t at, int64_t last) {
+    const int64_t blocks = (last - at + BLOCK - 1) / BLOCK;
+    const int warps = (int)blockDim.x / 32;
+    return blocks < warps ? (int)blocks : warps;
+}
+
+/* The first of these, which ascend, that is beyond x, minus one: the tensor in which a matrix or column lies. */
+template <class T> static __device__ __forceinline__ int64_t find_in(const T *first, int64_t n, T x) {
+    int64_t low = 0, high = n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (first[middle] <= x) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+/* Row and column of a tile of a lower half, of which rows come one after the other. */
+[[maybe_unused]] static __device__ __forceinline__ void half_tile(uint32_t tile, uint32_t *row, uint32_t *col) {
+    uint32_t i = (uint32_t)((sqrtf(8.0f * (float)tile + 1) - 1) / 2);
+    while (i * (i + 1) / 2 > tile) i--;
+    while ((i + 1) * (i + 2) / 2 <= tile) i++;
+    *row = i;
+    *col = tile - i * (i + 1) / 2;
+}
+
+/* ---- statistics ---- */
+
+static __device__ __forceinline__ unsigned long long order_bits(double x) {
+    const unsigned long long bits = (unsigned long long)__double_as_longlong(x), sign = 1ull << 63;
+    return bits & sign ? ~bits : bits | sign;
+}
+
+/* What a thread has seen. */
+struct extremes {
+    unsigned long long least[2] = {~0ull, ~0ull}, most[2] = {0, 0};
+};
+
+/* What a block of threads has counted of one chunk. */
+struct shared_counts {
+    unsigned elements, bounded, nonfinite;
+    unsigned long long least[2], most[2];
+    unsigned fine[2][FINE_BINS];
+    unsigned histogram[2][ADAMOD_HIST_BINS], idle[2][ADAMOD_HIST_BINS];
+
+    __device__ void clear() {
+        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) (&fine[0][0])[i] = 0;
+        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
+            (&histogram[0][0])[i] = 0;
+            (&idle[0][0])[i] = 0;
+        }
+        if (threadIdx.x == 0) {
+            elements = bounded = nonfinite = 0;
+            for (int i = 0; i < 2; i++) least[i] = ~0ull, most[i] = 0;
+        }
+        __syncthreads();
+    }
+
+    __device__ __forceinline__ void count(const view &v, extremes *seen, int which, double value, bool still) {
+        const float x = value > 3e38 ? 3e38f : (float)value;
+        const unsigned bin = __float_as_uint(x) >> 19 & (FINE_BINS - 1);
+        unsigned wide = v.bin[bin];
+        if (wide < ADAMOD_HIST_BINS - 1 && x >= v.edge[wide + 1]) wide++;
+        atomicAdd(&fine[which][bin], 1u);
+        atomicAdd(&histogram[which][wide], 1u);
+        if (still) atomicAdd(&idle[which][wide], 1u);
+        const unsigned long long bits = order_bits(value);
+        if (bits < seen->least[which]) seen->least[which] = bits;
+        if (bits > seen->most[which]) seen->most[which] = bits;
+    }
+
+    /* still: it never had a gradient. */
+    __device__ __forceinline__ void add(const view &v, extremes *seen, double eta, double step, bool still) {
+        if (!isfinite(eta) || !isfinite(step)) return;
+        atomicAdd(&elements, 1u);
+        if (step < eta) atomicAdd(&bounded, 1u);
+        count(v, seen, 0, eta, still);
+        count(v, seen, 1, step, still);
+    }
+
+    /* Of one element: its parameter, and a zero or its states. */
+    template <class R> __device__ __forceinline__ void look(R p, R m, R v, R s, R t, R u) {
+        const bool states = isfinite(m) && isfinite(v) && isfinite(s) && isfinite(t) && isfinite(u);
+        if (!isfinite(p) || !states) atomicAdd(&nonfinite, 1u);
+    }
+
+    /* All threads. */
+    __device__ void flush(const extremes &seen, device_counts *to) {
+        for (int i = 0; i < 2; i++) {
+            atomicMin(&least[i], seen.least[i]);
+            atomicMax(&most[i], seen.most[i]);
+        }
+        __syncthreads();
+        unsigned long long *wide = &to->fine[0][0];
+        for (int i = (int)threadIdx.x; i < 2 * FINE_BINS; i += (int)blockDim.x) {
+            if ((&fine[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&fine[0][0])[i]);
+        }
+        wide = &to->histogram[0][0];
+        unsigned long long *still = &to->idle[0][0];
+        for (int i = (int)threadIdx.x; i < 2 * ADAMOD_HIST_BINS; i += (int)blockDim.x) {
+            if ((&histogram[0][0])[i]) atomicAdd(&wide[i], (unsigned long long)(&histogram[0][0])[i]);
+            if ((&idle[0][0])[i]) atomicAdd(&still[i], (unsigned long long)(&idle[0][0])[i]);
+        }
+        if (threadIdx.x != 0) return;
+        atomicAdd(&to->elements, (unsigned long long)elements);
+        atomicAdd(&to->bounded, (unsigned long long)bounded);
+        atomicAdd(&to->nonfinite, (unsigned long long)nonfinite);
+        for (int i = 0; i < 2; i++) {
+            atomicMin(&to->least[i], least[i]);
+            atomicMax(&to->most[i], most[i]);
+        }
+    }
+};
+
+#endif

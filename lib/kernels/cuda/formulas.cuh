@@ -1,0 +1,190 @@
+/* The rules' formulas (../../rules) for one element on a device: the same text the CPU's kernels are made of, as types
+ * that kernels take as parameters. */
+#ifndef ADAMOD_CUDA_FORMULAS_CUH
+#define ADAMOD_CUDA_FORMULAS_CUH
+
+#include "kernels/cuda/device.cuh"
+
+/* A float whose division and square root are the compiler's own without what cares for numbers near the ends of the range
+ * (a branch for each): correctly rounded while divisors are 2^-60 to 2^60, dividends that or 0, and roots are taken of 0
+ * or 2^-100 to 2^100. quick_coefs says whether a tensor's are, and quick_squares looks at its elements. */
+struct quick {
+    float x;
+};
+#define QUICK(op)                                                                                                      \
+    static __device__ __forceinline__ quick operator op(quick a, quick b) { return quick{a.x op b.x}; }                \
+    static __device__ __forceinline__ quick operator op(quick a, float b) { return quick{a.x op b}; }                  \
+    static __device__ __forceinline__ quick operator op(float a, quick b) { return quick{a op b.x}; }
+QUICK(+)
+QUICK(-)
+QUICK(*)
+#undef QUICK
+
+static __device__ __forceinline__ quick operator/(quick a, quick b) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b.x));
+    r = __fmaf_rn(r, __fmaf_rn(-b.x, r, 1), r);
+    const float q = a.x * r;
+    return quick{__fmaf_rn(r, __fmaf_rn(-b.x, q, a.x), q)};
+}
+static __device__ __forceinline__ quick operator/(float a, quick b) { return quick{a} / b; }
+[[maybe_unused]] static __device__ __forceinline__ quick operator/(quick a, float b) { return a / quick{b}; }
+[[maybe_unused]] static __device__ __forceinline__ quick operator-(quick a) { return quick{-a.x}; }
+
+static __device__ __forceinline__ quick quick_sqrt(quick y) {
+    float r;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y.x + 0x1p-126f)); /* of a zero it would be infinite */
+    const float s = y.x * r;
+    return quick{__fmaf_rn(__fmaf_rn(-s, s, y.x), 0.5f * r, s)};
+}
+
+/* Of numbers that are. */
+static __device__ __forceinline__ quick quick_lesser(quick a, quick b) { return quick{fminf(a.x, b.x)}; }
+static __device__ __forceinline__ quick quick_greater(quick a, quick b) { return quick{fmaxf(a.x, b.x)}; }
+static __device__ __forceinline__ quick quick_where_positive(quick a, quick b) { return quick{a.x > 0 ? b.x : 0}; }
+
+template <class R> struct element {
+    R p, g;          /* parameter, after decoupled decay; gradient */
+    R m, v, s, t, u; /* states 0 to 4 */
+    R eta, step;     /* read by statistics only */
+};
+
+enum { STATE_M = 1, STATE_V = 2, STATE_S = 4, STATE_T = 8, STATE_U = 16, STATES = 31 };
+enum { HAS_Q8 = 32, HAS_BF16 = 64, HAS_TUNINGS = 128 };
+
+/* The formulas of a rule, by variant. */
+template <class... RULES> struct rule_variants {
+    constexpr explicit rule_variants(RULES...) {}
+};
+
+/* A formula in quick arithmetic, by that in f32. */
+template <class RULE> struct quick_of;
+
+/* See kernels.inc.h. */
+#define M STATE_M
+#define VV STATE_V
+#define S STATE_S
+#define T STATE_T
+#define U STATE_U
+#define COMPUTED 0
+#define Q8 HAS_Q8
+#define BF16 HAS_BF16
+#define TUNED HAS_TUNINGS
+#define LESSER(x, y) ((x) < (y) ? (x) : (y))
+#define GREATER(x, y) ((x) > (y) ? (x) : (y))
+#define WHERE_POSITIVE(condition, x) ((condition) > 0 ? (x) : (V)0)
+
+#define NAME3(name, type) name##_##type
+#define NAME2(name, type) NAME3(name, type)
+#define NAME(name) NAME2(name, TYPE)
+#define FORMULA(name)                                                                                                  \
+    static __device__ __forceinline__ element<V> NAME(name)(element<V> x, [[maybe_unused]] const COEF *k,              \
+                                                            [[maybe_unused]] const bool bounded)
+#define BOUND(state)                                                                                                   \
+    x.step = x.eta;                                                                                                    \
+    if (bounded) {                                                                                                     \
+        x.state = k->beta3 * x.state + k->beta3c * x.eta;                                                              \
+        x.step = LESSER(x.state, x.eta);                                                                               \
+    }
+#define KERNEL(name, mask) KERNELS(name, name, mask, false)
+#define BOUNDED(name, formula, mask) KERNELS(name, formula, mask, true)
+#define KERNELS(name, formula, mask, bound)                                                                            \
+    struct NAME(name##_rule) {                                                                                         \
+        typedef V R;                                                                                                   \
+        typedef COEF K;                                                                                                \
+        enum { states = (mask)&STATES, has = (mask) & ~states };                                                       \
+        static __device__ __forceinline__ element<V> run(element<V> x, const COEF *k) {                                \
+            return NAME(formula)(x, k, bound);                                                                         \
+        }                                                                                                              \
+    };
+#define VARIANTS(rule) [[maybe_unused]] static constexpr rule_variants NAME(rule##_variants)
+#define VARIANT(name)                                                                                                  \
+    NAME(name##_rule) {}
+
+#define ADAMOD_RULE_FORMULAS
+#define V float
+#define COEF adamod__coef_f32
+#define TYPE f32
+#define SQRT(x) sqrtf(x)
+#include "rules/list.inc.h"
+#undef V
+#undef COEF
+#undef TYPE
+#undef SQRT
+
+#define V double
+#define COEF adamod__coef_f64
+#define TYPE f64
+#define SQRT(x) sqrt(x)
+#include "rules/list.inc.h"
+#undef V
+#undef COEF
+#undef TYPE
+#undef SQRT
+
+#undef LESSER
+#undef GREATER
+#undef WHERE_POSITIVE
+#undef KERNELS
+#define WHERE_POSITIVE(condition, x) quick_where_positive(condition, x)
+#define LESSER(x, y) quick_lesser(x, y)
+#define GREATER(x, y) quick_greater(x, y)
+#define KERNELS(name, formula, mask, bound)                                                                            \
+    template <> struct quick_of<name##_rule_f32> {                                                                     \
+        static __device__ __forceinline__ element<quick> run(element<quick> x, const COEF *k) {                        \
+            return NAME(formula)(x, k, bound);                                                                         \
+        }                                                                                                              \
+    };
+#undef VARIANTS
+#undef VARIANT
+#define VARIANTS(rule) [[maybe_unused]] static const int NAME(rule##_variants)[] =
+#define VARIANT(name) 0
+#define V quick
+#define COEF adamod__coef_f32
+#define TYPE quick
+#define SQRT(x) quick_sqrt(x)
+#include "rules/list.inc.h"
+#undef V
+#undef COEF
+#undef TYPE
+#undef SQRT
+#undef ADAMOD_RULE_FORMULAS
+
+#undef M
+#undef VV
+#undef S
+#undef T
+#undef U
+#undef BOUND
+#undef BOUNDED
+#undef KERNELS
+#undef COMPUTED
+#undef Q8
+#undef BF16
+#undef TUNED
+#undef LESSER
+#undef GREATER
+#undef WHERE_POSITIVE
+#undef NAME3
+#undef FORMULA
+#undef KERNEL
+#undef VARIANTS
+#undef VARIANT
+
+/* What happens to an element between reading and writing. x.g comes as the rule is to see it. */
+template <class RULE>
+static __device__ __forceinline__ element<typename RULE::R> update_element(element<typename RULE::R> x,
+                                                                           const typename RULE::K &k) {
+    if (k.decay != 0) x.p = x.p - k.decay * x.p;
+    return RULE::run(x, &k);
+}
+
+/* Whether the rules that divide the learning rate by a root of state 1 plus eps can do so the quick way: with these
+ * coefficients, and with all elements that are 0 or 2^-100 to 2^60, of which least is the smallest of bits - 1. */
+static __device__ __forceinline__ bool quick_coefs(const adamod__coef_f32 &k) {
+    const bool rate = k.lr == 0 || (k.lr >= 0x1p-60f && k.lr <= 0x1p60f);
+    return rate && k.eps >= 0x1p-60f && k.eps <= 0x1p40f && k.vscale >= 1 && k.vscale <= 0x1p40f;
+}
+static __device__ __forceinline__ bool quick_squares(uint32_t least) { return least >= (27u << 23) - 1; }
+
+#endif

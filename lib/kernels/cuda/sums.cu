@@ -1,0 +1,57 @@
+/* The driver of rules that need two sums over an array first: see ../../sums.c. */
+#include "kernels/cuda/sums.cuh"
+
+/* finish, of each of these rules */
+#define FINISH(rule)                                                                                                   \
+    static __device__ void adamod__##rule##_finish(const double *o, const double *sum, int64_t count,                  \
+                                                   adamod__coef_f64 *c)
+#define ADAMOD_RULE_FINISH
+#include "rules/list.inc.h"
+#undef ADAMOD_RULE_FINISH
+#undef FINISH
+
+static __device__ void finish(int rule, const double *o, const double *sum, int64_t count, adamod__coef_f64 *c) {
+    switch (rule) {
+#define FINISH(rule)                                                                                                   \
+    case RULE_##rule:                                                                                                  \
+        adamod__##rule##_finish(o, sum, count, c);                                                                     \
+        break;
+#define ADAMOD_RULE_SUMS
+#include "rules/list.inc.h"
+#undef ADAMOD_RULE_SUMS
+#undef FINISH
+        default: break;
+    }
+}
+
+/* A tensor's coefficients, a warp for each. */
+static __global__ void __launch_bounds__(32 * JOIN_WARPS) finish_kernel(const __grid_constant__ view v) {
+    __shared__ double numbers[JOIN_WARPS][ORDERED];
+    const int64_t i = blockIdx.x * (int64_t)JOIN_WARPS + threadIdx.x / 32;
+    if (v.shared->skip || i >= v.n) return;
+    const device_tensor &t = v.tensors[i];
+    if (!t.g || t.count == 0) return;
+    double sum[2];
+    join_chunks(v, v.first_chunk[i], v.first_chunk[i + 1], numbers[threadIdx.x / 32], sum);
+    if (threadIdx.x % 32 != 0) return;
+    adamod__coef_f64 c = v.now[i].wide;
+    finish(v.rule, v.effective + t.group * OPT_COUNT, sum, t.count, &c);
+    v.now[i].wide = c;
+    v.now[i].narrow = narrowed(c);
+}
+
+#define SUMS_DRIVER(name)                                                                                              \
+    static void run_##name(const view *v, int, cudaStream_t stream) {                                                  \
+        if (v->n_chunks == 0) return;                                                                                  \
+        run_sums<true>(v, stream, 0, name##_variants_f32);                                                             \
+        run_sums<true>(v, stream, 1, name##_variants_f64);                                                             \
+        run_join(v, stream);                                                                                           \
+        finish_kernel<<<(unsigned)((v->n + JOIN_WARPS - 1) / JOIN_WARPS), 32 * JOIN_WARPS, 0, stream>>>(*v);           \
+    }                                                                                                                  \
+    extern const cuda_driver cuda_##name##_driver;                                                                     \
+    const cuda_driver cuda_##name##_driver = {run_##name, 0, false, NULL};
+#define FINISH(name) SUMS_DRIVER(name)
+#define ADAMOD_RULE_SUMS
+#include "rules/list.inc.h"
+#undef ADAMOD_RULE_SUMS
+#undef FINISH

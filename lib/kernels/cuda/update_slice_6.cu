@@ -1,0 +1,2 @@
+#define UPDATE_SLICE 6 /* see update_launches.h */
+#include "kernels/cuda/update_slice.cuh"

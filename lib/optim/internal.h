@@ -1,0 +1,252 @@
+/* What the library's files share. Names with two underscores are internal and not exported. */
+#ifndef ADAMOD_INTERNAL_H
+#define ADAMOD_INTERNAL_H
+
+#include "core/error.h" /* first: it refuses platforms */
+
+#include "core/arithmetic.h"
+#include "core/pool.h"
+#include "optim/device.h"
+#include "kernels/kernels.h"
+#include "optim/option_ids.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- options ---- */
+
+typedef struct option_spec {
+    option_id id;
+    adamod_option info;
+} option_spec;
+
+/* ---- rules ---- */
+
+typedef enum state_shape {
+    SHAPE_NONE,   /* no such state */
+    SHAPE_SAME,   /* one number for each of the parameter's */
+    SHAPE_QUEUE,  /* OPT_WINDOW times as many: a ring of past gradients */
+    SHAPE_SCALAR, /* one number for the whole array */
+    SHAPE_ROWS,   /* one for each row of the last two dimensions */
+    SHAPE_COLS,   /* one for each column */
+    /* A square of the first dimension, or of all others together; nothing if that is beyond OPT_MAX_PRECONDITION_DIM */
+    SHAPE_FIRST_SQUARE,
+    SHAPE_OTHERS_SQUARE
+} state_shape;
+
+/* A state sits at the index the formulas know it by: m, v, s, t, u (see kernels.h). */
+typedef struct state_spec {
+    const char *name;
+    state_shape shape;
+    double initial;
+} state_spec;
+
+/* Passes over whole arrays: see update.h. */
+typedef struct rule_driver rule_driver;
+
+/* All there is to know of a rule. Its file in rules/ fills it in; nothing else asks which rule it is. */
+typedef struct rule {
+    rule_id id; /* its place in tables of rules */
+    const char *name;
+    const char *summary;
+    const option_spec *options;
+    int n_options;
+    int default_decay;
+    double default_weight_decay;
+    const struct rule *alias;  /* the same under another name, with other defaults; NULL: there is none */
+    const char *file_name;     /* of an alias: the rule's, which files of states have; NULL: its own */
+    bool q8;                   /* its states can be kept in 8 bits */
+    bool averages;             /* state 0 is z, and what to evaluate with is an average: see evaluation.c */
+    bool together;             /* an update of some arrays depends on the others */
+    const rule_driver *driver; /* NULL: it is element-wise */
+    /* Of rules with the driver sums.c: changes the coefficients by the sums over an array of count elements. */
+    void (*finish)(const double *options, const double sum[2], int64_t count, adamod__coef_f64 *c);
+    /* Fills specs (all SHAPE_NONE before) for these options and this number of dimensions. */
+    void (*states)(const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+    /* Fills what the formula reads; c starts zeroed, with the common fields filled in afterwards. */
+    void (*coefs)(const double *options, const step_info *info, adamod__coef_f64 *c);
+} rule;
+
+extern const rule *const adamod__rules[RULE_COUNT];
+
+/* The rule of this name, or NULL with the last error set. */
+const rule *adamod__find_rule(const char *name);
+/* What files of states call it. */
+static inline const char *adamod__rule_in_files(const rule *r) { return r->file_name ? r->file_name : r->name; }
+
+/* The option of this name, or NULL with the last error set. */
+const option_spec *adamod__find_option(const rule *r, const char *name);
+adamod_status adamod__check_value(const rule *r, const option_spec *o, double value);
+/* In a type of computation, f32 or f64; where, if not NULL, begins the message. One option; all of a rule's, and what
+ * they make together; that alone; and its message. */
+number_range adamod__number_range(option_id id, adamod_type type);
+adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
+                                   const char *where);
+adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where);
+adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+                                     const char *where);
+adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+                                     const char *where);
+adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value);
+void adamod__default_options(const rule *r, double options[OPT_COUNT]);
+/* Option number index of a rule, its own first, or NULL. */
+const option_spec *adamod__option(const rule *r, int index);
+
+/* All the coefficients an update of one array reads. grad_scale stands for OPT_GRAD_SCALE, with the clipping in it. */
+void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale, adamod__coef_f64 *c);
+void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]);
+/* The element count and shape of a state; ADAMOD_ERROR_ARGUMENT if it overflows. */
+adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
+                                 adamod_state_desc *out);
+
+struct adamod_hyper {
+    const rule *rule;
+    const kernel_set *kernels;
+    double options[OPT_COUNT];
+};
+
+/* ---- types and shapes ---- */
+
+size_t adamod__type_size(adamod_type type);
+const char *adamod__type_name(adamod_type type);
+/* What parameters and gradients can have. */
+bool adamod__is_real(adamod_type type);
+/* The product of the dimensions; -1 if one is negative or the bytes would overflow, of the largest type even. */
+int64_t adamod__element_count(int ndim, const int64_t *shape);
+/* "[2, 3]"; cut where it does not fit. */
+void adamod__shape_text(int ndim, const int64_t *shape, char *out, size_t size);
+/* Whether a shape can be; name is for the message. */
+adamod_status adamod__check_shape(const char *name, int ndim, const int64_t *shape);
+bool adamod__overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes);
+
+/* The last two dimensions of an array, and the first. All are 0 if there are fewer than two, and of an empty array, whose
+ * other dimensions may be of any size. */
+typedef struct matrix_shape {
+    int64_t rows, cols, first;
+} matrix_shape;
+static inline matrix_shape adamod__matrix_shape(const adamod_span *x) {
+    if (x->ndim < 2 || x->count == 0) return (matrix_shape){0, 0, 0};
+    return (matrix_shape){x->shape[x->ndim - 2], x->shape[x->ndim - 1], x->shape[0]};
+}
+
+/* f64 parameters are computed in f64, all others in f32. */
+static inline adamod_type adamod__compute_type(adamod_type param) {
+    return param == ADAMOD_F64 ? ADAMOD_F64 : ADAMOD_F32;
+}
+
+/* The type whose range an update must keep to: that of computation, but states of fewer bits have only f32's. */
+static inline adamod_type adamod__range_type(const adamod_span *x) {
+    bool states = false;
+    for (int i = 0; i < ADAMOD_MAX_STATES; i++) states = states || x->state[i];
+    return x->param_type == ADAMOD_F64 && (!states || x->state_type == ADAMOD_F64) ? ADAMOD_F64 : ADAMOD_F32;
+}
+
+/* ---- threads ---- */
+
+/* What one kernel call works on. Chunks, which a thread takes at a time, begin at whole blocks. */
+enum { BLOCK = 512 };
+
+/* What one thread needs while it updates a block, in the larger of the two types. Not on its stack, which may be small. */
+typedef struct block_buffers {
+    _Alignas(64) double g[BLOCK], p[BLOCK], state[KERNEL_STATES][BLOCK], eta[BLOCK], step[BLOCK], before[BLOCK];
+    double u[BLOCK], rates[BLOCK], ones[BLOCK], sum[BLOCK]; /* for drivers */
+} block_buffers;
+
+typedef struct thread_memory {
+    block_buffers *buffer;
+    stats_counts *counts; /* of one chunk; the caller's is NULL where no statistics are wanted */
+} thread_memory;
+
+/* A pool of threads that update with these kernels; and what one of its threads has, other than 0. */
+adamod_status adamod__update_pool(adamod_pool **out, int threads, const kernel_set *kernels);
+const kernel_set *adamod__pool_kernels(const adamod_pool *pool);
+thread_memory adamod__thread_memory(const adamod_pool *pool, int thread);
+
+/* ---- statistics ---- */
+
+typedef struct adamod__stats {
+    pthread_mutex_t lock;
+    float edge[ADAMOD_HIST_BINS + 1]; /* of the histogram's bins */
+    uint16_t bin[FINE_BINS];          /* of the histogram, in which a fine bin begins */
+    stats_counts *groups;
+    int n_groups;
+    bool filled; /* by the last step */
+} adamod__stats;
+
+void adamod__stats_init(adamod__stats *stats);
+void adamod__stats_clear(stats_counts *counts);
+/* Adds a block's learning rates; v: its second moments, or NULL. */
+void adamod__stats_add(const adamod__stats *stats, stats_counts *counts, adamod_type type, const void *eta,
+                       const void *step, const void *v, size_t n);
+/* Counts a block's elements of which the parameter or a state is not finite. */
+void adamod__stats_nonfinite(stats_counts *counts, adamod_type type, const block *x);
+/* Adds a chunk's counts to its group's; the sums of squares apart, whose order matters. */
+void adamod__stats_merge(adamod__stats *stats, int group, const stats_counts *counts);
+/* Of one group or, with -1, all. */
+void adamod__stats_result(const adamod__stats *stats, int group, adamod_statistics *out);
+
+/* ---- updates ---- */
+
+/* One array, with the options its group has in this update. */
+typedef struct work_item {
+    const adamod_span *span;
+    const double *options;
+    double base_lr;
+    double grad_scale; /* in place of OPT_GRAD_SCALE: with the clipping of the global norm in it */
+    int group;
+} work_item;
+
+/* Memory that is kept from step to step, so that a step allocates nothing. Start from {0}. */
+typedef struct work_space {
+    int64_t *first_chunk; /* of each item, and one past the last */
+    int64_t *coef_of;     /* index into coefs, for each item */
+    adamod__coef_f64 *coefs;
+    struct block_source *sources;  /* of each item with a gradient: see update.h */
+    double *partial;               /* two numbers for each chunk, for sums whose order must not depend on threads */
+    void *workspace;               /* the driver's: see update.h */
+    size_t items, n_coefs, chunks; /* room for so many */
+    size_t workspace_bytes;
+    int64_t chunk;        /* elements in a chunk */
+    thread_memory caller; /* of the thread that steps; the others' is the pool's */
+} work_space;
+
+typedef struct work {
+    const rule *rule; /* NULL: sums over gradients, no update */
+    const kernel_set *kernels;
+    const work_item *items;
+    size_t n;
+    adamod_pool *pool;    /* NULL: on this thread */
+    adamod__stats *stats; /* NULL: none wanted */
+} work;
+
+/* Elements in a chunk, for arrays of so many elements together. */
+int64_t adamod__chunk_size(int64_t total);
+/* Makes room; the only part of an update that can fail. */
+adamod_status adamod__work_reserve(const work *w, work_space *space);
+void adamod__work_free(work_space *space);
+/* The update itself; adamod__work_reserve must have succeeded for the same work. */
+void adamod__work_run(const work *w, work_space *space);
+/* The global norm of the scaled gradients; not finite if any element is not. */
+double adamod__work_norm(const work *w, work_space *space);
+double adamod__work_largest(const work *w, work_space *space);
+bool adamod__misaligned(const void *p, adamod_type type);
+
+/* One array of a parameter, for the check that no two overlap. */
+typedef struct array_ref {
+    const char *name;
+    const char *data;
+    size_t bytes;
+    size_t owner; /* the parameter's number */
+    int order;    /* within it, for messages */
+    bool written;
+} array_ref;
+
+/* Whether something that is written is also something else; gradients may share memory. If so, *a and *b are the two, in
+ * the order of their owners. Sorts the arrays. */
+bool adamod__find_overlap(array_ref *arrays, size_t n, const array_ref **a, const array_ref **b);
+
+/* Checks a span's parameters and gradient (null, types, alignment, overlap); name is for the message. */
+adamod_status adamod__check_arrays(const adamod_span *x, const char *name);
+
+#endif

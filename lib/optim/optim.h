@@ -1,0 +1,64 @@
+/* optim.h - what the library offers the other layers of this program beyond adamod.h. None of it is exported, and nothing
+ * else of lib/optim is theirs to include. */
+#ifndef ADAMOD_OPTIM_H
+#define ADAMOD_OPTIM_H
+
+#include "core/safetensors.h"
+#include "optim/device.h"
+
+#include <stdbool.h>
+
+/* The index of "cuda" or "cuda:N". */
+adamod_status adamod__parse_device(const char *text, int *index);
+
+/* The instruction set that handles made now would use; NULL: ADAMOD_ISA names one that is not there, see
+ * adamod_last_error. */
+const char *adamod__chosen_isa(void);
+
+/* Another name of rule number index, under which it has other defaults, and what that means; NULL: it has none. */
+const char *adamod__rule_alias(int index, const char **summary);
+
+/* The GPU that a handle is on, with the functions that work on it; both NULL: it is on the CPU. */
+typedef struct adamod__gpu {
+    const adamod__device_api *api;
+    adamod__device *device;
+} adamod__gpu;
+adamod__gpu adamod__gpu_of(const adamod_optimizer *opt);
+
+/* What a step on the CPU, the update of this number, would decide of all gradients together, with nothing updated: the factor
+ * that clip_norm multiplies them by, their norm (negative: not computed), and whether nonfinite lets the step be taken. Fails
+ * as the step would. */
+adamod_status adamod__measure(adamod_optimizer *opt, int64_t update, double *factor, double *norm, bool *finite);
+
+/* From now on this optimizer, on a GPU, has one of several parts of the parameters: the norm of the gradients, and whether a
+ * step is taken, are those of all. Every step of one is a step of all of them. */
+adamod_status adamod__set_ranks(adamod_optimizer *opt, const adamod__ranks *parts);
+
+/* Whether the update of a parameter depends on the others, so that they must be in one optimizer. */
+bool adamod__is_together(const adamod_optimizer *opt);
+
+/* ---- states in files ---- */
+
+/* What a file holds of an optimizer, where names of tensors and keys of metadata begin with prefix: adamod_save has none,
+ * a checkpoint keeps parameters beside it. The data stay the optimizer's, or are copies of what is on a device. */
+#define ADAMOD__STATE_PAIRS 4
+typedef struct adamod__state_list {
+    adamod__st_tensor *tensors;
+    size_t n;
+    adamod__st_pair metadata[ADAMOD__STATE_PAIRS];
+    bool copies; /* of states on a device: freed with the list */
+} adamod__state_list;
+adamod_status adamod__state_list_make(const adamod_optimizer *opt, const char *prefix, adamod__state_list *out);
+void adamod__state_list_free(adamod__state_list *list);
+/* Takes what list has of this optimizer's states, by their names without prefix: of an optimizer of more parameters. */
+adamod_status adamod__state_take(adamod_optimizer *opt, const adamod__state_list *list);
+/* The longest header of a file that can be this optimizer's. */
+uint64_t adamod__state_header_limit(const adamod_optimizer *opt);
+/* The way back, changing nothing unless all of it fits. path is for messages. */
+adamod_status adamod__state_restore(adamod_optimizer *opt, const adamod__st_file *file, const char *path,
+                                    const char *prefix);
+
+/* What to evaluate with is parameter + this (state z - parameter), of the first group; 0: the parameter itself. */
+double adamod__evaluation_weight(const adamod_optimizer *opt);
+
+#endif

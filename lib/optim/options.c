@@ -1,0 +1,343 @@
+/* Options by name, and the hyper-parameters of the raw interface. */
+#include "optim/internal.h"
+#include "core/edit_distance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const adamod__decays[] = {"none", "l2", "decoupled", "independent", NULL};
+static const char *const adamod__low_precisions[] = {"master", "stochastic", NULL};
+static const char *const adamod__state_types[] = {"auto", "bf16", NULL};
+static const char *const adamod__state_types_q8[] = {"auto", "bf16", "q8", NULL};
+static const char *const adamod__nonfinites[] = {"pass", "skip", "error", NULL};
+
+/* The last 0 or 1 says whether it belongs to the optimizer as a whole. */
+static const option_spec adamod__common[] = {
+    {OPT_WEIGHT_DECAY,
+     {"weight_decay", "strength of the weight decay (lambda)", ADAMOD_REAL, 0, 0, INFINITY, 0, 1, NULL, 0, 0}},
+    {OPT_DECAY,
+     {"decay", "how weight_decay acts; l2: added to the gradient; decoupled: times lr; independent: without lr",
+      ADAMOD_CHOICE, DECAY_DECOUPLED, 0, 3, 0, 0, adamod__decays, 0, 0}},
+    {OPT_MAXIMIZE, {"maximize", "1: ascend instead of descend", ADAMOD_INTEGER, 0, 0, 1, 0, 0, NULL, 0, 0}},
+    {OPT_CLIP_VALUE,
+     {"clip_value", "gradients are clamped to plus and minus this", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0,
+      0}},
+    {OPT_LOW_PRECISION,
+     {"low_precision", "bf16 and f16 parameters: keep an f32 master copy, or round at random", ADAMOD_CHOICE,
+      LOW_PRECISION_MASTER, 0, 1, 0, 0, adamod__low_precisions, 1, 0}},
+    {OPT_STATE_TYPE,
+     {"state_type", "type of the states; auto: that of the computation; bf16: rounded at random", ADAMOD_CHOICE,
+      STATE_AUTO, 0, 1, 0, 0, adamod__state_types, 1, 0}},
+    {OPT_MIN_8BIT_SIZE,
+     {"min_8bit_size", "with state_type q8, parameters with fewer elements have states of type auto", ADAMOD_INTEGER, 0,
+      0, 9007199254740991, 0, 0, NULL, 1, 0}},
+    {OPT_GRAD_SCALE, {"grad_scale", "gradients are multiplied by this", ADAMOD_REAL, 1, 0, INFINITY, 1, 1, NULL, 0, 1}},
+    {OPT_CLIP_NORM,
+     {"clip_norm", "largest global norm of the gradients", ADAMOD_REAL, INFINITY, 0, INFINITY, 1, 0, NULL, 0, 1}},
+    {OPT_NONFINITE,
+     {"nonfinite", "what to do if a gradient or its square is not finite", ADAMOD_CHOICE, NONFINITE_PASS, 0, 2, 0, 0,
+      adamod__nonfinites, 0, 1}},
+    {OPT_SEED, {"seed", "seed of stochastic rounding", ADAMOD_INTEGER, 0, 0, 9007199254740991, 0, 0, NULL, 0, 1}},
+    {OPT_THREADS, {"threads", "number of threads; 0: one for each core", ADAMOD_INTEGER, 0, 0, 1024, 0, 0, NULL, 0, 1}},
+};
+enum { COMMON_COUNT = sizeof adamod__common / sizeof *adamod__common };
+
+/* For rules whose states can be kept in 8 bits. */
+static const option_spec adamod__state_type_q8 = {
+    OPT_STATE_TYPE,
+    {"state_type", "type of the states; auto: that of the computation; bf16, q8: 16 or 8 bits, rounded at random",
+     ADAMOD_CHOICE, STATE_AUTO, 0, 2, 0, 0, adamod__state_types_q8, 1, 0}};
+
+const option_spec *adamod__option(const rule *r, int index) {
+    if (index < 0 || index >= r->n_options + COMMON_COUNT) return NULL;
+    const option_spec *o = index < r->n_options ? &r->options[index] : &adamod__common[index - r->n_options];
+    return o->id == OPT_STATE_TYPE && r->q8 ? &adamod__state_type_q8 : o;
+}
+
+/* Keeps in best the candidate nearest to name, if it is near at all. */
+static void adamod__nearer(const char *name, const char *candidate, const char **best, int *distance) {
+    const int d = adamod__edit_distance(name, candidate);
+    /* Of a short word most letters must be right: three are near every other. */
+    if (d < *distance && d <= 3 && 2 * d <= (int)strlen(name)) {
+        *distance = d;
+        *best = candidate;
+    }
+}
+
+const rule *adamod__find_rule(const char *name) {
+    if (!name) {
+        adamod__fail(ADAMOD_ERROR_ARGUMENT, "the rule's name is NULL");
+        return NULL;
+    }
+    for (int i = 0; i < RULE_COUNT; i++) {
+        const rule *alias = adamod__rules[i]->alias;
+        if (strcmp(adamod__rules[i]->name, name) == 0) return adamod__rules[i];
+        if (alias && strcmp(alias->name, name) == 0) return alias;
+    }
+    const char *best = NULL;
+    int distance = 99;
+    for (int i = 0; i < RULE_COUNT; i++) adamod__nearer(name, adamod__rules[i]->name, &best, &distance);
+    char known[24 * RULE_COUNT] = "";
+    for (int i = 0; i < RULE_COUNT; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", adamod__rules[i]->name);
+    }
+    if (best) {
+        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; did you mean '%s'?", name, best);
+    } else {
+        adamod__fail(ADAMOD_ERROR_NAME, "no rule '%.40s'; there are %s", name, known);
+    }
+    return NULL;
+}
+
+const option_spec *adamod__find_option(const rule *r, const char *name) {
+    if (!name) {
+        adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the option's name is NULL", r->name);
+        return NULL;
+    }
+    const option_spec *o;
+    for (int i = 0; (o = adamod__option(r, i)); i++) {
+        if (strcmp(o->info.name, name) == 0) return o;
+    }
+    const char *best = NULL;
+    int distance = 99;
+    for (int i = 0; (o = adamod__option(r, i)); i++) adamod__nearer(name, o->info.name, &best, &distance);
+    char known[384] = "";
+    for (int i = 0; (o = adamod__option(r, i)); i++) {
+        const size_t used = strlen(known);
+        const char *before = i == r->n_options ? "; all rules have " : i ? ", " : "";
+        snprintf(known + used, sizeof known - used, "%s%s", before, o->info.name);
+    }
+    if (best) {
+        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; did you mean '%s'?", r->name, name, best);
+    } else {
+        adamod__fail(ADAMOD_ERROR_NAME, "%s has no option '%.40s'; its own are %s", r->name, name, known);
+    }
+    return NULL;
+}
+
+static bool adamod__within(const adamod_option *o, double value) {
+    const bool above = o->min_open ? value > o->min : value >= o->min;
+    const bool below = o->max_open ? value < o->max : value <= o->max;
+    return above && below && (o->kind == ADAMOD_REAL || value == floor(value));
+}
+
+adamod_status adamod__check_value(const rule *r, const option_spec *o, double value) {
+    const adamod_option *i = &o->info;
+    if (adamod__within(i, value)) return ADAMOD_OK;
+    char is[32], min[32], max[32], usual[32];
+    const bool divisor = i->min_open && (o->id == OPT_EPS || o->id == OPT_ROOT_EPS || o->id == OPT_EPS1);
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is %s, expected %s%s %s %s %s %s%s%s", r->name, i->name,
+                        adamod__number(value, is), i->kind == ADAMOD_REAL ? "" : "a whole number, ",
+                        adamod__number(i->min, min), i->min_open ? "<" : "<=", i->name,
+                        i->max_open ? "<" : "<=", adamod__number(i->max, max),
+                        divisor ? ": it alone divides where all gradients are zero; the default is " : "",
+                        divisor ? adamod__number(i->value, usual) : "");
+}
+
+/* What two of these make when they are multiplied is still finite; a divisor is no subnormal, which a processor may take
+ * for 0. */
+number_range adamod__number_range(option_id id, adamod_type type) {
+    const bool wide = type == ADAMOD_F64;
+    const double tiny = wide ? 2.3e-308 : 1.2e-38, factor = wide ? 1.3e154 : 1.8e19;
+    switch (id) {
+        case OPT_LR:
+        case OPT_FINAL_LR:
+        case OPT_MIX:
+        case OPT_EPS2: return (number_range){0, factor};
+        case OPT_WEIGHT_DECAY: return (number_range){0, wide ? 1e153 : 1e18}; /* L2: squared with the parameter */
+        case OPT_EPS:
+        case OPT_ROOT_EPS:
+        case OPT_EPS1: return (number_range){tiny, factor};
+        case OPT_INITIAL: return (number_range){0, wide ? 1.6e308 : 3.2e38};
+        case OPT_GRAD_SCALE: return (number_range){tiny, wide ? 1.7e308 : 3.4e38};
+        case OPT_CLIP_VALUE:
+        case OPT_CLIP_NORM: return (number_range){tiny, INFINITY};
+        case OPT_NS_A:
+        case OPT_NS_B:
+        case OPT_NS_C:
+        case OPT_SHAMPOO_BETA: return (number_range){-INFINITY, INFINITY};
+        default: return (number_range){0, INFINITY}; /* betas; and what becomes a small number in f64 */
+    }
+}
+
+static const char *adamod__colon(const char *where) { return where ? ": " : ""; }
+
+adamod_status adamod__check_number(const rule *r, const option_spec *o, double value, adamod_type type,
+                                   const char *where) {
+    const number_range range = adamod__number_range(o->id, type);
+    if (value == 0 || (value >= range.least && value <= range.most)) return ADAMOD_OK;
+    const bool small = value < range.least;
+    char is[32], bound[32];
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s%s%s: %s is %s, expected %s%s %s %s in %s", where ? where : "",
+                        adamod__colon(where), r->name, o->info.name, adamod__number(value, is),
+                        small && o->info.min == 0 && !o->info.min_open ? "0 or " : "", o->info.name,
+                        small ? ">=" : "<=", adamod__number(small ? range.least : range.most, bound),
+                        adamod__type_name(type));
+}
+
+adamod_status adamod__together_fault(const rule *r, range_fault fault, double value, adamod_type type,
+                                     const char *where) {
+    char bound[32];
+    const double most = adamod__number_range(fault == RANGE_RATE ? OPT_GRAD_SCALE : OPT_LR, type).most;
+    bool beta1 = false;
+    for (int i = 0; i < r->n_options; i++) beta1 = beta1 || r->options[i].id == OPT_BETA1;
+    return adamod__fail(ADAMOD_ERROR_RANGE, "%s%s%s: %s is %.0e, expected at most %s in %s", where ? where : "",
+                        adamod__colon(where), r->name,
+                        fault == RANGE_FINAL ? "final_lr times lr's schedule"
+                        : beta1              ? "lr / (1 - beta1) / eps"
+                                             : "lr / eps",
+                        value, adamod__number(most, bound), adamod__type_name(type));
+}
+
+adamod_status adamod__check_numbers(const rule *r, const double *options, adamod_type type, const char *where) {
+    const option_spec *o;
+    adamod_status status = ADAMOD_OK;
+    for (int i = 0; !status && (o = adamod__option(r, i)); i++) {
+        if (o->info.kind == ADAMOD_REAL) status = adamod__check_number(r, o, options[o->id], type, where);
+    }
+    return status ? status : adamod__check_together(r, options, options[OPT_LR], type, where);
+}
+
+adamod_status adamod__parse_value(const rule *r, const option_spec *o, const char *text, double *value) {
+    if (!text) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s: the value of %s is NULL", r->name, o->info.name);
+    for (int i = 0; o->info.choices && o->info.choices[i]; i++) {
+        if (strcmp(o->info.choices[i], text) != 0) continue;
+        *value = i;
+        return ADAMOD_OK;
+    }
+    char *end;
+    const double x = adamod__read_number(text, &end);
+    if (o->info.kind == ADAMOD_CHOICE) {
+        const char *best = NULL;
+        int distance = 99;
+        char known[128] = "", meant[64] = "";
+        for (int i = 0; o->info.choices[i]; i++) {
+            const size_t used = strlen(known);
+            snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", o->info.choices[i]);
+            adamod__nearer(text, o->info.choices[i], &best, &distance);
+        }
+        if (best) snprintf(meant, sizeof meant, "; did you mean '%.40s'?", best);
+        return adamod__fail(ADAMOD_ERROR_NAME, "%s: %s is '%.40s', expected one of %s%s", r->name, o->info.name, text,
+                            known, meant);
+    }
+    if (end == text || *end) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "%s: %s is '%.40s', expected a number", r->name, o->info.name, text);
+    }
+    *value = x;
+    return adamod__check_value(r, o, x);
+}
+
+void adamod__default_options(const rule *r, double options[OPT_COUNT]) {
+    const option_spec *o;
+    memset(options, 0, OPT_COUNT * sizeof *options);
+    for (int i = 0; (o = adamod__option(r, i)); i++) options[o->id] = o->info.value;
+    options[OPT_DECAY] = r->default_decay;
+    options[OPT_WEIGHT_DECAY] = r->default_weight_decay;
+}
+
+static adamod_status adamod__option_out(const rule *r, const option_spec *o, adamod_option *out) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    *out = o->info;
+    if (o->id == OPT_DECAY) out->value = r->default_decay;
+    if (o->id == OPT_WEIGHT_DECAY) out->value = r->default_weight_decay;
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_option_at(const char *rule_name, int index, adamod_option *out) {
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const option_spec *o = adamod__option(r, index);
+    if (!o) return adamod__fail(ADAMOD_ERROR_NAME, "%s has no option number %d", r->name, index);
+    return adamod__option_out(r, o, out);
+}
+
+adamod_status adamod_option_find(const char *rule_name, const char *name, adamod_option *out) {
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const option_spec *o = adamod__find_option(r, name);
+    if (!o) return name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    return adamod__option_out(r, o, out);
+}
+
+/* ---- hyper-parameters ---- */
+
+adamod_status adamod_hyper_create(adamod_hyper **out, const char *rule_name) {
+    if (!out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "out is NULL");
+    const rule *r = adamod__find_rule(rule_name);
+    if (!r) return rule_name ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    const kernel_set *kernels = adamod__kernels_choose();
+    if (!kernels) return ADAMOD_ERROR_NAME;
+    adamod_hyper *h = malloc(sizeof *h);
+    if (!h) return adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for the options of %s", r->name);
+    h->rule = r;
+    h->kernels = kernels;
+    adamod__default_options(r, h->options);
+    *out = h;
+    return ADAMOD_OK;
+}
+
+void adamod_hyper_free(adamod_hyper *h) { free(h); }
+
+/* What only an optimizer can do; the raw interface would ignore it. */
+static adamod_status adamod__hyper_allows(const adamod_hyper *h, const option_spec *o) {
+    if (o->id != OPT_CLIP_NORM && o->id != OPT_NONFINITE && o->id != OPT_THREADS) return ADAMOD_OK;
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                        "%s: %s needs an optimizer: with a hyper use adamod_norm, grad_scale and a pool", h->rule->name,
+                        o->info.name);
+}
+
+adamod_status adamod_hyper_set(adamod_hyper *h, const char *option, double value) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    adamod_status status = adamod__hyper_allows(h, o);
+    if (status == ADAMOD_OK) status = adamod__check_value(h->rule, o, value);
+    if (status == ADAMOD_OK) h->options[o->id] = value;
+    return status;
+}
+
+adamod_status adamod_hyper_set_text(adamod_hyper *h, const char *option, const char *text) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    double value = 0;
+    adamod_status status = adamod__hyper_allows(h, o);
+    if (status == ADAMOD_OK) status = adamod__parse_value(h->rule, o, text, &value);
+    if (status == ADAMOD_OK) h->options[o->id] = value;
+    return status;
+}
+
+adamod_status adamod_hyper_get(const adamod_hyper *h, const char *option, double *out) {
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
+    const option_spec *o = adamod__find_option(h->rule, option);
+    if (!o) return option ? ADAMOD_ERROR_NAME : ADAMOD_ERROR_ARGUMENT;
+    *out = h->options[o->id];
+    return ADAMOD_OK;
+}
+
+adamod_status adamod_hyper_check(const adamod_hyper *h, adamod_type param_type) {
+    if (!h) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "the hyper is NULL");
+    if (!adamod__is_real(param_type)) {
+        return adamod__fail(ADAMOD_ERROR_ARGUMENT, "param_type is %d, expected ADAMOD_F32, _F64, _BF16 or _F16",
+                            (int)param_type);
+    }
+    const bool wide = param_type == ADAMOD_F64 && h->options[OPT_STATE_TYPE] == STATE_AUTO;
+    return adamod__check_numbers(h->rule, h->options, wide ? ADAMOD_F64 : ADAMOD_F32, NULL);
+}
+
+adamod_status adamod_state_at(const adamod_hyper *h, int ndim, const int64_t *shape, int index,
+                              adamod_state_desc *out) {
+    if (!h || !out) return adamod__fail(ADAMOD_ERROR_ARGUMENT, "%s is NULL", h ? "out" : "the hyper");
+    const adamod_status status = adamod__check_shape("state_at", ndim, shape);
+    if (status) return status;
+    if (index < 0 || index >= ADAMOD_MAX_STATES) {
+        return adamod__fail(ADAMOD_ERROR_RANGE, "state index is %d, expected 0 <= index < %d", index,
+                            ADAMOD_MAX_STATES);
+    }
+    state_spec specs[ADAMOD_MAX_STATES];
+    adamod__states(h->rule, h->options, ndim, specs);
+    return adamod__state_size(&specs[index], h->options, ndim, shape, out);
+}

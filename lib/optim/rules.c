@@ -1,0 +1,172 @@
+/* The rules' descriptions: options, states, and the coefficients their formulas read. The formulas stand beside them in
+ * rules/, and are compiled in kernels/. */
+#include "optim/internal.h"
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "rules/coefs.inc.h"
+
+static const char *const adamod__bounds[] = {"none", "momental", NULL};
+static const char *const adamod__flavours[] = {"paper", "published", "keras", "adamd", NULL};
+
+/* id, name, default, least, most, 1 if the most itself is not allowed, help */
+#define OPTION_REAL(id, name, value, min, max, open, help)                                                             \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 0, 0 }                                    \
+    }
+#define OPTION_STRUCTURAL_REAL(id, name, value, min, max, open, help)                                                  \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, min, max, 0, open, NULL, 1, 0 }                                    \
+    }
+#define OPTION_INTEGER(id, name, value, min, max, structural, help)                                                    \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_INTEGER, value, min, max, 0, 0, NULL, structural, 0 }                           \
+    }
+#define OPTION_SWITCH(id, name, value, structural, help) OPTION_INTEGER(id, name, value, 0, 1, structural, help)
+#define OPTION_CHOICE(id, name, value, choices, structural, help)                                                      \
+    {                                                                                                                  \
+        OPT_##id, {                                                                                                    \
+            name, help, ADAMOD_CHOICE, value, 0, sizeof(choices) / sizeof *(choices)-2, 0, 0, choices, structural, 0   \
+        }                                                                                                              \
+    }
+/* Those that several rules have. */
+#define OPTION_LR(value) OPTION_REAL(LR, "lr", value, 0, INFINITY, 1, "learning rate")
+#define OPTION_DECAY_RATE_OF(id, name, value, help) OPTION_REAL(id, name, value, 0, 1, 1, help)
+#define OPTION_BETA1(value) OPTION_DECAY_RATE_OF(BETA1, "beta1", value, "decay of the average of gradients")
+#define OPTION_BETA2(value) OPTION_DECAY_RATE_OF(BETA2, "beta2", value, "decay of the average of squared gradients")
+/* What is divided by where all gradients were zeros. */
+#define OPTION_DIVISOR(id, name, value, help)                                                                          \
+    {                                                                                                                  \
+        OPT_##id, { name, help, ADAMOD_REAL, value, 0, INFINITY, 1, 1, NULL, 0, 0 }                                    \
+    }
+#define OPTION_EPS(value) OPTION_DIVISOR(EPS, "eps", value, "added to the divisor")
+#define OPTION_MOMENTUM                                                                                                \
+    OPTION_STRUCTURAL_REAL(MOMENTUM, "momentum", 0, 0, 1, 1, "decay of the momentum buffer; 0: no buffer")
+
+#define OPTION_BETA3                                                                                                   \
+    OPTION_DECAY_RATE_OF(BETA3, "beta3", 0.999, "decay of the bound's average of learning rates; 0: no bound")
+/* Of rules that have a learning rate for each element. Their states have adamod__bound_state, their formulas BOUND. */
+#define OPTIONS_BOUND                                                                                                  \
+    OPTION_CHOICE(BOUND, "bound", BOUND_NONE, adamod__bounds, 1,                                                       \
+                  "momental: AdaMod's bound on each element's learning rate"),                                         \
+        OPTION_BETA3
+static void adamod__bound_state(const double *o, state_spec *spec) {
+    if (adamod__bounded(o)) *spec = (state_spec){"exp_avg_lr", SHAPE_SAME, 0};
+}
+
+/* summary, default_decay and what else is special about it, as fields of a rule. */
+#define RULE_DEFINITION(rule_name, ...)                                                                                \
+    static const rule adamod__rule_##rule_name = {                                                                     \
+        .id = RULE_##rule_name,                                                                                        \
+        .name = #rule_name,                                                                                            \
+        .options = adamod__##rule_name##_options,                                                                      \
+        .n_options = sizeof adamod__##rule_name##_options / sizeof(option_spec),                                       \
+        .states = adamod__##rule_name##_states,                                                                        \
+        .coefs = adamod__##rule_name##_coefs,                                                                          \
+        __VA_ARGS__,                                                                                                   \
+    }
+#define RULE_DRIVER(rule_name) extern const rule_driver adamod__##rule_name##_driver
+
+/* Of rules with the driver sums.c. */
+#define FINISH(rule)                                                                                                   \
+    static void adamod__##rule##_finish(const double *o, const double *sum, int64_t count, adamod__coef_f64 *c)
+#define ADAMOD_RULE_FINISH
+#include "rules/list.inc.h"
+#undef ADAMOD_RULE_FINISH
+#undef FINISH
+RULE_DRIVER(sums);
+
+#define ADAMOD_RULE_DESCRIPTION
+#include "rules/list.inc.h"
+#undef ADAMOD_RULE_DESCRIPTION
+
+const rule *const adamod__rules[RULE_COUNT] = {
+#define ADAMOD_RULE_NAME
+#define OPTION(id)
+#define RULE(name) &adamod__rule_##name,
+#include "rules/list.inc.h"
+#undef RULE
+#undef OPTION
+#undef ADAMOD_RULE_NAME
+};
+
+const char *adamod_rule_name(int index) { return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->name : NULL; }
+
+const char *adamod_rule_summary(int index) {
+    return index >= 0 && index < RULE_COUNT ? adamod__rules[index]->summary : NULL;
+}
+
+const char *adamod__rule_alias(int index, const char **summary) {
+    const rule *alias = index >= 0 && index < RULE_COUNT ? adamod__rules[index]->alias : NULL;
+    if (alias && summary) *summary = alias->summary;
+    return alias ? alias->name : NULL;
+}
+
+void adamod__coefs(const rule *r, const double *options, const step_info *info, double grad_scale,
+                   adamod__coef_f64 *c) {
+    *c = (adamod__coef_f64){0};
+    r->coefs(options, info, c);
+    adamod__common_coefs(options, grad_scale, c);
+}
+
+adamod_status adamod__check_together(const rule *r, const double *options, double base_lr, adamod_type type,
+                                     const char *where) {
+    const double rates = adamod__number_range(OPT_GRAD_SCALE, type).most;
+    const double factors = adamod__number_range(OPT_LR, type).most;
+    const range_fault fault = adamod__fault_together(options, base_lr, rates, factors);
+    if (!fault) return ADAMOD_OK;
+    const double value = fault == RANGE_RATE ? adamod__rate_of_zeros(options) : adamod__final_lr(options, base_lr);
+    return adamod__together_fault(r, fault, value, type, where);
+}
+
+void adamod__states(const rule *r, const double *options, int ndim, state_spec specs[ADAMOD_MAX_STATES]) {
+    memset(specs, 0, ADAMOD_MAX_STATES * sizeof *specs);
+    r->states(options, ndim, specs);
+}
+
+/* One side of a square state; 0: there is none. */
+static int64_t adamod__square_side(const double *options, int ndim, const int64_t *shape, bool first) {
+    const int64_t side = first ? shape[0] : adamod__element_count(ndim - 1, shape + 1);
+    return (double)side <= options[OPT_MAX_PRECONDITION_DIM] && adamod__element_count(ndim, shape) > 0 ? side : 0;
+}
+
+adamod_status adamod__state_size(const state_spec *spec, const double *options, int ndim, const int64_t *shape,
+                                 adamod_state_desc *out) {
+    *out = (adamod_state_desc){.name = spec->name, .initial = spec->initial, .ndim = ndim};
+    if (ndim > 0) memcpy(out->shape, shape, (size_t)ndim * sizeof *shape);
+    switch (spec->shape) {
+        case SHAPE_NONE: *out = (adamod_state_desc){0}; return ADAMOD_OK;
+        case SHAPE_SAME: break;
+        case SHAPE_SCALAR: out->ndim = 0; break;
+        case SHAPE_ROWS: out->ndim--; break;
+        case SHAPE_COLS:
+            out->ndim--;
+            out->shape[ndim - 2] = shape[ndim - 1];
+            break;
+        case SHAPE_QUEUE:
+            if (ndim == ADAMOD_MAX_DIMS) {
+                return adamod__fail(ADAMOD_ERROR_ARGUMENT, "a queue of gradients needs at most %d dimensions, got %d",
+                                    ADAMOD_MAX_DIMS - 1, ndim);
+            }
+            if (ndim > 0) memcpy(out->shape + 1, shape, (size_t)ndim * sizeof *shape);
+            out->shape[0] = (int64_t)options[OPT_WINDOW];
+            out->ndim++;
+            break;
+        case SHAPE_FIRST_SQUARE:
+        case SHAPE_OTHERS_SQUARE:
+            out->ndim = 2;
+            out->shape[0] = out->shape[1] =
+                adamod__square_side(options, ndim, shape, spec->shape == SHAPE_FIRST_SQUARE);
+            break;
+    }
+    for (int d = out->ndim; d < ADAMOD_MAX_DIMS; d++) out->shape[d] = 0;
+    out->count = adamod__element_count(out->ndim, out->shape);
+    if (out->count >= 0) return ADAMOD_OK;
+    char text[192];
+    adamod__shape_text(out->ndim, out->shape, text, sizeof text);
+    return adamod__fail(ADAMOD_ERROR_ARGUMENT,
+                        "state %s: size overflows: shape is %s, expected fewer than 2^%d elements", spec->name, text,
+                        ADAMOD__COUNT_BITS);
+}

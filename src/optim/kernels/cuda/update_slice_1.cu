@@ -1,2 +1,0 @@
-#define UPDATE_SLICE 1 /* see update_launches.h */
-#include "optim/kernels/cuda/update_slice.cuh"

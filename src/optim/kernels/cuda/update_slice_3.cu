@@ -1,2 +1,0 @@
-#define UPDATE_SLICE 3 /* see update_launches.h */
-#include "optim/kernels/cuda/update_slice.cuh"

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Short runs on a GPU from beginning to end: trained, interrupted, resumed, decoded, and trained by two ranks on one GPU.
+# ADAMOD is the program. Skipped where there is no GPU.
+# SPDX-License-Identifier: MIT
+"$ADAMOD" info --json | grep -q '"cuda_training_off": null' || exit 77
+# shellcheck source=/dev/null
+. "$SOURCE_DIR/tests/support/shell_checks.sh"
+# shellcheck source=/dev/null
+. "$SOURCE_DIR/tests/support/ranks_checks.sh"
+
+last_loss() { grep '"kind":"train"' "$1/metrics.jsonl" | sed -n '$s/.*"loss":\([^,}]*\).*/\1/p'; }
+
+for task in translation images language; do
+    train 1 $task.yaml --out $task --device cuda
+    grep -q '"backend":"cuda","device":"cuda:0 (..*","precision":"mixed"' $task/machine.json || fail "$(cat $task/machine.json)"
+    steps=$(sed -n 's/^ *steps: //p' $task/recipe.yaml)
+
+    train 1 $task.yaml --out $task.half --device cuda --set train.steps=$((steps / 2))
+    train 1 --resume --out $task.half --set train.steps="$steps"
+    [ "$(tensors $task)" = "$(tensors $task.half)" ] || fail "$task: a resumed run ends in other bits"
+    train 1 $task.yaml --out $task.again --device cuda
+    [ "$(numbers $task)" = "$(numbers $task.again)" ] || fail "$task: a repeated run has other numbers"
+    "$ADAMOD" evaluate $task --device cuda >out 2>err || fail "$task: evaluate: $(cat err)"
+
+    # Two ranks on one GPU are one process that takes two batches for an update: in bits, but for running statistics of batch
+    # norms, and but for rounding in LSTMs.
+    full=(--device cuda --set train.precision=full --set train.accumulate=2)
+    train 1 $task.yaml --out $task.two "${full[@]}"
+    train 2 $task.yaml --out $task.ranks "${full[@]}" --set train.comm=mpi
+    [ $task != translation ] || [ "$(tensors $task.two)" = "$(tensors $task.ranks)" ] ||
+        fail "$task: two ranks end in other bits than one process"
+    awk -v a="$(last_loss $task.two)" -v b="$(last_loss $task.ranks)" 'BEGIN { exit !(a > 0 && (a - b) ^ 2 < (1e-5 * a) ^ 2) }' ||
+        fail "$task: two ranks have the loss $(last_loss $task.ranks), one process $(last_loss $task.two)"
+done
+
+head -n 3 s.txt | "$ADAMOD" translate translation --device cuda >out 2>err || fail "translate: $(cat err)"
+[ "$(wc -l <out)" -eq 3 ] || fail "translate: $(cat out)"
+finish

@@ -1,0 +1,538 @@
+/* The ops on sequences: attention, cross entropy, log softmax, embedding, best and path_attention; and the vector loops that
+ * they are made of. */
+#include "nn/backend/cpu/cpu.h"
+#include "nn/backend/cpu/vector.h"
+#include "check.h"
+#include "opcheck.h"
+#include "values.h"
+#include "nn/ops/attention.h"
+#include "support/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- instruction sets ---- */
+
+/* Runs what for every instruction set this processor has. */
+static void each_isa(void (*what)(void)) {
+    const char *before = getenv("ADAMOD_ISA");
+    char *kept = before ? strdup(before) : NULL;
+    for (int i = 0; adamod_isa_name(i); i++) {
+        setenv("ADAMOD_ISA", adamod_isa_name(i), 1);
+        const int failures = check_failures;
+        what();
+        if (check_failures > failures) printf("with ADAMOD_ISA=%s\n", adamod_isa_name(i));
+    }
+    if (kept) setenv("ADAMOD_ISA", kept, 1);
+    else unsetenv("ADAMOD_ISA");
+    free(kept);
+}
+
+static void check_exp(void) {
+    const nn_vector *x = nn_vector_choose();
+    double worst = 0;
+    for (int i = 0; i < 100000; i++) {
+        const float at = (float)(-87 + 175e-5 * i);
+        float s[NN_LANES] = {at};
+        x->weights(1, NN_LANES, 0, s);
+        worst = fmax(worst, fabs(s[0] / exp((double)at) - 1));
+    }
+    CHECK(worst < 1e-7);
+    float s[NN_LANES] = {-88, -INFINITY, 0, NAN, -1e30f};
+    CHECK(isnan(x->weights(5, NN_LANES, 0, s)));
+    CHECK(s[0] == 0 && s[1] == 0 && s[2] == 1 && isnan(s[3]) && s[4] == 0 && s[5] == 0);
+}
+
+TEST(exp_is_off_by_less_than_1e_7_and_keeps_nan) { each_isa(check_exp); }
+
+/* A result of everything that sums, so that sets with a fused multiply-add can be compared bit for bit. */
+static void vector_results(float *out) {
+    enum { N = 77, WIDTH = 80 };
+    const nn_vector *x = nn_vector_choose();
+    float a[N * WIDTH], b[N * WIDTH];
+    for (int i = 0; i < N * WIDTH; i++) {
+        a[i] = (float)nn_normal(1, (uint64_t)i);
+        b[i] = (float)nn_normal(2, (uint64_t)i);
+    }
+    x->product(N, WIDTH, N, (nn_tile){a, WIDTH, 1}, (nn_tile){b, WIDTH, 1}, (nn_tile){out, WIDTH, 1}, false);
+    out += N * WIDTH;
+    out[0] = x->dot(N, a, b);
+    out[1] = x->most(N, a);
+    double sum_x;
+    out[2] = (float)x->sum_exp(N * WIDTH, a, 3, &sum_x);
+    out[3] = (float)sum_x;
+    out[4] = x->weights(N, WIDTH, 3, a);
+    out[5] = x->weights(3, WIDTH, 3, b);
+}
+
+TEST(instruction_sets_with_fused_products_agree_bit_for_bit) {
+    enum { SIZE = 77 * 80 + 6 };
+    static float first[SIZE], other[SIZE];
+    const char *before = getenv("ADAMOD_ISA");
+    if (before) SKIP("ADAMOD_ISA is set");
+    vector_results(first);
+    for (int i = 1; adamod_isa_name(i) && strcmp(adamod_isa_name(i), "plain") != 0; i++) {
+        setenv("ADAMOD_ISA", adamod_isa_name(i), 1);
+        vector_results(other);
+        for (int k = 0; k < SIZE; k++) CHECK(first[k] == other[k]);
+    }
+    unsetenv("ADAMOD_ISA");
+}
+
+/* ---- attention ---- */
+
+/* Lengths of queries and keys of up to 8 sequences; a negative length is that many rows in no range. */
+typedef struct attention_case {
+    int heads, size;
+    bool causal, cross;
+    double dropout;
+    int n, nq[8], nk[8];
+} attention_case;
+
+static int64_t lay_out(int n, const int *lengths, int32_t (*ranges)[2], int *sequences) {
+    int32_t row = 0;
+    *sequences = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t length = lengths[i] < 0 ? -lengths[i] : lengths[i];
+        if (lengths[i] >= 0) {
+            ranges[*sequences][0] = row;
+            ranges[(*sequences)++][1] = row + length;
+        }
+        row += length;
+    }
+    return row;
+}
+
+typedef struct attention_setup {
+    opcheck o;
+    int32_t q_ranges[8][2], k_ranges[8][2];
+} attention_setup;
+
+static void attention_set_up(attention_setup *x, const attention_case *a) {
+    int sequences, sequences_k;
+    const int64_t d = a->heads * a->size, rows = lay_out(a->n, a->nq, x->q_ranges, &sequences);
+    const int64_t k_rows = lay_out(a->n, a->cross ? a->nk : a->nq, x->k_ranges, &sequences_k);
+    int longest = 0;
+    for (int i = 0; i < a->n; i++) {
+        longest = a->nq[i] > longest ? a->nq[i] : longest;
+        longest = a->nk[i] > longest ? a->nk[i] : longest;
+    }
+    x->o = (opcheck){
+        .op = &nn_op_attention,
+        .attributes = {.heads = a->heads, .causal = a->causal, .dropout = a->dropout},
+        .n_inputs = 4,
+        .input = {OPCHECK_ROWS(1, rows, a->cross ? d : 3 * d), OPCHECK_NONE,
+                  OPCHECK_INDEX(2, sequences, 2, x->q_ranges), OPCHECK_INDEX(2, sequences, 2, x->k_ranges)},
+        .training = true,
+        .seed = (uint64_t)(rows + 131 * d),
+        .longest_sum = a->size + longest,
+        .slack = 4, /* gradients of scores are small differences of large sums */
+    };
+    if (a->cross) x->o.input[ATTENTION_KV] = (opcheck_input)OPCHECK_ROWS(3, k_rows, 2 * d);
+}
+
+static bool attention_gradients(attention_case a) {
+    attention_setup x;
+    attention_set_up(&x, &a);
+    return opcheck_gradients(&x.o);
+}
+
+static bool attention_kernels(attention_case a) {
+    attention_setup x;
+    attention_set_up(&x, &a);
+    const bool ok = opcheck_kernels(&x.o, &nn_cpu_attention);
+    if (!ok)
+        printf("%d heads of %d, causal %d, cross %d, dropout %g, %d lengths\n", a.heads, a.size, a.causal, a.cross,
+               a.dropout, a.n);
+    return ok;
+}
+
+TEST(attention_ref_has_the_gradients_of_differences) {
+    for (int causal = 0; causal < 2; causal++) {
+        CHECK(attention_gradients((attention_case){1, 3, .causal = causal, .n = 2, .nq = {2, 3}}));
+        CHECK(attention_gradients((attention_case){2, 2, .causal = causal, .n = 4, .nq = {3, -2, 0, 1}}));
+        CHECK(attention_gradients(
+            (attention_case){2, 2, .causal = causal, .cross = true, .n = 3, .nq = {2, 1, 3}, .nk = {4, 0, 2}}));
+        CHECK(attention_gradients((attention_case){2, 1, .causal = causal, .dropout = 0.4, .n = 2, .nq = {4, 2}}));
+    }
+    CHECK(attention_gradients(
+        (attention_case){1, 2, .cross = true, .dropout = 0.5, .n = 2, .nq = {2, -1}, .nk = {5, -3}}));
+}
+
+static void check_attention_sizes(void) {
+    static const int sizes[] = {1, 8, 32, 33, 64, 128};
+    for (int i = 0; i < 6; i++) {
+        for (int causal = 0; causal < 2; causal++) {
+            const int heads = i < 3 ? 4 : 2;
+            CHECK(attention_kernels((attention_case){heads, sizes[i], .causal = causal, .n = 3, .nq = {17, 5, 21}}));
+            CHECK(attention_kernels((attention_case){heads, sizes[i], .causal = causal, .cross = true, .n = 3,
+                                                     .nq = {9, 18, 3}, .nk = {16, 7, 20}}));
+        }
+    }
+}
+
+TEST(attention_cpu_is_ref_for_all_sizes_of_heads) { each_isa(check_attention_sizes); }
+
+TEST(attention_cpu_is_ref_for_random_lengths) {
+    for (uint64_t seed = 0; seed < (fast() ? 12 : 40); seed++) {
+        attention_case a = {.heads = 1 + (int)nn_below(seed, 0, 16), .size = 1 + (int)nn_below(seed, 1, 20)};
+        a.causal = nn_below(seed, 2, 2);
+        a.cross = nn_below(seed, 3, 2);
+        a.dropout = nn_below(seed, 4, 2) ? 0.3 : 0;
+        a.n = (int)nn_below(seed, 5, 9);
+        for (int i = 0; i < a.n; i++) {
+            const int sign = nn_below(seed, 6 + 3 * (uint64_t)i, 8) ? 1 : -1;
+            a.nq[i] = sign * (int)nn_below(seed, 7 + 3 * (uint64_t)i, 30);
+            a.nk[i] = sign * (int)nn_below(seed, 8 + 3 * (uint64_t)i, 30);
+            if (sign < 0 && (!a.nq[i] || !a.nk[i])) a.nq[i] = a.nk[i] = -1;
+        }
+        CHECK(attention_kernels(a));
+    }
+}
+
+/* More queries and keys than a tile of the cpu's has. */
+static void check_attention_long(void) {
+    for (int causal = 0; causal < 2; causal++) {
+        CHECK(attention_kernels((attention_case){1, 16, .causal = causal, .n = 2, .nq = {300, 65}}));
+        CHECK(attention_kernels((attention_case){2, 5, .causal = causal, .dropout = 0.2, .cross = true, .n = 3,
+                                                 .nq = {70, 3, 270}, .nk = {600, 257, 12}}));
+    }
+}
+
+TEST(attention_cpu_is_ref_for_long_sequences) { each_isa(check_attention_long); }
+
+TEST(attention_cpu_is_ref_when_decoding) {
+    CHECK(attention_kernels((attention_case){8, 64, .cross = true, .n = 3, .nq = {1, 1, 1}, .nk = {300, 1, 25}}));
+    CHECK(attention_kernels((attention_case){16, 4, .causal = true, .cross = true, .n = 1, .nq = {1}, .nk = {99}}));
+}
+
+TEST(attention_beside_a_cache_takes_only_the_queries_of_a_packed_row) {
+    attention_setup x;
+    attention_set_up(&x, &(attention_case){4, 8, .causal = true, .cross = true, .n = 2, .nq = {1, 3}, .nk = {20, 9}});
+    x.o.input[ATTENTION_Q].shape.dim[1] *= 3;
+    x.o.input[ATTENTION_Q].no_grad = x.o.input[ATTENTION_KV].no_grad = true;
+    CHECK(opcheck_kernels(&x.o, &nn_cpu_attention));
+}
+
+TEST(attention_of_nothing_is_nothing) {
+    CHECK(attention_kernels((attention_case){2, 4, .n = 0}));
+    CHECK(attention_kernels((attention_case){2, 4, .n = 2, .nq = {0, 0}}));
+    CHECK(attention_kernels((attention_case){2, 4, .n = 1, .nq = {-7}}));
+    CHECK(attention_kernels((attention_case){2, 4, .cross = true, .n = 2, .nq = {3, 0}, .nk = {0, 4}}));
+}
+
+/* Equal scores make weights 1 / n, so outputs are means of what is seen; rows in no range, and queries without keys,
+ * have 0. */
+static void check_attention_means(const nn_kernels *kernels) {
+    enum { ROWS = 7, HEADS = 2, SIZE = 3, D = HEADS * SIZE };
+    int32_t q_ranges[2][2] = {{0, 4}, {5, 7}}, k_ranges[2][2] = {{0, 2}, {2, 6}};
+    float q[ROWS * D] = {0}, kv[6 * 2 * D], y[ROWS * D], saved[2 * ROWS * HEADS], *workspace = malloc(1 << 20);
+    for (int i = 0; i < 6 * 2 * D; i++) kv[i] = (float)(i / (2 * D));
+    memset(y, 0xff, sizeof y);
+    const nn_attributes a = {.heads = HEADS, .causal = true, .dropout = 0.5};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = q, .rows = ROWS, .cols = D, .type = NN_F32},
+                                 {.data = kv, .rows = 6, .cols = 2 * D, .type = NN_F32},
+                                 {.data = q_ranges, .rows = 2, .cols = 2, .type = NN_I32},
+                                 {.data = k_ranges, .rows = 2, .cols = 2, .type = NN_I32}},
+                       .output = {{.data = y, .rows = ROWS, .cols = D, .type = NN_F32}},
+                       .saved = saved,
+                       .workspace = workspace};
+    CHECK(kernels->workspace(&c) <= (1 << 20) / sizeof(float));
+    kernels->forward(&c);
+    static const float means[ROWS] = {0, 0, 0, 0.5f, 0, 3, 3.5f};
+    for (int i = 0; i < ROWS * D; i++) CHECK_CLOSE(y[i], means[i / D], 1e-6);
+    free(workspace);
+}
+
+TEST(attention_to_equal_keys_is_the_mean_of_what_is_seen) {
+    check_attention_means(&nn_op_attention.ref);
+    check_attention_means(&nn_cpu_attention);
+}
+
+TEST(attention_says_what_is_wrong_with_shapes) {
+    char message[160];
+    attention_setup x;
+    attention_set_up(&x, &(attention_case){2, 4, .n = 1, .nq = {3}});
+    CHECK(!opcheck_shape(&x.o, message, sizeof message));
+    x.o.attributes.heads = 3;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "8 columns do not divide into 3 heads");
+    x.o.attributes.heads = 2;
+    x.o.input[0].shape.dim[1] = 25;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "25 columns, not 3 equal parts");
+    x.o.input[1] = (opcheck_input)OPCHECK_ROWS(3, 4, 16);
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "kv has 16 columns, q wants 50");
+    x.o.input[0].shape.dim[1] = 8;
+    CHECK(!opcheck_shape(&x.o, message, sizeof message));
+    x.o.attributes.dropout = 1;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "dropout");
+    x.o.attributes.dropout = 0;
+    x.o.input[3].shape.dim[1] = 3;
+    CHECK_HAS(opcheck_shape(&x.o, message, sizeof message), "ranges must be [sequences, 2]");
+}
+
+/* ---- cross entropy ---- */
+
+static opcheck cross_entropy(int64_t rows, int64_t classes, double smoothing, int32_t *targets) {
+    for (int64_t i = 0; i < rows; i++) {
+        targets[i] =
+            nn_below(7, (uint64_t)i, 5) ? (int32_t)nn_below(8, (uint64_t)(i * classes), (uint64_t)classes) : -1;
+    }
+    return (opcheck){
+        .op = &nn_op_cross_entropy,
+        .attributes = {.smoothing = smoothing},
+        .n_inputs = 2,
+        .input = {OPCHECK_ROWS(1, rows, classes), OPCHECK_INDEX(1, rows, 0, targets)},
+        .seed = (uint64_t)(rows + classes),
+        .weighted = 1,
+        .longest_sum = 16,
+    };
+}
+
+TEST(cross_entropy_ref_has_the_gradients_of_differences) {
+    int32_t targets[16];
+    for (int s = 0; s < 2; s++) {
+        opcheck o = cross_entropy(6, 7, 0.1 * s, targets);
+        CHECK(opcheck_gradients(&o));
+        o = cross_entropy(3, 2, 0.3 * s, targets);
+        CHECK(opcheck_gradients(&o));
+    }
+}
+
+static void check_cross_entropy(void) {
+    static const int64_t rows[] = {0, 1, 3, 50, 17, 33, 20, 2}, classes[] = {5, 1, 2, 30, 31, 129, 1000, 40000};
+    int32_t targets[64];
+    for (int i = 0; i < 8; i++) {
+        opcheck o = cross_entropy(rows[i], classes[i], i % 2 ? 0.1 : 0, targets);
+        CHECK(opcheck_kernels(&o, &nn_cpu_cross_entropy));
+        o.input[0].scale = 20; /* confident */
+        CHECK(opcheck_kernels(&o, &nn_cpu_cross_entropy));
+    }
+}
+
+TEST(cross_entropy_cpu_is_ref) { each_isa(check_cross_entropy); }
+
+static void check_cross_entropy_sums(const nn_kernels *kernels, int32_t target, float largest, const double *want) {
+    float x[4] = {1, largest, 1, largest}, y[4], saved[1], workspace[64];
+    const nn_attributes a = {.smoothing = 0.2};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = x, .rows = 1, .cols = 4, .type = NN_F32},
+                                 {.data = &target, .rows = 1, .cols = 1, .type = NN_I32}},
+                       .output = {{.data = y, .rows = 1, .cols = 4, .type = NN_F32}},
+                       .saved = saved,
+                       .workspace = workspace};
+    kernels->forward(&c);
+    for (int k = 0; k < 4; k++) CHECK(isnan(want[k]) ? isnan(y[k]) : fabs(y[k] - want[k]) <= 1e-6);
+}
+
+TEST(cross_entropy_sums_are_what_the_header_says) {
+    const nn_kernels *both[2] = {&nn_op_cross_entropy.ref, &nn_cpu_cross_entropy};
+    const double lse = log(2 * exp(1) + 2 * exp(3));
+    for (int k = 0; k < 2; k++) {
+        const double loss = 0.8 * (lse - 3) + 0.2 * (lse - 2);
+        check_cross_entropy_sums(both[k], 1, 3, (double[]){loss, lse - 3, 1, 1});
+        check_cross_entropy_sums(both[k], 3, 3, (double[]){loss, lse - 3, 0, 1}); /* the second of the largest */
+        check_cross_entropy_sums(both[k], 0, 3, (double[]){0.8 * (lse - 1) + 0.2 * (lse - 2), lse - 1, 0, 1});
+        check_cross_entropy_sums(both[k], -1, 3, (double[]){0, 0, 0, 0});
+        check_cross_entropy_sums(both[k], 0, NAN, (double[]){NAN, NAN, 1, 1}); /* NaN must not go unnoticed */
+    }
+}
+
+TEST(cross_entropy_says_what_is_wrong_with_shapes) {
+    char message[160];
+    int32_t targets[8];
+    opcheck o = cross_entropy(3, 4, 1, targets);
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "smoothing");
+    o.attributes.smoothing = 0;
+    o.input[1].shape.rows = 2;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "another symbol");
+    o.input[1].shape.ndim = 2;
+    CHECK_HAS(opcheck_shape(&o, message, sizeof message), "targets must be a vector");
+}
+
+/* ---- log softmax ---- */
+
+static void check_log_softmax(void) {
+    static const int64_t rows[] = {0, 1, 20, 3}, cols[] = {5, 1, 37, 40000};
+    for (int i = 0; i < 4; i++) {
+        opcheck o = {.op = &nn_op_log_softmax, .n_inputs = 1, .input = {OPCHECK_ROWS(1, rows[i], cols[i])}, .seed = 3};
+        CHECK(opcheck_kernels(&o, &nn_cpu_log_softmax));
+        o.input[0].scale = 30;
+        CHECK(opcheck_kernels(&o, &nn_cpu_log_softmax));
+    }
+}
+
+TEST(log_softmax_cpu_is_ref) { each_isa(check_log_softmax); }
+
+/* ---- embedding ---- */
+
+static opcheck embedding(int64_t rows, int64_t n, int64_t d, int32_t *ids, int32_t *positions, uint64_t furthest) {
+    for (int64_t i = 0; i < rows; i++) {
+        ids[i] = (int32_t)nn_below(1, (uint64_t)i, (uint64_t)n);
+        if (positions) positions[i] = (int32_t)nn_below(2, (uint64_t)i, furthest);
+    }
+    opcheck o = {
+        .op = &nn_op_embedding,
+        .attributes = {.scale = 1.5},
+        .n_inputs = 3,
+        .input = {OPCHECK_INDEX(1, rows, 0, ids), OPCHECK_NONE, OPCHECK_MATRIX(n, d)},
+        .seed = (uint64_t)(n + d),
+        .longest_sum = (double)rows,
+    };
+    if (positions) o.input[1] = (opcheck_input)OPCHECK_INDEX(1, rows, 0, positions);
+    return o;
+}
+
+TEST(embedding_ref_has_the_gradients_of_differences) {
+    int32_t ids[8], positions[8];
+    opcheck o = embedding(8, 5, 3, ids, positions, 10);
+    CHECK(opcheck_gradients(&o));
+    o = embedding(5, 2, 4, ids, NULL, 0);
+    CHECK(opcheck_gradients(&o));
+}
+
+TEST(embedding_cpu_is_ref) {
+    enum { MOST = 300 };
+    static const int64_t rows[] = {0, 1, 7, MOST, 64, 33, 40}, n[] = {3, 1, 2500, 40, 5, 9, 3};
+    static const int64_t d[] = {8, 1, 6, 128, 2, 3, 300};
+    int32_t ids[MOST], positions[MOST];
+    for (int i = 0; i < 7; i++) {
+        opcheck o = embedding(rows[i], n[i], d[i], ids, NULL, 0);
+        CHECK(opcheck_kernels(&o, &nn_cpu_embedding));
+        o = embedding(rows[i], n[i], d[i], ids, positions, 100);
+        CHECK(opcheck_kernels(&o, &nn_cpu_embedding));
+        o = embedding(rows[i], n[i], d[i], ids, positions, 5000); /* further than a table of sinusoids goes */
+        CHECK(opcheck_kernels(&o, &nn_cpu_embedding));
+    }
+}
+
+TEST(positions_are_laid_out_sin_then_cos) {
+    enum { D = 6 };
+    int32_t id = 0, position = 5;
+    float table[D] = {0}, y[D], workspace[1024 * D + 64];
+    const nn_attributes a = {.scale = 1};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = &id, .rows = 1, .cols = 1, .type = NN_I32},
+                                 {.data = &position, .rows = 1, .cols = 1, .type = NN_I32},
+                                 {.data = table, .rows = 1, .cols = D, .type = NN_F32}},
+                       .output = {{.data = y, .rows = 1, .cols = D, .type = NN_F32}},
+                       .workspace = workspace};
+    const nn_kernels *both[2] = {&nn_op_embedding.ref, &nn_cpu_embedding};
+    for (int k = 0; k < 2; k++) {
+        both[k]->forward(&c);
+        for (int j = 0; j < D / 2; j++) {
+            CHECK_CLOSE(y[j], sin(5 / pow(100, j)), 1e-7);
+            CHECK_CLOSE(y[D / 2 + j], cos(5 / pow(100, j)), 1e-7);
+        }
+    }
+}
+
+/* ---- best ---- */
+
+TEST(best_cpu_is_ref) {
+    static const int64_t rows[] = {0, 1, 9, 33}, cols[] = {7, 1, 300, 1027};
+    static const int n[] = {3, 1, 21, 11};
+    for (int i = 0; i < 4; i++) {
+        opcheck o = {.op = &nn_op_best,
+                     .attributes = {.size = n[i]},
+                     .n_inputs = 1,
+                     .input = {OPCHECK_ROWS(1, rows[i], cols[i])},
+                     .seed = 3 + (uint64_t)i,
+                     .longest_sum = (double)cols[i]};
+        CHECK(opcheck_kernels(&o, &nn_cpu_best));
+    }
+}
+
+TEST(best_are_in_order_and_equals_by_their_columns) {
+    const float x[6] = {1, 3, 2, 3, 0, 2};
+    float y[8];
+    const nn_attributes a = {.size = 4};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = (void *)(uintptr_t)x, .rows = 1, .cols = 6, .type = NN_F32}},
+                       .output = {{.data = y, .rows = 1, .cols = 8, .type = NN_F32}}};
+    const nn_kernels *both[2] = {&nn_op_best.ref, &nn_cpu_best};
+    const double sum = log(2 * exp(3) + 2 * exp(2) + exp(1) + 1);
+    for (int k = 0; k < 2; k++) {
+        static const float columns[4] = {1, 3, 2, 5};
+        both[k]->forward(&c);
+        for (int i = 0; i < 4; i++) CHECK(y[4 + i] == columns[i]);
+        for (int i = 0; i < 4; i++) CHECK_CLOSE(y[i], (double)x[(int)columns[i]] - sum, 1e-6);
+    }
+}
+
+/* ---- path_attention ---- */
+
+/* Paths that cross: row r goes through rows of others. Every fifth is nobody's. */
+static void make_paths(int64_t rows, int length, int32_t *paths, int32_t *positions) {
+    for (int64_t r = 0; r < rows; r++) {
+        positions[r] = (int32_t)(r * 7 % length);
+        for (int t = 0; t < length; t++) paths[r * length + t] = (int32_t)((r + t * 3) % rows * length + t);
+        paths[r * length + positions[r]] = r % 5 == 4 ? -1 : (int32_t)(r * length + positions[r]);
+    }
+    /* Nobody reads what another writes in this step: rows that are written are read by their own alone. */
+    for (int64_t r = 0; r < rows; r++) {
+        for (int t = 0; t < positions[r]; t++) {
+            int32_t *at = &paths[r * length + t];
+            if (positions[*at / length] == t) *at = (int32_t)(r * length + t);
+        }
+    }
+}
+
+TEST(path_attention_cpu_is_ref) {
+    enum { ROWS = 23, LENGTH = 40 };
+    static int32_t paths[ROWS * LENGTH], positions[ROWS];
+    static const int sizes[][2] = {{16, 4}, {6, 1}, {96, 2}};
+    for (int i = 0; i < 3; i++) {
+        const int64_t d = sizes[i][0];
+        make_paths(ROWS, LENGTH, paths, positions);
+        opcheck o = {.op = &nn_op_path_attention,
+                     .attributes = {.heads = sizes[i][1]},
+                     .n_inputs = 4,
+                     .input = {OPCHECK_ROWS(1, ROWS, 3 * d), OPCHECK_ROWS(2, ROWS * LENGTH, 2 * d),
+                               OPCHECK_INDEX(1, ROWS, LENGTH, paths), OPCHECK_INDEX(1, ROWS, 0, positions)},
+                     .seed = 11,
+                     .longest_sum = LENGTH + (double)d};
+        CHECK(opcheck_kernels(&o, &nn_cpu_path_attention));
+    }
+}
+
+/* Of equal scores the result is the mean of the values on the path, which the row's own ends. */
+TEST(path_attention_reads_along_the_path) {
+    enum { D = 2, LENGTH = 3 };
+    float q[2 * 3 * D] = {0, 0, 5, 5, 30, 60}, y[2 * D], workspace[64];
+    float cache[4 * 2 * D] = {0, 0, 1, 2, 0, 0, 100, 100, 0, 0, 10, 20};
+    const int32_t paths[2 * LENGTH] = {2, 0, 3, -1, 0, 0}, positions[2] = {2, 0};
+    const nn_attributes a = {.heads = 1};
+    const nn_call c = {.attributes = &a,
+                       .input = {{.data = q, .rows = 2, .cols = 3 * D, .type = NN_F32},
+                                 {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32},
+                                 {.data = (void *)(uintptr_t)paths, .rows = 2, .cols = LENGTH, .type = NN_I32},
+                                 {.data = (void *)(uintptr_t)positions, .rows = 2, .cols = 1, .type = NN_I32}},
+                       .output = {{.data = y, .rows = 2, .cols = D, .type = NN_F32},
+                                  {.data = cache, .rows = 4, .cols = 2 * D, .type = NN_F32}},
+                       .workspace = workspace};
+    const nn_kernels *both[2] = {&nn_op_path_attention.ref, &nn_cpu_path_attention};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 2 * D; i++) cache[3 * 2 * D + i] = -1;
+        both[k]->forward(&c);
+        CHECK_CLOSE(y[0], (10 + 1 + 30) / 3.0, 1e-5);
+        CHECK_CLOSE(y[1], (20 + 2 + 60) / 3.0, 1e-5);
+        CHECK(y[2] == 0 && y[3] == 0);
+        CHECK(memcmp(cache + 3 * 2 * D, q + D, 2 * D * sizeof *q) == 0);
+    }
+}
+
+RUN_TESTS(ENTRY(exp_is_off_by_less_than_1e_7_and_keeps_nan),
+          ENTRY(instruction_sets_with_fused_products_agree_bit_for_bit),
+          ENTRY(attention_ref_has_the_gradients_of_differences), ENTRY(attention_cpu_is_ref_for_all_sizes_of_heads),
+          ENTRY(attention_cpu_is_ref_for_random_lengths), ENTRY(attention_cpu_is_ref_for_long_sequences),
+          ENTRY(attention_cpu_is_ref_when_decoding),
+          ENTRY(attention_beside_a_cache_takes_only_the_queries_of_a_packed_row),
+          ENTRY(attention_of_nothing_is_nothing), ENTRY(attention_to_equal_keys_is_the_mean_of_what_is_seen),
+          ENTRY(attention_says_what_is_wrong_with_shapes), ENTRY(cross_entropy_ref_has_the_gradients_of_differences),
+          ENTRY(cross_entropy_cpu_is_ref), ENTRY(cross_entropy_sums_are_what_the_header_says),
+          ENTRY(cross_entropy_says_what_is_wrong_with_shapes), ENTRY(log_softmax_cpu_is_ref),
+          ENTRY(embedding_ref_has_the_gradients_of_differences), ENTRY(embedding_cpu_is_ref),
+          ENTRY(positions_are_laid_out_sin_then_cos), ENTRY(best_cpu_is_ref),
+          ENTRY(best_are_in_order_and_equals_by_their_columns), ENTRY(path_attention_cpu_is_ref),
+          ENTRY(path_attention_reads_along_the_path))

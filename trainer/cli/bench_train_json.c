@@ -1,0 +1,192 @@
+/* What `adamod bench train` found, as JSON.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "cli/bench_train.h"
+#include "support/json.h"
+#include "support/text.h"
+
+#include <string.h>
+
+static void add(json *j, const char *key, double x) {
+    json_key(j, key);
+    json_number(j, x);
+}
+
+static void add_milliseconds(json *j, const char *key, const bench_spread *s) {
+    json_key(j, key);
+    json_open(j, '{');
+    add(j, "median", 1e3 * s->median);
+    add(j, "low", 1e3 * s->low);
+    add(j, "high", 1e3 * s->high);
+    json_close(j, '}');
+}
+
+/* A key around what the task counts: "source_tokens", "images_per_second". */
+static void add_of(json *j, const char *before, const char *what, const char *after, double x) {
+    char key[96];
+    snprintf(key, sizeof key, "%s%s%s", before, what, after);
+    add(j, key, x);
+}
+
+static void add_counts(json *j, const bench_train_result *r) {
+    const task *t = r->s->task;
+    add(j, t->samples, r->samples);
+    if (bench_train_has_source(r)) {
+        add_of(j, "source_", t->items, "", r->items - r->targets);
+        add_of(j, "target_", t->items, "", r->targets);
+    } else if (strcmp(t->items, t->samples) != 0) {
+        add(j, t->items, r->items);
+    }
+}
+
+static void add_rates(json *j, const bench_train_result *r, const bench_spread *s, double base, double peak) {
+    add_milliseconds(j, "step_ms", s);
+    if (bench_train_has_source(r)) add_of(j, "target_", r->s->task->items, "_per_second", r->targets / s->median);
+    add_of(j, "", r->s->task->items, "_per_second", r->items / s->median);
+    if (*r->device.name) {
+        add(j, "device_bytes", peak);
+        return;
+    }
+    add(j, "resident_base", base);
+    add(j, "resident_peak", peak);
+}
+
+static void add_setup(json *j, const bench_train_result *r) {
+    json_pair(j, "version", adamod_version_string());
+    json_pair(j, "recipe", r->recipe);
+    json_pair(j, "rule", r->s->recipe.optimizer.rule);
+    json_pair(j, "library", nn_profile_library());
+    add(j, "parameters", (double)nn_params_total(r->s->params));
+    add(j, "threads", r->threads);
+    add(j, "steps", r->steps);
+    add_counts(j, r);
+    add(j, "check_loss", r->check);
+    json_key(j, "losses");
+    json_open(j, '[');
+    for (int i = 0; i < r->n_losses; i++) json_number(j, r->losses[i]);
+    json_close(j, ']');
+}
+
+static void add_ours(json *j, const bench_train_result *r) {
+    add_rates(j, r, &r->step, r->base, r->peak);
+    add_milliseconds(j, "forward_ms", &r->forward);
+    add_milliseconds(j, "backward_ms", &r->backward);
+    add_milliseconds(j, "optimizer_ms", &r->optimizer);
+    add_milliseconds(j, "products_ms", &r->products);
+    add(j, "optimizer_share", r->optimizer.median / r->step.median);
+    add(j, "flops", r->flops);
+    add(j, "gflops", 1e-9 * r->flops / r->step.median);
+    add(j, "library_gflops", 1e-9 * r->flops / r->products.median);
+    add(j, "library_share", r->products.median / r->step.median);
+}
+
+static void add_memory(json *j, const bench_train_result *r) {
+    add(j, "value_bytes", (double)r->memory.values);
+    add(j, "value_bytes_without_reuse", (double)r->memory.without_reuse);
+    add(j, "parameter_bytes", (double)r->memory.params);
+    add(j, "state_bytes", (double)r->states);
+}
+
+/* The members of one peer, in an object of its own. */
+static void add_peer(json *j, const bench_train_result *r, const bench_train_peer *p, const bench_spread *step) {
+    json_open(j, '{');
+    json_pair(j, "version", p->version);
+    json_pair(j, "python", bench_train_peer_python(p));
+    if (*p->attention) json_pair(j, "attention", p->attention);
+    if (*p->layout) json_pair(j, "layout", p->layout);
+    json_pair(j, "optimizer", p->optimizer);
+    json_pair(j, "environment", bench_train_peer_settings(p));
+    if (p->rows > 0) add(j, "padding", bench_train_padding(r));
+    add(j, "check_loss", p->loss);
+    add(j, "relative_difference", bench_train_difference(r, p));
+    add_rates(j, r, step, p->base, p->peak);
+    add(j, "speedup", step->median / r->step.median);
+    if (p->convolutions > 0) {
+        add(j, "convolutions_ms", 1e3 * p->convolutions);
+        add(j, "convolutions_share", p->convolutions / r->step.median);
+    }
+    if (*r->device.name) {
+        json_pair(j, "how", p->how);
+        add(j, "reserved_bytes", p->reserved);
+    }
+    json_close(j, '}');
+}
+
+static void add_torch(json *j, const bench_train_result *r) {
+    json_key(j, "torch");
+    if (r->peer.process) {
+        add_peer(j, r, &r->peer, &r->peer_step);
+    } else {
+        json_string(j, NULL);
+        json_pair(j, "no_torch", r->no_torch);
+    }
+    if (!r->device.graph.process) return;
+    json_key(j, "torch_graph");
+    add_peer(j, r, &r->device.graph, &r->device.graph_step);
+}
+
+/* ---- on a device ---- */
+
+static const char *const directions[2] = {"forward", "backward"};
+
+static void add_kernels(json *j, const bench_train_device *d) {
+    json_key(j, "kernel_ms");
+    json_open(j, '{');
+    for (int i = 0; i < d->n_classes; i++) {
+        for (int k = 0; k < 2; k++) {
+            char key[64];
+            snprintf(key, sizeof key, "%s_%s", d->classes[i].op, directions[k]);
+            if (d->classes[i].seconds[k] > 0) add(j, key, 1e3 * d->classes[i].seconds[k]);
+        }
+    }
+    add(j, "optimizer", 1e3 * d->optimizer);
+    json_close(j, '}');
+}
+
+static void add_shapes(json *j, const bench_train_device *d) {
+    json_key(j, "kernels");
+    json_open(j, '[');
+    for (int i = 0; i < d->n_kernels; i++) {
+        const nn_profile_step *s = &d->kernels[i].step;
+        json_open(j, '{');
+        json_pair(j, "op", s->op);
+        json_pair(j, "direction", directions[s->backward]);
+        json_pair(j, "shape", s->shape);
+        add(j, "calls", d->kernels[i].calls);
+        add(j, "ms", 1e3 * s->seconds);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void add_device(json *j, const bench_train_result *r) {
+    const bench_train_device *d = &r->device;
+    json_pair(j, "device", d->name);
+    json_pair(j, "precision", bench_train_precision(r->s));
+    add(j, "burst", d->burst);
+    add_rates(j, r, &r->step, 0, d->used);
+    add(j, "flops", r->flops);
+    add(j, "flops_run", d->flops);
+    add(j, "peak_flops", d->peak);
+    add(j, "peak_share", d->flops / r->step.median / d->peak);
+    add(j, "workspace_bytes", (double)r->memory.workspace);
+    add_kernels(j, d);
+    add_shapes(j, d);
+}
+
+int bench_train_print_json(const bench_train_result *r, const char *path, char *message, size_t size) {
+    json j = {0};
+    json_open(&j, '{');
+    add_setup(&j, r);
+    if (*r->device.name) add_device(&j, r);
+    else add_ours(&j, r);
+    add_memory(&j, r);
+    add_torch(&j, r);
+    json_close(&j, '}');
+    json_end_line(&j);
+    const int status = j.failed ? text_fail(message, size, "%s: out of memory", path)
+                                : text_write(path, (text_slice){j.text, j.n}, message, size);
+    json_free(&j);
+    return status;
+}

@@ -1,0 +1,452 @@
+/* adamod compare: variants of a recipe one after another or at the same time, ending in one report. */
+#include "support/directory.h"
+#include "support/text.h"
+#include "report/report.h"
+#include "train/run.h"
+#include "tasks/tasks.h"
+#include "cli/compare_view.h"
+#include "cli/jobs.h"
+#include "cli/training.h"
+#include "train/progress.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    FLAG_VARY,
+    FLAG_VARIANT,
+    FLAG_SEEDS,
+    FLAG_SET,
+    FLAG_OUT,
+    FLAG_DEVICE,
+    FLAG_JOBS,
+    FLAG_RESUME,
+    FLAG_NO_REPORT,
+    FLAG_HELP
+};
+static const cli_flag flags[] = {
+    {"vary", "KEY=A,B,..", "a run for each value; if repeated, for each combination of values"},
+    {"variant", "'NAME: K=V ..'", "a run with these keys set; may be repeated"},
+    {"seeds", "N", "repeat each run with seeds 1 to N (1)"},
+    {"set", "KEY=VALUE", "override a key of the recipe in all runs; may be repeated"},
+    {"out", "DIR", "where the run directories go (runs/NAME-compare)"},
+    TRAINING_DEVICE_FLAG,
+    {"jobs", "N", "number of runs at the same time, which share the cores (1)"},
+    {"resume", NULL, "continue an interrupted comparison"},
+    {"no-report", NULL, "write no report"},
+    CLI_HELP_FLAG,
+    {0}};
+
+static void print_help(void) {
+    printf(
+        "usage: adamod compare RECIPE [--vary KEY=A,B,..]... [--variant 'NAME: KEY=VALUE ..']... [--seeds N] [--jobs N] [--out DIR]\n\n"
+        "Runs variants of a recipe and writes one report of them all, DIR/report.html.\n"
+        "--vary optimizer=adamod,adam,sgd is short for optimizer.rule; options the rule does not have are dropped.\n\n");
+    cli_print_flags(stdout, flags);
+}
+
+enum { MAX_RUNS = 256, MAX_LISTS = 8, VALUE = RECIPE_PATH + 1 /* too long for a recipe is not cut to what fits */ };
+
+typedef struct comparison {
+    const char *recipe, *out;
+    const char *vary[MAX_LISTS], *variant[64];
+    int n_vary, n_variants;
+    int64_t seeds, jobs;
+    bool resume, no_report;
+    recipe base;
+    /* of each run */
+    char *directory[MAX_RUNS], *label[MAX_RUNS];
+    int n;
+    char noted[1024];           /* rules of which it was said what they dropped of the recipe: a list */
+    const char *made[MAX_RUNS]; /* the directories of those that did not fail */
+    int n_made;
+    scoreboard *board;
+} comparison;
+
+static int parse(int argc, char **argv, comparison *c, bool overrides) {
+    cli_parser p = {.command = "compare", .flags = flags, .argc = argc, .argv = argv};
+    char message[1024];
+    for (int flag; (flag = cli_next(&p)) != CLI_END;) {
+        if (flag == CLI_BAD) return CLI_USAGE;
+        if (flag == FLAG_SET && overrides && recipe_set(&c->base, p.value, message, sizeof message)) {
+            return cli_usage("compare", "%s", message);
+        }
+        if (flag == FLAG_DEVICE && overrides && training_device(&c->base, p.value, message, sizeof message)) {
+            return cli_usage("compare", "%s", message);
+        }
+        if (overrides) continue;
+        switch (flag) {
+            case CLI_OPERAND:
+                if (c->recipe) return cli_usage("compare", "unexpected argument '%.80s'", p.value);
+                c->recipe = p.value;
+                break;
+            case FLAG_VARY:
+                if (c->n_vary == MAX_LISTS) return cli_usage("compare", "more than %d --vary", MAX_LISTS);
+                c->vary[c->n_vary++] = p.value;
+                break;
+            case FLAG_VARIANT:
+                if (c->n_variants == 64) return cli_usage("compare", "more than 64 --variant");
+                c->variant[c->n_variants++] = p.value;
+                break;
+            case FLAG_SEEDS:
+                if (!cli_parse_int("compare", "seeds", p.value, 1, 100, &c->seeds)) return CLI_USAGE;
+                break;
+            case FLAG_OUT: c->out = p.value; break;
+            case FLAG_JOBS:
+                if (!cli_parse_int("compare", "jobs", p.value, 1, MAX_RUNS, &c->jobs)) return CLI_USAGE;
+                break;
+            case FLAG_RESUME: c->resume = true; break;
+            case FLAG_NO_REPORT: c->no_report = true; break;
+            case FLAG_HELP: print_help(); return 0;
+            default: break;
+        }
+    }
+    return c->recipe ? -1 : cli_usage("compare", "needs a recipe, say recipes/demo.yaml");
+}
+
+/* ---- variants ---- */
+
+static int set_key(recipe *r, const char *key, const char *value, char *message, size_t size) {
+    char text[128 + VALUE];
+    snprintf(text, sizeof text, "%.126s=%s", key, value);
+    return recipe_set(r, text, message, size);
+}
+
+/* "NAME: key=value key=value"; the rule first, so that options fit it. */
+static int apply_variant(recipe *r, const char *text, char *name, size_t name_size, char *message, size_t size) {
+    const char *colon = strchr(text, ':');
+    if (!colon || colon == text) {
+        snprintf(message, size, "--variant '%.80s': expected 'NAME: KEY=VALUE ...'", text);
+        return -1;
+    }
+    snprintf(name, name_size, "%.*s", (int)(colon - text), text);
+    for (const char *word = colon + 1; *(word += strspn(word, " \t"));) {
+        const size_t length = strcspn(word, " \t"), key_length = strcspn(word, "= \t");
+        char key[128], value[VALUE];
+        if (key_length == length) {
+            snprintf(message, size, "--variant '%.80s': '%.*s' is not KEY=VALUE", name,
+                     (int)(length < 80 ? length : 80), word);
+            return -1;
+        }
+        snprintf(key, sizeof key, "%.*s", (int)key_length, word);
+        snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), word + key_length + 1);
+        if (set_key(r, key, value, message, size)) return -1;
+        word += length;
+    }
+    return 0;
+}
+
+/* Value number index of a "KEY=A,B,C" list; false past the end. Commas within parentheses do not separate. */
+static bool list_value(const char *list, int index, char *key, size_t key_size, char *value, size_t value_size) {
+    const char *at = strchr(list, '=');
+    if (!at) return false;
+    snprintf(key, key_size, "%.*s", (int)(at - list), list);
+    for (at++;; at++) {
+        const char *begin = at;
+        for (int depth = 0; *at && (*at != ',' || depth > 0); at++) depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+        if (index-- == 0) {
+            snprintf(value, value_size, "%.*s", (int)(at - begin), begin);
+            return true;
+        }
+        if (!*at) return false;
+    }
+}
+
+static int list_length(const char *list) {
+    char key[128], value[VALUE];
+    int n = 0;
+    while (list_value(list, n, key, sizeof key, value, sizeof value)) n++;
+    return n;
+}
+
+/* A value as a name has it: of a path, what it ends with. */
+static const char *label_of(const char *value) {
+    const char *slash = strrchr(value, '/');
+    return slash && slash[1] ? slash + 1 : value;
+}
+
+/* Combination number index of all lists: sets its keys and adds its values to the name. */
+static int apply_combination(const comparison *c, int index, recipe *r, char *name, size_t name_size, char *message,
+                             size_t size) {
+    for (int i = 0; i < c->n_vary; i++) {
+        char key[128], value[VALUE];
+        const int n = list_length(c->vary[i]);
+        if (n == 0) {
+            snprintf(message, size, "--vary '%.80s': expected KEY=A,B,..", c->vary[i]);
+            return -1;
+        }
+        list_value(c->vary[i], index % n, key, sizeof key, value, sizeof value);
+        index /= n;
+        if (set_key(r, key, value, message, size)) return -1;
+        const size_t used = strlen(name);
+        const char *dot = strrchr(key, '.');
+        const bool rule = strcmp(key, "optimizer") == 0 || strcmp(key, "optimizer.rule") == 0;
+        snprintf(name + used, name_size - used, "%s%.40s%s%.60s", used ? " " : "",
+                 rule  ? ""
+                 : dot ? dot + 1
+                       : key,
+                 rule ? "" : "=", label_of(value));
+    }
+    return 0;
+}
+
+/* A name as a directory's: letters, digits and dashes. */
+static void slug(const char *name, char *out, size_t size) {
+    size_t n = 0;
+    for (; *name && n + 1 < size; name++) {
+        if (isalnum((unsigned char)*name) || *name == '.') out[n++] = (char)tolower((unsigned char)*name);
+        else if (n > 0 && out[n - 1] != '-') out[n++] = '-';
+    }
+    while (n > 0 && out[n - 1] == '-') n--;
+    out[n] = '\0';
+}
+
+static int make_directory(const char *path) {
+    const int error = directory_make(path, NULL);
+    if (error) return cli_fail("compare", "%s: cannot make this directory: %s", path, strerror(error));
+    if (access(path, W_OK) == 0) return 0;
+    return cli_fail("compare", "%s: cannot write in this directory: %s", path, strerror(errno));
+}
+
+/* ---- runs ---- */
+
+/* One of the runs: a variant with a seed. */
+typedef struct variant_run {
+    recipe r;
+    char name[1024]; /* of the variant */
+    char directory[1100];
+    char label[128]; /* for people, with the seed where there are several */
+} variant_run;
+
+/* At least 1; as many as are too many in any case are not counted further. */
+static int combinations(const comparison *c) {
+    int n = 1;
+    for (int i = 0; i < c->n_vary && n <= MAX_RUNS; i++) {
+        const int length = list_length(c->vary[i]);
+        if (length > 0) n *= length;
+    }
+    return n;
+}
+
+static int seeds(const comparison *c) { return c->seeds > 0 ? (int)c->seeds : 1; }
+
+static int runs(const comparison *c) { return (c->n_variants > 0 ? c->n_variants : 1) * combinations(c) * seeds(c); }
+
+static void name_run(const comparison *c, int seed, variant_run *v) {
+    char base[96];
+    slug(v->name, base, sizeof base);
+    snprintf(v->directory, sizeof v->directory, "%s/%s", c->out, base);
+    snprintf(v->label, sizeof v->label, "%.80s", v->name);
+    if (c->seeds <= 1) return;
+    snprintf(v->directory, sizeof v->directory, "%s/%s-seed-%d", c->out, base, seed);
+    snprintf(v->label, sizeof v->label, "%.80s, seed %d", v->name, seed);
+}
+
+/* Run number index of all; the exit status. */
+static int find_run(const comparison *c, int index, variant_run *v) {
+    const int seed = 1 + index % seeds(c), combination = index / seeds(c) % combinations(c);
+    const int variant = index / seeds(c) / combinations(c);
+    char message[1024], text[200];
+    v->r = c->base;
+    *v->name = '\0';
+    int failed =
+        c->n_variants && apply_variant(&v->r, c->variant[variant], v->name, sizeof v->name, message, sizeof message);
+    if (!failed) failed = apply_combination(c, combination, &v->r, v->name, sizeof v->name, message, sizeof message);
+    if (!failed && !*v->name) snprintf(v->name, sizeof v->name, "%s", c->base.name);
+    snprintf(text, sizeof text, "name=%.60s", v->name);
+    if (!failed) failed = recipe_set(&v->r, text, message, sizeof message);
+    snprintf(text, sizeof text, "train.seed=%d", seed);
+    if (!failed && c->seeds > 0) failed = recipe_set(&v->r, text, message, sizeof message);
+    if (failed) return cli_usage("compare", "%s", message);
+    name_run(c, seed, v);
+    return 0;
+}
+
+/* Once for each rule, however many runs have it. */
+static void note_dropped(comparison *c, const recipe *r) {
+    char line[1200];
+    const size_t used = strlen(c->noted);
+    if (key_lists(c->noted, r->optimizer.rule) || !recipe_dropped(r, line, sizeof line)) return;
+    training_note(line);
+    snprintf(c->noted + used, sizeof c->noted - used, "%s%s", used ? "," : "", r->optimizer.rule);
+}
+
+/* What would go wrong with a run: before any is made, so that it is not found after hours. */
+static int check_run(comparison *c, const variant_run *v) {
+    char message[1024], path[1200];
+    snprintf(path, sizeof path, "%s/recipe.yaml", v->directory);
+    if (recipe_check(&v->r, message, sizeof message)) return cli_usage("compare", "%s: %s", v->name, message);
+    note_dropped(c, &v->r);
+    if (c->n == MAX_RUNS) return cli_usage("compare", "more than %d runs", MAX_RUNS);
+    for (int i = 0; i < c->n; i++) {
+        if (strcmp(c->directory[i], v->directory) == 0)
+            return cli_usage("compare", "%s: another variant is in %s too; give it another name", v->name,
+                             v->directory);
+    }
+    if (!c->resume && access(path, F_OK) == 0 && !run_is_unbegun(v->directory, &v->r))
+        return cli_fail("compare", "%s is a run already: choose another --out, or --resume to continue it",
+                        v->directory);
+    if (!(c->directory[c->n] = strdup(v->directory)) || !(c->label[c->n] = strdup(v->label)))
+        return cli_fail("compare", "out of memory");
+    c->n++;
+    return 0;
+}
+
+static int check_all(comparison *c) {
+    static variant_run v;
+    int status = 0;
+    for (int i = 0; !status && i < runs(c); i++) {
+        status = find_run(c, i, &v);
+        if (!status) status = check_run(c, &v);
+    }
+    return status;
+}
+
+static bool is_over(const comparison *c, int index) { return c->resume && run_is_over(c->directory[index]); }
+
+/* Makes it; the exit status. A run that diverges is a result too. */
+static int make_run(const comparison *c, int index, int at_once) {
+    static variant_run v;
+    struct stat exists;
+    train_result result = {0};
+    int status = find_run(c, index, &v);
+    if (status) return status;
+    const train_options how = {.directory = v.directory,
+                               .resume = c->resume && stat(v.directory, &exists) == 0,
+                               .at_once = at_once,
+                               .board = c->board,
+                               .place = index};
+    scoreboard_begin(c->board, index);
+    status = training_run("compare", &v.r, &how, v.label, &result);
+    scoreboard_end(c->board, index);
+    return result.status == TRAIN_DIVERGED ? 0 : status;
+}
+
+/* ---- several at the same time ---- */
+
+/* What is left to do. */
+typedef struct work {
+    const comparison *c;
+    int run[MAX_RUNS]; /* their numbers */
+    int n, at_once;
+} work;
+
+static int make_job(void *context, int job) {
+    const work *w = context;
+    if (job > 0) training_noted();
+    return make_run(w->c, w->run[job], w->at_once);
+}
+
+/* A run that was killed has not said that it is over. */
+static void end_job(void *context, int job) {
+    const work *w = context;
+    scoreboard_end(w->c->board, w->run[job]);
+}
+
+static void show_jobs(void *context) {
+    const work *w = context;
+    compare_view_draw(w->c->board, w->c->label);
+}
+
+static int make_side_by_side(const comparison *c, int *status) {
+    const bool terminal = isatty(STDERR_FILENO);
+    work w = {.c = c};
+    int statuses[MAX_RUNS];
+    for (int i = 0; i < c->n; i++) {
+        status[i] = 0;
+        if (!is_over(c, i)) w.run[w.n++] = i;
+    }
+    w.at_once = w.n < c->jobs ? w.n : (int)c->jobs;
+    const jobs j = {w.n, w.at_once, make_job, &w, end_job, terminal ? show_jobs : NULL};
+    const int stopped = jobs_run(&j, statuses);
+    if (terminal) progress_clear();
+    for (int i = 0; i < w.n; i++) status[w.run[i]] = statuses[i];
+    return stopped;
+}
+
+/* ---- all ---- */
+
+static int make_one_by_one(const comparison *c, int *status) {
+    for (int i = 0; i < c->n; i++) {
+        status[i] = is_over(c, i) ? 0 : make_run(c, i, 0);
+        if (status[i] > 128) return status[i]; /* the user wants to stop */
+    }
+    return 0;
+}
+
+/* At once, since data may take long to read. */
+static void introduce(const comparison *c) {
+    int over = 0;
+    if (!isatty(STDERR_FILENO) && !(c->base.train.progress_every > 0)) return;
+    for (int i = 0; i < c->n; i++) over += is_over(c, i);
+    fprintf(stderr, "%d run%s", c->n, c->n > 1 ? "s" : "");
+    if (c->jobs > 1) fprintf(stderr, ", %lld at a time", (long long)c->jobs);
+    if (over) fprintf(stderr, ", of which %d %s over", over, over > 1 ? "are" : "is");
+    fprintf(stderr, "; in ");
+    text_print(stderr, c->out);
+    fprintf(stderr, "\n");
+}
+
+/* Those that failed are named, and are no part of the report. */
+static int make_all(comparison *c) {
+    int status[MAX_RUNS];
+    c->board = scoreboard_create(c->n, (int)c->jobs);
+    if (!c->board) return cli_fail("compare", "out of memory");
+    for (int i = 0; i < c->n; i++) {
+        if (is_over(c, i)) scoreboard_end(c->board, i);
+    }
+    introduce(c);
+    const int stopped = c->jobs > 1 ? make_side_by_side(c, status) : make_one_by_one(c, status);
+    for (int i = 0; !stopped && i < c->n; i++) {
+        if (status[i] > 128) (void)cli_fail("compare", "%s was killed by signal %d", c->label[i], status[i] - 128);
+        else if (status[i]) (void)cli_fail("compare", "%s failed", c->label[i]);
+        else c->made[c->n_made++] = c->directory[i];
+    }
+    return stopped;
+}
+
+static int report_all(const comparison *c) {
+    char message[1024], page[1200];
+    printf("\n");
+    int known;
+    const metric *metrics = tasks_metrics(&known);
+    if (report_print_table(c->made, c->n_made, metrics, known, message, sizeof message)) {
+        return cli_fail("compare", "%s", message);
+    }
+    if (c->no_report) return 0;
+    snprintf(page, sizeof page, "%s/report.html", c->out);
+    if (report_write(c->made, c->n_made, metrics, known, page, message, sizeof message)) {
+        return cli_fail("compare", "%s", message);
+    }
+    printf("\n");
+    text_line(stdout, "The report is %s", page);
+    return 0;
+}
+
+int cli_compare(int argc, char **argv) {
+    static comparison c;
+    static char standard[160];
+    char message[1024];
+    recipe_defaults(&c.base, tasks_all);
+    int status = parse(argc, argv, &c, false);
+    if (status >= 0) return status;
+    if (recipe_load(&c.base, c.recipe, message, sizeof message)) return cli_usage("compare", "%s", message);
+    if ((status = parse(argc, argv, &c, true)) >= 0) return status;
+    snprintf(standard, sizeof standard, "runs/%s-compare", c.base.name);
+    if (!c.out) c.out = standard;
+    status = check_all(&c);
+    if (status == 0) status = make_directory(c.out);
+    if (status == 0) status = make_all(&c);
+    if (status == 0 && c.n_made > 0) status = report_all(&c);
+    if (status == 0 && c.n_made < c.n) status = CLI_FAILURE;
+    scoreboard_free(c.board);
+    for (int i = 0; i < c.n; i++) {
+        free(c.directory[i]);
+        free(c.label[i]);
+    }
+    return status;
+}

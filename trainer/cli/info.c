@@ -1,0 +1,206 @@
+/* adamod info: what was built, and what this machine has for it. */
+#include "cli/cli.h"
+#include "core/error.h"
+#include "comm/nccl.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { FLAG_JSON, FLAG_HELP };
+static const cli_flag flags[] = {{"json", NULL, "print one JSON object"}, CLI_HELP_FLAG, {0}};
+
+typedef struct machine {
+    char compiler[96];
+    char processor[128];
+    char huge_pages[64]; /* "madvise", "always", ... as the system has it set */
+    const char *isa;     /* in use */
+    int threads;
+    long page_bytes;
+    long cache_bytes; /* of the last level; 0: unknown */
+    double memory_bytes;
+} machine;
+
+static const char *compiler_name(char *buffer, size_t size) {
+#if defined(__clang__)
+    snprintf(buffer, size, "clang %d.%d.%d", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+    snprintf(buffer, size, "gcc %d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+    snprintf(buffer, size, "unknown");
+#endif
+#ifndef __OPTIMIZE__
+    strncat(buffer, ", not optimized", size - strlen(buffer) - 1);
+#endif
+    return buffer;
+}
+
+/* What follows the first ": " of the first line of a file that starts with key; with no key, the word in brackets. */
+static void read_system(const char *path, const char *key, char *buffer, size_t size) {
+    char line[512];
+    FILE *file = fopen(path, "r");
+    buffer[0] = '\0';
+    while (file && fgets(line, sizeof line, file)) {
+        if (key && strncmp(line, key, strlen(key)) != 0) continue;
+        const char *begin = strchr(line, key ? ':' : '[');
+        if (!begin) break;
+        begin += strspn(begin, ":[ \t");
+        snprintf(buffer, size, "%.*s", (int)strcspn(begin, "]\n"), begin);
+        break;
+    }
+    if (file) fclose(file);
+}
+
+static int look(machine *m) {
+    adamod_optimizer *opt;
+    adamod_pool *pool;
+    adamod_status status = adamod_create(&opt, "adamod");
+    if (status) return cli_library("info", status);
+    m->isa = adamod_isa(opt);
+    adamod_free(opt);
+    if ((status = adamod_pool_create(&pool, 0))) return cli_library("info", status);
+    m->threads = adamod_pool_threads(pool);
+    adamod_pool_free(pool);
+    compiler_name(m->compiler, sizeof m->compiler);
+    read_system("/proc/cpuinfo", "model name", m->processor, sizeof m->processor);
+    read_system("/sys/kernel/mm/transparent_hugepage/enabled", NULL, m->huge_pages, sizeof m->huge_pages);
+    m->page_bytes = sysconf(_SC_PAGESIZE);
+    const long pages = sysconf(_SC_PHYS_PAGES);
+    m->memory_bytes = pages > 0 ? (double)pages * (double)m->page_bytes : 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    m->cache_bytes = cache > 0 ? cache : 0;
+#endif
+    return 0;
+}
+
+/* The library's last message, without what it begins with. */
+static const char *why_no_cuda(void) {
+    const char *text = adamod__last_message();
+    return strncmp(text, "cuda: ", 6) == 0 ? text + 6 : text;
+}
+
+/* NULL: it can be done. */
+static const char *why_no_training(void) {
+#ifdef ADAMOD_TRAINER
+    return cli_trainer_status() ? why_no_cuda() : NULL;
+#else
+    return "the trainer was not built";
+#endif
+}
+
+/* What ranks, processes that train together, are connected by. */
+static const struct {
+    const char *name, *key;
+    bool (*find)(char *out, size_t size);
+} of_ranks[] = {{"MPI", "mpi", comm_library}, {"NCCL", "nccl", nccl_library}};
+enum { RANKS = sizeof of_ranks / sizeof *of_ranks };
+
+/* How LSTM layers run on a GPU; empty: not at all. */
+static const char *lstm_on_cuda(void) {
+    static char text[96];
+#ifdef ADAMOD_TRAINER
+    if (cli_trainer_status() || cli_trainer_lstm(text, sizeof text)) *text = '\0';
+#endif
+    return text;
+}
+
+static void print_text(const machine *m) {
+    printf("version           %s\n", adamod_version_string());
+    printf("compiler          %s\n", m->compiler);
+    printf("processor         %s\n", m->processor[0] ? m->processor : "unknown");
+    printf("instruction sets  ");
+    for (int i = 0; adamod_isa_name(i); i++) {
+        const char *name = adamod_isa_name(i);
+        printf("%s%s%s", i ? ", " : "", name, strcmp(name, m->isa) == 0 ? " (in use)" : "");
+    }
+    printf("\nthreads           %d\n", m->threads);
+    if (m->memory_bytes > 0) printf("memory            %.1f GiB\n", m->memory_bytes / (1 << 30));
+    if (m->cache_bytes) printf("last-level cache  %.1f MiB\n", (double)m->cache_bytes / (1 << 20));
+    printf("page size         %ld bytes%s%s\n", m->page_bytes, m->huge_pages[0] ? ", huge pages: " : "", m->huge_pages);
+    const bool off = adamod_cuda_status() != ADAMOD_OK;
+    if (off) printf("CUDA              off: %s\n", why_no_cuda());
+    adamod_cuda_device d;
+    for (int i = 0; !adamod_cuda_device_at(i, &d); i++) {
+        printf("%-17s %s, compute capability %d.%d, %.1f GiB, %.1f free, driver for CUDA %d.%d\n", i ? "" : "CUDA",
+               d.name, d.major, d.minor, (double)d.memory / (1 << 30), (double)d.free_memory / (1 << 30),
+               d.driver / 1000, d.driver % 1000 / 10);
+    }
+    const char *why = off ? NULL : why_no_training();
+    if (why) printf("training on CUDA  off: %s\n", why);
+    const char *lstm = off ? "" : lstm_on_cuda();
+    if (*lstm) printf("LSTM on CUDA      %s\n", lstm);
+    for (int i = 0; i < RANKS; i++) {
+        char found[256];
+        const bool there = of_ranks[i].find(found, sizeof found);
+        printf("%-17s %s%s\n", of_ranks[i].name, there ? "" : "off: ", found);
+    }
+}
+
+static void print_json(const machine *m) {
+    printf("{\"version\": ");
+    cli_json_string(stdout, adamod_version_string());
+    printf(", \"compiler\": ");
+    cli_json_string(stdout, m->compiler);
+    printf(", \"processor\": ");
+    cli_json_string(stdout, m->processor);
+    printf(", \"instruction_sets\": [");
+    for (int i = 0; adamod_isa_name(i); i++) {
+        if (i) printf(", ");
+        cli_json_string(stdout, adamod_isa_name(i));
+    }
+    printf("], \"instruction_set\": ");
+    cli_json_string(stdout, m->isa);
+    printf(", \"threads\": %d, \"memory_bytes\": %.0f, \"cache_bytes\": %ld, \"page_bytes\": %ld, \"huge_pages\": ",
+           m->threads, m->memory_bytes, m->cache_bytes, m->page_bytes);
+    cli_json_string(stdout, m->huge_pages);
+    const bool off = adamod_cuda_status() != ADAMOD_OK;
+    printf(", \"cuda_off\": ");
+    if (off) cli_json_string(stdout, why_no_cuda());
+    else printf("null");
+    const char *why = why_no_training();
+    printf(", \"cuda_training_off\": ");
+    if (why) cli_json_string(stdout, why);
+    else printf("null");
+    if (!why && *lstm_on_cuda()) {
+        printf(", \"cuda_lstm\": ");
+        cli_json_string(stdout, lstm_on_cuda());
+    }
+    for (int i = 0; i < RANKS; i++) {
+        char found[256];
+        const bool there = of_ranks[i].find(found, sizeof found);
+        printf(", \"%s%s\": ", of_ranks[i].key, there ? "" : "_off");
+        cli_json_string(stdout, found);
+    }
+    printf(", \"cuda\": [");
+    adamod_cuda_device d;
+    for (int i = 0; !off && !adamod_cuda_device_at(i, &d); i++) {
+        printf("%s{\"name\": ", i ? ", " : "");
+        cli_json_string(stdout, d.name);
+        printf(", \"capability\": \"%d.%d\", \"memory_bytes\": %zu, \"free_bytes\": %zu, \"driver\": %d}", d.major,
+               d.minor, d.memory, d.free_memory, d.driver);
+    }
+    printf("]}\n");
+}
+
+int cli_info(int argc, char **argv) {
+    cli_parser parser = {.command = "info", .flags = flags, .argc = argc, .argv = argv};
+    bool json = false;
+    for (int flag; (flag = cli_next(&parser)) != CLI_END;) {
+        if (flag == FLAG_JSON) {
+            json = true;
+        } else if (flag == FLAG_HELP) {
+            printf(
+                "usage: adamod info [--json]\n\nShows the version, the build, and what this machine has for the library: instruction sets, memory, GPUs,\n"
+                "MPI. The best instruction set is used, unless the environment variable ADAMOD_ISA names another.\n\n");
+            return cli_print_flags(stdout, flags), 0;
+        } else {
+            return flag == CLI_OPERAND ? cli_usage("info", "unexpected argument '%.40s'", parser.value) : CLI_USAGE;
+        }
+    }
+    machine m = {0};
+    const int status = look(&m);
+    if (status) return status;
+    if (json) print_json(&m);
+    else print_text(&m);
+    return 0;
+}

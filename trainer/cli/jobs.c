@@ -1,0 +1,170 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "cli/jobs.h"
+
+#include "core/thread.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- signals ---- */
+
+static const int taken[] = {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGHUP};
+enum { TAKEN = sizeof taken / sizeof *taken };
+
+static pthread_t waiter;
+
+/* A library's own threads, as OpenBLAS starts them when it is loaded, do not block what the waiting thread does. */
+static void hand_over(int number) { pthread_kill(waiter, number); }
+
+/* Those that are waited for; they are blocked from here on. */
+static sigset_t take_signals(sigset_t *before) {
+    sigset_t set;
+    waiter = pthread_self();
+    sigemptyset(&set);
+    for (int i = 0; i < TAKEN; i++) {
+        struct sigaction old;
+        const bool keep = taken[i] == SIGHUP && sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler == SIG_IGN;
+        if (!keep) sigaddset(&set, taken[i]); /* nohup wants it to go on; but background jobs ignore SIGINT */
+    }
+    sigprocmask(SIG_BLOCK, &set, before);
+    for (int i = 0; i < TAKEN; i++) {
+        if (sigismember(&set, taken[i])) signal(taken[i], hand_over);
+    }
+    return set;
+}
+
+static void give_back_signals(const sigset_t *set, const sigset_t *before) {
+    for (int i = 0; i < TAKEN; i++) {
+        if (sigismember(set, taken[i])) signal(taken[i], SIG_DFL);
+    }
+    sigprocmask(SIG_SETMASK, before, NULL);
+}
+
+/* ---- processes ---- */
+
+/* What is under way. */
+typedef struct crew {
+    const jobs *j;
+    pid_t *pids;          /* of each job; 0: it does not run */
+    int lifeline[2];      /* a pipe from this process to all of them */
+    sigset_t set, before; /* signals that are waited for, and what was blocked before */
+} crew;
+
+/* What has begun an evaluation or a checkpoint looks at signals only after it, which may be minutes later. */
+static void *watch_parent(void *lifeline) {
+    char byte;
+    while (read(*(const int *)lifeline, &byte, 1) < 0 && errno == EINTR) {}
+    kill(getpid(), SIGTERM);
+    sleep(JOBS_GRACE);
+    _exit(128 + SIGTERM);
+}
+
+/* In the new process, which ends with its parent. Only the parent has the other end of the lifeline and writes nothing to it,
+ * so its end is the end of the parent, whenever that was and whatever killed it. */
+static void live_with_parent(const int lifeline[2], pid_t parent) {
+    static int own;
+    pthread_t thread;
+    close(lifeline[1]);
+    own = lifeline[0];
+    if (adamod__start_thread(&thread, watch_parent, &own) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(128 + SIGTERM);
+}
+
+/* In the new process. A group of its own keeps the terminal's Ctrl-C from it, which it would get twice. */
+static void become_job(const crew *c, int job, pid_t parent) {
+    const jobs *j = c->j;
+    setpgid(0, 0);
+    live_with_parent(c->lifeline, parent);
+    give_back_signals(&c->set, &c->before);
+    const int status = j->run(j->context, job);
+    fflush(NULL);
+    _exit(status);
+}
+
+static pid_t begin(const crew *c, int job) {
+    const pid_t parent = getpid();
+    fflush(NULL); /* or both processes would write what is in buffers */
+    const pid_t pid = fork();
+    if (pid == 0) become_job(c, job, parent);
+    if (pid > 0) setpgid(pid, pid);
+    return pid;
+}
+
+/* Those that have ended; how many. */
+static int reap(const crew *c, int *status) {
+    int n = 0, how;
+    for (pid_t pid; (pid = waitpid(-1, &how, WNOHANG)) > 0;) {
+        for (int i = 0; i < c->j->n; i++) {
+            if (c->pids[i] != pid) continue;
+            c->pids[i] = 0;
+            status[i] = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+            if (c->j->ended) c->j->ended(c->j->context, i);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The next signal; 0: there is none yet, but something to look at. */
+static int wait_for_signal(const crew *c) {
+    static const struct timespec often = {.tv_nsec = 200000000};
+    int number = 0;
+    if (!c->j->look) return sigwait(&c->set, &number) ? 0 : number;
+    number = sigtimedwait(&c->set, NULL, &often);
+    return number > 0 ? number : 0;
+}
+
+static int wait_for_all(const crew *c, int *status) {
+    const jobs *j = c->j;
+    int next = 0, running = 0, stop = 0;
+    for (;;) {
+        for (; !stop && running < j->at_once && next < j->n; next++) {
+            c->pids[next] = begin(c, next);
+            if (c->pids[next] > 0) {
+                running++;
+                continue;
+            }
+            c->pids[next] = 0;
+            status[next] = cli_fail("compare", "cannot start a process: %s", strerror(errno));
+        }
+        if (!running) return stop ? 128 + stop : 0;
+        const int number = wait_for_signal(c);
+        if (number == SIGCHLD) running -= reap(c, status);
+        if (j->look) j->look(j->context);
+        if (number == 0 || number == SIGCHLD) continue;
+        if (number != SIGUSR1) stop = number;
+        for (int i = 0; i < j->n; i++) {
+            if (c->pids[i] > 0) kill(c->pids[i], number);
+        }
+    }
+}
+
+int jobs_run(const jobs *j, int *status) {
+    crew c = {.j = j, .pids = calloc((size_t)j->n + 1, sizeof *c.pids), .lifeline = {-1, -1}};
+    int stopped;
+    c.set = take_signals(&c.before);
+    for (int i = 0; i < j->n; i++) status[i] = JOBS_NOT_BEGUN;
+    if (!c.pids) stopped = cli_fail("compare", "out of memory for the list of runs");
+    else if (pipe2(c.lifeline, O_CLOEXEC)) stopped = cli_fail("compare", "cannot make a pipe: %s", strerror(errno));
+    else stopped = wait_for_all(&c, status);
+    for (int i = 0; i < 2; i++) {
+        if (c.lifeline[i] >= 0) close(c.lifeline[i]);
+    }
+    free(c.pids);
+    give_back_signals(&c.set, &c.before);
+    return stopped;
+}

@@ -1,0 +1,208 @@
+/* adamod predict: what pictures show, by a trained model. */
+#include "support/json.h"
+#include "core/pool.h"
+#include "support/text.h"
+#include "cli/trained.h"
+#include "data/image_file.h"
+#include "data/image_folder.h"
+#include "tasks/images.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FLAG_TOP = TRAINED_PLAIN_FLAGS, FLAG_JSON };
+static const cli_flag flags[] = {TRAINED_PLAIN_MODEL_FLAGS,
+                                 {"top", "N", "number of likeliest classes to print (1)"},
+                                 {"json", NULL, "print a JSON object per image, one per line"},
+                                 {0}};
+
+typedef struct arguments {
+    image_names given, pictures; /* as on the command line, and with those of directories */
+    int64_t top;
+    bool json;
+} arguments;
+
+static int read_flag(void *context, int flag, const char *value) {
+    arguments *a = context;
+    if (flag == FLAG_JSON) a->json = true;
+    else if (!cli_parse_int("predict", "top", value, 1, 1000000, &a->top)) return CLI_USAGE;
+    return 0;
+}
+
+static int take_path(void *context, const char *path) {
+    arguments *a = context;
+    char message[256];
+    return image_names_add(&a->given, path, message, sizeof message) ? cli_fail("predict", "%s", message) : 0;
+}
+
+/* The pictures of directories take the directories' places; the exit status. */
+static int find_pictures(arguments *a) {
+    int status = 0;
+    for (int64_t i = 0; i < a->given.n; i++) {
+        const char *path = a->given.name[i];
+        const int64_t before = a->pictures.n;
+        char message[1024];
+        struct stat info;
+        const bool directory = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+        if (directory ? image_folder_find(&a->pictures, path, message, sizeof message)
+                      : image_names_add(&a->pictures, path, message, sizeof message))
+            return cli_fail("predict", "%s", message);
+        if (a->pictures.n == before)
+            status = cli_fail("predict", "%s: no picture in this directory, expected .png, .jpg or .jpeg", path);
+    }
+    return status;
+}
+
+/* The likeliest class that is less likely than one that was printed before, or comes after it; -1: none is left. */
+static int next_likeliest(const float *p, int n, int before) {
+    int best = -1;
+    for (int k = 0; k < n; k++) {
+        const bool after = before < 0 || p[k] < p[before] || (p[k] == p[before] && k > before);
+        if (after && (best < 0 || p[k] > p[best])) best = k;
+    }
+    return best;
+}
+
+static void print_text(const arguments *a, const char *path, const class_names *c, const float *p) {
+    int k = -1;
+    text_print(stdout, path);
+    putchar(':');
+    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
+        printf("%s ", i ? "," : "");
+        text_print(stdout, c->name[k]);
+        printf(" %.1f %%", 100 * (double)p[k]);
+    }
+    printf("\n");
+}
+
+static int print_json(const arguments *a, const char *path, const class_names *c, const float *p) {
+    int k = -1;
+    json j = {0};
+    json_open(&j, '{');
+    json_pair(&j, "image", path);
+    json_key(&j, "classes");
+    json_open(&j, '[');
+    for (int64_t i = 0; i < a->top && (k = next_likeliest(p, c->n, k)) >= 0; i++) {
+        json_open(&j, '{');
+        json_pair(&j, "label", c->name[k]);
+        json_key(&j, "probability");
+        json_number(&j, (double)p[k]);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    const int status = j.failed ? cli_fail("predict", "out of memory") : 0;
+    if (!status) printf("%s\n", j.text);
+    json_free(&j);
+    return status;
+}
+
+/* ---- some pictures at a time, so that answers come early and memory does not grow with their number ---- */
+
+enum { TOGETHER = 256 };
+
+typedef struct portion {
+    char **paths; /* [n], of those that were read from the front on */
+    int64_t n;
+    int size;
+    uint8_t *bytes;       /* [TOGETHER, size, size, 3] */
+    float *probabilities; /* [TOGETHER, classes] */
+    struct {
+        bool failed;
+        char why[256];
+    } read[TOGETHER];
+} portion;
+
+static size_t picture_bytes(const portion *x) { return (size_t)x->size * (size_t)x->size * 3; }
+
+static void read_one(void *context, int64_t i, int thread) {
+    portion *x = context;
+    (void)thread;
+    x->read[i].failed = image_read_square(x->paths[i], x->size, x->bytes + (size_t)i * picture_bytes(x), x->read[i].why,
+                                          sizeof x->read[i].why) != 0;
+}
+
+/* What can be read comes to the front of paths and bytes; what cannot is named, and the exit status for it returned. */
+static int read_pictures(portion *x, adamod_pool *pool) {
+    const size_t each = picture_bytes(x);
+    int status = 0;
+    int64_t kept = 0;
+    adamod__pool_run(pool, x->n, read_one, x);
+    for (int64_t i = 0; i < x->n; i++) {
+        if (x->read[i].failed) {
+            status = cli_fail("predict", "%s: %s", x->paths[i], x->read[i].why);
+            continue;
+        }
+        if (kept != i) memcpy(x->bytes + (size_t)kept * each, x->bytes + (size_t)i * each, each);
+        char *read = x->paths[i]; /* what could not be read stays in the list, to be freed */
+        x->paths[i] = x->paths[kept];
+        x->paths[kept++] = read;
+    }
+    x->n = kept;
+    return status;
+}
+
+static int predict_portion(const arguments *a, portion *x, experiment *e) {
+    const class_names *c = &images_of(e)->all.classes;
+    char message[1024];
+    int status = read_pictures(x, e->pool);
+    if (x->n && images_predict(e, x->n, x->bytes, x->probabilities, message, sizeof message))
+        return cli_fail("predict", "%s", message);
+    for (int64_t i = 0; i < x->n; i++) {
+        const float *row = x->probabilities + i * c->n;
+        if (a->json) status = print_json(a, x->paths[i], c, row) ? CLI_FAILURE : status;
+        else print_text(a, x->paths[i], c, row);
+    }
+    fflush(stdout); /* what cannot be written is told at the end */
+    return status;
+}
+
+static int predict(arguments *a, experiment *e) {
+    portion *x = calloc(1, sizeof *x);
+    int status = find_pictures(a);
+    const int64_t n = a->pictures.n;
+    const size_t most = (size_t)(n < TOGETHER ? n : TOGETHER) + 1; /* there may be none */
+    if (!x) return cli_fail("predict", "out of memory for pictures");
+    x->size = images_settings_of(&e->recipe)->data.size;
+    x->bytes = calloc(most, picture_bytes(x));
+    x->probabilities = calloc(most, (size_t)images_of(e)->all.classes.n * sizeof *x->probabilities);
+    if (!x->bytes || !x->probabilities) status = cli_fail("predict", "out of memory for pictures");
+    for (int64_t at = 0; x->bytes && x->probabilities && at < n; at += TOGETHER) {
+        x->paths = a->pictures.name + at;
+        x->n = n - at < TOGETHER ? n - at : TOGETHER;
+        if (predict_portion(a, x, e)) status = CLI_FAILURE;
+    }
+    free(x->bytes);
+    free(x->probabilities);
+    free(x);
+    return status;
+}
+
+int cli_predict(int argc, char **argv) {
+    arguments a = {.top = 1};
+    trained t = {
+        .command = "predict",
+        .flags = flags,
+        .help = "usage: adamod predict RUN IMAGE|DIR... [--top N] [--json] ...\n\n"
+                "Classifies PNG and JPEG images with the model of a run of data.task images, and prints the likeliest\n"
+                "class with its probability. An image's central square is scaled to the size of the training images.\n"
+                "DIR stands for all images in it and in the directories below it, in the order of their paths.\n\n",
+        .own = read_flag,
+        .operand = take_path,
+        .plain = true,
+        .context = &a};
+    experiment e;
+    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
+    if (status < 0) {
+        if (e.task != &task_images)
+            status = cli_fail("predict", "%s: data.task %s has no pictures", t.run, e.task->name);
+        else if (a.given.n == 0)
+            status = cli_usage("predict", "needs a picture or a directory after the run directory");
+        else status = predict(&a, &e);
+        experiment_close(&e);
+    }
+    image_names_free(&a.given);
+    image_names_free(&a.pictures);
+    return status;
+}

@@ -1,0 +1,149 @@
+/* adamod translate: text through a trained model, line by line. */
+#include "support/text.h"
+#include "data/text_input.h"
+#include "tasks/translation.h"
+#include "cli/trained.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLAG_NBEST = TRAINED_FLAGS, FLAG_SCORES, FLAG_BATCH };
+static const cli_flag flags[] = {
+    TRAINED_MODEL_FLAGS,
+    {"nbest", "N", "print the N best translations of each line, each after the line's number and a tab"},
+    {"scores", NULL, "print the score and a tab before each translation"},
+    {"batch", "N", "lines read before they are translated, 1 to 8192 (8192 from a file; 1 from a pipe or a terminal)"},
+    {0}};
+
+enum { MOST_LINES = 8192 }; /* of a batch: those of similar lengths are translated together */
+
+typedef struct arguments {
+    const char *file;     /* NULL: standard input */
+    int64_t nbest, batch; /* 0: not given */
+    bool scores;
+} arguments;
+
+static int read_flag(void *context, int flag, const char *value) {
+    arguments *a = context;
+    bool good = true;
+    if (flag == FLAG_SCORES) a->scores = true;
+    else if (flag == FLAG_NBEST) good = cli_parse_int("translate", "nbest", value, 1, 64, &a->nbest);
+    else good = cli_parse_int("translate", "batch", value, 1, MOST_LINES, &a->batch);
+    return good ? 0 : CLI_USAGE;
+}
+
+static int take_file(void *context, const char *value) {
+    arguments *a = context;
+    if (a->file) return cli_usage("translate", "unexpected argument '%.80s': one file at most", value);
+    a->file = value;
+    return 0;
+}
+
+/* Lines that are read, then translated. */
+typedef struct lines {
+    const char *from; /* for messages */
+    char *bytes[MOST_LINES];
+    text_slice line[MOST_LINES];
+    int n;
+    int64_t first; /* number of the first of them */
+} lines;
+
+static void free_lines(lines *l) {
+    for (int i = 0; i < l->n; i++) free(l->bytes[i]);
+    l->n = 0;
+}
+
+/* Up to the end, or to the first line that is not text, so that those before it are translated: 1 if there may be more,
+ * 0, or -1 with a message. */
+static int read_lines(text_input *in, int most, lines *l, char *message, size_t size) {
+    l->first = text_input_number(in) + 1;
+    while (l->n < most) {
+        text_slice line;
+        const int got = text_input_line(in, &line, message, size);
+        if (got <= 0) return got;
+        char *copy = malloc(line.n + 1);
+        if (!copy) return text_fail(message, size, "%s:%lld: out of memory", l->from, (long long)l->first + l->n);
+        if (line.n) memcpy(copy, line.bytes, line.n);
+        l->bytes[l->n] = copy;
+        l->line[l->n++] = (text_slice){copy, line.n};
+    }
+    return 1;
+}
+
+static void warn_of_long(const experiment *e, const lines *l, int nbest, const translation_answer *answers) {
+    const int most = translation_settings_of(&e->recipe)->data.max_length;
+    for (int i = 0; i < l->n; i++) {
+        const long long n = answers[(size_t)i * (size_t)nbest].tokens;
+        if (n <= most) continue;
+        text_line(stderr, "adamod: translate: %s:%lld: %lld tokens, of which data.max_length %d are read", l->from,
+                  (long long)l->first + i, n, most);
+    }
+}
+
+static void print_answer(const arguments *a, int64_t line, const translation_answer *answer) {
+    if (a->nbest) printf("%lld\t", (long long)line);
+    if (a->scores) printf("%.6f\t", answer->score);
+    printf("%s\n", answer->text);
+}
+
+static int translate_lines(experiment *e, const arguments *a, const lines *l) {
+    const int nbest = a->nbest ? (int)a->nbest : 1;
+    char message[1024];
+    translation_answer *answers = calloc((size_t)l->n * (size_t)nbest, sizeof *answers);
+    if (!answers) return cli_fail("translate", "out of memory");
+    int status = translation_translate(e, l->n, l->line, nbest, answers, message, sizeof message);
+    if (status) status = cli_fail("translate", "%s:%lld: %s", l->from, (long long)l->first, message);
+    else warn_of_long(e, l, nbest, answers);
+    for (int i = 0; !status && i < l->n * nbest; i++) {
+        if (answers[i].text) print_answer(a, l->first + i / nbest, &answers[i]);
+        free(answers[i].text);
+    }
+    free(answers);
+    fflush(stdout);
+    return status;
+}
+
+/* From a file, many lines at once are faster. Whoever writes a pipe may wait for the answer to a line. */
+static int translate_all(experiment *e, const arguments *a) {
+    static lines l;
+    text_input *in;
+    char message[1024];
+    int status = 0, more = 1;
+    if (text_input_open(&in, a->file, message, sizeof message)) return cli_fail("translate", "%s", message);
+    l.from = text_input_name(in);
+    const int at_once = a->batch ? (int)a->batch : text_input_is_file(in) ? MOST_LINES : 1;
+    while (more > 0 && !status) {
+        more = read_lines(in, at_once, &l, message, sizeof message);
+        if (l.n) status = translate_lines(e, a, &l);
+        free_lines(&l);
+    }
+    text_input_close(in);
+    return !status && more < 0 ? cli_fail("translate", "%s", message) : status;
+}
+
+static int check_nbest(const experiment *e, const arguments *a) {
+    const int beam = translation_beam(e);
+    if (a->nbest <= beam) return 0;
+    return cli_usage("translate", "--nbest is %lld, expected at most --beam, which is %d", (long long)a->nbest, beam);
+}
+
+int cli_translate(int argc, char **argv) {
+    arguments a = {0};
+    trained t = {.command = "translate",
+                 .flags = flags,
+                 .help = "usage: adamod translate RUN [FILE] [--beam N] [--nbest N] [--scores] ... < text\n\n"
+                         "Translates a file or standard input line by line with a run's model. Each line from a pipe\n"
+                         "or a terminal is answered before the next one is read. A score is the sum of log p over the\n"
+                         "tokens, divided by length^length-penalty.\n\n",
+                 .own = read_flag,
+                 .operand = take_file,
+                 .context = &a};
+    experiment e;
+    int status = trained_open(&t, argc, argv, &e, TASK_APPLY);
+    if (status >= 0) return status;
+    if (e.task->open != task_bitext.open)
+        status = cli_fail("translate", "%s: data.task %s does not translate", t.run, e.task->name);
+    else if (!(status = check_nbest(&e, &a))) status = translate_all(&e, &a);
+    experiment_close(&e);
+    return status;
+}

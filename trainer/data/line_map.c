@@ -1,0 +1,101 @@
+/* line_map.c - see line_map.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "data/line_map.h"
+
+#include "core/error.h"
+#include "core/pool.h"
+#include "data/text_input.h"
+
+#include <stdlib.h>
+
+/* Lines worked on at once, of which a thread takes LOT at a time. */
+enum { LINES = 8192, LOT = 64 };
+
+typedef struct line_batch {
+    const line_map *m;
+    adamod_pool *pool;
+    void **workers; /* one for each thread */
+    char *bytes;    /* of all lines, end to end */
+    size_t n_bytes, room;
+    size_t at[LINES + 1];
+    char *out[LINES];
+    int n;
+} line_batch;
+
+static int add_line(line_batch *b, text_slice line) {
+    if (b->room - b->n_bytes < line.n || !b->bytes) {
+        const size_t room = (b->n_bytes + line.n) * 2 + 65536;
+        char *bytes = realloc(b->bytes, room);
+        if (!bytes) return -1;
+        b->bytes = bytes;
+        b->room = room;
+    }
+    if (line.n) memcpy(b->bytes + b->n_bytes, line.bytes, line.n);
+    b->n_bytes += line.n;
+    b->at[++b->n] = b->n_bytes;
+    return 0;
+}
+
+static void run_lot(void *context, int64_t lot, int thread) {
+    line_batch *b = context;
+    const int64_t end = (lot + 1) * LOT < b->n ? (lot + 1) * LOT : b->n;
+    for (int64_t i = lot * LOT; i < end; i++) {
+        const text_slice line = {b->bytes + b->at[i], b->at[i + 1] - b->at[i]};
+        b->out[i] = b->m->run(b->workers[thread], line);
+    }
+}
+
+/* Works on the lines that were read, and gives them away. */
+static int flush_lines(line_batch *b, char *msg, size_t msg_size) {
+    int good = 0, status = 0;
+    adamod__pool_run(b->pool, (b->n + LOT - 1) / LOT, run_lot, b);
+    while (good < b->n && b->out[good]) good++;
+    status = b->m->take(b->m->context, good, b->out, msg, msg_size);
+    if (!status && good < b->n) status = text_fail(msg, msg_size, "out of memory");
+    for (int i = 0; i < b->n; i++) free(b->out[i]);
+    b->n = 0;
+    b->n_bytes = 0;
+    return status;
+}
+
+static int run_file(line_batch *b, const char *path, char *msg, size_t msg_size) {
+    text_input *in;
+    text_slice line;
+    char reason[512] = "";
+    int status = 0, got = 1;
+    if (text_input_open(&in, path, msg, msg_size)) return -1;
+    if (b->m->any) text_input_any(in);
+    while (!status && (got = text_input_line(in, &line, reason, sizeof reason)) > 0) {
+        if (b->m->keeps && !b->m->keeps(line)) continue;
+        if (add_line(b, line)) status = text_fail(msg, msg_size, "%s: out of memory", text_input_name(in));
+        else if (b->n == LINES || text_input_waits(in)) status = flush_lines(b, msg, msg_size);
+    }
+    if (!status && b->n) status = flush_lines(b, msg, msg_size);
+    if (!status && got < 0) status = text_fail(msg, msg_size, "%s", reason);
+    text_input_close(in);
+    return status;
+}
+
+int line_map_run(const line_map *m, int n, const char *const *paths, char *msg, size_t msg_size) {
+    line_batch *b = calloc(1, sizeof *b);
+    if (!b) return text_fail(msg, msg_size, "out of memory");
+    if (adamod_pool_create(&b->pool, m->threads)) {
+        free(b);
+        return text_fail(msg, msg_size, "%s", adamod__last_message());
+    }
+    const int threads = adamod_pool_threads(b->pool);
+    bool whole = (b->workers = calloc((size_t)threads, sizeof *b->workers)) != NULL;
+    b->m = m;
+    for (int i = 0; whole && i < threads; i++) whole = (b->workers[i] = m->open(m->options)) != NULL;
+    int status = whole ? 0 : text_fail(msg, msg_size, "out of memory");
+    if (!status && n == 0) status = run_file(b, NULL, msg, msg_size);
+    for (int i = 0; i < n && !status; i++) status = run_file(b, paths[i], msg, msg_size);
+    for (int i = 0; b->workers && i < threads; i++) m->close(b->workers[i]);
+    adamod_pool_free(b->pool);
+    free(b->workers);
+    free(b->bytes);
+    free(b);
+    return status;
+}

@@ -1,0 +1,316 @@
+/* archive_file.c - see archive_file.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _FILE_OFFSET_BITS 64
+#include "data/sets/archive_file.h"
+
+#include "core/file.h"
+#include "support/functions.h"
+#include "support/text.h"
+#include "data/sets/folders.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    MOST_MEMBERS = 64,     /* that can be asked for */
+    MOST_ENTRIES = 100000, /* of an archive */
+    MOST_RATIO = 200,      /* of its bytes, unpacked and packed; text has 3 to 6 */
+    RATIO_FROM = 16 << 20, /* where little was packed, the ratio says nothing */
+    LONGEST = 4096
+};
+
+int64_t archive_most(int64_t packed) {
+    if (packed > INT64_MAX / MOST_RATIO) return INT64_MAX;
+    return packed * MOST_RATIO > RATIO_FROM ? packed * MOST_RATIO : RATIO_FROM;
+}
+
+const char *archive_name_fault(const char *name) {
+    if (!name || !*name) return "it has no name";
+    if (*name == '/') return "its name is absolute";
+    if (strlen(name) >= 1024) return "its name is too long";
+    for (const char *part = name; *part;) {
+        const size_t n = strcspn(part, "/");
+        if (n == 2 && part[0] == '.' && part[1] == '.') return "its name leads out of the folder";
+        part += n + (part[n] == '/');
+    }
+    for (const char *c = name; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 0x7f || *c == '\\')
+            return "its name has a control character or a backslash";
+    }
+    return NULL;
+}
+
+#ifdef ADAMOD_ARCHIVE
+#include <archive.h>
+#include <archive_entry.h>
+
+/* ---- libarchive ---- */
+
+static struct {
+    void *library;
+    __typeof__(archive_read_new) *create;
+    __typeof__(archive_read_support_format_tar) *tar;
+    __typeof__(archive_read_support_filter_gzip) *gzip;
+    __typeof__(archive_read_support_filter_bzip2) *bzip2;
+    __typeof__(archive_read_support_filter_xz) *xz;
+    __typeof__(archive_read_support_filter_zstd) *zstd;
+    __typeof__(archive_read_open_fd) *open_fd;
+    __typeof__(archive_read_open_memory) *open_memory;
+    __typeof__(archive_read_next_header) *next;
+    __typeof__(archive_read_data) *data;
+    __typeof__(archive_read_data_skip) *skip;
+    __typeof__(archive_filter_bytes) *bytes;
+    __typeof__(archive_filter_count) *filters;
+    __typeof__(archive_entry_pathname) *name;
+    __typeof__(archive_entry_filetype) *type;
+    __typeof__(archive_entry_hardlink) *hardlink;
+    __typeof__(archive_entry_size) *size;
+    __typeof__(archive_error_string) *error;
+    __typeof__(archive_read_free) *release;
+} lib;
+
+const char *archive_missing(void) {
+    static char why[512];
+    static const char *const names[] = {"libarchive.so.13", NULL};
+    char reason[400];
+    const function_place functions[] = {
+        {"archive_read_new", &lib.create},
+        {"archive_read_support_format_tar", &lib.tar},
+        {"archive_read_support_filter_gzip", &lib.gzip},
+        {"archive_read_support_filter_bzip2", &lib.bzip2},
+        {"archive_read_support_filter_xz", &lib.xz},
+        {"archive_read_support_filter_zstd", &lib.zstd},
+        {"archive_read_open_fd", &lib.open_fd},
+        {"archive_read_open_memory", &lib.open_memory},
+        {"archive_read_next_header", &lib.next},
+        {"archive_read_data", &lib.data},
+        {"archive_read_data_skip", &lib.skip},
+        {"archive_filter_bytes", &lib.bytes},
+        {"archive_filter_count", &lib.filters},
+        {"archive_entry_pathname", &lib.name},
+        {"archive_entry_filetype", &lib.type},
+        {"archive_entry_hardlink", &lib.hardlink},
+        {"archive_entry_size", &lib.size},
+        {"archive_error_string", &lib.error},
+        {"archive_read_free", &lib.release},
+        {NULL, NULL},
+    };
+    if (lib.library) return NULL;
+    lib.library = functions_load(names, "ADAMOD_ARCHIVE_LIBRARY", functions, NULL, reason, sizeof reason);
+    if (lib.library) return NULL;
+    snprintf(why, sizeof why, "unpacking needs libarchive (Debian: libarchive13), which cannot be used: %s", reason);
+    return why;
+}
+
+/* ---- one archive ---- */
+
+typedef struct unpacking {
+    struct archive *a;
+    const char *name, *directory; /* the archive's, and where to; NULL: it is only looked at */
+    const archive_options *o;
+    int64_t packed; /* bytes of the archive itself */
+    bool taken[MOST_MEMBERS];
+    bool not_its_fault; /* that it cannot be unpacked */
+    char *buffer;
+    char *msg;
+    size_t msg_size;
+} unpacking;
+enum { BUFFER = 1 << 18 };
+
+static int too_much(const unpacking *u) {
+    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than the %lld bytes allowed", u->name,
+                     (long long)u->o->most);
+}
+
+/* Whether it is a bomb, by what was unpacked so far and what comes next. */
+static int check_amount(unpacking *u, int64_t more) {
+    const int64_t all = (int64_t)lib.bytes(u->a, 0), read = (int64_t)lib.bytes(u->a, -1);
+    if (u->o->progress) u->o->progress(u->o->context, read, u->packed);
+    if (more < 0 || all > u->o->most - more) return too_much(u);
+    if (all <= archive_most(read)) return 0;
+    return text_fail(u->msg, u->msg_size, "%s: unpacks to more than %d times its size", u->name, MOST_RATIO);
+}
+
+static int broken(unpacking *u) {
+    const char *error = lib.error(u->a);
+    return text_fail(u->msg, u->msg_size, "%s: not an archive that can be read: %s", u->name,
+                     error ? error : "it is damaged");
+}
+
+/* Data of the member that is next, into a file that must be new. */
+static int write_member(unpacking *u, const char *path) {
+    char reason[256];
+    adamod__output out;
+    int status = adamod__output_open(&out, path);
+    la_ssize_t got = 0;
+    while (!status && (got = lib.data(u->a, u->buffer, BUFFER)) > 0) {
+        if (check_amount(u, 0)) {
+            adamod__output_discard(&out);
+            return -1;
+        }
+        status = adamod__output_add(&out, u->buffer, (uint64_t)got);
+        if (!status && (int64_t)out.size > u->o->most) got = -1; /* holes, which cost the archive nothing */
+        if (got < 0) break;
+    }
+    if (!status && got >= 0) status = adamod__output_commit(&out);
+    if (status) adamod__output_reason(&out, reason, sizeof reason);
+    adamod__output_discard(&out);
+    if (status) return text_fail(u->msg, u->msg_size, "%s: %s", path, reason);
+    if (got >= 0) return 0;
+    return lib.error(u->a) ? broken(u) : too_much(u);
+}
+
+/* Data of the member that is next, which nobody wants; where they are damaged that is seen. */
+static int read_member(unpacking *u) {
+    la_ssize_t got;
+    int64_t all = 0;
+    while ((got = lib.data(u->a, u->buffer, BUFFER)) > 0 && (all += got) <= u->o->most) {
+        if (check_amount(u, 0)) return -1;
+    }
+    if (got < 0) return broken(u);
+    return got ? too_much(u) : 0;
+}
+
+static int take_member(unpacking *u, int k, int64_t size) {
+    char path[LONGEST];
+    const char *member = u->o->members[k];
+    if (u->taken[k]) return text_fail(u->msg, u->msg_size, "%s: '%s' is in it twice", u->name, member);
+    if (size == 0) return text_fail(u->msg, u->msg_size, "%s: '%s' in it is empty", u->name, member);
+    u->taken[k] = true;
+    if (!u->directory) return read_member(u);
+    snprintf(path, sizeof path, "%s/%s", u->directory, member);
+    char *slash = strrchr(path, '/');
+    *slash = 0;
+    if (folder_make(path, u->msg, u->msg_size)) return -1;
+    *slash = '/';
+    return write_member(u, path);
+}
+
+static int look_at(unpacking *u, struct archive_entry *entry) {
+    const char *name = lib.name(entry), *fault = archive_name_fault(name);
+    const unsigned type = (unsigned)lib.type(entry);
+    char shown[64];
+    int k = 0;
+    snprintf(shown, sizeof shown, "%s", name ? name : "");
+    for (char *c = shown; *c; c++) {
+        if ((unsigned char)*c < ' ') *c = '?';
+    }
+    if (!fault && lib.hardlink(entry)) fault = "it is a hard link";
+    if (!fault && type == AE_IFLNK) fault = "it is a symbolic link";
+    if (!fault && type != AE_IFREG && type != AE_IFDIR) fault = "it is neither a file nor a folder";
+    if (fault) return text_fail(u->msg, u->msg_size, "%s: refused for its member '%s': %s", u->name, shown, fault);
+    const int64_t size = (int64_t)lib.size(entry);
+    if (check_amount(u, size)) return -1;
+    while (strncmp(name, "./", 2) == 0) name += 2;
+    while (u->o->members[k] && strcmp(u->o->members[k], name) != 0) k++;
+    if (u->o->members[k] && type == AE_IFREG) return take_member(u, k, size);
+    return lib.skip(u->a) < ARCHIVE_WARN ? broken(u) : 0;
+}
+
+static int read_all(unpacking *u) {
+    struct archive_entry *entry;
+    int got = ARCHIVE_OK;
+    for (int entries = 0; (got = lib.next(u->a, &entry)) != ARCHIVE_EOF; entries++) {
+        if (got < ARCHIVE_WARN) return broken(u);
+        if (entries == MOST_ENTRIES)
+            return text_fail(u->msg, u->msg_size, "%s: has more than %d members", u->name, MOST_ENTRIES);
+        if (lib.filters(u->a) > 2) return text_fail(u->msg, u->msg_size, "%s: compressed more than once", u->name);
+        if (look_at(u, entry)) return -1;
+    }
+    for (int k = 0; u->o->members[k]; k++) {
+        if (!u->taken[k]) return text_fail(u->msg, u->msg_size, "%s: has no '%s'", u->name, u->o->members[k]);
+    }
+    return 0;
+}
+
+/* fd -1: of n bytes. */
+static int unpack(unpacking *u, int fd, const void *bytes, size_t n) {
+    int members = 0;
+    while (u->o->members[members]) members++;
+    if (members > MOST_MEMBERS) return text_fail(u->msg, u->msg_size, "%s: %d members are too many", u->name, members);
+    u->a = lib.create();
+    u->buffer = malloc(BUFFER);
+    u->not_its_fault = !u->a || !u->buffer;
+    int status = u->not_its_fault ? text_fail(u->msg, u->msg_size, "%s: out of memory", u->name) : 0;
+    if (!status) {
+        lib.tar(u->a);
+        lib.gzip(u->a);
+        lib.bzip2(u->a);
+        lib.xz(u->a);
+        lib.zstd(u->a);
+        const int opened = fd < 0 ? lib.open_memory(u->a, bytes, n) : lib.open_fd(u->a, fd, BUFFER);
+        status = opened < ARCHIVE_WARN ? broken(u) : read_all(u);
+    }
+    if (u->a) lib.release(u->a);
+    free(u->buffer);
+    return status;
+}
+
+int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
+                         char *msg, size_t msg_size) {
+    unpacking u = {.name = name, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
+    const char *missing = archive_missing();
+    u.packed = (int64_t)n;
+    return missing ? text_fail(msg, msg_size, "%s", missing) : unpack(&u, -1, bytes, n);
+}
+
+static int unpack_file(unpacking *u, const char *path) {
+    struct stat st;
+    const int fd = adamod__file_open(path, O_RDONLY);
+    if (fd < 0 || fstat(fd, &st)) {
+        const int error = errno;
+        if (fd >= 0) close(fd);
+        u->not_its_fault = true;
+        return text_fail(u->msg, u->msg_size, "%s: cannot open: %s", path, strerror(error));
+    }
+    u->packed = (int64_t)st.st_size;
+    const int status = unpack(u, fd, NULL, 0);
+    close(fd);
+    return status;
+}
+
+int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
+    unpacking u = {.name = path, .directory = directory, .o = o, .msg = msg, .msg_size = msg_size};
+    const char *missing = archive_missing();
+    return missing ? text_fail(msg, msg_size, "%s", missing) : unpack_file(&u, path);
+}
+
+int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
+    unpacking u = {.name = name, .o = o, .msg = msg, .msg_size = msg_size};
+    const char *missing = archive_missing();
+    if (missing) return text_fail(msg, msg_size, "%s", missing);
+    if (unpack_file(&u, path) == 0) return 1;
+    return u.not_its_fault ? -1 : 0;
+}
+
+#else
+
+const char *archive_missing(void) {
+    return "unpacking needs libarchive, which this program was built without (Debian: libarchive-dev)";
+}
+
+int archive_unpack(const char *path, const char *directory, const archive_options *o, char *msg, size_t msg_size) {
+    (void)path, (void)directory, (void)o;
+    return text_fail(msg, msg_size, "%s", archive_missing());
+}
+
+int archive_check(const char *path, const char *name, const archive_options *o, char *msg, size_t msg_size) {
+    (void)path, (void)name, (void)o;
+    return text_fail(msg, msg_size, "%s", archive_missing());
+}
+
+int archive_unpack_bytes(const void *bytes, size_t n, const char *name, const char *directory, const archive_options *o,
+                         char *msg, size_t msg_size) {
+    (void)bytes, (void)n, (void)name, (void)directory, (void)o;
+    return text_fail(msg, msg_size, "%s", archive_missing());
+}
+
+#endif

@@ -1,0 +1,360 @@
+/* sets_get.c - see data_sets.h: downloads, compared with their checksums.
+ *
+ * What comes over a network must have the published checksum. A file that people put here themselves, or have on this
+ * machine, may be the published one packed anew, which no checksum of the packed file can show: then its content is
+ * compared, by a checksum where one is known, and by its members' names and amounts where none is (sets_prepare.c).
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#define _FILE_OFFSET_BITS 64
+#include "core/file.h"
+#include "support/text.h"
+#include "data/sets/address.h"
+#include "data/sets/archive_file.h"
+#include "data/sets/data_sets.h"
+#include "data/sets/download.h"
+#include "data/sets/folders.h"
+#include "data/text_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ADDRESSES = 32, CHUNK = 1 << 16 };
+
+/* A file of a set with all that is known of it here. */
+typedef struct wanted {
+    const data_set *set;
+    const data_file *file;
+    const data_options *o;
+    char path[DATA_SET_PATH], part[DATA_SET_PATH + 8], bad[DATA_SET_PATH + 8], record[DATA_SET_PATH + 8];
+    char urls[MOST_ADDRESSES][DATA_SET_URL];
+    int n_urls;
+    int64_t size;
+    digest_kind kind;
+    char checksum[DIGEST_HEX]; /* "": none is known yet */
+    bool recorded;             /* it is that of an earlier download */
+    bool own;                  /* it is the user's, who may also have said that there is none */
+    bool unsure;               /* that the file is the published one */
+} wanted;
+
+static void note(const wanted *w, const char *line) {
+    if (w->o->note) w->o->note(w->o->context, line);
+}
+
+static void add_url(wanted *w, const char *url) {
+    if (w->n_urls < MOST_ADDRESSES) snprintf(w->urls[w->n_urls++], DATA_SET_URL, "%s", url);
+}
+
+/* Mirrors, then what users say of the file, then the table's. */
+static void find_addresses(wanted *w) {
+    const data_sources *s = w->o->sources;
+    char url[DATA_SET_URL];
+    for (int i = 0; s && i < s->n; i++) {
+        if (*s->list[i].set) continue;
+        snprintf(url, sizeof url, "%.600s/%s/%s", s->list[i].url, w->set->name, w->file->name);
+        add_url(w, url);
+    }
+    for (int i = 0; s && i < s->n; i++) {
+        const data_source *x = &s->list[i];
+        if (strcmp(x->set, w->set->name) != 0 || strcmp(x->file, w->file->name) != 0) continue;
+        add_url(w, x->url);
+        if (x->has_size) w->size = x->size;
+        if (x->has_checksum) {
+            w->kind = x->kind;
+            snprintf(w->checksum, sizeof w->checksum, "%s", x->checksum);
+        }
+        w->own = w->own || x->has_checksum;
+    }
+    if (!w->own) add_url(w, w->file->url); /* with another checksum, it is another file */
+}
+
+/* The checksum of an earlier download, where nobody has published one: "HEX  NAME", as sha256sum writes it. */
+static void read_record(wanted *w) {
+    char *bytes, why[256];
+    size_t n;
+    if (*w->checksum || text_read(w->record, &bytes, &n, why, sizeof why)) return;
+    if (n >= 64) {
+        snprintf(w->checksum, sizeof w->checksum, "%.64s", bytes);
+        w->kind = DIGEST_SHA256;
+        w->recorded = true;
+    }
+    free(bytes);
+}
+
+static int plan(wanted *w, const data_set *set, const data_file *file, const data_options *o, char *msg,
+                size_t msg_size) {
+    char folder[DATA_SET_PATH];
+    *w = (wanted){.set = set, .file = file, .o = o, .size = file->size, .kind = file->kind};
+    if (file->checksum) snprintf(w->checksum, sizeof w->checksum, "%s", file->checksum);
+    if (data_set_folder(set, "downloads", folder, sizeof folder, msg, msg_size)) return -1;
+    if (folder_make(folder, msg, msg_size)) return -1;
+    snprintf(w->path, sizeof w->path, "%s/%s", folder, file->name);
+    snprintf(w->part, sizeof w->part, "%s.part", w->path);
+    snprintf(w->bad, sizeof w->bad, "%s.bad", w->path);
+    snprintf(w->record, sizeof w->record, "%s.sha256", w->path);
+    find_addresses(w);
+    read_record(w);
+    return 0;
+}
+
+/* ---- checksums ---- */
+
+static void show_checking(void *context, int64_t done, int64_t total) {
+    const wanted *w = context;
+    char what[96];
+    snprintf(what, sizeof what, "checking %s", w->file->name);
+    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
+}
+
+static int digest_of(wanted *w, const char *path, digest_kind kind, char hex[DIGEST_HEX], char *msg, size_t msg_size) {
+    char *buffer = malloc(CHUNK);
+    const int fd = adamod__file_open(path, O_RDONLY);
+    uint64_t at = 0, got = 0;
+    int error = fd < 0 ? errno : 0;
+    digest d;
+    digest_start(&d, kind);
+    while (buffer && !error) {
+        if ((error = adamod__file_read(fd, at, buffer, CHUNK, &got)) || got == 0) break;
+        digest_add(&d, buffer, (size_t)got);
+        at += got;
+        show_checking(w, (int64_t)at, w->size);
+    }
+    if (fd >= 0) close(fd);
+    digest_end(&d, hex);
+    if (!buffer) error = ENOMEM;
+    free(buffer);
+    return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
+}
+
+/* Whether a file begins as packed ones and archives do. */
+static bool is_packed(const char *head, size_t n) {
+    static const struct {
+        const char *bytes;
+        size_t n, at;
+    } marks[] = {
+        {"\x1f\x8b", 2, 0}, {"BZh", 3, 0}, {"\xfd\x37zXZ", 5, 0}, {"\x28\xb5\x2f\xfd", 4, 0}, {"ustar", 5, 257}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        if (n >= marks[i].at + marks[i].n && memcmp(head + marks[i].at, marks[i].bytes, marks[i].n) == 0) return true;
+    }
+    return false;
+}
+
+/* Whether an archive can be unpacked and has what is wanted; as verify. */
+static int look_through(wanted *w, const char *path, char *msg, size_t msg_size) {
+    const archive_options o = {
+        .members = w->file->members, .most = w->file->unpacked, .progress = show_checking, .context = w};
+    return archive_check(path, w->path, &o, msg, msg_size);
+}
+
+/* Where no checksum is known: an archive is not the page of a network that wants people to log in, nor only a part of
+ * one. As verify. */
+static int look_inside(wanted *w, const char *path, char *msg, size_t msg_size) {
+    char head[512];
+    uint64_t got = 0;
+    w->unsure = !w->own;
+    if (!w->file->members) return 1;
+    const int fd = adamod__file_open(path, O_RDONLY);
+    const int error = fd < 0 ? errno : adamod__file_read(fd, 0, head, sizeof head, &got);
+    if (fd >= 0) close(fd);
+    if (error) return text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error));
+    if (is_packed(head, (size_t)got)) return archive_missing() ? 1 : look_through(w, path, msg, msg_size);
+    text_fail(msg, msg_size, "%s: what came is no archive%s", w->path, got && *head == '<' ? " but a web page" : "");
+    return 0;
+}
+
+/* Whether the text in a file has the published checksum. */
+static bool has_content(const wanted *w, const char *path, int64_t size) {
+    const char *expected = w->file->content ? w->file->content : w->file->checksum;
+    const int64_t most = archive_most(size);
+    char *bytes, hex[DIGEST_HEX], why[256];
+    size_t n;
+    digest d;
+    if (text_input_read_most(path, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, why, sizeof why))
+        return false;
+    digest_start(&d, w->file->kind);
+    digest_add(&d, bytes, n);
+    digest_end(&d, hex);
+    free(bytes);
+    return strcmp(hex, expected) == 0;
+}
+
+/* Whether a file that has another checksum is the published one all the same, packed anew; as verify, without a message
+ * if not. One that has as many bytes as the published one was not packed anew but damaged. */
+static int packed_anew(wanted *w, const char *path, char *msg, size_t msg_size) {
+    char line[256];
+    struct stat st;
+    if (w->own || w->recorded || stat(path, &st) || st.st_size == w->file->size) return 0;
+    if (w->file->members) {
+        const int whole = archive_missing() ? 0 : look_through(w, path, msg, msg_size);
+        if (whole <= 0) return whole;
+        w->unsure = true;
+        snprintf(
+            line, sizeof line,
+            "%s: its %s is not the published one; in case it was packed anew, the names and sizes of its members are "
+            "compared instead",
+            w->file->name, digest_name(w->kind));
+    } else {
+        if (!has_content(w, path, (int64_t)st.st_size)) return 0;
+        snprintf(line, sizeof line, "%s: packed anew; what it unpacks to has the published %s", w->file->name,
+                 digest_name(w->kind));
+    }
+    note(w, line);
+    return 1;
+}
+
+/* 1: it is the right one. 0: it is not, with a message. -1: it cannot be read. here: nobody sent it over a network. */
+static int verify(wanted *w, const char *path, bool here, char *msg, size_t msg_size) {
+    char hex[DIGEST_HEX], record[DATA_SET_PATH + 160] = "";
+    w->unsure = false;
+    if (!*w->checksum) return look_inside(w, path, msg, msg_size);
+    if (digest_of(w, path, w->kind, hex, msg, msg_size)) return -1;
+    if (strcmp(hex, w->checksum) == 0) return 1;
+    const int anew = here ? packed_anew(w, path, msg, msg_size) : 0;
+    if (anew) return anew;
+    if (w->recorded)
+        snprintf(record, sizeof record,
+                 ", that of an earlier download, as %s says; delete that record if the new file is right", w->record);
+    text_fail(msg, msg_size, "%s: its %s is %s, expected %s%s", w->path, digest_name(w->kind), hex, w->checksum,
+              record);
+    return 0;
+}
+
+/* ---- one file ---- */
+
+static void show_progress(void *context, int64_t done, int64_t total) {
+    const wanted *w = context;
+    char what[96];
+    snprintf(what, sizeof what, "fetching %s", w->file->name);
+    if (w->o->progress) w->o->progress(w->o->context, what, done, total);
+}
+
+/* From one address into w->part. *wrong: it is whole, and not the right one. */
+static download_result fetch(wanted *w, const char *url, int fd, bool *wrong, char *msg, size_t msg_size) {
+    const bool here = address_is_file(url);
+    const download d = {.url = url,
+                        .path = w->part,
+                        .size = here && !w->own ? 0 : w->size,
+                        .most = w->file->unpacked ? w->file->unpacked : 10 * w->file->size,
+                        .timeout = w->o->timeout > 0 ? w->o->timeout : 30,
+                        .progress = show_progress,
+                        .context = w};
+    for (int attempt = 0; attempt < 2; attempt++) {
+        bool resumed;
+        const download_result r = download_run(&d, fd, &resumed, msg, msg_size);
+        if (r != DOWNLOAD_DONE) return r;
+        const int right = verify(w, w->part, here, msg, msg_size);
+        if (right > 0) return DOWNLOAD_DONE;
+        if (right < 0) return DOWNLOAD_STOPPED;
+        if (!resumed) {
+            *wrong = true;
+            break;
+        }
+        note(w, "the parts of a download that was continued do not fit; it is begun anew");
+        (void)adamod__file_cut(fd, 0);
+    }
+    return DOWNLOAD_FAILED;
+}
+
+/* A whole file that is not the right one is kept, but out of the way. */
+static void set_apart(const wanted *w, const char *path, char *msg, size_t msg_size) {
+    char line[1024];
+    if (rename(path, w->bad)) return;
+    snprintf(line, sizeof line, "%s; kept as %s.bad", msg, w->file->name);
+    text_fail(msg, msg_size, "%s", line);
+}
+
+/* From one address to its place. */
+static download_result get_from(wanted *w, const char *url, char *msg, size_t msg_size) {
+    const int fd = folder_lock(w->part, msg, msg_size);
+    char folder[DATA_SET_PATH];
+    struct stat st;
+    bool wrong = false;
+    if (fd < 0) return DOWNLOAD_STOPPED;
+    const int64_t have = fstat(fd, &st) == 0 ? (int64_t)st.st_size : 0;
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(w->path, '/') - w->path), w->path);
+    download_result r = folder_space(folder, w->size - have, msg, msg_size) ? DOWNLOAD_STOPPED
+                                                                            : fetch(w, url, fd, &wrong, msg, msg_size);
+    if (r == DOWNLOAD_DONE && folder_rename(w->part, w->path, msg, msg_size)) r = DOWNLOAD_STOPPED;
+    if (wrong) set_apart(w, w->part, msg, msg_size);
+    else if (r != DOWNLOAD_DONE && fstat(fd, &st) == 0 && st.st_size == 0) (void)unlink(w->part);
+    close(fd);
+    return r;
+}
+
+static void warn_of(const wanted *w, const char *url) {
+    char shown[DATA_SET_URL], line[DATA_SET_URL + 256];
+    if (*w->checksum || !address_is_plain(url)) return;
+    address_shown(url, shown, sizeof shown);
+    snprintf(line, sizeof line,
+             "%s: no checksum is known, and %s is not encrypted: whoever is on the way there can change the file",
+             w->file->name, shown);
+    note(w, line);
+}
+
+static int get_from_any(wanted *w, char *msg, size_t msg_size) {
+    for (int i = 0; i < w->n_urls; i++) {
+        warn_of(w, w->urls[i]);
+        const download_result r = get_from(w, w->urls[i], msg, msg_size);
+        if (r == DOWNLOAD_DONE) return 0;
+        if (r == DOWNLOAD_STOPPED) return -1;
+        if (i + 1 < w->n_urls) note(w, msg);
+    }
+    return -1;
+}
+
+/* What is there already is compared, too: 1 if it is right, 0 if there is none. */
+static int look_at(wanted *w, char *msg, size_t msg_size) {
+    if (access(w->path, F_OK) != 0) return 0;
+    const int right = verify(w, w->path, true, msg, msg_size);
+    if (right) return right;
+    set_apart(w, w->path, msg, msg_size);
+    note(w, msg);
+    return 0;
+}
+
+static int get_file(wanted *w, char *msg, size_t msg_size) {
+    const int here = look_at(w, msg, msg_size);
+    return here ? here : get_from_any(w, msg, msg_size);
+}
+
+/* Where nobody has published one, that of a download from which the set was prepared is what later ones are compared
+ * with. */
+static int record(wanted *w, char *msg, size_t msg_size) {
+    char hex[DIGEST_HEX], line[DIGEST_HEX + 128];
+    if (*w->checksum) return 0;
+    if (digest_of(w, w->path, DIGEST_SHA256, hex, msg, msg_size)) return -1;
+    snprintf(line, sizeof line, "%s  %s\n", hex, w->file->name);
+    if (text_write(w->record, text_of(line), msg, msg_size)) return -1;
+    snprintf(line, sizeof line, "%s: no checksum is published; its SHA-256 is recorded", w->file->name);
+    note(w, line);
+    return 0;
+}
+
+/* Does something with each file of a set; *unsure: whether one of them was. */
+static int with_each(const data_set *s, const data_options *o, int (*act)(wanted *w, char *msg, size_t msg_size),
+                     bool *unsure, char *msg, size_t msg_size) {
+    wanted *w = malloc(sizeof *w);
+    int status = w ? 0 : text_fail(msg, msg_size, "out of memory");
+    *unsure = false;
+    for (const data_file *f = s->files; status >= 0 && f->name; f++) {
+        status = plan(w, s, f, o, msg, msg_size);
+        if (!status) status = act(w, msg, msg_size);
+        *unsure = *unsure || w->unsure;
+    }
+    free(w);
+    return status < 0 ? -1 : 0;
+}
+
+int data_set_get(const data_set *s, const data_options *o, bool *unsure, char *msg, size_t msg_size) {
+    return with_each(s, o, get_file, unsure, msg, msg_size);
+}
+
+int data_set_record(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
+    bool unsure;
+    return with_each(s, o, record, &unsure, msg, msg_size);
+}

@@ -1,0 +1,384 @@
+/* sets_prepare.c - see data_sets.h: from downloads to what recipes name.
+ *
+ * All is made in a folder beside its place, which is renamed when it is whole. Of a set of pairs this folder has, on the
+ * way, what was unpacked (in/) and tokens (tok.*), which go before the end.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "support/text.h"
+#include "data/bpe.h"
+#include "data/sets/archive_file.h"
+#include "data/sets/data_sets.h"
+#include "data/sets/folders.h"
+#include "data/sets/line_file.h"
+#include "data/sets/set_lines.h"
+#include "data/text_input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct preparing {
+    const data_set *set;
+    const data_options *o;
+    char downloads[DATA_SET_PATH], folder[DATA_SET_PATH]; /* where from, and where it is made */
+    bool unsure;                                          /* no checksum says that it is the published set */
+    char *msg;
+    size_t msg_size;
+} preparing;
+
+enum { PATH = 2 * DATA_SET_PATH, MOST_FILES = 16 };
+
+static const char *in_folder(const preparing *p, const char *name, const char *end, char out[PATH]) {
+    snprintf(out, PATH, "%s/%s%s", p->folder, name, end);
+    return out;
+}
+
+static void tell(const preparing *p, const char *what, int64_t done, int64_t total) {
+    if (p->o->progress) p->o->progress(p->o->context, what, done, total);
+}
+
+/* Where no checksum says it, amounts do: that this is the published set. expected 0: not known. */
+static int expect(const preparing *p, const char *what, int64_t found, int64_t expected, const char *unit) {
+    if (!p->unsure || !expected || found == expected) return 0;
+    return text_fail(p->msg, p->msg_size,
+                     "%s: %lld %s, the published set has %lld; no checksum says that the files in %s are the published "
+                     "ones: delete what is not, to download it",
+                     what, (long long)found, unit, (long long)expected, p->downloads);
+}
+
+/* ---- files as they are ---- */
+
+static int copy_file(const preparing *p, const data_copy *c, int64_t *lines) {
+    char from[PATH], to[PATH], *bytes;
+    struct stat st;
+    size_t n;
+    snprintf(from, sizeof from, "%s/%s", p->downloads, c->from);
+    tell(p, c->to, 0, 0);
+    if (stat(from, &st)) return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", from, strerror(errno));
+    const int64_t most = archive_most((int64_t)st.st_size);
+    if (text_input_read_most(from, most > PTRDIFF_MAX ? PTRDIFF_MAX : (size_t)most, &bytes, &n, p->msg, p->msg_size))
+        return -1;
+    if (n == 0) {
+        free(bytes);
+        return text_fail(p->msg, p->msg_size, "%s: empty, expected text", from);
+    }
+    const int failed = text_write(in_folder(p, c->to, "", to), (text_slice){bytes, n}, p->msg, p->msg_size);
+    *lines = text_count_lines((text_slice){bytes, n});
+    free(bytes);
+    return failed ? -1 : 0;
+}
+
+/* Of pairs, the two languages of a text follow each other. */
+static int copy_files(const preparing *p) {
+    const data_copy *all = p->set->copies;
+    for (int64_t i = 0, lines[2]; all[i].from; i++) {
+        if (copy_file(p, &all[i], &lines[i % 2])) return -1;
+        if (p->set->languages[0] && i % 2 && lines[0] != lines[1])
+            return text_fail(p->msg, p->msg_size, "%s has %lld lines and %s has %lld, expected the same number",
+                             all[i - 1].from, (long long)lines[0], all[i].from, (long long)lines[1]);
+    }
+    return 0;
+}
+
+/* ---- archives ---- */
+
+typedef struct unpack_progress {
+    const preparing *p;
+    const char *name;
+} unpack_progress;
+
+static void show_unpacking(void *context, int64_t done, int64_t total) {
+    const unpack_progress *u = context;
+    char what[96];
+    snprintf(what, sizeof what, "unpacking %s", u->name);
+    tell(u->p, what, done, total);
+}
+
+static int unpack_all(const preparing *p, const char *below) {
+    char path[PATH], to[PATH];
+    if (folder_make(in_folder(p, below, "", to), p->msg, p->msg_size)) return -1;
+    for (const data_file *f = p->set->files; f->name; f++) {
+        unpack_progress u = {p, f->name};
+        const archive_options o = {
+            .members = f->members, .most = f->unpacked, .progress = show_unpacking, .context = &u};
+        snprintf(path, sizeof path, "%s/%s", p->downloads, f->name);
+        if (f->unpacked && archive_unpack(path, to, &o, p->msg, p->msg_size)) return -1;
+    }
+    return 0;
+}
+
+static int check_amounts(const preparing *p) {
+    for (const data_amount *a = p->set->amounts; a && a->file; a++) {
+        char path[PATH];
+        struct stat st;
+        if (stat(in_folder(p, a->file, "", path), &st))
+            return text_fail(p->msg, p->msg_size, "%s: cannot get its size: %s", path, strerror(errno));
+        if (expect(p, a->file, (int64_t)st.st_size, a->bytes, "bytes")) return -1;
+    }
+    return 0;
+}
+
+/* ---- lines to tokens ---- */
+
+/* Where lines go, and what they are for who wants to know how far it is. */
+typedef struct target {
+    const preparing *p;
+    line_file *file;
+    const char *what;
+} target;
+
+static int take_lines(void *context, int n, char *const *lines, char *msg, size_t msg_size) {
+    const target *t = context;
+    for (int i = 0; i < n; i++) {
+        if (line_file_put(t->file, text_of(lines[i]), msg, msg_size)) return -1;
+    }
+    tell(t->p, t->what, line_file_count(t->file), 0);
+    return 0;
+}
+
+/* The lines of some files, one after the other, by a map into one file. */
+static int map_files(const preparing *p, const char *const *paths, int n, line_map map, const char *what,
+                     const char *to, int64_t *lines) {
+    target t = {.p = p, .what = what};
+    if (line_file_open(&t.file, to, p->msg, p->msg_size)) return -1;
+    map.take = take_lines;
+    map.context = &t;
+    const int status = line_map_run(&map, n, paths, p->msg, p->msg_size);
+    *lines = line_file_count(t.file);
+    return line_file_close(t.file, !status, p->msg, p->msg_size) || status ? -1 : 0;
+}
+
+static void note_mended(const preparing *p, long long lines, const char *language) {
+    char line[160];
+    if (lines == 0 || !p->o->note) return;
+    snprintf(line, sizeof line, "%s: %lld lines (%s) have bytes that are not UTF-8, which became spaces", p->set->name,
+             lines, language);
+    p->o->note(p->o->context, line);
+}
+
+/* One side of pairs of files, which have so many lines as published. */
+static int read_side(const preparing *p, const data_pair *pairs, int64_t published, int side, set_lines_kind kind,
+                     const char *to) {
+    const text_chain_options *chain = &p->set->pairs->sides[side];
+    char paths[MOST_FILES][PATH], place[PATH], what[64];
+    const char *list[MOST_FILES];
+    set_lines lines = {.kind = kind, .chain = *chain};
+    int64_t found;
+    int n = 0;
+    if (kind != SET_LINES && kind != SET_TALKS)
+        lines.chain.normalize = false; /* fairseq does so with training text alone */
+    for (; pairs[n].side[0] && n < MOST_FILES; n++) {
+        snprintf(paths[n], PATH, "%s/in/%s", p->folder, pairs[n].side[side]);
+        list[n] = paths[n];
+    }
+    snprintf(what, sizeof what, "lines tokenized (%s)", chain->language);
+    in_folder(p, to, chain->language, place);
+    if (map_files(p, list, n, set_lines_map(&lines, p->o->threads), what, place, &found)) return -1;
+    note_mended(p, atomic_load(&lines.mended), chain->language);
+    return expect(p, pairs[0].side[side], found, published, pairs[1].side[0] ? "lines with those after it" : "lines");
+}
+
+static int tokenize(const preparing *p, int side) {
+    const data_pairs *d = p->set->pairs;
+    return read_side(p, d->train, d->train_lines, side, d->talks ? SET_TALKS : SET_LINES, "tok.all.") ||
+                   read_side(p, d->test, d->test_lines, side, SET_SEGMENTS, "tok.test.") ||
+                   read_side(p, d->test, d->test_lines, side, SET_RAW, "test.raw.")
+               ? -1
+               : 0;
+}
+
+/* ---- pairs of lines ---- */
+
+typedef struct pair_files {
+    const preparing *p;
+    text_input *in[2];
+    line_file *out[2][2]; /* training and validation, source and target */
+} pair_files;
+
+static int open_pairs(pair_files *f, const char *from, const char *const to[2]) {
+    const data_pairs *d = f->p->set->pairs;
+    char path[PATH];
+    for (int i = 0; i < 2; i++) {
+        const char *language = d->sides[i].language;
+        if (text_input_open(&f->in[i], in_folder(f->p, from, language, path), f->p->msg, f->p->msg_size)) return -1;
+        for (int k = 0; k < 2 && to[k]; k++) {
+            if (line_file_open(&f->out[k][i], in_folder(f->p, to[k], language, path), f->p->msg, f->p->msg_size))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+static int close_pairs(pair_files *f, int status) {
+    for (int i = 0; i < 2; i++) {
+        text_input_close(f->in[i]);
+        for (int k = 0; k < 2; k++) {
+            if (line_file_close(f->out[k][i], !status, f->p->msg, f->p->msg_size)) status = -1;
+        }
+    }
+    return status;
+}
+
+/* 1: the next pair; 0: there is none. */
+static int next_pair(pair_files *f, text_slice line[2]) {
+    const preparing *p = f->p;
+    const int a = text_input_line(f->in[0], &line[0], p->msg, p->msg_size);
+    const int b = a < 0 ? -1 : text_input_line(f->in[1], &line[1], p->msg, p->msg_size);
+    if (a < 0 || b < 0) return -1;
+    if (a != b)
+        return text_fail(p->msg, p->msg_size, "%s: its texts differ in their numbers of lines: one has more than %lld",
+                         p->set->name, (long long)text_input_number(f->in[a ? 1 : 0]));
+    return a;
+}
+
+/* Copies pairs that are within limits (NULL: all) to the first of two prefixes, every hold_out-th of them (0: none) to the
+ * other. */
+static int copy_pairs(const preparing *p, const char *from, const pair_limits *limits, int hold_out,
+                      const char *const to[2]) {
+    pair_files f = {.p = p};
+    text_slice line[2];
+    int64_t kept = 0;
+    int got, status = open_pairs(&f, from, to);
+    while (!status && (got = next_pair(&f, line))) {
+        if (got < 0) status = -1;
+        else if (!limits || pair_limits_keep(limits, text_count_tokens(TEXT_WORDS, line[0]),
+                                             text_count_tokens(TEXT_WORDS, line[1]))) {
+            line_file **out = f.out[++kept && hold_out && kept % hold_out == 0];
+            for (int i = 0; i < 2 && !status; i++) status = line_file_put(out[i], line[i], p->msg, p->msg_size);
+            if (kept % 10000 == 0) tell(p, "pairs", kept, 0);
+        }
+    }
+    return close_pairs(&f, status);
+}
+
+/* ---- subwords ---- */
+
+static int learn(const preparing *p, char **codes) {
+    const data_pairs *d = p->set->pairs;
+    bpe_learner *l = bpe_learner_create();
+    char path[PATH];
+    int64_t done = 0, lines = 0;
+    int got = l ? 0 : text_fail(p->msg, p->msg_size, "out of memory");
+    for (int i = 0; i < 2 && !got; i++) {
+        text_input *in;
+        text_slice line;
+        if (text_input_open(&in, in_folder(p, "tok.train.", d->sides[i].language, path), p->msg, p->msg_size)) got = -1;
+        while (!got && (got = text_input_line(in, &line, p->msg, p->msg_size)) > 0) {
+            got = bpe_learner_add(l, line) ? text_fail(p->msg, p->msg_size, "%s: out of memory", path) : 0;
+            if (++lines % 10000 == 0) tell(p, "lines counted for subwords", lines, 0);
+        }
+        text_input_close(in);
+    }
+    tell(p, "learning subwords", 0, 0);
+    *codes = got ? NULL : bpe_learner_run(l, d->merges, 2, &done);
+    bpe_learner_free(l);
+    if (got || *codes) return got;
+    return text_fail(p->msg, p->msg_size, "out of memory for learning subwords");
+}
+
+static void *open_subwords(const void *b) { return bpe_worker_create(b, &(bpe_options){0}); }
+static void close_subwords(void *worker) { bpe_worker_free(worker); }
+static char *run_subwords(void *worker, text_slice line) { return bpe_apply(worker, line); }
+
+static int apply(const preparing *p, const bpe *b, const char *from, const char *to) {
+    const data_pairs *d = p->set->pairs;
+    const line_map m = {
+        .threads = p->o->threads, .open = open_subwords, .close = close_subwords, .options = b, .run = run_subwords};
+    for (int i = 0; i < 2; i++) {
+        char in[PATH], out[PATH];
+        int64_t lines;
+        const char *paths[] = {in_folder(p, from, d->sides[i].language, in)};
+        in_folder(p, to, d->sides[i].language, out);
+        if (map_files(p, paths, 1, m, "lines split into subwords", out, &lines)) return -1;
+    }
+    return 0;
+}
+
+static int split_all(const preparing *p, const char *codes) {
+    const data_pairs *d = p->set->pairs;
+    bpe *b;
+    if (bpe_parse(&b, text_of(codes), -1, "codes", p->msg, p->msg_size)) return -1;
+    int failed = 0;
+    if (d->limit_subwords) {
+        failed = apply(p, b, "tok.train.", "bpe.train.") || apply(p, b, "tok.valid.", "bpe.valid.") ||
+                 copy_pairs(p, "bpe.train.", &d->limits, 0, (const char *const[]){"train.", NULL}) ||
+                 copy_pairs(p, "bpe.valid.", &d->limits, 0, (const char *const[]){"valid.", NULL});
+    } else {
+        failed = apply(p, b, "tok.train.", "train.") || apply(p, b, "tok.valid.", "valid.");
+    }
+    if (!failed) failed = apply(p, b, "tok.test.", "test.");
+    bpe_free(b);
+    return failed ? -1 : 0;
+}
+
+static void remove_prefix(const preparing *p, const char *prefix) {
+    for (int i = 0; i < 2; i++) {
+        char path[PATH];
+        (void)unlink(in_folder(p, prefix, p->set->pairs->sides[i].language, path));
+    }
+}
+
+static int prepare_pairs(const preparing *p) {
+    const data_pairs *d = p->set->pairs;
+    char path[PATH], *codes = NULL;
+    if (unpack_all(p, "in")) return -1;
+    for (int i = 0; i < 2; i++) {
+        if (tokenize(p, i)) return -1;
+    }
+    if (folder_remove(in_folder(p, "in", "", path), p->msg, p->msg_size)) return -1;
+    const char *const parts[] = {"tok.train.", "tok.valid."};
+    if (copy_pairs(p, "tok.all.", d->limit_subwords ? NULL : &d->limits, d->hold_out, parts)) return -1;
+    remove_prefix(p, "tok.all.");
+    if (learn(p, &codes)) return -1;
+    int failed = text_write(in_folder(p, "codes", "", path), text_of(codes), p->msg, p->msg_size);
+    if (!failed) failed = split_all(p, codes);
+    free(codes);
+    static const char *const gone[] = {"tok.train.", "tok.valid.", "tok.test.", "bpe.train.", "bpe.valid."};
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) remove_prefix(p, gone[i]);
+    return failed ? -1 : 0;
+}
+
+/* ---- either ---- */
+
+/* All but the last step; the folder is there, locked and empty. */
+static int prepare_in(const preparing *p) {
+    const int failed = p->set->copies ? copy_files(p) : p->set->pairs ? prepare_pairs(p) : unpack_all(p, "");
+    return failed ? -1 : check_amounts(p);
+}
+
+static int prepare_locked(preparing *p, const char *place) {
+    char old[PATH];
+    if (folder_remove(p->folder, p->msg, p->msg_size) || folder_make(p->folder, p->msg, p->msg_size)) return -1;
+    int status = prepare_in(p);
+    if (!status && access(place, F_OK) == 0) {
+        snprintf(old, sizeof old, "%s.old", place);
+        status = folder_remove(old, p->msg, p->msg_size) || folder_rename(place, old, p->msg, p->msg_size);
+    }
+    if (!status) status = folder_rename(p->folder, place, p->msg, p->msg_size);
+    if (!status) return folder_remove((snprintf(old, sizeof old, "%s.old", place), old), p->msg, p->msg_size);
+    (void)folder_remove(p->folder, NULL, 0); /* it is made anew in any case */
+    return -1;
+}
+
+int data_set_prepare(const data_set *s, const data_options *o, char *msg, size_t msg_size) {
+    preparing p = {.set = s, .o = o, .msg = msg, .msg_size = msg_size};
+    char place[DATA_SET_PATH], lock[PATH];
+    if (data_set_folder(s, "prepared", place, sizeof place, msg, msg_size)) return -1;
+    if (data_set_folder(s, "downloads", p.downloads, sizeof p.downloads, msg, msg_size)) return -1;
+    if (!o->again && data_set_state(s) == DATA_PREPARED) return 0;
+    if (data_set_get(s, o, &p.unsure, msg, msg_size)) return -1;
+    snprintf(lock, sizeof lock, "%.*s", (int)(strrchr(place, '/') - place), place);
+    if (folder_make(lock, msg, msg_size)) return -1;
+    snprintf(lock, sizeof lock, "%s.lock", place);
+    snprintf(p.folder, sizeof p.folder, "%.500s.new", place);
+    const int fd = folder_lock(lock, msg, msg_size);
+    if (fd < 0) return -1;
+    const int status = prepare_locked(&p, place);
+    (void)unlink(lock);
+    close(fd);
+    return status ? -1 : data_set_record(s, o, msg, msg_size);
+}

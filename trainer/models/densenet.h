@@ -1,0 +1,28 @@
+/* Densely connected networks (Huang et al., arXiv 1608.06993) for small images, as the paper trains them: each layer reads
+ * all features of its block, and puts its own before them; between blocks a transition halves channels, height and
+ * width. DenseNet-121 by default. */
+#ifndef ADAMOD_DENSENET_H
+#define ADAMOD_DENSENET_H
+
+#include "support/keys.h"
+#include "nn/nn.h"
+
+/* What a recipe says of it. */
+typedef struct densenet_settings {
+    struct {
+        char blocks[64]; /* layers of each */
+        int growth, bottleneck, stem;
+        double compression;
+        char gamma[16];
+        bool sync_norm;
+    } model;
+} densenet_settings;
+extern const key_table densenet_keys;
+
+/* What no single key can tell: NULL, or the path of the key that is wrong, and in why what is wrong. */
+const char *densenet_check(const densenet_settings *s, char *why, size_t size);
+
+/* Square images [rows, size, size, channels] to logits [rows, classes]. Each transition halves the size. */
+nn_value densenet_build(nn_graph *g, const densenet_settings *s, nn_value images, int classes);
+
+#endif

@@ -1,0 +1,19 @@
+/* Layers of ReLU units, each connected with all of the layer before: a baseline that sees pixels, not pictures. */
+#ifndef ADAMOD_MLP_H
+#define ADAMOD_MLP_H
+
+#include "support/keys.h"
+#include "nn/nn.h"
+
+/* What a recipe says of it. */
+typedef struct mlp_settings {
+    struct {
+        int layers, width;
+    } model;
+} mlp_settings;
+extern const key_table mlp_keys;
+
+/* Images or rows of numbers to logits [rows, classes]. */
+nn_value mlp_build(nn_graph *g, const mlp_settings *s, nn_value x, int classes);
+
+#endif

@@ -1,0 +1,29 @@
+/* Residual networks of basic blocks (He et al., arXiv 1512.03385) for small images, as the paper trains them: a stem of
+ * 3 x 3 without pooling, stages of blocks, the second and later of which begin with a stride of 2, the mean over what is
+ * left of the image, a linear layer.
+ *
+ * With norm "fixup" they have scales and shifts of one number each instead of norms, and weights that begin so small that
+ * none are needed (Zhang et al., arXiv 1901.09321). */
+#ifndef ADAMOD_RESNET_H
+#define ADAMOD_RESNET_H
+
+#include "support/keys.h"
+#include "nn/nn.h"
+
+/* What a recipe says of it. */
+typedef struct resnet_settings {
+    struct {
+        char blocks[64], widths[64]; /* of each stage */
+        char norm[16], gamma[16];
+        bool sync_norm;
+    } model;
+} resnet_settings;
+extern const key_table resnet_keys;
+
+/* What no single key can tell: NULL, or the path of the key that is wrong, and in why what is wrong. */
+const char *resnet_check(const resnet_settings *s, char *why, size_t size);
+
+/* Square images [rows, size, size, channels] to logits [rows, classes]. */
+nn_value resnet_build(nn_graph *g, const resnet_settings *s, nn_value images, int classes);
+
+#endif

@@ -1,0 +1,183 @@
+/* What steps do for each other, in training on a device. All of it is found from what kernels say of themselves.
+ *
+ *   moments         mean and variance of a value's channels: whoever writes the value knows them, and a value that lies in
+ *                   a block of joined ones is read by many
+ *   linear parts    of the gradient of such a block: a + b x for each channel. Those of all that read a channel add up to
+ *                   one, which whoever made the channel applies, once
+ *   ops inside      others: what an op writes for one other to read is not written at all */
+#include "nn/plan.h"
+#include "core/error.h"
+
+#include <stdlib.h>
+
+static bool lies_in(const nn_plan *plan, nn_value v, nn_value whole) { return v >= 0 && plan->place[v].in == whole; }
+
+/* Whether an op that joins has nothing to copy. */
+static bool is_joined(const nn_plan *plan, const nn_node *node) {
+    bool joined = node->op->joins;
+    for (int k = 0; joined && k < node->n_inputs; k++)
+        joined = plan->place[node->input[k]].in == plan->place[node->output[0]].in;
+    return joined;
+}
+
+static nn_channel_pairs pairs_of(const nn_plan *plan, float *first, nn_value v) {
+    const plan_place *p = &plan->place[v];
+    return (nn_channel_pairs){first + p->offset, nn_last_dimension(&plan->graph->values[p->in].shape)};
+}
+
+/* ---- moments ---- */
+
+/* Whether all that write a part of it can leave its moments, and somebody wants them. */
+static bool moments_fit(const nn_plan *plan, nn_value whole) {
+    bool wanted = false;
+    for (int s = 0; s < plan->n_forward; s++) {
+        const plan_step *step = &plan->steps[s];
+        if (is_joined(plan, step->node)) continue;
+        wanted = wanted || (lies_in(plan, step->node->input[0], whole) && step->sharing.takes_moments);
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+            if (!lies_in(plan, step->node->output[k], whole)) continue;
+            if (k > 0 || !step->sharing.gives_moments || !step->sharing.gives_moments(&step->call)) return false;
+        }
+    }
+    return wanted;
+}
+
+static void tell_moments(nn_plan *plan, nn_value whole, float *first) {
+    for (int s = 0; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        const nn_value x = step->node->input[0], y = step->node->output[0];
+        if (is_joined(plan, step->node)) continue;
+        if (lies_in(plan, x, whole) && step->sharing.takes_moments) step->call.moments = pairs_of(plan, first, x);
+        if (!step->backward && lies_in(plan, y, whole)) step->call.output_moments = pairs_of(plan, first, y);
+    }
+}
+
+/* ---- linear parts of gradients ---- */
+
+/* Whether all that write the gradient take care of the part, and all that read it do. */
+static bool linear_fits(const nn_plan *plan, nn_value whole) {
+    if (!nn_plan_shares_block(plan, whole) || plan->options.loss == whole) return false;
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        const plan_step *step = &plan->steps[s];
+        const nn_sharing *sharing = &step->sharing;
+        if (is_joined(plan, step->node)) continue;
+        for (int k = 0; k < step->node->n_inputs; k++) {
+            if (lies_in(plan, step->node->input[k], whole) && (k > 0 || !sharing->leaves_linear)) return false;
+        }
+        for (int k = 0; k < NN_MAX_OUTPUTS; k++) {
+            if (!lies_in(plan, step->node->output[k], whole)) continue;
+            if (k > 0 || !sharing->takes_linear || !sharing->takes_linear(&step->call)) return false;
+        }
+    }
+    return true;
+}
+
+static void tell_linear(nn_plan *plan, nn_value whole, float *first) {
+    for (int s = 0; s < plan->n_steps; s++) {
+        plan_step *step = &plan->steps[s];
+        const nn_value x = step->node->input[0], y = step->node->output[0];
+        if (is_joined(plan, step->node)) continue;
+        if (lies_in(plan, x, whole)) step->call.linear = pairs_of(plan, first, x);
+        if (step->backward && lies_in(plan, y, whole)) step->call.output_linear = pairs_of(plan, first, y);
+    }
+}
+
+/* ---- all blocks ---- */
+
+/* Whether a value has memory of its own, and some of it is read by kernels that take moments. */
+static bool may_have_pairs(const nn_plan *plan, nn_value v) {
+    bool may = false;
+    if (plan->graph->values[v].source != NN_FROM_NODE || plan->place[v].in != v) return false;
+    for (int s = 0; !may && s < plan->n_forward; s++)
+        may = plan->steps[s].sharing.takes_moments && lies_in(plan, plan->steps[s].node->input[0], v);
+    return may;
+}
+
+/* Room for both kinds of pairs, for every value that may have them: where each has it, in floats; -1: nowhere. */
+static adamod_status make_room(nn_plan *plan, int64_t *room) {
+    const nn_graph *g = plan->graph;
+    void *memory = NULL;
+    int64_t floats = 0;
+    for (nn_value v = 0; v < g->n_values; v++) {
+        room[v] = may_have_pairs(plan, v) ? floats : -1;
+        if (room[v] >= 0) floats += 4 * nn_last_dimension(&g->values[v].shape);
+    }
+    if (!floats) return ADAMOD_OK;
+    plan->shared_bytes = (size_t)floats * sizeof(float);
+    const adamod_status status = plan->f->allocate(plan->on_device->device, &memory, plan->shared_bytes);
+    plan->shared = memory;
+    return status;
+}
+
+/* What was told before stays. */
+static void share_pairs(nn_plan *plan, const int64_t *room) {
+    for (nn_value v = 0; v < plan->graph->n_values; v++) {
+        if (room[v] < 0) continue;
+        float *const first = plan->shared + room[v];
+        if (moments_fit(plan, v)) tell_moments(plan, v, first);
+        if (linear_fits(plan, v)) tell_linear(plan, v, first + 2 * nn_last_dimension(&plan->graph->values[v].shape));
+    }
+}
+
+/* ---- ops inside others ---- */
+
+static void done_elsewhere(const nn_call *c) { (void)c; }
+
+/* Whether step s alone reads what the step before it makes, and nobody else does. */
+static bool follows_alone(const nn_plan *plan, int s) {
+    const nn_graph *g = plan->graph;
+    const nn_value v = plan->steps[s].node->input[0];
+    int readers = 0;
+    if (s < 1 || v < 0 || plan->steps[s - 1].node->output[0] != v || plan->place[v].in != v) return false;
+    for (int i = 0; i < plan->n_forward; i++) {
+        for (int k = 0; k < plan->steps[i].node->n_inputs; k++) readers += plan->steps[i].node->input[k] == v;
+    }
+    return readers == 1 && !g->values[v].output && !g->values[v].kept && v != plan->options.loss;
+}
+
+static int backward_of(const nn_plan *plan, const nn_node *node) {
+    for (int s = plan->n_forward; s < plan->n_steps; s++) {
+        if (plan->steps[s].node == node) return s;
+    }
+    return -1;
+}
+
+static bool can_absorb(const nn_plan *plan, int s, int maker) {
+    const plan_step *step = &plan->steps[s], *other = &plan->steps[maker];
+    if (plan->options.shares && other->node->attributes.shared) return false;
+    return step->sharing.absorbs && step->sharing.absorbs(&step->call, other->node->op->name, &other->call);
+}
+
+static void absorb(nn_plan *plan, int s, int maker) {
+    plan_step *other = &plan->steps[maker];
+    plan->steps[s].call.maker = &other->call;
+    other->done_in = s;
+    other->kernels = (nn_kernels){.forward = done_elsewhere, .backward = done_elsewhere};
+}
+
+static void absorb_makers(nn_plan *plan) {
+    for (int s = 1; s < plan->n_forward; s++) {
+        if (!plan->steps[s].sharing.absorbs || plan->steps[s].call.maker || !follows_alone(plan, s)) continue;
+        const int back = backward_of(plan, plan->steps[s].node);
+        if (back < 0 || back + 1 >= plan->n_steps || plan->steps[back + 1].node != plan->steps[s - 1].node) continue;
+        if (!can_absorb(plan, s, s - 1) || !can_absorb(plan, back, back + 1)) continue;
+        absorb(plan, s, s - 1);
+        absorb(plan, back, back + 1);
+    }
+}
+
+/* An op that has taken in another may leave moments that it could not before, with which another may be taken in. */
+adamod_status nn_plan_fuse(nn_plan *plan) {
+    if (!plan->on_device || !plan->options.training) return ADAMOD_OK;
+    int64_t *room = calloc((size_t)plan->graph->n_values + 1, sizeof *room);
+    adamod_status status =
+        room ? make_room(plan, room) : adamod__fail(ADAMOD_ERROR_MEMORY, "out of memory for a plan's values");
+    if (!status && plan->shared) {
+        share_pairs(plan, room);
+        absorb_makers(plan);
+        share_pairs(plan, room);
+        absorb_makers(plan);
+    }
+    free(room);
+    return status;
+}

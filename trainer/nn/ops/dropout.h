@@ -1,0 +1,31 @@
+/* Dropout inside the reference kernels of dropout, add and add_norm. */
+#ifndef ADAMOD_NN_OPS_DROPOUT_H
+#define ADAMOD_NN_OPS_DROPOUT_H
+
+#include "nn/op.h"
+#include "support/random.h"
+
+#include <stdio.h>
+
+/* NULL, or a message that p is out of range. */
+static inline const char *nn_dropout_wrong(const nn_node *node, char *message, size_t size) {
+    const double p = node->attributes.dropout;
+    if (p >= 0 && p < 1) return NULL;
+    snprintf(message, size, "dropout is %g, expected 0 <= p < 1", p);
+    return message;
+}
+
+/* What element i of the dropped array is multiplied by. */
+static inline double nn_dropout_factor(const nn_call *c, int64_t i) {
+    const double p = c->attributes->dropout;
+    if (!c->training || p == 0) return 1;
+    return nn_random_bits(c->key, (uint64_t)i) >= nn_drop_threshold(p) ? 1 / (1 - p) : 0;
+}
+
+/* Element i of the dropped array, after dropout: 0 where it is dropped, whatever it was. */
+static inline double nn_dropped(const nn_call *c, const float *x, int64_t i) {
+    const double f = nn_dropout_factor(c, i);
+    return f > 0 ? f * x[i] : 0;
+}
+
+#endif

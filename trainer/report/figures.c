@@ -1,0 +1,327 @@
+/* figures.c - see figures.h: colours, files, gnuplot.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "report/figures.h"
+
+#include "support/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Colours ----------------------------------------------------------------------------------------------------- */
+
+static const unsigned colours[2][REPORT_COLOURS] = {
+    {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x6b6b6b, 0x8c7a00},
+    {0x58b0ea, 0xff8c4a, 0x35cb9c, 0xe6a3c9, 0xf3b93a, 0x8fd0f7, 0xb4b4b4, 0xd0be45},
+};
+enum { LIGHT_PAGE = 0xffffff, DARK_PAGE = 0x16181c };
+
+static unsigned mix(unsigned colour, unsigned with, double share) {
+    unsigned out = 0;
+    for (int shift = 0; shift < 24; shift += 8) {
+        const double a = colour >> shift & 0xff, b = with >> shift & 0xff;
+        out |= (unsigned)(share * a + (1 - share) * b + 0.5) << shift;
+    }
+    return out;
+}
+
+bool report_is_crowded(const report *r) { return r->n_variants > REPORT_COLOURS; }
+
+unsigned report_colour(int variant, report_shade shade, bool dark) {
+    static const double share[2][REPORT_SHADES] = {{1, 0.4, 0.26}, {1, 0.42, 0.34}};
+    return mix(colours[dark][variant % REPORT_COLOURS], dark ? DARK_PAGE : LIGHT_PAGE, share[dark][shade]);
+}
+
+const char *report_colour_name(int variant, report_shade shade, char out[24]) {
+    static const char *const endings[REPORT_SHADES] = {"", "-faint", "-tint"};
+    snprintf(out, 24, "--v%d%s", variant % REPORT_COLOURS, endings[shade]);
+    return out;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+int report_file_open(report_figures *f, report_file *out, const char *format, ...) {
+    va_list arguments;
+    *out = (report_file){0};
+    va_start(arguments, format);
+    const int n = vasprintf(&out->name, format, arguments);
+    va_end(arguments);
+    if (n >= 0 && (out->to = open_memstream(&out->text, &out->n))) return 0;
+    if (n >= 0) free(out->name);
+    return text_fail(f->message, f->size, "out of memory");
+}
+
+int report_file_close(report_figures *f, report_file *file) {
+    char *path = NULL;
+    const bool whole = fclose(file->to) == 0 && asprintf(&path, "%s/%s", f->directory, file->name) >= 0;
+    const int status = whole ? text_write(path, (text_slice){file->text, file->n}, f->message, f->size)
+                             : text_fail(f->message, f->size, "%s: out of memory", file->name);
+    if (whole) free(path);
+    free(file->text);
+    free(file->name);
+    return status;
+}
+
+report_drawing *report_figures_add(report_figures *f, report_group group, const char *name) {
+    report_drawing *grown = realloc(f->drawing, ((size_t)f->n + 1) * sizeof *grown);
+    if (!grown) {
+        (void)text_fail(f->message, f->size, "out of memory");
+        return NULL;
+    }
+    f->drawing = grown;
+    report_drawing *d = &grown[f->n++];
+    *d = (report_drawing){.group = group, .on_page = true};
+    snprintf(d->name, sizeof d->name, "%s", name);
+    return d;
+}
+
+/* In single quotes gnuplot takes all as it is, but for the quote itself. */
+void report_quote(FILE *out, const char *text, int most) {
+    fputc('\'', out);
+    for (text_slice rest = text_of(text); rest.n; most--) {
+        const size_t n = text_code_point(rest);
+        if (most == 0) {
+            fputs("…", out);
+            break;
+        }
+        if (!n || (unsigned char)*rest.bytes < 0x20 || *rest.bytes == 0x7f) fputc('?', out);
+        else fprintf(out, "%s%.*s", *rest.bytes == '\'' ? "'" : "", (int)n, rest.bytes);
+        rest.bytes += n ? n : 1;
+        rest.n -= n ? n : 1;
+    }
+    fputc('\'', out);
+}
+
+/* ---- Style ------------------------------------------------------------------------------------------------------- */
+
+static const char style_head[] =
+    "# What all figures here share. Change it, or a figure's own script, and draw again: gnuplot loss-updates.gp\n"
+    "# The next report writes these files anew: copy what you want to keep.\n"
+    "set encoding utf8\n"
+    "font_name = 'Helvetica'\n"
+    "kinds = strstrt(GPVAL_TERMINALS, 'pdfcairo') ? 'svg pdf' : 'svg'\n"
+    "# A drawing of w by h pixels; on paper it is w / 110 inches wide. Kind 'page' is for the page alone.\n"
+    "figure(kind, name, w, h) = kind ne 'pdf' \\\n"
+    "    ? sprintf(\"set terminal svg enhanced dynamic rounded size %d,%d font '%s,13'; set output '%s%s.svg'\", \\\n"
+    "              w, h, font_name, name, kind eq 'page' ? '.page' : '') \\\n"
+    "    : sprintf(\"set terminal pdfcairo enhanced color rounded size %.3fin,%.3fin font '%s,13' fontscale 0.56 "
+    "linewidth 1.2 dashlength 2; "
+    "set output '%s.pdf'\", \\\n"
+    "              w / 110.0, h / 110.0, font_name, name)\n";
+
+static const char style_rest[] =
+    "set dashtype 1 solid\n"
+    "set dashtype 2 (9, 4)\n"
+    "set dashtype 3 (4, 3)\n"
+    "set dashtype 4 (9, 3, 2, 3)\n"
+    "axis_colour = '#444444'\n"
+    "grid_colour = '#e2e2e2'\n"
+    "set border 3 linecolor rgb axis_colour linewidth 0.8\n"
+    "set tics nomirror out scale 0.6 textcolor rgb 'black'\n"
+    "set grid back linetype 1 linecolor rgb grid_colour linewidth 0.8\n"
+    "set key outside top left horizontal Left reverse noenhanced samplen 2.6 spacing 1.15 font font_name.',12'\n";
+
+static void write_colours(FILE *out, const char *name, report_shade shade) {
+    fprintf(out, "%s(i) = word('", name);
+    for (int i = 0; i < REPORT_COLOURS; i++) fprintf(out, "%s#%06x", i ? " " : "", report_colour(i, shade, false));
+    fprintf(out, "', (i - 1) %% %d + 1)\n", REPORT_COLOURS);
+}
+
+static int write_style(report_figures *f) {
+    report_file file;
+    if (report_file_open(f, &file, "style.gp")) return -1;
+    fputs(style_head, file.to);
+    write_colours(file.to, "colour", REPORT_FULL);
+    write_colours(file.to, "faint", REPORT_FAINT);
+    write_colours(file.to, "tint", REPORT_TINT);
+    fprintf(file.to, "dash(i) = (i - 1) / %d %% %d + 1\n", REPORT_COLOURS, REPORT_DASHES);
+    fputs(style_rest, file.to);
+    return report_file_close(f, &file);
+}
+
+/* ---- gnuplot ----------------------------------------------------------------------------------------------------- */
+
+/* Its path; false: there is none in PATH. */
+static bool find_gnuplot(char *out, size_t size) {
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : ""; *at;) {
+        const size_t n = strcspn(at, ":");
+        struct stat st;
+        const int used = snprintf(out, size, "%.*s/gnuplot", (int)n, at);
+        if (n && used > 0 && (size_t)used < size && stat(out, &st) == 0 && S_ISREG(st.st_mode) &&
+            access(out, X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+/* In the child: only what is safe after a fork among threads. -d keeps a user's own settings out. */
+static void become_gnuplot(const char *gnuplot, const char *directory, const char *script, int log) {
+    const int nothing = open("/dev/null", O_RDWR);
+    sigset_t none; /* after a training, signals are blocked */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (nothing < 0 || chdir(directory) || dup2(nothing, 0) < 0 || dup2(nothing, 1) < 0 || dup2(log, 2) < 0) _exit(127);
+    execl(gnuplot, "gnuplot", "-d", script, (char *)NULL);
+    _exit(127);
+}
+
+/* The first line of what it complained about, without the script's echo. */
+static void read_log(FILE *log, char *out, size_t size) {
+    char line[256];
+    rewind(log);
+    while (fgets(line, sizeof line, log)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strchr(line, ':')) snprintf(out, size, "%s", line);
+    }
+}
+
+static int run_gnuplot(const char *gnuplot, const char *directory, const char *script, char *why, size_t size) {
+    FILE *log = tmpfile();
+    int status = -1;
+    snprintf(why, size, "it could not be started");
+    if (!log) return -1;
+    const pid_t child = fork();
+    if (child == 0) become_gnuplot(gnuplot, directory, script, fileno(log));
+    if (child > 0) {
+        pid_t ended;
+        while ((ended = waitpid(child, &status, 0)) < 0 && errno == EINTR) continue;
+        if (ended < 0) status = -1;
+        if (status) read_log(log, why, size);
+    }
+    fclose(log);
+    return status ? -1 : 0;
+}
+
+/* ---- Drawing ----------------------------------------------------------------------------------------------------- */
+
+static char *path_in(const report_figures *f, const char *name, const char *ending) {
+    char *path = NULL;
+    return asprintf(&path, "%s/%s%s", f->directory, name, ending) < 0 ? NULL : path;
+}
+
+/* So that no page shows what an earlier one left. */
+static void remove_old(const report_figures *f, const char *name) {
+    static const char *const endings[] = {".svg", ".pdf"};
+    for (int i = 0; i < 2; i++) {
+        char *path = path_in(f, name, endings[i]);
+        if (path) (void)unlink(path);
+        free(path);
+    }
+}
+
+static void take_svg(report_figures *f, report_drawing *d, int variants) {
+    char *path = path_in(f, d->name, d->for_page ? ".page.svg" : ".svg"), *text = NULL, ignored[64];
+    size_t n = 0;
+    if (path && text_read(path, &text, &n, ignored, sizeof ignored) == 0) {
+        char *ended = realloc(text, n + 1);
+        if (ended) {
+            text = ended;
+            text[n] = '\0';
+            if (strlen(text) == n) d->svg = report_svg_inline(text, n, d, variants);
+        }
+    }
+    if (path && d->for_page) (void)unlink(path); /* the page has it now */
+    free(text);
+    free(path);
+}
+
+static void draw_one(report_figures *f, report_drawing *d, const char *gnuplot, int variants) {
+    char script[80], why[300];
+    snprintf(script, sizeof script, "%s.gp", d->name);
+    if (run_gnuplot(gnuplot, f->directory, script, why, sizeof why) == 0) {
+        char *pdf = path_in(f, d->name, ".pdf");
+        d->pdf = pdf && access(pdf, R_OK) == 0;
+        free(pdf);
+        if (d->on_page) take_svg(f, d, variants);
+        if (!d->on_page || d->svg) return;
+        snprintf(why, sizeof why, "its drawing is not SVG as expected");
+    }
+    if (!*f->why) report_note("%s/%s: gnuplot failed: %s", f->directory, script, why); /* others fail likewise */
+    snprintf(f->why, sizeof f->why, "gnuplot could not draw %s: %s", script, why);
+}
+
+static void draw_all(report_figures *f, int variants) {
+    char gnuplot[4096];
+    for (int i = 0; i < f->n; i++) remove_old(f, f->drawing[i].name);
+    if (!find_gnuplot(gnuplot, sizeof gnuplot)) {
+        snprintf(f->why, sizeof f->why,
+                 "There are no figures, because gnuplot was not found. On Debian and Ubuntu it comes with: sudo apt "
+                 "install gnuplot-nox");
+        report_note("no gnuplot, so no figures; sudo apt install gnuplot-nox");
+        return;
+    }
+    for (int i = 0; i < f->n; i++) draw_one(f, &f->drawing[i], gnuplot, variants);
+}
+
+/* report.html: report-figures beside it. */
+static char *figures_directory(const char *page) {
+    size_t n = strlen(page);
+    char *directory = NULL;
+    if (n > 5 && strcmp(page + n - 5, ".html") == 0 && page[n - 6] != '/') n -= 5;
+    return asprintf(&directory, "%.*s-figures", (int)n, page) < 0 ? NULL : directory;
+}
+
+static int make_directory(report_figures *f) {
+    if (!mkdir(f->directory, 0777) || errno == EEXIST) return 0;
+    return text_fail(f->message, f->size, "%s: cannot make this directory: %s", f->directory, strerror(errno));
+}
+
+/* "report-figures/2-images": a directory for each of several tasks. */
+static int enter_task(report_figures *f, const report *r) {
+    char *whole = f->directory, name[24];
+    const char *task = r->run[0].task;
+    size_t n = 0;
+    for (; task[n] && n < sizeof name - 1; n++) name[n] = (char)(isalnum((unsigned char)task[n]) ? task[n] : '-');
+    name[n] = '\0';
+    if (asprintf(&f->directory, "%s/%d%s%s", whole, r->number + 1, n ? "-" : "", name) < 0) f->directory = NULL;
+    free(whole);
+    return f->directory ? make_directory(f) : text_fail(f->message, f->size, "out of memory");
+}
+
+/* Beside the page. */
+static char *link_to(const report_figures *f, const char *page) {
+    const char *slash = strrchr(page, '/');
+    return strdup(f->directory + (slash ? slash + 1 - page : 0));
+}
+
+static int open_directory(report_figures *f, const report *r, const char *page) {
+    if (!(f->directory = figures_directory(page))) return text_fail(f->message, f->size, "out of memory");
+    if (make_directory(f) || (r->of > 1 && enter_task(f, r))) return -1;
+    return (f->link = link_to(f, page)) ? 0 : text_fail(f->message, f->size, "out of memory");
+}
+
+int report_draw(report_figures *out, const report *r, const char *page, char *message, size_t size) {
+    *out = (report_figures){.message = message, .size = size};
+    int status = open_directory(out, r, page);
+    if (!status) status = write_style(out);
+    if (!status) status = report_draw_curves(out, r);
+    if (!status) status = report_draw_ridges(out, r);
+    if (!status) draw_all(out, r->n_variants);
+    if (status) report_figures_free(out);
+    return status;
+}
+
+void report_figures_free(report_figures *f) {
+    for (int i = 0; i < f->n; i++) {
+        free(f->drawing[i].svg);
+        free(f->drawing[i].plot);
+    }
+    free(f->drawing);
+    free(f->link);
+    free(f->directory);
+    *f = (report_figures){0};
+}

@@ -1,0 +1,511 @@
+/* page.c - one HTML file that needs nothing else: style, figures and tables within it, and a script that it can do
+ * without; light or dark, wide or narrow as the reader's screen is.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "report/page.h"
+
+#include "support/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
+
+void html_text(FILE *out, const char *text) {
+    for (text_slice rest = text_of(text); rest.n;) {
+        const size_t n = text_code_point(rest);
+        const char c = *rest.bytes;
+        if (!n || ((unsigned char)c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) fputs("\xef\xbf\xbd", out);
+        else if (c == '&') fputs("&amp;", out);
+        else if (c == '<') fputs("&lt;", out);
+        else if (c == '>') fputs("&gt;", out);
+        else if (c == '"') fputs("&quot;", out);
+        else fwrite(rest.bytes, 1, n, out);
+        rest.bytes += n ? n : 1;
+        rest.n -= n ? n : 1;
+    }
+}
+
+/* A piece of its line. */
+static void write_sample(FILE *out, int variant) {
+    static const char *const dashes[REPORT_DASHES] = {"", " stroke-dasharray=\"9 4\"", " stroke-dasharray=\"4 3\"",
+                                                      " stroke-dasharray=\"9 3 2 3\""};
+    char name[24];
+    fprintf(out,
+            "<svg width=\"30\" height=\"10\" aria-hidden=\"true\"><path d=\"M1,5 H29\" stroke-width=\"2.4\" "
+            "stroke=\"var(%s)\"%s/></svg>",
+            report_colour_name(variant, REPORT_FULL, name), dashes[variant / REPORT_COLOURS % REPORT_DASHES]);
+}
+
+void html_variant(FILE *out, const report *r, int variant) {
+    char name[24];
+    if (report_is_crowded(r)) {
+        fputs("<span class=\"line\">", out);
+        write_sample(out, variant);
+        fputs("</span>", out);
+    } else if (r->n_variants > 1) {
+        fprintf(out, "<span class=\"swatch\" style=\"background:var(%s)\"></span>",
+                report_colour_name(variant, REPORT_FULL, name));
+    }
+    html_text(out, r->variant[variant].name);
+}
+
+/* Whether any variant has numbers of a metric, of either split. */
+static bool has_metric(const report *r, int column) {
+    return report_has(r, column) || report_has(r, column + REPORT_COLUMN_METRICS);
+}
+
+void page_section(FILE *out, const report *r, const char *id, const char *title) {
+    char number[16] = "";
+    if (r->number) snprintf(number, sizeof number, "-%d", r->number + 1);
+    fprintf(out, "<section aria-labelledby=\"%s%s\">\n<h2 id=\"%s%s\">", id, number, id, number);
+    html_text(out, title);
+    fputs("</h2>\n", out);
+}
+
+bool html_metrics(FILE *out, const report *r, bool about) {
+    int n = 0, written = 0;
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) n += has_metric(r, c);
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        char text[100];
+        if (!has_metric(r, c)) continue;
+        snprintf(text, sizeof text, "%s", about ? r->column[c].about : r->column[c].label);
+        if (!written) text[0] = report_capital(text[0]);
+        fputs(!written ? "" : written == n - 1 ? " and " : ", ", out);
+        html_text(out, text);
+        written++;
+    }
+    return n > 0;
+}
+
+/* ---- Style ------------------------------------------------------------------------------------------------------- */
+
+static const char style[] =
+    "*{box-sizing:border-box}\n"
+    "body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,\"Segoe UI\",Roboto,"
+    "\"Helvetica Neue\",Arial,\"Liberation Sans\",sans-serif}\n"
+    "main{max-width:1180px;margin:0 auto;padding:2.2rem clamp(1rem,3vw,2.2rem) 4rem}\n"
+    "h1{font-size:clamp(1.5rem,3.4vw,2.1rem);line-height:1.2;margin:0 0 .3rem;letter-spacing:-.01em;"
+    "overflow-wrap:anywhere}\n"
+    "h2{font-size:1.2rem;margin:2.6rem 0 .7rem}\n"
+    "h2.task{font-size:1.5rem;margin:4rem 0 .3rem;padding-top:1.2rem;border-top:2px solid var(--line)}\n"
+    "h1+h2.task{margin-top:1.4rem;padding-top:0;border-top:0}\n"
+    ".sub,.muted,figcaption,.legend,.note{color:var(--soft)}\n"
+    ".sub{margin:0 0 1.4rem}\n"
+    ".summary{font-size:1.06rem;max-width:48rem;margin:0 0 1.6rem}\n"
+    "p{max-width:48rem}\n"
+    ".scroll,.panels{overflow-x:auto;background:linear-gradient(to right,var(--page) 30%,transparent) local,"
+    "linear-gradient(to left,var(--page) 30%,transparent) 100% 0 local,linear-gradient(to right,var(--shade),transparent),"
+    "linear-gradient(to left,var(--shade),transparent) 100% 0;background-repeat:no-repeat;"
+    "background-size:3rem 100%,3rem 100%,1rem 100%,1rem 100%}\n"
+    ".hint{font-size:.84rem;color:var(--soft);margin:.2rem 0;max-width:none;text-align:right}\n"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.95rem}\n"
+    "th,td{padding:.38rem .65rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\n"
+    "th{font-weight:600}\n"
+    "thead th{border-bottom:2px solid var(--line);vertical-align:bottom}\n"
+    ".results td,.results thead th:not(:first-child){text-align:right}\n"
+    ".results td,.classes td{white-space:nowrap}\n"
+    ".results td small{display:block;color:var(--soft);font-size:.84em}\n"
+    ".results th:first-child,.settings th:first-child,.samples th{padding-left:0}\n"
+    ".results tbody th{white-space:nowrap}\n"
+    ".results th:first-child,.settings th:first-child{position:sticky;left:0;background:var(--page)}\n"
+    ".legend{font-size:.88rem;margin:.7rem 0}\n"
+    ".swatch{display:inline-block;width:.72em;height:.72em;border-radius:2px;margin-right:.5em}\n"
+    "figure{margin:1.2rem 0 2.6rem}\n"
+    ".panels{display:flex;flex-wrap:wrap;justify-content:safe center;gap:1.2rem 1.6rem}\n"
+    ".panels svg{display:block;min-width:0;height:auto}\n"
+    ".panels svg text{font-family:inherit}\n"
+    ".key{list-style:none;display:flex;flex-wrap:wrap;justify-content:center;gap:.2rem 1.4rem;margin:0 0 .6rem;padding:0;"
+    "font-size:.9rem}\n"
+    ".key li{overflow-wrap:anywhere}\n"
+    ".key svg,.line svg{margin-right:.5em;fill:none}\n"
+    ".key [role]{cursor:pointer}\n"
+    ".key [aria-checked=false]{opacity:.45;text-decoration:line-through}\n"
+    ".axes{max-width:none;text-align:center;font-size:.9rem;margin:0 0 .6rem}\n"
+    ".axes button{font:inherit;color:inherit;background:none;border:1px solid var(--line);border-radius:4px;margin:0 .2em;"
+    "padding:.1em .7em;cursor:pointer}\n"
+    ".axes [aria-pressed=true]{background:var(--box);font-weight:600}\n"
+    ".tip{position:absolute;pointer-events:none;background:var(--page);border:1px solid var(--line);border-radius:4px;"
+    "padding:.3rem .6rem;font-size:.84rem;font-variant-numeric:tabular-nums;max-width:22rem}\n"
+    "figcaption{font-size:.92rem;max-width:56rem;margin-top:.7rem}\n"
+    "figcaption b{color:var(--ink)}\n"
+    "a{color:var(--link);white-space:nowrap}\n"
+    "h3{font-size:1rem;margin:1.8rem 0 .5rem}\n"
+    ".classes .bar{display:inline-block;height:.7em;margin-right:.6em;border-radius:2px}\n"
+    ".confusion{font-size:.84rem}\n"
+    ".confusion td,.confusion th{padding:.2rem .4rem;text-align:right}\n"
+    ".confusion thead th{vertical-align:bottom}\n"
+    ".confusion thead span{writing-mode:vertical-rl;transform:rotate(180deg)}\n"
+    ".confusion .hit{background:rgba(0,114,178,var(--share))}\n"
+    ".confusion .miss{background:rgba(213,94,0,var(--share))}\n"
+    ".confusion .deep{color:#fff}\n"
+    ".map{width:32rem;max-width:100%;height:auto;image-rendering:pixelated;display:block;border:1px solid var(--line)}\n"
+    ".mistakes{display:grid;grid-template-columns:repeat(auto-fill,minmax(7.5rem,1fr));gap:1rem}\n"
+    ".mistake{margin:0}\n"
+    ".mistake img{width:7rem;height:auto;image-rendering:pixelated;display:block}\n"
+    ".mistake figcaption{margin-top:.3rem;font-size:.82rem;overflow-wrap:anywhere}\n"
+    ".samples{width:100%}\n"
+    ".samples th{white-space:nowrap;width:1%;font-weight:400;color:var(--soft)}\n"
+    ".samples td{white-space:pre-wrap;overflow-wrap:anywhere}\n"
+    ".samples tr:not(:last-child)>*{border-bottom:0;padding-bottom:.1rem}\n"
+    ".samples tr:not(:first-child)>*{padding-top:.1rem}\n"
+    "mark{background:var(--mark);color:var(--mark-ink);border-radius:2px}\n"
+    ".gap{font-weight:700;padding:0 .05em}\n"
+    ".right{color:var(--right)}\n"
+    "code,pre{font:.86rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,\"Liberation Mono\",monospace}\n"
+    "code{overflow-wrap:break-word}\n"
+    "pre code{overflow-wrap:normal}\n"
+    "pre{background:var(--box);border-radius:6px;padding:.9rem 1.1rem;overflow-x:auto;margin:.6rem 0}\n"
+    "details{margin:.5rem 0}\n"
+    "summary{cursor:pointer}\n"
+    "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr));gap:.7rem 1.6rem;"
+    "margin:.6rem 0 1.4rem}\n"
+    "dt{color:var(--soft);font-size:.86rem}\n"
+    "dd{margin:0;overflow-wrap:anywhere}\n"
+    ".note{background:var(--box);border-radius:6px;padding:.8rem 1.1rem}\n"
+    "@media (max-width:560px){.samples tr,.samples th,.samples td{display:block;width:auto;padding-left:0}"
+    ".samples th{padding-bottom:0;border:0;font-size:.86rem}.samples td{padding-top:0}th,td{padding:.34rem .55rem}"
+    ".results tbody th{white-space:normal;min-width:8rem}}\n"
+    "@media print{.axes,.tip,.hint{display:none}main{max-width:none;padding:0}figure,tr{break-inside:avoid}}\n";
+
+static void write_palette(FILE *out, const reports *all, bool dark) {
+    int most = 0;
+    for (int i = 0; i < all->n; i++) most = all->at[i].n_variants > most ? all->at[i].n_variants : most;
+    static const char *const pages[2] = {
+        "--page:#fff;--ink:#1a1c1f;--soft:#5b626b;--line:#d8dce1;--box:#f4f5f7;--grid:#e2e4e8;--link:#0b5cad;"
+        "--mark:#ffdcd4;--mark-ink:#93240c;--right:#1a7f45;--shade:rgba(0,0,0,.28);",
+        "--page:#16181c;--ink:#e4e6ea;--soft:#a0a7b1;--line:#353a42;--box:#1f2228;--grid:#31353c;--link:#7db8f5;"
+        "--mark:#5b2418;--mark-ink:#ffc9bb;--right:#5cc98a;--shade:rgba(255,255,255,.3);"};
+    fprintf(out, ":root{color-scheme:%s;%s", dark ? "dark" : "light", pages[dark]);
+    for (int i = 0; i < most && i < REPORT_COLOURS; i++) {
+        for (int shade = 0; shade < REPORT_SHADES; shade++) {
+            char name[24];
+            fprintf(out, "%s:#%06x;", report_colour_name(i, (report_shade)shade, name),
+                    report_colour(i, (report_shade)shade, dark));
+        }
+    }
+    fputs("}\n", out);
+}
+
+/* ---- Head -------------------------------------------------------------------------------------------------------- */
+
+/* The variants' names while there is room for them. */
+static void write_title(FILE *out, const reports *all) {
+    size_t length = 0;
+    int n = 0;
+    for (int k = 0; k < all->n; k++) {
+        for (int i = 0; i < all->at[k].n_variants; i++, n++) length += strlen(all->at[k].variant[i].name) + 2;
+    }
+    if (all->n > 1) fprintf(out, "%d variants of %d tasks", n, all->n);
+    else if (n > 4 || length > 90) fprintf(out, "%d variants compared", n);
+    for (int i = 0; all->n == 1 && n <= 4 && length <= 90 && i < n; i++) {
+        if (i) fputs(i == n - 1 ? " and " : ", ", out);
+        html_text(out, all->at[0].variant[i].name);
+    }
+}
+
+/* The runs' task, in its own words where they have them; NULL: they have not the same. */
+static const char *common_task(const report *r) {
+    const char *about = r->run[0].about;
+    for (int i = 1; i < r->n; i++) {
+        if (strcmp(r->run[i].about, about) != 0) return NULL;
+    }
+    return *about ? about : page_common(r, "data.task");
+}
+
+static bool write_task(FILE *out, const report *r) {
+    const char *task = common_task(r);
+    if (task || r->of > 1) fputs("Task: ", out);
+    html_text(out, task ? task : r->of < 2 ? "" : *r->run[0].task ? r->run[0].task : "not known");
+    return task;
+}
+
+/* "model.layers" as "layers 4"; the kind of model as it is. */
+static void write_common(FILE *out, const report *r, const char *key, const char **comma) {
+    const char *value = page_common(r, key), *dot = strrchr(key, '.'), *name = dot ? dot + 1 : key;
+    if (!value || !*value || strcmp(value, "0") == 0) return;
+    fputs(*comma, out);
+    for (const char *c = strcmp(name, "kind") == 0 ? "" : name; *c; c++) fputc(*c == '_' ? ' ' : *c, out);
+    fputs(strcmp(name, "kind") == 0 ? "" : " ", out);
+    html_text(out, value);
+    *comma = ", ";
+}
+
+static bool is_whole_number(const char *text) { return *text && text[strspn(text, "0123456789")] == '\0'; }
+
+/* What all runs have in common: the task, and the keys that it names; of runs that name none, the model in numbers. */
+static void write_subtitle(FILE *out, const report *r) {
+    const report_run *first = &r->run[0];
+    const char *comma = "";
+    fputs("<p class=\"sub\">", out);
+    if (r->of < 2 && write_task(out, r)) fputs(". ", out);
+    for (int i = 0; i < first->n_subtitle; i++) write_common(out, r, first->subtitle[i], &comma);
+    for (size_t i = 0; !first->n_subtitle && i < first->recipe.n; i++) {
+        const report_pair *p = &first->recipe.at[i];
+        if (strcmp(p->key, "model.kind") == 0 || (strncmp(p->key, "model.", 6) == 0 && is_whole_number(p->value)))
+            write_common(out, r, p->key, &comma);
+    }
+    fprintf(out, "%s</p>\n", *comma ? "." : "");
+}
+
+static void write_head(FILE *out, const reports *all) {
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "img-src data:; script-src '",
+          out);
+    fprintf(out, "%s'\">\n<title>", page_script_hash);
+    write_title(out, all);
+    fputs(" – adamod report</title>\n<style>\n", out);
+    write_palette(out, all, false);
+    fputs("@media screen and (prefers-color-scheme:dark){\n", out);
+    write_palette(out, all, true);
+    fprintf(out, "}\n%s</style>\n</head>\n<body>\n<main>\n<h1>", style);
+    write_title(out, all);
+    fputs("</h1>\n", out);
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+static bool all_diverged(const report_variant *v) { return v->fates[REPORT_DIVERGED] == v->n; }
+
+/* Whether a variant has the best median of a column in which there is a better and a worse. */
+static bool is_best(const report *r, int variant, int column) {
+    const double sign = column < 0 ? METRIC_NEITHER : r->column[column].better;
+    if (sign == 0 || r->n_variants < 2 || !report_comparable(r, column, NULL, 0)) return false;
+    const double own = sign * r->variant[variant].of[column].median;
+    bool better = false;
+    if (all_diverged(&r->variant[variant])) return false;
+    for (int i = 0; i < r->n_variants; i++) {
+        if (all_diverged(&r->variant[i])) continue;
+        const double other = sign * r->variant[i].of[column].median;
+        if (other > own) return false;
+        better |= own > other;
+    }
+    return better && isfinite(own);
+}
+
+/* "0.683 (0.685 ± 0.004)": the median is what one reads. */
+static void write_cell(FILE *out, const char *cell, bool best) {
+    const char *rest = strstr(cell, " (");
+    char median[96];
+    snprintf(median, sizeof median, "%.*s", rest ? (int)(rest - cell) : (int)strlen(cell), cell);
+    fputs(best ? "<td><b>" : "<td>", out);
+    html_text(out, median);
+    fputs(best ? "</b>" : "", out);
+    if (rest) {
+        fputs("<small>", out);
+        html_text(out, rest + 1);
+        fputs("</small>", out);
+    }
+    fputs("</td>", out);
+}
+
+/* "BLEU is nrefs:1|case:mixed|…": which of the scores of that name it is. */
+static void write_signatures(FILE *out, const report *r) {
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        if (!r->column[c].signature || !has_metric(r, c)) continue;
+        html_text(out, r->column[c].label);
+        fputs(" is <code>", out);
+        html_text(out, r->column[c].signature);
+        fputs("</code>. ", out);
+    }
+}
+
+/* Columns in which no number is marked as the best, and why. */
+static void write_unranked(FILE *out, const report *r) {
+    for (int c = 0; c < REPORT_UPDATES; c++) {
+        char why[160], head[96];
+        if (r->column[c].better == METRIC_NEITHER || !report_has(r, c) || report_comparable(r, c, why, sizeof why))
+            continue;
+        report_column_head(r, c, "", head, sizeof head);
+        head[0] = report_capital(head[0]);
+        html_text(out, head);
+        fprintf(out, ": not ranked, because the runs differ in %s. ", why);
+    }
+}
+
+static const char *limit_of(const report *r) {
+    const char *limit = page_common(r, r->run[0].limit);
+    return limit && strcmp(limit, "0") != 0 ? limit : NULL;
+}
+
+bool page_limits(const report *r) { return limit_of(r) != NULL; }
+
+bool page_limits_loss(const report *r) { return limit_of(r) && strcmp(r->run[0].items, r->run[0].samples) == 0; }
+
+void page_limit(FILE *out, const report *r, const char *of) {
+    fprintf(out, "%s the first ", of);
+    html_text(out, limit_of(r));
+    fputs(" validation ", out);
+    html_text(out, r->run[0].samples);
+    fputs(" at most. ", out);
+}
+
+/* Whether results are of an average of checkpoints, which the validation loss is not; see evaluated in variants.c. */
+static bool has_averaged(const report *r) {
+    for (int i = 0; i < r->n; i++) {
+        const report_run *run = &r->run[i];
+        const char *average = report_pairs_find(&run->recipe, "train.average");
+        if (average && strcmp(average, "0") != 0 && (run->final_valid.weight > 0 || run->final_test.weight > 0))
+            return true;
+    }
+    return false;
+}
+
+/* Below the table, not its caption: that would be as wide as the table, which may not fit. */
+static void write_legend(FILE *out, const report *r) {
+    char times[200];
+    bool validation = false;
+    fputs("<p class=\"legend\">", out);
+    if (r->n > r->n_variants) fputs("Median (mean ± standard deviation) over the runs of a variant. ", out);
+    fputs("Training loss: mean of the last twentieth of the updates. ", out);
+    if (report_has(r, REPORT_VALID) && page_limits_loss(r)) page_limit(out, r, "Validation loss: of");
+    for (int c = REPORT_FIRST_VALID; c < REPORT_UPDATES; c++) validation |= report_has(r, c);
+    if (validation)
+        fputs(
+            "What is of the validation data is that of the end, or of the last evaluation where a run has not ended. ",
+            out);
+    if (has_averaged(r))
+        fputs(
+            "With <code>train.average</code> the scores of the end are those of the average of the last checkpoints, the "
+            "validation loss is that of the last update. ",
+            out);
+    write_signatures(out, r);
+    write_unranked(out, r);
+    fputs("Time: of training alone, without evaluation. ", out);
+    report_times(r, times, sizeof times);
+    html_text(out, times);
+    fputs("</p>\n", out);
+}
+
+static void write_table(FILE *out, const report *r, const report_table *t) {
+    fputs("<div class=\"scroll\"><table class=\"results\" aria-label=\"Results\">\n<thead><tr>", out);
+    for (int k = 0; k < t->columns; k++) {
+        fputs("<th scope=\"col\">", out);
+        html_text(out, report_table_cell(t, 0, k));
+        fputs("</th>", out);
+    }
+    fputs("</tr></thead>\n<tbody>\n", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        fputs("<tr><th scope=\"row\">", out);
+        html_variant(out, r, i);
+        fputs("</th>", out);
+        for (int k = 1; k < t->columns; k++) write_cell(out, report_table_cell(t, i + 1, k), is_best(r, i, t->of[k]));
+        fputs("</tr>\n", out);
+    }
+    fputs("</tbody>\n</table></div>\n", out);
+    write_legend(out, r);
+}
+
+/* ---- Figures ----------------------------------------------------------------------------------------------------- */
+
+/* The files of a figure: of the whole, where it was also drawn as one. */
+static void write_links(FILE *out, const report_figures *f, report_group group) {
+    bool whole = false;
+    for (int i = 0; i < f->n; i++) whole |= f->drawing[i].group == group && !f->drawing[i].on_page;
+    const char *comma = "For print: ";
+    for (int i = 0; i < f->n; i++) {
+        const report_drawing *d = &f->drawing[i];
+        if (d->group != group || d->on_page == whole || !d->pdf) continue;
+        fprintf(out, "%s<a href=\"", comma);
+        html_text(out, f->link);
+        fprintf(out, "/%s.pdf\">%s.pdf</a>", d->name, d->name);
+        comma = ", ";
+    }
+    fputs(*comma == ',' ? "." : "", out);
+}
+
+/* The key of the lines: text, which is as wide as it is. */
+static void write_key(FILE *out, const report *r, report_group group) {
+    int diverged = 0;
+    for (int i = 0; i < r->n_variants; i++) diverged += r->variant[i].fates[REPORT_DIVERGED] > 0;
+    if (group >= REPORT_RATES || (r->n_variants < 2 && !diverged)) return;
+    fputs("<ul class=\"key\">", out);
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_variant *v = &r->variant[i];
+        fprintf(out, "<li data-v=\"%d\">", r->first + i);
+        write_sample(out, i);
+        html_text(out, v->name);
+        if (v->fates[REPORT_DIVERGED] == v->n) fputs(" (diverged)", out);
+        else if (v->fates[REPORT_DIVERGED]) fprintf(out, " (%d of %d diverged)", v->fates[REPORT_DIVERGED], v->n);
+        fputs("</li>", out);
+    }
+    fputs("</ul>\n", out);
+}
+
+static void write_figure(FILE *out, const report *r, const report_figures *f, report_group group, int *number) {
+    bool any = false;
+    for (int i = 0; i < f->n; i++) any |= f->drawing[i].group == group && f->drawing[i].svg;
+    if (!any) return;
+    fputs("<figure>\n", out);
+    write_key(out, r, group);
+    fputs("<div class=\"panels\">\n", out);
+    for (int i = 0; i < f->n; i++) {
+        if (f->drawing[i].group == group && f->drawing[i].svg) fprintf(out, "%s\n", f->drawing[i].svg);
+    }
+    fprintf(out, "</div>\n<figcaption>Figure %d. ", ++*number);
+    page_caption(out, r, f, group);
+    write_links(out, f, group);
+    fputs("</figcaption>\n</figure>\n", out);
+}
+
+static void write_figures(FILE *out, const report *r, const report_figures *f, int *number) {
+    const int before = *number;
+    page_section(out, r, "figures", "Figures");
+    for (int g = 0; g < REPORT_GROUPS; g++) write_figure(out, r, f, (report_group)g, number);
+    if (*f->why || *number == before) {
+        fputs("<p class=\"note\">", out);
+        html_text(out, *f->why ? f->why : "There is nothing to draw yet.");
+        fputs("</p>\n", out);
+    }
+    fputs("</section>\n", out);
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+/* A task's part of the page. */
+static void write_report(FILE *out, const report *r, const report_figures *f, const report_table *t, int *number) {
+    if (r->of > 1) {
+        fprintf(out, "<h2 class=\"task\" id=\"task-%d\">", r->number + 1);
+        write_task(out, r);
+        fputs("</h2>\n", out);
+    }
+    write_subtitle(out, r);
+    page_summary(out, r);
+    fputs("<section aria-label=\"Results\">\n", out);
+    write_table(out, r, t);
+    fputs("</section>\n", out);
+    write_figures(out, r, f, number);
+    page_classes(out, r);
+    page_samples(out, r);
+    page_settings(out, r);
+    page_machines(out, r);
+    page_commands(out, r);
+}
+
+static void write_page(FILE *out, const reports *all, const report_figures *f, const report_table *t) {
+    int figures = 0;
+    write_head(out, all);
+    for (int i = 0; i < all->n; i++) write_report(out, &all->at[i], &f[i], &t[i], &figures);
+    fprintf(out, "</main>\n<script>%s</script>\n</body>\n</html>\n", page_script);
+}
+
+int page_write(const char *path, const reports *all, const report_figures *f, const report_table *t, char *message,
+               size_t size) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (!out) return text_fail(message, size, "%s: out of memory", path);
+    write_page(out, all, f, t);
+    const bool whole = !ferror(out);
+    int status = fclose(out) == 0 && whole ? 0 : text_fail(message, size, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){text, n}, message, size);
+    free(text);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* report.c - see report.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "report/report.h"
+
+#include "support/text.h"
+#include "report/page.h"
+
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* Of each report: its table and its figures. */
+static int write_reports(const reports *all, report_table *tables, report_figures *figures, const char *page,
+                         char *message, size_t size) {
+    for (int i = 0; i < all->n; i++) {
+        report_notes(&all->at[i]);
+        if (report_table_make(&tables[i], &all->at[i], message, size)) return -1;
+        if (report_draw(&figures[i], &all->at[i], page, message, size)) return -1;
+    }
+    return page_write(page, all, figures, tables, message, size);
+}
+
+int report_write(const char *const *runs, int n, const metric *known, int n_known, const char *page, char *message,
+                 size_t size) {
+    reports all;
+    if (reports_load(&all, runs, n, known, n_known, message, size)) return -1;
+    report_figures *figures = calloc((size_t)all.n, sizeof *figures);
+    report_table *tables = calloc((size_t)all.n, sizeof *tables);
+    const int status = figures && tables ? write_reports(&all, tables, figures, page, message, size)
+                                         : text_fail(message, size, "out of memory");
+    for (int i = 0; figures && tables && i < all.n; i++) {
+        report_figures_free(&figures[i]);
+        report_table_free(&tables[i]);
+    }
+    free(figures);
+    free(tables);
+    reports_free(&all);
+    return status;
+}
+
+/* Of the terminal; where there is none, what most are at least. */
+static int terminal_width(void) {
+    struct winsize window;
+    if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col) return window.ws_col;
+    return 120;
+}
+
+/* Which of the metrics of that name it is: BLEU is many. */
+static void print_signatures(const report *r) {
+    for (int c = REPORT_FIRST_METRIC; c < REPORT_FIRST_METRIC + r->n_metrics; c++) {
+        const metric *m = &r->column[c];
+        if (m->signature && (report_has(r, c) || report_has(r, c + REPORT_COLUMN_METRICS)))
+            text_line(stdout, "%s: %s", m->label, m->signature);
+    }
+}
+
+/* Under the name of its task, if there are several. */
+static int print_table(const report *r, char *message, size_t size) {
+    report_table table = {0};
+    if (report_table_make(&table, r, message, size)) return -1;
+    if (r->number) printf("\n");
+    if (r->of > 1) text_line(stdout, "Task: %s", *r->run[0].task ? r->run[0].task : "not known");
+    report_table_print(&table, stdout, terminal_width(), isatty(STDOUT_FILENO) != 0);
+    print_signatures(r);
+    report_table_free(&table);
+    return 0;
+}
+
+int report_print_table(const char *const *runs, int n, const metric *known, int n_known, char *message, size_t size) {
+    reports all;
+    if (reports_load(&all, runs, n, known, n_known, message, size)) return -1;
+    int status = 0;
+    for (int i = 0; !status && i < all.n; i++) status = print_table(&all.at[i], message, size);
+    reports_free(&all);
+    return status;
+}

@@ -1,0 +1,396 @@
+/* ridges.c - learning rates of all elements as the paper's Figures 1 and 3 show them: a histogram of each of some
+ * updates, one before the other, the first at the back. All panels have the same axes, but for heights that would flatten
+ * those of others.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "report/figures.h"
+
+#include "support/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROWS = 25,        /* histograms of a panel, at most */
+    PANELS = 64,      /* of a group, at most */
+    WIDTH = 380,      /* of a panel, in pixels */
+    HEIGHT = 430,     /* the same */
+    ACROSS = 3,       /* panels side by side in the drawing of all */
+    NAME_LENGTH = 34, /* characters of a variant's name above its panel */
+};
+
+/* Shares below this are not worth a wider axis. */
+static const double visible = 5e-4;
+/* The highest ridge, in distances between rows. */
+static const double tallest = 3.6;
+
+/* ---- Facts ------------------------------------------------------------------------------------------------------- */
+
+const report_run *report_histogram_run(const report_variant *v) {
+    for (int i = 0; i < v->n; i++) {
+        if (v->run[i]->n_histograms) return v->run[i];
+    }
+    return NULL;
+}
+
+bool report_is_bounded(const report_variant *v) {
+    const report_run *r = report_histogram_run(v);
+    for (size_t i = 0; r && i < r->n_histograms; i++) {
+        if (r->histogram[i].bounded > 0) return true;
+    }
+    return false;
+}
+
+static double centre(const report_histogram *h, int bin) { return h->low + (bin + 0.5) * (h->high - h->low) / h->bins; }
+
+double report_share_above(const report_run *r, double decade) {
+    double most = 0;
+    for (size_t i = 0; i < r->n_histograms; i++) {
+        const report_histogram *h = &r->histogram[i];
+        double share = 0;
+        for (int k = 0; k < h->bins; k++) share += centre(h, k) > decade ? (double)h->effective[k] : 0;
+        most = fmax(most, share);
+    }
+    return most;
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    int64_t step[ROWS];
+    int n;
+} rows;
+
+/* The histogram nearest to an update, in proportion; NULL if there is none near. */
+static const report_histogram *nearest(const report_run *r, double step) {
+    const report_histogram *best = NULL;
+    double least = INFINITY;
+    for (size_t i = 0; i < r->n_histograms; i++) {
+        const double d = fabs(log((double)r->histogram[i].step + 1) - log(step + 1));
+        if (d < least) least = d, best = &r->histogram[i];
+    }
+    return best;
+}
+
+/* So many updates between the first and the last, each the same factor after the one before: dense at first. What has
+ * no histogram of its own gives way to the nearest, so that there may be fewer; the number found. */
+static int spread_rows(const report_run *r, int wanted, rows *out) {
+    const double first = (double)r->histogram[0].step + 1, last = (double)r->histogram[r->n_histograms - 1].step + 1;
+    int n = 0;
+    for (int i = 0; i < wanted; i++) {
+        const double target = first * pow(last / first, wanted > 1 ? (double)i / (wanted - 1) : 0);
+        const int64_t step = nearest(r, target - 1)->step;
+        if (n && n <= ROWS && out->step[n - 1] == step) continue;
+        if (n < ROWS) out->step[n] = step;
+        n++;
+    }
+    out->n = n < ROWS ? n : ROWS;
+    return n;
+}
+
+/* The rows of all panels, after the run that has come furthest. */
+static void choose_rows(const report *r, rows *out) {
+    const report_run *longest = NULL;
+    out->n = 0;
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = report_histogram_run(&r->variant[i]);
+        if (!run) continue;
+        const int64_t last = run->histogram[run->n_histograms - 1].step;
+        if (!longest || last > longest->histogram[longest->n_histograms - 1].step) longest = run;
+    }
+    if (!longest) return;
+    int wanted = 3 * ROWS;
+    while (wanted > ROWS && spread_rows(longest, wanted, out) > ROWS) wanted--;
+    if (wanted == ROWS) spread_rows(longest, wanted, out);
+}
+
+/* The histogram that a run has for a row: of that update, or at most a twentieth from it. */
+static const report_histogram *row_of(const report_run *r, int64_t step) {
+    const report_histogram *h = nearest(r, (double)step);
+    return h && 20 * llabs((long long)(h->step - step)) <= step ? h : NULL;
+}
+
+/* ---- Panels ------------------------------------------------------------------------------------------------------ */
+
+typedef struct ridge_panel {
+    const report_run *run;
+    int variant;
+    bool before; /* the bound */
+    char name[32], title[160];
+    int blocks;  /* rows that the run has */
+    double most; /* the largest share */
+} ridge_panel;
+
+/* What all panels share. */
+typedef struct axes {
+    rows rows;
+    double low, high; /* decades */
+} axes;
+
+static const float *shares(const ridge_panel *p, const report_histogram *h) {
+    return p->before ? h->eta : h->effective;
+}
+
+static void widen(axes *a, ridge_panel *p) {
+    for (int i = 0; i < a->rows.n; i++) {
+        const report_histogram *h = row_of(p->run, a->rows.step[i]);
+        for (int k = 0; h && k < h->bins; k++) {
+            const double share = (double)shares(p, h)[k];
+            p->most = fmax(p->most, share);
+            if (share < visible) continue;
+            a->low = fmin(a->low, centre(h, k));
+            a->high = fmax(a->high, centre(h, k));
+        }
+    }
+}
+
+/* A bin that no one would see, between others like it. */
+static bool is_flat(const float *share, int bin, int bins) {
+    for (int k = bin > 0 ? bin - 1 : 0; k <= bin + 1 && k < bins; k++) {
+        if (share[k] > 1e-5f) return false;
+    }
+    return true;
+}
+
+static int write_data(report_figures *f, ridge_panel *p, const axes *a) {
+    report_file file;
+    if (report_file_open(f, &file, "%s.dat", p->name)) return -1;
+    fprintf(file.to, "# log10 of the learning rate %s the bound, share of the elements, row\n",
+            p->before ? "before" : "after");
+    p->blocks = 0;
+    for (int i = 0; i < a->rows.n; i++) {
+        const report_histogram *h = row_of(p->run, a->rows.step[i]);
+        if (!h) continue;
+        fprintf(file.to, "# update %lld\n", (long long)h->step);
+        fprintf(file.to, "%.6g 0 %d\n", a->low, i);
+        for (int k = 0; k < h->bins; k++) {
+            const double x = centre(h, k);
+            if (x <= a->low || x >= a->high || is_flat(shares(p, h), k, h->bins)) continue;
+            fprintf(file.to, "%.6g %.5g %d\n", x, (double)shares(p, h)[k], i);
+        }
+        fprintf(file.to, "%.6g 0 %d\n\n\n", a->high, i);
+        p->blocks++;
+    }
+    return report_file_close(f, &file);
+}
+
+/* Rows from top to bottom: there is room for a number at every second. */
+static void write_row_labels(FILE *out, const rows *r) {
+    const char *comma = "";
+    fprintf(out, "set ytics (");
+    for (int i = 0; i < r->n; i++) {
+        if (i != r->n - 1 && (i % 2 || i == r->n - 2)) continue;
+        fprintf(out, "%s'%lld' %d", comma, (long long)r->step[i], r->n - 1 - i);
+        comma = ", ";
+    }
+    fprintf(out, ")\n");
+}
+
+/* 1, 2 or 5 times a power of ten, at most x. */
+static double round_down(double x) {
+    const double power = pow(10, floor(log10(x)));
+    return x >= 5 * power ? 5 * power : x >= 2 * power ? 2 * power : power;
+}
+
+static void write_decades(FILE *out, const axes *a) {
+    const int every = (int)ceil((a->high - a->low) / 8); /* as many as there is room for */
+    fprintf(out, "set xrange [%.6g:%.6g]\nset xtics (", a->low, a->high);
+    const char *comma = "";
+    for (int d = (int)ceil(a->low); d <= (int)floor(a->high); d++) {
+        if (d % every) continue;
+        fprintf(out, "%s'10^{%s%d}' %d", comma, d < 0 ? "−" : "", abs(d), d);
+        comma = ", ";
+    }
+    fprintf(out, ")\n");
+}
+
+/* How tall a share is, and a bar that shows it, at the top, where only the first ridge could be. */
+static void write_scale(FILE *out, const axes *a, double most) {
+    const double share = round_down(most), length = tallest * share / most, top = a->rows.n - 1 + tallest;
+    fprintf(out, "    height = %.6g # of all elements, in distances between rows\n", tallest / most);
+    fprintf(out,
+            "    set arrow 1 from graph 0.96, first %.6g to graph 0.96, first %.6g nohead linecolor rgb axis_colour "
+            "linewidth 1.5 front\n",
+            top - length, top);
+    fprintf(out, "    set label 1 '%g %%' at graph 0.94, first %.6g right font font_name.',11' front\n", 100 * share,
+            top - length / 2);
+}
+
+static int write_axes(report_figures *f, const axes *a) {
+    report_file file;
+    if (report_file_open(f, &file, "rates-axes.gp")) return -1;
+    fprintf(file.to, "# Shared by all panels of learning rates: rows, heights, ranges.\n");
+    fprintf(file.to, "rows = %d\n", a->rows.n);
+    fprintf(file.to, "base(row) = rows - 1 - row\n");
+    write_decades(file.to, a);
+    fprintf(file.to, "set yrange [-0.6:%.6g]\n", a->rows.n - 1 + tallest + 0.3);
+    write_row_labels(file.to, &a->rows);
+    fprintf(file.to, "set tics font font_name.',11'\nset xlabel 'effective learning rate'\nset ylabel 'update'\n");
+    fprintf(file.to, "unset key\nset border 1\nset grid noytics\nset ytics scale 0 offset 0.6\n");
+    return report_file_close(f, &file);
+}
+
+static void write_panel_plot(FILE *out, const ridge_panel *p, const axes *a) {
+    write_scale(out, a, p->most);
+    fprintf(out, "    set title ");
+    report_quote(out, p->title, 100);
+    fprintf(out,
+            " offset 0,-0.7 noenhanced\n"
+            "    plot for [i = 0:%d] '%s.dat' index i using 1:(base($3) + height * $2) with filledcurves closed \\\n"
+            "         fillcolor rgb tint(%d) fillstyle solid 1 border linecolor rgb colour(%d) linewidth 0.9\n",
+            p->blocks - 1, p->name, p->variant + 1, p->variant + 1);
+}
+
+/* "Histograms of the learning rates after the bound: AdaMod. The median is 1.2e-05 at update 1 and 0.003 at update 900." */
+static void describe(const ridge_panel *p, report_drawing *d) {
+    const report_histogram *a = &p->run->histogram[0], *b = &p->run->histogram[p->run->n_histograms - 1];
+    const double first = p->before ? a->eta_median : a->step_median, last = p->before ? b->eta_median : b->step_median;
+    const size_t used =
+        (size_t)snprintf(d->label, sizeof d->label, "Histograms of the learning rates %s the bound: %.100s.",
+                         p->before ? "before" : "after", p->title);
+    if (isfinite(first) && isfinite(last))
+        snprintf(d->label + used, sizeof d->label - used, " The median is %.3g at update %lld and %.3g at update %lld.",
+                 first, (long long)a->step, last, (long long)b->step);
+}
+
+static int write_panel(report_figures *f, const ridge_panel *p, const axes *a, report_group group) {
+    report_file file;
+    report_drawing *d = report_figures_add(f, group, p->name);
+    if (!d || report_file_open(f, &file, "%s.gp", p->name)) return -1;
+    describe(p, d);
+    fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
+    fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", p->name, WIDTH, HEIGHT);
+    write_panel_plot(file.to, p, a);
+    fprintf(file.to, "}\nset output\n");
+    return report_file_close(f, &file);
+}
+
+/* All panels of a group in one drawing, for a paper. */
+static int write_whole(report_figures *f, const ridge_panel *p, int n, const axes *a, const char *name,
+                       report_group group, int across) {
+    report_file file;
+    if (n < 2) return 0;
+    report_drawing *d = report_figures_add(f, group, name);
+    if (!d || report_file_open(f, &file, "%s.gp", name)) return -1;
+    d->on_page = false;
+    const int columns = n < across ? n : across, lines = (n + columns - 1) / columns;
+    fprintf(file.to, "load 'style.gp'\nload 'rates-axes.gp'\ndo for [kind in kinds] {\n");
+    fprintf(file.to, "    eval figure(kind, '%s', %d, %d)\n", name, columns * WIDTH, lines * HEIGHT);
+    fprintf(file.to, "    set multiplot layout %d,%d\n", lines, columns);
+    for (int i = 0; i < n; i++) write_panel_plot(file.to, &p[i], a);
+    fprintf(file.to, "    unset multiplot\n}\nset output\n");
+    return report_file_close(f, &file);
+}
+
+static int write_group(report_figures *f, ridge_panel *p, int n, const axes *a, report_group group) {
+    for (int i = 0; i < n; i++) {
+        if (write_data(f, &p[i], a) || write_panel(f, &p[i], a, group)) return -1;
+    }
+    return group == REPORT_RATES ? write_whole(f, p, n, a, "rates", group, ACROSS)
+                                 : write_whole(f, p, n, a, "bound", group, 2);
+}
+
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
+
+static void set_title(ridge_panel *p, const char *name, const char *what) {
+    char shortened[NAME_LENGTH * 4 + 8];
+    size_t used = 0;
+    int left = NAME_LENGTH - (int)strlen(what);
+    for (text_slice rest = text_of(name); rest.n && left > 0; left--) {
+        const size_t n = text_code_point(rest) ? text_code_point(rest) : 1;
+        memcpy(shortened + used, rest.bytes, n);
+        used += n;
+        rest.bytes += n;
+        rest.n -= n;
+    }
+    shortened[used] = '\0';
+    snprintf(p->title, sizeof p->title, "%s%s%s", shortened, used < strlen(name) ? "…" : "", what);
+}
+
+static int make_rates(const report *r, ridge_panel *out) {
+    int n = 0;
+    for (int i = 0; i < r->n_variants && n < PANELS; i++) {
+        ridge_panel *p = &out[n];
+        *p = (ridge_panel){.run = report_histogram_run(&r->variant[i]), .variant = i};
+        if (!p->run) continue;
+        n++;
+        snprintf(p->name, sizeof p->name, "rates-%d", n);
+        set_title(p, r->variant[i].label, "");
+    }
+    return n;
+}
+
+/* Where one variant alone has a bound, titles need not name it: the caption does. */
+static int make_bounds(const report *r, ridge_panel *out) {
+    int n = 0, bounded = 0;
+    for (int i = 0; i < r->n_variants; i++) bounded += report_is_bounded(&r->variant[i]);
+    for (int i = 0; i < r->n_variants && n + 1 < PANELS; i++) {
+        if (!report_is_bounded(&r->variant[i])) continue;
+        for (int after = 0; after < 2; after++, n++) {
+            out[n] = (ridge_panel){.run = report_histogram_run(&r->variant[i]), .variant = i, .before = !after};
+            snprintf(out[n].name, sizeof out[n].name, "bound-%d-%s", n / 2 + 1, after ? "after" : "before");
+            if (bounded > 1)
+                set_title(&out[n], r->variant[i].label, after ? ", after the bound" : ", before the bound");
+            else set_title(&out[n], "", after ? "after the bound" : "before the bound");
+        }
+    }
+    return n;
+}
+
+/* One scale for all, so that they can be compared; but a panel whose ridges are many times as tall as those of another
+ * (sgd gives all elements the same rate) keeps one of its own, or it would flatten them. Whether all have the same. */
+static bool share_scale(ridge_panel *p, int n) {
+    double least = INFINITY, common = 0;
+    for (int i = 0; i < n; i++) least = p[i].most > 0 ? fmin(least, p[i].most) : least;
+    for (int i = 0; i < n; i++) common = p[i].most <= 5 * least ? fmax(common, p[i].most) : common;
+    for (int i = 0; i < n; i++) p[i].most = fmax(p[i].most, common);
+    for (int i = 0; i < n; i++) {
+        if (p[i].most > common) return false;
+    }
+    return true;
+}
+
+/* Out to whole half decades, and no narrower than four, so that one value does not fill the width. */
+static void round_axes(axes *a) {
+    a->low = floor(2 * (a->low - 0.3)) / 2;
+    a->high = ceil(2 * (a->high + 0.3)) / 2;
+    while (a->high - a->low < 4) a->low -= 0.5, a->high += 0.5;
+}
+
+/* Without panels whose run has no histogram near any of the rows. */
+static int keep_drawn(ridge_panel *p, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (p[i].most > 0) p[kept++] = p[i];
+    }
+    return kept;
+}
+
+static int draw_panels(report_figures *f, const report *r, ridge_panel *p) {
+    axes a = {.low = INFINITY, .high = -INFINITY};
+    choose_rows(r, &a.rows);
+    int n = make_rates(r, p);
+    for (int i = 0; i < n; i++) widen(&a, &p[i]);
+    const int n_rates = keep_drawn(p, n);
+    ridge_panel *bounds = p + n_rates;
+    n = make_bounds(r, bounds);
+    for (int i = 0; i < n; i++) widen(&a, &bounds[i]);
+    const int n_bounds = keep_drawn(bounds, n);
+    if (!(a.high >= a.low)) return 0;
+    round_axes(&a);
+    f->one_scale = share_scale(p, n_rates + n_bounds);
+    f->rows[0] = a.rows.step[0];
+    f->rows[1] = a.rows.step[a.rows.n - 1];
+    if (write_axes(f, &a) || write_group(f, p, n_rates, &a, REPORT_RATES)) return -1;
+    return write_group(f, bounds, n_bounds, &a, REPORT_BOUNDS);
+}
+
+int report_draw_ridges(report_figures *f, const report *r) {
+    ridge_panel *panels = calloc(2 * PANELS, sizeof *panels);
+    if (!panels) return text_fail(f->message, f->size, "out of memory");
+    const int status = draw_panels(f, r, panels);
+    free(panels);
+    return status;
+}

@@ -1,0 +1,225 @@
+/* samples.c - what models answered, beside what they were given and what they should have said, with the difference
+ * marked: by words, or by characters where those are what the model reads and writes.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "report/page.h"
+
+#include "support/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 20, OPEN = 5, LONGEST = 600 }; /* samples; those that need no click; tokens that are compared */
+
+/* ---- Alignment --------------------------------------------------------------------------------------------------- */
+
+/* A text as words or code points. */
+typedef struct points {
+    text_slice at[LONGEST];
+    int n;
+    bool cut; /* there was more */
+} points;
+
+static void split(const char *text, text_unit unit, points *out) {
+    text_slice rest = text_of(text), token;
+    out->n = 0;
+    while (out->n < LONGEST && text_next_token(unit, &rest, &token)) out->at[out->n++] = token;
+    out->cut = rest.n > 0;
+}
+
+static bool same(text_slice a, text_slice b) { return a.n == b.n && memcmp(a.bytes, b.bytes, a.n) == 0; }
+
+/* Edit distances of the ends of both texts: row i, column k is that of output[i..] and reference[k..]. */
+typedef struct distances {
+    unsigned short d[LONGEST + 1][LONGEST + 1];
+} distances;
+
+static void measure(const points *a, const points *b, distances *m) {
+    for (int i = a->n; i >= 0; i--) {
+        for (int k = b->n; k >= 0; k--) {
+            unsigned short best = (unsigned short)(a->n - i + b->n - k); /* at an end: all of the other is left */
+            if (i < a->n && k < b->n) {
+                const int change = m->d[i + 1][k + 1] + !same(a->at[i], b->at[k]);
+                const int drop = m->d[i + 1][k] + 1, miss = m->d[i][k + 1] + 1;
+                best = (unsigned short)(change <= drop && change <= miss ? change : drop <= miss ? drop : miss);
+            }
+            m->d[i][k] = best;
+        }
+    }
+}
+
+/* ---- Marks ------------------------------------------------------------------------------------------------------- */
+
+static void put(FILE *out, text_slice token) {
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)token.n, token.bytes);
+    html_text(out, text);
+}
+
+/* Opens and closes the mark around what is wrong, so that neighbours share one; space is what stands before a word. */
+static void set_mark(FILE *out, bool *open, bool wrong, const char *space) {
+    if (wrong && *open) fputs(space, out);
+    if (!wrong && *open) fputs("</mark>", out);
+    if (!wrong || !*open) fputs(space, out);
+    if (wrong && !*open) fputs("<mark>", out);
+    *open = wrong;
+}
+
+/* Along a shortest way from the output to the reference. What the reference has more is a caret that tells it. */
+static void write_marked(FILE *out, const points *a, const points *b, const distances *m, text_unit unit) {
+    const char *const between = unit == TEXT_WORDS ? " " : "", *space = "";
+    bool open = false;
+    for (int i = 0, k = 0; i < a->n || k < b->n; space = between) {
+        const bool equal = i < a->n && k < b->n && same(a->at[i], b->at[k]) && m->d[i][k] == m->d[i + 1][k + 1];
+        const bool change = !equal && i < a->n && k < b->n && m->d[i][k] == m->d[i + 1][k + 1] + 1;
+        if (equal || change || (i < a->n && m->d[i][k] == m->d[i + 1][k] + 1)) {
+            set_mark(out, &open, !equal, space);
+            put(out, a->at[i]);
+            i++;
+            k += equal || change;
+            continue;
+        }
+        set_mark(out, &open, false, space);
+        fputs("<mark class=\"gap\" title=\"missing: ", out);
+        for (const char *before = ""; k < b->n && m->d[i][k] == m->d[i][k + 1] + 1; k++, before = between) {
+            fputs(before, out);
+            put(out, b->at[k]);
+        }
+        fputs("\">‸</mark>", out);
+    }
+    set_mark(out, &open, false, "");
+    if (a->cut) fputs("…", out);
+}
+
+typedef struct aligner {
+    text_unit unit;
+    points output, reference;
+    distances distances;
+} aligner;
+
+static void write_output(FILE *out, aligner *a, const char *output, const char *reference) {
+    if (reference && strcmp(output, reference) == 0) {
+        html_text(out, output);
+        fputs(" <span class=\"right\" aria-label=\"correct\">✓</span>", out);
+        return;
+    }
+    split(output, a->unit, &a->output);
+    split(reference ? reference : "", a->unit, &a->reference);
+    measure(&a->output, &a->reference, &a->distances);
+    if (!a->output.n) fputs("<span class=\"muted\">(nothing)</span>", out);
+    else if (reference) write_marked(out, &a->output, &a->reference, &a->distances, a->unit);
+    else html_text(out, output);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+/* The run whose samples stand for a variant: the first that has some. */
+static const report_run *sample_run(const report_variant *v) {
+    for (int i = 0; i < v->n; i++) {
+        if (v->run[i]->n_samples) return v->run[i];
+    }
+    return NULL;
+}
+
+static bool is_output(const char *name) { return strcmp(name, "output") == 0; }
+
+/* Samples of one question have all texts in common but the answer. */
+static bool same_question(const report_sample *a, const report_sample *b) {
+    for (int i = 0; i < a->n; i++) {
+        const char *other = report_sample_text(b, a->name[i]);
+        if (!is_output(a->name[i]) && (!other || strcmp(other, a->text[i]) != 0)) return false;
+    }
+    return a->n == b->n;
+}
+
+static const report_sample *find_sample(const report_run *r, const report_sample *like) {
+    for (size_t i = 0; r && i < r->n_samples; i++) {
+        if (same_question(&r->sample[i], like)) return &r->sample[i];
+    }
+    return NULL;
+}
+
+/* A model of words is marked by words. */
+static text_unit unit_of(const report_run *r) {
+    const char *tokens = report_pairs_find(&r->recipe, "data.tokens");
+    return tokens && strcmp(tokens, "characters") == 0 ? TEXT_CHARACTERS : TEXT_WORDS;
+}
+
+static void write_sample(FILE *out, const report *r, const report_sample *s, aligner *a) {
+    fputs("<tbody>\n", out);
+    for (int i = 0; i < s->n; i++) {
+        if (is_output(s->name[i])) continue;
+        fputs("<tr><th scope=\"row\">", out);
+        html_text(out, s->name[i]);
+        fputs(strcmp(s->name[i], "reference") == 0 ? "</th><td>" : "</th><td lang=\"\">", out);
+        html_text(out, s->text[i]);
+        fputs("</td></tr>\n", out);
+    }
+    for (int i = 0; i < r->n_variants; i++) {
+        const report_run *run = sample_run(&r->variant[i]);
+        const report_sample *own = find_sample(run, s);
+        const char *output = own ? report_sample_text(own, "output") : NULL;
+        if (!output) continue;
+        fputs("<tr><th scope=\"row\">", out);
+        html_variant(out, r, i);
+        fputs("</th><td>", out);
+        a->unit = unit_of(run);
+        write_output(out, a, output, report_sample_text(own, "reference"));
+        fputs("</td></tr>\n", out);
+    }
+    fputs("</tbody>\n", out);
+}
+
+static void write_table(FILE *out, const report *r, const report_run *first, size_t from, size_t to, aligner *a) {
+    fputs("<div class=\"scroll\"><table class=\"samples\">\n", out);
+    for (size_t i = from; i < to; i++) write_sample(out, r, &first->sample[i], a);
+    fputs("</table></div>\n", out);
+}
+
+/* "Sentences of the test data, as each variant’s first run answers them after update 900." Or, of prompts that no one
+ * answer belongs to, "How each variant’s first run goes on from some prompts of the test data, after update 900." */
+static void write_introduction(FILE *out, const report *r, const report_run *first) {
+    const bool reference = first->n_samples && report_sample_text(&first->sample[0], "reference");
+    const bool prompts = first->n_samples && !reference && report_sample_text(&first->sample[0], "prompt");
+    const char *of = first->final_test.weight > 0 || first->test.n ? " of the test data"
+                     : first->final_valid.weight > 0               ? " of the validation data"
+                                                                   : "";
+    char what[sizeof first->samples];
+    snprintf(what, sizeof what, "%s", *first->samples ? first->samples : "samples");
+    what[0] = report_capital(what[0]);
+    page_section(out, r, "samples", *first->answers ? first->answers : "Samples");
+    fputs("<p>", out);
+    if (prompts) {
+        fprintf(out, "How each variant’s first run goes on from some prompts%s, after update %lld.", of,
+                (long long)first->sample_step);
+    } else {
+        html_text(out, what);
+        fprintf(out, "%s, as each variant’s first run answers them after update %lld.", of,
+                (long long)first->sample_step);
+    }
+    if (reference)
+        fprintf(out,
+                " <mark>Marked</mark> is what differs from the reference, by %s; <mark class=\"gap\">‸</mark> stands "
+                "where something is missing.",
+                unit_of(first) == TEXT_WORDS ? "words" : "characters");
+    fputs("</p>\n", out);
+}
+
+void page_samples(FILE *out, const report *r) {
+    const report_run *first = NULL;
+    aligner *a = malloc(sizeof *a);
+    for (int i = 0; !first && i < r->n_variants; i++) first = sample_run(&r->variant[i]);
+    if (first && a) {
+        const size_t n = first->n_samples < SHOWN ? first->n_samples : SHOWN, open = n < OPEN ? n : OPEN;
+        write_introduction(out, r, first);
+        write_table(out, r, first, 0, open, a);
+        if (n > open) {
+            fprintf(out, "<details><summary>%zu more</summary>\n", n - open);
+            write_table(out, r, first, open, n, a);
+            fputs("</details>\n", out);
+        }
+        fputs("</section>\n", out);
+    }
+    free(a);
+}

@@ -1,0 +1,19 @@
+/* clock.h - the time in seconds. */
+#ifndef ADAMOD_SUPPORT_CLOCK_H
+#define ADAMOD_SUPPORT_CLOCK_H
+
+#include <time.h>
+
+static inline double clock_read(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Since some moment, never set back: to measure how long something takes. */
+static inline double clock_seconds(void) { return clock_read(CLOCK_MONOTONIC); }
+
+/* Since 1970: what the time is. */
+static inline double clock_wall_seconds(void) { return clock_read(CLOCK_REALTIME); }
+
+#endif

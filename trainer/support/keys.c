@@ -1,0 +1,284 @@
+#include "support/keys.h"
+
+#include "support/json.h"
+#include "support/text.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+key_shown key_show(const char *text) {
+    key_shown out;
+    size_t end = sizeof out.text - 4;
+    if ((size_t)snprintf(out.text, sizeof out.text, "%s", text) < sizeof out.text) return out;
+    while (end && ((unsigned char)out.text[end] & 0xc0) == 0x80) end--; /* not within a code point */
+    memcpy(out.text + end, "...", 4);
+    return out;
+}
+
+/* ---- what is expected ---- */
+
+static void list_choices(const char *choices, char *out, size_t size) {
+    const char *last = strrchr(choices, ' ');
+    size_t used = 0;
+    for (const char *c = choices; *c && used + 5 < size; c++) {
+        if (*c != ' ') out[used++] = *c;
+        else used += (size_t)snprintf(out + used, size - used, c == last ? " or " : ", ");
+    }
+    out[used] = '\0';
+}
+
+const char *key_expected(const key_spec *k, char *out, size_t size) {
+    size_t n;
+    switch (k->kind) {
+        case KEY_TEXT: snprintf(out, size, "a text of at most %zu bytes", k->size - 1); break;
+        case KEY_PATH: snprintf(out, size, "a path"); break;
+        case KEY_NUMBERS: snprintf(out, size, "numbers with commas between them"); break;
+        case KEY_PATTERNS: snprintf(out, size, "names with commas between them, * for any text"); break;
+        case KEY_WHOLE: snprintf(out, size, "a whole number from %.15g to %.16g", k->low, k->high); break;
+        case KEY_REAL:
+            snprintf(out, size, k->below ? "a number from %g to less than %g" : "a number from %g to %g", k->low,
+                     k->high);
+            break;
+        case KEY_SWITCH: snprintf(out, size, "true or false"); break;
+        case KEY_LIST:
+            n = (size_t)snprintf(out, size, "a list of ");
+            if (n < size) list_choices(k->choices, out + n, size - n);
+            n = strlen(out);
+            if (n < size) snprintf(out + n, size - n, ", with commas between them");
+            break;
+        case KEY_SPAN: snprintf(out, size, "updates ('100', at most %.16g) or epochs ('1 epoch')", k->high); break;
+        case KEY_CHOICE:
+            if (k->expected) snprintf(out, size, "%s", k->expected);
+            else list_choices(k->choices, out, size);
+            break;
+    }
+    return out;
+}
+
+static int wrong_value(const key_spec *k, const char *name, const char *text, char *message, size_t size) {
+    char expected[256];
+    key_expected(k, expected, sizeof expected);
+    if (!*text) return text_fail(message, size, "%s is empty, expected %s", name, expected);
+    return text_fail(message, size, "%s is '%s', expected %s", name, key_show(text).text, expected);
+}
+
+/* ---- from text ---- */
+
+bool key_parse_number(const char *text, double *out) {
+    const char *c = text + (*text == '-' || *text == '+');
+    size_t digits = strspn(c, "0123456789");
+    c += digits;
+    if (*c == '.') {
+        const size_t fraction = strspn(++c, "0123456789");
+        c += fraction;
+        digits += fraction;
+    }
+    if (!digits) return false;
+    if (*c == 'e' || *c == 'E') {
+        c++;
+        c += *c == '-' || *c == '+';
+        const size_t exponent = strspn(c, "0123456789");
+        if (!exponent) return false;
+        c += exponent;
+    }
+    *out = strtod(text, NULL);
+    return !*c;
+}
+
+static bool is_choice(const char *choices, const char *text) {
+    const size_t n = strlen(text);
+    for (const char *c = choices; *c; c += *c == ' ') {
+        const size_t length = strcspn(c, " ");
+        if (length == n && memcmp(c, text, n) == 0) return true;
+        c += length;
+    }
+    return false;
+}
+
+int key_check_text(const char *name, const char *text, size_t room, char *message, size_t size) {
+    if (strlen(text) >= room)
+        return text_fail(message, size, "%s is longer than %zu bytes", key_show(name).text, room - 1);
+    for (text_slice rest = text_of(text); rest.n;) {
+        const size_t n = text_code_point(rest);
+        if (!n) return text_fail(message, size, "%s is not UTF-8", key_show(name).text);
+        if (n == 1 && iscntrl((unsigned char)*rest.bytes)) {
+            return text_fail(message, size, "%s contains a control character or a line break", key_show(name).text);
+        }
+        rest.bytes += n;
+        rest.n -= n;
+    }
+    return 0;
+}
+
+static int set_text(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    if (k->kind == KEY_CHOICE && !is_choice(k->choices, text)) return wrong_value(k, name, text, message, size);
+    if (key_check_text(name, text, k->size, message, size)) return -1;
+    memset(field, 0, k->size); /* so that equal settings have equal bytes */
+    memcpy(field, text, strlen(text));
+    return 0;
+}
+
+static int set_number(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    double x;
+    if (!key_parse_number(text, &x) || !(x >= k->low && (k->below ? x < k->high : x <= k->high))) {
+        return wrong_value(k, name, text, message, size);
+    }
+    if (k->kind == KEY_REAL) {
+        memcpy(field, &x, sizeof x);
+        return 0;
+    }
+    const int64_t whole = (int64_t)x;
+    const int narrow = (int)(k->size == sizeof narrow ? whole : 0);
+    if ((double)whole != x) return wrong_value(k, name, text, message, size);
+    if (k->size == sizeof narrow) memcpy(field, &narrow, sizeof narrow);
+    else memcpy(field, &whole, sizeof whole);
+    return 0;
+}
+
+bool key_lists(const char *list, const char *choice) {
+    const size_t n = strlen(choice);
+    for (const char *c = list; *c; c += *c == ',') {
+        const size_t length = strcspn(c, ",");
+        if (length == n && memcmp(c, choice, n) == 0) return true;
+        c += length;
+    }
+    return false;
+}
+
+bool key_pattern(const char *patterns, int index, char out[128]) {
+    for (const char *c = patterns; *c; c += *c == ',') {
+        const int length = (int)strcspn(c, ",");
+        snprintf(out, 128, "%.*s", length, c);
+        if (index-- == 0) return true;
+        c += length;
+    }
+    return false;
+}
+
+bool key_matches(const char *patterns, const char *name) {
+    char pattern[128];
+    for (int i = 0; key_pattern(patterns, i, pattern); i++) {
+        if (fnmatch(pattern, name, 0) == 0) return true;
+    }
+    return false;
+}
+
+/* Kept in the order of the choices, so that the same list is the same text. */
+static int set_list(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    char given[128] = "", sorted[128] = "", word[64];
+    size_t used = 0, n = 0;
+    for (const char *c = text; *c && used + 1 < sizeof given; c++) {
+        if (*c != ' ') given[used++] = *c;
+    }
+    for (const char *c = k->choices; *c; c += *c == ' ') {
+        const size_t length = strcspn(c, " ");
+        snprintf(word, sizeof word, "%.*s", (int)length, c);
+        if (key_lists(given, word)) n += (size_t)snprintf(sorted + n, sizeof sorted - n, "%s%s", n ? "," : "", word);
+        c += length;
+    }
+    if (n != used || used >= k->size) return wrong_value(k, name, text, message, size); /* something else is there */
+    memset(field, 0, k->size);
+    memcpy(field, sorted, n);
+    return 0;
+}
+
+/* Without spaces around commas, so that "3, 4" is "3,4". */
+static int set_separated(const key_spec *k, const char *name, const char *text, char *field, char *message,
+                         size_t size) {
+    char *plain = strdup(text);
+    size_t n = 0;
+    if (!plain) return text_fail(message, size, "out of memory");
+    for (const char *c = text; *c; c++) {
+        const char after = c[strspn(c, " ")];
+        if (*c != ' ' || (n > 0 && plain[n - 1] != ',' && after != ',' && after)) plain[n++] = *c;
+    }
+    plain[n] = '\0';
+    const int failed = set_text(k, name, plain, field, message, size);
+    free(plain);
+    return failed;
+}
+
+/* "100", "1 epoch", "0.5epochs" */
+static int set_span(const key_spec *k, const char *name, const char *text, char *field, char *message, size_t size) {
+    char number[40];
+    key_span span = {0};
+    double x;
+    const char *unit = strstr(text, "epoch");
+    size_t n = unit ? (size_t)(unit - text) : strlen(text);
+    const bool known = !unit || strcmp(unit, "epoch") == 0 || strcmp(unit, "epochs") == 0;
+    while (unit && n && text[n - 1] == ' ') n--;
+    snprintf(number, sizeof number, "%.*s", (int)(n < sizeof number ? n : 0), text);
+    if (!known || !key_parse_number(number, &x) || !(x >= k->low && x <= (unit ? KEY_MOST_EPOCHS : k->high)) ||
+        (!unit && x != (double)(int64_t)x)) {
+        return wrong_value(k, name, text, message, size);
+    }
+    if (unit) span.epochs = x;
+    else span.updates = (int64_t)x;
+    memcpy(field, &span, sizeof span);
+    return 0;
+}
+
+int key_set(const key_spec *k, const char *name, const char *text, void *settings, char *message, size_t size) {
+    char *field = (char *)settings + k->offset;
+    if (k->kind == KEY_WHOLE || k->kind == KEY_REAL) return set_number(k, name, text, field, message, size);
+    if (k->kind == KEY_LIST) return set_list(k, name, text, field, message, size);
+    if (k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS) return set_separated(k, name, text, field, message, size);
+    if (k->kind == KEY_SPAN) return set_span(k, name, text, field, message, size);
+    if (k->kind != KEY_SWITCH) return set_text(k, name, text, field, message, size);
+    const bool on = strcmp(text, "true") == 0;
+    if (!on && strcmp(text, "false") != 0) return wrong_value(k, name, text, message, size);
+    memcpy(field, &on, sizeof on);
+    return 0;
+}
+
+/* ---- to text ---- */
+
+const char *key_text(const key_spec *k, const void *settings, char out[32]) {
+    const char *field = (const char *)settings + k->offset;
+    double x;
+    int64_t whole;
+    int narrow;
+    key_span span;
+    switch (k->kind) {
+        case KEY_TEXT:
+        case KEY_PATH:
+        case KEY_LIST:
+        case KEY_NUMBERS:
+        case KEY_PATTERNS:
+        case KEY_CHOICE: return field;
+        case KEY_SWITCH: return *(const bool *)field ? "true" : "false";
+        case KEY_REAL: memcpy(&x, field, sizeof x); return json_shortest(x, out);
+        case KEY_WHOLE: break;
+        case KEY_SPAN:
+            memcpy(&span, field, sizeof span);
+            if (!(span.epochs > 0)) snprintf(out, 32, "%lld", (long long)span.updates);
+            else snprintf(out, 32, "%.15g %s", span.epochs, span.epochs > 1 ? "epochs" : "epoch");
+            return out;
+    }
+    memcpy(&narrow, field, sizeof narrow);
+    if (k->size == sizeof narrow) whole = narrow;
+    else memcpy(&whole, field, sizeof whole);
+    snprintf(out, 32, "%lld", (long long)whole);
+    return out;
+}
+
+/* ---- tables ---- */
+
+const key_spec *key_find(const key_table *table, const char *path) {
+    for (int i = 0; i < table->n; i++) {
+        if (strcmp(table->keys[i].path, path) == 0) return &table->keys[i];
+    }
+    return NULL;
+}
+
+void key_defaults(const key_table *table, void *settings) {
+    char message[256];
+    for (int i = 0; i < table->n; i++) {
+        const key_spec *k = &table->keys[i];
+        (void)key_set(k, k->path, k->standard, settings, message, sizeof message);
+    }
+}

@@ -1,0 +1,170 @@
+/* text.c - see text.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _FILE_OFFSET_BITS 64
+
+#include "support/text.h"
+
+#include "core/error.h"
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Linux moves at most 2 GiB - 4 KiB in one call, and other systems refuse more than INT_MAX. */
+#define MAX_TRANSFER ((size_t)1 << 30)
+
+text_slice text_of(const char *string) { return (text_slice){string, strlen(string)}; }
+
+int text_fail(char *msg, size_t msg_size, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(msg, msg_size, format, args);
+    va_end(args);
+    return -1;
+}
+
+void text_print(FILE *out, const char *text) {
+    for (size_t left = strlen(text), n; left; text += n, left -= n) {
+        if (adamod__is_harmless(text, left, &n)) fwrite(text, 1, n, out);
+        else fputc('?', out);
+    }
+}
+
+void text_plain(char *text) { adamod__make_plain(text); }
+
+void text_line(FILE *out, const char *format, ...) {
+    char line[8192];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    text_print(out, line);
+    fputc('\n', out);
+}
+
+/* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
+
+size_t text_code_point(text_slice text) {
+    const unsigned char *b = (const unsigned char *)text.bytes;
+    if (!text.n) return 0;
+    if (b[0] < 0x80) return 1;
+    size_t n = b[0] < 0xc2 ? 0 : b[0] < 0xe0 ? 2 : b[0] < 0xf0 ? 3 : b[0] < 0xf5 ? 4 : 0;
+    if (!n || text.n < n) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((b[i] & 0xc0) != 0x80) return 0;
+    if ((b[0] == 0xe0 && b[1] < 0xa0) || (b[0] == 0xf0 && b[1] < 0x90)) return 0;   /* overlong */
+    if ((b[0] == 0xed && b[1] >= 0xa0) || (b[0] == 0xf4 && b[1] >= 0x90)) return 0; /* surrogate, above U+10FFFF */
+    return n;
+}
+
+int text_check(text_slice text, const char *name, int64_t line, char *msg, size_t msg_size) {
+    for (size_t at = 0, n = 0; at < text.n; at += n) {
+        n = text_code_point((text_slice){text.bytes + at, text.n - at});
+        if (!n)
+            return text_fail(msg, msg_size, "%s:%" PRId64 ": byte %zu is 0x%02x, which is not UTF-8 here", name, line,
+                             at + 1, (unsigned char)text.bytes[at]);
+        if (!text.bytes[at])
+            return text_fail(msg, msg_size, "%s:%" PRId64 ": byte %zu is zero, expected text", name, line, at + 1);
+    }
+    return 0;
+}
+
+/* ---- Tokens and lines -------------------------------------------------------------------------------------------- */
+
+static void advance(text_slice *rest, size_t n) {
+    rest->bytes += n;
+    rest->n -= n;
+}
+
+int text_next_token(text_unit unit, text_slice *rest, text_slice *token) {
+    size_t n = 0;
+    if (unit == TEXT_CHARACTERS) {
+        n = text_code_point(*rest);
+    } else {
+        while (rest->n && rest->bytes[0] == ' ') advance(rest, 1);
+        while (n < rest->n && rest->bytes[n] != ' ') n++;
+    }
+    if (!n) return 0;
+    *token = (text_slice){rest->bytes, n};
+    advance(rest, n);
+    return 1;
+}
+
+int text_next_line(text_slice *rest, text_slice *line) {
+    if (!rest->n) return 0;
+    const char *end = memchr(rest->bytes, '\n', rest->n);
+    *line = (text_slice){rest->bytes, end ? (size_t)(end - rest->bytes) : rest->n};
+    advance(rest, line->n + (end != NULL));
+    return 1;
+}
+
+int64_t text_count_tokens(text_unit unit, text_slice text) {
+    int64_t count = 0;
+    for (text_slice token; text_next_token(unit, &text, &token);) count++;
+    return count;
+}
+
+int64_t text_count_lines(text_slice text) {
+    int64_t count = 0;
+    for (text_slice line; text_next_line(&text, &line);) count++;
+    return count;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+/* Reads to the end of fd, whatever it is; expected is a guess of how much that will be. 0, or an errno. */
+static int read_all(int fd, size_t expected, char **bytes, size_t *n) {
+    size_t room = expected + 1; /* one more, so that the end is seen without growing */
+    char *to = malloc(room);
+    *n = 0;
+    for (ssize_t got = 1; to && got;) {
+        got = read(fd, to + *n, room - *n < MAX_TRANSFER ? room - *n : MAX_TRANSFER);
+        if (got < 0 && errno != EINTR) {
+            int error = errno;
+            free(to);
+            return error;
+        }
+        if (got > 0) *n += (size_t)got;
+        if (*n < room) continue;
+        room *= 2;
+        char *more = realloc(to, room);
+        if (!more) free(to);
+        to = more;
+    }
+    *bytes = to;
+    return to ? 0 : ENOMEM;
+}
+
+int text_read(const char *path, char **bytes, size_t *n, char *msg, size_t msg_size) {
+    struct stat st;
+    *bytes = NULL;
+    int fd = adamod__file_open(path, O_RDONLY);
+    if (fd < 0) return text_fail(msg, msg_size, "%s: cannot open: %s", path, strerror(errno));
+    size_t expected = fstat(fd, &st) == 0 && st.st_size > 0 ? (size_t)st.st_size : (size_t)1 << 16;
+    int error = read_all(fd, expected, bytes, n);
+    close(fd);
+    return error ? text_fail(msg, msg_size, "%s: cannot read: %s", path, strerror(error)) : 0;
+}
+
+int text_write(const char *path, text_slice text, char *msg, size_t msg_size) {
+    adamod__output file;
+    char reason[256];
+    int result = adamod__output_open(&file, path);
+    if (!result) result = adamod__output_add(&file, text.bytes, text.n);
+    if (!result) result = adamod__output_commit(&file);
+    if (result) adamod__output_reason(&file, reason, sizeof reason);
+    adamod__output_discard(&file);
+    return result ? text_fail(msg, msg_size, "%s: %s", path, reason) : 0;
+}

@@ -1,0 +1,134 @@
+#include "tasks/class_report.h"
+
+#include "support/base64.h"
+#include "support/json.h"
+#include "support/text.h"
+#include "data/image_file.h"
+
+#include <stdlib.h>
+
+int class_report_begin(class_report *c, int classes) {
+    class_report_free(c);
+    if (classes > CLASS_MOST) return 0;
+    c->confusion = calloc((size_t)classes * (size_t)classes, sizeof *c->confusion);
+    if (!c->confusion) return -1;
+    c->classes = classes;
+    return 0;
+}
+
+void class_report_free(class_report *c) {
+    free(c->confusion);
+    *c = (class_report){0};
+}
+
+void class_report_add(class_report *c, int label, int prediction, double probability, int64_t place) {
+    if (!c->confusion) return;
+    c->confusion[(int64_t)label * c->classes + prediction]++;
+    if (label == prediction) return;
+    int at = c->mistakes;
+    while (at > 0 && probability > c->mistake[at - 1].probability) at--;
+    if (at == CLASS_MISTAKES) return;
+    if (c->mistakes < CLASS_MISTAKES) c->mistakes++;
+    for (int i = c->mistakes - 1; i > at; i--) c->mistake[i] = c->mistake[i - 1];
+    c->mistake[at] = (class_mistake){place, prediction, probability};
+}
+
+static void write_confusion(json *j, const class_report *c) {
+    json_key(j, "confusion");
+    json_open(j, '[');
+    for (int i = 0; i < c->classes; i++) {
+        json_open(j, '[');
+        for (int k = 0; k < c->classes; k++) json_integer(j, c->confusion[(int64_t)i * c->classes + k]);
+        json_close(j, ']');
+    }
+    json_close(j, ']');
+}
+
+/* ---- little pictures ---- */
+
+enum { MOST_SIDE = 128 }; /* of a picture in the report; larger ones are scaled down */
+
+typedef struct little {
+    int side;
+    size_t bytes;
+    uint8_t *scaled; /* [side, side, 3]; NULL where pictures are as little already */
+    char *text;      /* base64 */
+} little;
+
+static bool little_make(little *out, int size) {
+    *out = (little){.side = size < MOST_SIDE ? size : MOST_SIDE};
+    out->bytes = (size_t)out->side * (size_t)out->side * 3;
+    out->text = malloc(base64_length(out->bytes) + 1);
+    if (size > MOST_SIDE) out->scaled = malloc(out->bytes);
+    return out->text && (out->scaled || size <= MOST_SIDE);
+}
+
+static void little_free(little *l) {
+    free(l->scaled);
+    free(l->text);
+}
+
+static int little_encode(little *l, const pictures *p, int64_t place, char *message, size_t size) {
+    uint8_t *pixels = p->bytes + (size_t)place * pictures_bytes(p);
+    if (l->scaled && image_square(&(image){p->size, p->size, pixels}, l->side, l->scaled, message, size)) return -1;
+    base64_encode(l->scaled ? l->scaled : pixels, l->bytes, l->text);
+    return 0;
+}
+
+static void write_picture(json *j, const little *l) {
+    json_key(j, "picture");
+    json_open(j, '{');
+    json_key(j, "height");
+    json_integer(j, l->side);
+    json_key(j, "width");
+    json_integer(j, l->side);
+    json_key(j, "channels");
+    json_integer(j, 3);
+    json_close(j, '}');
+}
+
+static int write_mistake(json *j, const class_mistake *m, const pictures *p, little *l, char *message, size_t size) {
+    if (little_encode(l, p, m->place, message, size)) return -1;
+    json_open(j, '{');
+    json_key(j, "label");
+    json_integer(j, p->labels[m->place]);
+    json_key(j, "prediction");
+    json_integer(j, m->prediction);
+    json_key(j, "probability");
+    json_number(j, m->probability);
+    json_pair(j, "pixels", l->text);
+    json_close(j, '}');
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+int class_report_write(const class_report *c, const pictures *p, int64_t step, const char *split, const char *path,
+                       char *message, size_t size) {
+    if (!c->confusion) return 0;
+    little shown;
+    int status = little_make(&shown, p->size) ? 0 : text_fail(message, size, "%s: out of memory", path);
+    json j = {0};
+    json_open(&j, '{');
+    json_key(&j, "step");
+    json_integer(&j, step);
+    json_pair(&j, "split", split);
+    json_key(&j, "classes");
+    json_open(&j, '[');
+    for (int i = 0; i < c->classes; i++) json_string(&j, p->classes.name[i]);
+    json_close(&j, ']');
+    write_confusion(&j, c);
+    write_picture(&j, &shown);
+    json_key(&j, "mistakes");
+    json_open(&j, '[');
+    for (int i = 0; !status && i < c->mistakes; i++)
+        status = write_mistake(&j, &c->mistake[i], p, &shown, message, size);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    json_end_line(&j);
+    if (!status && j.failed) status = text_fail(message, size, "%s: out of memory", path);
+    if (!status) status = text_write(path, (text_slice){j.text, j.n}, message, size);
+    json_free(&j);
+    little_free(&shown);
+    return status;
+}

@@ -1,0 +1,268 @@
+/* translation_outputs.c - see translation_outputs.h, and translation_translate in translation.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "tasks/translation_outputs.h"
+
+#include "support/clock.h"
+#include "data/bleu.h"
+#include "data/score.h"
+#include "tasks/translation_keys.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sources ---- */
+
+/* Sentences as the decoder reads them: the tokens of sentence i, with the end mark, are ids[at[i]] .. ids[at[i + 1] - 1]. */
+typedef struct sources {
+    int64_t n;
+    int64_t *at;
+    int32_t *ids;
+    int64_t room; /* of ids */
+} sources;
+
+static int open_sources(sources *x, int64_t n, char *message, size_t size) {
+    *x = (sources){.at = calloc((size_t)n + 1, sizeof *x->at)};
+    return x->at ? 0 : text_fail(message, size, "out of memory for %lld sentences", (long long)n);
+}
+
+static void close_sources(sources *x) {
+    free(x->at);
+    free(x->ids);
+}
+
+static int append_source(const experiment *e, text_slice text, sources *x, char *message, size_t size) {
+    const translation *s = translation_of(e);
+    const int limit = translation_settings_of(&e->recipe)->data.max_length;
+    const int64_t n = x->at[x->n];
+    int64_t length = vocab_encode(s->src_vocab, s->unit, text, NULL, 0);
+    const int64_t most = limit > 0 ? limit : length;
+    if (length > most) length = most;
+    if (n + length + 1 > x->room) {
+        const int64_t room = 2 * (n + length + 1);
+        int32_t *grown = realloc(x->ids, (size_t)room * sizeof *grown);
+        if (!grown) return text_fail(message, size, "out of memory for a sentence of %lld tokens", (long long)length);
+        x->ids = grown;
+        x->room = room;
+    }
+    vocab_encode(s->src_vocab, s->unit, text, x->ids + n, length);
+    x->ids[n + length] = VOCAB_END;
+    x->at[++x->n] = n + length + 1;
+    return 0;
+}
+
+/* The decoder's take, whose failure leaves a message in its context. */
+static int decode_sources(experiment *e, const sources *x, int (*take)(void *context, int64_t i, int place),
+                          void *context, char *message, size_t size) {
+    int taken = 0;
+    const adamod_status status =
+        decoder_run_all(translation_of(e)->decoder, x->n, x->ids, x->at, take, context, &taken);
+    if (status) return experiment_failed(status, message, size);
+    return taken;
+}
+
+/* ---- lines ---- */
+
+/* In the tokens of the target. */
+static char *output_tokens(const translation *s, const decode_result *r) {
+    const size_t n = vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, NULL, 0) + 1;
+    char *text = malloc(n);
+    if (text) vocab_decode(s->tgt_vocab, s->unit, r->tokens, r->length, text, n);
+    return text;
+}
+
+/* As the files have it: tokens, or raw text. */
+static char *output_text(translation *s, const decode_result *r) {
+    char *tokens = output_tokens(s, r);
+    if (!tokens || !s->raw.codes.worker) return tokens;
+    char *text = raw_text_join(&s->raw, tokens);
+    free(tokens);
+    return text;
+}
+
+/* Lines that are being translated: those without a token are answered already, and place says where the others are from. */
+typedef struct lines_job {
+    translation *s;
+    int *place;
+    int nbest;
+    translation_answer *answers;
+    char *message;
+    size_t size;
+} lines_job;
+
+static int take_answers(void *context, int64_t i, int k) {
+    const lines_job *j = context;
+    translation_answer *mine = j->answers + (size_t)j->place[i] * (size_t)j->nbest;
+    for (int b = 0; b < j->nbest; b++) {
+        decode_result r;
+        if (!decoder_result(j->s->decoder, k, b, &r)) continue;
+        mine[b].text = output_text(j->s, &r);
+        mine[b].score = r.score;
+        if (!mine[b].text) return text_fail(j->message, j->size, "out of memory for translations");
+    }
+    return 0;
+}
+
+/* Appends a line's tokens to the sources, or answers it. */
+static int read_line(experiment *e, int i, text_slice line, lines_job *j, sources *x) {
+    translation_answer *mine = j->answers + (size_t)i * (size_t)j->nbest;
+    char *subwords = NULL;
+    int status = 0;
+    if (j->s->raw.codes.worker) {
+        if (!(subwords = raw_text_split(&j->s->raw, line)))
+            return text_fail(j->message, j->size, "out of memory for a line");
+        line = text_of(subwords);
+    }
+    mine->tokens = text_count_tokens(j->s->unit, line);
+    j->place[x->n] = i;
+    if (mine->tokens) status = append_source(e, line, x, j->message, j->size);
+    else if (!(mine->text = strdup(""))) status = text_fail(j->message, j->size, "out of memory for a line");
+    free(subwords);
+    return status;
+}
+
+int translation_translate(experiment *e, int n, const text_slice *lines, int nbest, translation_answer *answers,
+                          char *message, size_t size) {
+    sources x;
+    lines_job j = {.s = translation_of(e), .nbest = nbest, .answers = answers, .message = message, .size = size};
+    memset(answers, 0, (size_t)n * (size_t)nbest * sizeof *answers);
+    if (open_sources(&x, n, message, size)) return -1;
+    int status = 0;
+    if (!(j.place = calloc((size_t)n + 1, sizeof *j.place)))
+        status = text_fail(message, size, "out of memory for lines");
+    for (int i = 0; i < n && !status; i++) status = read_line(e, i, lines[i], &j, &x);
+    if (!status) status = decode_sources(e, &x, take_answers, &j, message, size);
+    for (int i = 0; status && i < n * nbest; i++) free(answers[i].text);
+    free(j.place);
+    close_sources(&x);
+    return status;
+}
+
+/* ---- a split ---- */
+
+/* Where translations of a split go: into BLEU, which counts words, and the first of them to the report. */
+typedef struct judge {
+    bleu score;
+    score_text *text; /* of raw text; NULL: there is none */
+    bool unite;       /* words are to be counted, of text in subwords */
+    task_sample sample;
+    void *context;
+    int64_t wanted; /* samples still to be kept */
+} judge;
+
+static int keep_sample(judge *j, text_slice source, text_slice reference, const char *output, char *message,
+                       size_t size) {
+    char *a = strndup(source.bytes, source.n), *b = strndup(reference.bytes, reference.n);
+    const task_text texts[] = {{"source", a}, {"reference", b}, {"output", output}};
+    const int status = a && b ? j->sample(j->context, 3, texts, message, size)
+                              : text_fail(message, size, "out of memory for a sample");
+    free(a);
+    free(b);
+    return status;
+}
+
+static int judge_pair(judge *j, translation *s, int split, int64_t i, const decode_result *r, char *message,
+                      size_t size) {
+    const corpus_text *shown = j->text ? &s->raw_pairs[split] : &s->text[split];
+    const text_slice source = corpus_sentence(&shown->src, i), reference = corpus_sentence(&shown->tgt, i);
+    const text_slice target = corpus_sentence(&s->text[split].tgt, i);
+    char *tokens = output_tokens(s, r), *output = output_text(s, r), *right = strndup(target.bytes, target.n);
+    int status = -1;
+    if (j->unite && tokens && right) { /* the words of the data set */
+        raw_text_unite(tokens);
+        raw_text_unite(right);
+    }
+    if (tokens && output && right && bleu_add(&j->score, text_of(tokens), text_of(right)) == 0)
+        status = j->text ? score_add(j->text, text_of(output), reference) : 0;
+    if (status) text_fail(message, size, "out of memory comparing translations");
+    if (!status && j->sample && j->wanted-- > 0) status = keep_sample(j, source, reference, output, message, size);
+    free(tokens);
+    free(output);
+    free(right);
+    return status;
+}
+
+/* Translations of a split: ranks share its sentences, of which rank r has r, r + ranks, ..., and each gets all of them, to
+ * be judged in order. Of each its length, then its tokens. */
+typedef struct decoded {
+    experiment *e;
+    int64_t n, done, ranks;
+    int32_t *all, *mine;
+    size_t line, lines; /* numbers of a sentence, and of a rank's sentences */
+} decoded;
+
+static int take_result(void *context, int64_t i, int place) {
+    decoded *d = context;
+    decode_result r = {0};
+    int32_t *to = d->mine + (size_t)i * d->line;
+    decoder_result(translation_of(d->e)->decoder, place, 0, &r);
+    *to = r.length;
+    if (r.length > 0) memcpy(to + 1, r.tokens, (size_t)r.length * sizeof *to);
+    d->done = d->done + d->ranks < d->n ? d->done + d->ranks : d->n;
+    experiment_progress(d->e, "translating", d->done, d->n);
+    return 0;
+}
+
+static decode_result result_of(const decoded *d, int64_t i) {
+    const int32_t *at = d->all + (size_t)(i % d->ranks) * d->lines + (size_t)(i / d->ranks) * d->line;
+    return (decode_result){.tokens = at + 1, .length = *at};
+}
+
+/* This rank's, into mine. */
+static int decode_mine(decoded *d, int split, char *message, size_t size) {
+    sources x;
+    if (open_sources(&x, d->n, message, size)) return -1;
+    const corpus_lines *lines = &translation_of(d->e)->text[split].src;
+    int status = 0;
+    for (int64_t i = comm_rank(d->e->comm); !status && i < d->n; i += d->ranks)
+        status = append_source(d->e, corpus_sentence(lines, i), &x, message, size);
+    if (!status) status = decode_sources(d->e, &x, take_result, d, message, size);
+    close_sources(&x);
+    return status;
+}
+
+static int judge_split(decoded *d, int split, judge *j, char *message, size_t size) {
+    if (comm_agree(d->e->comm, decode_mine(d, split, message, size), message, size)) return -1;
+    comm_gather(d->e->comm, d->mine, d->lines * sizeof *d->mine, d->all);
+    for (int64_t i = 0; i < d->n; i++) {
+        const decode_result r = result_of(d, i);
+        if (judge_pair(j, translation_of(d->e), split, i, &r, message, size)) return -1;
+    }
+    return 0;
+}
+
+/* Of the first n pairs of a split. */
+static int translate_split(experiment *e, int split, int64_t n, judge *j, char *message, size_t size) {
+    decoded d = {.e = e, .n = n, .ranks = comm_size(e->comm)};
+    d.line = (size_t)translation_settings_of(&e->recipe)->decode.max_length + 1;
+    d.lines = (size_t)((n + d.ranks - 1) / d.ranks) * d.line;
+    d.all = calloc(((size_t)d.ranks + 1) * d.lines + 1, sizeof *d.all);
+    d.mine = d.all ? d.all + (size_t)d.ranks * d.lines : NULL;
+    const int status = d.all ? 0 : text_fail(message, size, "out of memory for translations");
+    const int failed = comm_agree(e->comm, status, message, size) || judge_split(&d, split, j, message, size);
+    free(d.all);
+    return failed ? -1 : 0;
+}
+
+int translation_judge(experiment *e, task_split split, int64_t pairs, task_sample sample, void *context,
+                      translation_verdict *out, char *message, size_t size) {
+    const translation_settings *r = translation_settings_of(&e->recipe);
+    const translation *s = translation_of(e);
+    const double start = clock_seconds();
+    const int64_t n = pairs < s->text[split].n ? pairs : s->text[split].n;
+    const score_options text = {.metric = SCORE_BLEU, .tokenize = SCORE_13A};
+    judge j = {.sample = sample, .context = context, .wanted = r->decode.samples, .unite = translation_is_split(r)};
+    if (s->raw_pairs[split].n > 0 && !(j.text = score_create(&text)))
+        return text_fail(message, size, "out of memory for scores");
+    const int status = translate_split(e, split, n, &j, message, size);
+    if (!status)
+        *out = (translation_verdict){.exact = bleu_exact(&j.score),
+                                     .bleu = bleu_score(&j.score, BLEU_PLAIN),
+                                     .bleu_13a = j.text ? score_value(j.text) : (double)NAN,
+                                     .sentences = n,
+                                     .seconds = clock_seconds() - start};
+    score_free(j.text);
+    return status;
+}

@@ -1,0 +1,772 @@
+/* checkpoint.c - see checkpoint.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "train/checkpoint_parts.h"
+
+#include "core/error.h"
+#include "core/file.h"
+#include "support/json.h"
+#include "optim/optim.h"
+#include "core/safetensors.h"
+#include "support/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char format[] = "adamod checkpoint 1";
+static const char optimizer_part[] = "optimizer/", state_part[] = "state/";
+const char checkpoint_evaluation_key[] = "evaluation";
+
+int checkpoint_fail_memory(const checkpoint_line *to) {
+    return text_fail(to->message, to->size, "%s: out of memory", to->path);
+}
+
+static int fail_library(const checkpoint_line *to) {
+    return text_fail(to->message, to->size, "%s", adamod__last_message());
+}
+
+bool checkpoint_is_optimizers(const char *name) { return strncmp(name, optimizer_part, strlen(optimizer_part)) == 0; }
+bool checkpoint_is_state(const char *name) { return strncmp(name, state_part, strlen(state_part)) == 0; }
+bool checkpoint_is_param(const char *name) { return !checkpoint_is_optimizers(name) && !checkpoint_is_state(name); }
+
+uint64_t checkpoint_hash(uint64_t hash, const void *data, size_t n) {
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* ---- Metadata ---------------------------------------------------------------------------------------------------- */
+
+/* The numbers of a checkpoint_meta, by the names they have in a file. */
+typedef struct number {
+    const char *name;
+    enum { INTEGER, REAL, HASH } kind;
+    size_t offset;
+    const char *missing; /* what it is in files of earlier versions, which do not have it; NULL: all have */
+} number;
+
+static const number numbers[] = {
+    {"step", INTEGER, offsetof(checkpoint_meta, step), NULL},
+    {"epoch", INTEGER, offsetof(checkpoint_meta, epoch), NULL},
+    {"batch", INTEGER, offsetof(checkpoint_meta, batch), NULL},
+    {"samples", INTEGER, offsetof(checkpoint_meta, samples), NULL},
+    {"tokens", INTEGER, offsetof(checkpoint_meta, tokens), NULL},
+    {"seconds", REAL, offsetof(checkpoint_meta, seconds), NULL},
+    {"best", REAL, offsetof(checkpoint_meta, best), NULL},
+    {"best_step", INTEGER, offsetof(checkpoint_meta, best_step), NULL},
+    {"fingerprint", HASH, offsetof(checkpoint_meta, fingerprint), NULL},
+    {"stale", INTEGER, offsetof(checkpoint_meta, stale), "0"},
+    {"last_step", INTEGER, offsetof(checkpoint_meta, last_step), "-1"},
+    {"replaces", HASH, offsetof(checkpoint_meta, replaces), "0"},
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers, PAIRS = NUMBERS + 6 };
+
+static const char *number_text(const checkpoint_meta *meta, const number *x, char out[32]) {
+    const void *field = (const char *)meta + x->offset;
+    double real;
+    uint64_t bits;
+    memcpy(&real, field, sizeof real);
+    memcpy(&bits, field, sizeof bits);
+    if (x->kind == REAL)
+        return isfinite(real) ? json_shortest(real, out) : isnan(real) ? "nan" : real > 0 ? "inf" : "-inf";
+    if (x->kind == HASH) snprintf(out, 32, "%016" PRIx64, bits);
+    else snprintf(out, 32, "%" PRId64, (int64_t)bits);
+    return out;
+}
+
+static bool parse_number(const char *text, const number *x, checkpoint_meta *meta) {
+    void *field = (char *)meta + x->offset;
+    char *end = NULL;
+    if (!text || !*text) return false;
+    errno = 0;
+    if (x->kind == REAL) {
+        const double real = strtod(text, &end);
+        memcpy(field, &real, sizeof real);
+        return !*end; /* a number that is too small or too large for errno's taste was written here */
+    }
+    const uint64_t bits = x->kind == HASH ? strtoull(text, &end, 16) : (uint64_t)strtoll(text, &end, 10);
+    memcpy(field, &bits, sizeof bits);
+    return !*end && !errno && (x->kind == HASH || (int64_t)bits >= 0 || text == x->missing);
+}
+
+/* The recipe as YAML, to be freed; NULL without memory. */
+static char *recipe_text(const recipe *r) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    if (!file) return NULL;
+    const int status = recipe_write(r, file);
+    if (fclose(file) == 0 && status == 0) return text;
+    free(text);
+    return NULL;
+}
+
+/* What a checkpoint is written from; its texts are freed with it. */
+typedef struct outgoing {
+    adamod__st_tensor *tensors;
+    size_t n;
+    adamod__st_pair pairs[PAIRS + ADAMOD__STATE_PAIRS];
+    size_t n_pairs;
+    char number[NUMBERS][32];
+    char evaluation[32];
+    char *recipe;
+    char (*state_names)[256]; /* of the model's persistent states */
+    adamod__state_list states;
+    void *copy; /* of tensors' data; NULL: it is the caller's */
+    /* Without the optimizer: the first so many of the pairs; as many tensors, with the weights that are used. 0: these
+     * cannot be told. */
+    size_t n_used, n_used_pairs;
+    adamod__st_tensor *used;
+    float *used_data;
+} outgoing;
+
+static void free_outgoing(outgoing *out) {
+    free(out->tensors);
+    free(out->recipe);
+    free(out->state_names);
+    adamod__state_list_free(&out->states);
+    free(out->copy);
+    free(out->used);
+    free(out->used_data);
+}
+
+static void add_pair(outgoing *out, const char *key, const char *value) {
+    out->pairs[out->n_pairs++] = (adamod__st_pair){key, value};
+}
+
+static int list_metadata(outgoing *out, const checkpoint_meta *meta, const checkpoint_line *to) {
+    add_pair(out, "format", format);
+    add_pair(out, "version", adamod_version_string());
+    for (int i = 0; i < NUMBERS; i++) add_pair(out, numbers[i].name, number_text(meta, &numbers[i], out->number[i]));
+    if (*meta->mark) add_pair(out, "mark", meta->mark);
+    if (*meta->data) add_pair(out, "data", meta->data);
+    if (!meta->recipe) return 0;
+    if (!(out->recipe = recipe_text(meta->recipe))) return checkpoint_fail_memory(to);
+    add_pair(out, "recipe", out->recipe);
+    return 0;
+}
+
+/* ---- Saving ------------------------------------------------------------------------------------------------------ */
+
+/* What a persistent state is called in a file; false: the name is too long. */
+static bool state_name(const nn_param *p, char out[256]) {
+    return snprintf(out, 256, "%s%s", state_part, p->name) < 256;
+}
+
+static void add_tensor(outgoing *out, const char *name, const nn_param *p, float *data) {
+    adamod__st_tensor *t = &out->tensors[out->n++];
+    *t = (adamod__st_tensor){.name = name, .dtype = ADAMOD__ST_F32, .ndim = p->ndim, .data = data + p->offset};
+    memcpy(t->shape, p->shape, (size_t)p->ndim * sizeof *t->shape);
+}
+
+static int list_params(outgoing *out, const nn_params *params, const checkpoint_line *to) {
+    if (!params->data) return text_fail(to->message, to->size, "%s: the parameters have no memory yet", to->path);
+    for (int i = 0; i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        if (!checkpoint_is_param(p->name)) {
+            return text_fail(to->message, to->size, "%s: a parameter is called '%s', a name reserved for %s", to->path,
+                             p->name, checkpoint_is_state(p->name) ? "persistent states" : "the optimizer");
+        }
+        add_tensor(out, p->name, p, params->data);
+    }
+    return 0;
+}
+
+static int list_states(outgoing *out, const nn_params *params, const checkpoint_line *to) {
+    out->state_names = calloc((size_t)params->n_states + 1, sizeof *out->state_names);
+    if (!out->state_names) return checkpoint_fail_memory(to);
+    for (int i = 0; i < params->n_states; i++) {
+        const nn_param *p = &params->states[i];
+        if (!state_name(p, out->state_names[i])) {
+            return text_fail(to->message, to->size, "%s: the name of the state '%.80s' is too long", to->path, p->name);
+        }
+        add_tensor(out, out->state_names[i], p, params->state_data);
+    }
+    return 0;
+}
+
+static int list_all(outgoing *out, const nn_params *params, const adamod_optimizer *optimizer,
+                    const checkpoint_meta *meta, const checkpoint_line *to) {
+    if (optimizer && adamod__state_list_make(optimizer, optimizer_part, &out->states)) return fail_library(to);
+    out->tensors = calloc((size_t)(params->n + params->n_states) + out->states.n + 1, sizeof *out->tensors);
+    if (!out->tensors) return checkpoint_fail_memory(to);
+    if (list_params(out, params, to) || list_states(out, params, to) || list_metadata(out, meta, to)) return -1;
+    out->n_used = out->n;
+    out->n_used_pairs = out->n_pairs;
+    if (!optimizer) return 0;
+    const double weight = adamod__evaluation_weight(optimizer);
+    snprintf(out->evaluation, sizeof out->evaluation, "%.17g", weight);
+    if (weight != 0) add_pair(out, checkpoint_evaluation_key, out->evaluation);
+    memcpy(out->tensors + out->n, out->states.tensors, out->states.n * sizeof *out->tensors);
+    out->n += out->states.n;
+    for (int i = 0; i < ADAMOD__STATE_PAIRS; i++) out->pairs[out->n_pairs++] = out->states.metadata[i];
+    return 0;
+}
+
+int checkpoint_save(const char *path, const nn_params *params, const adamod_optimizer *optimizer,
+                    const checkpoint_meta *meta, char *message, size_t size) {
+    const checkpoint_line to = {path, message, size};
+    outgoing out = {0};
+    int status = nn_params_fetch(params) ? fail_library(&to) : list_all(&out, params, optimizer, meta, &to);
+    if (!status && adamod__st_write(path, out.pairs, out.n_pairs, out.tensors, out.n, message, size)) status = -1;
+    free_outgoing(&out);
+    return status;
+}
+
+/* ---- Saving beside training -------------------------------------------------------------------------------------- */
+
+#define MOST_COPIED ((uint64_t)1 << 30)
+
+typedef struct place {
+    char *path;
+    bool states;
+} place;
+
+struct checkpoint_writer {
+    checkpoint_meta meta;
+    outgoing out;
+    place *places;
+    int n;
+    pthread_t thread;
+    bool beside; /* the thread was started */
+    atomic_bool failed;
+    char message[1024];
+};
+
+/* Which data are still the caller's: states that come from a device are copies already, but for counts of steps. */
+static bool is_callers(const outgoing *out, size_t i) {
+    return i < out->n - out->states.n || !out->states.copies || out->tensors[i].dtype == ADAMOD__ST_I64;
+}
+
+/* Puts tensors that are the caller's into memory of their own. False: there are too many of them, or there is no memory. */
+static bool copy_tensors(outgoing *out) {
+    uint64_t sum = 0, bytes = 0;
+    for (size_t i = 0; i < out->n; i++) {
+        const adamod__st_tensor *t = &out->tensors[i];
+        if (!is_callers(out, i)) continue;
+        if (adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes)) return false;
+        sum += bytes;
+    }
+    if (sum > MOST_COPIED || !(out->copy = malloc(sum + 1))) return false;
+    for (size_t i = 0, at = 0; i < out->n; i++) {
+        adamod__st_tensor *t = &out->tensors[i];
+        if (!is_callers(out, i)) continue;
+        (void)adamod__st_tensor_bytes(t->dtype, t->ndim, t->shape, &bytes);
+        if (bytes) t->data = memcpy((char *)out->copy + at, t->data, bytes);
+        at += bytes;
+    }
+    return true;
+}
+
+/* Of a rule that trains other weights than those to use, the f32 state that it makes them from; NULL: there is none. */
+static const float *find_z(const outgoing *out, const nn_param *p) {
+    char name[300];
+    snprintf(name, sizeof name, "%s%s.z", optimizer_part, p->name);
+    for (size_t i = out->n - out->states.n; i < out->n; i++) {
+        const adamod__st_tensor *t = &out->tensors[i];
+        if (strcmp(t->name, name) == 0 && t->dtype == ADAMOD__ST_F32) return t->data;
+    }
+    return NULL;
+}
+
+static void use_weight(float *x, double weight, const float *z, int64_t n) {
+    for (int64_t k = 0; k < n; k++) x[k] = x[k] + (float)weight * (z[k] - x[k]);
+}
+
+/* What is written where the optimizer is not. */
+static int list_used(outgoing *out, const nn_params *params, double weight, const checkpoint_line *to) {
+    out->used = malloc((out->n_used + 1) * sizeof *out->used);
+    if (!out->used) return checkpoint_fail_memory(to);
+    memcpy(out->used, out->tensors, out->n_used * sizeof *out->used);
+    if (weight == 0) return 0;
+    out->used_data = malloc(((size_t)params->count + 1) * sizeof *out->used_data);
+    if (!out->used_data) return checkpoint_fail_memory(to);
+    for (int i = 0; i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        const float *z = find_z(out, p);
+        if (!z) return out->n_used = 0, 0;
+        float *x = out->used_data + p->offset;
+        memcpy(x, out->tensors[i].data, (size_t)p->count * sizeof *x);
+        use_weight(x, weight, z, p->count);
+        out->used[i].data = x;
+    }
+    return 0;
+}
+
+/* The directory's entries last only once it is on disk; some file systems do not sync them. */
+static bool sync_directory_of(const char *path) {
+    char *parent = strdup(path);
+    char *slash = parent ? strrchr(parent, '/') : NULL;
+    if (slash) slash[slash == parent] = '\0';
+    const int fd = parent ? adamod__file_open(slash ? parent : ".", O_RDONLY | O_DIRECTORY) : -1;
+    const int error = fd < 0 ? errno : adamod__file_sync(fd);
+    if (fd >= 0) close(fd);
+    free(parent);
+    return !error || error == EINVAL || error == ENOTSUP;
+}
+
+/* Makes path another name of a file that was just written. False where that cannot be; then what was there is still there, or
+ * the new file is. Temporary names like this are removed by checkpoint_prune, too. */
+static bool link_to(const char *file, const char *path) {
+    struct stat st;
+    const size_t room = strlen(path) + 16;
+    char *temp = malloc(room);
+    if (!temp) return false;
+    snprintf(temp, room, "%s.tmp.link", path);
+    (void)unlinkat(AT_FDCWD, temp, 0); /* a killed process's */
+    bool made = (lstat(path, &st) ? errno == ENOENT : S_ISREG(st.st_mode)) &&
+                linkat(AT_FDCWD, file, AT_FDCWD, temp, AT_SYMLINK_FOLLOW) == 0;
+    if (made && renameat(AT_FDCWD, temp, AT_FDCWD, path)) {
+        (void)unlink(temp);
+        made = false;
+    }
+    free(temp);
+    return made && sync_directory_of(path);
+}
+
+static bool has_states(const checkpoint_writer *w, int i) { return w->places[i].states || !w->out.n_used; }
+
+static int write_place(checkpoint_writer *w, int i) {
+    const outgoing *out = &w->out;
+    const char *path = w->places[i].path;
+    const bool states = has_states(w, i);
+    for (int k = 0; k < i; k++) {
+        if (has_states(w, k) == states && link_to(w->places[k].path, path)) return 0;
+    }
+    return adamod__st_write(path, out->pairs, states ? out->n_pairs : out->n_used_pairs,
+                            states ? out->tensors : out->used, states ? out->n : out->n_used, w->message,
+                            sizeof w->message);
+}
+
+static void *write_all(void *writer) {
+    checkpoint_writer *w = writer;
+    for (int i = 0; i < w->n && !w->failed; i++) {
+        if (write_place(w, i)) w->failed = true;
+    }
+    return NULL;
+}
+
+/* Signals are for the thread that trains. */
+static bool start_thread(checkpoint_writer *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before)) return false;
+    const bool started = pthread_create(&w->thread, NULL, write_all, w) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void free_writer(checkpoint_writer *w) {
+    for (int i = 0; w->places && i < w->n; i++) free(w->places[i].path);
+    free(w->places);
+    free_outgoing(&w->out);
+    free(w);
+}
+
+static int list_places(checkpoint_writer *w, const checkpoint_target *targets, int n, const checkpoint_line *to) {
+    if (!(w->places = calloc((size_t)n, sizeof *w->places))) return checkpoint_fail_memory(to);
+    for (; w->n < n; w->n++) {
+        w->places[w->n] = (place){strdup(targets[w->n].path), targets[w->n].states};
+        if (!w->places[w->n].path) return checkpoint_fail_memory(to);
+    }
+    return 0;
+}
+
+checkpoint_writer *checkpoint_begin(const checkpoint_target *targets, int n, const nn_params *params,
+                                    const adamod_optimizer *optimizer, const checkpoint_meta *meta, char *message,
+                                    size_t size) {
+    const checkpoint_line to = {targets[0].path, message, size};
+    checkpoint_writer *w = calloc(1, sizeof *w);
+    if (!w) return checkpoint_fail_memory(&to), NULL;
+    const double weight = optimizer ? adamod__evaluation_weight(optimizer) : 0;
+    bool states = weight != 0;
+    for (int i = 0; i < n; i++) states |= targets[i].states;
+    w->meta = *meta;
+    int status = list_places(w, targets, n, &to);
+    if (!status) status = nn_params_fetch(params) ? fail_library(&to) : 0;
+    if (!status) status = list_all(&w->out, params, states ? optimizer : NULL, &w->meta, &to);
+    const bool copied = !status && copy_tensors(&w->out);
+    if (!status) status = list_used(&w->out, params, weight, &to);
+    if (status) return free_writer(w), NULL;
+    w->beside = copied && start_thread(w);
+    if (!w->beside) write_all(w);
+    return w;
+}
+
+bool checkpoint_has_failed(const checkpoint_writer *w) { return w && w->failed; }
+
+int checkpoint_end(checkpoint_writer *w, char *message, size_t size) {
+    if (!w) return 0;
+    if (w->beside) pthread_join(w->thread, NULL);
+    const int status = w->failed ? text_fail(message, size, "%s", w->message) : 0;
+    free_writer(w);
+    return status;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+static void shape_text(int ndim, const int64_t *shape, char out[128]) {
+    size_t used = (size_t)snprintf(out, 128, "[");
+    for (int d = 0; d < ndim && used < 128; d++) {
+        used += (size_t)snprintf(out + used, 128 - used, "%s%" PRId64, d ? ", " : "", shape[d]);
+    }
+    if (used < 128) snprintf(out + used, 128 - used, "]");
+}
+
+static bool is_checkpoint(const adamod__st_file *file) {
+    const char *found = adamod__st_metadata(file, "format");
+    return found && strcmp(found, format) == 0;
+}
+
+/* A text of the metadata, where there is one. */
+static int read_text(const adamod__st_file *file, const char *name, char *out, size_t room, const checkpoint_line *to) {
+    const char *found = adamod__st_metadata(file, name);
+    if ((size_t)snprintf(out, room, "%s", found ? found : "") < room) return 0;
+    return text_fail(to->message, to->size, "%s: its %s is longer than %zu bytes", to->path, name, room - 1);
+}
+
+int checkpoint_read_metadata(const adamod__st_file *file, checkpoint_meta *meta, const checkpoint_line *to) {
+    const char *found = adamod__st_metadata(file, "format");
+    if (!is_checkpoint(file)) {
+        return text_fail(to->message, to->size, "%s: not a checkpoint: its format is '%.40s', expected '%s'", to->path,
+                         found ? found : "", format);
+    }
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *text = adamod__st_metadata(file, numbers[i].name);
+        if (parse_number(text ? text : numbers[i].missing, &numbers[i], meta)) continue;
+        return text_fail(to->message, to->size, "%s: its metadata say %s is '%.40s', expected a number", to->path,
+                         numbers[i].name, text ? text : "");
+    }
+    return read_text(file, "mark", meta->mark, sizeof meta->mark, to) ||
+                   read_text(file, "data", meta->data, sizeof meta->data, to)
+               ? -1
+               : 0;
+}
+
+static int read_recipe(const adamod__st_file *file, const task *const *tasks, recipe *r, const checkpoint_line *to) {
+    const char *text = adamod__st_metadata(file, "recipe");
+    char name[1024];
+    snprintf(name, sizeof name, "%.1000s: recipe", to->path);
+    recipe_defaults(r, tasks);
+    if (!text) return text_fail(to->message, to->size, "%s: it contains no recipe", to->path);
+    return recipe_parse(r, text, strlen(text), name, to->message, to->size);
+}
+
+static int check_fingerprint(uint64_t wanted, uint64_t found, const checkpoint_line *to) {
+    if (!wanted || !found || wanted == found) return 0;
+    return text_fail(to->message, to->size,
+                     "%s: made with another vocabulary or other classes: its fingerprint is %016" PRIx64
+                     ", expected %016" PRIx64,
+                     to->path, found, wanted);
+}
+
+/* Whether this is the file to go on from: made with a recipe and a vocabulary that fit. */
+static int check_metadata(const adamod__st_file *file, const checkpoint_meta *wanted, const checkpoint_meta *found,
+                          const checkpoint_line *to) {
+    char difference[512];
+    recipe was;
+    if (check_fingerprint(wanted->fingerprint, found->fingerprint, to)) return -1;
+    if (!wanted->recipe) return 0;
+    if (read_recipe(file, wanted->recipe->tasks, &was, to)) return -1;
+    if (recipe_compare(&was, wanted->recipe, wanted->except, difference, sizeof difference) == 0) return 0;
+    return text_fail(to->message, to->size, "%s: made with another recipe: %s", to->path, difference);
+}
+
+static bool is_skipped(const checkpoint_weights *how, const char *name) {
+    return how && how->skip && key_matches(how->skip, name);
+}
+
+/* Whether none of the parameters that are taken means what the fingerprint is of. */
+static bool skips_meaning(const checkpoint_weights *how, const nn_params *params) {
+    bool skips = how->meaning != NULL;
+    for (int i = 0; skips && i < params->n; i++) {
+        const char *name = params->list[i].name;
+        skips = !key_matches(how->meaning, name) || is_skipped(how, name);
+    }
+    return skips;
+}
+
+static int check_meaning(const adamod__st_file *file, const nn_params *params, const checkpoint_weights *how,
+                         const checkpoint_line *to) {
+    checkpoint_meta found = {0};
+    if (!is_checkpoint(file)) return 0;
+    if (checkpoint_read_metadata(file, &found, to)) return -1;
+    if (!how || !how->fingerprint || !found.fingerprint || how->fingerprint == found.fingerprint) return 0;
+    if (skips_meaning(how, params)) return 0;
+    return text_fail(to->message, to->size, "%s: made with %s%s%s", to->path, how->other, *how->way_out ? "; " : "",
+                     how->way_out);
+}
+
+/* What a file has of a parameter or state, called name there. */
+static int check_tensor(const adamod__st_file *file, const char *name, const nn_param *p, const checkpoint_line *to) {
+    const adamod__st_entry *e = adamod__st_find(file, name);
+    char has[128], wants[128];
+    if (!e) {
+        return text_fail(to->message, to->size, "%s: from another model: it has no %s '%s'", to->path,
+                         checkpoint_is_state(name) ? "persistent state" : "parameter", p->name);
+    }
+    if (e->dtype != ADAMOD__ST_F32) {
+        return text_fail(to->message, to->size, "%s: '%s' is %s, expected F32", to->path, name,
+                         adamod__st_dtype_name(e->dtype));
+    }
+    if (e->ndim == p->ndim && memcmp(e->shape, p->shape, (size_t)p->ndim * sizeof *p->shape) == 0) return 0;
+    shape_text(e->ndim, e->shape, has);
+    shape_text(p->ndim, p->shape, wants);
+    return text_fail(to->message, to->size, "%s: from another model: '%s' has shape %s, expected %s", to->path, name,
+                     has, wants);
+}
+
+/* Whether the model has what the file calls name. */
+static bool is_known(const nn_params *params, const char *name) {
+    return checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) != NULL
+                                     : nn_params_find(params, name) != NULL;
+}
+
+/* What belongs to a place in the data is for who goes on from there. */
+static bool is_wanted(const nn_param *state, bool goes_on) { return goes_on || !state->carried; }
+
+/* The same of a parameter that other meaning may have given another shape. */
+static int check_param(const adamod__st_file *file, const nn_param *p, const checkpoint_weights *how,
+                       const checkpoint_line *to) {
+    char why[1024];
+    const checkpoint_line within = {to->path, why, sizeof why};
+    if (is_skipped(how, p->name) || !check_tensor(file, p->name, p, &within)) return 0;
+    const bool means = how && how->meaning && *how->way_out &&
+                       !is_checkpoint(file) && /* else the meaning is the same */
+                       key_matches(how->meaning, p->name);
+    return text_fail(to->message, to->size, "%s%s%s", why, means ? "; " : "", means ? how->way_out : "");
+}
+
+/* Every parameter and state is there that is not skipped, and no other parameter; and no other state, if training is to go on: who only
+ * computes need not have the states of training. */
+static int check_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
+                        const checkpoint_weights *how, const checkpoint_line *to) {
+    char name[256];
+    for (int i = 0; i < params->n; i++) {
+        if (check_param(file, &params->list[i], how, to)) return -1;
+    }
+    for (int i = 0; i < params->n_states; i++) {
+        if (!is_wanted(&params->states[i], goes_on) || is_skipped(how, params->states[i].name)) continue;
+        if (!state_name(&params->states[i], name) || check_tensor(file, name, &params->states[i], to)) return -1;
+    }
+    size_t others = 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        others += checkpoint_is_param(file->entries[i].name) || (checkpoint_is_state(file->entries[i].name) && goes_on);
+    }
+    if (others == (size_t)params->n + (goes_on ? (size_t)params->n_states : 0)) return 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const char *found = file->entries[i].name;
+        if (checkpoint_is_optimizers(found) || (checkpoint_is_state(found) && !goes_on) || is_known(params, found) ||
+            is_skipped(how, found))
+            continue;
+        return text_fail(to->message, to->size, "%s: from another model: this one has no %s '%.80s'", to->path,
+                         checkpoint_is_state(found) ? "persistent state" : "parameter",
+                         checkpoint_is_state(found) ? found + strlen(state_part) : found);
+    }
+    return 0;
+}
+
+/* The numbers of all parameters, laid out as params->data is, then those of all states; as they were where they are skipped
+ * or not wanted; to be freed. */
+static float *read_params(const adamod__st_file *file, const nn_params *params, bool goes_on,
+                          const checkpoint_weights *how, const checkpoint_line *to) {
+    float *data = malloc(((size_t)(params->count + params->state_count) + 1) * sizeof *data);
+    char name[256];
+    if (!data) (void)checkpoint_fail_memory(to);
+    for (int i = 0; data && i < params->n + params->n_states; i++) {
+        const bool state = i >= params->n;
+        const nn_param *p = state ? &params->states[i - params->n] : &params->list[i];
+        float *at = data + (state ? params->count : 0) + p->offset;
+        if ((state && !is_wanted(p, goes_on)) || is_skipped(how, p->name)) {
+            memcpy(at, (state ? params->state_data : params->data) + p->offset, (size_t)p->count * sizeof *at);
+            continue;
+        }
+        const adamod__st_entry *e = adamod__st_find(file, state && state_name(p, name) ? name : p->name);
+        if (!adamod__st_read(file, e, at, to->message, to->size)) continue;
+        free(data);
+        data = NULL;
+    }
+    return data;
+}
+
+/* Whether the optimizer knew the parameter. */
+static bool knew_parameter(const adamod__st_file *file, const char *parameter) {
+    char name[300];
+    snprintf(name, sizeof name, "%s%s.step", optimizer_part, parameter);
+    return adamod__st_find(file, name) != NULL;
+}
+
+int checkpoint_to_evaluate_with(const adamod__st_file *file, const char *parameter, float *y, size_t n,
+                                const checkpoint_line *to) {
+    const char *text = adamod__st_metadata(file, checkpoint_evaluation_key);
+    const double weight = text ? strtod(text, NULL) : 0;
+    char name[300];
+    if (weight == 0) return 0;
+    snprintf(name, sizeof name, "%s%s.z", optimizer_part, parameter);
+    const adamod__st_entry *e = adamod__st_find(file, name);
+    if (!e && !knew_parameter(file, parameter)) return 0; /* it was frozen */
+    if (!e || e->dtype != ADAMOD__ST_F32 || e->end - e->begin != (uint64_t)n * sizeof *y) {
+        return text_fail(to->message, to->size, "%s: it has no f32 state %s to make the weights to use from", to->path,
+                         name);
+    }
+    float *z = malloc(n * sizeof *z + 1);
+    if (!z) return checkpoint_fail_memory(to);
+    const int failed = adamod__st_read(file, e, z, to->message, to->size);
+    if (!failed) use_weight(y, weight, z, (int64_t)n);
+    free(z);
+    return failed ? -1 : 0;
+}
+
+static int all_to_evaluate_with(const adamod__st_file *file, const nn_params *params, float *data,
+                                const checkpoint_weights *how, const checkpoint_line *to) {
+    int status = 0;
+    for (int i = 0; !status && i < params->n; i++) {
+        const nn_param *p = &params->list[i];
+        if (is_skipped(how, p->name)) continue;
+        status = checkpoint_to_evaluate_with(file, p->name, data + p->offset, (size_t)p->count, to);
+    }
+    return status;
+}
+
+/* Whether it is read for a model that is only used. */
+static bool is_used(const nn_params *params, const char *name) {
+    const nn_param *state = checkpoint_is_state(name) ? nn_params_find_state(params, name + strlen(state_part)) : NULL;
+    return is_known(params, name) && (!state || is_wanted(state, false));
+}
+
+/* Whether a tensor of the file may be of what is skipped. */
+static bool may_skip(const checkpoint_weights *how, const char *name) {
+    return is_skipped(how, checkpoint_is_state(name) ? name + strlen(state_part) : name);
+}
+
+/* Reads those tensors that nobody wants, which must be whole as well; all: every one. */
+static int verify(const adamod__st_file *file, bool all, const nn_params *params, const checkpoint_weights *how,
+                  const checkpoint_line *to) {
+    uint64_t most = 0;
+    for (size_t i = 0; i < file->n_entries; i++) {
+        const uint64_t bytes = file->entries[i].end - file->entries[i].begin;
+        if (bytes > most) most = bytes;
+    }
+    char *block = malloc((size_t)most + 1);
+    int status = block ? 0 : checkpoint_fail_memory(to);
+    for (size_t i = 0; !status && i < file->n_entries; i++) {
+        const adamod__st_entry *e = &file->entries[i];
+        if (!all && !checkpoint_is_optimizers(e->name) && is_used(params, e->name) && !may_skip(how, e->name)) continue;
+        if (adamod__st_read(file, e, block, to->message, to->size)) status = -1;
+    }
+    free(block);
+    return status;
+}
+
+static void copy_numbers(float *to, const float *from, const nn_param *list, int n) {
+    for (int i = 0; i < n; i++) {
+        memcpy(to + list[i].offset, from + list[i].offset, (size_t)list[i].count * sizeof *to);
+    }
+}
+
+/* Nothing can fail any more but a device. */
+static int store(nn_params *params, const float *data, const checkpoint_line *to) {
+    copy_numbers(params->data, data, params->list, params->n);
+    copy_numbers(params->state_data, data + params->count, params->states, params->n_states);
+    return nn_params_store(params) ? fail_library(to) : 0;
+}
+
+static int load(const adamod__st_file *file, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
+                const checkpoint_line *to) {
+    checkpoint_meta found = {0};
+    const bool goes_on = optimizer || (meta && meta->recipe); /* also with an optimizer that begins anew */
+    if (checkpoint_read_metadata(file, &found, to) || (meta && check_metadata(file, meta, &found, to))) return -1;
+    if (check_params(file, params, goes_on, NULL, to)) return -1;
+    if (optimizer && !adamod__st_metadata(file, "optimizer/rule")) {
+        return text_fail(
+            to->message, to->size,
+            "%s: it has only parameters, no optimizer state to resume from: only --reset optimizer goes on from it",
+            to->path);
+    }
+    if (!optimizer && verify(file, false, params, NULL, to)) return -1;
+    float *data = read_params(file, params, goes_on, NULL, to);
+    if (!data) return -1;
+    int status = optimizer ? 0 : all_to_evaluate_with(file, params, data, NULL, to);
+    if (optimizer && adamod__state_restore(optimizer, file, to->path, optimizer_part)) status = fail_library(to);
+    if (!status) status = store(params, data, to);
+    free(data);
+    if (status || !meta) return status;
+    found.recipe = meta->recipe;
+    found.except = meta->except;
+    *meta = found;
+    return 0;
+}
+
+int checkpoint_load(const char *path, nn_params *params, adamod_optimizer *optimizer, checkpoint_meta *meta,
+                    char *message, size_t size) {
+    const checkpoint_line to = {path, message, size};
+    adamod__st_file file;
+    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    const int status = load(&file, params, optimizer, meta, &to);
+    adamod__st_close(&file);
+    return status;
+}
+
+static int load_weights(const adamod__st_file *file, nn_params *params, const checkpoint_weights *how,
+                        const checkpoint_line *to) {
+    if (check_meaning(file, params, how, to) || check_params(file, params, false, how, to) ||
+        verify(file, false, params, how, to))
+        return -1;
+    float *data = read_params(file, params, false, how, to);
+    int status = data ? all_to_evaluate_with(file, params, data, how, to) : -1;
+    if (!status) status = store(params, data, to);
+    free(data);
+    return status;
+}
+
+int checkpoint_load_weights(const char *path, nn_params *params, const checkpoint_weights *how, char *message,
+                            size_t size) {
+    const checkpoint_line to = {path, message, size};
+    adamod__st_file file;
+    if (!params->data) return text_fail(message, size, "%s: the parameters have no memory yet", path);
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    const int status = load_weights(&file, params, how, &to);
+    adamod__st_close(&file);
+    return status;
+}
+
+int checkpoint_verify(const char *path, bool *resumable, checkpoint_meta *meta, char *message, size_t size) {
+    const checkpoint_line to = {path, message, size};
+    adamod__st_file file;
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    int status = checkpoint_read_metadata(&file, meta, &to);
+    if (!status) status = verify(&file, true, NULL, NULL, &to);
+    *resumable = !status && adamod__st_metadata(&file, "optimizer/rule");
+    adamod__st_close(&file);
+    return status;
+}
+
+int checkpoint_info(const char *path, checkpoint_meta *meta, recipe *r, char *message, size_t size) {
+    const checkpoint_line to = {path, message, size};
+    checkpoint_meta found = {0};
+    recipe read;
+    adamod__st_file file;
+    if (adamod__st_open_within(path, CHECKPOINT_MOST_HEADER, &file, message, size)) return -1;
+    int status = checkpoint_read_metadata(&file, &found, &to);
+    if (!status && r) status = read_recipe(&file, r->tasks, &read, &to);
+    adamod__st_close(&file);
+    if (status) return status;
+    if (r) *r = read;
+    *meta = found;
+    return 0;
+}

@@ -1,0 +1,234 @@
+/* checkpoints.c - see checkpoints.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "train/checkpoints.h"
+
+#include "core/file.h"
+#include "support/text.h"
+#include "train/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- In a directory ---------------------------------------------------------------------------------------------- */
+
+bool checkpoint_path(const char *directory, int64_t step, char *out, size_t size) {
+    return (size_t)snprintf(out, size, "%s/step-%" PRId64 ".safetensors", directory, step) < size;
+}
+
+/* The N of step-N.safetensors, or -1. */
+static int64_t step_of(const char *name) {
+    int64_t step;
+    char again[64];
+    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0) return -1;
+    snprintf(again, sizeof again, "step-%" PRId64 ".safetensors", step);
+    return strcmp(name, again) == 0 ? step : -1;
+}
+
+static int descending(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+int checkpoint_list(const char *directory, int64_t **steps, size_t *n, char *message, size_t size) {
+    size_t found = 0, room = 0;
+    int64_t *list = NULL;
+    DIR *d = opendir(directory);
+    if (!d) return text_fail(message, size, "%s: %s", directory, strerror(errno));
+    for (struct dirent *e; (e = readdir(d));) {
+        const int64_t step = step_of(e->d_name);
+        if (step < 0) continue;
+        if (found == room) {
+            int64_t *grown = realloc(list, (2 * room + 16) * sizeof *list);
+            if (!grown) {
+                free(list);
+                closedir(d);
+                return text_fail(message, size, "%s: out of memory", directory);
+            }
+            list = grown;
+            room = 2 * room + 16;
+        }
+        list[found++] = step;
+    }
+    closedir(d);
+    if (found) qsort(list, found, sizeof *list, descending);
+    *steps = list;
+    *n = found;
+    return 0;
+}
+
+static int remove_file(const char *directory, const char *name, char *message, size_t size) {
+    char path[4096];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) < sizeof path && unlink(path) == 0) return 0;
+    return text_fail(message, size, "%s/%s: cannot remove: %s", directory, name, strerror(errno));
+}
+
+static int remove_step(const char *directory, int64_t step, char *message, size_t size) {
+    char name[64];
+    snprintf(name, sizeof name, "step-%" PRId64 ".safetensors", step);
+    return remove_file(directory, name, message, size);
+}
+
+int checkpoint_prune(const char *directory, size_t keep, checkpoint_kept *kept, const void *context, char *message,
+                     size_t size) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    int status = 0;
+    for (size_t i = keep; !status && i < n; i++) {
+        if (!kept || !kept(context, steps[i])) status = remove_step(directory, steps[i], message, size);
+    }
+    free(steps);
+    DIR *d = status ? NULL : opendir(directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        /* what earlier versions called their temporary files */
+        if (!status && strstr(e->d_name, ".safetensors.tmp."))
+            status = remove_file(directory, e->d_name, message, size);
+    }
+    if (d) closedir(d);
+    if (!status) adamod__file_clean(directory);
+    return status;
+}
+
+int checkpoint_drop_after(const char *directory, int64_t step, char *message, size_t size) {
+    int64_t *steps = NULL;
+    size_t n = 0;
+    if (checkpoint_list(directory, &steps, &n, message, size)) return -1;
+    int status = 0;
+    for (size_t i = 0; !status && i < n && steps[i] > step; i++) {
+        status = remove_step(directory, steps[i], message, size);
+    }
+    free(steps);
+    return status;
+}
+
+/* ---- By name ----------------------------------------------------------------------------------------------------- */
+
+/* In the order in which they are looked for. */
+static const char *const names[] = {"averaged", "best", "last"};
+enum { NAMES = sizeof names / sizeof *names };
+
+static bool is_own(const char *which) {
+    char file[80];
+    for (int i = 0; i < NAMES; i++) {
+        if (strcmp(which, names[i]) == 0) return true;
+    }
+    return snprintf(file, sizeof file, "%.60s.safetensors", which) < (int)sizeof file && step_of(file) >= 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+bool checkpoints_is_name(const char *which) {
+    return is_own(which) || strchr(which, '/') || ends_with(which, ".safetensors") || access(which, F_OK) == 0;
+}
+
+int checkpoints_find(const char *directory, const char **which, char *path, size_t path_size, char *message,
+                     size_t size) {
+    for (int i = 0; !*which && i < NAMES; i++) {
+        if ((size_t)snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, names[i]) >= path_size) break;
+        if (access(path, R_OK) == 0) *which = names[i];
+    }
+    if (!*which) return text_fail(message, size, "%s: the run has no checkpoint yet", directory);
+    const int n = is_own(*which) ? snprintf(path, path_size, "%s/checkpoints/%s.safetensors", directory, *which)
+                                 : snprintf(path, path_size, "%s", *which);
+    if ((size_t)n >= path_size)
+        return text_fail(message, size, "%s: the path of the checkpoint is too long", directory);
+    if (access(path, R_OK) == 0) return 0;
+    if (errno == ENOENT && strcmp(*which, "averaged") == 0)
+        return text_fail(message, size,
+                         "%s: no averaged checkpoint: one is made at the end of a run with train.average", directory);
+    return text_fail(message, size, "%s: %s", path, strerror(errno));
+}
+
+uint64_t checkpoints_recipe_now(const char *directory) {
+    char path[4096], unused[256], *text = NULL;
+    size_t n = 0;
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    if (text_read(path, &text, &n, unused, sizeof unused)) return 0;
+    const uint64_t hash = checkpoint_hash(CHECKPOINT_HASH, text, n);
+    free(text);
+    return hash;
+}
+
+int checkpoints_recipe(const char *directory, recipe *r, char *message, size_t size) {
+    char path[4096], unused[256];
+    checkpoint_meta last = {0};
+    snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", directory);
+    if (checkpoint_info(path, &last, NULL, unused, sizeof unused) == 0 && last.replaces &&
+        last.replaces == checkpoints_recipe_now(directory)) {
+        return checkpoint_info(path, &last, r, message, size);
+    }
+    snprintf(path, sizeof path, "%s/recipe.yaml", directory);
+    return recipe_load(r, path, message, size);
+}
+
+/* A list in the making: "best (update 10), step-20". */
+typedef struct offer {
+    const char *directory, *path; /* of the run; which could not be read */
+    bool resume;                  /* only with an optimizer's states */
+    char text[400];
+    int n;
+} offer;
+
+static void add_if_whole(offer *o, const char *name) {
+    char path[4096], unused[256];
+    checkpoint_meta meta = {0};
+    bool resumable;
+    snprintf(path, sizeof path, "%s/checkpoints/%s.safetensors", o->directory, name);
+    if (strcmp(path, o->path) == 0 || access(path, R_OK)) return;
+    if (checkpoint_verify(path, &resumable, &meta, unused, sizeof unused) || (o->resume && !resumable)) return;
+    const size_t used = strlen(o->text);
+    snprintf(o->text + used, sizeof o->text - used, "%s%s (update %" PRId64 ")", o->n++ ? ", " : "", name, meta.step);
+}
+
+/* Some of the latest are enough to choose from. */
+static void add_steps(offer *o) {
+    enum { ENOUGH = 3 };
+    char checkpoints[4096], unused[256], name[64];
+    int64_t *steps = NULL;
+    size_t n = 0;
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", o->directory);
+    if (checkpoint_list(checkpoints, &steps, &n, unused, sizeof unused)) return;
+    const int before = o->n;
+    for (size_t i = 0; i < n && o->n < before + ENOUGH; i++) {
+        snprintf(name, sizeof name, "step-%" PRId64, steps[i]);
+        add_if_whole(o, name);
+    }
+    free(steps);
+}
+
+static offer make_offer(const char *directory, const char *path, bool resume) {
+    offer o = {.directory = directory, .path = path, .resume = resume};
+    for (int i = NAMES - 1; i >= 0; i--) add_if_whole(&o, names[i]);
+    add_steps(&o);
+    return o;
+}
+
+void checkpoints_offer(const char *directory, const char *path, bool resume, char *message, size_t size) {
+    char unused[256];
+    checkpoint_meta meta = {0};
+    bool resumable;
+    const size_t used = strlen(message);
+    if (checkpoint_verify(path, &resumable, &meta, unused, sizeof unused) == 0) return;
+    offer o = make_offer(directory, path, resume);
+    const bool without = resume && o.n == 0;
+    if (without) o = make_offer(directory, path, false);
+    if (o.n == 0) snprintf(message + used, size - used, "; no other checkpoint of the run is whole");
+    else
+        snprintf(message + used, size - used, "; whole%s: %s: choose one with %s NAME%s",
+                 without ? ", without the optimizer's states" : "", o.text, resume ? "--resume-from" : "--checkpoint",
+                 without ? " --reset optimizer" : "");
+}

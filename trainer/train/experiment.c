@@ -1,0 +1,286 @@
+/* experiment.c - what all tasks need in memory: threads, parameters, plan, optimizer; see task.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "train/task.h"
+
+#include "core/crc32.h"
+#include "core/error.h"
+#include "core/pool.h"
+#include "support/text.h"
+#include "train/patterns.h"
+#include "train/shard.h"
+
+#include <string.h>
+
+int task_metric(const task *t, const char *name) {
+    for (int i = 0; i < t->n_metrics; i++) {
+        if (strcmp(t->metrics[i].name, name) == 0) return i;
+    }
+    return -1;
+}
+
+const char *task_split_name(task_split split) {
+    return split == SPLIT_TRAIN ? "train" : split == SPLIT_VALID ? "valid" : "test";
+}
+
+const char *task_split_label(task_split split) {
+    return split == SPLIT_TRAIN ? "training" : split == SPLIT_VALID ? "validation" : "test";
+}
+
+/* The CRC-32 below; above it where each piece ended, so that the same bytes cut elsewhere are another fingerprint. */
+uint64_t task_hash(uint64_t hash, const void *data, size_t n) {
+    const uint32_t sum = adamod__crc32((uint32_t)hash, data, n);
+    const uint32_t ends = ((uint32_t)(hash >> 32) ^ sum ^ (uint32_t)n) * UINT32_C(0x9e3779b1);
+    return (uint64_t)ends << 32 | sum;
+}
+
+int experiment_failed(adamod_status status, char *message, size_t size) {
+    return status ? text_fail(message, size, "%s", adamod__last_message()) : 0;
+}
+
+int experiment_gone(experiment *e, const char *directory, task_split split, const char *message) {
+    if (!directory) return -1;
+    snprintf(e->gone[split], sizeof e->gone[split], "%s", message);
+    return 0;
+}
+
+/* ---- parameters and plan ---- */
+
+adamod_status experiment_cuda_status(void) {
+    const adamod_status status = adamod_cuda_status();
+    return status ? status : nn_device_status("cuda");
+}
+
+static const char *device_of(const recipe *r) {
+    if (strcmp(r->train.backend, "auto") != 0) return r->train.backend;
+    return experiment_cuda_status() ? "cpu" : "cuda";
+}
+
+static nn_precision precision_of(const recipe *r) {
+    if (strcmp(r->train.precision, "full") == 0) return NN_FULL;
+    return strcmp(r->train.precision, "tf32") == 0 ? NN_TF32 : NN_MIXED;
+}
+
+const char *experiment_precision(const experiment *e) {
+    static const char *const names[] = {[NN_FULL] = "full", [NN_TF32] = "tf32", [NN_MIXED] = "mixed"};
+    return e->params->on_device ? names[precision_of(&e->recipe)] : "full";
+}
+
+/* The first graph built defines the parameters; it is the training graph even where only others are run. */
+static int make_params(experiment *e, nn_value *loss, char *message, size_t size) {
+    e->params = nn_params_create();
+    e->graph = e->params ? nn_graph_create(e->params) : NULL;
+    if (!e->graph) return text_fail(message, size, "out of memory for the model");
+    *loss = e->task->build(e, e->graph);
+    if (nn_params_allocate(e->params, e->recipe.train.seed))
+        return text_fail(message, size, "out of memory for %lld parameters", (long long)nn_params_total(e->params));
+    return experiment_failed(nn_params_to_device(e->params, device_of(&e->recipe), precision_of(&e->recipe)), message,
+                             size);
+}
+
+static int make_plan(experiment *e, nn_value loss, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    const bool shares = comm_launched().size > 1 || strcmp(r->train.comm, "nccl") == 0; /* see experiment_join */
+    const nn_plan_options o = {
+        .backend = r->train.backend, .loss = loss, .pool = e->pool, .training = true, .shares = shares};
+    return experiment_failed(nn_plan_create(&e->plan, e->graph, &o), message, size);
+}
+
+/* ---- optimizer ---- */
+
+/* A gradient that is not finite is as bad as a loss, so the library is told the same; unless the recipe tells it itself.
+ */
+static adamod_status guard_gradients(const recipe *r, adamod_optimizer *opt) {
+    for (int i = 0; i < r->optimizer.n_options; i++) {
+        if (strcmp(r->optimizer.option[i].key, "nonfinite") == 0) return ADAMOD_OK;
+    }
+    return adamod_set_text(opt, "nonfinite", strcmp(r->train.nonfinite, "skip") == 0 ? "skip" : "error");
+}
+
+/* Whether the recipe wants a parameter to be in the group without weight decay. */
+static bool is_undecayed(const recipe *r, const nn_param *p) {
+    static const char *const kinds[] = {[NN_WEIGHT] = "", [NN_BIAS] = "biases", [NN_NORM] = "norms"};
+    return *kinds[p->kind] && key_lists(r->optimizer.no_decay, kinds[p->kind]);
+}
+
+bool experiment_trains(const experiment *e, const nn_param *p) {
+    bool frozen;
+    (void)recipe_group_of(&e->recipe, p->name, &frozen);
+    return !frozen;
+}
+
+/* Before an optimizer is made: each group has parameters, and some are left to train. */
+static int check_groups(const experiment *e, char *message, size_t size) {
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(&e->recipe, groups);
+    int trained = 0;
+    for (int i = 0; i < n; i++) {
+        char key[80];
+        snprintf(key, sizeof key, "optimizer.groups.%s.match", groups[i].name);
+        if (patterns_check(e->params, key, groups[i].match, message, size)) return -1;
+    }
+    for (int i = 0; i < e->params->n; i++) trained += experiment_trains(e, &e->params->list[i]);
+    return trained ? 0
+                   : text_fail(message, size, "optimizer.groups: all parameters are frozen, nothing is left to train");
+}
+
+/* On the host there is no copy in bf16; where it would be is never looked at, as no step is taken. */
+static nn_param_memory memory_of(const nn_params *params, const nn_param *p, bool on_host) {
+    nn_param_memory m = nn_params_memory(params, p);
+    if (!on_host || !params->on_device) return m;
+    m.data = params->data + p->offset;
+    m.grad = m.half ? NULL : params->grad + p->offset;
+    if (m.half) m.half = params->grad + p->offset;
+    return m;
+}
+
+static adamod_status add_param(const experiment *e, adamod_optimizer *opt, const nn_param *p, bool on_host) {
+    const nn_param_memory m = memory_of(e->params, p, on_host);
+    adamod_tensor t = {.name = p->name, .param = m.half ? m.half : m.data, .grad = m.grad, .ndim = p->ndim};
+    if (m.half) t.param_type = ADAMOD_BF16, t.master = m.data;
+    for (int d = 0; d < p->ndim; d++) t.shape[d] = p->shape[d];
+    bool frozen;
+    const int group = recipe_group_of(&e->recipe, p->name, &frozen);
+    if (frozen) return ADAMOD_OK; /* the optimizer does not know of it */
+    return adamod_add_tensor(opt, recipe_library_group(&e->recipe, group, is_undecayed(&e->recipe, p)), &t, NULL);
+}
+
+int experiment_optimizer(experiment *e, int first, int end, bool on_host, adamod_optimizer **out, char *message,
+                         size_t size) {
+    adamod_optimizer *opt;
+    const char *device = on_host ? "cpu" : nn_params_device(e->params);
+    if (recipe_optimizer(&e->recipe, device, e->epoch.batches, &opt, message, size)) return -1;
+    adamod_status status = guard_gradients(&e->recipe, opt);
+    if (!status) status = adamod_set_pool(opt, e->pool);
+    if (!status && e->params->on_device && !on_host) status = adamod_set_stream(opt, nn_params_stream(e->params));
+    for (int i = first; !status && i < end; i++) status = add_param(e, opt, &e->params->list[i], on_host);
+    if (status) adamod_free(opt);
+    else *out = opt;
+    return experiment_failed(status, message, size);
+}
+
+/* ---- the whole ---- */
+
+/* How long the training is, which the data decide where the recipe counts epochs. */
+static void find_length(experiment *e) {
+    const recipe *r = &e->recipe;
+    e->epoch = (epoch_length){e->task->batches(e), r->train.accumulate};
+    e->steps = r->train.epochs > 0 ? epochs_to_updates(e->epoch, r->train.epochs) : r->train.steps;
+}
+
+/* What sums on the device, where the recipe wants it and it can be had; for "auto" the host may do it. */
+static int join_devices(experiment *e, comm *c, nccl **out, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    const bool must = strcmp(r->train.comm, "nccl") == 0, may = c && strcmp(r->train.comm, "auto") == 0;
+    if (must && !e->params->on_device)
+        return text_fail(message, size, "train.comm is nccl, which sums on GPUs, but the run is on the CPU");
+    if (!e->params->on_device || (!must && !may)) return 0;
+    if (r->train.accumulate < comm_size(c))
+        return text_fail(message, size,
+                         "NCCL: %d ranks, but an update has %d batches, and each must have one; or set "
+                         "train.comm to mpi",
+                         comm_size(c), r->train.accumulate);
+    if (!nccl_open(out, c, message, size)) return 0;
+    if (!must) snprintf(e->slow, sizeof e->slow, "gradients are summed by the host, not by NCCL: %s", message);
+    return must ? -1 : 0;
+}
+
+/* By itself where there is something to wait for; on the host where a core is there for it, too: MPI waits for others by
+ * asking again and again. */
+static bool could_overlap(const experiment *e, const comm *c) {
+    if (!e->params->on_device && !comm_threads(c)) return false;
+    if (strcmp(e->recipe.train.overlap, "auto") != 0) return strcmp(e->recipe.train.overlap, "on") == 0;
+    return comm_size(c) > 1 && (e->params->on_device || adamod__cores() > comm_local(c).cores_shared);
+}
+
+/* All ranks or none: the order of blocks is another. */
+static bool overlaps(const experiment *e, comm *c) {
+    int cannot = !could_overlap(e, c);
+    comm_most(c, &cannot, 1);
+    return !cannot;
+}
+
+static void add_over_ranks(void *e, double *x, int64_t n) { exchange_add(((experiment *)e)->exchange, x, n); }
+
+/* Batch norms of all ranks: each must run the same at the same time. */
+static int share_norms(experiment *e, bool on_device, bool *any, char *message, size_t size) {
+    *any = false;
+    if ((!e->comm && !on_device) || !e->plan) return 0;
+    if (experiment_failed(nn_plan_share(e->plan, add_over_ranks, e, !on_device, any), message, size))
+        return text_fail(message, size, "model.sync_norm: %s", adamod__last_message());
+    if (*any && e->recipe.train.accumulate % comm_size(e->comm) != 0)
+        return text_fail(message, size, "model.sync_norm: train.accumulate is %d, expected a multiple of the %d ranks",
+                         e->recipe.train.accumulate, comm_size(e->comm));
+    return 0;
+}
+
+/* NCCL is the exchange's, or freed. */
+static int open_exchange(experiment *e, nccl *on_device, bool norms, char *message, size_t size) {
+    const recipe *r = &e->recipe;
+    const exchange_options o = {.comm = e->comm,
+                                .nccl = on_device,
+                                .params = e->params,
+                                .parts = shard_parts(e->shard),
+                                .plan = e->plan,
+                                .batches = r->train.accumulate,
+                                .carries = e->task->carries,
+                                .order = strcmp(r->train.sum, "fast") == 0 ? COMM_FAST : COMM_ORDERED,
+                                .overlap = overlaps(e, e->comm) && !norms};
+    const int failed = exchange_open(&e->exchange, &o, message, size);
+    if (failed) nccl_free(on_device);
+    return failed;
+}
+
+int experiment_join(experiment *e, comm *c, char *message, size_t size) {
+    nccl *on_device = NULL;
+    bool norms;
+    exchange_free(e->exchange);
+    shard_free(e->shard);
+    e->exchange = NULL;
+    e->shard = NULL;
+    e->comm = c;
+    *e->slow = '\0';
+    if (join_devices(e, c, &on_device, message, size)) return -1;
+    int failed = comm_agree(c, share_norms(e, on_device, &norms, message, size), message, size);
+    const bool shards = e->recipe.train.shard && (c || on_device);
+    if (!failed && shards) failed = comm_agree(c, shard_open(&e->shard, e, message, size), message, size);
+    if (!failed) return comm_agree(c, open_exchange(e, on_device, norms, message, size), message, size);
+    nccl_free(on_device);
+    return -1;
+}
+
+int experiment_open(experiment *e, const recipe *r, const char *directory, int uses, char *message, size_t size) {
+    return experiment_open_telling(e, r, directory, uses, (task_progress){0}, message, size);
+}
+
+int experiment_open_telling(experiment *e, const recipe *r, const char *directory, int uses, task_progress progress,
+                            char *message, size_t size) {
+    nn_value loss = -1;
+    *e = (experiment){.recipe = *r, .task = recipe_task(r), .progress = progress};
+    int failed = experiment_failed(adamod_pool_create(&e->pool, r->train.threads), message, size);
+    if (!failed) failed = e->task->open(e, directory, uses, message, size);
+    e->progress = (task_progress){0};
+    if (!failed && (uses & TASK_TRAIN)) find_length(e);
+    if (!failed) failed = make_params(e, &loss, message, size);
+    if (!failed && !directory) failed = make_plan(e, loss, message, size);
+    if (!failed && (uses & TASK_TRAIN)) failed = check_groups(e, message, size);
+    if (!failed && (uses & TASK_TRAIN))
+        failed = experiment_optimizer(e, 0, e->params->n, false, &e->optimizer, message, size);
+    if (!failed && (uses & TASK_TRAIN)) failed = experiment_join(e, NULL, message, size);
+    if (!failed) failed = e->task->prepare(e, uses, message, size);
+    if (failed) experiment_close(e);
+    return failed ? -1 : 0;
+}
+
+void experiment_close(experiment *e) {
+    if (e->task && e->state) e->task->close(e);
+    exchange_free(e->exchange); /* before the plan, which tells it of gradients */
+    shard_free(e->shard);
+    adamod_free(e->optimizer);
+    nn_plan_free(e->plan);
+    nn_graph_free(e->graph);
+    nn_params_free(e->params);
+    adamod_pool_free(e->pool);
+    *e = (experiment){0};
+}

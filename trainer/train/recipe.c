@@ -1,0 +1,835 @@
+/* recipe.c - see recipe.h: the keys, how they are set, what is wrong with them. recipe_yaml.c reads and writes files,
+ * recipe_optimizer.c asks the library.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "train/recipe_parts.h"
+
+#include "core/edit_distance.h"
+#include "support/text.h"
+#include "train/task.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- The keys of every recipe ------------------------------------------------------------------------------------ */
+
+/* The choices of data.task and model.kind depend on the tasks there are. */
+static const key_spec loop_keys[] = {
+    TEXT_KEY(recipe, name, "numbers", LOOSE, "what runs are called"),
+    CHOICE_KEY(recipe, data.task, "", "", STRICT, "the kind of problem"),
+    CHOICE_KEY(recipe, model.kind, "", "", STRICT, "the architecture"),
+    LIST_KEY(recipe, optimizer.no_decay, "biases norms", STRICT,
+             "parameters without weight decay; norms: gains and shifts of normalization layers"),
+    TEXT_KEY(recipe, optimizer.rule, "adamod", STRICT, "the optimizer, one of 'adamod optim list'"),
+    WHOLE_KEY(recipe, train.steps, "900", 1, KEY_MOST_UPDATES, LOOSE, "length of the training in updates"),
+    REAL_KEY(recipe, train.epochs, "0", 0, KEY_MOST_EPOCHS, false, LOOSE,
+             "length of the training in epochs, instead of train.steps"),
+    WHOLE_KEY(recipe, train.accumulate, "1", 1, 1000000, STRICT, "batches per update, over all ranks"),
+    CHOICE_KEY(recipe, train.sum, "ordered", "ordered fast", LOOSE,
+               "order in which gradients of several batches are added; ordered: the same for any number of ranks"),
+    CHOICE_KEY(
+        recipe, train.overlap, "auto", "auto on off", LOOSE,
+        "sum gradients over ranks during the backward pass; auto: on GPUs, and where each rank has several cores"),
+    SWITCH_KEY(recipe, train.shard, "false", LOOSE,
+               "divide the optimizer's states among ranks; no learning-rate histograms"),
+    CHOICE_KEY(recipe, train.comm, "auto", "auto mpi nccl", LOOSE,
+               "library that sums gradients of several GPUs; auto: NCCL if available, else MPI"),
+    WHOLE_KEY(recipe, train.seed, "1", 0, KEY_MOST_SEED, STRICT,
+              "seed of initial parameters, order of batches and dropout"),
+    WHOLE_KEY(recipe, train.threads, "0", 0, 1024, LOOSE, "number of threads; 0: one for each core"),
+    {"train.backend", KEY_AT(recipe, train.backend), "auto", 0, 0,
+     "where to compute; auto: cuda if there is a GPU, else cpu",
+     "auto ref cpu cuda cuda:0 cuda:1 cuda:2 cuda:3 cuda:4 cuda:5 cuda:6 cuda:7", KEY_CHOICE, false, LOOSE,
+     "auto, ref, cpu, cuda or cuda:0 to cuda:7"},
+    CHOICE_KEY(recipe, train.precision, "auto", "auto full tf32 mixed", LOOSE,
+               "on a GPU: f32, f32 with tf32 products, or bf16 with f32 parameters; auto: mixed"),
+    SPAN_KEY(recipe, train.evaluate_every, "100", LOOSE, "how often to validate; 0: at the end only"),
+    SPAN_KEY(recipe, train.checkpoint_every, "100", LOOSE, "how often to save; 0: at the end only"),
+    TEXT_KEY(recipe, train.best, "loss", LOOSE, "validation metric that selects the best checkpoint"),
+    WHOLE_KEY(recipe, train.patience, "0", 0, KEY_MOST_INT, LOOSE,
+              "stop after this many evaluations without a better train.best, and test the best model; 0: never"),
+    WHOLE_KEY(recipe, train.log_every, "0", 0, KEY_MOST_INT, LOOSE,
+              "updates between lines of metrics; 0: each of the first 2000, then every 10th"),
+    REAL_KEY(recipe, train.progress_every, "60", 0, 1e9, false, LOOSE,
+             "seconds between lines of progress on standard error, unless it is a terminal; 0: none"),
+    WHOLE_KEY(recipe, train.histogram_dense, "100", 0, KEY_MOST_INT, LOOSE,
+              "learning-rate histograms of each of this many first updates"),
+    WHOLE_KEY(recipe, train.histogram_every, "100", 0, KEY_MOST_INT, LOOSE,
+              "after those, updates from one histogram to the next; 0: no more"),
+    WHOLE_KEY(recipe, train.average, "0", 0, 1000, LOOSE, "number of last checkpoints to average at the end; 0: none"),
+    SPAN_KEY(recipe, train.keep_every, "0", LOOSE,
+             "how often to save a checkpoint step-N that is never deleted; 0: never"),
+    SWITCH_KEY(recipe, train.keep_states, "false", LOOSE,
+               "keep the optimizer's states in best and every step-N, so that --resume-from can continue from them"),
+    PATH_KEY(recipe, train.init_from, STRICT, "run or safetensors file with the initial weights"),
+    PATTERNS_KEY(recipe, train.init_skip, STRICT,
+                 "parameters that train.init_from does not set, by name; as a new layer for other classes"),
+    CHOICE_KEY(recipe, train.nonfinite, "stop", "stop skip", LOOSE, "what to do if a loss or a gradient is not finite"),
+};
+static const key_table loop_table = {loop_keys, sizeof loop_keys / sizeof *loop_keys, sizeof(recipe)};
+
+static const char rule_key[] = "optimizer.rule";
+const char recipe_option_section[] = "optimizer.", recipe_schedule_section[] = "optimizer.schedule.";
+static const char *const first_sections[] = {"", "data", "model", "optimizer", "train"};
+
+static bool chooses(const char *path) { return strcmp(path, "data.task") == 0 || strcmp(path, "model.kind") == 0; }
+
+const task *recipe_task(const recipe *r) {
+    for (int i = 0; r->tasks[i]; i++) {
+        if (strcmp(r->tasks[i]->name, r->data.task) == 0) return r->tasks[i];
+    }
+    return r->tasks[0];
+}
+
+const task_model *recipe_model(const recipe *r) {
+    for (const task_model *const *m = recipe_task(r)->models; *m; m++) {
+        if (strcmp((*m)->kind, r->model.kind) == 0) return *m;
+    }
+    return NULL;
+}
+
+/* ---- Lists of keys ----------------------------------------------------------------------------------------------- */
+
+static bool in_section(const char *path, const char *section) {
+    const size_t n = strlen(section);
+    const char *dot = strrchr(path, '.');
+    return dot ? (size_t)(dot - path) == n && strncmp(path, section, n) == 0 : n == 0;
+}
+
+typedef struct key_list {
+    recipe_key *out;
+    int n;
+} key_list;
+
+static void add_section(key_list *list, const key_table *t, const void *settings, const char *section) {
+    for (int i = 0; i < t->n && list->n < RECIPE_MAX_KEYS; i++) {
+        if (in_section(t->keys[i].path, section))
+            list->out[list->n++] = (recipe_key){&t->keys[i], (void *)(uintptr_t)settings};
+    }
+}
+
+static void add_all(key_list *list, const recipe *r, const char *section) {
+    const task_model *model = recipe_model(r);
+    add_section(list, &loop_table, r, section);
+    for (const key_table *const *t = recipe_task(r)->keys; *t; t++) add_section(list, *t, r->task_settings, section);
+    if (model) add_section(list, model->keys, r->model_settings, section);
+}
+
+int recipe_list_keys(const recipe *r, recipe_key out[RECIPE_MAX_KEYS]) {
+    enum { FIRST = sizeof first_sections / sizeof *first_sections };
+    key_list list = {out, 0};
+    for (int i = 0; i < FIRST; i++) add_all(&list, r, first_sections[i]);
+    for (const key_table *const *t = recipe_task(r)->keys; *t; t++) { /* sections of the task's own, "decode" */
+        for (int k = 0; k < (*t)->n; k++) {
+            char section[48];
+            const char *path = (*t)->keys[k].path;
+            bool there = false;
+            snprintf(section, sizeof section, "%.*s", (int)(recipe_leaf(path) - path - 1), path);
+            for (int i = 0; i < list.n && !there; i++) there = in_section(out[i].k->path, section);
+            if (!there) add_all(&list, r, section);
+        }
+    }
+    return list.n;
+}
+
+static recipe_key find_key(const recipe *r, const char *path) {
+    recipe_key list[RECIPE_MAX_KEYS];
+    const int n = recipe_list_keys(r, list);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(list[i].k->path, path) == 0) return list[i];
+    }
+    return (recipe_key){NULL, NULL};
+}
+
+/* The tables of all tasks and models, one after another; NULL past the end. */
+static const key_table *table_at(const recipe *r, int index) {
+    for (int i = 0; r->tasks[i]; i++) {
+        for (const key_table *const *t = r->tasks[i]->keys; *t; t++) {
+            if (index-- == 0) return *t;
+        }
+        for (const task_model *const *m = r->tasks[i]->models; *m; m++) {
+            if (index-- == 0) return (*m)->keys;
+        }
+    }
+    return NULL;
+}
+
+/* A key of a task or model that is not the recipe's. */
+static const key_spec *find_foreign(const recipe *r, const char *path) {
+    const key_spec *k = NULL;
+    for (int i = 0; !k && table_at(r, i); i++) k = key_find(table_at(r, i), path);
+    return k;
+}
+
+bool recipe_is_section(const recipe *r, const char *path) {
+    const size_t n = strlen(path);
+    if (strncmp(recipe_option_section, path, n) == 0 && n == strlen("optimizer")) return true;
+    if (strncmp(recipe_schedule_section, path, n) == 0 && n == strlen("optimizer.schedule")) return true;
+    if (strncmp(recipe_group_section, path, n) == 0 && n == strlen("optimizer.groups")) return true;
+    char group[32];
+    if (recipe_group_path(path, group) && n == strlen(recipe_group_section) + strlen(group)) return true;
+    for (int i = -1; i < 0 || table_at(r, i); i++) {
+        const key_table *t = i < 0 ? &loop_table : table_at(r, i);
+        for (int k = 0; k < t->n; k++) {
+            if (n && in_section(t->keys[k].path, path)) return true;
+        }
+    }
+    return false;
+}
+
+static const recipe_given *find_given(const recipe *r, const char *path) {
+    for (int i = 0; i < r->n_given; i++) {
+        if (strcmp(r->given[i].path, path) == 0) return &r->given[i];
+    }
+    return NULL;
+}
+
+/* ---- Choices that depend on the tasks ---------------------------------------------------------------------------- */
+
+/* The key with the choices that there are; names is the room for them. */
+static key_spec with_choices(const recipe *r, const key_spec *k, char *names, size_t size) {
+    key_spec out = *k;
+    *names = '\0';
+    for (int i = 0; strcmp(k->path, "data.task") == 0 && r->tasks[i]; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, size - used, "%s%s", i ? " " : "", r->tasks[i]->name);
+    }
+    for (int i = 0; strcmp(k->path, "model.kind") == 0 && recipe_task(r)->models[i]; i++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, size - used, "%s%s", i ? " " : "", recipe_task(r)->models[i]->kind);
+    }
+    if (*names) out.choices = names;
+    return out;
+}
+
+bool recipe_is_list(const recipe *r, const char *path) {
+    char group[32];
+    if (recipe_group_path(path, group) && strcmp(recipe_leaf(path), "match") == 0) return true;
+    const key_spec *k = find_key(r, path).k;
+    if (!k) k = find_foreign(r, path);
+    return k && (k->kind == KEY_LIST || k->kind == KEY_NUMBERS || k->kind == KEY_PATTERNS);
+}
+
+bool recipe_expected(const recipe *r, const char *path, char *out, size_t size) {
+    char names[256];
+    const key_spec *k = find_key(r, path).k;
+    if (!k) k = find_foreign(r, path);
+    if (!k) return false;
+    const key_spec whole = with_choices(r, k, names, sizeof names);
+    key_expected(&whole, out, size);
+    return true;
+}
+
+/* Defaults, then what was given, for the task and the model that are chosen now. */
+static void settle(recipe *r) {
+    const task *t = recipe_task(r);
+    char unused[256];
+    memset(r->task_settings, 0, sizeof r->task_settings);
+    memset(r->model_settings, 0, sizeof r->model_settings);
+    if (!recipe_model(r) && !find_given(r, "model.kind")) {
+        memset(r->model.kind, 0, sizeof r->model.kind);
+        memcpy(r->model.kind, t->models[0]->kind, strlen(t->models[0]->kind));
+    }
+    const task_model *model = recipe_model(r);
+    for (const key_table *const *k = t->keys; *k; k++) key_defaults(*k, r->task_settings);
+    if (model) key_defaults(model->keys, r->model_settings);
+    for (int i = 0; i < r->n_given; i++) {
+        const recipe_given *g = &r->given[i];
+        const recipe_key k = find_key(r, g->path);
+        if (k.k && k.settings != r) (void)key_set(k.k, g->path, g->text, k.settings, unused, sizeof unused);
+    }
+}
+
+void recipe_choose(recipe *r, const char *path, const char *text) {
+    char names[256], unused[256];
+    const recipe_key k = find_key(r, path);
+    const key_spec whole = with_choices(r, k.k, names, sizeof names);
+    if (key_set(&whole, path, text, r, unused, sizeof unused) == 0) settle(r);
+}
+
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
+
+int recipe_fail(const recipe_place *at, const char *format, ...) {
+    char line[2048];
+    int used = 0;
+    if (at->flag) used = 0;
+    else if (at->column > 0) used = snprintf(line, sizeof line, "%.1000s:%d:%d: ", at->file, at->line, at->column);
+    else if (at->line > 0) used = snprintf(line, sizeof line, "%.1000s:%d: ", at->file, at->line);
+    else if (at->line < 0) used = snprintf(line, sizeof line, "--set: ");
+    else if (at->file && *at->file) used = snprintf(line, sizeof line, "%.1000s: ", at->file);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
+    va_end(arguments);
+    for (char *c = line; *c; c++) {
+        if (iscntrl((unsigned char)*c)) *c = '?'; /* one line, whatever a file's name or a key holds */
+    }
+    return text_fail(at->message, at->size, "%s", line);
+}
+
+const char *recipe_leaf(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* What a path could have been meant to be: keys of the recipe, then sections; NULL past the end. */
+typedef struct candidates {
+    recipe_key key[RECIPE_MAX_KEYS];
+    int n_keys;
+    char section[16][48];
+    int n_sections;
+} candidates;
+
+static void add_candidate_section(candidates *c, const char *path, size_t n) {
+    for (int i = 0; i < c->n_sections; i++) {
+        if (strlen(c->section[i]) == n && memcmp(c->section[i], path, n) == 0) return;
+    }
+    if (!n || n >= sizeof c->section[0] || c->n_sections == 16) return;
+    memcpy(c->section[c->n_sections++], path, n);
+}
+
+static void find_candidates(const recipe *r, candidates *c) {
+    memset(c, 0, sizeof *c);
+    c->n_keys = recipe_list_keys(r, c->key);
+    for (int i = 0; i < c->n_keys; i++) {
+        const char *path = c->key[i].k->path, *leaf = recipe_leaf(path);
+        add_candidate_section(c, path, leaf > path ? (size_t)(leaf - path) - 1 : 0);
+    }
+    add_candidate_section(c, "optimizer", strlen("optimizer"));
+    add_candidate_section(c, "optimizer.schedule", strlen("optimizer.schedule"));
+    add_candidate_section(c, "optimizer.groups", strlen("optimizer.groups"));
+}
+
+/* The section, or with keys_too the key, that a mistyped path is nearest to: some third of it wrong. Or NULL. */
+static const char *nearest(const candidates *c, const char *path, bool keys_too) {
+    const char *best = NULL;
+    const int n = (int)strlen(path);
+    int least = n >= 6 ? n / 3 : n >= 4 ? 2 : 1; /* two letters that changed places are two mistakes */
+    for (int i = 0; i < c->n_sections + (keys_too ? c->n_keys : 0); i++) {
+        const char *candidate = i < c->n_sections ? c->section[i] : c->key[i - c->n_sections].k->path;
+        const int d = adamod__edit_distance(path, candidate);
+        if (d > least || (d == least && best)) continue;
+        best = candidate;
+        least = d;
+    }
+    return best;
+}
+
+/* The section of a path, if it fits; "": it has none. */
+static void section_of(const char *path, char *out, size_t size) {
+    const char *dot = strrchr(path, '.');
+    *out = '\0';
+    if (dot && (size_t)(dot - path) < size) snprintf(out, size, "%.*s", (int)(dot - path), path);
+}
+
+/* The key or section that was meant: right but for its section, or mistyped. False if there is none. */
+static bool suggest(const recipe *r, const candidates *c, const char *path, char *out, size_t size) {
+    const char *near = NULL;
+    char section[64];
+    section_of(path, section, sizeof section);
+    for (int i = 0; !near && i < c->n_keys; i++) {
+        if (strcmp(recipe_leaf(c->key[i].k->path), recipe_leaf(path)) == 0) near = c->key[i].k->path;
+    }
+    if (!near && *section && !recipe_is_section(r, section)) {
+        const char *other = nearest(c, section, false);
+        if (other && strncmp(other, "optimizer", strlen("optimizer")) == 0) { /* any leaf may be an option */
+            const bool group = strcmp(other, "optimizer.groups") == 0;
+            return snprintf(out, size, "%s%s.%s", other, group ? ".NAME" : "", key_show(recipe_leaf(path)).text) > 0;
+        }
+    }
+    if (!near) near = nearest(c, path, true);
+    return near && snprintf(out, size, "%s", near) > 0;
+}
+
+/* The names that stand below a section ("": at the top), for a message. */
+static const char *names_in(const candidates *c, const char *section, char *out, size_t size) {
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < c->n_keys + c->n_sections && used < size; i++) {
+        const char *path = i < c->n_keys ? c->key[i].k->path : c->section[i - c->n_keys];
+        if (!in_section(path, section)) continue;
+        used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", recipe_leaf(path));
+    }
+    return out;
+}
+
+int recipe_no_such_key(const recipe *r, const recipe_place *at, const char *path) {
+    char section[64], text[512];
+    candidates c;
+    find_candidates(r, &c);
+    if (suggest(r, &c, path, text, sizeof text))
+        return recipe_fail(at, "%s: no such key; did you mean %s?", key_show(path).text, text);
+    section_of(path, section, sizeof section);
+    if (!recipe_is_section(r, section)) *section = '\0';
+    return recipe_fail(at, "%s: no such key; %s has %s", key_show(path).text, *section ? section : "a recipe",
+                       names_in(&c, section, text, sizeof text));
+}
+
+/* ---- Setting ----------------------------------------------------------------------------------------------------- */
+
+/* What is written into a run's directory must mean the same from there, so a path is made absolute at once. */
+static int absolute_path(const recipe_place *at, const key_spec *k, const char *text, char out[RECIPE_PATH]) {
+    char here[RECIPE_PATH] = "";
+    const char *slash = at->line > 0 ? strrchr(at->file, '/') : NULL;
+    const int base = slash ? (int)(slash - at->file) : 0;
+    if (*text && *text != '/' && !(slash && at->file[0] == '/') && !getcwd(here, sizeof here)) {
+        return recipe_fail(at, "%s: cannot get the current directory: %s", k->path, strerror(errno));
+    }
+    int n = snprintf(out, k->size, "%s", text);
+    if (*text && *text != '/') {
+        n = snprintf(out, k->size, "%s%s%.*s/%s", strcmp(here, "/") == 0 ? "" : here, *here && base ? "/" : "", base,
+                     slash ? at->file : "", text);
+    }
+    return (size_t)n < k->size ? 0 : recipe_fail(at, "%s is longer than %zu bytes in full", k->path, k->size - 1);
+}
+
+static int remember(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    recipe_given *g = (recipe_given *)(uintptr_t)find_given(r, path);
+    if (!g && r->n_given == RECIPE_MAX_KEYS)
+        return recipe_fail(at, "%s: too many keys, expected at most %d", path, RECIPE_MAX_KEYS);
+    if (!g) g = &r->given[r->n_given++];
+    memset(g, 0, sizeof *g); /* so that equal recipes have equal bytes */
+    memcpy(g->path, path, strlen(path));
+    memcpy(g->text, text, strlen(text));
+    g->line = at->line;
+    return 0;
+}
+
+static void forget(recipe *r, const recipe_given *g) {
+    const ptrdiff_t i = g - r->given;
+    recipe_given *last = &r->given[--r->n_given];
+    memmove(&r->given[i], &r->given[i + 1], (size_t)(last - &r->given[i]) * sizeof *last);
+    memset(last, 0, sizeof *last);
+}
+
+/* How long to train is said once: by what is given last, and in a file not twice. "0" says nothing. */
+static int settle_length(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    const bool epochs = strcmp(path, "train.epochs") == 0;
+    const char *other = epochs ? "train.steps" : "train.epochs";
+    const recipe_given *g = find_given(r, other);
+    char unused[256];
+    double number;
+    if ((!epochs && strcmp(path, "train.steps") != 0) || (key_parse_number(text, &number) && !(number > 0))) return 0;
+    if (g && g->line > 0 && at->line > 0 && (epochs || r->train.epochs > 0))
+        return recipe_fail(at, "%s is given, but so is %s in line %d: expected one of them", path, other, g->line);
+    const key_spec *k = key_find(&loop_table, other);
+    (void)key_set(k, other, k->standard, r, unused, sizeof unused);
+    if (g) forget(r, g);
+    return 0;
+}
+
+/* settings NULL: the key is of a task or model that is not chosen; the value must fit it all the same. */
+static int set_key(recipe *r, const key_spec *k, void *settings, const char *text, const recipe_place *at) {
+    alignas(16) unsigned char elsewhere[RECIPE_SETTINGS];
+    char names[256], whole[RECIPE_PATH], message[1024];
+    const key_spec with = with_choices(r, k, names, sizeof names);
+    const recipe_given *before = find_given(r, k->path);
+    if (before && before->line > 0 && at->line > 0)
+        return recipe_fail(at, "%s is given twice, first in line %d", k->path, before->line);
+    if (k->kind == KEY_PATH) {
+        if (key_check_text(k->path, text, k->size, message, sizeof message)) return recipe_fail(at, "%s", message);
+        if (absolute_path(at, k, text, whole)) return -1;
+        text = whole;
+    }
+    if (key_set(&with, at->flag ? at->flag : k->path, text, settings ? settings : elsewhere, message, sizeof message))
+        return recipe_fail(at, "%s", message);
+    if (settle_length(r, k->path, text, at) || remember(r, k->path, text, at)) return -1;
+    if (chooses(k->path)) settle(r);
+    return 0;
+}
+
+typedef struct pair_list {
+    recipe_pair *pairs;
+    int *n, most;
+    char *dropped; /* recipe.optimizer.dropped */
+} pair_list;
+
+static pair_list options_of(recipe *r) {
+    return (pair_list){r->optimizer.option, &r->optimizer.n_options, RECIPE_MAX_OPTIONS, r->optimizer.dropped};
+}
+
+static pair_list groups_of(recipe *r) {
+    return (pair_list){r->optimizer.group, &r->optimizer.n_group_keys, RECIPE_MAX_GROUP_KEYS, r->optimizer.dropped};
+}
+
+static pair_list schedules_of(recipe *r) {
+    return (pair_list){r->optimizer.schedule, &r->optimizer.n_schedules, RECIPE_MAX_SCHEDULES, r->optimizer.dropped};
+}
+
+static recipe_pair *find_pair(const pair_list *list, const char *name) {
+    for (int i = 0; i < *list->n; i++) {
+        if (strcmp(list->pairs[i].key, name) == 0) return &list->pairs[i];
+    }
+    return NULL;
+}
+
+static void remove_pair(const pair_list *list, recipe_pair *pair) {
+    recipe_pair *last = &list->pairs[--*list->n];
+    memmove(pair, pair + 1, (size_t)(last - pair) * sizeof *pair);
+    memset(last, 0, sizeof *last);
+}
+
+static int set_pair(const pair_list *list, const char *path, const char *name, const char *text,
+                    const recipe_place *at) {
+    char message[256];
+    recipe_pair *pair = find_pair(list, name);
+    if (pair && pair->line > 0 && at->line > 0) {
+        return recipe_fail(at, "%s is given twice, first in line %d", key_show(path).text, pair->line);
+    }
+    if (!*text && at->line < 0) {
+        if (!pair && key_lists(list->dropped, path + strlen(recipe_option_section))) return 0;
+        if (!pair) return recipe_fail(at, "%s is not set, so it cannot be removed", key_show(path).text);
+        remove_pair(list, pair);
+        return 0;
+    }
+    if (!*text) return recipe_fail(at, "%s is empty", key_show(path).text);
+    if (key_check_text(path, text, sizeof pair->value, message, sizeof message)) return recipe_fail(at, "%s", message);
+    if (!pair && *list->n == list->most)
+        return recipe_fail(at, "%s: too many keys, expected at most %d", key_show(path).text, list->most);
+    if (!pair) pair = &list->pairs[(*list->n)++];
+    memset(pair, 0, sizeof *pair);
+    memcpy(pair->key, name, strlen(name));
+    memcpy(pair->value, text, strlen(text));
+    pair->line = at->line;
+    return 0;
+}
+
+/* Whether the library can be asked about it; it knows which exist. */
+static bool is_option_name(const char *name) {
+    const size_t n = strlen(name);
+    if (!n || n >= sizeof((recipe_pair *)0)->key) return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-') return false;
+    }
+    return true;
+}
+
+/* Those that are not the rule's, but another's: what no rule has is a mistake to be told of. */
+static void drop_foreign(const recipe *r, const pair_list *list, const char *section) {
+    for (int i = 0; i < *list->n;) {
+        const char *name = list->pairs[i].key;
+        const size_t used = strlen(list->dropped);
+        if (!recipe_is_foreign(r, recipe_leaf(name))) {
+            i++;
+            continue;
+        }
+        snprintf(list->dropped + used, sizeof r->optimizer.dropped - used, "%s%s%s", used ? "," : "", section, name);
+        remove_pair(list, &list->pairs[i]);
+    }
+}
+
+/* The rule that a flag names; a file's options are those of its own rule. */
+static int set_rule(recipe *r, const char *text, const recipe_place *at) {
+    const key_spec *k = key_find(&loop_table, rule_key);
+    const pair_list options = options_of(r), schedules = schedules_of(r), groups = groups_of(r);
+    if (set_key(r, k, r, text, at)) return -1;
+    drop_foreign(r, &options, "");
+    drop_foreign(r, &schedules, recipe_schedule_section + strlen(recipe_option_section));
+    drop_foreign(r, &groups, recipe_group_section + strlen(recipe_option_section));
+    return 0;
+}
+
+bool recipe_dropped(const recipe *r, char *line, size_t size) {
+    int used = snprintf(line, size, "optimizer %s: dropped options of the recipe that it does not have: ",
+                        key_show(r->optimizer.rule).text);
+    for (const char *c = r->optimizer.dropped; *c && used > 0 && (size_t)used < size; c += *c == ',') {
+        const int n = (int)strcspn(c, ",");
+        used += snprintf(line + used, size - (size_t)used, "%s%.*s", c > r->optimizer.dropped ? ", " : "", n, c);
+        c += n;
+    }
+    return *r->optimizer.dropped;
+}
+
+/* "optimizer.groups.head=": the whole group goes. */
+static int remove_group(recipe *r, const char *group, const char *path, const recipe_place *at) {
+    const pair_list list = groups_of(r);
+    const int before = *list.n;
+    const size_t n = strlen(group);
+    for (int i = *list.n - 1; i >= 0; i--) {
+        if (strncmp(list.pairs[i].key, group, n) == 0 && list.pairs[i].key[n] == '.')
+            remove_pair(&list, &list.pairs[i]);
+    }
+    return *list.n < before ? 0 : recipe_fail(at, "%s is not set, so it cannot be removed", path);
+}
+
+/* A key of a group of parameters: what it matches, whether it is frozen, an option. */
+static int set_group(recipe *r, const char *group, const char *path, const char *text, const recipe_place *at) {
+    const pair_list list = groups_of(r);
+    const char *key = path + strlen(recipe_group_section), *leaf = recipe_leaf(path);
+    char plain[sizeof list.pairs->value];
+    size_t n = 0;
+    if (strlen(key) == strlen(group) && !*text && at->line < 0) return remove_group(r, group, path, at);
+    if (strlen(key) == strlen(group)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
+    if (!is_option_name(group) || !is_option_name(leaf) || strlen(key) >= sizeof list.pairs->key ||
+        leaf != key + strlen(group) + 1)
+        return recipe_fail(at, "%s: no such key; a group has match, freeze and options of the rule",
+                           key_show(path).text);
+    if (recipe_check_group_value(path, text, at)) return -1;
+    if (strcmp(leaf, "match") != 0 || strlen(text) >= sizeof plain) return set_pair(&list, path, key, text, at);
+    for (const char *c = text; *c; c++) {
+        if (*c != ' ') plain[n++] = *c; /* so that "a, b" is "a,b" */
+    }
+    plain[n] = '\0';
+    return set_pair(&list, path, key, plain, at);
+}
+
+/* Keys of earlier versions, which commands and run directories still have, and what they are called now. */
+static const char *current_name(const char *path) {
+    static const char *const renamed[][2] = {{"data.vocabulary", "data.vocabularies"}};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        if (strcmp(path, renamed[i][0]) == 0) return renamed[i][1];
+    }
+    return path;
+}
+
+int recipe_set_path(recipe *r, const char *path, const char *text, const recipe_place *at) {
+    path = current_name(path);
+    if (at->line < 0 && (strcmp(path, "optimizer") == 0 || strcmp(path, rule_key) == 0)) return set_rule(r, text, at);
+    const recipe_key own = find_key(r, path);
+    const key_spec *k = own.k ? own.k : find_foreign(r, path);
+    if (k) return set_key(r, k, own.settings, text, at);
+    char group[32];
+    if (recipe_group_path(path, group)) return set_group(r, group, path, text, at);
+    if (recipe_is_section(r, path)) return recipe_fail(at, "%s is a section: its keys are set one by one", path);
+    const bool schedule = strncmp(path, recipe_schedule_section, strlen(recipe_schedule_section)) == 0;
+    const char *section = schedule ? recipe_schedule_section : recipe_option_section, *name = path + strlen(section);
+    if (strncmp(path, section, strlen(section)) != 0 || !is_option_name(name)) return recipe_no_such_key(r, at, path);
+    const pair_list list = schedule ? schedules_of(r) : options_of(r);
+    return set_pair(&list, path, recipe_leaf(path), text, at);
+}
+
+void recipe_defaults(recipe *r, const task *const *tasks) {
+    memset(r, 0, sizeof *r);
+    r->tasks = tasks;
+    key_defaults(&loop_table, r);
+    memcpy(r->data.task, tasks[0]->name, strlen(tasks[0]->name));
+    settle(r);
+}
+
+int recipe_set(recipe *r, const char *assignment, char *message, size_t size) {
+    const recipe_place at = {.line = -1, .message = message, .size = size};
+    const char *equals = strchr(assignment, '=');
+    char path[256];
+    if (!equals || equals == assignment) return recipe_fail(&at, "'%s' is not KEY=VALUE", key_show(assignment).text);
+    if ((size_t)(equals - assignment) >= sizeof path)
+        return recipe_fail(&at, "%s: no such key", key_show(assignment).text);
+    snprintf(path, sizeof path, "%.*s", (int)(equals - assignment), assignment);
+    return recipe_set_path(r, path, equals + 1, &at);
+}
+
+int recipe_set_flag(recipe *r, const char *flag, const char *path, const char *value, char *message, size_t size) {
+    const recipe_place at = {.flag = flag, .line = -1, .message = message, .size = size};
+    return recipe_set_path(r, path, value, &at);
+}
+
+/* ---- Checking and comparing -------------------------------------------------------------------------------------- */
+
+static recipe_place place_of(const recipe *r, const char *path, char *message, size_t size) {
+    const recipe_given *g = find_given(r, path);
+    return (recipe_place){.file = r->file, .line = g ? g->line : 0, .message = message, .size = size};
+}
+
+/* What a task or a model says is wrong, at the place of the key that it names. */
+static int check_own(const recipe *r, const char *(*check)(const recipe *, char *, size_t), char *message,
+                     size_t size) {
+    char why[900];
+    const char *path = check ? check(r, why, sizeof why) : NULL;
+    if (!path) return 0;
+    const recipe_place at = place_of(r, path, message, size);
+    return recipe_fail(&at, "%s", why);
+}
+
+/* Whether --set chose another task or model than the file, whose keys then are not meant for it. */
+static bool was_overridden(const recipe *r, const recipe_given *g, bool model) {
+    const recipe_given *t = find_given(r, "data.task"), *m = find_given(r, "model.kind");
+    return g->line >= 0 && ((t && t->line < 0) || (model && m && m->line < 0));
+}
+
+/* A key of another task or model must not be taken and ignored, unless it says what that has by itself: recipes of run
+ * directories that were written when all tasks shared one table do. */
+static int check_foreign(const recipe *r, char *message, size_t size) {
+    for (int i = 0; i < r->n_given; i++) {
+        const recipe_given *g = &r->given[i];
+        const key_spec *k = find_key(r, g->path).k ? NULL : find_foreign(r, g->path);
+        const bool model = strncmp(g->path, "model.", 6) == 0;
+        if (!k || strcmp(k->standard, g->text) == 0 || was_overridden(r, g, model)) continue;
+        const recipe_place at = place_of(r, g->path, message, size);
+        return recipe_fail(&at, "%s is given, but %s %s has no such key", g->path, model ? "model.kind" : "data.task",
+                           model ? r->model.kind : r->data.task);
+    }
+    return 0;
+}
+
+static int check_choices(const recipe *r, char *message, size_t size) {
+    const recipe_place kind = place_of(r, "model.kind", message, size), best = place_of(r, "train.best", message, size);
+    const task *t = recipe_task(r);
+    char text[512];
+    if (!recipe_model(r)) {
+        (void)recipe_expected(r, "model.kind", text, sizeof text);
+        return recipe_fail(&kind, "model.kind is '%s', expected %s, which data.task %s trains", r->model.kind, text,
+                           t->name);
+    }
+    if (task_metric(t, r->train.best) >= 0) return 0;
+    *text = '\0';
+    for (int i = 0; i < t->n_metrics; i++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", t->metrics[i].name);
+    }
+    return recipe_fail(&best, "train.best is '%s', expected a metric of data.task %s: %s", key_show(r->train.best).text,
+                       t->name, text);
+}
+
+static bool is_never(key_span every) { return every.updates == 0 && !(every.epochs > 0); }
+
+/* What counts checkpoints or evaluations needs some. */
+static int check_intervals(const recipe *r, char *message, size_t size) {
+    const recipe_place average = place_of(r, "train.average", message, size),
+                       patience = place_of(r, "train.patience", message, size);
+    if (r->train.average > 0 && is_never(r->train.checkpoint_every))
+        return recipe_fail(&average,
+                           "train.average is %d, but train.checkpoint_every 0 makes no checkpoints to average",
+                           r->train.average);
+    if (r->train.patience > 0 && is_never(r->train.evaluate_every))
+        return recipe_fail(&patience, "train.patience is %d, but train.evaluate_every 0 evaluates at the end only",
+                           r->train.patience);
+    return 0;
+}
+
+static int check_init(const recipe *r, char *message, size_t size) {
+    const recipe_place skip = place_of(r, "train.init_skip", message, size);
+    if (!*r->train.init_skip || *r->train.init_from) return 0;
+    return recipe_fail(&skip, "train.init_skip is given, but train.init_from, whose weights it is about, is not");
+}
+
+int recipe_check(const recipe *r, char *message, size_t size) {
+    adamod_optimizer *opt;
+    const recipe_place name = place_of(r, "name", message, size);
+    if (!*r->name || *r->name == '.' || strchr(r->name, '/')) { /* a directory may be called so */
+        return recipe_fail(&name, "name is '%s', expected one without '/' that does not begin with '.'",
+                           key_show(r->name).text);
+    }
+    if (check_choices(r, message, size) || check_foreign(r, message, size)) return -1;
+    if (check_own(r, recipe_task(r)->check, message, size) || check_own(r, recipe_model(r)->check, message, size))
+        return -1;
+    if (check_intervals(r, message, size) || check_init(r, message, size)) return -1;
+    if (recipe_check_groups(r, message, size) || recipe_optimizer(r, "cpu", 0, &opt, message, size)) return -1;
+    adamod_free(opt);
+    return 0;
+}
+
+static const char *pair_value(const recipe_pair *pairs, int n, const char *name) {
+    for (int i = 0; i < n; i++) {
+        if (strcmp(pairs[i].key, name) == 0) return pairs[i].value;
+    }
+    return "constant";
+}
+
+static int compare_option(adamod_optimizer *a, adamod_optimizer *b, int group, const char *prefix,
+                          const adamod_option *o, const recipe_place *at) {
+    double x = 0, y = 0;
+    (void)adamod_group_get(a, group, o->name, &x), (void)adamod_group_get(b, group, o->name, &y);
+    if (x == y || strcmp(o->name, "threads") == 0) return 0;
+    if (o->choices)
+        return recipe_fail(at, "%s%s is %s, but was %s", prefix, o->name, o->choices[(int)y], o->choices[(int)x]);
+    return recipe_fail(at, "%s%s is %.15g, but was %.15g", prefix, o->name, y, x);
+}
+
+/* Options by value, so that 3e-3 is 0.003 and a default is as good as the same number given. */
+static int compare_options(const recipe *was, const recipe *is, const recipe_place *at) {
+    adamod_optimizer *a = NULL, *b = NULL;
+    adamod_option o;
+    recipe_group groups[RECIPE_MAX_GROUPS];
+    const int n = recipe_groups(is, groups);
+    int status = recipe_optimizer(was, "cpu", 0, &a, at->message, at->size) ||
+                         recipe_optimizer(is, "cpu", 0, &b, at->message, at->size)
+                     ? -1
+                     : 0;
+    for (int i = 0; !status && adamod_option_at(is->optimizer.rule, i, &o) == ADAMOD_OK; i++) {
+        const char *s = pair_value(was->optimizer.schedule, was->optimizer.n_schedules, o.name);
+        const char *t = pair_value(is->optimizer.schedule, is->optimizer.n_schedules, o.name);
+        if (strcmp(s, t) != 0) status = recipe_fail(at, "optimizer.schedule.%s is %s, but was %s", o.name, t, s);
+        if (!status) status = compare_option(a, b, 0, recipe_option_section, &o, at);
+        for (int g = 0; !status && g < n; g++) {
+            char prefix[64];
+            snprintf(prefix, sizeof prefix, "%s%s.", recipe_group_section, groups[g].name);
+            status = compare_option(a, b, recipe_library_group(is, g + 1, false), prefix, &o, at);
+        }
+    }
+    adamod_free(a);
+    adamod_free(b);
+    return status;
+}
+
+int recipe_compare(const recipe *was, const recipe *is, int except, char *message, size_t size) {
+    const recipe_place at = {.message = message, .size = size};
+    recipe_key before[RECIPE_MAX_KEYS], now[RECIPE_MAX_KEYS];
+    if (strcmp(was->data.task, is->data.task) != 0)
+        return recipe_fail(&at, "data.task is %s, but was %s", is->data.task, was->data.task);
+    if (strcmp(was->model.kind, is->model.kind) != 0)
+        return recipe_fail(&at, "model.kind is %s, but was %s", is->model.kind, was->model.kind);
+    const int n = recipe_list_keys(is, now);
+    (void)recipe_list_keys(was, before);
+    for (int i = 0; i < n; i++) {
+        char a[32], b[32];
+        const key_spec *k = now[i].k;
+        const char *old = key_text(k, before[i].settings, a), *new = key_text(k, now[i].settings, b);
+        if (k->loose || strcmp(old, new) == 0) continue;
+        if ((except & RECIPE_RULE) && strcmp(k->path, rule_key) == 0) continue;
+        return recipe_fail(&at, "%s is %s, but was %s", k->path, *new ? new : "empty", *old ? old : "empty");
+    }
+    if (!(except & RECIPE_RULE) && recipe_compare_groups(was, is, &at)) return -1;
+    return except & RECIPE_OPTIONS ? 0 : compare_options(was, is, &at);
+}
+
+/* ---- Describing -------------------------------------------------------------------------------------------------- */
+
+static void describe_key(FILE *file, const recipe *r, const key_spec *k) {
+    char expected[256] = "", names[256];
+    const key_spec with = with_choices(r, k, names, sizeof names);
+    key_expected(&with, expected, sizeof expected);
+    fprintf(file, "%-25s %-46s %-12s %s\n", k->path, expected, *k->standard ? k->standard : "-", k->help);
+}
+
+static void describe_table(FILE *file, const recipe *r, const key_table *t) {
+    for (int i = 0; i < t->n; i++) describe_key(file, r, &t->keys[i]);
+}
+
+void recipe_describe(FILE *file, const task *const *tasks) {
+    static recipe r;
+    recipe_defaults(&r, tasks);
+    describe_table(file, &r, &loop_table);
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.OPTION", "what the rule says", "the rule's",
+            "any option of the rule: lr, beta1, ... ('adamod optim list RULE')");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.schedule.OPTION", "a schedule", "constant",
+            "of a real option: warmup(1e-7,4000), multistep(150 epochs,225 epochs;0.1), ...");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.match",
+            "names with commas between them, * for any text", "-",
+            "the parameters of a group; of several that match one, the last counts");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.freeze", "true or false", "false",
+            "do not train these parameters");
+    fprintf(file, "%-25s %-46s %-12s %s\n", "optimizer.groups.NAME.OPTION", "what the rule says", "the recipe's",
+            "an option of the rule for these parameters: lr, weight_decay, ...");
+    for (int i = 0; tasks[i]; i++) {
+        fprintf(file, "\n# data.task %s: %s\n", tasks[i]->name, tasks[i]->about);
+        for (const key_table *const *t = tasks[i]->keys; *t; t++) describe_table(file, &r, *t);
+    }
+    for (int i = 0; tasks[i]; i++) {
+        for (const task_model *const *m = tasks[i]->models; *m; m++) {
+            bool again = false;
+            for (int k = 0; k < i && !again; k++) {
+                for (const task_model *const *o = tasks[k]->models; *o; o++) again |= *o == *m;
+            }
+            if (again) continue;
+            fprintf(file, "\n# model.kind %s\n", (*m)->kind);
+            describe_table(file, &r, (*m)->keys);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+/* run.c - see run.h.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _FILE_OFFSET_BITS 64
+
+#include "train/run_parts.h"
+
+#include "support/clock.h"
+#include "support/text.h"
+#include "core/file.h"
+#include "train/checkpoints.h"
+#include "train/training_loss.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *run_directory(const run *r) { return r->directory; }
+
+int run_fail_at(const run *r, const char *name, const run_line *to, const char *what, int error) {
+    return text_fail(to->message, to->size, "%s/%s: %s: %s", r->directory, name, what, strerror(error));
+}
+
+char *run_path(const run *r, const char *name, const run_line *to) {
+    const size_t size = strlen(r->directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path) snprintf(path, size, "%s/%s", r->directory, name);
+    else (void)run_fail_at(r, name, to, "out of memory", ENOMEM);
+    return path;
+}
+
+/* ---- Files that grow --------------------------------------------------------------------------------------------- */
+
+/* One write, so that a crash leaves whole lines. Where the system takes only a part (a full disk), that part is cut off
+ * again. */
+static int append(run *r, int index, const void *data, size_t n, const run_line *to) {
+    run_file *f = &r->file[index];
+    for (size_t done = 0; done < n;) {
+        const ssize_t got = write(f->fd, (const char *)data + done, n - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) {
+            const int error = got ? errno : EIO;
+            (void)adamod__file_cut(f->fd, (uint64_t)f->size);
+            return run_fail_at(r, f->name, to, "cannot write", error);
+        }
+        done += (size_t)got;
+    }
+    f->size += (int64_t)n;
+    return 0;
+}
+
+int run_append(run *r, int index, json *j, tfevents *e, const run_line *to) {
+    json_end_line(j);
+    const int64_t before = r->file[index].size;
+    int status = 0;
+    if (j->failed || e->failed) status = run_fail_at(r, r->file[index].name, to, "cannot write", ENOMEM);
+    if (!status) status = append(r, index, j->text, j->n, to);
+    if (!status && e->n && (status = append(r, RUN_EVENTS, e->data, e->n, to))) {
+        if (!adamod__file_cut(r->file[index].fd, (uint64_t)before)) r->file[index].size = before;
+    }
+    json_free(j);
+    tfevents_free(e);
+    return status;
+}
+
+int run_open_file(run *r, int index, const run_line *to) {
+    run_file *f = &r->file[index];
+    char *path = run_path(r, f->name, to);
+    struct stat st;
+    if (!path) return -1;
+    f->fd = adamod__file_open(path, O_RDWR | O_APPEND);
+    const bool make = f->fd < 0 && errno == ENOENT;
+    if (make) f->fd = adamod__file_open(path, O_RDWR | O_CREAT | O_EXCL | O_APPEND);
+    f->made = make && f->fd >= 0;
+    const int error = f->fd < 0 ? errno : 0;
+    free(path);
+    if (error) (void)run_fail_at(r, f->name, to, "cannot open", error);
+    if (error) return make && (error == EEXIST || error == ENOENT) ? 1 : -1;
+    if (fstat(f->fd, &st)) return run_fail_at(r, f->name, to, "cannot get its size", errno);
+    if (!S_ISREG(st.st_mode)) return text_fail(to->message, to->size, "%s/%s is not a file", r->directory, f->name);
+    f->size = (int64_t)st.st_size;
+    return 0;
+}
+
+static int cut(run *r, int index, int64_t size, const run_line *to) {
+    run_file *f = &r->file[index];
+    if (size == f->size) return 0;
+    const int error = adamod__file_cut(f->fd, (uint64_t)size);
+    if (error) return run_fail_at(r, f->name, to, "cannot truncate", error);
+    f->size = size;
+    return 0;
+}
+
+/* The end of a file's last whole line. */
+static int64_t whole_lines(const run_file *f) {
+    char block[4096];
+    for (int64_t end = f->size; end > 0;) {
+        const int64_t begin = end > (int64_t)sizeof block ? end - (int64_t)sizeof block : 0;
+        uint64_t got;
+        errno = adamod__file_read(f->fd, (uint64_t)begin, block, (uint64_t)(end - begin), &got);
+        if (errno || got != (uint64_t)(end - begin)) return -1;
+        const char *last = memrchr(block, '\n', (size_t)got);
+        if (last) return begin + (last - block) + 1;
+        end = begin;
+    }
+    return 0;
+}
+
+static int cut_torn(run *r, int index, const run_line *to) {
+    const int64_t whole = index == RUN_EVENTS ? tfevents_whole(r->file[index].fd, NULL) : whole_lines(&r->file[index]);
+    if (whole < 0) return run_fail_at(r, r->file[index].name, to, "cannot read", errno);
+    return cut(r, index, whole, to);
+}
+
+/* ---- The directory ----------------------------------------------------------------------------------------------- */
+
+/* The recipe of a run that exists must allow this one to continue it. */
+static int check_recipe(const run *r, const run_line *to) {
+    char difference[512];
+    recipe was;
+    recipe_defaults(&was, r->recipe.tasks);
+    if (checkpoints_recipe(r->directory, &was, to->message, to->size)) return -1;
+    if (recipe_compare(&was, &r->recipe, r->except, difference, sizeof difference) == 0) return 0;
+    return text_fail(to->message, to->size, "%s cannot be resumed with another recipe: %s", r->directory, difference);
+}
+
+/* The events file that is there, the last by name if there are several; else a new name, as TensorBoard makes them. */
+static void name_events(run *r) {
+    char host[48] = "", *name = r->file[RUN_EVENTS].name;
+    *name = '\0';
+    DIR *d = opendir(r->directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, "events.out.tfevents.", 20) != 0 || strlen(e->d_name) >= RUN_NAME) continue;
+        if (strcmp(e->d_name, name) > 0) snprintf(name, RUN_NAME, "%s", e->d_name);
+    }
+    if (d) closedir(d);
+    if (*name) return;
+    (void)gethostname(host, sizeof host - 1);
+    for (char *c = host; *c; c++) {
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-", *c)) *c = '-';
+    }
+    snprintf(name, RUN_NAME, "events.out.tfevents.%010lld.%s", (long long)r->started, *host ? host : "host");
+}
+
+static int begin_events(run *r, const run_line *to) {
+    tfevents e = {0};
+    if (r->file[RUN_EVENTS].size) return 0;
+    tfevents_version(&e, r->started);
+    const int status = e.failed ? run_fail_at(r, r->file[RUN_EVENTS].name, to, "cannot write", ENOMEM)
+                                : append(r, RUN_EVENTS, e.data, e.n, to);
+    tfevents_free(&e);
+    return status;
+}
+
+/* What a process that was killed while it wrote a file has left. It takes a little room, nothing else. The names are
+ * those of earlier versions, and that of together.c. */
+static void remove_temporaries(const run *r) {
+    adamod__file_clean(r->directory);
+    static const char *const kinds[] = {".yaml.tmp.", ".json.tmp.", ".vocab.tmp.", ".ranks-"};
+    DIR *d = opendir(r->directory);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        for (int i = 0; i < 4; i++) {
+            if (strstr(e->d_name, kinds[i])) (void)unlinkat(dirfd(d), e->d_name, 0);
+        }
+    }
+    if (d) closedir(d);
+}
+
+static int make_checkpoints(run *r, const run_line *to) {
+    char *path = run_path(r, "checkpoints", to);
+    if (!path) return -1;
+    r->made_checkpoints = mkdir(path, 0777) == 0;
+    const int error = r->made_checkpoints ? 0 : errno;
+    free(path);
+    return error && error != EEXIST ? run_fail_at(r, "checkpoints", to, "cannot make the directory", error) : 0;
+}
+
+/* metrics.jsonl is open, as the lock. */
+static int open_files(run *r, const run_line *to) {
+    if (make_checkpoints(r, to)) return -1;
+    name_events(r);
+    for (int i = 0; i < RUN_FILES; i++) {
+        const int status = i == RUN_METRICS ? 0 : run_open_file(r, i, to);
+        if (status || (r->resume && cut_torn(r, i, to))) return -1;
+    }
+    if (r->resume) remove_temporaries(r);
+    return begin_events(r, to);
+}
+
+/* The recipe before anything else: with it, --resume can begin the run again. */
+static int begin_new(run *r, const run_line *to) {
+    if (run_take_new(r, to) || run_write_recipe(r, to) || open_files(r, to)) return -1;
+    return run_write_machine(r, to) || run_write_task(r, to) ? -1 : 0;
+}
+
+static int open_existing(run *r, const run_line *to) {
+    return run_take_existing(r, to) || check_recipe(r, to) || open_files(r, to) ? -1 : 0;
+}
+
+int run_open(run **out, const char *directory, const recipe *recipe_now, bool resume, int except, char *message,
+             size_t size) {
+    static const char *const names[RUN_FILES] = {"metrics.jsonl", "histograms.jsonl", "samples.jsonl", ""};
+    const run_line to = {message, size};
+    if (!*directory) return text_fail(message, size, "the run's directory has an empty name");
+    run *r = calloc(1, sizeof *r);
+    if (r) r->directory = strdup(directory);
+    if (!r || !r->directory) {
+        free(r);
+        return text_fail(message, size, "%s: out of memory", directory);
+    }
+    for (int i = 0; i < RUN_FILES; i++) {
+        r->file[i].fd = -1;
+        snprintf(r->file[i].name, RUN_NAME, "%s", names[i]);
+    }
+    r->recipe = *recipe_now;
+    r->resume = resume;
+    r->except = except;
+    r->started = clock_wall_seconds();
+    if (resume ? open_existing(r, &to) : begin_new(r, &to)) return run_discard(r), -1;
+    *out = r;
+    return 0;
+}
+
+bool run_begins_again(const run *r) { return r->again; }
+
+void run_discard(run *r) {
+    if (r) run_give_up(r);
+    run_close(r);
+}
+
+void run_close(run *r) {
+    if (!r) return;
+    for (int i = 0; i < RUN_FILES; i++) {
+        if (r->file[i].fd >= 0) close(r->file[i].fd);
+    }
+    free(r->directory);
+    free(r);
+}
+
+/* ---- Marks ------------------------------------------------------------------------------------------------------- */
+
+int run_mark(run *r, char *mark, size_t mark_size, char *message, size_t size) {
+    const run_line to = {message, size};
+    size_t used = 0;
+    for (int i = 0; i < RUN_FILES; i++) {
+        const run_file *f = &r->file[i];
+        const int error = adamod__file_sync(f->fd);
+        if (error) return run_fail_at(r, f->name, &to, "cannot sync", error);
+        used += (size_t)snprintf(mark + used, mark_size - used, "%s%s %" PRId64, i ? " " : "", f->name, f->size);
+        if (used >= mark_size) return run_fail_at(r, f->name, &to, "no room for the mark", ENAMETOOLONG);
+    }
+    return 0;
+}
+
+/* "metrics.jsonl 120 histograms.jsonl 0 ..." into sizes; -1 where a file is not named. */
+static int parse_mark(const run *r, const char *mark, int64_t sizes[RUN_FILES], const run_line *to) {
+    char name[RUN_NAME];
+    int used = 0;
+    for (int i = 0; i < RUN_FILES; i++) sizes[i] = -1;
+    for (const char *at = mark; *at; at += used) {
+        int64_t value = -1;
+        int i = 0;
+        if (sscanf(at, "%95s %" SCNd64 "%n", name, &value, &used) != 2 || value < 0 || (at[used] && at[used] != ' ')) {
+            return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes, '%.80s', is damaged",
+                             r->directory, mark);
+        }
+        while (i < RUN_FILES && strcmp(r->file[i].name, name) != 0) i++;
+        if (i < RUN_FILES) sizes[i] = value;
+    }
+    return 0;
+}
+
+/* A file that is shorter than it was, or has no line's end where one was, is not the one that was marked. */
+static int check_mark(const run *r, int index, int64_t size, const run_line *to) {
+    const run_file *f = &r->file[index];
+    char last = '\n';
+    if (size < 0)
+        return text_fail(to->message, to->size, "%s: the checkpoint's list of file sizes lacks %s", r->directory,
+                         f->name);
+    uint64_t got;
+    if (index != RUN_EVENTS && size > 0 && size <= f->size) {
+        const int error = adamod__file_read(f->fd, (uint64_t)(size - 1), &last, 1, &got);
+        if (error || !got) return run_fail_at(r, f->name, to, "cannot read", error ? error : EIO);
+    }
+    if (size <= f->size && last == '\n') return 0;
+    return text_fail(to->message, to->size,
+                     "%s/%s was changed since the checkpoint: it had %" PRId64 " bytes, now %" PRId64, r->directory,
+                     f->name, size, f->size);
+}
+
+/* TensorBoard's file can be deleted at no loss: a new one then begins here. */
+static int mark_sizes(const run *r, const char *mark, int64_t sizes[RUN_FILES], const run_line *to) {
+    int64_t first;
+    if (tfevents_whole(r->file[RUN_EVENTS].fd, &first) < 0)
+        return run_fail_at(r, r->file[RUN_EVENTS].name, to, "cannot read", errno);
+    for (int i = 0; i < RUN_FILES; i++) sizes[i] = 0;
+    if (mark && parse_mark(r, mark, sizes, to)) return -1;
+    if (sizes[RUN_EVENTS] < first) sizes[RUN_EVENTS] = first;
+    for (int i = 0; i < RUN_FILES; i++) {
+        if (check_mark(r, i, sizes[i], to)) return -1;
+    }
+    return 0;
+}
+
+int run_check_mark(const run *r, const char *mark, char *message, size_t size) {
+    const run_line to = {message, size};
+    int64_t sizes[RUN_FILES];
+    return mark_sizes(r, mark, sizes, &to);
+}
+
+int run_rewind(run *r, const char *mark, char *message, size_t size) {
+    const run_line to = {message, size};
+    int64_t sizes[RUN_FILES];
+    if (mark_sizes(r, mark, sizes, &to)) return -1;
+    for (int i = 0; i < RUN_FILES; i++) {
+        if (cut(r, i, sizes[i], &to)) return -1;
+    }
+    char *result = run_path(r, "result.json", &to);
+    if (!result) return -1;
+    const int removed = unlink(result), error = errno;
+    free(result);
+    if (removed && error != ENOENT) return run_fail_at(r, "result.json", &to, "cannot remove", error);
+    if (run_write_recipe(r, &to) || run_write_task(r, &to)) return -1;
+    return *r->machine ? 0 : run_write_machine(r, &to);
+}
+
+static int find_training_loss(const run *r, int64_t step, double *out, const run_line *to) {
+    char *path = run_path(r, r->file[RUN_METRICS].name, to);
+    const int status = path ? training_loss(path, step, out, to->message, to->size) : -1;
+    free(path);
+    return status;
+}
+
+static void add_metrics_object(json *j, const run_metrics *m) {
+    if (!m) return;
+    json_key(j, m->kind);
+    json_open(j, '{');
+    run_put_metrics(m, j, NULL);
+    json_close(j, '}');
+}
+
+int run_finish(run *r, const run_result *result, double *loss, char *message, size_t size) {
+    const run_line to = {message, size};
+    char ignored[RUN_MARK];
+    json j = {0};
+    if (run_mark(r, ignored, sizeof ignored, message, size)) return -1; /* a result must not outlive its data */
+    if (find_training_loss(r, result->step, loss, &to)) return -1;
+    json_open(&j, '{');
+    json_pair(&j, "status", result->status);
+    json_key(&j, "step");
+    json_integer(&j, result->step);
+    json_key(&j, "seconds");
+    json_number(&j, result->seconds);
+    if (!isnan(*loss)) {
+        json_key(&j, "training_loss");
+        json_number(&j, *loss);
+    }
+    if (result->early) {
+        json_key(&j, "early");
+        json_boolean(&j, true);
+    }
+    add_metrics_object(&j, result->valid);
+    add_metrics_object(&j, result->final);
+    json_close(&j, '}');
+    return run_write_json(r, "result.json", &j, &to);
+}
+
+/* The beginning of result.json, where its status is; "": there is none. */
+static void read_result(const char *directory, char *out, size_t size) {
+    char path[4096];
+    *out = '\0';
+    if ((size_t)snprintf(path, sizeof path, "%s/result.json", directory) >= sizeof path) return;
+    FILE *file = fopen(path, "re");
+    if (!file) return;
+    (void)!fgets(out, (int)size, file);
+    fclose(file);
+}
+
+bool run_is_over(const char *directory) {
+    char text[64];
+    read_result(directory, text, sizeof text);
+    return strstr(text, "\"finished\"") || strstr(text, "\"diverged\"");
+}
+
+bool run_was_saved(const char *directory) {
+    char text[64];
+    read_result(directory, text, sizeof text);
+    return strstr(text, "\"finished\"") || strstr(text, "\"interrupted\"");
+}

@@ -1,0 +1,178 @@
+/* run_about.c - files of run.h that say what is run: recipe.yaml, machine.json, task.json, data.json.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "train/run_parts.h"
+
+#include "support/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static int write_whole(const run *r, const char *name, const char *text, size_t n, const run_line *to) {
+    char *path = run_path(r, name, to);
+    const int status = path ? text_write(path, (text_slice){text, n}, to->message, to->size) : -1;
+    free(path);
+    return status;
+}
+
+int run_write_json(const run *r, const char *name, json *j, const run_line *to) {
+    json_end_line(j);
+    const int status =
+        j->failed ? run_fail_at(r, name, to, "cannot write", ENOMEM) : write_whole(r, name, j->text, j->n, to);
+    json_free(j);
+    return status;
+}
+
+int run_write_recipe(const run *r, const run_line *to) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    int status = file ? recipe_write(&r->recipe, file) : -1;
+    if (file && fclose(file)) status = -1;
+    if (status) (void)run_fail_at(r, "recipe.yaml", to, "cannot write", ENOMEM);
+    else status = write_whole(r, "recipe.yaml", text, n, to);
+    free(text);
+    return status;
+}
+
+/* What follows the first ": " of the first line of a file that begins with key. */
+static void read_system(const char *path, const char *key, char *out, size_t size) {
+    char text[512];
+    FILE *file = fopen(path, "re");
+    *out = '\0';
+    while (file && !*out && fgets(text, sizeof text, file)) {
+        const char *colon = strchr(text, ':');
+        if (strncmp(text, key, strlen(key)) != 0 || !colon) continue;
+        colon += strspn(colon, ": \t");
+        snprintf(out, size, "%.*s", (int)strcspn(colon, "\n"), colon);
+    }
+    if (file) fclose(file);
+}
+
+static void add_machine(const run *r, json *j) {
+    char processor[128], host[128] = "", began[40] = "";
+    adamod_optimizer *opt = NULL;
+    const time_t seconds = (time_t)r->started;
+    struct tm utc;
+    read_system("/proc/cpuinfo", "model name", processor, sizeof processor);
+    (void)gethostname(host, sizeof host - 1);
+    if (gmtime_r(&seconds, &utc)) strftime(began, sizeof began, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    json_open(j, '{');
+    json_pair(j, "version", adamod_version_string());
+#ifdef __clang__
+    json_pair(j, "compiler", "clang " __clang_version__);
+#else
+    json_pair(j, "compiler", "gcc " __VERSION__);
+#endif
+    json_pair(j, "started", began);
+    json_pair(j, "host", host);
+    json_pair(j, "processor", processor);
+    json_key(j, "cores");
+    json_integer(j, sysconf(_SC_NPROCESSORS_ONLN));
+    if (adamod_create(&opt, "adamod") == ADAMOD_OK) json_pair(j, "instruction_set", adamod_isa(opt));
+    adamod_free(opt);
+    for (int i = 0; i < r->n_descriptions; i++) json_pair(j, r->description[i][0], r->description[i][1]);
+    json_close(j, '}');
+}
+
+int run_write_machine(run *r, const run_line *to) {
+    json j = {0};
+    for (int i = 2; r->resume && !*r->machine; i++) { /* each process leaves its own */
+        char name[sizeof r->machine];
+        snprintf(name, sizeof name, "machine.%d.json", i);
+        char *path = run_path(r, name, to);
+        if (!path) return -1;
+        if (access(path, F_OK) != 0) snprintf(r->machine, sizeof r->machine, "%s", name);
+        free(path);
+    }
+    if (!*r->machine) snprintf(r->machine, sizeof r->machine, "machine.json");
+    add_machine(r, &j);
+    return run_write_json(r, r->machine, &j, to);
+}
+
+static void add_metric(json *j, const metric *m) {
+    static const char *const better[] = {"lower", "neither", "higher"};
+    json_open(j, '{');
+    json_pair(j, "name", m->name);
+    json_pair(j, "label", m->label);
+    json_pair(j, "about", m->about);
+    json_pair(j, "unit", m->unit);
+    json_key(j, "scale");
+    json_number(j, m->scale);
+    json_key(j, "decimals");
+    json_integer(j, m->decimals);
+    json_pair(j, "better", better[m->better - METRIC_LOWER]);
+    json_key(j, "headline");
+    json_boolean(j, m->headline);
+    if (m->signature) json_pair(j, "signature", m->signature);
+    json_close(j, '}');
+}
+
+int run_write_task(const run *r, const run_line *to) {
+    const task *t = recipe_task(&r->recipe);
+    json j = {0};
+    json_open(&j, '{');
+    json_pair(&j, "task", t->name);
+    json_pair(&j, "about", t->about);
+    json_pair(&j, "items", t->items);
+    json_pair(&j, "samples", t->samples);
+    if (t->answers) json_pair(&j, "answers", t->answers);
+    if (t->limit) json_pair(&j, "limit", t->limit);
+    json_key(&j, "subtitle");
+    json_open(&j, '[');
+    for (const char *const *key = t->subtitle; key && *key; key++) json_string(&j, *key);
+    json_close(&j, ']');
+    json_key(&j, "metrics");
+    json_open(&j, '[');
+    for (int i = 0; i < t->n_metrics; i++) {
+        if (!t->measures || t->measures(&r->recipe, i)) add_metric(&j, &t->metrics[i]);
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return run_write_json(r, "task.json", &j, to);
+}
+
+int run_add_data(run *r, int n, const task_part *parts, char *message, size_t size) {
+    const run_line to = {message, size};
+    json j = {0};
+    json_open(&j, '{');
+    json_key(&j, "parts");
+    json_open(&j, '[');
+    for (int i = 0; i < n; i++) {
+        char fingerprint[24], text[24];
+        snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, parts[i].fingerprint);
+        snprintf(text, sizeof text, "%016" PRIx64, parts[i].text);
+        json_open(&j, '{');
+        json_pair(&j, "split", task_split_name(parts[i].split));
+        json_pair(&j, "key", parts[i].key);
+        json_pair(&j, "file", parts[i].file);
+        json_pair(&j, "fingerprint", fingerprint);
+        if (parts[i].text) json_pair(&j, "text", text);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return run_write_json(r, "data.json", &j, &to);
+}
+
+int run_describe(run *r, int n, const char *const (*pairs)[2], char *message, size_t size) {
+    const run_line to = {message, size};
+    for (int i = 0; i < n; i++) {
+        if (r->n_descriptions == RUN_DESCRIPTIONS) return run_fail_at(r, "machine.json", &to, pairs[i][0], E2BIG);
+        char(*pair)[128] = r->description[r->n_descriptions++];
+        snprintf(pair[0], sizeof pair[0], "%s", pairs[i][0]);
+        snprintf(pair[1], sizeof pair[1], "%s", pairs[i][1]);
+    }
+    /* A resumed run says what it runs on once it really goes on. */
+    return *r->machine || !r->resume ? run_write_machine(r, &to) : 0;
+}

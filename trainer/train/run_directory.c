@@ -1,0 +1,252 @@
+/* run_directory.c - how a run takes its directory, and gives it up; see run.h.
+ *
+ * A process has a directory while it holds the lock on metrics.jsonl, which is made before anything else and removed after
+ * everything else. It looks at the rest, changes and removes it only then: so of several processes that begin a run there at
+ * the same time one does, and the others change nothing.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define _FILE_OFFSET_BITS 64
+
+#include "train/run_parts.h"
+
+#include "support/directory.h"
+#include "core/file.h"
+#include "support/text.h"
+#include "train/checkpoints.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char lock_name[] = "metrics.jsonl", recipe_name[] = "recipe.yaml", checkpoints_name[] = "checkpoints";
+
+/* ---- What is there ----------------------------------------------------------------------------------------------- */
+
+static bool begins_with(const char *text, const char *beginning) {
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+static bool is_one_of(const char *name, const char *const *names) {
+    while (names && *names && strcmp(name, *names) != 0) names++;
+    return names && *names;
+}
+
+static bool is_temporary(const char *name) { return begins_with(name, ".adamod-") || begins_with(name, ".ranks-"); }
+
+/* Whether a run that has saved nothing yet may have a file of this name. */
+static bool is_runs(const char *name, const task *const *tasks) {
+    static const char *const names[] = {"recipe.yaml",   "machine.json",     "task.json",     "data.json",
+                                        "metrics.jsonl", "histograms.jsonl", "samples.jsonl", NULL};
+    int number, used = 0;
+    for (; tasks && *tasks; tasks++) {
+        if (is_one_of(name, (*tasks)->saves)) return true;
+    }
+    if (sscanf(name, "machine.%d.json%n", &number, &used) == 1 && used && !name[used]) return true;
+    return is_one_of(name, names) || begins_with(name, "events.out.tfevents.") || is_temporary(name);
+}
+
+/* Whether a run's checkpoints are none, but for what a killed writer has left. */
+static bool has_no_checkpoints(int parent) {
+    const int fd = openat(parent, checkpoints_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0) close(fd);
+    bool none = d != NULL;
+    for (struct dirent *e; none && (e = readdir(d));) {
+        none = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || is_temporary(e->d_name) ||
+               strstr(e->d_name, ".safetensors.tmp.");
+    }
+    if (d) closedir(d);
+    return none;
+}
+
+typedef enum contents { NOTHING, UNBEGUN, OTHERS, UNREADABLE } contents;
+
+/* Without metrics.jsonl, which is made first, nothing there is a run's but an empty "checkpoints", which earlier versions
+ * made before it. */
+static contents look(const char *directory, const task *const *tasks) {
+    DIR *d = opendir(directory);
+    struct stat st;
+    contents found = NOTHING;
+    bool locked = false, files = false;
+    if (!d) return UNREADABLE;
+    for (struct dirent *e; found != OTHERS && (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        found = UNBEGUN;
+        if (strcmp(e->d_name, checkpoints_name) == 0) {
+            if (!has_no_checkpoints(dirfd(d))) found = OTHERS;
+            continue;
+        }
+        const bool file = fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+        if (!file || !is_runs(e->d_name, tasks)) found = OTHERS;
+        locked |= strcmp(e->d_name, lock_name) == 0;
+        files = true;
+    }
+    closedir(d);
+    return found == UNBEGUN && files && !locked ? OTHERS : found;
+}
+
+bool run_is_unbegun(const char *directory, const recipe *r) {
+    const contents found = look(directory, r->tasks);
+    return found == NOTHING || found == UNBEGUN;
+}
+
+/* ---- The lock ---------------------------------------------------------------------------------------------------- */
+
+static bool is_at(int fd, const char *path) {
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+static int fail_in_use(const run *r, const run_line *to) {
+    return text_fail(to->message, to->size, "%s is in use by another process", r->directory);
+}
+
+static void let_go(run *r) {
+    run_file *f = &r->file[RUN_METRICS];
+    if (f->fd >= 0) close(f->fd);
+    f->fd = -1;
+    f->made = r->owned = false;
+}
+
+/* Between opening and locking, who had the file may have removed it: 1 then, and it is worth another try. Where locks do not
+ * exist, who makes the file has it. */
+static int lock(run *r, const char *path, const run_line *to) {
+    run_file *f = &r->file[RUN_METRICS];
+    const int status = run_open_file(r, RUN_METRICS, to);
+    if (status) return status;
+    const int error = flock(f->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+    if (error == EWOULDBLOCK) return let_go(r), fail_in_use(r, to);
+    r->owned = !error || f->made;
+    if (is_at(f->fd, path)) return 0;
+    return let_go(r), fail_in_use(r, to), 1;
+}
+
+enum { TRIES = 100 }; /* each fails because another process came or went just then */
+
+static int fail_not_empty(const run *r, const run_line *to) {
+    return text_fail(to->message, to->size,
+                     "%s exists and is not empty: choose another --out, or --resume to continue it", r->directory);
+}
+
+/* Makes the directory, and sees that no other's file is among what is there. Files that come and go meanwhile may look like
+ * that: 1 then, unless it is the last time. */
+static int prepare(run *r, const char *path, bool last_time, const run_line *to) {
+    bool made = false;
+    const int error = directory_make(r->directory, &made);
+    if (error)
+        return text_fail(to->message, to->size, "%s: cannot make the directory: %s", r->directory, strerror(error));
+    r->made |= made;
+    if (access(path, F_OK) == 0) return 0;
+    const contents found = look(r->directory, r->recipe.tasks);
+    if (found == UNREADABLE) {
+        const int gone = errno == ENOENT;
+        return text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno)), gone ? 1 : -1;
+    }
+    if (found != OTHERS) return 0;
+    return fail_not_empty(r, to), access(path, F_OK) == 0 || !last_time ? 1 : -1;
+}
+
+static int take_lock(run *r, const run_line *to) {
+    char *path = run_path(r, lock_name, to);
+    int status = path ? 1 : -1;
+    for (int i = 0; status > 0 && i < TRIES; i++) {
+        status = r->resume ? 0 : prepare(r, path, i >= 3, to);
+        if (!status) status = lock(r, path, to);
+    }
+    free(path);
+    return status ? -1 : 0;
+}
+
+/* ---- Taking it --------------------------------------------------------------------------------------------------- */
+
+/* A file of metrics that another program has written is not to be replaced. */
+static bool is_own(const run_file *f) {
+    static const char beginning[] = "{\"kind\":\"";
+    char text[sizeof beginning - 1] = "";
+    uint64_t got = 0;
+    return adamod__file_read(f->fd, 0, text, sizeof text, &got) == 0 && memcmp(text, beginning, (size_t)got) == 0;
+}
+
+static int remove_at(const run *r, int directory, const char *name, const run_line *to) {
+    return unlinkat(directory, name, 0) && errno != ENOENT ? run_fail_at(r, name, to, "cannot remove", errno) : 0;
+}
+
+/* What writers of checkpoints that were killed have left. */
+static int clear_checkpoints(const run *r, const run_line *to) {
+    char *path = run_path(r, checkpoints_name, to);
+    int status = path ? 0 : -1;
+    if (path && access(path, F_OK) == 0) status = checkpoint_prune(path, SIZE_MAX, NULL, NULL, to->message, to->size);
+    free(path);
+    return status;
+}
+
+/* What a run without a checkpoint has left. The recipe stays until the new one replaces it: it may be the one that was just
+ * read. */
+static int clear(run *r, const run_line *to) {
+    run_file *f = &r->file[RUN_METRICS];
+    DIR *d = opendir(r->directory);
+    int status = d ? 0 : text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno));
+    for (struct dirent *e; !status && (e = readdir(d));) {
+        const char *name = e->d_name;
+        if (begins_with(name, ".adamod-") || strcmp(name, lock_name) == 0 || !is_runs(name, r->recipe.tasks)) continue;
+        r->again = true;
+        if (strcmp(name, recipe_name) == 0) r->had_recipe = true;
+        else status = remove_at(r, dirfd(d), name, to);
+    }
+    if (d) closedir(d);
+    if (status || clear_checkpoints(r, to)) return -1;
+    adamod__file_clean(r->directory);
+    const int error = f->size ? adamod__file_cut(f->fd, 0) : 0;
+    if (error) return run_fail_at(r, f->name, to, "cannot truncate", error);
+    f->size = 0;
+    r->cleared = true;
+    return 0;
+}
+
+int run_take_new(run *r, const run_line *to) {
+    if (take_lock(r, to)) return -1;
+    const contents found = look(r->directory, r->recipe.tasks);
+    if (found == UNREADABLE) return text_fail(to->message, to->size, "%s: %s", r->directory, strerror(errno));
+    if (found == OTHERS || !r->owned || !is_own(&r->file[RUN_METRICS])) return fail_not_empty(r, to);
+    return clear(r, to);
+}
+
+int run_take_existing(run *r, const run_line *to) {
+    char *path = run_path(r, recipe_name, to);
+    if (!path) return -1;
+    const int error = access(path, F_OK) ? errno : 0;
+    free(path);
+    if (error)
+        return text_fail(to->message, to->size, "%s: no run to resume: recipe.yaml: %s", r->directory, strerror(error));
+    return take_lock(r, to);
+}
+
+/* ---- Giving it up ------------------------------------------------------------------------------------------------ */
+
+static void remove_own(const run *r, const char *name) {
+    char unused[8];
+    char *path = run_path(r, name, &(run_line){unused, sizeof unused});
+    if (path) (void)remove(path);
+    free(path);
+}
+
+void run_give_up(run *r) {
+    static const char *const others[] = {"machine.json", "task.json"};
+    if (!r->owned) return; /* whatever is there is not this process's */
+    for (int i = 0; r->cleared && i < 2; i++) remove_own(r, others[i]);
+    if (r->cleared && !r->had_recipe) remove_own(r, recipe_name);
+    if (r->made_checkpoints) remove_own(r, checkpoints_name);
+    for (int i = RUN_FILES - 1; i >= 0; i--) { /* metrics.jsonl at last */
+        if (r->file[i].made) remove_own(r, r->file[i].name);
+    }
+    if (r->made) (void)rmdir(r->directory);
+}

@@ -1,0 +1,279 @@
+#include "train/shard.h"
+
+#include "core/error.h"
+#include "support/text.h"
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shard {
+    experiment *e;
+    adamod_optimizer *whole; /* of all parameters, without states: for what is decided of the whole gradient */
+    int *first;              /* parameter of each rank, and past the last */
+    int64_t *parts;          /* the same in numbers */
+    bool trains;             /* whether this rank has a parameter that is not frozen */
+};
+
+/* ---- who has what ---- */
+
+/* Boundaries where a rank's share of the numbers would end, moved to the nearer end of the parameter there; but every rank
+ * has a parameter, where there are as many. */
+static void share_out(shard *s) {
+    const nn_params *p = s->e->params;
+    const int size = comm_size(s->e->comm);
+    int i = 0;
+    for (int r = 0; r < size; r++) {
+        const double wanted = (double)p->count * r / size;
+        if (r > 0 && i == s->first[r - 1] && i < p->n) i++;
+        while (i < p->n - (size - r) && (double)p->list[i].offset + (double)p->list[i].count / 2 < wanted) i++;
+        s->first[r] = i;
+        s->parts[r] = i < p->n ? p->list[i].offset : p->count;
+    }
+    s->first[size] = p->n;
+    s->parts[size] = p->count;
+}
+
+const int64_t *shard_parts(const shard *s) { return s ? s->parts : NULL; }
+
+static int own_first(const shard *s) { return s->first[comm_rank(s->e->comm)]; }
+static int own_end(const shard *s) { return s->first[comm_rank(s->e->comm) + 1]; }
+
+/* ---- open and close ---- */
+
+static const char *const of_whole[] = {"clip_norm", "clip_value", "nonfinite"};
+
+/* Plain gradient descent has no states. */
+static adamod_status make_whole(shard *s) {
+    const nn_params *p = s->e->params;
+    adamod_status status = adamod_create(&s->whole, "sgd");
+    if (!status) status = adamod_set_pool(s->whole, s->e->pool);
+    for (int i = 0; !status && i < 3; i++) {
+        double value;
+        status = adamod_get(s->e->optimizer, of_whole[i], &value);
+        if (!status) status = adamod_set(s->whole, of_whole[i], value);
+    }
+    for (int i = 0; !status && i < p->n; i++) {
+        const nn_param_memory m = nn_params_memory(p, &p->list[i]);
+        if (!experiment_trains(s->e, &p->list[i])) continue;
+        status = adamod_add(s->whole, p->list[i].name, m.data, m.grad, p->list[i].ndim, p->list[i].shape);
+    }
+    return status;
+}
+
+static void add_over_ranks(void *s, double *x, int64_t n) { exchange_add(((shard *)s)->e->exchange, x, n); }
+
+/* On the host the gradients of all parameters are here, and the whole decides. On a device they need not be: ranks add up
+ * what they know of theirs. */
+static adamod_status leave_decisions(shard *s, adamod_optimizer *own) {
+    const adamod__ranks parts = {comm_rank(s->e->comm), comm_size(s->e->comm), add_over_ranks, s};
+    if (s->e->params->on_device) return adamod__set_ranks(own, &parts);
+    adamod_status status = make_whole(s);
+    if (!status) status = adamod_set(own, "clip_norm", INFINITY);
+    return status ? status : adamod_set_text(own, "nonfinite", "pass");
+}
+
+static int take_part(shard *s, char *message, size_t size) {
+    adamod_optimizer *own = NULL;
+    if (experiment_optimizer(s->e, own_first(s), own_end(s), false, &own, message, size)) return -1;
+    const adamod_status status = leave_decisions(s, own);
+    if (status) {
+        adamod_free(own);
+        return experiment_failed(status, message, size);
+    }
+    adamod_free(s->e->optimizer);
+    s->e->optimizer = own;
+    return 0;
+}
+
+/* Whether a rank's share has a parameter that is trained. */
+static bool trains_some(const shard *s, int rank) {
+    for (int i = s->first[rank]; i < s->first[rank + 1]; i++) {
+        if (experiment_trains(s->e, &s->e->params->list[i])) return true;
+    }
+    return false;
+}
+
+static const char *refused(const experiment *e) {
+    if (e->params->on_device && e->params->n < comm_size(e->comm))
+        return "train.shard: there are more ranks than parameters, and on a GPU each must have one";
+    if (adamod__is_together(e->optimizer))
+        return "train.shard does not go with a rule that looks at all parameters together";
+    for (int i = 0; i < e->recipe.optimizer.n_schedules; i++) {
+        if (strcmp(e->recipe.optimizer.schedule[i].key, "clip_norm") == 0)
+            return "train.shard does not go with a schedule of clip_norm";
+    }
+    return NULL;
+}
+
+int shard_open(shard **out, experiment *e, char *message, size_t size) {
+    if (refused(e)) return text_fail(message, size, "%s", refused(e));
+    shard *s = calloc(1, sizeof *s);
+    if (s) s->first = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->first);
+    if (s) s->parts = calloc((size_t)comm_size(e->comm) + 1, sizeof *s->parts);
+    if (!s || !s->first || !s->parts) {
+        shard_free(s);
+        return text_fail(message, size, "out of memory for shares of the optimizer");
+    }
+    s->e = e;
+    share_out(s);
+    s->trains = trains_some(s, comm_rank(e->comm));
+    int idle = 0;
+    while (idle < comm_size(e->comm) && trains_some(s, idle)) idle++;
+    if (e->params->on_device && idle < comm_size(e->comm)) {
+        text_fail(message, size, "train.shard: all parameters of rank %d are frozen, and on a GPU each must train some",
+                  idle);
+        shard_free(s);
+        return -1;
+    }
+    if (take_part(s, message, size)) {
+        shard_free(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void shard_free(shard *s) {
+    if (!s) return;
+    adamod_free(s->whole);
+    free(s->first);
+    free(s->parts);
+    free(s);
+}
+
+/* ---- updates ---- */
+
+/* Each rank's parameters come to all: as they are trained, or as they are evaluated with, which a copy in bf16 is. */
+static adamod_status spread(const shard *s, bool to_evaluate) {
+    const nn_params *p = s->e->params;
+    const nn_param_memory m = nn_params_memory(p, p->list); /* the first, which begins the block */
+    if (to_evaluate && m.half) return exchange_spread(s->e->exchange, m.half, 2);
+    const adamod_status status = exchange_spread(s->e->exchange, m.data, sizeof *m.data);
+    if (!status && !to_evaluate) nn_params_narrow(p);
+    return status;
+}
+
+static adamod_status agree(const shard *s, adamod_status status) {
+    char message[512] = "";
+    if (status) snprintf(message, sizeof message, "%s", adamod__last_message());
+    const int agreed = comm_agree(s->e->comm, status, message, sizeof message);
+    return agreed ? adamod__fail((adamod_status)agreed, "%s", message) : ADAMOD_OK;
+}
+
+adamod_status shard_step(shard *s, int64_t update, double scale, double *norm, bool *taken) {
+    double factor = 1;
+    adamod_status status = adamod_set(s->whole, "grad_scale", scale);
+    if (!status) status = adamod__measure(s->whole, update, &factor, norm, taken);
+    if (status || !*taken) return status;
+    status = adamod_set(s->e->optimizer, "grad_scale", scale * factor);
+    if (!status && s->trains) status = adamod_step(s->e->optimizer);
+    status = agree(s, status); /* before others wait for its part */
+    return status ? status : spread(s, false);
+}
+
+adamod_status shard_step_on_device(shard *s) {
+    const adamod_status status = adamod_step(s->e->optimizer);
+    return status ? status : spread(s, false);
+}
+
+int shard_evaluation(shard *s, bool on, char *message, size_t size) {
+    if (adamod__evaluation_weight(s->e->optimizer) == 0) return 0;
+    int failed = experiment_failed(adamod_evaluation(s->e->optimizer, on), message, size);
+    failed = comm_agree(s->e->comm, failed, message, size);
+    return failed ? -1 : experiment_failed(spread(s, true), message, size);
+}
+
+/* ---- states of all ---- */
+
+int shard_full(shard *s, adamod_optimizer **full, char *message, size_t size) {
+    return experiment_optimizer(s->e, 0, s->e->params->n, true, full, message, size);
+}
+
+static size_t bytes_of(const adamod__st_tensor *t) {
+    size_t bits = adamod__st_dtype_bits(t->dtype);
+    for (int d = 0; d < t->ndim; d++) bits *= (size_t)t->shape[d];
+    return bits / 8;
+}
+
+/* Entries of a list as one stream of bytes, and how far it was read or written. */
+typedef struct stream {
+    const adamod__state_list *list;
+    size_t entry, at;
+} stream;
+
+static size_t bytes_in(const adamod__state_list *list) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < list->n; i++) bytes += bytes_of(&list->tensors[i]);
+    return bytes;
+}
+
+static void move(stream *s, char *some, size_t n, bool writes) {
+    while (n > 0) {
+        const adamod__st_tensor *t = &s->list->tensors[s->entry];
+        const size_t left = bytes_of(t) - s->at, now = left < n ? left : n;
+        char *there = (char *)(uintptr_t)t->data + s->at;
+        if (now > 0) memcpy(writes ? there : some, writes ? some : there, now);
+        some += now;
+        n -= now;
+        s->at += now;
+        if (now == left) s->entry++, s->at = 0;
+    }
+}
+
+/* States of all ranks come to rank 0, who has a place for them, some bytes at a time. They stand in the order of parameters,
+ * so that those of ranks follow each other. */
+static void send_all(const shard *s, const adamod__state_list *own, const adamod__state_list *full) {
+    enum { SOME = 1 << 16 };
+    char some[SOME];
+    comm *c = s->e->comm;
+    stream to = {full, 0, 0};
+    for (int r = 0; r < comm_size(c); r++) {
+        const bool mine = comm_rank(c) == r;
+        stream from = {own, 0, 0};
+        uint64_t bytes = mine ? bytes_in(own) : 0;
+        comm_broadcast(c, &bytes, sizeof bytes, r);
+        for (uint64_t at = 0; at < bytes; at += SOME) {
+            const size_t n = bytes - at < SOME ? (size_t)(bytes - at) : SOME;
+            if (mine) move(&from, some, n, false);
+            comm_broadcast(c, some, n, r);
+            if (full) move(&to, some, n, true);
+        }
+    }
+}
+
+/* The count of updates follows from that of a parameter. */
+static adamod_status count_updates(adamod_optimizer *opt, int64_t steps) {
+    return adamod_tensors(opt) > 0 && steps > 0 ? adamod_set_tensor_steps(opt, 0, steps) : ADAMOD_OK;
+}
+
+int shard_gather(shard *s, adamod_optimizer **full, char *message, size_t size) {
+    adamod__state_list own = {0}, all = {0};
+    const bool first = comm_rank(s->e->comm) == 0;
+    *full = NULL;
+    int failed = experiment_failed(adamod__state_list_make(s->e->optimizer, "", &own), message, size);
+    if (!failed && first) failed = shard_full(s, full, message, size);
+    if (!failed && first) failed = experiment_failed(adamod__state_list_make(*full, "", &all), message, size);
+    failed = comm_agree(s->e->comm, failed, message, size);
+    if (!failed) send_all(s, &own, first ? &all : NULL);
+    int steps = (int)adamod_steps(s->e->optimizer); /* 0 where a rank has no parameters */
+    if (!failed) comm_most(s->e->comm, &steps, 1);
+    if (!failed && first) failed = experiment_failed(count_updates(*full, steps), message, size);
+    adamod__state_list_free(&own);
+    adamod__state_list_free(&all);
+    if (failed) {
+        adamod_free(*full);
+        *full = NULL;
+    }
+    return failed ? -1 : 0;
+}
+
+int shard_take(shard *s, adamod_optimizer *full, char *message, size_t size) {
+    adamod__state_list all = {0};
+    adamod_status status = adamod__state_list_make(full, "", &all);
+    if (!status) status = adamod__state_take(s->e->optimizer, &all);
+    if (!status) status = count_updates(s->e->optimizer, adamod_steps(full));
+    adamod__state_list_free(&all);
+    return experiment_failed(status, message, size);
+}
