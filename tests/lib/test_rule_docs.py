@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "optimizers.md")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "optimizers.md")
 
 # Sections about two rules, or with another name than theirs.
 SECTIONS = {"AdaBound and AMSBound": ["adabound", "amsbound"], "Schedule-Free": ["schedulefree_adamw", "schedulefree_sgd"]}

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 PROGRAM = os.environ.get("ADAMOD", "build/adamod")
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 
 
 def check(condition, *what):

@@ -18,7 +18,7 @@ import libadamod
 from libadamod import _c
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-HEADER = os.path.join(ROOT, "include", "adamod.h")
+HEADER = os.path.join(ROOT, "lib", "include", "adamod.h")
 STRUCTURES = {
     "adamod_tensor": _c.TensorDesc,
     "adamod_span": _c.Span,

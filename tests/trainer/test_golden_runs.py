@@ -18,7 +18,7 @@ import tempfile
 import unittest
 
 PROGRAM = os.environ["ADAMOD"]
-GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 CLOCKS = {"seconds", "time", "tokens_per_second", "images_per_second"}
 USES = {"numbers": ("translate", "zwei\n"), "language": ("generate", "")}
 
